@@ -31,8 +31,8 @@ from mcptally.pipeline import partition, run, scoring
 from mcptally.pipeline.engines import worker
 from mcptally.protocol import all_rules, definition_lint, leaked_secrets
 from mcptally.seeds import stages
-from mcptally.store import parts, source_files, work_folder
-from mcptally.verdict import classify, evidence, hidden_errors
+from mcptally.store import work_folder
+from mcptally.verdict import classify, evidence, hidden_errors, stderr_exceptions
 from tests.benchmarks.archive import SHAPES, generate
 
 IMPORTS: Final = time.process_time() - BEFORE
@@ -42,28 +42,32 @@ STAGES: Final[tuple[tuple[str, ModuleType, tuple[str, ...]], ...]] = (
     ("integrity", partition, ("deduplicate",)),
     ("sessions", partition, ("assign_sessions",)),
     ("pairing", partition, ("pair",)),
-    ("what is known of tools", partition, ("listings",)),
-    ("what is known of tools", evidence, ("with_end", "minutes", "forms", "add_evidence")),
+    ("what is known of tools", partition, ("read_listings",)),
+    ("what is known of tools", evidence, ("add_recording_end", "add_evidence")),
+    ("what is known of tools", evidence, ("count_calls_per_minute", "count_result_forms")),
     ("what is known of tools", stages, ("with_combination", "argument_combinations")),
     ("what is known of tools", stages, ("gather_validations", "with_validations")),
-    ("protocol findings", all_rules, ("find",)),
+    ("exceptions on stderr", stderr_exceptions, ("add_stderr_error",)),
+    ("protocol findings", all_rules, ("check_protocol",)),
     ("recordings", partition, ("_recordings",)),
-    ("definitions in force", partition, ("in_force",)),
-    ("schemas", validate, ("validate", "find")),
+    ("definitions in force", partition, ("add_definitions",)),
+    ("schemas", validate, ("validate_calls", "schema_findings")),
     ("scenarios", scoring, ("assign_scenarios",)),
-    ("hidden errors", hidden_errors, ("hidden",)),
+    ("hidden errors", hidden_errors, ("find_hidden_errors",)),
     ("verdicts", classify, ("judge",)),
     ("seed and inspector scores", scoring, ("add_seed_scores",)),
-    ("retries", partition, ("chain",)),
+    ("retries", partition, ("link_attempts",)),
     ("contracts", stages, ("normalise_errors", "contract_findings", "contract_tables")),
-    ("secrets in results", leaked_secrets, ("find",)),
-    ("findings about definitions", definition_lint, ("find", "find_behaviour")),
+    ("secrets in results", leaked_secrets, ("find_leaked_secrets",)),
+    ("findings about definitions", definition_lint, ("lint_definitions", "check_read_only_hints")),
     ("usage", partition, ("usage",)),
-    ("summaries and spool", worker, ("write_summary", "save", "load")),
-    ("Parquet", parts, ("write_part",)),
+    ("gathering, rest", worker, ("gather",)),
+    ("finishing, rest", worker, ("finish",)),
+    ("summaries and spool", worker, ("write_summary", "save", "load", "pack", "unpack")),
+    ("Parquet", worker, ("write_part",)),
     ("tools table", run, ("tools",)),
     ("publishing", work_folder, ("publish",)),
-    ("checksums", source_files, ("file_state", "source_of")),
+    ("checksums", worker, ("file_state", "source_of")),
 )
 
 
@@ -141,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             archive = Path(folder) / "archive"
             generate(archive, size=int(options.size * 1e6), shape=options.shape)
         begin = time.process_time()
-        summary = run.score(archive, out=Path(folder) / "store", jobs=1)
+        summary = run.score([archive], out=Path(folder) / "store", jobs=1)
         whole = time.process_time() - begin + IMPORTS
     rest = whole - IMPORTS - sum(each.cpu for each in clock.spent.values())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3

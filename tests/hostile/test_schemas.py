@@ -15,7 +15,7 @@ import pytest
 import mcptally as mt
 from mcptally.analytics.dry_run import validate
 from mcptally.jsonschemas import patterns
-from mcptally.jsonschemas.cost import collect_errors
+from mcptally.jsonschemas.cost import ErrorCost, collect_errors
 from mcptally.jsonschemas.dialects import external_references
 from mcptally.jsonschemas.validators import (
     _validator_with_patterns,
@@ -334,6 +334,11 @@ def branches(count: int) -> dict[str, Any]:
     return {"items": {"anyOf": [{"const": n} for n in range(count)]}}
 
 
+def all_errors(schema: Any, value: Any) -> list[Any]:
+    validator = jsonschema_rs.Draft202012Validator(schema)
+    return collect_errors(validator, ErrorCost(schema), value)
+
+
 @pytest.mark.parametrize(
     ("schema", "value"),
     [
@@ -347,7 +352,7 @@ def branches(count: int) -> dict[str, Any]:
 )
 def test_validation_stops_before_collecting_very_many_errors(schema: Any, value: Any) -> None:
     """Collecting all errors of any of these would take minutes."""
-    errors = collect_errors(jsonschema_rs.Draft202012Validator(schema), schema, value)
+    errors = all_errors(schema, value)
     assert len(errors) <= 1
     judge = compile_validator(json.dumps(schema))
     assert not isinstance(judge, str)
@@ -363,7 +368,7 @@ def test_validation_stops_before_collecting_very_many_errors(schema: Any, value:
 def test_one_error_is_reported_for_a_value_of_megabytes() -> None:
     schema = {"items": {"type": "string"}}
     validator = jsonschema_rs.Draft202012Validator(schema)
-    for ours_or_theirs in (None, schema):
+    for ours_or_theirs in (None, ErrorCost(schema)):
         assert len(collect_errors(validator, ours_or_theirs, [1] * 400_000)) == 400_000
         assert len(collect_errors(validator, ours_or_theirs, [1] * 600_000)) == 1
 
@@ -372,12 +377,12 @@ def test_all_errors_of_ordinary_schemas_are_collected() -> None:
     """This holds for large values, and for small values with many errors."""
     flat = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(300)}}
     value = {f"p{n}": n for n in range(300)}
-    assert len(collect_errors(jsonschema_rs.Draft202012Validator(flat), flat, value)) == 300
+    assert len(all_errors(flat, value)) == 300
     rows = {"items": {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}}}
     many = [{"a": n} for n in range(3000)]
-    assert len(collect_errors(jsonschema_rs.Draft202012Validator(rows), rows, many)) == 3000
+    assert len(all_errors(rows, many)) == 3000
     zones = {"properties": {"zone": branches(100)["items"]}, "required": ["zone", "when"]}
-    errors = collect_errors(jsonschema_rs.Draft202012Validator(zones), zones, {"zone": "Mars"})
+    errors = all_errors(zones, {"zone": "Mars"})
     assert sorted(error.kind.name for error in errors) == ["anyOf", "required"]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from mcptally.analytics.store import open_store
 from mcptally.errors import UsageError
 from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.check import check
+from mcptally.transcript.parse import may_be_too_deep
 from mcptally.wire.nesting import MAX_DEPTH, is_too_deep, is_value_too_deep, raised_recursion_limit
 from mcptally.wire.strict_json import strict_json_error
 from tests.transcripts import c2s, call, opened, write
@@ -221,6 +223,14 @@ def test_depth_of_text_and_value_agree(value: Any, ascii_only: bool) -> None:
         assert is_too_deep(text, limit) == expected
         assert is_too_deep(text.encode("utf-8", "surrogatepass"), limit) == expected
         assert is_value_too_deep(value, limit) == expected
+        codes = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+        assert may_be_too_deep(codes, limit) == expected
+
+
+def test_a_line_with_very_many_backslashes_is_left_to_the_exact_check() -> None:
+    line = np.frombuffer(b'["' + b"\\" * 200 + b'"]', np.uint8)
+    assert may_be_too_deep(line, 5)
+    assert not may_be_too_deep(line[-8:], 5)
 
 
 def test_a_cyclic_value_is_too_deep() -> None:

@@ -4,6 +4,7 @@ A schema whose evaluation may take exponential time is refused before an engine 
 errors of a value are collected only where that is cheap (docs/decisions/0076).
 """
 
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -68,19 +69,54 @@ def max_value_depth(schema: Any) -> int | None:
     return None
 
 
-def collect_errors(validator: Any, schema: Any, value: Any) -> list[Any]:
+class ErrorCost:
+    """Tells whether collecting all errors of a value costs more than an untrusted schema may.
+
+    Each error takes up to 20 µs: a schema of 30 kB and a value of 8 kB could take a minute. What
+    depends on the schema alone is computed once, when it is first needed.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+
+    def is_costly(self, value: Any) -> bool:
+        """Return whether collecting all errors of `value` costs too much."""
+        return self.costly_steps(len(msgspec.json.encode(value))) is not None
+
+    def costly_steps(self, size: int) -> int | None:
+        """Return the subschemas that apply to a part of a value if they are too many for its size.
+
+        Args:
+            size: bytes of the value.
+        """
+        if self._bytes * size <= MAX_WORK_OF_ALL_ERRORS:
+            return None
+        steps = self._steps
+        costly = steps > MAX_STEPS_OF_ALL_ERRORS and steps * size > MAX_WORK_OF_ALL_ERRORS
+        return steps if costly else None
+
+    @functools.cached_property
+    def _bytes(self) -> int:
+        return len(msgspec.json.encode(self._schema))
+
+    @functools.cached_property
+    def _steps(self) -> int:
+        return max(_steps_by_depth(self._schema), default=0)
+
+
+def collect_errors(validator: Any, cost: ErrorCost | None, value: Any) -> list[Any]:
     """Return errors of an invalid value from a jsonschema-rs validator.
 
     All errors; or only the first that the engine finds, if collecting all would cost too much; or
     none, if even the first would, or if the value is nested too deeply for the engine.
 
     Args:
-        validator: a validator of jsonschema-rs for `schema`.
-        schema: the schema, or None if it is not untrusted.
+        validator: a validator of jsonschema-rs.
+        cost: the cost of errors by its schema, or None if the schema is not untrusted.
         value: a value for which the validator says that it is invalid.
     """
     size = len(msgspec.json.encode(value))
-    steps = None if schema is None else _costly_steps(schema, size)
+    steps = None if cost is None else cost.costly_steps(size)
     try:
         if steps is None and size <= MAX_BYTES_OF_ALL_ERRORS:
             return list(validator.iter_errors(value))
@@ -91,23 +127,6 @@ def collect_errors(validator: Any, schema: Any, value: Any) -> list[Any]:
     except ValueError:
         return []
     return []
-
-
-def is_costly(schema: Any, value: Any) -> bool:
-    """Return whether collecting all errors of a value costs more than an untrusted schema may."""
-    return _costly_steps(schema, len(msgspec.json.encode(value))) is not None
-
-
-def _costly_steps(schema: Any, size: int) -> int | None:
-    """Return the subschemas that apply to a part of a value if they are too many for its size.
-
-    Each error takes up to 20 µs: a schema of 30 kB and a value of 8 kB could take a minute.
-    """
-    if len(msgspec.json.encode(schema)) * size <= MAX_WORK_OF_ALL_ERRORS:
-        return None
-    steps = max(_steps_by_depth(schema), default=0)
-    costly = steps > MAX_STEPS_OF_ALL_ERRORS and steps * size > MAX_WORK_OF_ALL_ERRORS
-    return steps if costly else None
 
 
 def _steps_by_depth(schema: Any) -> Iterator[int]:

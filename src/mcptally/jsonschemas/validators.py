@@ -12,7 +12,7 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
-from mcptally.jsonschemas.cost import collect_errors, is_costly, max_value_depth, may_be_costly
+from mcptally.jsonschemas.cost import ErrorCost, collect_errors, max_value_depth, may_be_costly
 from mcptally.jsonschemas.dialects import (
     ENGINES,
     UnusableSchemaError,
@@ -101,6 +101,7 @@ def validator_from_engine(validator: Any, schema: Any = None) -> Validator:
         validator: one of `ENGINES`, compiled from a schema.
         schema: the schema if it is untrusted; collecting all errors is then bounded in cost.
     """
+    cost = None if schema is None else ErrorCost(schema)
 
     def judge(value: Any) -> ValidationResult:
         try:
@@ -108,7 +109,7 @@ def validator_from_engine(validator: Any, schema: Any = None) -> Validator:
                 return VALID
             errors = [
                 (_place(e.instance_path), _message(e.kind.name, e.kind.as_dict(), e.instance))
-                for e in collect_errors(validator, schema, value)
+                for e in collect_errors(validator, cost, value)
             ]
         except ValueError as error:  # nested too deeply for the engine
             return UNUSABLE_SCHEMA, f"{error}"[:500], None
@@ -124,9 +125,10 @@ def _reference_judge(name: str, schema: Any) -> Validator | None:
     find_errors = reference_engine.error_finder(name, schema)
     if find_errors is None:
         return None
+    cost = ErrorCost(schema)
 
     def judge(value: Any) -> ValidationResult:
-        if is_costly(schema, value):
+        if cost.is_costly(value):
             return UNUSABLE_SCHEMA, "validating such a value would take too long", None
         try:
             errors = [

@@ -45,18 +45,14 @@ class LocalEngine:
 
     def pool(self, partitions: int, work: Path, memory: int) -> "LocalPool":
         """A process per partition, at most `jobs`; see `Engine.pool`."""
-        # A single partition stays in memory: nothing else needs the room, and writing it to disk
-        # and reading it back would make two copies.
-        return LocalPool(
-            min(self.jobs, partitions), work, memory if partitions > 1 else sys.maxsize
-        )
+        return LocalPool(min(self.jobs, partitions), work, memory)
 
 
 class LocalPool:
     """`jobs` processes including this one, each with a `PartitionWorker`.
 
-    Together they keep partitions of `memory` bytes of transcript in memory. A partition is
-    finished by the process that gathered it.
+    Together they keep partitions of `memory` bytes of transcript in memory, besides the latest of
+    each. A partition is finished by the process that gathered it.
     """
 
     def __init__(self, jobs: int, work: Path, memory: int) -> None:
@@ -103,7 +99,8 @@ class LocalPool:
             for number in mine:
                 yield "finish", (number, context_of(number))
 
-        own = {process: tasks(mine) for process, mine in self._by_owner(numbers).items()}
+        # The latest first: it is still in memory as it was gathered.
+        own = {process: tasks(mine[::-1]) for process, mine in self._by_owner(numbers).items()}
         for _, (method, _), written in self.run(own=own):
             if method == "finish":
                 yield written

@@ -173,13 +173,16 @@ def _draft(work: Path) -> Iterator[Path]:
 class PartitionWorker:
     """Gathers and finishes partitions in this process, and keeps them in between.
 
-    Partitions of `memory` bytes of transcript stay in memory, others go to the work folder.
+    The latest partition stays as it is. Of those before it, `memory` bytes of transcript stay in
+    memory, packed; others go to the work folder.
     """
 
     def __init__(self, work: Path, memory: int = 0) -> None:
         self.work = work
         self.memory = memory
-        self.in_memory: dict[int, tuple[int, GatheredPartition]] = {}
+        self.latest: tuple[int, int, GatheredPartition] | None = None
+        """Number, bytes of transcript, and the partition that was gathered last."""
+        self.packed: dict[int, tuple[int, GatheredPartition]] = {}
         """Number → bytes of transcript, and the packed partition."""
         self.settings: FinishSettings | None = None
 
@@ -187,18 +190,28 @@ class PartitionWorker:
         self, number: int, files: Sequence[Path], selection: Selection = EVERYTHING
     ) -> GatherReport:
         """Gather a partition and keep it."""
+        self._put_away()
         part, report = gather_files(files, [str(path) for path in files], selection)
         write_summary(self.work, number, part)
-        size = sum(map(transcript_bytes, files))
-        if sum(kept for kept, _ in self.in_memory.values()) + size <= self.memory:
-            self.in_memory[number] = (size, pack(part))
+        self.latest = (number, sum(map(transcript_bytes, files)), part)
+        return report
+
+    def _put_away(self) -> None:
+        """Pack the latest partition, or write it to the work folder: another one is coming."""
+        if self.latest is None:
+            return
+        number, size, part = self.latest
+        self.latest = None
+        if sum(kept for kept, _ in self.packed.values()) + size <= self.memory:
+            self.packed[number] = (size, pack(part))
         else:
             save(self._folder(number), part)
-        return report
 
     def discard(self, number: int) -> None:
         """Delete a gathered partition."""
-        if self.in_memory.pop(number, None) is None:
+        if self.latest is not None and self.latest[0] == number:
+            self.latest = None
+        elif self.packed.pop(number, None) is None:
             shutil.rmtree(self._folder(number))
 
     def configure(self, settings: FinishSettings) -> None:
@@ -214,7 +227,10 @@ class PartitionWorker:
         return self.work / "spool" / f"{number:06d}"
 
     def _take(self, number: int) -> GatheredPartition:
-        kept = self.in_memory.pop(number, None)
+        if self.latest is not None and self.latest[0] == number:
+            part, self.latest = self.latest[2], None
+            return part
+        kept = self.packed.pop(number, None)
         if kept is not None:
             return unpack(kept[1])
         folder = self._folder(number)

@@ -7,7 +7,7 @@ import msgspec
 
 from mcptally.errors import near
 from mcptally.jsonschemas import validators
-from mcptally.jsonschemas.cost import collect_errors
+from mcptally.jsonschemas.cost import ErrorCost, collect_errors
 from mcptally.jsonschemas.dialects import UnusableSchemaError, dialect_of, parse_schema
 from mcptally.seeds.validation_protocol.argument_semantics import Remark
 
@@ -38,7 +38,8 @@ def _errors(schema: str, arguments: Any) -> Iterator[Remark]:
         value = parse_schema(schema)
         name = dialect_of(value)
         value = validators.without_schema_keyword(value)
-        errors = collect_errors(validators.compile_engine(name, value), value, arguments)
+        engine = validators.compile_engine(name, value)
+        errors = collect_errors(engine, ErrorCost(value), arguments)
     except validators.ENGINE_ERRORS:  # includes `UnusableSchemaError`
         return
     for error in errors:

@@ -88,6 +88,7 @@ class Compiled:
             raise Refused(reason)
         self._schema = _adapt_to_draft7(schema)
         self._validator = _draft7(self._schema)
+        self._cost = cost.ErrorCost(self._schema)
 
     def first_error(self, value: Any) -> str | None:
         """AJV's message about a value; None if the value is valid.
@@ -104,7 +105,7 @@ class Compiled:
                 return None
         except ValueError as error:
             raise RecursionError(f"{error}") from error
-        errors = cost.collect_errors(self._validator, self._schema, value)
+        errors = cost.collect_errors(self._validator, self._cost, value)
         if not errors:
             return "data should match the schema"
         return messages.first(errors, self._schema, value)[:_MAX_MESSAGE]
