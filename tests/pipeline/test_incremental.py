@@ -1,6 +1,7 @@
 """Incremental runs: only what changed is scored again, and the tables equal those of a full run."""
 
 import ast
+import dataclasses
 import gzip
 import json
 import os
@@ -378,6 +379,29 @@ def test_a_file_that_did_not_change_is_not_even_opened(scored: Path):
     manifest = json.loads((scored / "store" / "store.json").read_text())
     assert all(row["sha256"] for row in manifest["archive"])
     assert again(scored).reused == 3
+
+
+def test_a_run_with_nothing_new_does_not_write_to_the_store(scored: Path):
+    store = scored / "store"
+    first = mt.score(sorted(scored.glob("*.jsonl")), out=store, full=True)
+    before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
+    found = again(scored)
+    assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
+    assert found == dataclasses.replace(first, reused=3)
+
+
+def test_a_finding_about_a_path_goes_when_the_path_is_gone(scored: Path):
+    (scored / "traces").mkdir()
+    for path in sorted(scored.glob("*.jsonl")):
+        path.rename(scored / "traces" / path.name)
+    link = scored / "traces" / "link"
+    link.symlink_to(scored)
+    for expected in (1, 1, 0, 0):
+        if not expected:
+            link.unlink(missing_ok=True)
+        mt.score([scored / "traces"], out=scored / "store")
+        rules = tables(scored / "store")["findings"].get_column("rule").to_list()
+        assert rules.count("archive.not_followed") == expected
 
 
 def test_a_file_with_the_same_bytes_and_other_times_is_reused(scored: Path):

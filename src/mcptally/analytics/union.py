@@ -11,9 +11,7 @@ from typing import Any, Final
 
 import duckdb
 import msgspec
-import polars as pl
 
-from mcptally.jsonschemas import definition_diff
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.tools import Tools
@@ -70,6 +68,10 @@ def _shared(connection: duckdb.DuckDBPyConnection, stores: Sequence[Files]) -> s
 
 def _versions(connection: duckdb.DuckDBPyConnection, source: str) -> str:
     """Create a table of the versions of tool definitions of all stores, with their drift."""
+    import polars as pl  # noqa: PLC0415  (takes as long as most questions; one store needs none)
+
+    from mcptally.jsonschemas import definition_diff  # noqa: PLC0415
+
     summed = [
         *(Tools.first_seen.name, Tools.last_seen.name, Tools.sessions.name, Tools.listings.name),
         Tools.complete.name,

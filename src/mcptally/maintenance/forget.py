@@ -151,7 +151,7 @@ def forget(
             default_partition_bytes(engine.jobs),
             Selection.from_manifest(manifest),
         )
-        publish(settings, build(settings, left, engine, earlier), made)
+        publish(settings, build(settings, left, engine, earlier.without_changed(left)), made)
         if remaining := remove_unlisted(folder):
             raise StoreError(
                 f"{remaining[0]}: holds what was forgotten, is no longer part of the store, and "

@@ -121,7 +121,7 @@ def merge_stores(
             default_partition_bytes(engine.jobs),
             Selection.from_manifest(manifests[0]),
         )
-        built = build(settings, files, engine, earlier)
+        built = build(settings, files, engine, earlier.without_changed(files))
         summary = publish(settings, built, made)
     return Merged(
         target,

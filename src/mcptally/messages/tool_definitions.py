@@ -12,10 +12,10 @@ import polars as pl
 
 from mcptally.messages.call_tables import PairedCalls
 from mcptally.tables.calls import Calls
-from mcptally.tables.declaration import TIME, Column, StageTable
+from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.ids import digest
 from mcptally.tables.joins import left_join_columns
-from mcptally.tables.stages import Definitions, GatheredCalls, Listings, Timeline
+from mcptally.tables.stages import TIME, Definitions, GatheredCalls, Listings, Timeline
 from mcptally.tables.tools import Tools
 
 

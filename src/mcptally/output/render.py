@@ -6,6 +6,7 @@ bidirectional overrides never reach a terminal, and Markdown markup is escaped.
 
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -13,8 +14,6 @@ from typing import Any, Final, Literal
 
 import duckdb
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from mcptally.errors import QueryError
 from mcptally.output.text_table import text_table
@@ -85,10 +84,14 @@ def write(
             escape_controls(json.dumps(plain_rows(table), indent=1, ensure_ascii=False)) + "\n"
         )
     elif form == "csv":
+        import pyarrow.csv  # noqa: PLC0415  (the other formats do not need it)
+
         buffer = io.BytesIO()
         pyarrow.csv.write_csv(_flat(table), buffer)
         sys.stdout.buffer.write(buffer.getvalue())
     elif form == "parquet":
+        import pyarrow.parquet as pq  # noqa: PLC0415  (the other formats do not need it)
+
         buffer = io.BytesIO()
         try:
             pq.write_table(table, buffer)
@@ -167,18 +170,25 @@ def _escape_markdown(text: str) -> str:
     return _MARKUP.sub(lambda found: f"\\{found[0]}", text)
 
 
-def _terminal(table: pa.Table, shown: Sequence[str]) -> None:
-    from rich.console import Console  # noqa: PLC0415  (the other formats do not need it)
+def _terminal_width() -> tuple[int | None, bool]:
+    """Characters per line of stdout, None if it is no terminal, and whether it has colours."""
+    if not (sys.stdout.isatty() or os.environ.keys() & _FORCED):
+        return None, False
+    from rich.console import Console  # noqa: PLC0415  (slow to import)
 
     console = Console(highlight=False)
-    sys.stdout.write(
-        text_table(
-            table,
-            shown,
-            width=console.width if console.is_terminal else None,  # files and pipes have no width
-            colour=console.is_terminal and not console.no_color,
-        )
-    )
+    if not console.is_terminal:
+        return None, False
+    return console.width, not console.no_color
+
+
+_FORCED: Final = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
+"""Variables with which rich writes to a file as to a terminal."""
+
+
+def _terminal(table: pa.Table, shown: Sequence[str]) -> None:
+    width, colour = _terminal_width()
+    sys.stdout.write(text_table(table, shown, width=width, colour=colour))
     sys.stdout.flush()
     names = [name for name in shown or table.column_names if name in table.column_names]
     intervals = {n for name in names for n in (f"{name}_low", f"{name}_high")}

@@ -1,19 +1,15 @@
 """Formats rows as aligned text: chooses the columns that fit, cuts long texts, adds colour."""
 
 import dataclasses
-import io
 import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from mcptally.redaction.display import clean_line
 from mcptally.tables.values import NEVER_WORKED, SHARE, cell_of
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 
 def text_table(
@@ -28,10 +24,6 @@ def text_table(
             the least important first (`fit_widths`), but never `ok` and `calls`. None: no limit.
         colour: whether to colour good and bad values.
     """
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
     names = [name for name in shown or table.column_names if name in table.column_names]
     rows = table.to_pylist()
     cells = {name: [_with_interval(name, row) for row in rows] for name in names}
@@ -52,30 +44,23 @@ def text_table(
     )
     for name in _NAMES & widths.keys():
         cells[name] = [_cut_middle(text, widths[name]) for text in cells[name]]
-    rich_table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, size in widths.items():
-        rich_table.add_column(
-            Text(headings[name]),
-            justify="right" if name in numbers else "left",
-            vertical="bottom",
-            no_wrap=True,
-            overflow="ellipsis",
-            width=size,
-        )
-    for number, row in enumerate(rows):
-        rich_table.add_row(*(_coloured(name, cells[name][number], row) for name in widths))
-    file = io.StringIO()
-    console = Console(
-        file=file,
-        width=width or sum(widths.values()) + 2 * len(widths),
-        highlight=False,
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        legacy_windows=False,
-    )
-    console.print(rich_table)
-    # rich pads each line with spaces up to the table's width.
-    text = "".join(line.rstrip(" ") + "\n" for line in file.getvalue().splitlines())
+    # Headings end on the same line; those on one line have an empty line above.
+    height = max((headings[name].count("\n") for name in widths), default=0) + 1
+    above = {name: height - 1 - headings[name].count("\n") for name in widths}
+    top = {name: [*[""] * above[name], *headings[name].split("\n")] for name in widths}
+    lines = [[(name, top[name][line], _BOLD) for name in widths] for line in range(height)]
+    lines += [
+        [(name, cells[name][number], _style(name, cells[name][number], row)) for name in widths]
+        for number, row in enumerate(rows)
+    ]
+
+    def padded(name: str, cell: str, style: str) -> str:
+        cell = _cut_end(cell, widths[name])
+        space = " " * (widths[name] - _width([cell]))
+        cell = f"{style}{cell}{_PLAIN}" if colour and style and cell else cell
+        return space + cell if name in numbers else cell + space
+
+    text = "".join("  ".join(padded(*cell) for cell in line).rstrip(" ") + "\n" for line in lines)
     if has_marks:
         text += f"{INSUFFICIENT_MARK} insufficient_data\n"
     left_out = [clean_line(name) for name in names if name not in widths]
@@ -103,6 +88,15 @@ def _cut_middle(text: str, width: int) -> str:
     head = set_cell_size(text, width // 2).rstrip()
     tail = set_cell_size(text[::-1], width - 1 - cell_len(head))[::-1].lstrip()
     return f"{head}\N{HORIZONTAL ELLIPSIS}{tail}"
+
+
+def _cut_end(text: str, width: int) -> str:
+    """A text cut to `width` at the end."""
+    from rich.cells import set_cell_size  # noqa: PLC0415
+
+    if _width([text]) <= width:
+        return text
+    return f"{set_cell_size(text, width - 1)}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _wrap_heading(text: str, column_width: int) -> str:
@@ -243,28 +237,32 @@ _DOUBTFUL: Final = frozenset(
 )
 
 
-def _coloured(name: str, text: str, row: Mapping[str, Any]) -> "Text":
-    """A cell coloured by its value; an estimate with too little data is dimmed."""
-    from rich.text import Text  # noqa: PLC0415
+_PLAIN: Final = "\033[0m"
+_BOLD: Final = "\033[1m"
+_DIM: Final = "\033[2m"
+_RED: Final = "\033[31m"
+_GREEN: Final = "\033[32m"
+_YELLOW: Final = "\033[33m"
 
-    style = ""
+
+def _style(name: str, text: str, row: Mapping[str, Any]) -> str:
+    """The colour of a cell by its value; an estimate with too little data is dimmed."""
     if text == NEVER_WORKED or (name == "ok" and row[name] == 0 and row.get("calls")):
-        style = "red"
-    elif _is_insufficient(name, row):
-        style = "dim"
-    elif text in _BAD:
-        style = "red"
-    elif text in _DOUBTFUL:
-        style = "yellow"
-    elif name == "confidence" and _has_interval(name, row) and row[name] is not None:
+        return _RED
+    if _is_insufficient(name, row):
+        return _DIM
+    if text in _BAD:
+        return _RED
+    if text in _DOUBTFUL:
+        return _YELLOW
+    if name == "confidence" and _has_interval(name, row) and row[name] is not None:
         # The interval's ends decide, not the estimate.
         if row["confidence_low"] >= 90:
-            style = "green"
-        elif row["confidence_high"] < 90:
-            style = "red" if row["confidence_high"] < 70 else "yellow"
-    elif _CALL_ID.search(name):
-        style = "dim"
-    return Text(text, style=style)
+            return _GREEN
+        if row["confidence_high"] < 90:
+            return _RED if row["confidence_high"] < 70 else _YELLOW
+        return ""
+    return _DIM if _CALL_ID.search(name) else ""
 
 
 def _has_interval(name: str, row: Mapping[str, Any]) -> bool:

@@ -82,7 +82,7 @@ def carry_over(earlier: EarlierStores, work: Path, target: Path) -> CarriedOver:
         for part in small:
             number += written(part)
     files = [*(target / name for name in kept), *(path for _, path in part_files(work))]
-    return CarriedOver(_count(files), kept)
+    return CarriedOver(count_rows(files), kept)
 
 
 def _reused(earlier: EarlierStores, part: Part) -> _Reused:
@@ -208,7 +208,7 @@ def _link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _count(files: Iterable[Path]) -> Written:
+def count_rows(files: Iterable[Path]) -> Written:
     """The numbers of rows in files of a store; those of summaries are ignored."""
     by_table: dict[str, list[Path]] = {table.name: [] for table in TABLES}
     for path in files:

@@ -18,7 +18,7 @@ from mcptally.pipeline.fingerprint import is_same, reuse_blocker
 from mcptally.pipeline.invalidation import stale_recordings
 from mcptally.pipeline.plan import first_recording
 from mcptally.store.manifest import MANIFEST, SUMMARIES, live_files, read_manifest
-from mcptally.store.parts import EMPTY
+from mcptally.store.parts import EMPTY, SKIPPED
 from mcptally.store.source_files import SourceFile
 from mcptally.store.work_folder import Provenance
 from mcptally.tables.findings import Findings
@@ -109,12 +109,13 @@ class EarlierStores:
             found -= kept
         return dataclasses.replace(self, rescored=self.rescored | found, as_scored=as_scored)
 
-    def without_changed(self, files: Mapping[str, Path]) -> Self:
+    def without_changed(self, archive: Iterable[Path]) -> Self:
         """The same without the rows of files that are gone or changed, given the archive's files.
 
         Also without those of recordings that have a new segment among the files, and of recordings
         that could not be scored again until now.
         """
+        files = {str(path): path for path in archive}
         changed = {
             name
             for name, source in self.sources.items()
@@ -126,6 +127,20 @@ class EarlierStores:
         changed |= self.files_of(name for name in continued if name)
         changed |= self.files_of(self.as_scored)
         return dataclasses.replace(self, as_scored=frozenset()).without(changed)
+
+    def is_same_store(self, files: Iterable[str], made: Provenance) -> bool:
+        """Whether a run over these files would write the store that there is.
+
+        Only after `without_changed`, and if the run reads all paths that it was given.
+        """
+        if len(self.manifests) != 1 or self.rescored or self.as_scored or self.conflicting:
+            return False
+        parts = self.manifests[0]["parts"]
+        return (
+            self.sources.keys() == {*files}
+            and self.manifests[0].get("made_by") == made.by
+            and not any(name.startswith(f"{Findings.name}/{SKIPPED}") for name in parts)
+        )
 
     def excluding(self, store: int, recordings: Iterable[str]) -> Self:
         """The same without the rows of these recordings in one store."""

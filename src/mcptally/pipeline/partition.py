@@ -35,13 +35,14 @@ from mcptally.protocol import all_rules, definition_lint, leaked_secrets
 from mcptally.rules.findings import concat_findings, require_known_rules
 from mcptally.seeds import stages
 from mcptally.tables.calls import Calls
-from mcptally.tables.declaration import TIME, Table
+from mcptally.tables.declaration import Table
 from mcptally.tables.findings import Findings
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.messages import Messages
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.seed_scores import SeedScores
 from mcptally.tables.stages import (
+    TIME,
     ArgumentCombinations,
     CallsByMinute,
     Definitions,

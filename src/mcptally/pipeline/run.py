@@ -15,7 +15,7 @@ from mcptally.analytics.filters import Moment
 from mcptally.errors import UnreadableError
 from mcptally.pipeline import fingerprint, incremental
 from mcptally.pipeline.archive_context import ArchiveContext
-from mcptally.pipeline.carry_over import CarriedOver, carry_over
+from mcptally.pipeline.carry_over import CarriedOver, carry_over, count_rows
 from mcptally.pipeline.engines import open_engine
 from mcptally.pipeline.engines.pool import Engine, WorkerPool
 from mcptally.pipeline.engines.worker import FinishSettings
@@ -36,8 +36,8 @@ from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import Selection
 from mcptally.process_memory import gc_paused
 from mcptally.store import work_folder
-from mcptally.store.manifest import VIEWS, WORK, forgotten
-from mcptally.store.parts import Written, remove_orphan_summaries, write_part
+from mcptally.store.manifest import SUMMARIES, VIEWS, WORK, forgotten, live_files
+from mcptally.store.parts import SKIPPED, Written, remove_orphan_summaries, write_part
 from mcptally.store.remote_copy import local_copy
 from mcptally.store.source_files import SourceFile
 from mcptally.store.work_folder import Provenance, working
@@ -170,8 +170,13 @@ def score(
         found = incremental.open_earlier(store, made)
         blocker = found if isinstance(found, str) and not full else None
         earlier = None if full or isinstance(found, str) else found
-        built = build(settings, files, workers, earlier, skipped=skipped)
-        summary = publish(settings, built, made)
+        if earlier is not None:
+            earlier = earlier.without_changed(files)
+        if earlier is not None and not skipped and earlier.is_same_store(map(str, files), made):
+            summary = _unchanged(store, earlier)
+        else:
+            built = build(settings, files, workers, earlier, skipped=skipped)
+            summary = publish(settings, built, made)
     return dataclasses.replace(
         summary, out=out, in_full=blocker, files_left_out=len(found_files) - len(files)
     )
@@ -185,13 +190,13 @@ def build(
     *,
     skipped: Sequence[SkippedFile] = (),
 ) -> Build:
-    """Score what changed among `files`, and carry over the other rows of `earlier` stores.
+    """Score what is new among `files`, and carry over the other rows of `earlier` stores.
 
-    `skipped` are paths that were not read; each becomes a finding.
+    `earlier` is without the rows of files that changed. `skipped` are paths that were not read;
+    each becomes a finding.
     """
     with gc_paused():
         named = {str(path): path for path in files}
-        earlier = earlier and earlier.without_changed(named)
         groups = plan_groups(files_to_gather(named, earlier), settings, engine)
         memory = bytes_in_memory(settings.partition_bytes)
         with engine.pool(max(1, len(groups)), settings.work, memory) as pool:
@@ -249,6 +254,25 @@ def publish(settings: Settings, built: Build, made: Provenance) -> Summary:
     )
 
 
+def _unchanged(store: Path, earlier: EarlierStores) -> Summary:
+    """The summary of a run that leaves the store as it is."""
+    written = count_rows(
+        path
+        for name, paths in live_files(store, earlier.manifests[0]).items()
+        if not name.startswith(SUMMARIES)
+        for path in paths
+    )
+    return Summary(
+        store,
+        len(earlier.sources),
+        sum(source.size for source in earlier.sources.values()),
+        written.rows,
+        written.broken,
+        written.outcomes,
+        len(earlier.sources),
+    )
+
+
 def _carry_over(settings: Settings, earlier: EarlierStores | None) -> CarriedOver:
     if earlier is None:
         return CarriedOver(Written(dict.fromkeys((table.name for table in TABLES), 0), {}, 0), {})
@@ -288,7 +312,7 @@ def _write_archive_tables(
             for each in skipped
         ]
         frame = findings_frame(findings)
-        rows[Findings.name] += write_part(work, Findings, "skipped", frame)
+        rows[Findings.name] += write_part(work, Findings, SKIPPED, frame)
     return Written(rows, {}, 0)
 
 

@@ -1,12 +1,11 @@
 """Reads `revisions.toml`: what each revision of MCP has, and which side may send it."""
 
 import functools
-import tomllib
-from importlib import resources
 from typing import Final, NamedTuple
 
 import polars as pl
 
+from mcptally.rules import read_toml
 from mcptally.rules.findings import REVISIONS
 
 MODERN: Final = "2026-07-28"
@@ -41,8 +40,8 @@ class Span(NamedTuple):
 @functools.cache
 def table() -> dict[str, tuple[Span, ...]]:
     """Return the lists of `revisions.toml` by name."""
-    text = resources.files(__package__).joinpath("revisions.toml").read_text(encoding="utf-8")
-    return {name: tuple(Span(**row) for row in rows) for name, rows in tomllib.loads(text).items()}
+    lists = read_toml("protocol/revisions.toml")
+    return {name: tuple(Span(**row) for row in rows) for name, rows in lists.items()}
 
 
 @functools.cache

@@ -4,14 +4,16 @@ The recorder imports the rest of the folder, so only this module may import pyar
 """
 
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mcptally.redaction.display import mask_text, mask_value
 
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
+
+_FEW: Final = 1000
+"""Fewer texts than this are not made distinct by Arrow."""
 
 
 def mask_rows(rows: _Rows) -> _Rows:
@@ -40,7 +42,8 @@ def _texts(column: pa.Array | pa.ChunkedArray) -> Iterator[str | bytes | None]:
     elif pa.types.is_dictionary(kind):
         yield from _texts(column.dictionary)
     elif _is_text(kind):
-        yield from pc.unique(column).to_pylist()
+        # `unique` imports pyarrow.compute, which takes as long as to mask thousands of short texts.
+        yield from (column if len(column) < _FEW else column.unique()).to_pylist()
     elif pa.types.is_map(kind):
         yield from _texts(column.keys)
         yield from _texts(column.items)

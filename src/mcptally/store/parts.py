@@ -16,6 +16,9 @@ from mcptally.tables.recordings import Recordings
 EMPTY: Final = "empty"
 """Prefix of the name of a file without rows; every table has at least one file."""
 
+SKIPPED: Final = "skipped"
+"""The part with findings about paths of the archive that were not read."""
+
 _PAYLOADS: Final = frozenset({"response", "text"})
 """Columns of payloads, for which Parquet dictionaries and statistics cost more than they save."""
 

@@ -2,38 +2,52 @@
 
 `Calls.method.col` is the column as an expression, `Calls.method.name` is its name. The reference
 page of the tables and the metadata of Parquet files are generated from the declarations.
+
+Declaring the tables of a store imports neither polars nor pyarrow; see `column_types`.
 """
 
 import functools
-from typing import ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
-import polars as pl
-import pyarrow as pa
+from mcptally.tables.column_types import ColumnType
 
-TIME: Final = pl.Datetime("us", "UTC")
-"""Type of points in time: UTC, in microseconds, which both DuckDB and Parquet can represent."""
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
 
 
 class Column:
     """A column of a table: its name, type, meaning and unit (empty where it has none)."""
 
-    __slots__ = ("dtype", "meaning", "name", "unit")
+    __slots__ = ("kind", "meaning", "name", "unit")
 
     name: str
 
     def __init__(
-        self, dtype: pl.DataType | type[pl.DataType], meaning: str, unit: str = ""
+        self,
+        kind: "ColumnType | pl.DataType | type[pl.DataType]",
+        meaning: str,
+        unit: str = "",
     ) -> None:
-        self.dtype = dtype() if isinstance(dtype, type) else dtype
+        self.kind = kind
         self.meaning = meaning
         self.unit = unit
+
+    @property
+    def dtype(self) -> "pl.DataType":
+        """The type of the column in polars."""
+        if isinstance(self.kind, ColumnType):
+            return self.kind.dtype
+        return self.kind() if isinstance(self.kind, type) else self.kind
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
     @property
-    def col(self) -> pl.Expr:
+    def col(self) -> "pl.Expr":
         """The column as an expression."""
+        import polars as pl  # noqa: PLC0415  (see `column_types`)
+
         return pl.col(self.name)
 
 
@@ -49,7 +63,7 @@ class Aggregate(Column):
         self,
         how: Literal["rows", "count", "sum", "min", "max", "list"],
         value: str,
-        dtype: pl.DataType | type[pl.DataType],
+        kind: ColumnType,
         meaning: str,
         unit: str = "",
     ) -> None:
@@ -60,11 +74,11 @@ class Aggregate(Column):
                 collects values that are not null.
             value: SQL over the columns of `Calls` and over `tables.usage_sums.FACTS`, in the
                 dialect that DuckDB and `polars.sql_expr` share.
-            dtype: type of the column.
+            kind: type of the column.
             meaning: what the column holds.
             unit: its unit.
         """
-        super().__init__(dtype, meaning, unit)
+        super().__init__(kind, meaning, unit)
         self.how: Final = how
         self.value: Final = value
 
@@ -91,12 +105,14 @@ class StageTable:
 
     @classmethod
     @functools.cache
-    def schema(cls) -> pl.Schema:
+    def schema(cls) -> "pl.Schema":
         """Map each column's name to its type, in order."""
+        import polars as pl  # noqa: PLC0415
+
         return pl.Schema({name: column.dtype for name, column in cls.columns().items()})
 
     @classmethod
-    def select(cls, data: pl.DataFrame) -> pl.DataFrame:
+    def select(cls, data: "pl.DataFrame") -> "pl.DataFrame":
         """Return this table's columns of `data`, which may have others, in order.
 
         Raises:
@@ -112,8 +128,10 @@ class StageTable:
         return data.select(cls.schema().names())
 
     @classmethod
-    def empty(cls) -> pl.DataFrame:
+    def empty(cls) -> "pl.DataFrame":
         """Return the table without rows."""
+        import polars as pl  # noqa: PLC0415
+
         return pl.DataFrame(schema=cls.schema())
 
     @classmethod
@@ -131,11 +149,13 @@ class Table(StageTable):
     """The columns that rows are sorted by and that identify a row."""
 
     @classmethod
-    def frame(cls, data: pl.DataFrame) -> pl.DataFrame:
+    def frame(cls, data: "pl.DataFrame") -> "pl.DataFrame":
         """Return `data` with exactly this table's columns and types.
 
         Columns that `data` lacks are null; columns that the table does not have are dropped.
         """
+        import polars as pl  # noqa: PLC0415
+
         if data.schema == cls.schema():
             return data
         missing = [
@@ -148,8 +168,10 @@ class Table(StageTable):
         )
 
     @classmethod
-    def described(cls, schema: pa.Schema) -> pa.Schema:
+    def described(cls, schema: "pa.Schema") -> "pa.Schema":
         """Return the Arrow `schema` with `meaning` and `unit` in the metadata of each field."""
+        import pyarrow as pa  # noqa: PLC0415
+
         fields = []
         for field in schema:
             column = cls.columns()[field.name]

@@ -1,11 +1,13 @@
 """The table `findings`."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import polars as pl
-
+from mcptally.tables.column_types import INT64, STRING, UINT32
 from mcptally.tables.declaration import Column, Table
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Severity = Literal["info", "warning", "error"]
 About = Literal["file", "recording", "message", "call", "tool", "server"]
@@ -20,24 +22,24 @@ class Findings(Table):
         *("call_id", "tool", "definition", "server", "session", "line", "evidence"),
     )
 
-    rule = Column(pl.String, "Id of the rule.")
-    severity = Column(pl.String, "`info`, `warning` or `error`.")
+    rule = Column(STRING, "Id of the rule.")
+    severity = Column(STRING, "`info`, `warning` or `error`.")
     about = Column(
-        pl.String, "Kind of the subject: `file`, `recording`, `message`, `call`, `tool`, `server`."
+        STRING, "Kind of the subject: `file`, `recording`, `message`, `call`, `tool`, `server`."
     )
-    recording = Column(pl.String, "Recording.")
-    session = Column(pl.String, "Session.")
-    server = Column(pl.String, "Label of the server.")
-    tool = Column(pl.String, "Tool that the finding is about.")
-    definition = Column(pl.String, "Tool definition.")
-    call_id = Column(pl.String, "Call that the finding is about.")
-    seq = Column(pl.Int64, "`seq` of the message.")
-    index = Column(pl.UInt32, "Position in a JSON-RPC batch.")
-    file = Column(pl.String, "Transcript file.")
-    line = Column(pl.Int64, "Line in the file, from 1.")
-    path = Column(pl.String, "Place within the message (JSON Pointer).")
-    message = Column(pl.String, "What is wrong.")
-    evidence = Column(pl.String, "The offending value, cut to 500 characters.")
+    recording = Column(STRING, "Recording.")
+    session = Column(STRING, "Session.")
+    server = Column(STRING, "Label of the server.")
+    tool = Column(STRING, "Tool that the finding is about.")
+    definition = Column(STRING, "Tool definition.")
+    call_id = Column(STRING, "Call that the finding is about.")
+    seq = Column(INT64, "`seq` of the message.")
+    index = Column(UINT32, "Position in a JSON-RPC batch.")
+    file = Column(STRING, "Transcript file.")
+    line = Column(INT64, "Line in the file, from 1.")
+    path = Column(STRING, "Place within the message (JSON Pointer).")
+    message = Column(STRING, "What is wrong.")
+    evidence = Column(STRING, "The offending value, cut to 500 characters.")
 
 
 class Finding(NamedTuple):
@@ -53,8 +55,10 @@ class Finding(NamedTuple):
     evidence: str | None = None
 
 
-def findings_frame(rows: Sequence[Finding]) -> pl.DataFrame:
+def findings_frame(rows: Sequence[Finding]) -> "pl.DataFrame":
     """Return single findings as a frame with all columns of `Findings`."""
+    import polars as pl  # noqa: PLC0415  (see `column_types`)
+
     columns: Iterable[Any] = zip(*rows, strict=True) if rows else [()] * len(Finding._fields)
     schema = Findings.schema()
     data = {

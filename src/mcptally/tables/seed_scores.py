@@ -2,9 +2,8 @@
 
 from typing import Final
 
-import polars as pl
-
 from mcptally.tables.calls import Calls
+from mcptally.tables.column_types import BOOLEAN, FLOAT64, STRING, list_of
 from mcptally.tables.declaration import Column, Table
 
 
@@ -21,20 +20,20 @@ class SeedScores(Table):
     requested_at = Calls.requested_at
     server = Calls.server
     tool = Calls.tool
-    scenario = Column(pl.String, "`happy_path`, `edge_case`, `boundary` or `error_case`.")
-    scenario_source = Column(pl.String, "Where the scenario comes from: `arguments` or `given`.")
+    scenario = Column(STRING, "`happy_path`, `edge_case`, `boundary` or `error_case`.")
+    scenario_source = Column(STRING, "Where the scenario comes from: `arguments` or `given`.")
     error_shape = Column(
-        pl.String,
+        STRING,
         "Form of a tool's error: `JSON-RPC error`, `isError, text`, `isError, JSON`, "
         "`isError, structuredContent`, `isError, nothing`, `text without isError`, "
         "`JSON without isError`; null where the reply has none of these forms.",
     )
     validated_by = Column(
-        pl.String,
+        STRING,
         "Last call of the server's own validation for the same tool and arguments, in "
         "this session or, on this server, within the hour before.",
     )
-    validated_as = Column(pl.Boolean, "Whether that validation accepted the arguments.")
+    validated_as = Column(BOOLEAN, "Whether that validation accepted the arguments.")
     recording = Calls.recording
     session = Calls.session
     seq = Calls.seq
@@ -60,25 +59,21 @@ _READINGS: Final = {
 def _add_seed_columns() -> None:
     """Declare the columns of the seed score, once for each of its two readings."""
     columns = {
-        "classification": Column(
-            pl.String, "Classification; null where the original program throws."
-        ),
-        "confidence": Column(pl.Float64, "Confidence in the classification.", "percent"),
-        "is_valid": Column(pl.Boolean, "Whether the response indicates a working tool."),
-        "is_error": Column(pl.Boolean, "Whether the response is an error."),
-        "issues": Column(pl.List(pl.String), "What is wrong with the response."),
-        "evidence": Column(pl.List(pl.String), "Evidence for the classification."),
-        "is_business_error": Column(pl.Boolean, "Whether an error is business logic."),
-        "business_confidence": Column(
-            pl.Float64, "Share of the points for business logic, 0 to 1."
-        ),
-        "threshold": Column(pl.Float64, "Minimum share for a business error."),
-        **{f"factor_{name}": Column(pl.Boolean, text) for name, text in _FACTOR_MEANINGS.items()},
-        "error": Column(pl.String, "Why the reading cannot judge the response."),
+        "classification": Column(STRING, "Classification; null where the original program throws."),
+        "confidence": Column(FLOAT64, "Confidence in the classification.", "percent"),
+        "is_valid": Column(BOOLEAN, "Whether the response indicates a working tool."),
+        "is_error": Column(BOOLEAN, "Whether the response is an error."),
+        "issues": Column(list_of(STRING), "What is wrong with the response."),
+        "evidence": Column(list_of(STRING), "Evidence for the classification."),
+        "is_business_error": Column(BOOLEAN, "Whether an error is business logic."),
+        "business_confidence": Column(FLOAT64, "Share of the points for business logic, 0 to 1."),
+        "threshold": Column(FLOAT64, "Minimum share for a business error."),
+        **{f"factor_{name}": Column(BOOLEAN, text) for name, text in _FACTOR_MEANINGS.items()},
+        "error": Column(STRING, "Why the reading cannot judge the response."),
     }
     for prefix, reading in _READINGS.items():
         for name, column in columns.items():
-            copy = Column(column.dtype, f"{column.meaning} Reading: {reading}.", column.unit)
+            copy = Column(column.kind, f"{column.meaning} Reading: {reading}.", column.unit)
             setattr(SeedScores, f"{prefix}_{name}", copy)
             copy.__set_name__(SeedScores, f"{prefix}_{name}")
 

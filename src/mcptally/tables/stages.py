@@ -5,8 +5,11 @@ A stage selects the columns of the declared table before it hands its frame on, 
 needed use no memory.
 """
 
+from typing import Final
+
 import polars as pl
 
+from mcptally.tables import column_types
 from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.messages import Messages
@@ -17,6 +20,8 @@ from mcptally.tables.tools import Tools
 _S, _I, _B, _F = pl.String, pl.Int64, pl.Boolean, pl.Float64
 _U = pl.UInt32
 _NS = "ns since 1970"
+TIME: Final = column_types.TIME.dtype
+"""The type of `column_types.TIME` in polars."""
 
 
 # --- from `gather` to `finish`, one partition ----------------------------------------------------

@@ -1,7 +1,6 @@
 """The table `ui_errors`."""
 
-import polars as pl
-
+from mcptally.tables.column_types import BOOLEAN, STRING, UINT32
 from mcptally.tables.declaration import Column, Table
 
 
@@ -11,17 +10,17 @@ class UiErrors(Table):
     name = "ui_errors"
     key = ("recording", "call_id", "run_id", "position")
 
-    call_id = Column(pl.String, "Call whose result contains the run.")
-    recording = Column(pl.String, "Recording.")
-    session = Column(pl.String, "Session.")
-    server = Column(pl.String, "Label of the server.")
-    tool = Column(pl.String, "Tool that was called.")
-    run_id = Column(pl.String, "Run that the error belongs to.")
-    position = Column(pl.UInt32, "Position in `errors`, from 0.")
-    type = Column(pl.String, "`validation`, `console`, `network`, `timeout` or `accessibility`.")
-    code = Column(pl.String, "Error code, for example `E_NETWORK`.")
-    code_known = Column(pl.Boolean, "Whether the seed program or its documents define the code.")
-    selector = Column(pl.String, "CSS selector.")
-    message = Column(pl.String, "Message.")
-    evidence = Column(pl.String, "JSON text of the evidence.")
-    timestamp = Column(pl.String, "Time of the error, as the run reports it.")
+    call_id = Column(STRING, "Call whose result contains the run.")
+    recording = Column(STRING, "Recording.")
+    session = Column(STRING, "Session.")
+    server = Column(STRING, "Label of the server.")
+    tool = Column(STRING, "Tool that was called.")
+    run_id = Column(STRING, "Run that the error belongs to.")
+    position = Column(UINT32, "Position in `errors`, from 0.")
+    type = Column(STRING, "`validation`, `console`, `network`, `timeout` or `accessibility`.")
+    code = Column(STRING, "Error code, for example `E_NETWORK`.")
+    code_known = Column(BOOLEAN, "Whether the seed program or its documents define the code.")
+    selector = Column(STRING, "CSS selector.")
+    message = Column(STRING, "Message.")
+    evidence = Column(STRING, "JSON text of the evidence.")
+    timestamp = Column(STRING, "Time of the error, as the run reports it.")

@@ -1,13 +1,12 @@
 """The table `usage`. To add an aggregate, add one row here."""
 
-import polars as pl
-
-from mcptally.tables.declaration import TIME, Aggregate, Column, Table
+from mcptally.tables.column_types import FLOAT64, INT64, STRING, TIME, UINT32, list_of
+from mcptally.tables.declaration import Aggregate, Column, Table
 
 
 def _count(condition: str, meaning: str) -> Aggregate:
     """The number of calls for which an SQL condition is true."""
-    return Aggregate("count", condition, pl.UInt32, meaning)
+    return Aggregate("count", condition, UINT32, meaning)
 
 
 class Usage(Table):
@@ -19,12 +18,12 @@ class Usage(Table):
     name = "usage"
     key = ("recording", "session", "server", "tool", "hour")
 
-    recording = Column(pl.String, "Recording.")
-    session = Column(pl.String, "Session.")
-    server = Column(pl.String, "Label of the server.")
-    tool = Column(pl.String, "Tool that was called.")
+    recording = Column(STRING, "Recording.")
+    session = Column(STRING, "Session.")
+    server = Column(STRING, "Label of the server.")
+    tool = Column(STRING, "Tool that was called.")
     hour = Column(TIME, "Hour in which the calls were made; null if no time is known.")
-    calls = Aggregate("rows", "", pl.UInt32, "Calls.")
+    calls = Aggregate("rows", "", UINT32, "Calls.")
     first_call = Aggregate("min", "requested_at", TIME, "Time of the first call.")
     last_call = Aggregate("max", "requested_at", TIME, "Time of the last call.")
     ok = _count("outcome = 'ok'", "Calls with outcome `ok`.")
@@ -59,7 +58,7 @@ class Usage(Table):
     retry_ms = Aggregate(
         "sum",
         "CASE WHEN is_retry THEN latency_ms END",
-        pl.Float64,
+        FLOAT64,
         "Latency of the repetitions.",
         "ms",
     )
@@ -67,27 +66,27 @@ class Usage(Table):
         "sum",
         "CASE WHEN is_retry "
         "THEN coalesce(request_bytes, 0) // 4 + coalesce(response_tokens, 0) END",
-        pl.Int64,
+        INT64,
         "What the repetitions cost a model: bytes over 4.",
         "tokens",
     )
     latencies_ms = Aggregate(
         "list",
         "latency_ms",
-        pl.List(pl.Float64),
+        list_of(FLOAT64),
         "Latency of each call that was answered, unordered.",
         "ms",
     )
     ln_latency_ms = Aggregate(
         "sum",
         "CASE WHEN latency_ms IS NOT NULL THEN ln(greatest(latency_ms, 0.001)) END",
-        pl.Float64,
+        FLOAT64,
         "Sum of the natural logarithms of the latencies.",
     )
     response_tokens = Aggregate(
         "list",
         "response_tokens",
-        pl.List(pl.Int64),
+        list_of(INT64),
         "Estimate of each response, unordered.",
         "tokens",
     )
@@ -95,6 +94,6 @@ class Usage(Table):
     ln_response_bytes = Aggregate(
         "sum",
         "CASE WHEN response_bytes > 0 THEN ln(response_bytes) END",
-        pl.Float64,
+        FLOAT64,
         "Sum of the natural logarithms of the sizes of those responses in bytes.",
     )

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mcptally.tables.calls import FAILED_OUTCOMES
+from mcptally.tables.column_types import ColumnType
 from mcptally.tables.declaration import Aggregate
 from mcptally.tables.usage import Usage
 
@@ -67,7 +68,7 @@ def usage_sql(source: str) -> str:
 
 
 def _sum_sql(column: Aggregate) -> str:
-    if column.dtype.is_float():
+    if isinstance(column.kind, ColumnType) and column.kind.is_float:
         return f"coalesce(fsum({column.value}), 0)"
     return f"coalesce(sum({column.value}), 0)::BIGINT"
 

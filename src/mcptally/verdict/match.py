@@ -6,16 +6,18 @@ contain one of its keywords (`regex_literals`).
 
 import dataclasses
 import functools
+import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from mcptally import rules as rule_files
 from mcptally.verdict import re2, regex_literals
 from mcptally.verdict.rule_model import TextRule
 
@@ -109,12 +111,12 @@ class _Texts:
         """Return for each of `rows` whether the text contains a match of `regex`."""
         if not len(rows):
             return np.zeros(0, dtype=np.bool_)
-        matches: Mask
-        if re2.is_supported(regex):
-            some = self.folded.take(pa.array(rows))
-            matches = pc.match_substring_regex(some, regex).to_numpy(zero_copy_only=False)
-        else:
-            matches = self.texts.gather(pl.Series(rows)).str.contains(regex).to_numpy()
+        found = re2.matches(self.folded, regex, pa.array(rows))
+        matches: Mask = (
+            self.texts.gather(pl.Series(rows)).str.contains(regex).to_numpy()
+            if found is None
+            else found.to_numpy(zero_copy_only=False)
+        )
         return matches
 
 
@@ -135,8 +137,9 @@ def _keywords(patterns_by_rule: tuple[tuple[str, ...], ...]) -> _Keywords:
     """Derive the keywords of the patterns of each rule."""
     patterns_of: dict[str, list[int]] = {}
     without: set[int] = set()
+    known = _derived_keywords()
     for number, each in enumerate(each for patterns in patterns_by_rule for each in patterns):
-        words = regex_literals.required(each)
+        words = known[each] if each in known else regex_literals.required(each)
         if words is None:
             without.add(number)
         for word in words or ():
@@ -146,6 +149,15 @@ def _keywords(patterns_by_rule: tuple[tuple[str, ...], ...]) -> _Keywords:
         without=frozenset(without),
         counts=tuple(len(patterns) for patterns in patterns_by_rule),
     )
+
+
+@functools.cache
+def _derived_keywords() -> Mapping[str, list[str] | None]:
+    """Return the keywords of the shipped rules' patterns, if this version derived them."""
+    source = resources.files(__package__).joinpath("regex_literals.py")
+    compiled = rule_files.compiled()
+    same = source.is_file() and hashlib.sha256(source.read_bytes()).hexdigest() == compiled.parser
+    return compiled.keywords if same else {}
 
 
 def _candidates(keywords: _Keywords, texts: pl.Series) -> list[list[Rows | None]]:

@@ -7,7 +7,6 @@ digit `0`, each white space a space, and any other character DEL. Patterns that 
 beyond ASCII, or use syntax that only Rust has, are matched by Rust on the original texts.
 """
 
-import functools
 import re
 from typing import Final
 
@@ -26,7 +25,6 @@ _ONLY_RUST: Final = re.compile(
     r"|(?<!\\)\[(?:[^\]\\]|\\.)*\[(?!:)"
 )
 """Syntax that names characters beyond ASCII, or that RE2 reads in another way."""
-_PROBE: Final = pa.array([""], pa.large_string())
 
 
 def folded(texts: pl.Series) -> pa.Array:
@@ -40,13 +38,14 @@ def folded(texts: pl.Series) -> pa.Array:
     return texts.to_arrow()
 
 
-@functools.cache
-def is_supported(pattern: str) -> bool:
-    """Return whether RE2 on folded texts gives the results of Rust on the original texts."""
+def matches(texts: pa.Array, pattern: str, rows: pa.Array | None = None) -> pa.BooleanArray | None:
+    """Return which `folded` texts, or which of `rows` of them, contain a match of a pattern.
+
+    RE2 on folded texts gives the results of Rust on the original texts. None: only Rust can decide.
+    """
     if not pattern.isascii() or _ONLY_RUST.search(pattern):
-        return False
+        return None
     try:
-        pc.match_substring_regex(_PROBE, pattern)
+        return pc.match_substring_regex(texts if rows is None else texts.take(rows), pattern)
     except pa.ArrowInvalid:
-        return False
-    return True
+        return None

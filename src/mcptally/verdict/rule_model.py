@@ -9,9 +9,7 @@ import enum
 import functools
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -199,9 +197,8 @@ def shipped_rules(cls: type[R], *files: str) -> tuple[R, ...]:
 @functools.cache
 def words_of_languages() -> Mapping[str, tuple[str, ...]]:
     """Return for each class of words in verdict/languages.toml one pattern per language."""
-    text = resources.files(__package__).joinpath("languages.toml").read_text(encoding="utf-8")
     classes: dict[str, list[str]] = {}
-    for language in tomllib.loads(text).values():
+    for language in rules.read_toml("verdict/languages.toml").values():
         for name, words in language.items():
             classes.setdefault(name, []).append("|".join(words))
     return {name: tuple(patterns) for name, patterns in classes.items()}
@@ -281,6 +278,8 @@ def read_changes(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
     Raises:
         RuleError: the file is not readable TOML, or holds anything but `[[rule]]` tables with ids.
     """
+    import tomllib  # noqa: PLC0415  (for a user's file only)
+
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -22,11 +22,10 @@ from mcptally.seeds.validation_protocol.texts import (
     schema_differences,
 )
 from mcptally.seeds.violation import Violation, findings
-from mcptally.tables.declaration import TIME
 from mcptally.tables.formatting import formatted
 from mcptally.tables.ids import digest
 from mcptally.tables.joins import left_join_columns
-from mcptally.tables.stages import DryRuns
+from mcptally.tables.stages import TIME, DryRuns
 from mcptally.tables.validations import Validations
 
 NAME: Final = r"(?i)^(?:.*(?:__|[:./]))?validate$"

@@ -9,6 +9,7 @@ import functools
 import json
 import re
 from collections.abc import Callable, Iterator
+from importlib import resources
 from typing import Any, Final
 
 import jsonschema_rs
@@ -128,11 +129,9 @@ def _draft7(schema: Any) -> jsonschema_rs.Draft7Validator:
 @functools.cache
 def _meta_schema() -> jsonschema_rs.Draft7Validator:
     """The validator of AJV's draft-7 meta-schema, which also requires distinct enum values."""
-    from jsonschema import Draft7Validator  # noqa: PLC0415 - importing takes 0.1 s
-
-    meta: dict[str, Any] = json.loads(json.dumps(Draft7Validator.META_SCHEMA))
-    meta["properties"]["enum"] |= {"minItems": 1, "uniqueItems": True}
-    return _draft7(meta)
+    # A file of its own: jsonschema has the standard's, and takes 0.05 s to import.
+    text = resources.files(__package__).joinpath("metaschema.json").read_text(encoding="utf-8")
+    return _draft7(json.loads(text))
 
 
 def compiled(schema: Any) -> Compiled | None:
