@@ -219,9 +219,15 @@ def calls(on_page: Calls) -> dict[str, str]:
         if on_page.omitted
         else "No call of a row was left out."
     )
+    missing = (
+        f" Of {count(on_page.not_read, 'call')}, only arguments and result are shown: the "
+        "transcript was not read, and each says why."
+        if on_page.not_read
+        else ""
+    )
     return {
         "calls": count(len(on_page.by_id), "whole call"),
-        "calls_budget": f"They take {size}. {left_out}",
+        "calls_budget": f"They take {size}. {left_out}{missing}",
     }
 
 
