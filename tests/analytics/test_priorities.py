@@ -70,6 +70,32 @@ def test_problems_are_ranked_by_the_calls_that_they_affect_at_least(tmp_path):
     assert [row["tool"] for row in asked(tmp_path, rows)] == ["many", "some", "few"]
 
 
+def test_little_data_lowers_the_rank_only_by_the_lower_bound(tmp_path):
+    rows = traffic("seldom", 3, 60) + traffic("always", 4, 4)
+    always, seldom = asked(tmp_path, rows)
+    assert (always["tool"], always["insufficient_data"]) == ("always", True)
+    assert (seldom["tool"], seldom["insufficient_data"]) == ("seldom", False)
+
+
+def test_repeated_calls_are_the_fault_of_the_caller_whoever_caused_the_failure(tmp_path):
+    rows = [
+        call(
+            f"s{session}",
+            "t",
+            **FAILED | {"verdict": "ambiguous"},
+            attempt_of=f"{session:016x}",
+            attempt=attempt,
+            attempt_why="retry" if attempt > 1 else None,
+        )
+        for session in range(40)
+        for attempt in range(1, 9)
+    ]
+    row = kinds(tmp_path, [*rows, call("s", "t", **OK)])["retries"]
+    assert (row["fault"], row["confidence"]) == ("caller", None)
+    assert row["what"].startswith("was called again 280 times by its client")
+    assert row["evidence"].endswith("cause of most of these failures: unknown")
+
+
 def test_the_fourth_problem_of_a_kind_comes_after_the_other_kinds(tmp_path):
     rows = [row for n in range(4) for row in traffic(f"t{n}", 90 - n)]
     rows += traffic("hides", 30, kind=HIDDEN)

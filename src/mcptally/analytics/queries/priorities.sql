@@ -1,8 +1,8 @@
 -- Which problems matter most: what is wrong, whose fault, how many calls, and since when?
 -- Shows: rank, server, tool, what, fault, affected, since, message, call_id
 -- One row per tool or server. `impact` is the lower bound of the number of affected calls times the
--- weight of the kind; rows with too little data come last. The fourth and further rows of a kind
--- come after the first three of every kind, so that one kind does not hide the others.
+-- weight of the kind; the bound is low where there is little data. The fourth and further rows of a
+-- kind come after the first three of every kind, so that one kind does not hide the others.
 WITH weights AS (
     SELECT unnest(map_entries(MAP {
         'failing': 1, 'change': 1, 'lost': 1, 'hidden': 0.5, 'contract': 0.5, 'never': 0.25,
@@ -195,15 +195,19 @@ problems AS (
     UNION ALL
     SELECT
         'retries', t.server, t.tool, t.calls,
-        'was called again ' || _count_of(retries, 'time') || ' after the same call had failed, up to '
+        'was called again ' || _count_of(retries, 'time')
+            || ' by its client after the same call had failed, up to '
             || _count_of(longest, 'time') || ' in a row; ' || _percent(recovered_rate)
             || ' of the repeated calls succeeded in the end',
-        coalesce(r.verdict, e.first.verdict), e.first.confidence, retries,
+        -- To repeat a call unchanged is what the caller does, whoever caused the failure.
+        'business', NULL, retries,
         retry_rate_low * t.calls,
         retry_rate, retry_rate_low, retry_rate_high,
         _percent(retry_rate) || ' of its calls are repetitions, 95% interval '
             || _percent_range(retry_rate_low, retry_rate_high) || '; failed attempts took '
-            || _count_of(wasted_tokens, 'token'),
+            || _count_of(coalesce(wasted_tokens, 0), 'token')
+            || '; cause of most of these failures: '
+            || _whose_fault(coalesce(r.verdict, e.first.verdict)),
         retry_rate_high - retry_rate_low > 0.4,
         'attempt_why = ''retry''', e.first.most.message, r.call_id
     FROM retry_loops r
@@ -230,7 +234,7 @@ weighed AS MATERIALIZED (
         coalesce(c.changed_at, d.first_seen, t.first_seen) AS since, t.last_seen,
         row_number() OVER (
             PARTITION BY p.server, p.tool
-            ORDER BY p.insufficient_data, impact DESC, p.kind, p.what
+            ORDER BY impact DESC, p.kind, p.what
         ) AS place_in_tool
     FROM problems p
     JOIN weights ON entry.key = p.kind
@@ -254,14 +258,14 @@ others AS (
 ),
 first_of_tools AS (
     SELECT *, row_number() OVER (
-        PARTITION BY kind ORDER BY insufficient_data, impact DESC, server, tool
+        PARTITION BY kind ORDER BY impact DESC, server, tool
     ) AS place_in_kind
     FROM weighed
     WHERE place_in_tool = 1
 )
 SELECT
     row_number() OVER (
-        ORDER BY insufficient_data, place_in_kind > 3, impact DESC, p.server, p.tool
+        ORDER BY place_in_kind > 3, impact DESC, p.server, p.tool
     ) AS rank,
     kind, p.server, p.tool, what, _whose_fault(verdict) AS fault, confidence,
     affected::BIGINT AS affected, affected_low, calls, since, last_seen,

@@ -16,8 +16,8 @@ from mcptally.tables.values import NO_EVIDENCE
 
 RANKING: Final = (
     "Ranked by the number of affected calls: the lower bound of the 95% interval times the number "
-    "of calls. Refusals, and problems that only cost time, have a lower weight. "
-    "Problems with too little data come last."
+    "of calls. It is low where there is little data. Refusals, and problems that only cost time, "
+    "have a lower weight."
 )
 
 

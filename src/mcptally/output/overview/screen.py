@@ -29,7 +29,7 @@ def screen(
     ]
     lines = [_cut(line, width) for line in head]
     for number, finding in enumerate(answer["findings"], 1):
-        first, *more = _finding(finding)
+        first, *more = _finding(finding, width - len("1. "))
         lines.append(_cut(f"{number}. {first}", width))
         lines += [_cut(f"   {line}", width) for line in more]
     if not answer["findings"]:
@@ -71,7 +71,7 @@ def _rest(rest: Mapping[str, int]) -> Iterator[str]:
 _UNFINISHED: Final = "unfinished"
 
 
-def _finding(finding: Mapping[str, Any]) -> Iterator[str]:
+def _finding(finding: Mapping[str, Any], width: int) -> Iterator[str]:
     """The lines of a finding: what and how many; whose fault, since when; an example."""
     if finding["tool"] is None:
         name = f"{finding['server']} (all tools)"
@@ -79,7 +79,8 @@ def _finding(finding: Mapping[str, Any]) -> Iterator[str]:
         name = f"{finding['tool']} of {finding['server']}"
     calls = f"{finding['affected']:,} of {count(finding['calls'], 'call')}"
     thin = ", too little data" if finding["insufficient_data"] else ""
-    yield f"{name}: {finding['title']}, {calls}{thin}"
+    what = f": {finding['title']}, {calls}{thin}"
+    yield f"{_cut(name, max(20, width - len(what)))}{what}"
     sure = "" if finding["confidence"] is None else f" ({finding['confidence']:.0f}% sure)"
     since = "" if finding["since"] is None else f", since {finding['since']}"
     range_ = "" if finding["interval"] is None else f"; 95% interval {finding['interval']}"
