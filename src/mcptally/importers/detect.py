@@ -60,7 +60,9 @@ class _Look(NamedTuple):
 
 _LOOKS: Final = (
     _Look(
-        TRANSCRIPT, _keys("v", "event", "recording", "seq", "ts_ns"), "our own transcript's members"
+        TRANSCRIPT,
+        _keys("v", "event", "recording", "seq", "ts_ns"),
+        "members v, event, recording, seq and ts_ns",
     ),
     _Look("claude-desktop", _any(_CLAUDE_DESKTOP), "a time, then [server] [info] or [info]"),
     _Look("vscode", _any(_VSCODE), "a time, then [level] [editor -> server] or Starting server"),
@@ -169,8 +171,16 @@ def _is_har(head: bytes, first: bytes) -> bool:
         return head.lstrip()[:1] == b"{" and b'"entries"' in head and b'"log"' in head
 
 
+def looked_for() -> dict[str, str]:
+    """Format → what its files are recognised by."""
+    return {look.name: look.looks_for for look in _LOOKS} | {
+        "har": "an object with a member log",
+        "mcphawk": "an SQLite database with its tables",
+    }
+
+
 def why_unknown(path: Path) -> str:
-    """What was looked for in a file of unknown format, and which formats are near.
+    """How many lines of a file of unknown format were looked at, and which formats are near.
 
     Raises:
         UnreadableError: the file cannot be opened.
@@ -186,8 +196,7 @@ def why_unknown(path: Path) -> str:
     if votes := _votes(lines):
         near = ", ".join(f"{n:,} {'look' if n > 1 else 'looks'} like {name}" for name, n in votes)
         return f"{looked}: {near}, which is not enough"
-    wanted = "; ".join(f"{look.name}: {look.looks_for}" for look in _LOOKS[1:])
-    return f"{looked}: none has what was looked for ({wanted}; har: an object with a member log)"
+    return f"{looked}: none has what was looked for"
 
 
 def _votes(lines: Iterable[bytes]) -> list[tuple[str, int]]:

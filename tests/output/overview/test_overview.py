@@ -15,7 +15,7 @@ import pytest
 import mcptally as mt
 from mcptally.errors import UsageError
 from mcptally.output.overview import cache, overview
-from mcptally.output.overview.screen import screen
+from mcptally.output.overview.screen import screen, skipped
 from tests import corpus
 from tests.importers import styles
 from tests.importers.imported_logs import events
@@ -175,13 +175,40 @@ def test_logs_and_transcripts_can_be_mixed(tmp_path):
     (mixed / "other.jsonl").write_text('{"some": "thing"}\n')
     before = {path: path.read_bytes() for path in mixed.rglob("*")}
     found = overview([mixed], jobs=1)
-    assert (found.answer["transcripts"], found.answer["logs"], found.answer["skipped"]) == (1, 1, 1)
+    assert (found.answer["transcripts"], found.answer["logs"]) == (1, 1)
+    assert [Path(path).name for path, _ in found.answer["skipped"]] == ["other.jsonl"]
     assert found.answer["calls"] > 2
     assert found.answer["servers"] == 2
     assert {path: path.read_bytes() for path in mixed.rglob("*")} == before
     # Without the log, its transcripts are removed.
     (mixed / "mcp-server-time.log").unlink()
     assert overview([mixed], jobs=1).answer["calls"] == 2
+
+
+def test_skipped_files_are_named_with_the_reason_also_from_the_cache(tmp_path):
+    session(tmp_path / "a.jsonl", True)
+    for name, content in (("x.jsonl", "hello\n"), ("empty.log", ""), ("README.md", "text")):
+        (tmp_path / name).write_text(content)
+    first = overview([tmp_path], jobs=1)
+    second = "skipped: 2 files (--skipped says why): empty.log, x.jsonl"
+    assert screen(["."], first.answer, first.store, first.page).splitlines()[1] == second
+    lines = skipped(first.answer).splitlines()
+    assert lines[0].endswith("empty.log: unknown format: the file is empty")
+    assert lines[1].endswith(
+        "x.jsonl: unknown format: looked at 1 line: none has what was looked for"
+    )
+    assert "1 file not opened because of the name: README.md" in lines
+    assert "  claude-code: members sessionId and cwd" in lines
+    # Another skipped file is named, though nothing has to be computed again.
+    (tmp_path / "new\n\x1b[2J.log").write_text("")
+    aged(tmp_path)
+    aged_once = overview([tmp_path], jobs=1)
+    again = overview([tmp_path], jobs=1)
+    assert again.answer == aged_once.answer
+    assert len(again.answer["skipped"]) == 3
+    assert "\x1b" not in skipped(again.answer) + screen(
+        ["."], again.answer, again.store, again.page
+    )
 
 
 @pytest.mark.slow

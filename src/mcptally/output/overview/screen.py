@@ -5,7 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from mcptally.importers.detect import looked_for
+from mcptally.output.overview.inputs import PATTERNS
 from mcptally.plural import count
+from mcptally.redaction.display import as_message
 
 _UNITS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
@@ -23,6 +26,7 @@ def screen(
     read = f": {', '.join(_read(answer))}, {_span(answer['first'], answer['last'])}"
     head = [
         f"{_cut(', '.join(paths), max(20, width - len(read)))}{read}",
+        *_skipped(answer["skipped"], width),
         " ".join(calls),
         answer["headline"],
         *_rest(answer["rest"]),
@@ -37,6 +41,33 @@ def screen(
     return "\n".join([*lines, *_next(answer, store, page), ""])
 
 
+def skipped(answer: Mapping[str, Any]) -> str:
+    """The files that were skipped, one per line, with the reason and what was looked for."""
+    lines = [as_message(f"{path}: {why}").replace("\n", " ") for path, why in answer["skipped"]]
+    if others := [Path(path).name for path in answer["other_names"]]:
+        more = f" and {count(len(others) - _NAMED)} more" if len(others) > _NAMED else ""
+        lines.append(
+            f"{count(len(others), 'file')} not opened because of the name: "
+            f"{as_message(', '.join(others[:_NAMED]))}{more}".replace("\n", " ")
+        )
+    if not lines:
+        return "no file was skipped\n"
+    wanted = [f"  {name}: {what}" for name, what in looked_for().items()]
+    names = f"names looked for, also with .gz and .zst: {', '.join(PATTERNS)}"
+    return "\n".join([*lines, names, "contents looked for:", *wanted, ""])
+
+
+_NAMED: Final = 20
+"""Names of files that were not opened, at most."""
+
+
+def _skipped(files: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+    """How many files were skipped, and the first names."""
+    if files:
+        names = ", ".join(as_message(Path(path).name).replace("\n", " ") for path, _ in files)
+        yield _cut(f"skipped: {count(len(files), 'file')} (--skipped says why): {names}", width)
+
+
 def _read(answer: Mapping[str, Any]) -> Iterator[str]:
     """What was read, and what was not."""
     if answer["transcripts"]:
@@ -49,8 +80,6 @@ def _read(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"{count(answer['unreadable_lines'], 'line')} unreadable"
     if answer["unused_lines"]:
         yield f"{count(answer['unused_lines'], 'line')} not imported"
-    if answer["skipped"]:
-        yield f"{count(answer['skipped'], 'other file')} skipped"
 
 
 def _span(first: str, last: str) -> str:
