@@ -117,6 +117,17 @@ def test_an_unmarked_error_is_the_fault_of_the_tool_whoever_caused_it(tmp_path):
     assert row["evidence"].endswith("cause of most of these failures: caller")
 
 
+def test_failures_scattered_over_the_tools_of_a_server_are_a_problem_of_the_server(tmp_path):
+    few = [call(n % 5, f"t{n % 150}", **(FAILED if n < 20 else OK)) for n in range(600)]
+    row = asked(tmp_path, few)[0]
+    assert (row["kind"], row["server"], row["tool"], row["affected"]) == ("failing", "s", None, 20)
+    assert row["what"].startswith("had 20 of 600 calls fail because of 20 tools")
+    assert (row["fault"], row["since"]) == ("tool", BEGAN)
+    one_tool = traffic("bad", 20) + traffic("good", 1)
+    assert "bad" in {row["tool"] for row in asked(tmp_path, one_tool)}
+    assert None not in {row["tool"] for row in asked(tmp_path, one_tool)}
+
+
 def test_failures_of_the_network_are_a_problem_of_the_server(tmp_path):
     rows = traffic("a", 20, kind=NO_NETWORK) + traffic("b", 20, kind=NO_NETWORK)
     [row] = asked(tmp_path, rows)

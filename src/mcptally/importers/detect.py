@@ -1,6 +1,5 @@
 """Detects the format of a file from its first bytes and lines."""
 
-import contextlib
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from mcptally.plural import count
+from mcptally.transcript.discover import describe_error
 from mcptally.transcript.files import READ_ERRORS, open_stream
 
 _HEAD: Final = 256 << 10
@@ -136,7 +136,7 @@ def detect_format(path: Path) -> str | None:
     Raises:
         UnreadableError: the file cannot be opened.
     """
-    head = _head(path)
+    head, _ = _head(path)
     if head.startswith(b"SQLite format 3\0"):
         return "mcphawk" if _is_hawk(path) else None
     lines = head.split(b"\n")[:_LINES]
@@ -146,19 +146,23 @@ def detect_format(path: Path) -> str | None:
     return _by_lines([head] if _PRINTED.match(head) else lines)
 
 
-def _head(path: Path) -> bytes:
-    """The first decompressed bytes; of a damaged file, those before the damage."""
+def _head(path: Path) -> tuple[bytes, Exception | None]:
+    """The first decompressed bytes, and the error that ended them if the file is damaged."""
     pieces: list[bytes] = []
     size = lines = 0
-    with open_stream(path) as stream, contextlib.suppress(*READ_ERRORS):
-        # `read1`, because `read` would drop the data that was decompressed before an error.
-        while (size < _HEAD or (lines < _LEAST_LINES and size < _MOST)) and (
-            piece := cast("Any", stream).read1(_HEAD)
-        ):
-            pieces.append(piece)
-            size += len(piece)
-            lines += piece.count(b"\n")
-    return b"".join(pieces)
+    damage = None
+    with open_stream(path) as stream:
+        try:
+            # `read1`, because `read` would drop the data that was decompressed before an error.
+            while (size < _HEAD or (lines < _LEAST_LINES and size < _MOST)) and (
+                piece := cast("Any", stream).read1(_HEAD)
+            ):
+                pieces.append(piece)
+                size += len(piece)
+                lines += piece.count(b"\n")
+        except READ_ERRORS as error:
+            damage = error
+    return b"".join(pieces), damage
 
 
 def _is_har(head: bytes, first: bytes) -> bool:
@@ -185,7 +189,9 @@ def why_unknown(path: Path) -> str:
     Raises:
         UnreadableError: the file cannot be opened.
     """
-    head = _head(path)
+    head, damage = _head(path)
+    if damage is not None:
+        return f"the file is damaged: {describe_error(damage)}"
     if head.startswith(b"SQLite format 3\0"):
         return "an SQLite database that is not mcphawk's"
     lines = head.split(b"\n")[:_LINES]

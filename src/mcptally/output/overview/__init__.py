@@ -69,12 +69,15 @@ def overview(
     root = cache.root()
     folder = cache.folder_of(root, given)
     earlier = cache.read(folder)
-    inputs = find_inputs(given, root, earlier)
+    program = cache.program_digest()
+    # Another version of the program may know more formats.
+    known = earlier if earlier.get("program") == program else {}
+    inputs = find_inputs(given, root, known)
     skipped = {
         "skipped": [dataclasses.astuple(file) for file in inputs.skipped],
         "other_names": inputs.other_names,
     }
-    state: dict[str, Any] = {"program": cache.program_digest(), "files": inputs.files}
+    state: dict[str, Any] = {"program": program, "files": inputs.files}
     if inputs.are_stable and cache.is_current(folder, earlier, state):
         if earlier.get("unknown") != inputs.unknown:
             cache.write(folder, earlier | {"unknown": inputs.unknown})

@@ -85,7 +85,9 @@ def _read(answer: Mapping[str, Any]) -> Iterator[str]:
 def _span(first: str, last: str) -> str:
     if first == last:
         return first if first.startswith("unknown") else f"{first} UTC"
-    return f"{first} to {last.removeprefix(first[:11])} UTC"
+    if last.startswith(first[:11]):
+        return f"{first} to {last.removeprefix(first[:11])} UTC"
+    return f"{first[:10]} to {last[:10]}"
 
 
 def _rest(rest: Mapping[str, int]) -> Iterator[str]:
@@ -102,14 +104,12 @@ _UNFINISHED: Final = "unfinished"
 
 def _finding(finding: Mapping[str, Any], width: int) -> Iterator[str]:
     """The lines of a finding: what and how many; whose fault, since when; an example."""
-    if finding["tool"] is None:
-        name = f"{finding['server']} (all tools)"
-    else:
-        name = f"{finding['tool']} of {finding['server']}"
+    tool, server = finding["tool"], finding["server"]
+    name = f"{server} (all tools)" if tool is None else f"{tool} of {server}"
     calls = f"{finding['affected']:,} of {count(finding['calls'], 'call')}"
     thin = ", too little data" if finding["insufficient_data"] else ""
     what = f": {finding['title']}, {calls}{thin}"
-    yield f"{_cut(name, max(20, width - len(what)))}{what}"
+    yield f"{_cut_middle(name, max(20, width - len(what)))}{what}"
     sure = "" if finding["confidence"] is None else f" ({finding['confidence']:.0f}% sure)"
     since = "" if finding["since"] is None else f", since {finding['since']}"
     range_ = "" if finding["interval"] is None else f"; 95% interval {finding['interval']}"
@@ -138,6 +138,14 @@ def _path(path: Path) -> str:
     except (ValueError, RuntimeError):
         return shlex.quote(str(path))
     return f"~/{shlex.quote(rest.as_posix())}"
+
+
+def _cut_middle(text: str, width: int) -> str:
+    """Text without its middle: names that begin alike often differ at the end."""
+    kept = width - 1
+    if len(text) <= width:
+        return text
+    return f"{text[: kept // 2]}\N{HORIZONTAL ELLIPSIS}{text[-(kept - kept // 2) :]}"
 
 
 def _cut(text: str, width: int) -> str:
