@@ -56,7 +56,7 @@ def test_stderr_is_sorted_into_before_during_and_after_the_call(tmp_path):
         stderr(3 * SECOND, "just before"),
         stderr(3 * SECOND, "of another recording", "r2"),
         c2s(3 * SECOND + 1, call(1)),
-        stderr(3 * SECOND + 2, "Traceback"),
+        stderr(3 * SECOND + 2, "\x1b[1;31mTraceback\x1b[0m"),
         stderr(4 * SECOND, "KeyError: 'id'"),
         s2c(5 * SECOND, text(1)),
         stderr(5 * SECOND + 1, "just after"),

@@ -38,6 +38,7 @@ MAX_DURING: Final = 40
 MAX_AFTER: Final = 20
 """Lines of stderr after the reply."""
 
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _STDERR: Final = re.compile(rb'"event"\s*:\s*"stderr"')
 
 
@@ -70,7 +71,8 @@ class RecordedCall:
     stderr: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Lines of the server's stderr `before` the request, `during` the call, `after` the reply.
 
-    They may be about other calls that the server answered at the time."""
+    They may be about other calls that the server answered at the time. Colours of a terminal are
+    left out."""
     not_read: str | None = None
     """Why the transcript could not be read, or not to the end; None if it was."""
 
@@ -192,7 +194,8 @@ def _search(run: LineRun, file: _File, ranges: Sequence[range]) -> None:
             event = parse_event(line)
             if isinstance(event, StderrEvent):
                 if event.text is not None:
-                    file.stderr.append(_Stderr(event.recording, event.ts_ns, event.text))
+                    text = _COLOURS.sub("", event.text)
+                    file.stderr.append(_Stderr(event.recording, event.ts_ns, text))
             elif (
                 expected is not None
                 and isinstance(event, MessageEvent | RawFrame)
