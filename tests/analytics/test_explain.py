@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -5,7 +6,7 @@ import pytest
 import mcptally as mt
 from mcptally.analytics import explain
 from mcptally.errors import QueryError
-from tests.transcripts import c2s, call, opened, s2c, text, write
+from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +17,7 @@ def store(tmp_path_factory) -> mt.Store:
         opened(server="demo"),
         c2s(1, call(1, "read", path="a")),
         s2c(2, text(1, failure, isError=True)),
+        event("stderr", 2, text="Authorization: Bearer abcdefgh12345678\n    at read (x.js:1)"),
         c2s(3, call(2, "read", path="a")),
         s2c(4, text(2, "contents")),
         c2s(5, call(3, "read", path="\x1b[31mred")),
@@ -42,6 +44,32 @@ def test_a_failed_call_shows_request_reply_verdict_rules_and_attempts(store: mt.
         f"{second} ok",
     ):
         assert expected in words
+
+
+def test_a_call_shows_its_frames_and_stderr_from_the_transcript(store: mt.Store):
+    found = store.show(ids(store)[0])
+    words = str(found)
+    for expected in ('"jsonrpc": "2.0"', '"isError": true', "[between request and reply]"):
+        assert expected in words
+    assert "    at read (x.js:1)" in words
+    assert "abcdefgh12345678" not in words
+    assert "abcdefgh12345678" not in str(dataclasses.asdict(explain.masked(found)))
+    assert "[between request and reply]" in found._repr_mimebundle_()["text/html"]
+
+
+@pytest.mark.parametrize(
+    ("payloads", "why"), [(True, "No such file"), (False, "made with --no-payloads")]
+)
+def test_a_call_whose_transcript_is_not_read_says_why(tmp_path: Path, payloads: bool, why: str):
+    path = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, "read", path="secret-plan"))])
+    mt.score([path], out=tmp_path / "store", payloads=payloads)
+    if payloads:
+        path.unlink()
+    found = mt.open_store(tmp_path / "store").show("")
+    assert why in str(found)
+    assert ("secret-plan" in str(found)) == payloads
+    assert "jsonrpc" not in str(found)
+    assert why in found._repr_mimebundle_()["text/html"]
 
 
 def test_seed_scores_are_shown_only_if_asked_for(store: mt.Store):

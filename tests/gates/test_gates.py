@@ -279,19 +279,27 @@ def test_a_gate_on_a_metric_passes_if_no_tool_is_in_both_stores(tmp_path):
 
 
 PLACES = {
-    "/traces/a b%20#?.jsonl": "/traces/a%20b%2520%23%3F.jsonl",
+    "/traces/a b%20#?.jsonl": "file:///traces/a%20b%2520%23%3F.jsonl",
     "s3://bucket/a b.jsonl": "s3://bucket/a%20b.jsonl",
-    "traces/ü.jsonl.gz": "traces/%C3%BC.jsonl.gz",
+    "traces/ü.jsonl.gz": "e2e/traces/%C3%BC.jsonl.gz",
+    "../other/a.jsonl": "other/a.jsonl",
+    "{repository}/a:b.jsonl": "./a:b.jsonl",
 }
 
 
 @pytest.mark.parametrize(("file", "uri"), PLACES.items())
-def test_sarif_names_a_transcript_by_a_uri(file, uri):
+def test_sarif_names_a_transcript_relative_to_the_repository(tmp_path, monkeypatch, file, uri):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "e2e").mkdir()
+    monkeypatch.chdir(tmp_path / "e2e")
+    file = file.replace("{repository}", str(tmp_path))
     gate = gates.parse("failure_rate > 10%")
     data = ci_reports.as_sarif([gates.Result(gate, "failed", "s", "t", "so", file, 7)])
     (found,) = json.loads(data)["runs"][0]["results"]
     (location,) = found["locations"]
-    assert location["physicalLocation"]["artifactLocation"]["uri"] == uri
+    place = location["physicalLocation"]["artifactLocation"]
+    assert place["uri"] == uri
+    assert place.get("uriBaseId") == (None if "//" in uri else "%SRCROOT%")
 
 
 def test_changes_are_gated_by_kind_and_by_size(tmp_path):
@@ -307,6 +315,8 @@ def test_changes_are_gated_by_kind_and_by_size(tmp_path):
     assert failed("failure_rate > 20%") == failed("success_rate < -20%") == {"t"}
     assert failed("confidence < -20") == {"t"}
     assert failed("confidence < -60") == set()
+    found = gates.check_changes(comparison, gates.load(["worse"]), [new, base])
+    assert {(r.file, r.line) != (None, None) for r in found if r.state == "failed"} == {True}
     assert failed("failure_rate > 60%") == failed("vanished") == failed("better") == set()
     with pytest.raises(UsageError, match="compared metrics"):
         failed("retries > 1")

@@ -12,6 +12,12 @@ from mcptally.errors import QueryError
 from mcptally.plural import count
 from mcptally.redaction import display
 from mcptally.seeds.inspector.model import FACTORS
+from mcptally.transcript.recorded_calls import (
+    CallPosition,
+    Position,
+    RecordedCall,
+    read_calls,
+)
 from mcptally.verdict import classify, weighing
 from mcptally.verdict.rule_set import RuleSet
 
@@ -31,6 +37,8 @@ _OUTCOMES: Final = {
 }
 SMALLEST_SHOWN: Final = 0.05
 """Contributions below this are not printed; the JSON has all."""
+READ_OF_TRANSCRIPTS: Final = 2 << 30
+"""Bytes of transcripts that are read for one call; for several together, half as many."""
 MATCH_SHOWN: Final = 120
 """Characters of a match that are printed."""
 _VERDICTS: Final = {
@@ -47,6 +55,15 @@ class Explanation:
 
     call: dict[str, Any]
     """The call's row."""
+    request: str | None
+    """The JSON-RPC frame of the request as recorded; None if its transcript was not read."""
+    reply: str | None
+    """The JSON-RPC frame of the reply as recorded; None without one, or if it was not read."""
+    stderr: dict[str, str]
+    """Lines of the server's stderr: up to 5 in the second `before` the request, up to 40 `during`
+    the call, up to 20 in the second `after` the reply."""
+    not_read: str | None
+    """Why the transcript was not read; None if it was."""
     rules: list[dict[str, Any]]
     """The verdict rules that match, in order of precedence. `matched` is what they match in the
     text."""
@@ -101,7 +118,7 @@ def _explain(store: "Store", call: str, rules: RuleSet, *, seed: bool) -> Explan
             f"{number:,} calls have ids that begin with {call!r}; give more characters "
             f"({', '.join(first)}{', …' if number > len(first) else ''})"
         )
-    return _explanations(store, frame, rules, seed=seed)[0]
+    return _explanations(store, frame, rules, READ_OF_TRANSCRIPTS, seed=seed)[0]
 
 
 def explain_calls(
@@ -112,7 +129,7 @@ def explain_calls(
     Args:
         store: the store with the calls.
         calls: the `call_id` of each call; those that the store does not have are left out.
-        longest: characters of a reply that are read.
+        longest: characters of a frame or result that are kept.
         rules: the rules to match; by default those of mcptally.
 
     Returns:
@@ -123,14 +140,24 @@ def explain_calls(
         "WHERE call_id IN (SELECT unnest(?))",
         params=[list(calls)],
     ).pl()
-    found = _explanations(store, frame, rules or RuleSet(), seed=False)
-    return {one.call["call_id"]: one for one in found}
+    order = {call: number for number, call in enumerate(calls)}
+    frame = frame.sort(pl.col("call_id").replace_strict(order, return_dtype=pl.Int64))
+    found = _explanations(store, frame, rules or RuleSet(), READ_OF_TRANSCRIPTS // 2, seed=False)
+    return {
+        one.call["call_id"]: dataclasses.replace(
+            one,
+            request=one.request and one.request[:longest],
+            reply=one.reply and one.reply[:longest],
+        )
+        for one in found
+    }
 
 
 def _explanations(
-    store: "Store", frame: pl.DataFrame, rules: RuleSet, *, seed: bool
+    store: "Store", frame: pl.DataFrame, rules: RuleSet, most_bytes: int, *, seed: bool
 ) -> list[Explanation]:
-    """The explanation of each row of `calls`."""
+    """The explanation of each row of `calls`; `most_bytes` of transcripts are read."""
+    recorded = _recorded(store, frame, most_bytes)
     unknown = pl.col("evidence").is_null() & pl.col("outcome").is_in(classify.JUDGED_OUTCOMES)
     if frame.filter(unknown).height:
         judged = classify.judge(frame, rules.verdict).get_column("evidence")
@@ -177,6 +204,10 @@ def _explanations(
         explanations.append(
             Explanation(
                 call=call,
+                request=recorded[number].request,
+                reply=recorded[number].reply,
+                stderr=dict(recorded[number].stderr),
+                not_read=recorded[number].not_read,
                 rules=[
                     about[rule.id] | {"matched": matched[rule.id][number] if rule.matches else None}
                     for rule in matching
@@ -206,6 +237,33 @@ def _explanations(
             )
         )
     return explanations
+
+
+_REPLIES: Final = """
+SELECT call_id, file, line, seq, "index" FROM messages
+WHERE recording IN (SELECT unnest(?)) AND call_id IN (SELECT unnest(?))
+    AND kind IN ('result', 'error') AND "match" IN ('exact', 'loose', 'late')
+"""
+
+
+def _recorded(store: "Store", frame: pl.DataFrame, most_bytes: int) -> list[RecordedCall]:
+    """What the transcripts have of each row of `calls`."""
+    if not store.has_payloads:
+        # They were left out so that nobody sees them.
+        return [RecordedCall(not_read="the store was made with --no-payloads")] * frame.height
+    answered = frame.filter(pl.col("answered_at").is_not_null() | pl.col("response").is_not_null())
+    parameters = [answered.get_column(name).to_list() for name in ("recording", "call_id")]
+    replies = {
+        call: Position(*reply) for call, *reply in store.sql(_REPLIES, params=parameters).fetchall()
+    }
+    columns = ("call_id", "recording", "file", "line", "seq", "index")
+    return read_calls(
+        [
+            CallPosition(recording, Position(*request), replies.get(call))
+            for call, recording, *request in frame.select(columns).iter_rows()
+        ],
+        most_bytes=most_bytes,
+    )
 
 
 def _rule(rule: Any) -> dict[str, Any]:
@@ -247,17 +305,19 @@ def _html(found: Explanation) -> str:
     reported = _reported_name(call["server_name"], call["server_version"])
     replied = call["answered_at"] is not None
     payloads = {
-        "Request": "\n".join(_block(call["arguments"], MAX_PAYLOAD)),
+        "Request": "\n".join(_block(requested(found), MAX_PAYLOAD)),
         f"Reply{after}" if replied else "No reply": "\n".join(
-            _block(call["response"], MAX_PAYLOAD) if replied else ()
+            _block(replied_with(found), MAX_PAYLOAD) if replied else ()
         ),
+        "stderr of the server": stderr(found)[-MAX_PAYLOAD:],
+        "The transcript was not read": found.not_read or "",
     }
     decided = [*_decision(found), *(_seed(found.seed) if found.seed else ()), *_around(found)]
     return notebook.call(
         f"{call['method']} {target}".rstrip(),
         f"{call['server'] or '?'}{reported}: {call['outcome']}{verdict} ({call['call_id']}, "
         f"{call['file']}:{call['line']})",
-        {heading: text for heading, text in payloads.items() if text or not replied},
+        {heading: text for heading, text in payloads.items() if text or (heading == "No reply")},
         "\n".join(decided),
     )
 
@@ -277,7 +337,7 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
     yield f"  recorded    {at}, {call['file']}:{call['line']}"
     yield ""
     yield f"Request ({count(call['request_bytes'], 'byte')}, id {call['request_id']})"
-    yield from _block(call["arguments"], limit)
+    yield from _block(requested(found), limit)
     yield ""
     if call["answered_at"] is None:
         yield "No reply"
@@ -285,12 +345,52 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
         latency = call["latency_ms"]
         after = "" if latency is None else f" after {latency:,.1f} ms"
         yield f"Reply{after} ({count(call['response_bytes'], 'byte')})"
-        yield from _block(call["response"], limit)
+        yield from _block(replied_with(found), limit)
+    if found.stderr:
+        yield ""
+        yield "stderr of the server, about this or another call"
+        yield from (f"  {line}" for line in stderr(found)[-limit:].splitlines())
+    if found.not_read:
+        yield ""
+        yield f"The transcript was not read: {found.not_read}"
+        yield f"  {WITHOUT_TRANSCRIPT}"
     yield ""
     yield from _decision(found)
     if found.seed is not None:
         yield from _seed(found.seed)
     yield from _around(found)
+
+
+WITHOUT_TRANSCRIPT: Final = (
+    "Shown instead of frames: the arguments and the result that the store has. stderr is missing."
+)
+
+
+def requested(found: Explanation) -> str | None:
+    """The frame of the request, or the arguments if the frame was not read."""
+    arguments: str | None = found.call["arguments"]
+    return arguments if found.request is None else found.request
+
+
+def replied_with(found: Explanation) -> str | None:
+    """The frame of the reply, or its result or error if the frame was not read."""
+    response: str | None = found.call["response"]
+    return response if found.reply is None else found.reply
+
+
+_WHEN: Final = {
+    "before": "in the second before the request",
+    "during": "between request and reply",
+    "after": "in the second after the reply",
+}
+
+
+def stderr(found: Explanation) -> str:
+    """The lines of stderr around a call, with headings; empty if there are none."""
+    when = (
+        _WHEN if found.call["answered_at"] is not None else _WHEN | {"during": "after the request"}
+    )
+    return "\n".join(f"[{when[name]}]\n{lines}" for name, lines in found.stderr.items())
 
 
 def evidence(found: Explanation) -> str:

@@ -68,10 +68,16 @@ class Store:
         self._mark = self.mark()
         manifests = [read_manifest(path) for path in self.paths]
         self.manifest = manifests[0]
+        self._payloads = all(manifest.get("payloads") for manifest in manifests)
         self._files = [
             live_files(path.resolve(), manifest)
             for path, manifest in zip(self.paths, manifests, strict=True)
         ]
+
+    @property
+    def has_payloads(self) -> bool:
+        """Whether arguments and results were kept, in all of several stores."""
+        return self._payloads
 
     def mark(self) -> tuple[tuple[int, int], ...]:
         """A value that changes when a run replaces one of the stores."""
@@ -276,7 +282,8 @@ class Store:
     def show(self, call: str, *, seed: bool = False) -> "Explanation":
         """A call: its request and reply, and all rules that led to its verdict.
 
-        `print` shows it as text, and a notebook as a page.
+        `print` shows it as text, and a notebook as a page. Frames and stderr are read from the
+        transcript; a store made with --no-payloads, or whose transcripts are not there, shows none.
 
         Args:
             call: the `call_id`, or the beginning of it.

@@ -79,7 +79,7 @@ class _Lazy(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # `mcptally --open PATH` is `mcptally PATH --open`.
-        if args and args[0] == "--open":
+        if args and args[0] in ("--open", "--skipped"):
             args = [_OF_PATHS, *args]
         return super().parse_args(ctx, args)
 

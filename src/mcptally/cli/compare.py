@@ -93,9 +93,8 @@ def command(
 
     require_gates(fail_on, junit, sarif)
     limits = gates.load(fail_on)
-    found = open_store(base).compare(
-        open_store(new), min_difference=min_difference, min_ratio=min_ratio, alpha=alpha
-    )
+    before, after = open_store(base), open_store(new)
+    found = before.compare(after, min_difference=min_difference, min_ratio=min_ratio, alpha=alpha)
     rows = found.metrics if metrics else found.tools
     if form == "table" and not metrics and not every:
         omitted = ", ".join(f"'{name}'" for name in _OMITTED_CHANGES)
@@ -109,4 +108,5 @@ def command(
     limit = render.default_limit(form)  # type: ignore[arg-type]  # click checked it
     render.write(rows, form, shown=shown, limit=limit, raw=raw)  # type: ignore[arg-type]
     if fail_on:
-        write_gate_reports(ctx, gates.check_changes(found, limits), junit, sarif)
+        results = gates.check_changes(found, limits, [after, before])
+        write_gate_reports(ctx, results, junit, sarif)

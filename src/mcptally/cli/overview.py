@@ -10,13 +10,19 @@ import click
 @click.command(name="overview")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--open", "opens", is_flag=True, help="Open the report in a browser.")
-def command(paths: tuple[str, ...], *, opens: bool) -> None:
+@click.option(
+    "--skipped", "lists", is_flag=True, help="Print the files that were skipped, and why."
+)
+def command(paths: tuple[str, ...], *, opens: bool, lists: bool) -> None:
     """Import and score recordings or logs, and print what matters most.
 
     `mcptally PATH...` does the same. PATH is a file, a folder or a pattern of transcripts, or of
     logs that `mcptally import` can read; both can be mixed. Prints on one screen what was read, the
     share of calls that got what they asked for, and the five problems that affect most calls: how
     many calls with the 95 % interval of their share, whose fault, since when (UTC), and an example.
+
+    Files in folders that are neither transcripts nor logs are skipped. --skipped prints them, with
+    what was looked for, in place of the findings.
 
     The store and the report are kept in $XDG_CACHE_HOME/mcptally (default: ~/.cache/mcptally), in a
     folder for these paths that nobody else can read. The next run reads only what changed. Folders
@@ -30,7 +36,7 @@ def command(paths: tuple[str, ...], *, opens: bool) -> None:
     """
     from mcptally.cli.score import progress_bar
     from mcptally.output.overview import overview
-    from mcptally.output.overview.screen import screen
+    from mcptally.output.overview.screen import screen, skipped
     from mcptally.process_memory import configure_allocators
     from mcptally.redaction.display import clean_line
 
@@ -39,6 +45,9 @@ def command(paths: tuple[str, ...], *, opens: bool) -> None:
         found = overview(paths, progress=progress)
     width = max(40, shutil.get_terminal_size((80, 24)).columns)
     names = [clean_line(path) for path in paths]
-    sys.stdout.write(screen(names, found.answer, found.store, found.page, width=width))
+    if lists:
+        sys.stdout.write(skipped(found.answer))
+    else:
+        sys.stdout.write(screen(names, found.answer, found.store, found.page, width=width))
     if opens:
         webbrowser.open(found.page.as_uri())

@@ -24,9 +24,11 @@ from mcptally.cli.options import raw
 @click.option("--seed", is_flag=True, help="Also show how the seed documents judge the call.")
 @raw
 def command(store: Path, call: str, form: str, *, full: bool, seed: bool, raw: bool) -> None:
-    """Explain a call: request, reply, and all rules that led to its verdict.
+    """Explain a call: request, reply, stderr, and all rules that led to its verdict.
 
-    CALL is a call_id, or the beginning of one.
+    CALL is a call_id, or the beginning of one. Frames and stderr are read from the transcripts of
+    the store, at the paths that were scored. If they are not there, or the store was made with
+    --no-payloads, the output says so.
 
     \b
     Example:

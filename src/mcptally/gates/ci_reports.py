@@ -1,6 +1,7 @@
 """Writes the results of gates as JUnit XML, as SARIF 2.1.0, and as lines of text."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -81,7 +82,12 @@ def as_junit(results: Sequence[Result]) -> bytes:
 
 
 def as_sarif(results: Sequence[Result]) -> bytes:
-    """SARIF 2.1.0 with one rule per gate and one result per failure."""
+    """SARIF 2.1.0 with one rule per gate and one result per failure.
+
+    Transcripts are named relative to the root of the repository, as code hosts expect: the next
+    folder with `.git` above the working folder, or the working folder.
+    """
+    root = _root()
     rules = [
         {
             "id": _display_text(_title(gate)),
@@ -102,14 +108,14 @@ def as_sarif(results: Sequence[Result]) -> bytes:
                         "rules": rules,
                     }
                 },
-                "results": [_sarif_result(r) for r in results if r.state == "failed"],
+                "results": [_sarif_result(r, root) for r in results if r.state == "failed"],
             }
         ],
     }
     return (json.dumps(log, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _sarif_result(result: Result) -> dict[str, Any]:
+def _sarif_result(result: Result, root: Path) -> dict[str, Any]:
     location: dict[str, Any] = {
         "logicalLocations": [
             {"fullyQualifiedName": _display_text(result.subject), "kind": "function"},
@@ -117,7 +123,7 @@ def _sarif_result(result: Result) -> dict[str, Any]:
     }
     if result.file:
         location["physicalLocation"] = {
-            "artifactLocation": {"uri": _uri(result.file)},
+            "artifactLocation": _artifact(result.file, root),
             "region": {"startLine": result.line or 1},
         }
     return {
@@ -128,9 +134,27 @@ def _sarif_result(result: Result) -> dict[str, Any]:
     }
 
 
-def _uri(file: str) -> str:
-    """A transcript's path or URL as a URI reference."""
-    return quote(mask_text(file if "://" in file else Path(file).as_posix()), safe="/:@")
+_ROOT: Final = "%SRCROOT%"
+"""Name of the root that relative URIs refer to; code hosts take it for the repository."""
+
+
+def _root() -> Path:
+    """The repository of the working folder, or the working folder."""
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+
+
+def _artifact(file: str, root: Path) -> dict[str, str]:
+    """A transcript's path or URL as a SARIF artifactLocation; relative if it is below `root`."""
+    if "://" in file:
+        return {"uri": quote(mask_text(file), safe="/:@")}
+    path = Path(os.path.abspath(file))  # noqa: PTH100  (`resolve` would follow links)
+    if path.is_relative_to(root):
+        relative = path.relative_to(root).as_posix()
+        # `./`: a colon in the first part would end a scheme.
+        dot = "./" if ":" in relative.partition("/")[0] else ""
+        return {"uri": dot + quote(mask_text(relative), safe="/:@"), "uriBaseId": _ROOT}
+    return {"uri": Path(mask_text(str(path))).as_uri()}
 
 
 def _title(gate: Gate) -> str:

@@ -162,17 +162,22 @@ def check_store(store: Store, gates: Sequence[Gate]) -> list[Result]:
         raise UsageError(
             f"{wrong.text!r} compares two stores; use mcptally compare BASE NEW --fail-on"
         )
-    return [
-        _with_place(store, result) if result.state == "failed" else result for result in results
-    ]
+    return _with_places(store, results)
 
 
-def check_changes(comparison: Comparison, gates: Sequence[Gate]) -> list[Result]:
+def check_changes(
+    comparison: Comparison, gates: Sequence[Gate], stores: Sequence[Store] = ()
+) -> list[Result]:
     """Check gates on a comparison.
 
     The column of a gate is a metric, and its limit is a change: a difference of rates, or a ratio
     of other metrics. The gate fails if the whole interval is beyond the limit and the change is
     significant by its q-value.
+
+    Args:
+        comparison: the comparison.
+        gates: the gates.
+        stores: the new store and the base; a failure names a call in the first that has one.
 
     Raises:
         UsageError: a gate names a metric that is not compared.
@@ -197,6 +202,8 @@ def check_changes(comparison: Comparison, gates: Sequence[Gate]) -> list[Result]
                 continue
             fitting = _last_matching([gate for gate in mine if gate.column == row["metric"]], row)
             results += [_check_change(gate, row) for gate in fitting]
+    for store in stores:
+        results = _with_places(store, results)
     return results
 
 
@@ -315,12 +322,19 @@ def _check_findings(store: Store, gate: Gate) -> Result:
     return Result(gate, gate.state(count, count), None, None, message, file, line)
 
 
+def _with_places(store: Store, results: Sequence[Result]) -> list[Result]:
+    """The results; each failure has file and line of an example, if the store has one."""
+    return [
+        _with_place(store, result) if result.state == "failed" and result.file is None else result
+        for result in results
+    ]
+
+
 def _with_place(store: Store, result: Result) -> Result:
     """The result with file and line of an example: the first failure, or the first call."""
-    if result.file is not None or result.server is None:
-        return result
     rows = store.sql(
-        "SELECT file, line FROM calls WHERE server = $1 AND ($2 IS NULL OR tool = $2) "
+        "SELECT file, line FROM calls WHERE ($1 IS NULL OR server = $1) "
+        "AND ($2 IS NULL OR tool = $2) "
         "AND method = 'tools/call' "
         "ORDER BY verdict IS DISTINCT FROM 'tool_failure', outcome = 'ok', requested_at LIMIT 1",
         [result.server, result.tool],

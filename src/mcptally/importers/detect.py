@@ -1,6 +1,5 @@
 """Detects the format of a file from its first bytes and lines."""
 
-import contextlib
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from mcptally.plural import count
+from mcptally.transcript.discover import describe_error
 from mcptally.transcript.files import READ_ERRORS, open_stream
 
 _HEAD: Final = 256 << 10
@@ -60,7 +60,9 @@ class _Look(NamedTuple):
 
 _LOOKS: Final = (
     _Look(
-        TRANSCRIPT, _keys("v", "event", "recording", "seq", "ts_ns"), "our own transcript's members"
+        TRANSCRIPT,
+        _keys("v", "event", "recording", "seq", "ts_ns"),
+        "members v, event, recording, seq and ts_ns",
     ),
     _Look("claude-desktop", _any(_CLAUDE_DESKTOP), "a time, then [server] [info] or [info]"),
     _Look("vscode", _any(_VSCODE), "a time, then [level] [editor -> server] or Starting server"),
@@ -134,7 +136,7 @@ def detect_format(path: Path) -> str | None:
     Raises:
         UnreadableError: the file cannot be opened.
     """
-    head = _head(path)
+    head, _ = _head(path)
     if head.startswith(b"SQLite format 3\0"):
         return "mcphawk" if _is_hawk(path) else None
     lines = head.split(b"\n")[:_LINES]
@@ -144,19 +146,23 @@ def detect_format(path: Path) -> str | None:
     return _by_lines([head] if _PRINTED.match(head) else lines)
 
 
-def _head(path: Path) -> bytes:
-    """The first decompressed bytes; of a damaged file, those before the damage."""
+def _head(path: Path) -> tuple[bytes, Exception | None]:
+    """The first decompressed bytes, and the error that ended them if the file is damaged."""
     pieces: list[bytes] = []
     size = lines = 0
-    with open_stream(path) as stream, contextlib.suppress(*READ_ERRORS):
-        # `read1`, because `read` would drop the data that was decompressed before an error.
-        while (size < _HEAD or (lines < _LEAST_LINES and size < _MOST)) and (
-            piece := cast("Any", stream).read1(_HEAD)
-        ):
-            pieces.append(piece)
-            size += len(piece)
-            lines += piece.count(b"\n")
-    return b"".join(pieces)
+    damage = None
+    with open_stream(path) as stream:
+        try:
+            # `read1`, because `read` would drop the data that was decompressed before an error.
+            while (size < _HEAD or (lines < _LEAST_LINES and size < _MOST)) and (
+                piece := cast("Any", stream).read1(_HEAD)
+            ):
+                pieces.append(piece)
+                size += len(piece)
+                lines += piece.count(b"\n")
+        except READ_ERRORS as error:
+            damage = error
+    return b"".join(pieces), damage
 
 
 def _is_har(head: bytes, first: bytes) -> bool:
@@ -169,13 +175,23 @@ def _is_har(head: bytes, first: bytes) -> bool:
         return head.lstrip()[:1] == b"{" and b'"entries"' in head and b'"log"' in head
 
 
+def looked_for() -> dict[str, str]:
+    """Format → what its files are recognised by."""
+    return {look.name: look.looks_for for look in _LOOKS} | {
+        "har": "an object with a member log",
+        "mcphawk": "an SQLite database with its tables",
+    }
+
+
 def why_unknown(path: Path) -> str:
-    """What was looked for in a file of unknown format, and which formats are near.
+    """How many lines of a file of unknown format were looked at, and which formats are near.
 
     Raises:
         UnreadableError: the file cannot be opened.
     """
-    head = _head(path)
+    head, damage = _head(path)
+    if damage is not None:
+        return f"the file is damaged: {describe_error(damage)}"
     if head.startswith(b"SQLite format 3\0"):
         return "an SQLite database that is not mcphawk's"
     lines = head.split(b"\n")[:_LINES]
@@ -186,8 +202,7 @@ def why_unknown(path: Path) -> str:
     if votes := _votes(lines):
         near = ", ".join(f"{n:,} {'look' if n > 1 else 'looks'} like {name}" for name, n in votes)
         return f"{looked}: {near}, which is not enough"
-    wanted = "; ".join(f"{look.name}: {look.looks_for}" for look in _LOOKS[1:])
-    return f"{looked}: none has what was looked for ({wanted}; har: an object with a member log)"
+    return f"{looked}: none has what was looked for"
 
 
 def _votes(lines: Iterable[bytes]) -> list[tuple[str, int]]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcptally.errors import UnreadableError, UsageError, near
-from mcptally.importers.detect import TRANSCRIPT, detect_format, why_unknown
+from mcptally.importers.detect import TRANSCRIPT, detect_format, looked_for, why_unknown
 from mcptally.importers.items import Item, LineRuns, Tally
 from mcptally.importers.packer import Packer
 from mcptally.importers.registry import FORMATS, Format
@@ -159,9 +159,10 @@ def _named(path: Path, request: str) -> Format:
     if request != AUTO:
         return FORMATS[request]
     if found is None:
+        wanted = "; ".join(f"{name}: {what}" for name, what in looked_for().items())
         raise UnreadableError(
-            f"{path}: unknown format: {why_unknown(path)}; if it is one of these, name it: "
-            f"{', '.join(FORMATS)}"
+            f"{path}: unknown format: {why_unknown(path)} ({wanted}); if it is one of "
+            f"these, name it: {', '.join(FORMATS)}"
         )
     return FORMATS[found]
 

@@ -138,13 +138,14 @@ def test_a_question_is_answered_with_its_filters(served: Served, question: str):
 @pytest.mark.parametrize(
     ("address", "words"),
     [
+        ("session/none", "no session has the id"),
         ("question/tool_scors", "Did you mean"),
         ("question/tool_scores?server=other", "no server is called 'other'"),
         ("question/tool_scores?since=yesterdayish", "yesterdayish"),
         ("question/tool_scores?min_calls=-1", "min calls: '-1' is not a number of calls"),
     ],
 )
-def test_a_question_that_cannot_be_answered_says_why(served: Served, address: str, words: str):
+def test_what_cannot_be_answered_says_why(served: Served, address: str, words: str):
     status, page = get(served.address + address)
     assert status == 404
     assert words.lower() in text_of(page).lower()

@@ -456,13 +456,31 @@ def test_secrets_in_whole_calls_are_masked(tmp_path):
     assert "hunter2" not in page
 
 
+def test_a_whole_call_has_the_frames_and_the_stderr_of_the_transcript(tmp_path):
+    calls = [(stores.asked("echo", n=1), stores.failed(stores.CRASH))]
+    events = list(stores.session("r", "s", [], calls))
+    seq = next(e["seq"] for e in events if "tools/call" in str(e))
+    events.insert(-2, stores.t.event("stderr", seq, "r", text="<b>KeyError</b>: password=hunter2x"))
+    store = stores.scored(tmp_path, events)
+    with_transcript = report(store)
+    assert '"jsonrpc": "2.0"' in with_transcript
+    assert "&lt;b&gt;KeyError&lt;/b&gt;" in with_transcript
+    assert "hunter2x" not in with_transcript
+    (tmp_path / "traffic.jsonl").unlink()
+    without = report(store)
+    assert '"jsonrpc": "2.0"' not in without
+    assert "Of 1 call, only arguments and result are shown" in without
+    assert "traffic.jsonl: No such file" in without
+    assert stores.CRASH.splitlines()[-1] in html.unescape(without)
+
+
 def test_a_payload_that_many_calls_have_is_on_the_page_once(tmp_path):
     long = "TypeError: x is no function; " + "word " * 300
     tools = [stores.defined(f"tool{n}") for n in range(5)]
     calls = [(stores.asked(tool["name"], n=1), stores.failed(long)) for tool in tools]
     page = report(stores.scored(tmp_path, stores.session("r", "s", tools, calls)))
     assert len(re.findall(r'"text": "TypeError: x is no function', page)) == 1
-    assert page.count("The same as that of call") == 4
+    assert page.count("The same result as that of call") == 4
 
 
 def test_long_payloads_are_folded_and_cut(tmp_path):
@@ -531,9 +549,7 @@ def test_ok_stands_in_each_table_of_tools(pages):
     for name in PAGES:
         text = pages[name].read_text(encoding="utf-8")
         heads = re.findall(r"<thead>.*?</thead>", text, re.DOTALL)
-        of_tools = [
-            head for head in heads if 'scope="col">tool<' in head and "base_calls" not in head
-        ]
+        of_tools = [head for head in heads if 'scope="col">tool<' in head]
         assert of_tools
         assert all('class="n">ok<' in head for head in of_tools)
 

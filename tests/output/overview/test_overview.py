@@ -16,6 +16,7 @@ import pytest
 import mcptally as mt
 from mcptally.errors import UsageError
 from mcptally.output.overview import cache, overview
+from mcptally.output.overview.screen import screen, skipped
 from tests import corpus
 from tests.commands import run
 from tests.importers import styles
@@ -197,13 +198,78 @@ def test_logs_and_transcripts_can_be_mixed(tmp_path):
     (mixed / "other.jsonl").write_text('{"some": "thing"}\n')
     before = {path: path.read_bytes() for path in mixed.rglob("*")}
     found = overview([mixed], jobs=1)
-    assert (found.answer["transcripts"], found.answer["logs"], found.answer["skipped"]) == (1, 1, 1)
+    assert (found.answer["transcripts"], found.answer["logs"]) == (1, 1)
+    assert [Path(path).name for path, _ in found.answer["skipped"]] == ["other.jsonl"]
     assert found.answer["calls"] > 2
     assert found.answer["servers"] == 2
     assert {path: path.read_bytes() for path in mixed.rglob("*")} == before
     # Without the log, its transcripts are removed.
     (mixed / "mcp-server-time.log").unlink()
     assert overview([mixed], jobs=1).answer["calls"] == 2
+
+
+def test_skipped_files_are_named_with_the_reason_also_from_the_cache(tmp_path):
+    session(tmp_path / "a.jsonl", True)
+    for name, content in (
+        ("x.jsonl", b"hello\n"),
+        ("empty.log", b""),
+        ("damaged.jsonl.zst", b"\x28\xb5\x2f\xfd" + b"damage" * 10),
+        ("README.md", b"text"),
+    ):
+        (tmp_path / name).write_bytes(content)
+    first = overview([tmp_path], jobs=1)
+    second = "skipped: 3 files (--skipped says why): damaged.jsonl.zst, empty.log, x.jsonl"
+    assert screen(["."], first.answer, first.store, first.page).splitlines()[1] == second
+    lines = skipped(first.answer).splitlines()
+    assert "damaged.jsonl.zst: unknown format: the file is damaged: zstd" in lines[0]
+    assert lines[1].endswith("empty.log: unknown format: the file is empty")
+    assert lines[2].endswith(
+        "x.jsonl: unknown format: looked at 1 line: none has what was looked for"
+    )
+    assert "1 file not opened because of the name: README.md" in lines
+    assert "  claude-code: members sessionId and cwd" in lines
+    # Another skipped file is named, though nothing has to be computed again.
+    (tmp_path / "new\n\x1b[2J.log").write_text("")
+    aged(tmp_path)
+    aged_once = overview([tmp_path], jobs=1)
+    again = overview([tmp_path], jobs=1)
+    assert again.answer == aged_once.answer
+    assert len(again.answer["skipped"]) == 4
+    assert "\x1b" not in skipped(again.answer) + screen(
+        ["."], again.answer, again.store, again.page
+    )
+
+
+def test_lines_that_are_too_long_lose_the_middle_of_names_and_not_the_numbers():
+    problem = {
+        "title": "tool failures",
+        "server": "many",
+        "tool": "a_rather_long_tool_name_number_103",
+        "affected": 6,
+        "calls": 18,
+        "interval": None,
+        "fault": "tool",
+        "confidence": 96.0,
+        "since": None,
+        "insufficient_data": True,
+        "message": None,
+        "call_id": None,
+    }
+    answer = {
+        **dict.fromkeys(("calls", "tools", "servers", "sessions", "bytes"), 1),
+        **dict.fromkeys(("transcripts", "logs", "unreadable_lines", "unused_lines"), 0),
+        "first": "2023-11-14 22:13",
+        "last": "2026-11-21 22:53",
+        "headline": "",
+        "rest": {"unfinished": 0},
+        "skipped": [],
+        "findings": [problem],
+    }
+    text = screen(["x"], answer, Path("store"), Path("page")).splitlines()
+    assert text[0].endswith("2023-11-14 to 2026-11-21")
+    assert (
+        "1. a_rather_long_…ber_103 of many: tool failures, 6 of 18 calls, too little data" in text
+    )
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
 -- Which problems matter most: what is wrong, whose fault, how many calls, and since when?
 -- Shows: rank, server, tool, what, fault, affected, since, message, call_id
 -- One row per tool or server. `impact` is the lower bound of the number of affected calls times the
--- weight of the kind; rows with too little data come last. The fourth and further rows of a kind
--- come after the first three of every kind, so that one kind does not hide the others.
+-- weight of the kind; the bound is low where there is little data. The fourth and further rows of a
+-- kind come after the first three of every kind, so that one kind does not hide the others.
 WITH weights AS (
     SELECT unnest(map_entries(MAP {
         'failing': 1, 'change': 1, 'lost': 1, 'hidden': 0.5, 'contract': 0.5, 'never': 0.25,
@@ -40,13 +40,20 @@ typical_of_tool AS MATERIALIZED (
     FROM typical
     GROUP BY server, tool
 ),
-typical_outage AS (
+typical_of_server AS (
     SELECT
-        server, sum(calls * confidence) / sum(calls) AS confidence,
+        server, verdict, sum(calls * confidence) / sum(calls) AS confidence,
         first({message: example, call_id: call_id} ORDER BY calls DESC, tool, template) AS most
     FROM errors
-    WHERE verdict = 'infrastructure'
+    GROUP BY server, verdict
+),
+-- Servers whose tool failures are scattered: no tool has a quarter of them.
+scattered AS (
+    SELECT server, count(*) AS tools
+    FROM of_tools
+    WHERE tool_failures > 0
     GROUP BY server
+    HAVING 4 * max(tool_failures) < sum(tool_failures)
 ),
 typical_hidden AS (
     SELECT
@@ -85,10 +92,10 @@ times AS MATERIALIZED (
     FROM marked
     GROUP BY server, tool, kind
     UNION ALL
-    SELECT server, NULL, 'outage', min(requested_at), max(requested_at)
+    SELECT server, NULL, 'of all tools: ' || kind, min(requested_at), max(requested_at)
     FROM marked
-    WHERE kind = 'lost'
-    GROUP BY server
+    WHERE kind IN ('failing', 'lost')
+    GROUP BY server, kind
 ),
 lasting AS MATERIALIZED (
     SELECT * FROM change_points
@@ -112,6 +119,25 @@ problems AS (
     LEFT JOIN typical e ON e.server IS NOT DISTINCT FROM t.server AND e.tool = t.tool
         AND e.verdict = 'tool_failure'
     WHERE tool_failures > 0 AND failure_rate_low >= 0.01
+    UNION ALL
+    SELECT
+        'failing', s.server, NULL, s.calls,
+        'had ' || format('{:,}', s.tool_failures) || ' of ' || _count_of(s.calls, 'call')
+            || ' fail because of ' || format('{:,}', scattered.tools)
+            || ' tools, none of which has a quarter of the failures; ' || format('{:,}', ok)
+            || ' worked',
+        'tool_failure', e.confidence, s.tool_failures, failure_rate_low * s.calls,
+        failure_rate, failure_rate_low, failure_rate_high,
+        _percent(failure_rate) || ', 95% interval '
+            || _percent_range(failure_rate_low, failure_rate_high) || '; '
+            || _count_of(s.calls, 'call') || ' in ' || _count_of(sessions, 'session'),
+        failure_rate_insufficient_data, 'verdict = ''tool_failure''', e.most.message,
+        e.most.call_id
+    FROM server_scores s
+    JOIN scattered ON scattered.server IS NOT DISTINCT FROM s.server
+    LEFT JOIN typical_of_server e ON e.server IS NOT DISTINCT FROM s.server
+        AND e.verdict = 'tool_failure'
+    WHERE failure_rate >= 0.01
     UNION ALL
     SELECT
         'change', c.server, c.tool, calls_before + calls_after,
@@ -159,7 +185,8 @@ problems AS (
         infrastructure_rate_high - infrastructure_rate_low > 0.4,
         'verdict = ''infrastructure''', e.most.message, e.most.call_id
     FROM server_scores s
-    LEFT JOIN typical_outage e ON e.server IS NOT DISTINCT FROM s.server
+    LEFT JOIN typical_of_server e ON e.server IS NOT DISTINCT FROM s.server
+        AND e.verdict = 'infrastructure'
     WHERE infrastructure > 0 AND infrastructure_rate_low >= 0.01
     UNION ALL
     SELECT
@@ -195,15 +222,19 @@ problems AS (
     UNION ALL
     SELECT
         'retries', t.server, t.tool, t.calls,
-        'was called again ' || _count_of(retries, 'time') || ' after the same call had failed, up to '
+        'was called again ' || _count_of(retries, 'time')
+            || ' by its client after the same call had failed, up to '
             || _count_of(longest, 'time') || ' in a row; ' || _percent(recovered_rate)
             || ' of the repeated calls succeeded in the end',
-        coalesce(r.verdict, e.first.verdict), e.first.confidence, retries,
+        -- To repeat a call unchanged is what the caller does, whoever caused the failure.
+        'business', NULL, retries,
         retry_rate_low * t.calls,
         retry_rate, retry_rate_low, retry_rate_high,
         _percent(retry_rate) || ' of its calls are repetitions, 95% interval '
             || _percent_range(retry_rate_low, retry_rate_high) || '; failed attempts took '
-            || _count_of(wasted_tokens, 'token'),
+            || _count_of(coalesce(wasted_tokens, 0), 'token')
+            || '; cause of most of these failures: '
+            || _whose_fault(coalesce(r.verdict, e.first.verdict)),
         retry_rate_high - retry_rate_low > 0.4,
         'attempt_why = ''retry''', e.first.most.message, r.call_id
     FROM retry_loops r
@@ -230,7 +261,7 @@ weighed AS MATERIALIZED (
         coalesce(c.changed_at, d.first_seen, t.first_seen) AS since, t.last_seen,
         row_number() OVER (
             PARTITION BY p.server, p.tool
-            ORDER BY p.insufficient_data, impact DESC, p.kind, p.what
+            ORDER BY impact DESC, p.kind, p.what
         ) AS place_in_tool
     FROM problems p
     JOIN weights ON entry.key = p.kind
@@ -238,7 +269,8 @@ weighed AS MATERIALIZED (
         AND (p.kind = 'change' OR c.cause = p.verdict AND p.kind IN ('failing', 'never', 'hidden'))
     LEFT JOIN times t ON t.server IS NOT DISTINCT FROM p.server
         AND t.tool IS NOT DISTINCT FROM p.tool
-        AND t.kind = if(p.kind = 'lost', 'outage',
+        AND t.kind = if(p.tool IS NULL AND p.kind IN ('failing', 'lost'),
+            'of all tools: ' || p.kind,
             if(p.kind = 'change' AND p.verdict = 'infrastructure', 'lost',
                 if(p.kind = 'change', 'failing', p.kind)))
     LEFT JOIN (
@@ -254,14 +286,14 @@ others AS (
 ),
 first_of_tools AS (
     SELECT *, row_number() OVER (
-        PARTITION BY kind ORDER BY insufficient_data, impact DESC, server, tool
+        PARTITION BY kind ORDER BY impact DESC, server, tool
     ) AS place_in_kind
     FROM weighed
     WHERE place_in_tool = 1
 )
 SELECT
     row_number() OVER (
-        ORDER BY insufficient_data, place_in_kind > 3, impact DESC, p.server, p.tool
+        ORDER BY place_in_kind > 3, impact DESC, p.server, p.tool
     ) AS rank,
     kind, p.server, p.tool, what, _whose_fault(verdict) AS fault, confidence,
     affected::BIGINT AS affected, affected_low, calls, since, last_seen,

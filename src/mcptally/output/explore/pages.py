@@ -18,6 +18,7 @@ import pyarrow as pa
 from mcptally.analytics import explain
 from mcptally.analytics.store import Store
 from mcptally.analytics.views import displayed_columns, question_titles
+from mcptally.errors import QueryError
 from mcptally.output.html.text import duration, is_printable, name, shown
 from mcptally.plural import count
 from mcptally.redaction.arrow_masking import mask_rows
@@ -131,6 +132,8 @@ FROM calls WHERE session = ?
 ORDER BY requested_at NULLS LAST, recording, seq, "index"
 """
 
+_ANY: Final = "SELECT 1 FROM messages WHERE session = ? LIMIT 1"
+
 _NOTIFICATIONS: Final = """
 SELECT dir, method, "at", file, line FROM messages
 WHERE session = ? AND kind = 'notification'
@@ -139,13 +142,19 @@ ORDER BY "at" NULLS LAST, recording, seq, "index" LIMIT 20000
 
 
 def session(store: Store, links: Links, session_id: str, page: int) -> str:
-    """The page of a session: its calls and notifications in order, `CALLS` calls to a page."""
+    """The page of a session: its calls and notifications in order, `CALLS` calls to a page.
+
+    Raises:
+        QueryError: there is no such session.
+    """
     about = store.sql(
         "SELECT count(*) AS calls, min(requested_at) AS first, max(requested_at) AS last, "
         "any_value(server) AS server, any_value(client) AS client FROM calls WHERE session = ?",
         params=[session_id],
     ).pl()
     known = about.row(0, named=True)
+    if not known["calls"] and not store.sql(_ANY, params=[session_id]).fetchall():
+        raise QueryError(f"no session has the id {session_id!r}")
     pages = max(1, -(-known["calls"] // CALLS))
     page = min(max(1, page), pages)
     rows = _rows(

@@ -1,8 +1,9 @@
 """Puts whole calls on the page: request, reply, and what decided about them.
 
 Each call is on the page once; priorities and rows of tables refer to it. The calls of the most
-important rows come first, until `BUDGET` is spent. Long payloads are folded and cut, and a payload
-that another call has too is not repeated.
+important rows come first, until `BUDGET` is spent. Frames are those of the transcripts, where they
+are still there. Long frames are folded and cut, and a result that another call has too is not
+repeated.
 """
 
 import dataclasses
@@ -31,6 +32,8 @@ MAX_EXAMPLES: Final = 20
 """Calls per row at most."""
 MAX_PAYLOAD: Final = 4_000
 """Characters of a payload on the page."""
+MAX_STDERR: Final = 3_000
+"""Characters of the lines of stderr of a call on the page."""
 MAX_EVIDENCE: Final = 3_000
 """Characters of the evidence of a call on the page."""
 MAX_INDENTED: Final = 40_000
@@ -51,7 +54,9 @@ class Payload:
     """The escaped text; None if there is none, or `same_as` has it."""
     folded: bool
     same_as: str | None
-    """The id of a call on the page that has the same payload."""
+    """The id of a call on the page that has the same arguments or result."""
+    of_frame: str
+    """What the text has of the frame: all of it, or `arguments` or `result`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,7 +73,12 @@ class Call:
     place: str
     """File and line of the request."""
     error: Markup | None
+    exception: Markup | None
+    """The exception in a stack trace on stderr."""
     stderr: Markup | None
+    """The lines of stderr around the call."""
+    not_read: str | None
+    """Why the transcript was not read."""
     request: Payload
     reply: Payload
     evidence: Markup
@@ -84,6 +94,11 @@ class Calls:
     """Id → call, the most important ones first."""
     omitted: int
     """Calls that the budget left out."""
+
+    @property
+    def not_read(self) -> int:
+        """Calls whose transcript was not read."""
+        return sum(call.not_read is not None for call in self.by_id.values())
 
     @property
     def size(self) -> int:
@@ -140,14 +155,15 @@ def load(store: Store, wanted: Sequence[str]) -> Calls:
     for call_id in wanted[:MAX_CALLS]:
         if call_id not in found:
             continue
+        row = found[call_id].call
         call = _call(found[call_id], owners)
         if spent + call.size > BUDGET:
             break
         spent += call.size
         calls[call_id] = call
-        for payload in (call.request, call.reply):
-            if payload.text is not None:
-                owners.setdefault(str(payload.text), call_id)
+        for payload, text in ((call.request, row["arguments"]), (call.reply, row["response"])):
+            if payload.text is not None and text is not None:
+                owners.setdefault(text, call_id)
     return Calls(calls, len(wanted) - len(calls))
 
 
@@ -162,23 +178,27 @@ def _call(found: Explanation, owners: Mapping[str, str]) -> Call:
         else "no latency",
     )
     error = _content(row["error_text"], MAX_PAYLOAD)
-    stderr = _content(row.get("stderr_error"), MAX_PAYLOAD)
+    exception = _content(row.get("stderr_error"), MAX_PAYLOAD)
+    stderr = _content(explain.stderr(found), MAX_STDERR)
     request = _payload(
         f"Request {shown(row['method'], 60)}{f' {name(target)}' if target else ''} "
         f"({count(row['request_bytes'] or 0, 'byte')}, id {shown(row['request_id'], 60)})",
-        row["arguments"],
-        row["call_id"],
+        found.request,
+        "arguments",
+        row,
         owners,
     )
     answered = row["answered_at"] is not None or row["response"] is not None
     reply = _payload(
         f"Reply ({count(row['response_bytes'] or 0, 'byte')})" if answered else "No reply",
-        row["response"],
-        row["call_id"],
+        found.reply,
+        "response",
+        row,
         owners,
     )
     evidence = _content(explain.evidence(found), MAX_EVIDENCE) or Markup()
-    texts = [error, stderr, request.text, reply.text, evidence]
+    not_read = None if found.not_read is None else shown(found.not_read, 300)
+    texts = [error, exception, stderr, request.text, reply.text, evidence]
     return Call(
         call_id=row["call_id"],
         target=name(target or row["method"]),
@@ -188,7 +208,9 @@ def _call(found: Explanation, owners: Mapping[str, str]) -> Call:
         facts=", ".join(facts),
         place=f"{shown(row['file'], 120)}:{row['line']}",
         error=error,
+        exception=exception,
         stderr=stderr,
+        not_read=not_read,
         request=request,
         reply=reply,
         evidence=evidence,
@@ -196,15 +218,33 @@ def _call(found: Explanation, owners: Mapping[str, str]) -> Call:
     )
 
 
-def _payload(title: str, text: str | None, call_id: str, owners: Mapping[str, str]) -> Payload:
+def _payload(
+    title: str,
+    frame: str | None,
+    column: str,
+    row: Mapping[str, Any],
+    owners: Mapping[str, str],
+) -> Payload:
+    """The request or reply of a row of `calls`.
+
+    Args:
+        title: its title.
+        frame: the whole frame, if the transcript was read.
+        column: the column that has a part of the frame: `arguments` or `response`.
+        row: the row.
+        owners: arguments and results on the page → id of the call.
+    """
+    part = row[column]
+    of_frame = "frame" if frame is not None else "arguments" if column == "arguments" else "result"
+    text = part if frame is None else frame
     if text is None:
-        return Payload(title, None, folded=False, same_as=None)
+        return Payload(title, None, folded=False, same_as=None, of_frame=of_frame)
+    owner = owners.get(part) if part is not None and len(part) > FOLDED else None
+    if owner not in (None, row["call_id"]):
+        return Payload(title, None, folded=False, same_as=owner, of_frame=of_frame)
     shown_text = _content(_indented(text), MAX_PAYLOAD) or Markup()
-    owner = owners.get(str(shown_text)) if len(shown_text) > FOLDED else None
-    if owner not in (None, call_id):
-        return Payload(title, None, folded=False, same_as=owner)
     folded = len(shown_text) > FOLDED or shown_text.count("\n") > _FOLDED_LINES
-    return Payload(title, shown_text, folded=folded, same_as=None)
+    return Payload(title, shown_text, folded=folded, same_as=None, of_frame=of_frame)
 
 
 def _indented(text: str) -> str:

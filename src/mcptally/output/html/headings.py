@@ -16,8 +16,8 @@ from mcptally.tables.values import NO_EVIDENCE
 
 RANKING: Final = (
     "Ranked by the number of affected calls: the lower bound of the 95% interval times the number "
-    "of calls. Refusals, and problems that only cost time, have a lower weight. "
-    "Problems with too little data come last."
+    "of calls. It is low where there is little data. Refusals, and problems that only cost time, "
+    "have a lower weight."
 )
 
 
@@ -219,9 +219,15 @@ def calls(on_page: Calls) -> dict[str, str]:
         if on_page.omitted
         else "No call of a row was left out."
     )
+    missing = (
+        f" Of {count(on_page.not_read, 'call')}, only arguments and result are shown: the "
+        "transcript was not read, and each says why."
+        if on_page.not_read
+        else ""
+    )
     return {
         "calls": count(len(on_page.by_id), "whole call"),
-        "calls_budget": f"They take {size}. {left_out}",
+        "calls_budget": f"They take {size}. {left_out}{missing}",
     }
 
 

@@ -25,7 +25,7 @@ KINDS: Final[Mapping[str, str]] = {
     "lost": "infrastructure failures",
     "never": "never worked",
     "contract": "output schema violations",
-    "retries": "failed calls repeated",
+    "retries": "client repeats failed calls",
     "drift": "breaking definition change",
 }
 """Kind of problem → its title on the page."""

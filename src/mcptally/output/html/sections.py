@@ -46,15 +46,21 @@ def _ids(first: str | None, more: Sequence[str] = ()) -> list[str]:
 
 
 def _worked(answers: Answers) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """How many calls of a row's tool worked, as columns `tool_ok` and `tool_calls` of the row."""
-    known = {
-        (server, tool): {"tool_ok": ok, "tool_calls": calls}
-        for server, tool, ok, calls in answers.tools.select(
-            "server", "tool", "ok", "calls"
-        ).iter_rows()
+    """How many calls of a row's tool worked, as columns `tool_ok` and `tool_calls` of the row.
+
+    Of a row about a whole server (its `level` is `server`), the calls of all tools.
+    """
+    counts = ("ok", "calls")
+    named = {
+        ("tool", server, tool): numbers
+        for server, tool, *numbers in answers.tools.select("server", "tool", *counts).iter_rows()
+    } | {
+        ("server", server, None): numbers
+        for server, *numbers in answers.servers.select("server", *counts).iter_rows()
     }
+    known = {key: {"tool_ok": ok, "tool_calls": calls} for key, (ok, calls) in named.items()}
     none = {"tool_ok": None, "tool_calls": None}
-    return lambda row: known.get((row["server"], row["tool"]), none)
+    return lambda row: known.get((row.get("level", "tool"), row["server"], row["tool"]), none)
 
 
 def _with_example(row: Mapping[str, Any], commands: Commands) -> dict[str, Any]:
@@ -293,6 +299,7 @@ def changes(answers: Answers, compared: Compared, commands: Commands) -> Section
     listed = compared.tools.filter(~pl.col("change").is_in(OMITTED_CHANGES))
     rows = []
     examples = _examples(answers)
+    worked = _worked(answers)
     for row in listed.head(MAX_ROWS * 2).to_dicts():
         example = examples.get((row["server"], row["tool"]))
         rates: Mapping[str, Any] = compared.success_rates.get((row["server"], row["tool"]), {})
@@ -302,6 +309,7 @@ def changes(answers: Answers, compared: Compared, commands: Commands) -> Section
             rates_x = (charts.rate_x(before), charts.rate_x(now))
         rows.append(
             row
+            | worked(row)
             | {
                 "before": before,
                 "now": now,

@@ -26,7 +26,10 @@ class Overview:
     folder: Path
     """The folder of the cache."""
     answer: Mapping[str, Any]
-    """The numbers and texts of the summary; recorded texts are masked and on one line."""
+    """The numbers and texts of the summary; recorded texts are masked and on one line.
+
+    `skipped` has the path of each skipped file and why, `other_names` the files in folders that
+    were not opened because of their names."""
 
     @property
     def store(self) -> Path:
@@ -66,25 +69,29 @@ def overview(
     root = cache.root()
     folder = cache.folder_of(root, given)
     earlier = cache.read(folder)
-    inputs = find_inputs(given, root, earlier.get("files", {}))
-    state: dict[str, Any] = {
-        "program": cache.program_digest(),
-        "files": inputs.files,
-        "skipped": len(inputs.skipped),
+    program = cache.program_digest()
+    # Another version of the program may know more formats.
+    known = earlier if earlier.get("program") == program else {}
+    inputs = find_inputs(given, root, known)
+    skipped = {
+        "skipped": [dataclasses.astuple(file) for file in inputs.skipped],
+        "other_names": inputs.other_names,
     }
+    state: dict[str, Any] = {"program": program, "files": inputs.files}
     if inputs.are_stable and cache.is_current(folder, earlier, state):
+        if earlier.get("unknown") != inputs.unknown:
+            cache.write(folder, earlier | {"unknown": inputs.unknown})
         cache.touch(folder)
-        return Overview(folder, earlier["answer"])
+        return Overview(folder, earlier["answer"] | skipped)
     cache.create(root, folder)
     same_logs = earlier.get("logs") == inputs.logs_state and (folder / cache.IMPORTED).is_dir()
     if not same_logs:
         cache.forget(folder)  # if this run is killed, the next one imports the logs again
     answer = _compute(folder, inputs, same_logs=same_logs, jobs=jobs, progress=progress)
-    cache.write(
-        folder, state | {"logs": inputs.logs_state, "answer": answer, "store": cache.mark(folder)}
-    )
+    state |= {"unknown": inputs.unknown, "logs": inputs.logs_state, "answer": answer}
+    cache.write(folder, state | {"store": cache.mark(folder)})
     cache.sweep(root, keep=folder)
-    return Overview(folder, answer)
+    return Overview(folder, answer | skipped)
 
 
 def _compute(
@@ -114,7 +121,6 @@ def _compute(
     return found | {
         "transcripts": len(inputs.transcripts),
         "logs": len(inputs.logs),
-        "skipped": len(inputs.skipped),
         "bytes": sum(identity[0] for identity, _ in inputs.files.values()),
         "unreadable_lines": summary.broken_lines,
         "unused_lines": lost,

@@ -7,18 +7,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcptally.errors import UnreadableError
-from mcptally.importers.detect import TRANSCRIPT, detect_format
+from mcptally.importers.detect import TRANSCRIPT, detect_format, why_unknown
 from mcptally.importers.registry import FORMATS
+from mcptally.plural import count
 from mcptally.store.source_files import file_state
 from mcptally.transcript.discover import SkippedFile, files_below, pattern_matches
 from mcptally.transcript.format import SUFFIXES
 
-_NAMES: Final = tuple(
-    f"{pattern}{suffix}"
-    for pattern in sorted({"*.jsonl"}.union(*(form.names for form in FORMATS.values())))
-    for suffix in ("", ".gz", ".zst")
+PATTERNS: Final = tuple(
+    sorted({"*.jsonl"}.union(*(form.names for form in FORMATS.values()))),
 )
-"""Patterns of the names of files in a folder that may be transcripts or logs."""
+"""Patterns of the names of files in a folder that may be transcripts or logs; each also with .gz
+and .zst."""
+_NAMES: Final = tuple(
+    f"{pattern}{suffix}" for pattern in PATTERNS for suffix in ("", ".gz", ".zst")
+)
 _PARTIAL: Final = (".part", "-wal", "-shm")
 
 FileEntry = tuple[tuple[int, ...], str]
@@ -34,6 +37,10 @@ class Inputs:
     skipped: list[SkippedFile] = dataclasses.field(default_factory=list)
     files: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Path → `FileEntry`, of all files to read."""
+    unknown: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Path → state and reason, of the skipped files whose format is unknown."""
+    other_names: list[str] = dataclasses.field(default_factory=list)
+    """Files in folders that were not opened because of their names."""
     are_stable: bool = True
     """Whether every later change of a file will show in its state."""
 
@@ -43,34 +50,54 @@ class Inputs:
         return {str(path): self.files[str(path)] for path in self.logs}
 
 
-def find_inputs(paths: Sequence[Path], cache: Path, known: Mapping[str, Sequence[Any]]) -> Inputs:
+def find_inputs(paths: Sequence[Path], cache: Path, known: Mapping[str, Any]) -> Inputs:
     """The files that `paths` name, sorted into transcripts and logs.
 
-    In folders, files whose names do not look like a transcript or log are ignored, and files of an
-    unknown format are skipped. A named file is always read.
+    In folders, files whose names do not look like a transcript or log are not opened, and files of
+    an unknown format are skipped. A named file is always read.
 
     Args:
         paths: files, folders and patterns.
         cache: the folder of all caches, whose files are not inputs.
-        known: path → state and format of the files of the run before, which are not opened again.
+        known: what the run before found: its `files` and `unknown`, which are not opened again.
 
     Raises:
         UnreadableError: a path does not exist, or no file can be read.
     """
     found = Inputs()
+    files, unknown = known.get("files", {}), known.get("unknown", {})
     for path, is_named in _files(paths, found.skipped):
         if not is_named and cache in path.absolute().parents:
             continue
-        _add(found, path, known.get(str(path)), is_named=is_named)
+        if not is_named and not _fits(path):
+            found.other_names.append(str(path))
+        elif not is_named and (entry := unknown.get(str(path))) and _has_state(path, entry[0]):
+            _skip(found, path, entry[1])
+        else:
+            _add(found, path, files.get(str(path)), is_named=is_named)
     if not found.files:
-        first = (
-            f"; skipped: {found.skipped[0].name}: {found.skipped[0].why}" if found.skipped else ""
-        )
         raise UnreadableError(
             f"{', '.join(map(str, paths))}: no transcripts, and no logs of a known format "
-            f"({', '.join(FORMATS)}){first}"
+            f"({', '.join(FORMATS)}){_first_skipped(found)}"
         )
     return found
+
+
+def _first_skipped(found: Inputs) -> str:
+    """The first files that were skipped, for a message."""
+    more = len(found.skipped) - 3
+    named = [f"; skipped: {one.name}: {one.why}" for one in found.skipped[:3]]
+    others = len(found.other_names)
+    return "".join(
+        [
+            *named,
+            f"; and {count(more, 'more file')}" if more > 0 else "",
+            f"; {count(others, 'file')} not opened because of the name, first "
+            f"{found.other_names[0]} (looked for {', '.join(PATTERNS)})"
+            if others
+            else "",
+        ]
+    )
 
 
 def _files(paths: Iterable[Path], skipped: list[SkippedFile]) -> Iterable[tuple[Path, bool]]:
@@ -79,11 +106,7 @@ def _files(paths: Iterable[Path], skipped: list[SkippedFile]) -> Iterable[tuple[
     for path in paths:
         for root in [path] if _exists(path) else sorted(pattern_matches(path)):
             if root.is_dir():
-                pairs = [
-                    (file, False)
-                    for file in sorted(files_below(root, skipped, ("",)))
-                    if _fits(file)
-                ]
+                pairs = [(file, False) for file in sorted(files_below(root, skipped, ("",)))]
             elif root.is_file():
                 pairs = [(root, True)]
             else:
@@ -109,6 +132,16 @@ def _fits(path: Path) -> bool:
     return not name.endswith(_PARTIAL) and any(fnmatch.fnmatchcase(name, one) for one in _NAMES)
 
 
+def _has_state(path: Path, identity: Sequence[int]) -> bool:
+    return file_state(path).identity == tuple(identity)
+
+
+def _skip(found: Inputs, path: Path, why: str) -> None:
+    """Add a file of unknown format to the skipped files."""
+    found.skipped.append(SkippedFile(str(path), why))
+    found.unknown[str(path)] = [list(file_state(path).identity), why]
+
+
 def _add(found: Inputs, path: Path, known: Sequence[Any] | None, *, is_named: bool) -> None:
     """Add a file to the transcripts, logs or skipped files."""
     identity, is_stable = file_state(path)
@@ -127,9 +160,10 @@ def _add(found: Inputs, path: Path, known: Sequence[Any] | None, *, is_named: bo
     if form is None:
         if is_named:
             raise UnreadableError(
-                f"{path}: unknown format; known: transcripts, {', '.join(FORMATS)}"
+                f"{path}: unknown format: {why_unknown(path)}; known: transcripts, "
+                f"{', '.join(FORMATS)}"
             )
-        found.skipped.append(SkippedFile(str(path), "unknown format"))
+        _skip(found, path, f"unknown format: {why_unknown(path)}")
         return
     (found.transcripts if form == TRANSCRIPT else found.logs).append(path)
     found.files[str(path)] = [list(identity), form]

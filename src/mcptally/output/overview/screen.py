@@ -5,7 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from mcptally.importers.detect import looked_for
+from mcptally.output.overview.inputs import PATTERNS
 from mcptally.plural import count
+from mcptally.redaction.display import as_message
 
 _UNITS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
@@ -23,18 +26,46 @@ def screen(
     read = f": {', '.join(_read(answer))}, {_span(answer['first'], answer['last'])}"
     head = [
         f"{_cut(', '.join(paths), max(20, width - len(read)))}{read}",
+        *_skipped(answer["skipped"], width),
         " ".join(calls),
         answer["headline"],
         *_rest(answer["rest"]),
     ]
     lines = [_cut(line, width) for line in head]
     for number, finding in enumerate(answer["findings"], 1):
-        first, *more = _finding(finding)
+        first, *more = _finding(finding, width - len("1. "))
         lines.append(_cut(f"{number}. {first}", width))
         lines += [_cut(f"   {line}", width) for line in more]
     if not answer["findings"]:
         lines.append("No problem was found." if answer["calls"] else "No tool call was recorded.")
     return "\n".join([*lines, *_next(answer, store, page), ""])
+
+
+def skipped(answer: Mapping[str, Any]) -> str:
+    """The files that were skipped, one per line, with the reason and what was looked for."""
+    lines = [as_message(f"{path}: {why}").replace("\n", " ") for path, why in answer["skipped"]]
+    if others := [Path(path).name for path in answer["other_names"]]:
+        more = f" and {count(len(others) - _NAMED)} more" if len(others) > _NAMED else ""
+        lines.append(
+            f"{count(len(others), 'file')} not opened because of the name: "
+            f"{as_message(', '.join(others[:_NAMED]))}{more}".replace("\n", " ")
+        )
+    if not lines:
+        return "no file was skipped\n"
+    wanted = [f"  {name}: {what}" for name, what in looked_for().items()]
+    names = f"names looked for, also with .gz and .zst: {', '.join(PATTERNS)}"
+    return "\n".join([*lines, names, "contents looked for:", *wanted, ""])
+
+
+_NAMED: Final = 20
+"""Names of files that were not opened, at most."""
+
+
+def _skipped(files: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+    """How many files were skipped, and the first names."""
+    if files:
+        names = ", ".join(as_message(Path(path).name).replace("\n", " ") for path, _ in files)
+        yield _cut(f"skipped: {count(len(files), 'file')} (--skipped says why): {names}", width)
 
 
 def _read(answer: Mapping[str, Any]) -> Iterator[str]:
@@ -49,14 +80,14 @@ def _read(answer: Mapping[str, Any]) -> Iterator[str]:
         yield f"{count(answer['unreadable_lines'], 'line')} unreadable"
     if answer["unused_lines"]:
         yield f"{count(answer['unused_lines'], 'line')} not imported"
-    if answer["skipped"]:
-        yield f"{count(answer['skipped'], 'other file')} skipped"
 
 
 def _span(first: str, last: str) -> str:
     if first == last:
         return first if first.startswith("unknown") else f"{first} UTC"
-    return f"{first} to {last.removeprefix(first[:11])} UTC"
+    if last.startswith(first[:11]):
+        return f"{first} to {last.removeprefix(first[:11])} UTC"
+    return f"{first[:10]} to {last[:10]}"
 
 
 def _rest(rest: Mapping[str, int]) -> Iterator[str]:
@@ -71,15 +102,14 @@ def _rest(rest: Mapping[str, int]) -> Iterator[str]:
 _UNFINISHED: Final = "unfinished"
 
 
-def _finding(finding: Mapping[str, Any]) -> Iterator[str]:
+def _finding(finding: Mapping[str, Any], width: int) -> Iterator[str]:
     """The lines of a finding: what and how many; whose fault, since when; an example."""
-    if finding["tool"] is None:
-        name = f"{finding['server']} (all tools)"
-    else:
-        name = f"{finding['tool']} of {finding['server']}"
+    tool, server = finding["tool"], finding["server"]
+    name = f"{server} (all tools)" if tool is None else f"{tool} of {server}"
     calls = f"{finding['affected']:,} of {count(finding['calls'], 'call')}"
     thin = ", too little data" if finding["insufficient_data"] else ""
-    yield f"{name}: {finding['title']}, {calls}{thin}"
+    what = f": {finding['title']}, {calls}{thin}"
+    yield f"{_cut_middle(name, max(20, width - len(what)))}{what}"
     sure = "" if finding["confidence"] is None else f" ({finding['confidence']:.0f}% sure)"
     since = "" if finding["since"] is None else f", since {finding['since']}"
     range_ = "" if finding["interval"] is None else f"; 95% interval {finding['interval']}"
@@ -108,6 +138,14 @@ def _path(path: Path) -> str:
     except (ValueError, RuntimeError):
         return shlex.quote(str(path))
     return f"~/{shlex.quote(rest.as_posix())}"
+
+
+def _cut_middle(text: str, width: int) -> str:
+    """Text without its middle: names that begin alike often differ at the end."""
+    kept = width - 1
+    if len(text) <= width:
+        return text
+    return f"{text[: kept // 2]}\N{HORIZONTAL ELLIPSIS}{text[-(kept - kept // 2) :]}"
 
 
 def _cut(text: str, width: int) -> str:

@@ -53,15 +53,15 @@ log_rates AS (
     GROUP BY ALL
 ),
 rates AS MATERIALIZED (
-    SELECT 'base' AS side, r.* EXCLUDE (level, tool), p.new_tool AS tool
+    SELECT 'base' AS side, true AS share, r.* EXCLUDE (level, tool), p.new_tool AS tool
     FROM base._rates r
     JOIN pairs p ON p.server IS NOT DISTINCT FROM r.server AND p.base_tool = r.tool
-    WHERE share AND level = 'tool' AND presence IN ('both', 'renamed')
+    WHERE level = 'tool' AND presence IN ('both', 'renamed')
     UNION ALL BY NAME
-    SELECT 'new' AS side, r.* EXCLUDE (level, tool), p.new_tool AS tool
+    SELECT 'new' AS side, true AS share, r.* EXCLUDE (level, tool), p.new_tool AS tool
     FROM new._rates r
     JOIN pairs p ON p.server IS NOT DISTINCT FROM r.server AND p.new_tool = r.tool
-    WHERE share AND level = 'tool' AND presence IN ('both', 'renamed')
+    WHERE level = 'tool' AND presence IN ('both', 'renamed')
     UNION ALL BY NAME
     SELECT * FROM log_rates
 ),

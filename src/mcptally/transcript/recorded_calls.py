@@ -1,0 +1,270 @@
+"""Reads single calls from transcripts: their frames as recorded, and the stderr around them.
+
+A store keeps the arguments and the result of a call, not its whole frames, and no stderr. The lines
+are found by number and compared with what the store knows of them, so another file of the same name
+is never taken for the transcript.
+"""
+
+import dataclasses
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from mcptally.transcript.events import (
+    ITEMS_DECODER,
+    MEMBERS_DECODER,
+    MessageEvent,
+    RawFrame,
+    StderrEvent,
+)
+from mcptally.transcript.files import Damage, LineRun, read_lines
+from mcptally.transcript.parse import parse_event
+from mcptally.transcript.remote import is_url, url_of_path
+
+NEAR_LINES: Final = 200
+"""stderr is looked for in so many lines before and after a request, and before and after a reply.
+
+Between them, all lines are searched if they are fewer than twice as many."""
+NEAR_NS: Final = 1_000_000_000
+"""stderr written at most this long before the request or after the reply belongs to a call."""
+MAX_BEFORE: Final = 5
+"""Lines of stderr before the request."""
+MAX_DURING: Final = 40
+"""Lines of stderr between request and reply: the last ones, or the first ones without a reply."""
+MAX_AFTER: Final = 20
+"""Lines of stderr after the reply."""
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_STDERR: Final = re.compile(rb'"event"\s*:\s*"stderr"')
+
+
+class Position(NamedTuple):
+    """Where a message is recorded."""
+
+    file: str
+    line: int
+    """From 1."""
+    seq: int
+    batch_index: int
+    """Position in a JSON-RPC batch; 0 otherwise."""
+
+
+class CallPosition(NamedTuple):
+    """Where a call is recorded."""
+
+    recording: str
+    request: Position
+    reply: Position | None
+
+
+@dataclasses.dataclass(slots=True)
+class RecordedCall:
+    """A call as its transcript has it."""
+
+    request: str | None = None
+    """The JSON-RPC frame as recorded; the member of a batch; the head of a frame that was cut."""
+    reply: str | None = None
+    stderr: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Lines of the server's stderr `before` the request, `during` the call, `after` the reply.
+
+    They may be about other calls that the server answered at the time. Colours of a terminal are
+    left out."""
+    not_read: str | None = None
+    """Why the transcript could not be read, or not to the end; None if it was."""
+
+
+class _Stderr(NamedTuple):
+    recording: str
+    ts_ns: int
+    text: str
+
+
+@dataclasses.dataclass(slots=True)
+class _File:
+    """What is wanted of a file, and what was found in it."""
+
+    wanted: dict[int, set[tuple[str, int]]] = dataclasses.field(
+        default_factory=lambda: defaultdict(set)
+    )
+    """Line → recording and seq of the message that is expected there."""
+    searched: list[range] = dataclasses.field(default_factory=list)
+    """Lines in which stderr is looked for."""
+    lines: dict[int, tuple[int, bytes]] = dataclasses.field(default_factory=dict)
+    """Line → time of the wanted message, and the line."""
+    stderr: list[_Stderr] = dataclasses.field(default_factory=list)
+    not_read: str | None = None
+
+    def last(self) -> int:
+        """The last line that is needed."""
+        return max(lines.stop for lines in self.searched) - 1
+
+
+def read_calls(places: Sequence[CallPosition], *, most_bytes: int) -> list[RecordedCall]:
+    """Read calls from their transcripts.
+
+    Args:
+        places: where the calls are recorded, the most important ones first. Of transcripts that
+            are too large together, the files of the first calls are read.
+        most_bytes: decompressed bytes of all files that are read at most. A file is read up to the
+            last line that is needed.
+
+    Returns:
+        The calls in the order of `places`. A call that could not be read says why.
+    """
+    files: dict[str, _File] = defaultdict(_File)
+    for place in places:
+        _want(files, place)
+    left = most_bytes
+    for name, file in files.items():
+        left = _read(name, file, left)
+    return [_call(files, place) for place in places]
+
+
+def _want(files: Mapping[str, _File], place: CallPosition) -> None:
+    """Note which lines of which files a call needs."""
+    ends = [place.request] if place.reply is None else [place.request, place.reply]
+    for end in ends:
+        files[end.file].wanted[end.line].add((place.recording, end.seq))
+    spans = [(end.file, end.line, end.line) for end in ends]
+    if place.reply is not None and place.reply.file == place.request.file:
+        first, last = sorted(end.line for end in ends)
+        if last - first <= 2 * NEAR_LINES:
+            spans = [(place.request.file, first, last)]
+    for file, first, last in spans:
+        files[file].searched.append(range(max(1, first - NEAR_LINES), last + NEAR_LINES + 1))
+
+
+def _read(name: str, file: _File, left: int) -> int:
+    """Read what is wanted of a file; return how many bytes may still be read."""
+    if is_url(name) or url_of_path(Path(name)):
+        file.not_read = f"{name} is not on this machine"
+        return left
+    if left <= 0:
+        file.not_read = f"{name} was not read: the limit for reading transcripts was reached"
+        return left
+    last, ranges = file.last(), list(_merged(file.searched))
+    for run in read_lines(Path(name)):
+        if isinstance(run, Damage):
+            file.not_read = f"{name}: {run.message}"
+            break
+        if run.first > last:
+            break
+        left -= len(run.data)
+        inside = range(run.first, run.first + run.count)
+        if any(lines.start < inside.stop and inside.start < lines.stop for lines in ranges):
+            _search(run, file, ranges)
+        if left <= 0 and inside.stop <= last:
+            file.not_read = (
+                f"{name} was not read behind line {inside.stop - 1}: the limit for reading "
+                "transcripts was reached"
+            )
+            break
+    return left
+
+
+def _merged(ranges: Iterable[range]) -> Iterator[range]:
+    """The same numbers as ranges that do not overlap, in order."""
+    found: range | None = None
+    for each in sorted(ranges, key=lambda lines: lines.start):
+        if found is not None and each.start <= found.stop:
+            found = range(found.start, max(found.stop, each.stop))
+            continue
+        if found is not None:
+            yield found
+        found = each
+    if found is not None:
+        yield found
+
+
+def _search(run: LineRun, file: _File, ranges: Sequence[range]) -> None:
+    """Keep the wanted messages and the stderr of a run of lines."""
+    lines = run.data.split(b"\n")
+    for searched in ranges:
+        for number in range(
+            max(searched.start, run.first), min(searched.stop, run.first + run.count)
+        ):
+            line = lines[number - run.first]
+            expected = file.wanted.get(number)
+            if expected is None and not _STDERR.search(line):
+                continue
+            event = parse_event(line)
+            if isinstance(event, StderrEvent):
+                if event.text is not None:
+                    text = _COLOURS.sub("", event.text)
+                    file.stderr.append(_Stderr(event.recording, event.ts_ns, text))
+            elif (
+                expected is not None
+                and isinstance(event, MessageEvent | RawFrame)
+                and (event.recording, event.seq) in expected
+            ):
+                file.lines[number] = (event.ts_ns, line)
+
+
+def _call(files: Mapping[str, _File], place: CallPosition) -> RecordedCall:
+    """A call from what was found in its files."""
+    request, not_read = _found(files, place.request)
+    if request is None:
+        return RecordedCall(not_read=not_read)
+    reply = None
+    if place.reply is not None:
+        reply, not_read = _found(files, place.reply)
+    names = dict.fromkeys(end.file for end in (place.request, place.reply) if end is not None)
+    stderr = [
+        each for name in names for each in files[name].stderr if each.recording == place.recording
+    ]
+    return RecordedCall(
+        _frame(request[1], place.request.batch_index),
+        _frame(reply[1], place.reply.batch_index) if reply and place.reply else None,
+        _around(stderr, request[0], reply[0] if reply else None, answered=place.reply is not None),
+        not_read,
+    )
+
+
+def _found(
+    files: Mapping[str, _File], end: Position
+) -> tuple[tuple[int, bytes] | None, str | None]:
+    """Time and line of a message, or why it was not found."""
+    file = files[end.file]
+    if found := file.lines.get(end.line):
+        return found, None
+    return None, file.not_read or f"{end.file}:{end.line} has changed since it was scored"
+
+
+def _frame(line: bytes, batch_index: int) -> str | None:
+    """The JSON-RPC frame on a line, as recorded; None if it is not text."""
+    members = MEMBERS_DECODER.decode(line)
+    if "msg" not in members:
+        try:
+            return msgspec.json.decode(members["text"], type=str)
+        except (KeyError, msgspec.DecodeError):
+            return None
+    frame = bytes(members["msg"])
+    if frame.startswith(b"["):
+        batch = ITEMS_DECODER.decode(frame)[batch_index : batch_index + 1]
+        return bytes(batch[0]).decode() if batch else None
+    return frame.decode()
+
+
+def _around(
+    stderr: Iterable[_Stderr], asked: int, replied: int | None, *, answered: bool
+) -> dict[str, str]:
+    """The lines of stderr before, during and after a call, those without lines left out."""
+    ends = asked if replied is None else replied
+    parts: dict[str, list[str]] = {"before": [], "during": [], "after": []}
+    for line in stderr:
+        if asked - NEAR_NS <= line.ts_ns < asked:
+            parts["before"].append(line.text)
+        elif asked <= line.ts_ns and (line.ts_ns <= ends or not answered):
+            parts["during"].append(line.text)
+        elif ends < line.ts_ns <= ends + NEAR_NS:
+            parts["after"].append(line.text)
+    kept = {
+        "before": parts["before"][-MAX_BEFORE:],
+        "during": parts["during"][-MAX_DURING:] if answered else parts["during"][:MAX_DURING],
+        "after": parts["after"][:MAX_AFTER],
+    }
+    return {name: "\n".join(lines) for name, lines in kept.items() if lines}
