@@ -5,7 +5,6 @@ learn how to call the tool, or reads more than it needs. `definition_advice` con
 the calls that were refused there.
 """
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -27,10 +26,7 @@ from mcptally.tables.formatting import formatted
 LONG_DESCRIPTION: Final = 1024
 """Characters of a description that the function-calling API of OpenAI accepts."""
 
-ALIKE: Final = 0.8
-"""Share of common words from which on the descriptions of two tools are the same."""
-
-FEWEST_WORDS: Final = 4
+FEWEST_WORDS: Final = 3
 """Words that a description has at least before it is compared with others."""
 
 _FILLING: Final = frozenset(
@@ -124,11 +120,12 @@ def _arguments(definition: str, description: str, text: str) -> Iterator[Argumen
     if schema is None:
         return
     required = schema.get("required")
-    mentions = _mentions(description)
-    for name, member in _properties(schema).items():
+    properties = _properties(schema)
+    mentions = _mentions(description, properties)
+    for name, member in properties.items():
         alternatives = list(_alternatives(member, schema))
         said = next((str(a["description"]) for a in alternatives if a.get("description")), "")
-        around = mentions.get(name, [])
+        around = mentions[name]
         headings = (_HEADING.match(line) for line in around)
         documented = any(heading is not None and heading[1] == name for heading in headings)
         keywords = {keyword for each in alternatives for keyword in each}
@@ -160,19 +157,26 @@ _HEADING: Final = re.compile(
 """A line that begins with a name and goes on with what the name means."""
 
 _NAME: Final = re.compile(r"[\w$][\w.$-]*(?<![.-])")
-_KEPT_MENTIONS: Final = 3
-_BEFORE, _AFTER = 100, 200
-"""Characters of a line that are kept before and after a name."""
+_KEPT: Final = 3
+_LENGTH: Final = 200
+_INDENT: Final = 8
 
 
-def _mentions(description: str) -> dict[str, list[str]]:
-    """Return name → the parts of lines that have it, at most three."""
-    found: dict[str, list[str]] = {}
+def _mentions(description: str, names: Iterable[str]) -> dict[str, list[str]]:
+    """Return what a description says beside the names of arguments.
+
+    Three parts are kept per name. Each is on one line, ends before the next name and has at most
+    200 characters.
+    """
+    found: dict[str, list[str]] = {name: [] for name in names}
     for line in description.splitlines():
-        for match in _NAME.finditer(line):
-            parts = found.setdefault(match[0], [])
-            if len(parts) < _KEPT_MENTIONS:
-                parts.append(line[max(0, match.start() - _BEFORE) : match.end() + _AFTER])
+        places = [match for match in _NAME.finditer(line) if match[0] in found]
+        ends = [*(match.start() for match in places[1:]), len(line)]
+        for match, end in zip(places, ends, strict=False):
+            start = 0 if match.start() <= _INDENT and match is places[0] else match.start()
+            parts = found[match[0]]
+            if len(parts) < _KEPT:
+                parts.append(line[start : min(end, match.end() + _LENGTH)])
     return found
 
 
@@ -261,47 +265,43 @@ def _check_descriptions(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
             path="/description",
         ),
     )
-    alike = [
-        (row["server"], row["definition"], other)
-        for server in described.partition_by("server", maintain_order=True)
-        for row, other in _similar(server.iter_rows(named=True))
-    ]
     pairs = pl.DataFrame(
-        alike,
+        [
+            (server, *pair)
+            for (server,), tools in described.group_by("server", maintain_order=True)
+            for pair in _contained(tools.select("tool", "definition", "description").iter_rows())
+        ],
         schema=dict.fromkeys(("server", "definition", "other"), pl.String),
         orient="row",
     )
     yield make_findings(
         "definition.overlap",
         described.join(pairs, on=["server", "definition"], nulls_equal=True, maintain_order="left"),
-        formatted("the description is nearly that of {}", "other"),
+        formatted("the description of {} has all words of this one", "other"),
         evidence="description",
         path="/description",
     )
 
 
-def _similar(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield each tool whose description another tool of its server nearly has, and that tool.
+def _contained(tools: Iterable[tuple[str, str, str | None]]) -> Iterator[tuple[str, str]]:
+    """Yield each definition whose description has no word of its own, and the tool that has all.
 
-    Two sets that share so many words have one of the first few words in common, whatever the order
-    of words. So only tools with such a word are compared.
+    Args:
+        tools: name, definition and description of each tool of one server.
     """
-    known: dict[str, dict[str, frozenset[str]]] = {}
-    for row in tools:
-        words = frozenset(words_of(row["description"] or ""))
-        if len(words) < FEWEST_WORDS:
-            continue
-        # Long words first: they are rarer.
-        ordered = sorted(words, key=lambda word: (-len(word), word))
-        first = ordered[: len(words) - math.ceil(ALIKE * len(words)) + 1]
-        candidates = {tool: other for word in first for tool, other in known.get(word, {}).items()}
-        for tool, other in candidates.items():
-            common = len(words & other)
-            if tool != row["tool"] and common >= ALIKE * (len(words) + len(other) - common):
-                yield row, tool
-                break
-        for word in first:
-            known.setdefault(word, {})[row["tool"]] = words
+    words: dict[str, tuple[str, frozenset[str]]] = {}
+    for tool, definition, description in tools:
+        words[tool] = definition, frozenset(words_of(description or "")) - _FILLING
+    having: dict[str, set[str]] = {}
+    for tool, (_, own) in words.items():
+        for word in own:
+            having.setdefault(word, set()).add(tool)
+    for tool, (definition, own) in words.items():
+        if len(own) >= FEWEST_WORDS:
+            rarest, *others = sorted((having[word] for word in own), key=len)
+            common = rarest.intersection(*others) - {tool}
+            if common:
+                yield definition, min(common)
 
 
 def _check_arguments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
