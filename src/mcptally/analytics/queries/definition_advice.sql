@@ -1,60 +1,16 @@
 -- Which arguments and descriptions should be changed, ranked by the refused calls that concern them?
 -- Shows: server, tool, argument, advice, refused, calls, refused_share, sent, message, call_id
--- A refusal concerns an argument if the schema refuses that argument, or if the message has its
--- name or the value that was sent. A refusal that concerns no argument concerns the description.
+-- `_argument_refusals` says which argument a refusal concerns. Refusals that concern no argument
+-- concern the description of the tool.
 WITH refused AS MATERIALIZED (SELECT * FROM _refused_arguments WHERE definition IS NOT NULL),
-refusals AS MATERIALIZED (
-    SELECT
-        refusal_hash, any_value(server) AS server, any_value(definition) AS definition,
-        any_value(input_schema_state) = 'invalid' AS invalid,
-        coalesce(
-            '/' || nullif(split_part(any_value(input_schema_path), '/', 2), ''),
-            '/' || nullif(replace(replace(regexp_extract(any_value(input_schema_error),
-                '^lacks the member ''(.*)''$', 1), '~', '~0'), '/', '~1'), '')
-        ) AS invalid_pointer,
-        arg_min(CASE WHEN json_valid(arguments) THEN arguments END, call_id) AS sent,
-        left(arg_min(error_text, call_id), 600) AS message, _lower_words(message) AS said
-    FROM refused
-    GROUP BY refusal_hash
-),
--- The arguments of the definitions that have refusals, whether they smell or not.
-declared AS (
-    SELECT server, definition, name, _lower_words(name) AS words,
-        '/' || replace(replace(name, '~', '~0'), '/', '~1') AS pointer
-    FROM (
-        SELECT server, definition, unnest(json_keys(any_value(input_schema), '/properties')) AS name
-        FROM _archive_tools t
-        SEMI JOIN refusals r
-            ON r.definition = t.definition AND r.server IS NOT DISTINCT FROM t.server
-        WHERE json_valid(input_schema)
-        GROUP BY server, definition
-    )
-),
-about_arguments AS MATERIALIZED (
-    SELECT refusal_hash, d.server, d.definition, d.name
-    FROM refusals r
-    JOIN declared d ON d.definition = r.definition AND d.server IS NOT DISTINCT FROM r.server
-    WHERE CASE
-        WHEN invalid THEN invalid_pointer = pointer
-        ELSE contains(said, words) OR (
-            length(json_extract_string(sent, pointer)) > 3
-            AND contains(message, json_extract_string(sent, pointer))
-        )
-    END
-),
 smells AS MATERIALIZED (SELECT row_number() OVER () AS place, * FROM _smells),
 concerned AS (
     SELECT place, refusal_hash
-    FROM about_arguments a
+    FROM _argument_refusals a
     JOIN smells s ON s.definition = a.definition AND s.server IS NOT DISTINCT FROM a.server
-        AND s.argument = a.name
-    UNION ALL
-    SELECT place, refusal_hash
-    FROM refusals r
-    ANTI JOIN about_arguments USING (refusal_hash)
-    JOIN smells s ON s.definition = r.definition AND s.server IS NOT DISTINCT FROM r.server
-        AND s.argument IS NULL
-    WHERE NOT invalid
+        AND s.argument IS NOT DISTINCT FROM a.argument
+    -- What a schema refuses about the arguments as a whole is not about the description.
+    WHERE NOT (a.argument IS NULL AND a.invalid)
 ),
 hits AS (
     SELECT place, session_hash, count(*)::DOUBLE AS y, min(call_id) AS call_id
@@ -69,7 +25,7 @@ called AS MATERIALIZED (
         count(*)::DOUBLE AS n
     FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s'
-        AND hash(definition) IN (SELECT hash(definition) FROM refusals)
+        AND hash(definition) IN (SELECT hash(definition) FROM refused)
     GROUP BY definition_hash, session_hash
 ),
 rates AS (
