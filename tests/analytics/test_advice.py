@@ -155,12 +155,13 @@ def test_a_call_that_repeats_a_final_refusal_is_a_mistake_and_other_retries_are_
         call(client, client=client) | fields | {"attempt_of": f"{n:016x}", "attempt": 1}
         for n, fields, client in chain
     ]
-    for first in (0, 3):
+    # The repetition of the first is refused as well, and not repeated.
+    for first, result in ((0, final), (3, OK)):
         again = {"attempt_of": f"{first:016x}", "attempt": 2, "attempt_why": "retry"}
-        calls.append(call("a", client="a") | OK | again)
+        calls.append(call("a", client="a") | result | again)
     calls.append(call("b", client="b") | final)
     row = answers(build(tmp_path, calls))["a", "repeated_refusal"]
-    assert (row["mistakes"], row["calls"]) == (1, 2)
+    assert (row["mistakes"], row["calls"]) == (1, 3)
 
 
 def categories(store: mt.Store) -> dict[str, dict[str, Any]]:
