@@ -149,7 +149,7 @@ FOUR_ALIKE = SERVERS.add(
 
 
 def test_the_fourth_problem_of_a_kind_comes_after_the_other_kinds(answers):
-    rows = [row for row in answers.of(FOUR_ALIKE, "priorities")]
+    rows = answers.of(FOUR_ALIKE, "priorities")
     assert [row["tool"] for row in rows] == ["t0", "t1", "t2", "hides", "t3"]
 
 
