@@ -95,6 +95,7 @@ class PairedCalls(StageTable):
     meta_progress_token = RequestParams.meta_progress_token
     meta_protocol_version = RequestParams.meta_protocol_version
     meta_client_info = RequestParams.meta_client_info
+    traceparent = Calls.traceparent
     asked_version = Column(pl.String, "Protocol revision that `initialize` requests.")
     tool = Calls.tool
     prompt = Calls.prompt

@@ -61,6 +61,7 @@ class RequestParams(StageTable):
     meta_protocol_version = Column(pl.String, "Protocol revision in `_meta`.")
     meta_client_info = Column(pl.String, "JSON text of the client's name and version in `_meta`.")
     meta_capabilities = Column(pl.String, "JSON text of the client's capabilities in `_meta`.")
+    meta_traceparent = Column(pl.String, "`_meta.traceparent` (W3C Trace Context).")
     params = Column(
         pl.String,
         "JSON text of `params`; null for a `tools/call` whose form the other columns determine.",

@@ -188,7 +188,9 @@ def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
 
 def _add_params(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Add the parameters of each request."""
-    asks = events.asks.select("row", *_FROM_PARAMS, asked_version="protocol_version")
+    asks = events.asks.select(
+        "row", *_FROM_PARAMS, asked_version="protocol_version", traceparent="meta_traceparent"
+    )
     method, name = PairedCalls.method.col, PairedCalls.name.col
     return left_join_columns(calls, asks, "row").with_columns(
         tool=pl.when(method == "tools/call").then(name),

@@ -187,5 +187,9 @@ class Calls(Table):
     seq = Column(INT64, "`seq` of the request.")
     index = Column(UINT32, "Position in a JSON-RPC batch; 0 otherwise.")
     request_id = Column(STRING, 'JSON text of the id as on the wire: `1` and `"1"` differ.')
+    traceparent = Column(
+        STRING,
+        "`_meta.traceparent` of the request: trace and span of whoever asked (W3C Trace Context).",
+    )
     file = Column(STRING, "Transcript file of the request.")
     line = Column(INT64, "Line of the request in its file, from 1.")

@@ -50,6 +50,7 @@ class GatheredCalls(StageTable):
     client_version = Calls.client_version
     protocol_version = Calls.protocol_version
     protocol_source = Calls.protocol_source
+    traceparent = Calls.traceparent
     transport = Calls.transport
     id = Column(_S, "JSON text of the request's `id`.")
     method = Calls.method

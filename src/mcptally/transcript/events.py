@@ -153,6 +153,7 @@ class RequestMeta(Struct, gc=False):
     capabilities: Raw = msgspec.field(
         default=ABSENT, name="io.modelcontextprotocol/clientCapabilities"
     )
+    traceparent: str | None = None
 
 
 class Params(Struct, gc=False, rename="camel"):

@@ -183,6 +183,29 @@ def test_spans_have_opentelemetry_s_names(store, tmp_path):
         assert known["mcptally.verdict"]
 
 
+def test_a_span_has_the_trace_and_the_parent_that_the_request_names(tmp_path):
+    def asked(id_, parent):
+        message = call(id_, "add")
+        message["params"]["_meta"] = {"traceparent": parent}
+        return message
+
+    trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    good = f"00-{trace}-{span}-01"
+    parents = [good, f"00-{'0' * 32}-{span}-01", "unknown", 7]
+    events = [
+        event
+        for n, parent in enumerate(parents)
+        for event in (c2s(2 * n + 1, asked(n, parent)), s2c(2 * n + 2, text(n)))
+    ]
+    write(tmp_path / "t.jsonl", [opened(), *events])
+    score(tmp_path / "t.jsonl", out=tmp_path / "store")
+    assert rows(tmp_path / "store")["traceparent"].to_list() == [*parents[:3], None]
+    export(tmp_path / "store", to="otlp", out=tmp_path / "spans.jsonl")
+    found = spans(tmp_path / "spans.jsonl")
+    assert [each.get("parentSpanId") for each in found] == [span, None, None, None]
+    assert [each["traceId"] == trace for each in found] == [True, False, False, False]
+
+
 HOSTILE = [
     *("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\r=1", "\n=1"),
     "\uff1d1",

@@ -3,7 +3,8 @@
 Each line is one ExportTraceServiceRequest or ExportMetricsServiceRequest, as collectors read them
 from a file. A span starts with the last byte of the request and ends with the last byte of the
 reply, as seen by the recorder. Its kind is CLIENT: it is that of whoever asks, and a server that
-asks is a client, too. A session is a trace; the id of a span is the `call_id`. The metric is
+asks is a client, too. Its trace and parent are those of the request's `_meta.traceparent`; without
+one, the session is the trace. The id of a span is the `call_id`. The metric is
 `mcp.client.operation.duration`. Attributes without a convention begin with `mcptally.`.
 """
 
@@ -11,6 +12,7 @@ import bisect
 import datetime
 import hashlib
 import json
+import re
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Final
@@ -34,6 +36,12 @@ _CUMULATIVE: Final = 2
 _BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """Bounds of the histogram of durations in seconds, as the convention recommends them."""
 NO_REPLY: Final = "calls without a reply or cancellation"
+
+
+_TRACEPARENT: Final = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?P<trace>(?!0{32})[0-9a-f]{32})-(?P<span>(?!0{16})[0-9a-f]{16})-[0-9a-f]{2}"
+)
+"""A valid `traceparent` of W3C Trace Context; later versions may add fields at its end."""
 
 
 def write(
@@ -92,9 +100,12 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
         status = {"code": _STATUS_ERROR} | (
             {"message": row["error_text"]} if row["error_text"] else {}
         )
+    parent = _TRACEPARENT.match(row["traceparent"] or "")
+    session = hashlib.blake2b((row["session"] or "").encode(), digest_size=16)
     return {
-        "traceId": hashlib.blake2b((row["session"] or "").encode(), digest_size=16).hexdigest(),
+        "traceId": session.hexdigest() if parent is None else parent["trace"],
         "spanId": row["call_id"],
+        **({} if parent is None else {"parentSpanId": parent["span"]}),
         "name": f"{row['method']} {name}" if name else row["method"],
         "kind": _KIND_CLIENT,
         "startTimeUnixNano": str(start),
