@@ -21,6 +21,7 @@ from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.cli import COMMANDS, cli
 from mcptally.rules.reference_page import render_reference_page
 from mcptally.tables.all_tables import TABLES
+from tests.benchmarks import ratios
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 NOTE = "<!-- generated: python -m tests.docs.generated -->\n"
@@ -206,6 +207,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands,
     "rules.md": render_reference_page,
     "library.md": library,
+    "benchmarks.md": lambda: NOTE + ratios.page(),
 }
 
 

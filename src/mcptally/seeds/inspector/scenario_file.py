@@ -15,7 +15,6 @@ An entry matches calls with any value in the fields that it leaves out; it must 
 
 import dataclasses
 import json
-import tomllib
 from pathlib import Path
 from typing import Any, Final
 
@@ -92,6 +91,8 @@ def load_scenarios(path: Path) -> tuple[ScenarioEntry, ...]:
     Raises:
         UsageError: the file cannot be read, or an entry is incomplete or has an unknown field.
     """
+    import tomllib  # noqa: PLC0415  (for a user's file only)
+
     try:
         text = path.read_text(encoding="utf-8")
         table = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)

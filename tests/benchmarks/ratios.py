@@ -1,0 +1,181 @@
+"""Measure the ratios of docs/reference/benchmarks.md and add them to that page.
+
+    python -m tests.benchmarks ratios [--archive PATH | --size 250] [--rounds 5] [--only NAME …]
+
+Every case is a process of its own, and the cases take turns. A ratio is of the least CPU seconds
+(user and system, children included) of each case, so that a busy machine changes it little. The
+results of a version and date replace earlier ones of the same; those of `--only` are added to them.
+"""
+
+import argparse
+import compileall
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import mcptally
+from tests.benchmarks.archive import generate
+from tests.benchmarks.score import PARSE, Cost, run
+
+ROOT: Final = Path(__file__).parents[2]
+FILE: Final = ROOT / "docs" / "reference" / "benchmarks.json"
+IMPORTS: Final = "import polars, pyarrow, duckdb, msgspec, jsonschema_rs, numpy"
+
+
+class Ratio(NamedTuple):
+    """A ratio of the page."""
+
+    meaning: str
+    must: str = ""
+    """The limit of this program's contract."""
+    large: bool = False
+    """Whether it needs the large archive."""
+
+
+RATIOS: Final = {
+    "score": Ratio("`score sample_traces`, over imports", "2.0"),
+    "score again": Ratio("the same with nothing new, over imports"),
+    "query SQL": Ratio('`query STORE "select 1"`, over imports', "1.5"),
+    "query tool_scores": Ratio("`query STORE tool_scores`, over imports"),
+    "overview again": Ratio("`mcptally sample_traces` with nothing new, over imports"),
+    "marginal": Ratio(
+        "`score` of a large archive on one core, without the time for a small one, over "
+        "`orjson.loads` of its lines",
+        "5.0",
+        large=True,
+    ),
+    "two cores": Ratio("`score` of it on two cores, over one core", large=True),
+}
+
+
+def main(arguments: list[str]) -> None:
+    """Measure, print the ratios and write them into the file of the page."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks ratios", description=__doc__)
+    parser.add_argument("--archive", type=Path, help="plain transcripts, not generated ones")
+    parser.add_argument("--size", type=float, default=250, help="MB to generate")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=RATIOS, default=list(RATIOS))
+    options = parser.parse_args(arguments)
+    compileall.compile_dir(str(Path(mcptally.__file__).parent), quiet=1)
+    with tempfile.TemporaryDirectory() as folder:
+        archive = options.archive
+        if archive is None and any(RATIOS[name].large for name in options.only):
+            archive = Path(folder) / "archive"
+            generate(archive, size=int(options.size * 1e6), shape="traffic", seed=1)
+        os.environ["XDG_CACHE_HOME"] = str(Path(folder) / "cache")
+        found = _measure(Path(folder), archive, options.only, options.rounds)
+    for name, value in found.items():
+        print(f"{name:20}{value:6.2f}  {RATIOS[name].meaning}")
+    add(found)
+
+
+def _measure(work: Path, archive: Path | None, wanted: list[str], rounds: int) -> dict[str, float]:
+    python = sys.executable
+    command = [python, "-m", "mcptally"]
+    samples, kept = str(ROOT / "sample_traces"), str(work / "kept")
+    fixed = [*command, "score", samples, "--full", "-o"]
+    cases = {
+        "imports": [python, "-c", IMPORTS],
+        "score": [*fixed, str(work / "new")],
+        "score again": [*command, "score", samples, "-o", kept],
+        "query SQL": [*command, "query", kept, "select 1"],
+        "query tool_scores": [*command, "query", kept, "tool_scores"],
+        "overview again": [*command, samples],
+    }
+    if archive is not None:
+        files = [str(path) for path in sorted(archive.rglob("*.jsonl"))]
+        large = [*command, "score", str(archive), "--full", "-o", str(work / "large"), "--jobs"]
+        cases |= {
+            "small": [*fixed, str(work / "small"), "--jobs", "1"],
+            "parse": [python, "-c", PARSE, *files],
+            "one core": [*large, "1"],
+            "two cores": [*large, "2"],
+        }
+    large_cases = {"small", "parse", "one core", "two cores"}
+    chosen = {
+        name: case
+        for name, case in cases.items()
+        if name == "imports" or name in wanted or name in large_cases
+    }
+    run([*fixed, kept])
+    run(cases["query SQL"])
+    run(cases["overview again"])
+    costs: dict[str, list[Cost]] = {name: [] for name in chosen}
+    for _ in range(rounds):
+        for name, case in chosen.items():
+            costs[name].append(run(case))
+    cpu = {name: min(cost.cpu for cost in some) for name, some in costs.items()}
+    ratios = {name: cpu[name] / cpu["imports"] for name in RATIOS if name in cpu}
+    if archive is not None:
+        ratios["marginal"] = (cpu["one core"] - cpu["small"]) / cpu["parse"]
+        ratios["two cores"] = cpu["two cores"] / cpu["one core"]
+    return {name: ratios[name] for name in RATIOS if name in ratios and name in wanted}
+
+
+def results() -> list[dict[str, Any]]:
+    """The results of all versions, the newest first."""
+    found: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return found
+
+
+def add(ratios: Mapping[str, float]) -> None:
+    """Add ratios of this version to the file."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    mine = {
+        "version": mcptally.__version__,
+        "date": today,
+        "with": {
+            "Python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in ("polars", "pyarrow", "duckdb")},
+        },
+        "ratios": {name: round(value, 2) for name, value in ratios.items()},
+    }
+    key = ("version", "date")
+    others = []
+    for each in results():
+        if [each[name] for name in key] == [mine[name] for name in key]:
+            mine["ratios"] = each["ratios"] | mine["ratios"]
+        else:
+            others.append(each)
+    FILE.write_text(json.dumps([mine, *others], indent=1) + "\n", encoding="utf-8")
+
+
+_INTRODUCTION: Final = """\
+CPU seconds of processes that took turns on one machine, the least of several rounds, as ratios.
+Imports: the time of importing polars, pyarrow, DuckDB, msgspec, jsonschema-rs and numpy. Smaller
+is better. [Performance of scoring](../explanation/speed.md) has other figures.
+"""
+
+
+def page() -> str:
+    """The page with the ratios of all versions."""
+    rows = [
+        f"| {each['version']}, {each['date']} | "
+        + " | ".join(f"{each['ratios'][n]:.2f}" if n in each["ratios"] else "" for n in RATIOS)
+        + f" | {', '.join(f'{name} {version}' for name, version in each['with'].items())} |"
+        for each in results()
+    ]
+    limits = " | ".join(ratio.must and f"≤ {ratio.must}" for ratio in RATIOS.values())
+    lines = [
+        "# Benchmark ratios by version\n",
+        "Written by `python -m tests.benchmarks ratios`, then `python -m tests.docs.generated`.\n",
+        _INTRODUCTION,
+        *(f"- **{name}**: {ratio.meaning}." for name, ratio in RATIOS.items()),
+        "",
+        f"| version | {' | '.join(RATIOS)} | with |",
+        "|---" * (len(RATIOS) + 2) + "|",
+        f"| limit | {limits} | |",
+        *rows,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,112 @@
+"""Counts of what a command loads and executes, whatever the size of its input.
+
+`python -m tests.benchmarks ratios` measures the CPU time; these counts do not vary between runs.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import mcptally as mt
+from mcptally.analytics import duckdb_file
+from tests import corpus
+
+PACKAGES = (
+    *("polars", "pyarrow", "pyarrow.compute", "numpy", "duckdb", "msgspec", "jsonschema_rs"),
+    *("jsonschema", "scipy", "rich.console", "rich.table", "tomllib", "asyncio", "pydantic"),
+)
+
+COUNTS = """
+import contextlib, io, json, os, sys, traceback
+
+def counted(arguments):
+    "What a command loads and executes, in a process of its own."
+    output, inlet = os.pipe()
+    if pid := os.fork():
+        os.close(inlet)
+        with os.fdopen(output) as found:
+            text = found.read()
+        os.waitpid(pid, 0)
+        return json.loads(text)
+    statements = 0
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        from mcptally.cli import cli
+        if arguments[0] == "query":
+            import duckdb
+            execute = duckdb.DuckDBPyConnection.execute
+            def counting(self, *given, **named):
+                nonlocal statements
+                statements += 1
+                return execute(self, *given, **named)
+            duckdb.DuckDBPyConnection.execute = counting
+        try:
+            cli(arguments, standalone_mode=False)
+        except BaseException:
+            traceback.print_exc(file=sys.__stderr__)
+            os._exit(1)
+    loaded = [name for name in PACKAGES if name in sys.modules]
+    own = sum(name.startswith("mcptally") for name in sys.modules)
+    os.write(inlet, json.dumps([loaded, own, statements]).encode())
+    os._exit(0)
+
+PACKAGES, commands = json.loads(sys.argv[1])
+print(json.dumps([counted(command) for command in commands]))
+"""
+
+
+class Most(NamedTuple):
+    """What a command may load and execute."""
+
+    packages: set[str]
+    """Exactly these of `PACKAGES`."""
+    modules: int
+    """At most so many modules of mcptally."""
+    statements: int = 0
+    """At most so many DuckDB statements."""
+
+
+QUERY = {"pyarrow", "numpy", "duckdb", "msgspec"}
+SCORE = {"polars", "pyarrow", "pyarrow.compute", "numpy", "msgspec", "jsonschema_rs"}
+COMMANDS = {
+    "score --help": Most(set(), 12),
+    "rules": Most({"msgspec", "tomllib"}, 12),
+    "query STORE select_1": Most(QUERY, 70, statements=22),
+    "score ARCHIVE -o STORE": Most(SCORE, 190),  # with nothing new
+}
+SLOWER = {
+    "query STORE tool_scores": Most(QUERY | {"scipy"}, 70, statements=33),
+    "score ARCHIVE -o NEW": Most(SCORE, 190),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(
+    "commands", [COMMANDS, pytest.param(SLOWER, marks=pytest.mark.slow)], ids=["fast", "slower"]
+)
+def test_a_command_loads_and_executes_no_more_than_it_needs(
+    sample_store: mt.Store, tmp_path: Path, commands: dict[str, Most]
+) -> None:
+    duckdb_file.refresh(sample_store.path)
+    words = {
+        "STORE": str(sample_store.path),
+        "ARCHIVE": str(corpus.SAMPLES),
+        "NEW": str(tmp_path / "store"),
+        "select_1": "select 1",
+    }
+    given = [[words.get(word, word) for word in command.split()] for command in commands]
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTS, json.dumps([PACKAGES, given])],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for (command, most), found in zip(commands.items(), json.loads(done.stdout), strict=True):
+        packages, modules, statements = found
+        assert set(packages) == most.packages, command
+        assert modules <= most.modules, command
+        assert statements <= most.statements, command
