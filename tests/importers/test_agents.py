@@ -5,6 +5,7 @@ import json
 import pytest
 
 from mcptally.importers import import_logs
+from tests.commands import run
 from tests.importers.imported_logs import SAMPLES, all_records_accounted_for, calls_of
 
 NAMES = ("server", "tool", "arguments", "outcome", "text", "latency_ms")
@@ -172,3 +173,123 @@ def test_damaged_lines_are_counted(tmp_path, form):
     done = import_logs(source, tmp_path / "t", format=form)
     assert all_records_accounted_for(done)
     assert done.files[0].tally.unused["not a JSON object"].runs == [[1, 3]]
+
+
+CLAUDE = [
+    {
+        "type": "assistant",
+        "sessionId": "s1",
+        "cwd": "/home/me",
+        "timestamp": "2026-11-22T20:00:00Z",
+        "message": {
+            "content": [
+                {"type": "tool_use", "id": f"t{n}", "name": name, "input": {"path": "x"}}
+                for n, name in enumerate(["Read", "mcp__web__open", "Edit", "Bash"])
+            ]
+        },
+    },
+    {
+        "type": "user",
+        "sessionId": "s1",
+        "cwd": "/home/me",
+        "timestamp": "2026-11-22T20:00:02Z",
+        "message": {
+            "content": [
+                {"type": "tool_result", "tool_use_id": f"t{n}", "content": text, "is_error": failed}
+                for n, (text, failed) in enumerate(
+                    [
+                        ("text", False),
+                        ("hello", False),
+                        ("<tool_use_error>File has not been read yet.</tool_use_error>", True),
+                        ("The user doesn't want to proceed with this tool use.", True),
+                    ]
+                )
+            ]
+        },
+    },
+]
+
+CODEX = [
+    {"type": "session_meta", "payload": {"id": "s1"}},
+    *(
+        {"type": "response_item", "timestamp": f"2026-11-22T20:00:0{n}Z", "payload": payload}
+        for n, payload in enumerate(
+            [
+                {
+                    "type": "function_call",
+                    "name": "shell",
+                    "arguments": '{"command":["ls"]}',
+                    "call_id": "c1",
+                },
+                {
+                    "type": "function_call_output",
+                    "call_id": "c1",
+                    "output": json.dumps({"output": "no", "metadata": {"exit_code": 2}}),
+                },
+                {"type": "function_call", "name": "web__open", "arguments": "{}", "call_id": "c2"},
+                {"type": "function_call_output", "call_id": "c2", "output": "hello"},
+                {
+                    "type": "custom_tool_call",
+                    "name": "apply_patch",
+                    "input": "*** Begin Patch",
+                    "call_id": "c3",
+                },
+                {"type": "custom_tool_call_output", "call_id": "c3", "output": "Done"},
+            ]
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("form", "lines", "expected"),
+    [
+        (
+            "claude-code",
+            CLAUDE,
+            [
+                ("Edit", '{"path":"x"}', "tool_error", 2000.0),
+                ("Read", '{"path":"x"}', "ok", 2000.0),
+            ],
+        ),
+        (
+            "codex",
+            CODEX,
+            [
+                ("apply_patch", '{"input":"*** Begin Patch"}', "ok", 1000.0),
+                ("shell", '{"command":["ls"]}', "tool_error", 1000.0),
+            ],
+        ),
+        ("gemini-cli", [*GEMINI], [("read_file", '{"url":"x"}', "ok", 2000.0)]),
+        (
+            "opencode",
+            [{"type": "tool_use", "sessionID": "ses_1", "part": part} for part in OPENCODE],
+            [
+                ("apply_patch", '{"url":"x"}', "ok", 1500.0),
+                ("bash", '{"url":"x"}', "ok", 1500.0),
+            ],
+        ),
+    ],
+)
+def test_built_in_tools_of_an_agent_are_imported_on_their_own(tmp_path, form, lines, expected):
+    source = tmp_path / "session.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = import_logs(source, tmp_path / "t", format=form, built_in=True)
+    assert all_records_accounted_for(done)
+    calls = calls_of(tmp_path / "t", tmp_path / "store")
+    found = calls.sort("tool").select("server", "tool", "arguments", "outcome", "latency_ms").rows()
+    assert found == [(form, *row) for row in expected]
+
+
+def test_all_tools_imports_built_in_tools_into_a_folder_of_their_own(tmp_path):
+    source = tmp_path / "session.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in CLAUDE))
+    done = run("import", "auto", source, "-o", tmp_path / "t", "--all-tools")
+    assert (done.returncode, done.stderr) == (0, "")
+    scored, built_in = (f"mcptally score {tmp_path / name} -o" for name in ("t", "t-builtin"))
+    first = f"1 file: 1 recording, 4 events, 0 lines not used; next: {scored} store"
+    second = f"1 file: 1 recording, 6 events, 0 lines not used; next: {built_in} store-builtin"
+    assert done.stdout.splitlines() == [first, f"built-in tools: {second}"]
+    assert calls_of(tmp_path / "t", tmp_path / "a")["tool"].to_list() == ["open"]
+    tools = calls_of(tmp_path / "t-builtin", tmp_path / "b")["tool"].to_list()
+    assert sorted(tools) == ["Edit", "Read"]

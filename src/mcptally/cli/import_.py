@@ -36,6 +36,12 @@ from mcptally.plural import count
     help="Redaction policy: default, strict or none, plus rules to add or remove, as in "
     "default,+emails.",
 )
+@click.option(
+    "--all-tools",
+    is_flag=True,
+    help="Also import the calls of agents' built-in tools (Bash, Read …), into the folder "
+    "OUT-builtin: Claude Code, Codex, Gemini CLI, opencode.",
+)
 @click.option("--time", metavar="FIELD", help="jsonrpc: path of the time, as in meta.at.")
 @click.option("--direction", metavar="FIELD", help="jsonrpc: path of the direction.")
 @click.option("--message", metavar="FIELD", help="jsonrpc: path of the message (object or text).")
@@ -62,6 +68,7 @@ def command(
     server: str | None,
     timezone: str,
     redaction: str,
+    all_tools: bool,
     time: str | None,
     direction: str | None,
     message: str | None,
@@ -90,16 +97,22 @@ def command(
         click.echo(f"mcptally: {as_message(text)}", err=True)
 
     envelope = Envelope(time, direction, message, session, c2s, s2c)
-    done = import_logs(
-        paths,
-        out,
-        format=format_,
-        redaction=redaction,
-        timezone=timezone,
-        server=server,
-        envelope=envelope,
-        progress=_progress if sys.stderr.isatty() else None,
-    )
+    folders = [out, out.with_name(f"{out.name}-builtin")] if all_tools else [out]
+    imported = [
+        import_logs(
+            paths,
+            folder,
+            format=format_,
+            redaction=redaction,
+            timezone=timezone,
+            server=server,
+            envelope=envelope,
+            built_in=folder is not out,
+            progress=_progress if sys.stderr.isatty() else None,
+        )
+        for folder in folders
+    ]
+    done = imported[0]
     for path, why in done.passed_over.items():
         write_message(f"skipped: {path}: {why}")
     for outcome in done.files:
@@ -115,15 +128,22 @@ def command(
             write_message(f"{outcome.file}: {count(n)}: {note}")
         if not outcome.recordings:
             write_message(f"{outcome.file}: no MCP traffic found")
-    sums = (
-        f"{count(len(done.files), 'file')}: {count(done.recordings, 'recording')}, "
-        f"{count(done.events, 'event')}, {count(done.lost, 'line')} not used"
-    )
-    if not done.recordings:
-        click.echo(f"{sums}; there is nothing to score")
+    for folder, part in zip(folders, imported, strict=True):
+        sums = (
+            f"{count(len(part.files), 'file')}: {count(part.recordings, 'recording')}, "
+            f"{count(part.events, 'event')}, {count(part.lost, 'line')} not used"
+        )
+        kind = "" if folder is out else "built-in tools: "
+        store = "store" if folder is out else "store-builtin"
+        following = (
+            f"next: mcptally score {folder} -o {store}"
+            if part.recordings
+            else "there is nothing to score"
+        )
+        click.echo(f"{kind}{sums}; {following}")
+    if not any(part.recordings for part in imported):
         ctx.exit(Exit.UNREADABLE)
-    click.echo(f"{sums}; next: mcptally score {out} -o store")
-    ctx.exit(Exit.FAILED if done.lost else Exit.DONE)
+    ctx.exit(Exit.FAILED if any(part.lost for part in imported) else Exit.DONE)
 
 
 def _progress(path: Path, records: int) -> None:

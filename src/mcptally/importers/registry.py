@@ -46,6 +46,8 @@ class Format:
     """Whether an `initialize` starts a new recording, because the log has no session ids."""
     names: tuple[str, ...] = ()
     """Patterns of file names in a folder."""
+    has_built_in: bool = False
+    """Whether the format also has the calls of an agent's built-in tools."""
     cut: bytes | None = None
     """Text in files whose long messages were cut: such a file is `truncated`."""
 
@@ -72,6 +74,7 @@ FORMATS: Final[Mapping[str, Format]] = {
             (*_CALLS, "content of successes (MCP logs)", "arguments (MCP logs)"),
             chronological=False,
             names=("*.jsonl",),
+            has_built_in=True,
         ),
         Format(
             "codex",
@@ -81,6 +84,7 @@ FORMATS: Final[Mapping[str, Format]] = {
             _CALLS,
             chronological=False,
             names=("*.jsonl",),
+            has_built_in=True,
         ),
         Format(
             "vscode",
@@ -162,6 +166,7 @@ FORMATS: Final[Mapping[str, Format]] = {
             _CALLS,
             chronological=False,
             names=("session-*.json", "*.jsonl"),
+            has_built_in=True,
         ),
         Format(
             "opencode",
@@ -171,6 +176,7 @@ FORMATS: Final[Mapping[str, Format]] = {
             _CALLS,
             chronological=False,
             names=("*.json", "*.jsonl"),
+            has_built_in=True,
         ),
         Format(
             "mcpsnoop",

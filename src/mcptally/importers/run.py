@@ -86,6 +86,7 @@ def import_logs(
     timezone: str = "local",
     server: str | None = None,
     envelope: Envelope | None = None,
+    built_in: bool = False,
     progress: Callable[[Path, int], None] | None = None,
 ) -> Imported:
     """Convert logs of other programs to transcripts in the folder `out`.
@@ -98,6 +99,8 @@ def import_logs(
         timezone: time zone of times without one: `local`, `UTC`, `+02:00` or `Europe/Berlin`.
         server: label for the servers, instead of the one from the source.
         envelope: names of the fields of JSON-RPC lines.
+        built_in: whether to read the calls of agents' built-in tools instead of those of MCP
+            servers, from the formats that have them. The server of a call is then the agent.
         progress: called from time to time with the file and the number of records read.
 
     Raises:
@@ -113,6 +116,8 @@ def import_logs(
     naive = parse_timezone(timezone)
     done = Imported()
     plan = list(_plan([paths] if isinstance(paths, (str, Path)) else paths, format, done))
+    if built_in:
+        plan = [each for each in plan if each[2].has_built_in]
     own = {
         (path.parent, path.name.removeprefix("mcp-server-").split(".log")[0])
         for path, _, form in plan
@@ -121,9 +126,10 @@ def import_logs(
     room = DecompressionBudget()
     for path, name, form in plan:
         beside = frozenset(server for folder, server in own if folder == path.parent)
-        source = Source(path, name, server, naive, envelope or Envelope(), beside, room=room)
+        source = Source(path, name, server, naive, envelope or Envelope(), room=room)
+        source.built_in, source.servers_with_own_log = built_in, beside
         done.files.append(_file(source, form, Path(out), hide, timezone, progress))
-    if not done.files:
+    if not done.files and not built_in:
         first = next(iter(done.passed_over.items()), None)
         raise UnreadableError(
             f"nothing to import{f': {first[0]}: {first[1]}' if first else ''}; formats: "

@@ -20,6 +20,9 @@ _LOG_NAME: Final = re.compile(
 
 _T = TypeVar("_T")
 
+OTHER_TOOL: Final = ("not a call of an MCP tool", "not a call of a built-in tool")
+"""What a record without a call is counted as; the second with `Source.built_in`."""
+
 _RECORD: Final = 16
 """Least number of bytes that a line or object takes from the `DecompressionBudget`: a few
 compressed bytes can hold millions of empty ones, and each costs time."""
@@ -50,6 +53,8 @@ class Source:
     timezone: datetime.tzinfo | None = None
     """Time zone of times without one; None: this machine's."""
     envelope: Envelope = dataclasses.field(default_factory=Envelope)
+    built_in: bool = False
+    """Whether to read the calls of an agent's built-in tools instead of those of MCP servers."""
     servers_with_own_log: frozenset[str] = frozenset()
     """Servers that have a log of their own in the same folder."""
     tally: Tally = dataclasses.field(default_factory=Tally)

@@ -20,7 +20,7 @@ import msgspec
 
 from mcptally.importers import call_records
 from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item
-from mcptally.importers.source import Source
+from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.timestamps import add_duration, parse_duration
 
 _CALLING: Final = re.compile(r"Calling MCP tool: (?P<tool>.+)\Z", re.DOTALL)
@@ -34,12 +34,15 @@ _BEGINS: Final = ("Starting connection", "Initializing ")
 _ENDS: Final = re.compile(r"(?:\w+ )*connection closed", re.IGNORECASE)
 _TOOL: Final = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)\Z", re.DOTALL)
 _OWN_REFUSALS: Final = (
-    "<tool_use_error>",
     "The user doesn't want to proceed with this tool use",
     "Claude requested permissions to use",
     "[Request interrupted by user",
 )
-"""Start of a result that the client created itself: the call never reached the server."""
+"""Start of a result that the client created because the user, or a rule, did not allow the call."""
+_INVALID: Final = "<tool_use_error>"
+"""Start of a result that the client created because the call is invalid.
+
+A call of an MCP tool then never reached the server; a built-in tool belongs to the client."""
 
 
 class _Line(msgspec.Struct):
@@ -72,6 +75,9 @@ def read(source: Source) -> Iterator[Item]:
     reader = _Reader(source, folder["server"] if folder else None)
     for line, event in source.records(_LINE, "not a JSON object"):
         if isinstance(event.debug, str) or isinstance(event.error, str):
+            if source.built_in:
+                source.tally.context["a message about an MCP server"] += 1
+                continue
             yield from reader.log(event, line)
         else:
             yield from reader.turn(event, line)
@@ -179,15 +185,18 @@ class _Reader:
         if found:
             self.tally.used += 1
         else:
-            self.tally.context["not a call of an MCP tool"] += 1
+            self.tally.context[OTHER_TOOL[self.source.built_in]] += 1
 
     def use(self, event: _Line, block: dict[str, Any], line: int) -> int:
         name, call = block.get("name"), block.get("id")
         match = _TOOL.match(name) if isinstance(name, str) else None
-        if match is None or not isinstance(call, str) or call in self.uses:
+        if not isinstance(name, str) or not isinstance(call, str) or call in self.uses:
             return 0
+        if (match is None) != self.source.built_in:
+            return 0
+        server, tool = ("claude-code", name) if match is None else match.group("server", "tool")
         session = event.session if isinstance(event.session, str) else ""
-        connection = self.source.connection(session, server=match["server"])
+        connection = self.source.connection(session, server=server)
         arguments = (
             call_records.json_bytes(block["input"])
             if "input" in block
@@ -195,7 +204,7 @@ class _Reader:
         )
         at = self.source.at(event.timestamp)
         ask = call_records.request(
-            connection, call, line=line, at=at, tool=match["tool"], arguments=arguments
+            connection, call, line=line, at=at, tool=tool, arguments=arguments
         )
         self.uses.add(call, ask)
         return 1
@@ -208,14 +217,16 @@ class _Reader:
         at = self.source.at(event.timestamp)
         failed = block.get("is_error") is True
         content = block.get("content")
-        if failed and _text(content).startswith(_OWN_REFUSALS):
+        said = _text(content)
+        invalid = said.startswith(_INVALID) and not self.source.built_in
+        if failed and (invalid or said.startswith(_OWN_REFUSALS)):
             self.tally.notes["calls that the client itself refused: left out"] += 1
             return
         yield ask
         if "content" not in block:
             yield call_records.result_reply(ask.connection, call, line=line, at=at, is_error=failed)
             return
-        code = _CODE.match(_text(content)) if failed else None
+        code = _CODE.match(said) if failed else None
         if code is not None:
             number, message = int(code["code"]), code["message"]
             yield call_records.error_reply(

@@ -1,11 +1,17 @@
-"""Reads Codex rollouts (`sessions/**/rollout-*.jsonl`) and the output of `codex exec --json`.
+r"""Reads Codex rollouts (`sessions/**/rollout-*.jsonl`) and the output of `codex exec --json`.
 
     {"timestamp":"…","type":"event_msg","payload":{"type":"mcp_tool_call_end","call_id":"…",
      "invocation":{"server":"…","tool":"…","arguments":{}},"duration":{"secs":1,"nanos":0},
      "result":{"Ok":{"content":[],"isError":false}}}}
 
-Older rollouts have `{"id":"…","msg":{…}}`. A call is logged at its end, with its duration. A call
-with a begin but no end has no reply. The output of `exec --json` has no times.
+    {"timestamp":"…","type":"response_item","payload":{"type":"function_call","name":"shell",
+     "arguments":"{\"command\":[…]}","call_id":"…"}}
+    {"timestamp":"…","type":"response_item","payload":{"type":"function_call_output",
+     "call_id":"…","output":"{\"output\":\"…\",\"metadata\":{\"exit_code\":0}}"}}
+
+The last two are a call of a built-in tool. Older rollouts have `{"id":"…","msg":{…}}`. A call of an
+MCP tool is logged at its end, with its duration. A call with a begin but no end has no reply. The
+output of `exec --json` has no times.
 """
 
 from collections.abc import Iterator
@@ -15,8 +21,9 @@ import msgspec
 
 from mcptally.importers import call_records
 from mcptally.importers.items import Connection, Item
-from mcptally.importers.source import Source
+from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.timestamps import add_duration
+from mcptally.importers.tool_records import dict_of, parsed
 
 _SECOND: Final = 10**9
 _CANCELLED: Final = ("user cancelled", "user canceled", "user rejected", "cancelled", "canceled")
@@ -45,11 +52,14 @@ def read(source: Source) -> Iterator[Item]:
         if event.type == "session_meta" and isinstance(body.get("id"), str):
             session = body["id"]
         kind = body.get("type")
+        if source.built_in:
+            yield from _built_in(source, body, session, begun, line=line, at=at)
+            continue
         if kind == "mcp_tool_call" and event.type in ("item.started", "item.completed"):
             kind = "mcp_tool_call_begin" if event.type == "item.started" else "mcp_tool_call_end"
             body = _of_item(body)
         if kind not in ("mcp_tool_call_begin", "mcp_tool_call_end"):
-            tally.context["not a call of an MCP tool"] += 1
+            tally.context[OTHER_TOOL[False]] += 1
             continue
         call, invocation = body.get("call_id"), body.get("invocation")
         if not isinstance(call, str) or not isinstance(invocation, dict):
@@ -66,6 +76,54 @@ def read(source: Source) -> Iterator[Item]:
         yield first if first is not None and took is None else ask
         yield _answered(ask.connection, call, body.get("result"), line=line, at=at)
     yield from begun.left()
+
+
+def _built_in(
+    source: Source,
+    body: dict[str, Any],
+    session: str,
+    begun: call_records.PendingCalls,
+    *,
+    line: int,
+    at: int | None,
+) -> Iterator[Item]:
+    """Yield a call of a built-in tool when its output is read."""
+    call, name, output = body.get("call_id"), body.get("name"), body.get("output")
+    if not isinstance(call, str) or body.get("type") not in _BUILT_IN:
+        source.tally.context[OTHER_TOOL[True]] += 1
+    elif isinstance(name, str) and "__" not in name:
+        source.tally.used += 1
+        given = parsed(body.get("arguments", body.get("input")))
+        given = given if isinstance(given, dict) else {"input": given}
+        begun.add(
+            call,
+            call_records.request(
+                source.connection(session, server="codex"),
+                call,
+                line=line,
+                at=at,
+                tool=name,
+                arguments=msgspec.Raw(call_records.json_bytes(given)),
+            ),
+        )
+    elif (ask := begun.pop(call)) is not None:
+        source.tally.used += 1
+        about = dict_of(output)
+        metadata = about.get("metadata")
+        code = metadata.get("exit_code") if isinstance(metadata, dict) else None
+        text = call_records.result_of(
+            about.get("output", output), is_error=None if code is None else code != 0
+        )
+        yield ask
+        yield call_records.result_reply(ask.connection, call, line=line, at=at, result=text)
+    else:
+        source.tally.context[OTHER_TOOL[True]] += 1
+
+
+_BUILT_IN: Final = frozenset(
+    {"function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"}
+)
+"""Kinds of items about built-in tools. Those of MCP tools have `__` in the name of the tool."""
 
 
 def _asked(

@@ -17,7 +17,7 @@ import msgspec
 
 from mcptally.importers.items import MAX_PENDING_CALLS, Item
 from mcptally.importers.json_array import elements
-from mcptally.importers.source import Source
+from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.tool_records import ToolRecord, dict_of, items_of, text_of
 
 _SHOWN: Final = re.compile(r"(?P<tool>.+) \((?P<server>.+) MCP Server\)\Z", re.DOTALL)
@@ -48,8 +48,9 @@ def read(source: Source) -> Iterator[Item]:
         for call in event.calls if isinstance(event.calls, list) else ():
             if not isinstance(call, dict) or not isinstance(call.get("id"), str):
                 continue
-            if _server_and_tool(call) is None:
-                tally.notes["calls of built-in tools: left out"] += 1
+            if (_server_and_tool(call) is None) != source.built_in:
+                if not source.built_in:
+                    tally.notes["calls of built-in tools: left out"] += 1
                 continue
             found = 1
             if len(calls) < MAX_PENDING_CALLS or call["id"] in calls:
@@ -57,7 +58,7 @@ def read(source: Source) -> Iterator[Item]:
         if found:
             tally.used += 1
         else:
-            tally.context["not a call of an MCP tool"] += 1
+            tally.context[OTHER_TOOL[source.built_in]] += 1
     for line, began, call in calls.values():
         yield from items_of(source, _record(call, began, session), line)
 
@@ -85,7 +86,7 @@ def _server_and_tool(call: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def _record(call: dict[str, Any], began: object, session: str) -> ToolRecord:
-    server, tool = _server_and_tool(call) or (None, None)
+    server, tool = _server_and_tool(call) or ("gemini-cli", text_of(call.get("name")))
     status = call.get("status")
     parts = call.get("result")
     first = dict_of(parts[0]) if isinstance(parts, list) and parts else {}

@@ -14,7 +14,7 @@ import msgspec
 
 from mcptally.importers.items import Item
 from mcptally.importers.json_array import elements
-from mcptally.importers.source import Source
+from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.tool_records import ToolRecord, dict_of, items_of, text_of
 
 _BUILT_IN: Final = frozenset({"apply_patch", "plan_enter", "plan_exit"})
@@ -39,15 +39,20 @@ def read(source: Source) -> Iterator[Item]:
             if not isinstance(part, dict) or part.get("type") != "tool":
                 continue
             name = part.get("tool")
-            if not isinstance(name, str) or "_" not in name.strip("_") or name in _BUILT_IN:
-                tally.notes["calls of built-in tools: left out"] += 1
+            if not isinstance(name, str):
+                continue
+            built_in = "_" not in name.strip("_") or name in _BUILT_IN
+            if built_in != source.built_in:
+                if built_in:
+                    tally.notes["calls of built-in tools: left out"] += 1
                 continue
             found = 1
-            yield from items_of(source, _record(part, name), line)
+            named = ("opencode", name) if built_in else tuple(name.split("_", 1))
+            yield from items_of(source, _record(part, *named), line)
         if found:
             tally.used += 1
         else:
-            tally.context["not a call of an MCP tool"] += 1
+            tally.context[OTHER_TOOL[source.built_in]] += 1
 
 
 def _messages(source: Source) -> Iterator[tuple[int, _Line]]:
@@ -63,8 +68,7 @@ def _messages(source: Source) -> Iterator[tuple[int, _Line]]:
             source.tally.skip(element.line, "not a message, or cut off")
 
 
-def _record(part: dict[str, Any], name: str) -> ToolRecord:
-    server, _, tool = name.partition("_")
+def _record(part: dict[str, Any], server: str, tool: str) -> ToolRecord:
     state = dict_of(part.get("state"))
     times = dict_of(state.get("time"))
     status = state.get("status")
