@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from mcptally.redaction.display import mask_text
 from mcptally.transcript import recorded_calls
 from mcptally.transcript.recorded_calls import CallPosition, Position, read_calls
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
@@ -82,6 +83,18 @@ def test_of_a_long_stderr_the_lines_at_the_reply_are_kept(tmp_path):
     found = read(tmp_path, [c2s(1, call(1)), *lines, s2c(902, text(1))], reply=(902, 902))
     during = found.stderr["during"].split("\n")
     assert (during[-1], len(during)) == ("line 901", recorded_calls.MAX_DURING)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_key_that_the_cut_splits_keeps_its_first_line_by_which_it_is_masked(tmp_path, ended):
+    body = "MIIEowIBAAKCAQEAx1abcdef0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef"
+    key = ["-----BEGIN RSA PRIVATE KEY-----", *[body] * recorded_calls.MAX_DURING]
+    key += ["-----END RSA PRIVATE KEY-----", *["more"] * 60] if ended else []
+    lines = [stderr(n, line) for n, line in enumerate(key, 2)]
+    last = len(lines) + 2
+    found = read(tmp_path, [c2s(1, call(1)), *lines, s2c(last, text(1))], reply=(last, last))
+    assert body not in mask_text(found.stderr["during"])
+    assert found.stderr["during"].startswith("more" if ended else "-----BEGIN")
 
 
 @pytest.mark.parametrize(

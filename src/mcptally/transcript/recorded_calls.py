@@ -263,8 +263,18 @@ def _around(
         elif ends < line.ts_ns <= ends + NEAR_NS:
             parts["after"].append(line.text)
     kept = {
-        "before": parts["before"][-MAX_BEFORE:],
-        "during": parts["during"][-MAX_DURING:] if answered else parts["during"][:MAX_DURING],
+        "before": _last(parts["before"], MAX_BEFORE),
+        "during": _last(parts["during"], MAX_DURING) if answered else parts["during"][:MAX_DURING],
         "after": parts["after"][:MAX_AFTER],
     }
     return {name: "\n".join(lines) for name, lines in kept.items() if lines}
+
+
+def _last(lines: list[str], most: int) -> list[str]:
+    """The last lines, and before them the first line of a key in PEM format that the cut splits.
+
+    Redaction recognises the lines of a key by the first one.
+    """
+    marks = [line for line in lines[:-most] if "-----" in line]
+    begin = marks[-1:] if marks and "-----BEGIN" in marks[-1] else []
+    return begin + lines[-most:]
