@@ -39,7 +39,7 @@ same."""
 RUNNABLE: Final = ("sh", "python", "sql")
 SHOWN: Final = ("text",)
 """Languages of blocks that are no code: drawings, forms, what a program prints."""
-DATA: Final = ("toml", "json")
+DATA: Final = ("toml", "yaml", "json")
 
 BARE: Final = ("docs/tutorial.md",)
 """Pages that bring all they need; the others find traces and stores."""
