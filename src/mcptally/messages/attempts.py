@@ -107,6 +107,8 @@ def _input_links(rows: pl.DataFrame) -> pl.DataFrame:
     waiting = rows.filter(_Rows.outcome.col == "input_required").with_columns(
         _Links.i.col.alias(_Links.previous.name)
     )
+    if not waiting.height:
+        return _Links.empty()
     answers = rows.filter(state.col.is_not_null() | _Rows.input_responses.col.is_not_null())
     by_state = answers.drop_nulls(state.name).join_asof(
         waiting.select(
@@ -177,6 +179,8 @@ def _negotiation_links(rows: pl.DataFrame) -> pl.DataFrame:
     probes = rows.filter(
         (method.col == "server/discover") & outcome.col.is_in(FAILED_OUTCOMES)
     ).select(pos.col, recording.col, _Links.i.col.alias(_Links.previous.name))
+    if not probes.height:
+        return _Links.empty()
     handshakes = rows.filter(method.col == "initialize")
     linked = handshakes.join_asof(probes, on=pos.name, by=recording.name, check_sortedness=False)
     return _links(linked.drop_nulls(_Links.previous.name), "negotiation")

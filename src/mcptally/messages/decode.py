@@ -394,7 +394,7 @@ class _Collector:
         )
 
     def _gathered(self, name: str, table: type[StageTable]) -> pl.DataFrame:
-        empty = pl.DataFrame(schema=table.schema())
+        empty = table.empty()
         return table.select(pl.concat([empty, *self.frames.get(name, ())], how="diagonal"))
 
 

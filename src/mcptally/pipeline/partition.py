@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from mcptally.jsonschemas import validate
@@ -274,9 +275,14 @@ def _recordings(
     }
     envelope = ["recording", "file", "seq", "ts_ns"]
     known = pl.col("ts_ns").filter(pl.col("ts_ns") > 0)  # 0: an imported event without a time
-    every = pl.concat([frame.select(envelope) for frame in frames.values()])
+    every = pl.concat([frame[envelope] for frame in frames.values()]).with_columns(
+        kind=pl.Series(
+            np.repeat(np.arange(len(frames), dtype=np.uint8), [f.height for f in frames.values()])
+        )
+    )
     rows = conversation.recordings.join(
         every.group_by("recording").agg(
+            *((pl.col("kind") == n).sum().alias(name) for n, name in enumerate(frames)),
             events=pl.len(),
             opened_at=pl.from_epoch(known.min(), time_unit="ns").cast(TIME),
             ended_at=pl.from_epoch(known.max(), time_unit="ns").cast(TIME),
@@ -292,12 +298,8 @@ def _recordings(
         .group_by("recording", maintain_order=True)
         .agg(files=pl.col("file_name"))
     )
-    counts_by_kind = [
-        frame.group_by("recording").agg(pl.len().alias(name)) for name, frame in frames.items()
-    ]
     additions = [
         files,
-        *counts_by_kind,
         events.opens.group_by("recording").agg(segments=pl.col("segment").n_unique()),
         events.http.group_by("recording").agg(exchanges=pl.col("scope").n_unique()),
         events.gaps.group_by("recording").agg(pl.col("lost").sum()),

@@ -7,7 +7,7 @@ import polars as pl
 
 from mcptally.protocol.revisions import MODERN
 from mcptally.protocol.traffic import Traffic
-from mcptally.rules.findings import make_findings
+from mcptally.rules.findings import Check, make_findings, run_checks
 from mcptally.tables.formatting import formatted
 
 _NAMED = ["tools/call", "prompts/get", "resources/read"]
@@ -23,32 +23,36 @@ def check_http(traffic: Traffic) -> Iterator[pl.DataFrame]:
 def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Find frames that are not strict JSON, or too large to be kept."""
     large = pl.col("why").eq_missing(pl.lit("too_large"))
-    raws = traffic.raws
-    yield make_findings(
-        "transcript.too_large",
-        raws.filter(large),
-        formatted("a message of {} bytes; only its head was kept", pl.col("bytes")),
-    )
+    raws, http = traffic.raws, traffic.events.http
     # Readers skip blank lines silently.
-    raws = raws.filter(~large, pl.col("text").is_null() | (pl.col("text").str.strip_chars() != ""))
+    text = ~large & (pl.col("text").is_null() | (pl.col("text").str.strip_chars() != ""))
     to_client, piped = pl.col("dir") == "s2c", pl.col("scope").is_null()
-    yield make_findings(
-        "protocol.stdout_not_json",
-        raws.filter(to_client, piped),
-        "a line on stdout that is not a message",
-        evidence="text",
+    yield from run_checks(
+        raws,
+        Check(
+            "transcript.too_large",
+            large,
+            formatted("a message of {} bytes; only its head was kept", pl.col("bytes")),
+        ),
+        Check(
+            "protocol.stdout_not_json",
+            text & to_client & piped,
+            "a line on stdout that is not a message",
+            evidence="text",
+        ),
+        Check(
+            "protocol.stdin_not_json",
+            text & ~to_client,
+            "the client sent something that is not strict JSON",
+            evidence="text",
+        ),
     )
-    yield make_findings(
-        "protocol.stdin_not_json",
-        raws.filter(~to_client),
-        "the client sent something that is not strict JSON",
-        evidence="text",
-    )
-    http = traffic.events.http
+    if not raws.height or not http.height:
+        return
     posts = http.filter(pl.col("phase") == "request", pl.col("method") == "POST")
     succeeded = http.filter(pl.col("phase") == "response", pl.col("status") == 200)
     exchange = ["recording", "scope"]
-    bodies = raws.filter(to_client, ~piped)
+    bodies = raws.filter(text, to_client, ~piped)
     for exchanges in (posts, succeeded):
         bodies = bodies.join(
             exchanges.select(exchange).unique(), on=exchange, how="semi", maintain_order="left"
@@ -63,6 +67,8 @@ def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Compare headers with bodies, in recordings that keep MCP headers."""
+    if not traffic.events.http.height:
+        return
     exchange = ["recording", "scope"]
     requests = traffic.events.http.filter(pl.col("phase") == "request")
     with_headers = requests.filter(
@@ -91,38 +97,38 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
     version = pl.col("mcp_protocol_version")
     named = pl.coalesce("tool", "prompt", "resource_uri")
     # Before 2026-07-28 the revision is not agreed yet when initialize is sent.
-    yield make_findings(
-        "protocol.version_header_missing",
-        calls.filter(version.is_null(), method != "initialize"),
-        formatted("no MCP-Protocol-Version, which {} requires", "revision"),
-    )
-    yield make_findings(
-        "protocol.version_header_differs",
-        calls.filter(~modern, method != "initialize", version != pl.col("handshake")),
-        formatted("the header says {}, the handshake {}", "mcp_protocol_version", "handshake"),
-        evidence="mcp_protocol_version",
-    )
-    pairs = (
-        ("MCP-Protocol-Version", version, pl.col("meta_protocol_version")),
-        ("Mcp-Method", pl.col("mcp_method"), method),
-        ("Mcp-Name", pl.col("mcp_name"), pl.when(method.is_in(_NAMED)).then(named)),
-    )
-    for header, value, body in pairs:
-        yield make_findings(
-            "protocol.header_mismatch",
-            calls.filter(value != body),
-            formatted("{} is {}, the body says {}", pl.lit(header), value, body),
-            evidence=value,
-        )
-    yield make_findings(
-        "protocol.header_missing",
-        calls.filter(pl.col("mcp_method").is_null()),
-        "Mcp-Method is missing",
-    )
-    yield make_findings(
-        "protocol.header_missing",
-        calls.filter(pl.col("mcp_name").is_null(), method.is_in(_NAMED)),
-        "Mcp-Name is missing",
+    yield from run_checks(
+        calls,
+        Check(
+            "protocol.version_header_missing",
+            version.is_null() & (method != "initialize"),
+            formatted("no MCP-Protocol-Version, which {} requires", "revision"),
+        ),
+        Check(
+            "protocol.version_header_differs",
+            ~modern & (method != "initialize") & (version != pl.col("handshake")),
+            formatted("the header says {}, the handshake {}", "mcp_protocol_version", "handshake"),
+            evidence="mcp_protocol_version",
+        ),
+        *(
+            Check(
+                "protocol.header_mismatch",
+                value != body,
+                formatted("{} is {}, the body says {}", pl.lit(header), value, body),
+                evidence=value,
+            )
+            for header, value, body in (
+                ("MCP-Protocol-Version", version, pl.col("meta_protocol_version")),
+                ("Mcp-Method", pl.col("mcp_method"), method),
+                ("Mcp-Name", pl.col("mcp_name"), pl.when(method.is_in(_NAMED)).then(named)),
+            )
+        ),
+        Check("protocol.header_missing", pl.col("mcp_method").is_null(), "Mcp-Method is missing"),
+        Check(
+            "protocol.header_missing",
+            pl.col("mcp_name").is_null() & method.is_in(_NAMED),
+            "Mcp-Name is missing",
+        ),
     )
 
 

@@ -116,28 +116,33 @@ def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     notifications, requests = names("notification"), names("request")
     as_request = (pl.col("kind") == "request") & method.str.starts_with("notifications/")
     as_notification = (pl.col("kind") == "notification") & method.is_in(list(requests))
-    yield make_findings(
-        "protocol.notification_with_id",
-        unknown.filter(as_request),
-        formatted("{} with an id", "method"),
-        evidence="id",
-    )
-    yield make_findings(
-        "protocol.request_without_id",
-        unknown.filter(as_notification),
-        formatted("{} without an id", "method"),
-    )
-    unknown = unknown.filter(~as_request, ~as_notification)
     all_methods = list(notifications | requests)
+    on_its_side = ~as_request & ~as_notification
     # An extension's method has a prefix with a dot: com.example/search (SEP-2133).
     extension = method.str.contains(r"^[^/]*\.[^/]*/")
-    yield make_findings(
-        "protocol.unknown_method",
-        unknown.filter(~method.is_in(all_methods), ~extension),
-        formatted("no revision has the method {}", "method"),
-        path="/method",
+    yield from run_checks(
+        unknown,
+        Check(
+            "protocol.notification_with_id",
+            as_request,
+            formatted("{} with an id", "method"),
+            evidence="id",
+        ),
+        Check(
+            "protocol.request_without_id",
+            as_notification,
+            formatted("{} without an id", "method"),
+        ),
+        Check(
+            "protocol.unknown_method",
+            on_its_side & ~method.is_in(all_methods) & ~extension,
+            formatted("no revision has the method {}", "method"),
+            path="/method",
+        ),
     )
-    known = unknown.filter(method.is_in(all_methods))
+    known = unknown.filter(on_its_side, method.is_in(all_methods))
+    if not known.height:
+        return
     of_either_side = methods().drop("dir").unique()
     other_side = known.join(of_either_side, on=["kind", "method", "revision"], how="semi")
     yield make_findings(
@@ -173,13 +178,20 @@ def _check_pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
         "pairing.replay": ("replay", "a message that an SSE resumption sent again"),
     }
     inexact = traffic.messages.filter(pl.col("match") != "exact")
-    for rule, (match, message) in rules.items():
-        yield make_findings(rule, inexact.filter(pl.col("match") == match), message, evidence="id")
+    yield from run_checks(
+        inexact,
+        *(
+            Check(rule, pl.col("match") == match, message, evidence="id")
+            for rule, (match, message) in rules.items()
+        ),
+    )
+    orphans = inexact.filter(pl.col("match") == "orphan", pl.col("id") != "null")
+    if not orphans.height:
+        return
     # A server may accept a request that is not strict JSON; its reply is not an orphan.
     asked = traffic.raws.select(
         "recording", id=pl.col("text").str.extract(_ID_IN_TEXT)
     ).drop_nulls()
-    orphans = inexact.filter(pl.col("match") == "orphan", pl.col("id") != "null")
     yield make_findings(
         "pairing.orphan_reply",
         orphans.join(asked, on=["recording", "id"], how="anti", maintain_order="left"),

@@ -104,17 +104,16 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
         ),
         formatted("{} without notifications/initialized before it", "method"),
     )
-    version = pl.coalesce("reply_version", pl.lit(""))
-    yield make_findings(
-        "protocol.revision_unknown",
-        calls.filter(
-            is_initialize,
-            pl.col("reply_version").is_not_null(),
-            ~version.is_in([*REVISIONS, _DRAFT]),
+    version = pl.col("reply_version")
+    yield from run_checks(
+        calls,
+        Check(
+            "protocol.revision_unknown",
+            is_initialize & version.is_not_null() & ~version.is_in([*REVISIONS, _DRAFT]),
+            "the server's protocolVersion is not a released revision",
+            evidence="reply_version",
+            path="/result/protocolVersion",
         ),
-        "the server's protocolVersion is not a released revision",
-        evidence="reply_version",
-        path="/result/protocolVersion",
     )
     yield from _check_capabilities(rows, traffic)
 
@@ -145,19 +144,24 @@ def _check_capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.Dat
     later = rows.filter(
         pl.col("pos") > pl.col("agreed"), pl.col("method").str.contains(f"^(?:{prefixes})")
     ).join(receivers, on="session", how="inner")
-    for (side, prefix), capability in CAPABILITIES.items():
-        undeclared = later.filter(
-            pl.col("dir") == side,
-            pl.col("method").str.starts_with(prefix),
-            ~pl.col(f"receiver_of_{side}").list.contains(capability),
-        )
-        if side == "c2s":  # clients probe for features; a rejected probe is not a violation
-            undeclared = undeclared.filter(pl.col("outcome") != "protocol_error")
-        yield make_findings(
-            "protocol.capability_missing",
-            undeclared.sort("pos"),
-            formatted("{}, but the capability {} was not declared", "method", pl.lit(capability)),
-        )
+    # Clients probe for features; a rejected probe is not a violation.
+    serious = (pl.col("dir") == "s2c") | (pl.col("outcome") != "protocol_error")
+    yield from run_checks(
+        later,
+        *(
+            Check(
+                "protocol.capability_missing",
+                (pl.col("dir") == side)
+                & pl.col("method").str.starts_with(prefix)
+                & ~pl.col(f"receiver_of_{side}").list.contains(capability)
+                & serious,
+                formatted(
+                    "{}, but the capability {} was not declared", "method", pl.lit(capability)
+                ),
+            )
+            for (side, prefix), capability in CAPABILITIES.items()
+        ),
+    )
 
 
 def _member_names(texts: pl.Series) -> pl.Series:
@@ -188,6 +192,8 @@ def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
         .drop_nulls("request_id")
         .sort("pos")
     )
+    if not cancelled.height:
+        return
     requests = calls.select("pos", "session", "dir", "reply", request_id="id").drop_nulls(
         "request_id"
     )
@@ -228,6 +234,8 @@ def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
         "the pipe was closed",
     )
     http = traffic.events.http
+    if not http.height:
+        return
     ended = (
         http.filter(pl.col("phase") == "request", pl.col("method") == "DELETE")
         .select("recording", "scope", "mcp_session_id")
@@ -262,10 +270,11 @@ def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Check the members that 2026-07-28 requires in every request and every result."""
+    calls = traffic.calls.filter(pl.col("revision") == MODERN)
+    if not calls.height:
+        return
     capabilities = traffic.events.asks.select("row", "meta_capabilities")
-    calls = traffic.calls.filter(pl.col("revision") == MODERN).join(
-        capabilities, on="row", how="left", maintain_order="left"
-    )
+    calls = calls.join(capabilities, on="row", how="left", maintain_order="left")
     missing = pl.concat_list(
         pl.when(pl.col(column).is_null()).then(pl.lit(f"io.modelcontextprotocol/{name}"))
         for column, name in (
@@ -281,13 +290,7 @@ def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
         formatted("_meta lacks {}", pl.col("missing").list.join(" and ")),
         path="/params/_meta",
     )
-    answered = calls.filter("has_response", ~pl.col("error_reply"), pl.col("dir") == "c2s")
-    yield make_findings(
-        "protocol.result_type_missing",
-        answered.filter(pl.col("result_type").is_null()),
-        "the result has no resultType",
-        path="/result",
-    )
+    answered = pl.col("has_response") & ~pl.col("error_reply") & (pl.col("dir") == "c2s")
     kind, method = pl.col("result_type"), pl.col("method")
     defined = (
         (kind == "complete")
@@ -297,10 +300,19 @@ def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
         )
         | ((kind == "task") & (method == "tools/call"))
     )
-    yield make_findings(
-        "protocol.result_type_unknown",
-        answered.filter(kind.is_not_null(), ~defined),
-        formatted("resultType {} is not defined for {}", "result_type", "method"),
-        evidence="result_type",
-        path="/result/resultType",
+    yield from run_checks(
+        calls,
+        Check(
+            "protocol.result_type_missing",
+            answered & kind.is_null(),
+            "the result has no resultType",
+            path="/result",
+        ),
+        Check(
+            "protocol.result_type_unknown",
+            answered & kind.is_not_null() & ~defined,
+            formatted("resultType {} is not defined for {}", "result_type", "method"),
+            evidence="result_type",
+            path="/result/resultType",
+        ),
     )

@@ -19,7 +19,7 @@ from mcptally.jsonschemas.subschemas import each_subschema
 from mcptally.jsonschemas.validators import Validator, validate_json, validator_from_engine
 from mcptally.protocol.revisions import ERA, MODERN, names, table
 from mcptally.protocol.traffic import Traffic
-from mcptally.rules.findings import REVISIONS, make_findings
+from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
 from mcptally.tables.formatting import formatted
 
 ERROR_SCHEMA: Final = {
@@ -44,17 +44,18 @@ def check_payloads(traffic: Traffic) -> Iterator[pl.DataFrame]:
     for member in table()["result_members"]:
         if member.name == "structuredContent":
             early = [r for r in REVISIONS if not member.holds(r)]
-            yield make_findings(
-                "protocol.too_new",
-                traffic.calls.filter(
-                    pl.col("has_structured_content"), pl.col("revision").is_in(early)
+            yield from run_checks(
+                traffic.calls,
+                Check(
+                    "protocol.too_new",
+                    pl.col("has_structured_content") & pl.col("revision").is_in(early),
+                    formatted(
+                        "structuredContent was added in {}; the session uses {}",
+                        pl.lit(member.since),
+                        "revision",
+                    ),
+                    path="/result/structuredContent",
                 ),
-                formatted(
-                    "structuredContent was added in {}; the session uses {}",
-                    pl.lit(member.since),
-                    "revision",
-                ),
-                path="/result/structuredContent",
             )
 
 
@@ -295,6 +296,8 @@ def _validated(rows: pl.DataFrame, rule: str, *, prefix: str = "") -> Iterator[p
         prefix: JSON Pointer of the payload in its message.
     """
     rows = rows.filter(pl.col("revision").is_in(REVISIONS), pl.col("text").is_not_null())
+    if not rows.height:
+        return
     keys = ["kind", "shape", "revision", "text"]
     # Group with row numbers, so that long texts are hashed once and never joined.
     distinct = rows.with_row_index("at").group_by(keys).agg("at")
@@ -306,14 +309,19 @@ def _validated(rows: pl.DataFrame, rule: str, *, prefix: str = "") -> Iterator[p
         .sort("at")
     )
     wrong = pl.concat([rows[invalid.get_column("at")], invalid.drop("at")], how="horizontal")
-    for state, name in (("invalid", rule), ("null", "protocol.null_member")):
-        yield make_findings(
-            name,
-            wrong.filter(pl.col("state") == state),
-            _message(state),
-            evidence="text",
-            path=pl.lit(prefix) + pl.col("pointer"),
-        )
+    yield from run_checks(
+        wrong,
+        *(
+            Check(
+                name,
+                pl.col("state") == state,
+                _message(state),
+                evidence="text",
+                path=pl.lit(prefix) + pl.col("pointer"),
+            )
+            for state, name in (("invalid", rule), ("null", "protocol.null_member"))
+        ),
+    )
 
 
 def _with_results(keys: dict[str, pl.Series], results: list[ShapeResult]) -> pl.DataFrame:

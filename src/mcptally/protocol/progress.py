@@ -81,15 +81,16 @@ def _check_tokens(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
         calls.filter(pl.col("meta_progress_token").is_not_null())
         .sort("pos")
         .filter(pl.struct(same_token).is_duplicated())
-        .with_columns(
-            before=pl.col("pos").shift().over(same_token),
-            answered=pl.col("reply").shift().over(same_token),
-            cancelled=(pl.col("cancelled_ns").shift().over(same_token) < pl.col("ts_ns")).fill_null(
-                value=False
-            ),
-        )
-        .filter(pl.col("before").is_not_null(), ~pl.col("cancelled"))
     )
+    if not rows.height:
+        return
+    rows = rows.with_columns(
+        before=pl.col("pos").shift().over(same_token),
+        answered=pl.col("reply").shift().over(same_token),
+        cancelled=(pl.col("cancelled_ns").shift().over(same_token) < pl.col("ts_ns")).fill_null(
+            value=False
+        ),
+    ).filter(pl.col("before").is_not_null(), ~pl.col("cancelled"))
     yield make_findings(
         "protocol.progress_token_reused",
         rows.filter(pl.col("answered").is_null() | (pl.col("answered") > pl.col("pos"))),

@@ -107,19 +107,39 @@ def make_findings(
         RuleError: no rule has this id.
     """
     rule = finding_rule(name)
-    if rule.revisions:
-        rows = rows.filter(pl.col("revision").is_in(rule.revisions))
+    if rule.revisions and rows.height:
+        rows = rows.filter(_holds_for(rule))
+    return _findings(rule, rows, message, evidence=evidence, path=path)
+
+
+def _holds_for(rule: FindingRule) -> pl.Expr:
+    """Return whether the rule holds for the revision of a row."""
+    return pl.col("revision").is_in(rule.revisions) if rule.revisions else pl.lit(value=True)
+
+
+def _findings(
+    rule: FindingRule,
+    rows: pl.DataFrame,
+    message: str | pl.Expr,
+    *,
+    evidence: str | pl.Expr | None,
+    path: str | pl.Expr | None,
+) -> pl.DataFrame:
+    """Return one finding per row, whatever its revision; see `make_findings`."""
     if not rows.height:
-        return pl.DataFrame(schema=Findings.schema())
-    return Findings.frame(
-        rows.with_columns(
-            rule=pl.lit(rule.id),
-            severity=pl.lit(rule.severity),
-            about=pl.lit(rule.about),
-            message=(pl.lit(message) if isinstance(message, str) else message).str.head(EVIDENCE),
-            path=_pointer(path),
-            evidence=_expression(evidence).str.head(EVIDENCE),
-        )
+        return Findings.empty()
+    values = {
+        "rule": pl.lit(rule.id),
+        "severity": pl.lit(rule.severity),
+        "about": pl.lit(rule.about),
+        "message": (pl.lit(message) if isinstance(message, str) else message).str.head(EVIDENCE),
+        "path": _pointer(path),
+        "evidence": _expression(evidence).str.head(EVIDENCE),
+    }
+    known = rows.columns
+    return rows.select(
+        values.get(name, pl.col(name) if name in known else pl.lit(None)).cast(dtype).alias(name)
+        for name, dtype in Findings.schema().items()
     )
 
 
@@ -135,24 +155,24 @@ class Check(NamedTuple):
 
 def run_checks(rows: pl.DataFrame, *checks: Check) -> Iterator[pl.DataFrame]:
     """Yield the findings of many checks of the same rows; all conditions are tested in one pass."""
+    if not rows.height:
+        return
+    rules = [finding_rule(check.rule) for check in checks]
     masks = rows.select(
-        check.when.fill_null(value=False).alias(str(n)) for n, check in enumerate(checks)
+        (_holds_for(rule) & check.when).fill_null(value=False).alias(str(n))
+        for n, (rule, check) in enumerate(zip(rules, checks, strict=True))
     )
-    for check, mask in zip(checks, masks.iter_columns(), strict=True):
+    for rule, check, mask in zip(rules, checks, masks.iter_columns(), strict=True):
         if mask.any():
-            yield make_findings(
-                check.rule,
-                rows.filter(mask),
-                check.message,
-                evidence=check.evidence,
-                path=check.path,
+            yield _findings(
+                rule, rows.filter(mask), check.message, evidence=check.evidence, path=check.path
             )
 
 
 def concat_findings(parts: list[pl.DataFrame]) -> pl.DataFrame:
     """Return findings of many rules as one table."""
     rows = [part for part in parts if part.height]
-    findings: pl.DataFrame = pl.concat(rows) if rows else pl.DataFrame(schema=Findings.schema())
+    findings: pl.DataFrame = pl.concat(rows) if rows else Findings.empty()
     return findings
 
 

@@ -118,18 +118,26 @@ class StageTable:
         Raises:
             TypeError: a column is missing or has another type: a mistake in the stage that made it.
         """
+        schema = data.schema
+        if schema == cls.schema():
+            return data
         wrong = [
-            f"{name} is {data.schema.get(name, 'missing')} instead of {dtype}"
+            f"{name} is {schema.get(name, 'missing')} instead of {dtype}"
             for name, dtype in cls.schema().items()
-            if data.schema.get(name) != dtype
+            if schema.get(name) != dtype
         ]
         if wrong:
             raise TypeError(f"{cls.__name__}: {'; '.join(wrong)}")
-        return data.select(cls.schema().names())
+        return data[cls.schema().names()]
 
     @classmethod
     def empty(cls) -> "pl.DataFrame":
         """Return the table without rows."""
+        return cls._empty().clone()
+
+    @classmethod
+    @functools.cache
+    def _empty(cls) -> "pl.DataFrame":
         import polars as pl  # noqa: PLC0415
 
         return pl.DataFrame(schema=cls.schema())
@@ -158,13 +166,14 @@ class Table(StageTable):
 
         if data.schema == cls.schema():
             return data
-        missing = [
-            pl.lit(None, dtype=column.dtype).alias(name)
-            for name, column in cls.columns().items()
-            if name not in data.columns
-        ]
-        return data.with_columns(missing).select(
-            pl.col(name).cast(column.dtype) for name, column in cls.columns().items()
+        if not data.height:
+            return cls.empty()
+        known = data.schema
+        if all(known.get(name) == dtype for name, dtype in cls.schema().items()):
+            return data[cls.schema().names()]
+        return data.select(
+            pl.col(name).cast(dtype) if name in known else pl.lit(None, dtype).alias(name)
+            for name, dtype in cls.schema().items()
         )
 
     @classmethod

@@ -17,10 +17,11 @@ def left_join_columns(
         on: names of the key columns in both frames.
         nulls: whether null keys match each other.
     """
-    found = rows.select(on).join(other, on=on, how="left", maintain_order="left", nulls_equal=nulls)
+    keys = rows[list(on)]
+    found = keys.join(other, on=on, how="left", maintain_order="left", nulls_equal=nulls)
     if found.height != rows.height:
         return rows.join(other, on=on, how="left", maintain_order="left", nulls_equal=nulls)
-    return rows.hstack(found.drop(on))
+    return rows.hstack(found[found.columns[len(on) :]])
 
 
 def in_order(rows: pl.DataFrame, *by: str) -> pl.DataFrame:

@@ -5,7 +5,7 @@ or absent, a first text that was not cut. Expressions score those. The others, a
 are irregular: the modules `inspector` and `document` score each distinct one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, Literal
 
 import polars as pl
@@ -460,11 +460,11 @@ def _without_interim(found: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 def _with_all_columns(part: pl.DataFrame) -> pl.DataFrame:
     """A part with every column of `COLUMNS`, in order."""
-    missing: Sequence[pl.Expr] = [
-        pl.lit(None, dtype=kind).alias(name)
-        for name, kind in COLUMNS.items()
-        if name not in part.columns
-    ]
-    return part.with_columns(missing).select(
-        _ROW, *(pl.col(name).cast(kind) for name, kind in COLUMNS.items())
+    known = set(part.columns)
+    return part.select(
+        _ROW,
+        *(
+            pl.col(name).cast(kind) if name in known else pl.lit(None, kind).alias(name)
+            for name, kind in COLUMNS.items()
+        ),
     )
