@@ -269,7 +269,10 @@ def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Check the members that 2026-07-28 requires in every request and every result."""
+    """Check the members that 2026-07-28 requires in every request and every result.
+
+    A request that was built from a log of calls (session source `source`) has no own `_meta`.
+    """
     calls = traffic.calls.filter(pl.col("revision") == MODERN)
     if not calls.height:
         return
@@ -284,7 +287,11 @@ def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
     ).list.drop_nulls()
     yield make_findings(
         "protocol.meta_missing",
-        calls.filter(pl.col("dir") == "c2s", ~pl.col("truncated"))
+        calls.filter(
+            pl.col("dir") == "c2s",
+            ~pl.col("truncated"),
+            pl.col("session_source").ne_missing("source"),
+        )
         .with_columns(missing=missing)
         .filter(pl.col("missing").list.len() > 0),
         formatted("_meta lacks {}", pl.col("missing").list.join(" and ")),

@@ -105,6 +105,8 @@ def test_every_outcome_survives_opentelemetry(tmp_path):
     assert {"ok", "tool_error", "protocol_error", "no_response", "input_required", "task"} < set(
         kept["outcome"]
     )
+    findings = pl.read_parquet(tmp_path / "again" / "findings" / "*.parquet")
+    assert "protocol.meta_missing" not in findings["rule"].to_list()
 
 
 def test_outcomes_of_tools_survive_opentelemetry(store, tmp_path):
