@@ -158,6 +158,7 @@ def import_other_logs() -> None:
         format="har",
         redaction="none",
         timezone="UTC",
+        built_in=False,
         server="time",
         envelope=None,
         progress=count,
