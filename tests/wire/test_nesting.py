@@ -227,10 +227,13 @@ def test_depth_of_text_and_value_agree(value: Any, ascii_only: bool) -> None:
         assert may_be_too_deep(codes, limit) == expected
 
 
-def test_a_line_with_very_many_backslashes_is_left_to_the_exact_check() -> None:
-    line = np.frombuffer(b'["' + b"\\" * 200 + b'"]', np.uint8)
-    assert may_be_too_deep(line, 5)
-    assert not may_be_too_deep(line[-8:], 5)
+@pytest.mark.parametrize(("backslashes", "expected"), [(8, False), (200, True)])
+def test_a_line_with_very_many_backslashes_is_left_to_the_exact_check(
+    backslashes: int, expected: bool
+) -> None:
+    line = b'["' + b"[" * 9 + b"\\" * backslashes + b'"]'
+    assert may_be_too_deep(np.frombuffer(line, np.uint8), 5) == expected
+    assert not is_too_deep(line, 5)
 
 
 def test_a_cyclic_value_is_too_deep() -> None:

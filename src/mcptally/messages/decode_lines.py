@@ -12,7 +12,14 @@ import pyarrow as pa
 
 from mcptally.transcript.events import AnyEvent
 from mcptally.transcript.files import LineRun
-from mcptally.transcript.parse import TORN_TAIL_MESSAGE, is_torn, parse_event, parse_lines
+from mcptally.transcript.parse import (
+    TORN_TAIL_MESSAGE,
+    decode_events,
+    is_readable,
+    is_torn,
+    parse_event,
+    parse_lines,
+)
 
 LineNumbers = npt.NDArray[np.int64]
 """Line numbers, from 1."""
@@ -25,7 +32,8 @@ _PIECE_BYTES: Final = 1 << 14
 
 def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
     """Return the events of a run of lines, their line numbers, and the other lines' faults."""
-    known = parse_lines(run.data, run.count, _is_utf8)
+    readable = is_readable(run.data, _is_utf8)
+    known = decode_events(run.data, run.count) if readable else None
     if known is not None:
         return known, np.arange(run.first, run.first + run.count), []
     if len(run.data) <= _PIECE_BYTES:
@@ -39,7 +47,11 @@ def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
         end = run.data.find(b"\n", start + _PIECE_BYTES) + 1 or len(run.data)
         data = run.data[start:end]
         piece = LineRun(data, first, data.count(b"\n") + (not data.endswith(b"\n")))
-        known = parse_lines(data, piece.count, _is_utf8)
+        known = (
+            decode_events(data, piece.count)
+            if readable
+            else parse_lines(data, piece.count, _is_utf8)
+        )
         if known is not None:
             events += known
             numbers.append(np.arange(first, first + piece.count))

@@ -255,18 +255,15 @@ class LenientDecoder(Generic[T]):
         """One struct per text, in order, and the indexes of texts that do not fit the struct."""
         out: list[T] = []
         odd: list[int] = []
-        for start in range(0, len(texts), 512):
-            batch = texts[start : start + 512]
+        # Decode one by one: joining the texts into lines would copy them all.
+        decoded = map(self.decoder.decode, texts)
+        while len(out) < len(texts):
             try:
-                # Decode one by one: joining the texts into lines would copy them all.
-                out += list(map(self.decoder.decode, batch))
+                out.extend(decoded)
             except (msgspec.DecodeError, RecursionError):
-                for place, text in enumerate(batch, start):
-                    try:
-                        out.append(self.decoder.decode(text))
-                    except (msgspec.DecodeError, RecursionError):
-                        out.append(self._decode_by_member(text))
-                        odd.append(place)
+                # The texts before this one are in `out`, and `decoded` goes on after it.
+                odd.append(len(out))
+                out.append(self._decode_by_member(texts[len(out)]))
         return out, odd
 
     def one(self, text: Raw) -> T:

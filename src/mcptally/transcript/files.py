@@ -270,8 +270,7 @@ def read_lines(
                     )
                     rest, held, skipping = [], 0, True
                 continue
-            rest.append(block[:cut])
-            data = b"".join(rest) if len(rest) > 1 else rest[0]
+            data = b"".join([*rest, memoryview(block)[:cut]])
             count = data.count(b"\n")
             yield LineRun(data, number, count)
             number += count

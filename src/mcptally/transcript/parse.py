@@ -54,8 +54,16 @@ def parse_lines(
         lines: their number.
         valid: whether bytes are UTF-8; default `is_utf8`.
     """
-    if not (valid or is_utf8)(data) or _has_too_deep(data):
-        return None
+    return decode_events(data, lines) if is_readable(data, valid) else None
+
+
+def is_readable(data: bytes, valid: Callable[[bytes], bool] | None = None) -> bool:
+    """Whether whole lines are UTF-8 and no line is nested too deep; arguments as `parse_lines`."""
+    return (valid or is_utf8)(data) and not _has_too_deep(data)
+
+
+def decode_events(data: bytes, lines: int) -> list[AnyEvent] | None:
+    """What `parse_lines` does, for lines of which `is_readable` is known to be true."""
     try:
         events: list[AnyEvent] = EVENT_DECODER.decode_lines(data)
     except msgspec.DecodeError:
@@ -140,6 +148,10 @@ def may_be_too_deep(line: npt.NDArray[np.uint8], limit: int) -> bool:
     if line.size > _MAX_COUNTED:
         return True
     opening = (line & _BRACES_TO_BRACKETS) == ord("[")
+    # Of JSON in a string, most braces come before an escaped quote or line break.
+    opening[:-1] &= line[1:] != _BACKSLASH
+    if np.count_nonzero(opening) <= limit:
+        return False
     quotes = line == ord('"')
     closing = (line & _BRACES_TO_BRACKETS) == ord("]")
     places = np.flatnonzero(quotes | opening | closing)
