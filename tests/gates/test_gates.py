@@ -294,6 +294,7 @@ def test_sarif_names_a_transcript_by_a_uri(file, uri):
     assert location["physicalLocation"]["artifactLocation"]["uri"] == uri
 
 
+@pytest.mark.slow
 def test_changes_are_gated_by_kind_and_by_size(tmp_path):
     base = build(tmp_path / "a", sessions([(0, 3)] * 40, "t"))
     new = build(tmp_path / "b", sessions([(2, 3)] * 20 + [(1, 3)] * 20, "t"))
