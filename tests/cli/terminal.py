@@ -7,6 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa
+
 import mcptally as mt
 from mcptally.analytics.views import displayed_columns
 from mcptally.output import text_table
@@ -27,12 +29,24 @@ ASKED = {
 }
 
 
-def session(store: mt.Store, width: int) -> str:
-    """The questions asked one after the other in a terminal of this width."""
+Answers = dict[str, pa.Table]
+"""The first rows of the answer to each question."""
+
+
+def ask(store: mt.Store) -> Answers:
+    """Ask the questions one after the other."""
+    return {
+        question: store.ask(question, **filters).limit(ROWS).to_arrow_table()
+        for question, filters in ASKED.items()
+    }
+
+
+def session(answers: Answers, width: int) -> str:
+    """The answers as a terminal of this width shows them."""
     parts = []
-    for question, filters in ASKED.items():
+    for question, table in answers.items():
+        filters = ASKED[question]
         flags = "".join(f" --{k.replace('_', '-')} {v}" for k, v in filters.items())
-        table = store.ask(question, **filters).limit(ROWS).to_arrow_table()
         text = text_table.text_table(table, displayed_columns(question), width=width)
         parts.append(f"$ mcptally query store {question}{flags} --limit {ROWS}\n{text}")
     return "\n".join(parts)
@@ -43,10 +57,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "store"
         mt.score(corpus.SAMPLES, out=out)
-        store = mt.open_store(out)
+        answers = ask(mt.open_store(out))
         for width in WIDTHS:
             path = GOLDEN / f"terminal-{width}.txt"
-            path.write_text(session(store, width), encoding="utf-8")
+            path.write_text(session(answers, width), encoding="utf-8")
             print(path)
     return 0
 

@@ -38,6 +38,23 @@ def store(tmp_path_factory) -> Path:
     return folder / "store"
 
 
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory) -> Path:
+    """A store with names that are formulas or act on a terminal; no test may change it."""
+    folder = tmp_path_factory.mktemp("names")
+    calls = [call(1, "=1+1"), call(2, "red\x1b[31m\u202etool")]
+    events = [c2s(number, request) for number, request in enumerate(calls, 1)]
+    write(folder / "x.jsonl", [opened(), *events])
+    assert run("score", folder / "x.jsonl", "-o", folder / "store").returncode == 0
+    return folder / "store"
+
+
+@pytest.fixture
+def own(scored: Path, tmp_path: Path) -> Path:
+    """A copy of `scored` that a test may damage."""
+    return Path(shutil.copytree(scored, tmp_path / "store"))
+
+
 UNREADABLE = {
     "a missing file": (None, "no such file or folder"),
     "an empty file": (b"", "the file holds no event"),
@@ -75,6 +92,7 @@ def test_a_folder_that_is_no_store_is_refused(tmp_path: Path):
     assert (tmp_path / "photos" / "cat.jpg").exists()
 
 
+@pytest.mark.slow
 def test_scoring_again_replaces_what_was_there(tmp_path: Path):
     for recording in ("r1", "r2"):
         write(tmp_path / "x.jsonl", [opened(recording), c2s(1, call(1), recording)])
@@ -83,33 +101,26 @@ def test_scoring_again_replaces_what_was_there(tmp_path: Path):
     assert json.loads(rows.stdout) == [{"recording": "r2"}]
 
 
-def test_a_store_of_another_format_says_how_to_rebuild_it(tmp_path: Path):
-    trace = write(tmp_path / "x.jsonl", [opened()])
-    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
-    manifest = tmp_path / "store" / "store.json"
+def test_a_store_of_another_format_says_how_to_rebuild_it(own: Path):
+    manifest = own / "store.json"
     manifest.write_text(manifest.read_text().replace('"format": 3', '"format": 99'))
-    done = run("query", tmp_path / "store", "tool_scores")
+    done = run("query", own, "tool_scores")
     assert (done.returncode, "mcptally score ARCHIVE -o" in done.stderr) == (3, True)
 
 
-def test_a_store_that_lacks_the_files_of_a_table_says_how_to_rebuild_it(tmp_path: Path):
-    trace = write(tmp_path / "x.jsonl", [opened()])
-    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
-    shutil.rmtree(tmp_path / "store" / "findings")
-    done = run("query", tmp_path / "store", "tool_scores")
+def test_a_store_that_lacks_the_files_of_a_table_says_how_to_rebuild_it(own: Path):
+    shutil.rmtree(own / "findings")
+    done = run("query", own, "tool_scores")
     assert (done.returncode, "mcptally score ARCHIVE -o" in done.stderr) == (3, True)
     assert re.search(r"findings/\S+\.parquet: cannot be read: No such file", done.stderr)
 
 
 @pytest.mark.parametrize("damage", ["garbage", "[]"], ids=["a Parquet file", "store.json"])
-def test_a_damaged_store_says_so(tmp_path: Path, damage: str):
-    trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1))])
-    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
-    store = tmp_path / "store"
-    parts = [store / "store.json"] if damage == "[]" else list((store / "calls").iterdir())
+def test_a_damaged_store_says_so(own: Path, damage: str):
+    parts = [own / "store.json"] if damage == "[]" else list((own / "calls").iterdir())
     for part in parts:
         part.write_text(damage)
-    done = run("query", store, "tool_scores")
+    done = run("query", own, "tool_scores")
     assert (done.returncode, "mcptally score ARCHIVE" in done.stderr) == (3, True)
     assert "Traceback" not in done.stderr
 
@@ -129,11 +140,13 @@ def test_a_huge_name_does_not_cost_minutes(tmp_path: Path):
 
 
 def test_a_question_is_answered_in_every_format(store: Path):
+    printed = {}
     for form in ("table", "json", "csv", "markdown"):
         done = run("query", store, "tool_scores", "--format", form)
         assert done.returncode == 0, done.stderr
         assert "read" in done.stdout
-    rows = json.loads(run("query", store, "tool_scores", "--format", "json").stdout)
+        printed[form] = done.stdout
+    rows = json.loads(printed["json"])
     assert [(row["server"], row["tool"], row["calls"]) for row in rows] == [("demo", "read", 3)]
 
 
@@ -173,17 +186,14 @@ def test_without_a_question_the_questions_are_listed(store: Path):
     assert "server_scores" in done.stdout
 
 
-def test_a_spreadsheet_formula_is_disarmed_in_csv(tmp_path: Path):
-    trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, "=1+1"))])
-    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
-    done = run("query", tmp_path / "store", "SELECT tool FROM calls", "--format", "csv")
+def test_a_spreadsheet_formula_is_disarmed_in_csv(scored: Path):
+    done = run("query", scored, "SELECT tool FROM calls", "--format", "csv")
     assert "'=1+1" in done.stdout
 
 
-def test_terminal_escapes_in_an_archive_never_reach_the_terminal(tmp_path: Path):
-    trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, "red\x1b[31m\u202etool"))])
-    assert run("score", trace, "-o", tmp_path / "store").returncode == 0
-    done = run("query", tmp_path / "store", "SELECT tool FROM calls")
+def test_terminal_escapes_in_an_archive_never_reach_the_terminal(scored: Path):
+    done = run("query", scored, "SELECT tool FROM calls")
+    assert "red" in done.stdout
     assert "\x1b" not in done.stdout
     assert "\u202e" not in done.stdout
 

@@ -14,6 +14,7 @@ import mcptally as mt
 from mcptally.cli import cli, export, query
 from mcptally.output import render
 from mcptally.output.export import FORMATS
+from tests.commands import run
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 COMMANDS = cli.list_commands(click.Context(cli))
@@ -72,16 +73,11 @@ def test_completion_knows_the_commands(line: str, word: int, offered: list[str])
 
 def completed(*words: str) -> list[str]:
     """What bash is offered for the last of these words."""
-    env = {
-        **os.environ,
-        "_MCPTALLY_COMPLETE": "bash_complete",
-        "COMP_WORDS": " ".join(words),
-        "COMP_CWORD": str(len(words) - 1),
-    }
-    code = "from mcptally.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("_MCPTALLY_COMPLETE", "bash_complete")
+        patch.setenv("COMP_WORDS", " ".join(words))
+        patch.setenv("COMP_CWORD", str(len(words) - 1))
+        done = run()
     assert "Traceback" not in done.stderr
     return [line.partition(",")[2] for line in done.stdout.split()]
 

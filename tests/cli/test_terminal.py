@@ -28,15 +28,22 @@ from tests.commands import run, run_bytes
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
+@pytest.fixture(scope="module")
+def answers(store: mt.Store) -> terminal.Answers:
+    return terminal.ask(store)
+
+
 @pytest.mark.parametrize("width", terminal.WIDTHS)
-def test_a_terminal_shows_what_it_showed_when_somebody_looked(store: mt.Store, width: int):
+def test_a_terminal_shows_what_it_showed_when_somebody_looked(
+    answers: terminal.Answers, width: int
+):
     kept = (terminal.GOLDEN / f"terminal-{width}.txt").read_text(encoding="utf-8")
-    assert terminal.session(store, width) == kept, "python -m tests.cli.terminal writes it anew"
+    assert terminal.session(answers, width) == kept, "python -m tests.cli.terminal writes it anew"
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
-def test_no_line_is_wider_than_the_terminal(store: mt.Store, width: int):
-    lines = terminal.session(store, width).splitlines()
+def test_no_line_is_wider_than_the_terminal(answers: terminal.Answers, width: int):
+    lines = terminal.session(answers, width).splitlines()
     assert [line for line in lines if cell_len(line) > width and not line.startswith("$")] == []
 
 

@@ -302,6 +302,7 @@ def test_sarif_names_a_transcript_relative_to_the_repository(tmp_path, monkeypat
     assert place.get("uriBaseId") == (None if "//" in uri else "%SRCROOT%")
 
 
+@pytest.mark.slow
 def test_changes_are_gated_by_kind_and_by_size(tmp_path):
     base = build(tmp_path / "a", sessions([(0, 3)] * 40, "t"))
     new = build(tmp_path / "b", sessions([(2, 3)] * 20 + [(1, 3)] * 20, "t"))

@@ -78,6 +78,7 @@ def test_a_first_pass_does_not_use_the_budget(tmp_path: Path) -> None:
     assert source.tally.seen == (1 << 20) // len(spans[1])
 
 
+@pytest.mark.slow
 def test_bombs_share_one_budget_and_other_files_are_read_whole(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from referencing import Registry
 
@@ -392,7 +392,6 @@ KEYWORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.dictionaries(KEYWORDS, JSON, max_size=4), JSON)
 def test_any_schema_validates_any_value_or_gives_a_reason(schema: Any, value: Any):
     judge = compile_validator(json.dumps(schema))

@@ -234,7 +234,6 @@ def test_any_json_as_a_message_becomes_rows_without_a_crash(tmp_path_factory, va
     assert rules <= {"archive.empty_file"}
 
 
-@settings(max_examples=100)
 @given(st.lists(st.binary(max_size=60).map(lambda b: b.replace(b"\n", b"") + b"\n"), max_size=20))
 def test_any_bytes_become_findings_without_a_crash(tmp_path_factory, garbage):
     folder = tmp_path_factory.mktemp("garbage")

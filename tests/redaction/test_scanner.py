@@ -92,7 +92,6 @@ _PARTS = st.sampled_from(
 @pytest.mark.parametrize(
     "row", [row for row in SECRET_PATTERNS if row.name in MATCH_REACH], ids=lambda r: r.name
 )
-@settings(max_examples=300, deadline=None)
 @given(parts=st.lists(_PARTS, max_size=30))
 def test_a_search_near_the_needles_finds_the_same_as_a_full_search(row, parts):
     data = b"".join(parts)
@@ -118,7 +117,6 @@ _PIECES = _PARTS | st.sampled_from(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
 @given(st.lists(_PIECES, max_size=30), st.sampled_from(["default", "strict", "none,+bearer,-jwt"]))
 def test_a_policy_replaces_the_same_with_either_engine(parts, name):
     frame = filled(parts, len(parts))
