@@ -103,7 +103,8 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
     bins: list[tuple[int, int, list[Path]]] = [(0, number, []) for number in range(parts)]
     for size, group in sorted(zip(weights, groups.values(), strict=True), reverse=True):
         filled, number, paths = bins[0]
-        heapq.heapreplace(bins, (filled + size, number, paths + group))
+        paths += group  # in place: a copy for each file takes time with the square of their number
+        heapq.heapreplace(bins, (filled + size, number, paths))
     return [sorted(paths) for _, _, paths in sorted(bins, reverse=True) if paths]
 
 
