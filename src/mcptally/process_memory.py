@@ -10,11 +10,12 @@ import atexit
 import contextlib
 import ctypes
 import gc
+import importlib
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ENVIRONMENT: Final = {
     "POLARS_MAX_THREADS": "1",
@@ -66,6 +67,16 @@ def _skip_final_collection() -> None:
     """Skip the collection at exit, which takes time; DuckDB would report leaked objects then."""
     if "_duckdb" not in sys.modules:
         gc.freeze()
+
+
+def call_without_gc(module: str, function: str, *arguments: Any) -> None:
+    """Import a module and call one of its functions, without the garbage collector.
+
+    The target of a child process: the collector would search what the imports create, an eighth of
+    the time that they take.
+    """
+    gc.disable()
+    getattr(importlib.import_module(module), function)(*arguments)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 import mcptally as mt
 from mcptally.errors import McptallyError, StoreError
 from mcptally.pipeline.engines.local import LocalPool
-from mcptally.pipeline.plan import plan
+from mcptally.pipeline.plan import ONE_PROCESS, plan
 from mcptally.store.work_folder import working
 from tests.pipeline.golden import TRACES
 from tests.pipeline.test_partitioning import FILES, scattered, tables
@@ -55,6 +55,15 @@ def test_a_plan_holds_every_file_once_and_segments_together(tmp_path: Path, jobs
     assert len(parts) % jobs == 0 or len(parts) == 5
     for first, second in zip(files[0:8:2], files[1:8:2], strict=True):
         assert any({first, second} <= set(part) for part in parts)
+
+
+@pytest.mark.parametrize(("size", "parts"), [(ONE_PROCESS - 4, 1), (ONE_PROCESS, 2)])
+def test_two_processes_share_an_archive_only_if_it_is_large(tmp_path: Path, size: int, parts: int):
+    files = [tmp_path / f"{number}.jsonl" for number in range(4)]
+    for path in files:
+        path.touch()
+        os.truncate(path, size // 4)
+    assert len(plan(files, jobs=2)) == parts
 
 
 def test_a_process_that_dies_ends_the_run_with_a_message(tmp_path: Path):

@@ -76,7 +76,7 @@ def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, LiveFi
     draft.unlink(missing_ok=True)
     try:
         changed = (folder / MANIFEST).stat().st_mtime_ns
-        files = live_files(Path(), read_manifest(folder))
+        files = live_files(Path(), read_manifest(folder, archive=False))
         with duckdb.connect(
             str(draft), config={"storage_compatibility_version": OLDEST_DUCKDB}
         ) as connection:

@@ -45,8 +45,8 @@ class Store:
     Attributes:
         path: folder of the store, or of the first of several.
         paths: folders of all of them.
-        manifest: content of the first store's `store.json`. It is read again when a question is
-            asked after a run replaced the store.
+        manifest: content of the first store's `store.json`, without the files of the archive. It
+            is read again when a question is asked after a run replaced the store.
         memory: memory limit of DuckDB, such as `2GB`; None: four fifths of the machine's memory.
     """
 
@@ -66,7 +66,7 @@ class Store:
 
     def _load(self) -> None:
         self._mark = self.mark()
-        manifests = [read_manifest(path) for path in self.paths]
+        manifests = [read_manifest(path, archive=False) for path in self.paths]
         self.manifest = manifests[0]
         self._payloads = all(manifest.get("payloads") for manifest in manifests)
         self._files = [

@@ -67,7 +67,7 @@ def _values(folder: Path, column: str, server: Any) -> list[str]:
     from mcptally.redaction.display import clean_line, mask_text
     from mcptally.store.manifest import live_files, read_manifest
 
-    files = live_files(folder, read_manifest(folder))["calls"]
+    files = live_files(folder, read_manifest(folder, archive=False))["calls"]
     if sum(path.stat().st_size for path in files) > _LARGEST:
         return []
     calls = pl.read_parquet(files, columns=list({column, "server"}), glob=False)

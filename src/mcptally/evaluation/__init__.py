@@ -361,7 +361,9 @@ def recorded_calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
         store = Path(folder) / "store"
         run.score([archive], out=store)
         return (
-            pl.scan_parquet(live_files(store, read_manifest(store))["calls"], glob=False)
+            pl.scan_parquet(
+                live_files(store, read_manifest(store, archive=False))["calls"], glob=False
+            )
             .filter(
                 pl.col("recording").is_in(labelled["recording"].drop_nulls().unique().to_list())
             )

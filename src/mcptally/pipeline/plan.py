@@ -24,7 +24,11 @@ SINGLE_PROCESS: Final = 2 * PARTITION
 second whatever its size."""
 
 WORTHWHILE: Final = 16 << 20
-"""Bytes of transcript below which another process takes more time than it saves."""
+"""Bytes of transcript that each of several processes gets at least."""
+
+ONE_PROCESS: Final = 96 << 20
+"""Bytes of transcript below which one process ends before two: the second one needs as long to
+start, and to compile the rules, as for 45 MB of transcript."""
 
 _USUAL_EXPANSION: Final = 8
 """Least expansion of a compressed transcript that is planned for. Real ones expand by 5 to 10, and
@@ -91,13 +95,16 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
         groups.setdefault(recording or str(path), []).append(path)
     weights = [sum(map(transcript_bytes, group)) for group in groups.values()]
     total = sum(weights)
-    parts = max(1, math.ceil(total / limit), min(jobs, total // WORTHWHILE))
+    parts = max(1, math.ceil(total / limit))
+    if total >= ONE_PROCESS:
+        parts = max(parts, min(jobs, total // WORTHWHILE))
     if parts > 1:
         parts = math.ceil(parts / jobs) * jobs
     bins: list[tuple[int, int, list[Path]]] = [(0, number, []) for number in range(parts)]
     for size, group in sorted(zip(weights, groups.values(), strict=True), reverse=True):
         filled, number, paths = bins[0]
-        heapq.heapreplace(bins, (filled + size, number, paths + group))
+        paths += group  # in place: a copy for each file takes time with the square of their number
+        heapq.heapreplace(bins, (filled + size, number, paths))
     return [sorted(paths) for _, _, paths in sorted(bins, reverse=True) if paths]
 
 

@@ -228,7 +228,7 @@ def publish(
         "selection": made.selection,
         "scored_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "rows": dict(rows),
-        "archive": [dataclasses.asdict(source) for source in sources],
+        "archive": list(sources),
         "as_scored": list(made.as_scored),
         "forgotten": list(made.forgotten),
         "parts": {**kept, **new},

@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import ctypes
-import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -167,7 +166,11 @@ class _Child:
         """Tasks without an answer, in order."""
         self.unsent: Exception | None = None
         """Why a task could not be sent."""
-        self.process = context.Process(target=_serve, args=(theirs, work, memory), daemon=True)
+        self.process = context.Process(
+            target=process_memory.call_without_gc,
+            args=(__name__, _serve.__name__, theirs, work, memory),
+            daemon=True,
+        )
         with _child_environment():
             self.process.start()
         theirs.close()
@@ -238,7 +241,6 @@ def _serve(pipe: Any, work: Path, memory: int) -> None:
     if sys.platform == "linux":
         # Without this the process would outlive a parent that was killed.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    gc.disable()
     worker = PartitionWorker(work, memory)
     while True:
         try:
