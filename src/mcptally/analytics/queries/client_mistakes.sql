@@ -5,70 +5,71 @@
 -- `calls`: those that could show the mistake. For repeated_refusal, refusals after which the same
 -- call could not succeed.
 WITH unlisted AS (SELECT hash(hash(server), hash(tool)) AS tool_hash FROM _unlisted_names),
-refusals AS MATERIALIZED (
-    SELECT hash(attempt_of) AS chain, attempt, call_id
-    FROM calls
-    WHERE method = 'tools/call' AND dir = 'c2s' AND verdict = 'business'
-        AND retryable IN ('no', 'after_change')
-),
-repeated AS (
-    SELECT r.call_id
-    FROM refusals r
-    JOIN (
-        SELECT hash(attempt_of) AS chain, attempt FROM calls WHERE attempt_why = 'retry'
-    ) again ON again.chain = r.chain AND again.attempt = r.attempt + 1
-),
-marked AS (
+marked AS NOT MATERIALIZED (
     SELECT
-        client, client_version, call_id, hash(client) AS client_hash,
-        hash(hash(client), hash(client_version)) AS version_hash, hash(session) AS session_hash,
-        hash(hash(server), hash(tool)) AS tool_hash, hash(server) AS server_hash,
-        input_schema_state IN ('valid', 'invalid') AS checked,
-        CASE WHEN input_schema_state = 'invalid' THEN CASE
+        client, client_version, call_id, hash(hash(client), hash(client_version)) AS version_hash,
+        hash(session) AS session_hash, hash(hash(server), hash(tool)) AS tool_hash,
+        hash(server) AS server_hash, hash(attempt_of) AS chain, attempt, attempt_why,
+        outcome = 'cancelled' AS given_up,
+        -- Nothing that a caller may do makes the same call succeed.
+        verdict = 'business' AND retryable IN ('no', 'after_change') AS refused,
+        CASE input_schema_state WHEN 'valid' THEN 'valid' WHEN 'invalid' THEN CASE
             WHEN input_schema_error LIKE 'lacks the member%' THEN 'missing_argument'
             WHEN input_schema_error LIKE 'has members that%' THEN 'invented_argument'
             WHEN regexp_matches(input_schema_error, '^is (a |an |null).*, not ') THEN 'wrong_type'
             ELSE 'wrong_value'
-        END END AS invalid,
-        call_id IN (SELECT call_id FROM refusals) AS refused,
-        call_id IN (SELECT call_id FROM repeated) AS repeated,
-        outcome
+        END END AS inputs
     FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND client IS NOT NULL
 ),
 -- Calls per client, session, tool and result: few rows, so that the kinds are listed from them.
 counts AS MATERIALIZED (
     SELECT
-        version_hash, session_hash, tool_hash, checked, invalid, refused, repeated,
-        outcome = 'cancelled' AS given_up,
+        version_hash, session_hash, tool_hash, inputs, given_up,
         tool_hash IN (SELECT tool_hash FROM unlisted) AS invented,
-        any_value(server_hash) AS server_hash, any_value(client) AS client,
-        any_value(client_version) AS client_version, count(*)::DOUBLE AS calls,
-        min(call_id) AS call_id
+        any_value(server_hash) AS server_hash, count(*)::DOUBLE AS calls, min(call_id) AS call_id
     FROM marked
-    GROUP BY version_hash, session_hash, tool_hash, checked, invalid, refused, repeated, given_up,
-        invented
+    GROUP BY version_hash, session_hash, tool_hash, inputs, given_up
+),
+-- Refusals, and whether the next attempt of their chain repeats the call.
+repetitions AS (
+    SELECT version_hash, session_hash, tool_hash, r.call_id, again.chain IS NOT NULL AS made
+    FROM marked r
+    LEFT JOIN (
+        SELECT chain, attempt - 1 AS attempt FROM marked WHERE attempt_why = 'retry'
+    ) again USING (chain, attempt)
+    WHERE refused
 ),
 possible AS (
-    SELECT version_hash, session_hash, client, client_version, calls, call_id, unnest([
-        {mistake: 'missing_argument', place: tool_hash, counts: checked,
-            made: coalesce(invalid = 'missing_argument', false)},
-        {mistake: 'invented_argument', place: tool_hash, counts: checked,
-            made: coalesce(invalid = 'invented_argument', false)},
-        {mistake: 'wrong_type', place: tool_hash, counts: checked,
-            made: coalesce(invalid = 'wrong_type', false)},
-        {mistake: 'wrong_value', place: tool_hash, counts: checked,
-            made: coalesce(invalid = 'wrong_value', false)},
+    SELECT version_hash, session_hash, calls, call_id, unnest([
+        {mistake: 'missing_argument', place: tool_hash, counts: inputs IS NOT NULL,
+            made: inputs = 'missing_argument'},
+        {mistake: 'invented_argument', place: tool_hash, counts: inputs IS NOT NULL,
+            made: inputs = 'invented_argument'},
+        {mistake: 'wrong_type', place: tool_hash, counts: inputs IS NOT NULL,
+            made: inputs = 'wrong_type'},
+        {mistake: 'wrong_value', place: tool_hash, counts: inputs IS NOT NULL,
+            made: inputs = 'wrong_value'},
         {mistake: 'invented_tool', place: server_hash, counts: true, made: invented},
-        {mistake: 'given_up', place: tool_hash, counts: NOT invented, made: given_up},
-        {mistake: 'repeated_refusal', place: tool_hash, counts: refused, made: repeated}
+        {mistake: 'given_up', place: tool_hash, counts: NOT invented, made: given_up}
     ], recursive := true)
     FROM counts
+    UNION ALL BY NAME
+    SELECT
+        version_hash, session_hash, count(*)::DOUBLE AS calls, min(call_id) AS call_id,
+        'repeated_refusal' AS mistake, tool_hash AS place, true AS counts, made
+    FROM repetitions
+    GROUP BY version_hash, session_hash, tool_hash, made
+),
+clients_named AS (
+    SELECT DISTINCT client, client_version,
+        hash(hash(client), hash(client_version)) AS version_hash
+    FROM calls
+    WHERE client IS NOT NULL
 ),
 of_sessions AS MATERIALIZED (
     SELECT
-        mistake, place, version_hash, session_hash, any_value(client) AS client,
-        any_value(client_version) AS client_version, sum(calls) AS n,
+        mistake, place, version_hash, session_hash, sum(calls) AS n,
         coalesce(sum(calls) FILTER (made), 0) AS y, min(call_id) FILTER (made) AS call_id
     FROM possible
     WHERE counts
@@ -84,8 +85,7 @@ of_places AS MATERIALIZED (
 ),
 own AS (
     SELECT
-        mistake, version_hash, any_value(client) AS client,
-        any_value(client_version) AS client_version, count(DISTINCT place) AS tools,
+        mistake, version_hash, count(DISTINCT place) AS tools,
         count(DISTINCT session_hash) AS sessions, sum(n)::BIGINT AS calls,
         sum(y)::BIGINT AS mistakes, min(call_id) AS call_id
     FROM of_sessions
@@ -134,4 +134,5 @@ SELECT
 FROM own o
 JOIN own_rates r USING (mistake, version_hash)
 JOIN others_rates e USING (mistake, version_hash)
+JOIN clients_named USING (version_hash)
 ORDER BY o.mistake, mistake_rate DESC, client, client_version
