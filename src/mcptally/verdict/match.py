@@ -105,16 +105,41 @@ class _Texts:
     def folded(self) -> pa.Array:
         return re2.folded(self.texts)
 
+    @functools.cached_property
+    def plain(self) -> Mask:
+        return re2.is_plain(self.texts).to_numpy()
+
     def contain(self, rows: Rows, regex: str) -> Mask:
         """Return for each of `rows` whether the text contains a match of `regex`."""
         if not len(rows):
             return np.zeros(0, dtype=np.bool_)
-        matches: Mask
-        if re2.is_supported(regex):
-            some = self.folded.take(pa.array(rows))
-            matches = pc.match_substring_regex(some, regex).to_numpy(zero_copy_only=False)
-        else:
-            matches = self.texts.gather(pl.Series(rows)).str.contains(regex).to_numpy()
+        forms = re2.forms(regex)
+        if forms is None:
+            return self._contain_by_rust(rows, regex)
+        try:
+            if forms.exact:
+                return self._contain_by_re2(rows, forms.plain)
+            matches = self.plain[rows]
+            others = np.flatnonzero(~matches)
+            matches[matches] = self._contain_by_re2(rows[matches], forms.plain)
+            if forms.folded is not None:
+                others = others[self._contain_by_re2(rows[others], forms.folded)]
+        except pa.ArrowInvalid:  # for example a repetition that RE2 does not allow
+            return self._contain_by_rust(rows, regex)
+        matches[others] = self._contain_by_rust(rows[others], regex)
+        return matches
+
+    def _contain_by_re2(self, rows: Rows, regex: str) -> Mask:
+        if not len(rows):
+            return np.zeros(0, dtype=np.bool_)
+        some = self.folded if len(rows) == len(self.texts) else self.folded.take(pa.array(rows))
+        matches: Mask = pc.match_substring_regex(some, regex).to_numpy(zero_copy_only=False)
+        return matches
+
+    def _contain_by_rust(self, rows: Rows, regex: str) -> Mask:
+        if not len(rows):
+            return np.zeros(0, dtype=np.bool_)
+        matches: Mask = self.texts.gather(pl.Series(rows)).str.contains(regex).to_numpy()
         return matches
 
 

@@ -25,49 +25,63 @@ _PLAIN: Final = r"^[ -!#-\[\]-~]+$"
 """JSON may escape any other character, so that an object with one may be there and not be found."""
 
 
-def source(frame: pl.DataFrame) -> pl.Series:
-    """Return for each row `caller` or `server`, or null where it is not known.
+def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
+    """Return for each call `caller` or `server`, or null where it is not known.
 
     The object is the caller's if it, or the last part of its path, is in the arguments, or if it
     contains a value of the arguments. It is the first quoted word, else an unquoted name or path.
 
     Args:
-        frame: `stripped` (the text without wrappers) and `arguments` (JSON).
+        texts: texts without wrappers.
+        calls: `text` (row number in `texts`) and `arguments` (JSON).
     """
-    named = frame.select(
-        object=pl.coalesce(
-            pl.col("stripped").str.extract(_QUOTED, 1),
-            *(pl.col("stripped").str.extract(_UNQUOTED, group) for group in (1, 2, 3, 4)),
-        ).str.to_lowercase(),
-        arguments=pl.col("arguments").str.to_lowercase(),
-    ).with_row_index("row")
-    return (
-        named.join(_with_value_of_arguments(named), on="row", how="left", maintain_order="left")
-        .select(
-            pl.when(
-                pl.col("arguments").str.contains(pl.col("object"), literal=True)
-                | pl.col("arguments").str.contains(
-                    pl.col("object").str.extract(_LAST_PART, 1), literal=True
-                )
-                | pl.col("has_value")
-            )
-            .then(pl.lit("caller"))
-            .when(pl.col("arguments").is_not_null() & pl.col("object").str.contains(_PLAIN))
-            .then(pl.lit("server"))
-            .alias("source")
+    arguments = pl.col("arguments")
+    named = (
+        calls.with_row_index("row")
+        .filter(arguments.is_not_null())
+        .join(_objects(texts), on="text")
+        .with_columns(arguments.str.to_lowercase())
+        .with_columns(
+            is_named=arguments.str.contains(pl.col("object"), literal=True)
+            | arguments.str.contains(pl.col("last_part"), literal=True).fill_null(value=False)
         )
-        .to_series()
+    )
+    by_value = _rows_with_a_value(named.filter(~pl.col("is_named")))
+    known = named.select(
+        "row",
+        source=pl.when(pl.col("is_named") | pl.col("row").is_in(by_value.implode()))
+        .then(pl.lit("caller"))
+        .when("is_plain")
+        .then(pl.lit("server")),
+    )
+    rows = pl.DataFrame({"row": pl.arange(calls.height, dtype=pl.UInt32, eager=True)})
+    return rows.join(known, on="row", how="left", maintain_order="left")["source"]
+
+
+def _objects(texts: pl.Series) -> pl.DataFrame:
+    """Return `text`, `object`, `last_part` of its path and `is_plain` of texts with an object."""
+    quoted = texts.str.extract(_QUOTED, 1)
+    unquoted = texts.filter(quoted.is_null()).str.extract_groups(_UNQUOTED).struct.unnest()
+    objects = quoted.scatter(
+        quoted.is_null().arg_true(), unquoted.select(pl.coalesce(pl.all())).to_series()
+    )
+    return (
+        objects.str.to_lowercase()
+        .to_frame("object")
+        .with_row_index("text")
+        .drop_nulls("object")
+        .with_columns(
+            last_part=pl.col("object").str.extract(_LAST_PART, 1),
+            is_plain=pl.col("object").str.contains(_PLAIN),
+        )
     )
 
 
-def _with_value_of_arguments(named: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows whose object contains a value of the arguments, with `has_value` true."""
+def _rows_with_a_value(named: pl.DataFrame) -> pl.Series:
+    """Return `row` of those whose object contains a value of the arguments."""
     return (
-        named.filter(pl.col("object").is_not_null())
-        .select("row", "object", value=pl.col("arguments").str.extract_all(_VALUE))
+        named.select("row", "object", value=pl.col("arguments").str.extract_all(_VALUE))
         .explode("value")
         .with_columns(value=pl.col("value").str.strip_chars('" ,]}\n'))
-        .filter(pl.col("object").str.contains(pl.col("value"), literal=True))
-        .select("row", has_value=pl.lit(value=True))
-        .unique("row")
+        .filter(pl.col("object").str.contains(pl.col("value"), literal=True))["row"]
     )
