@@ -8,10 +8,10 @@ from typing import Final
 
 import polars as pl
 
-_QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]{0,200})['"`]"""
+_QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
 _UNQUOTED: Final = (
     r"(?i)\bno such (?:table|column|function|module|view|index)[:=]? ([\w.]+)"
-    r"|(?:^|[\s(])((?:[A-Za-z]:[\\/]|/)[^\s:,;)]{2,200})"
+    r"|(?:^|[\s(])((?:[A-Za-z]:[\\/]|/)[^\s:,;)]{2,})"
     r"|\b([\w-]+\.(?:json|ya?ml|toml|ini|conf|cfg|env|properties|db|sqlite3?|onnx|bin|pem|crt|lock"
     r"|log|html|tmpl|j2|so|dll|dat|pkl|npz|gguf|pt))\b"
     r"|^([\w.+-]+): (?:command not found|not found$|no such file or directory)"
@@ -36,9 +36,11 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         calls: `text` (row number in `texts`) and `arguments` (JSON).
     """
     arguments = pl.col("arguments")
+    keys = calls.select("text", key=arguments.hash())
     named = (
-        calls.with_row_index("row")
+        keys.with_columns(calls["arguments"])
         .filter(arguments.is_not_null())
+        .unique(["text", "key"])
         .join(_objects(texts), on="text")
         .with_columns(arguments.str.to_lowercase())
         .with_columns(
@@ -46,16 +48,21 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
             | arguments.str.contains(pl.col("last_part"), literal=True).fill_null(value=False)
         )
     )
-    by_value = _rows_with_a_value(named.filter(~pl.col("is_named")))
-    known = named.select(
-        "row",
-        source=pl.when(pl.col("is_named") | pl.col("row").is_in(by_value.implode()))
-        .then(pl.lit("caller"))
-        .when("is_plain")
-        .then(pl.lit("server")),
+    others = named.filter(~pl.col("is_named"))
+    sources = pl.concat(
+        [
+            named.filter("is_named").select("text", "key", source=pl.lit("caller")),
+            others.select(
+                "text",
+                "key",
+                source=pl.when(_has_value(others))
+                .then(pl.lit("caller"))
+                .when("is_plain")
+                .then(pl.lit("server")),
+            ),
+        ]
     )
-    rows = pl.DataFrame({"row": pl.arange(calls.height, dtype=pl.UInt32, eager=True)})
-    return rows.join(known, on="row", how="left", maintain_order="left")["source"]
+    return keys.join(sources, on=["text", "key"], how="left", maintain_order="left")["source"]
 
 
 def _objects(texts: pl.Series) -> pl.DataFrame:
@@ -77,11 +84,11 @@ def _objects(texts: pl.Series) -> pl.DataFrame:
     )
 
 
-def _rows_with_a_value(named: pl.DataFrame) -> pl.Series:
-    """Return `row` of those whose object contains a value of the arguments."""
-    return (
-        named.select("row", "object", value=pl.col("arguments").str.extract_all(_VALUE))
-        .explode("value")
-        .with_columns(value=pl.col("value").str.strip_chars('" ,]}\n'))
-        .filter(pl.col("object").str.contains(pl.col("value"), literal=True))["row"]
-    )
+def _has_value(named: pl.DataFrame) -> pl.Series:
+    """Return which objects contain a value of the arguments."""
+    values = named.select(
+        "object", row=pl.int_range(pl.len()), value=pl.col("arguments").str.extract_all(_VALUE)
+    ).explode("value")
+    values = values.with_columns(value=pl.col("value").str.strip_chars('" ,]}\n'))
+    found = values.filter(pl.col("object").str.contains(pl.col("value"), literal=True))["row"]
+    return pl.int_range(named.height, eager=True).is_in(found.implode())
