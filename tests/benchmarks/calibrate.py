@@ -37,7 +37,7 @@ from mcptally.evaluation import (
     recorded_calls,
     report,
 )
-from mcptally.verdict import classify, hidden_errors, weighing
+from mcptally.verdict import classify, facts, hidden_errors, weighing
 from tests import corpus
 
 FOLDER = corpus.folder() or corpus.ROOT
@@ -149,7 +149,7 @@ def examples() -> tuple[weighing.Features, npt.NDArray[np.int64], npt.NDArray[np
         if not rule.decides and not rule.id.startswith(("verdict.archive.", "verdict.stderr."))
         for example in rule.fires
     ]
-    schema = {"verdict": pl.String, "weight": pl.Float64, **classify.INPUTS}
+    schema = {"verdict": pl.String, "weight": pl.Float64, **facts.INPUTS}
     frame = pl.DataFrame(rows, schema=schema)
     _, features = classify.features(classify.judge(frame)["evidence"])
     classes = np.array([weighing.CLASSES.index(name) for name in frame["verdict"]])

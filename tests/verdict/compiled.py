@@ -6,6 +6,7 @@ python -m tests.verdict.compiled
 import hashlib
 import json
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import mcptally
@@ -26,7 +27,7 @@ def compiled_text() -> str:
     }
     rules = (*classify.failure_rules(), *hidden_errors.hidden_error_rules())
     keywords = {
-        pattern: None if (words := regex_literals.required(pattern)) is None else sorted(words)
+        pattern: _sorted(regex_literals.required(pattern))
         for pattern in sorted({each for rule in rules for each in rule.matches})
     }
     parser = _digest(Path(regex_literals.__file__).read_bytes())
@@ -38,6 +39,12 @@ def compiled_text() -> str:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def _sorted(branches: Sequence[regex_literals.Branch] | None) -> list[list[list[str]]] | None:
+    if branches is None:
+        return None
+    return [[sorted(words) for words in branch] for branch in branches]
 
 
 def _lines(values: dict) -> str:

@@ -34,11 +34,11 @@ def test_a_rule_file_that_changed_since_is_read_itself(other_compiled):
 
 
 def test_keywords_of_another_parser_are_not_used(other_compiled):
-    other_compiled(rules.Compiled(toml={}, parser="0" * 64, keywords={"abc": ["wrong"]}))
+    other_compiled(rules.Compiled(toml={}, parser="0" * 64, keywords={"abc": ((frozenset({"wrong"}),),)}))
     match._derived_keywords.cache_clear()
-    assert match._keywords((("abc",),)).patterns_of == {"abc": (0,)}
+    assert match._keywords((("abc",),)).words == ["abc"]
 
 
 def test_compiled_keywords_are_those_of_the_parser():
     for pattern, words in list(rules.compiled().keywords.items())[::50]:
-        assert regex_literals.required(pattern) == (None if words is None else set(words))
+        assert regex_literals.required(pattern) == words

@@ -7,10 +7,9 @@ from mcptally.verdict import judge, named_object
 
 
 def source(text: str, arguments: str | None) -> str | None:
-    frame = pl.DataFrame(
-        {"stripped": [text], "arguments": [arguments]}, schema_overrides={"arguments": pl.String}
-    )
-    return named_object.source(frame)[0]
+    schema = {"text": pl.UInt32, "arguments": pl.String}
+    calls = pl.DataFrame({"text": [0], "arguments": [arguments]}, schema=schema)
+    return named_object.source(pl.Series([text]), calls)[0]
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
 """RE2 on folded texts gives the same matches as the Rust engine on the original texts."""
 
+import dataclasses
+
 import polars as pl
+import pyarrow.compute as pc
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcptally.verdict import classify, hidden_errors
-from mcptally.verdict.match import alternation
-from mcptally.verdict.re2 import folded, matches
+from mcptally.verdict.match import alternation, match_rules
+from mcptally.verdict.re2 import folded, forms, is_plain
 from mcptally.verdict.rule_model import words_of_languages
 
 PATTERNS = [
@@ -16,8 +19,13 @@ PATTERNS = [
     for each in (*rule.matches, *rule.also, *rule.unless)
     if each not in words_of_languages().get(rule.words, ())
 ]
-ONE_TEXT = folded(pl.Series([""]))
-SUPPORTED = [each for each in PATTERNS if matches(ONE_TEXT, each) is not None]
+EXACT = [each for each in PATTERNS if (known := forms(each)) and known.exact]
+TRANSLATED = [
+    each
+    for rule in classify.failure_rules()
+    for each in (alternation([one]) for one in rule.matches)
+    if (known := forms(each)) and not known.exact
+]
 
 words = st.sampled_from(
     [
@@ -40,7 +48,7 @@ texts = st.lists(st.tuples(words, gaps), max_size=9).map(lambda parts: "".join(m
 
 
 def test_re2_supports_most_patterns_of_the_shipped_rules():
-    assert len(SUPPORTED) > 0.85 * len(PATTERNS)
+    assert len(EXACT) > 0.85 * len(PATTERNS)
 
 
 @pytest.mark.slow
@@ -51,18 +59,60 @@ def test_re2_supports_most_patterns_of_the_shipped_rules():
 def test_both_engines_match_the_same_texts(some):
     series = pl.Series(some, dtype=pl.String)
     ascii_only = folded(series)
-    for each in SUPPORTED[::7]:
+    for each in EXACT[::7]:
         rust = series.str.contains(each).to_list()
-        found = matches(ascii_only, each)
-        assert found is not None
-        assert found.to_pylist() == rust, each
+        assert pc.match_substring_regex(ascii_only, each).to_pylist() == rust, each
+
+
+@pytest.mark.slow
+@settings(max_examples=20)
+@given(st.lists(texts, min_size=1, max_size=20))
+@example(["ошибка сети", "błąd połączenia", "数据库连接失败", "Zeitüberschreitung"])
+def test_translated_patterns_match_the_plain_texts_and_no_fewer_others(some):
+    series = pl.Series(some, dtype=pl.String)
+    ascii_only, plain = folded(series), is_plain(series).to_list()
+    for each in TRANSLATED[::5]:
+        rust = series.str.contains(each).to_list()
+        exact = pc.match_substring_regex(ascii_only, forms(each).plain).to_pylist()
+        assert [x for x, p in zip(exact, plain, strict=True) if p] == [
+            x for x, p in zip(rust, plain, strict=True) if p
+        ], each
+        if forms(each).folded is not None:
+            wide = pc.match_substring_regex(ascii_only, forms(each).folded).to_pylist()
+            assert all(w for w, r in zip(wide, rust, strict=True) if r), each
 
 
 @pytest.mark.parametrize(
-    "unsupported", ["é", r"\x{e9}", r"\pL", r"(?x) a", r"[a-z&&[^e]]", r"\b{start}a", "(?=a)"]
+    ("pattern", "text", "matches"),
+    [
+        ("für|fur", "fur", True),
+        ("für|fur", "für", True),
+        ("für|fur", "f_r", False),
+        (r"\p{Thai}{2}|ok", "___", False),
+        (r"\p{Thai}{2}|ok", "ไทย", True),
+        ("[в-я]{3}", "Ошибка", True),
+        ("[^é]x", "éx", False),
+        ("[^é]x", "ex", True),
+        ("[À-ɏ]x", "sx", True),
+    ],
 )
-def test_a_pattern_that_re2_reads_in_another_way_is_not_supported(unsupported):
-    assert matches(ONE_TEXT, unsupported) is None
+def test_a_pattern_with_characters_beyond_ascii_matches_what_rust_matches(pattern, text, matches):
+    rule = rule_with(pattern)
+    texts = pl.Series([text])
+    (rows,) = match_rules([rule], texts, texts)
+    assert pl.Series([text]).str.contains(alternation([pattern]))[0] == matches
+    assert len(rows) == matches
+
+
+def rule_with(pattern):
+    return dataclasses.replace(classify.failure_rules()[0], matches=(pattern,), unless=(), also=())
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"\x{e9}", r"\pL", r"\p{Latin}", r"(?x) a", r"[a-z&&[^e]]", r"\b{start}a", "\u017f"]
+)
+def test_a_pattern_that_re2_reads_in_another_way_has_no_translation(pattern):
+    assert forms(pattern) is None
 
 
 def test_folding_keeps_ascii_characters_and_the_number_of_characters():

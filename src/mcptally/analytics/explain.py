@@ -18,7 +18,7 @@ from mcptally.transcript.recorded_calls import (
     RecordedCall,
     read_calls,
 )
-from mcptally.verdict import classify, weighing
+from mcptally.verdict import classify, facts, weighing
 from mcptally.verdict.rule_set import RuleSet
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _explanations(
 ) -> list[Explanation]:
     """The explanation of each row of `calls`; `most_bytes` of transcripts are read."""
     recorded = _recorded(store, frame, most_bytes)
-    unknown = pl.col("evidence").is_null() & pl.col("outcome").is_in(classify.JUDGED_OUTCOMES)
+    unknown = pl.col("evidence").is_null() & pl.col("outcome").is_in(facts.JUDGED_OUTCOMES)
     if frame.filter(unknown).height:
         judged = classify.judge(frame, rules.verdict).get_column("evidence")
         frame = frame.with_columns(pl.coalesce("evidence", judged.alias("judged")))
@@ -191,7 +191,7 @@ def _explanations(
     present = set(frame.get_column("evidence").explode().drop_nulls())
     firing = [rule for rule in rules.verdict if rule.id in present]
     about = {rule.id: _rule(rule) for rule in firing}
-    matched = classify.matched_texts(frame, firing)
+    matched = facts.matched_texts(frame, firing)
     evidence = frame.get_column("evidence").fill_null([])
     names, features = classify.features(evidence, rules.verdict)
     weights = weighing.shipped_weights()

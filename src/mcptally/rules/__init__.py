@@ -89,7 +89,7 @@ class Compiled(msgspec.Struct, frozen=True):
     """By path in the package."""
     parser: str
     """Digest of the module that derived `keywords`."""
-    keywords: dict[str, list[str] | None]
+    keywords: dict[str, tuple[tuple[frozenset[str], ...], ...] | None]
     """Pattern of a rule → what `verdict.regex_literals.required` returns."""
 
 

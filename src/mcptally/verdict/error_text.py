@@ -30,7 +30,7 @@ _ERROR_KIND: Final = (
 )
 _OCCURRED: Final = (
     r"(?:an? )?(?:unexpected |unknown |internal )?(?:error|exception|problem) (?:has )?occur+ed"
-    r"(?: (?:while|during|in|when|executing|with)\b[^:：\n]{0,60})?\s*[:：]\s*"
+    r"(?: (?:while|during|in|when|executing|with)\b[^:：\n]*)?\s*[:：]\s*"
 )
 _ERROR_WORD: Final = (
     r"(?:error|err|erro|errore|erreur|fehler|ошибка|错误|錯誤|エラー|오류|failed|failure|exception|"
@@ -45,7 +45,7 @@ _JSON_MESSAGE: Final = (
     r"""\s*\{?"?"""
 )
 # "[create-routine] Error: ...": the tool's or module's name in brackets.
-_BRACKETED_NAME: Final = r"\[[A-Za-z][\w.\-/]{1,60}\]\s*[:：]?\s+"
+_BRACKETED_NAME: Final = r"\[[A-Za-z][\w.\-/]+\]\s*[:：]?\s+"
 _DECORATIONS: Final = "^(?:" + _DECORATION + r"|['`\"])+"
 PREFIXES: Final = (
     _CODE_PREFIX,
@@ -82,7 +82,7 @@ _MASKED: Final = (
     r"internal (?:server )?error|something went wrong|"
     r"(?:an? )?(?:internal |unexpected |unknown )(?:server )?(?:error|exception)"
     r"(?: (?:has )?occurr?ed)?|"
-    r"an? (?:error|exception) (?:has )?occurr?ed(?: (?:while|during|in) [\w '-]{1,60})?|"
+    r"an? (?:error|exception) (?:has )?occurr?ed(?: (?:while|during|in) [\w '-]+)?|"
     r"(?:failed|unable|could not|couldn't|error) (?:to )?\w+(?: [\w'-]+){0,5})[.!:…\s]*$"
 )
 """Texts that replace the text of an exception."""
@@ -111,10 +111,9 @@ def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
     Null if it does neither: the exception may be that of another call, or one that was handled.
     """
     message = exception.str.extract(r"^(?:[A-Za-z_][\w.]*:\s+)?([^\n]*)", 1)
+    text = pl.when(exception.is_not_null()).then(text)  # Few calls have an exception.
     return (
-        pl.when(exception.is_null())
-        .then(None)
-        .when(text.str.contains(_MASKED))
+        pl.when(text.str.contains(_MASKED))
         .then(pl.lit("masked"))
         .when((message != "") & text.str.contains(message, literal=True))
         .then(pl.lit("repeated"))

@@ -6,7 +6,7 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally.errors import RuleError, near
-from mcptally.verdict import classify, hidden_errors
+from mcptally.verdict import classify, facts, hidden_errors
 from mcptally.verdict.rule_model import HiddenRule, TextRule, VerdictRule
 
 _USUAL_FORM: Final = "usual"
@@ -32,17 +32,17 @@ def examples(rule: TextRule) -> Iterator[Example]:
 def wrong_about_failures(rule: VerdictRule) -> list[Example]:
     """Return the examples that a rule about failures contradicts.
 
-    An example is an error text, or a table with columns of a call (`classify.INPUTS`).
+    An example is an error text, or a table with columns of a call (`facts.INPUTS`).
 
     Raises:
         RuleError: an example is neither.
     """
     expected = list(examples(rule))
     calls = [
-        {"outcome": "tool_error"} | _columns(rule, example, "error_text", classify.INPUTS)
+        {"outcome": "tool_error"} | _columns(rule, example, "error_text", facts.INPUTS)
         for _, example in expected
     ]
-    matched = set(classify.matching_rules(_frame(rule, calls, classify.INPUTS), (rule,))["row"])
+    matched = set(classify.matching_rules(_frame(rule, calls, facts.INPUTS), (rule,))["row"])
     return [each for row, each in enumerate(expected) if (row in matched) != (each[0] == "fires")]
 
 

@@ -1,7 +1,7 @@
 """Matches many rules against many texts.
 
 One pass finds the keywords of all patterns; each pattern is then tried only on the texts that
-contain one of its keywords (`regex_literals`).
+contain its keywords (`regex_literals`).
 """
 
 import dataclasses
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mcptally import rules as rule_files
 from mcptally.verdict import re2, regex_literals
@@ -26,6 +27,8 @@ Rows: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _START: Final = "start"
+_AT_ONCE: Final = 4096
+"""Texts in which keywords are looked for at once; limits memory."""
 
 
 def match_rules(
@@ -48,25 +51,27 @@ def match_rules(
         within: the rows that a rule may match; None for all.
     """
     whole_texts = _Texts(texts)
-    places = {"anywhere": whole_texts, _START: _Texts(starts)}
+    places = {"anywhere": whole_texts}
+    places[_START] = whole_texts if starts is texts else _Texts(starts)
     if lines is not None:
         places["first_line"] = _Texts(lines)
-    candidates = _candidates(_keywords(tuple(rule.matches for rule in rules)), texts)
+    patterns = tuple((*rule.matches, "|".join(rule.also), "|".join(rule.unless)) for rule in rules)
+    candidates = _candidates(_keywords(patterns), texts)
     undecided = np.ones(len(texts), dtype=np.bool_)
     matched: list[Rows | None] = []
-    for rule, candidate_rows in zip(rules, candidates, strict=True):
+    for rule, (*of_matches, of_also, of_unless) in zip(rules, candidates, strict=True):
         if not rule.matches:
             matched.append(None)
             continue
         allowed = within(rule)
         tried = undecided if allowed is None else undecided & allowed
         rows = _matching_any(
-            rule.matches, candidate_rows, places[rule.where], tried, start=rule.where == _START
+            rule.matches, of_matches, places[rule.where], tried, start=rule.where == _START
         )
         if rule.also:
-            rows = rows[whole_texts.contain(rows, alternation(rule.also))]
+            rows = rows[_matching(rule.also, of_also, whole_texts, rows)]
         if rule.unless:
-            rows = rows[~whole_texts.contain(rows, alternation(rule.unless))]
+            rows = rows[~_matching(rule.unless, of_unless, whole_texts, rows)]
         if decides(rule):
             undecided[rows] = False
         matched.append(rows)
@@ -88,13 +93,27 @@ def _matching_any(
 ) -> Rows:
     """Return the rows among `tried` that one of `patterns` matches."""
     matched = np.zeros(len(tried), dtype=np.bool_)
-    for each, candidate_rows in zip(patterns, candidates, strict=True):
-        left = tried & ~matched
-        rows = (
-            np.flatnonzero(left) if candidate_rows is None else candidate_rows[left[candidate_rows]]
-        )
-        matched[rows] = texts.contain(rows, alternation([each], start=start))
+    pairs = list(zip(patterns, candidates, strict=True))
+    for each, rows in pairs:
+        if rows is not None:
+            left = rows[tried[rows] & ~matched[rows]]
+            matched[left] = texts.contain(left, alternation([each], start=start))
+    if without_keywords := [each for each, rows in pairs if rows is None]:
+        left = np.flatnonzero(tried & ~matched)
+        matched[left] = texts.contain(left, alternation(without_keywords, start=start))
     return np.flatnonzero(matched)
+
+
+def _matching(
+    patterns: Sequence[str], candidates: Rows | None, texts: "_Texts", rows: Rows
+) -> Mask:
+    """Return for each of `rows` whether one of `patterns` matches."""
+    regex = alternation(patterns)
+    if candidates is None:
+        return texts.contain(rows, regex)
+    matched = np.isin(rows, candidates)
+    matched[matched] = texts.contain(rows[matched], regex)
+    return matched
 
 
 class _Texts:
@@ -107,16 +126,45 @@ class _Texts:
     def folded(self) -> pa.Array:
         return re2.folded(self.texts)
 
+    @functools.cached_property
+    def plain(self) -> Mask:
+        return re2.is_plain(self.texts).to_numpy()
+
     def contain(self, rows: Rows, regex: str) -> Mask:
         """Return for each of `rows` whether the text contains a match of `regex`."""
         if not len(rows):
             return np.zeros(0, dtype=np.bool_)
-        found = re2.matches(self.folded, regex, pa.array(rows))
-        matches: Mask = (
-            self.texts.gather(pl.Series(rows)).str.contains(regex).to_numpy()
-            if found is None
-            else found.to_numpy(zero_copy_only=False)
+        forms = re2.forms(regex)
+        if forms is None:
+            return self._contain_by_rust(rows, regex)
+        try:
+            if forms.exact:
+                return self._contain_by_re2(rows, forms.plain)
+            matches = self.plain[rows]
+            others = np.flatnonzero(~matches)
+            matches[matches] = self._contain_by_re2(rows[matches], forms.plain)
+            if forms.folded is not None:
+                others = others[self._contain_by_re2(rows[others], forms.folded)]
+        except pa.ArrowInvalid:  # for example a repetition that RE2 does not allow
+            return self._contain_by_rust(rows, regex)
+        matches[others] = self._contain_by_rust(rows[others], regex)
+        return matches
+
+    def _contain_by_re2(self, rows: Rows, regex: str) -> Mask:
+        if not len(rows):
+            return np.zeros(0, dtype=np.bool_)
+        some = (
+            self.folded
+            if len(rows) == len(self.texts)
+            else self.folded.take(pl.Series(rows).to_arrow())
         )
+        matches: Mask = pc.match_substring_regex(some, regex).to_numpy(zero_copy_only=False)
+        return matches
+
+    def _contain_by_rust(self, rows: Rows, regex: str) -> Mask:
+        if not len(rows):
+            return np.zeros(0, dtype=np.bool_)
+        matches: Mask = self.texts.gather(pl.Series(rows)).str.contains(regex).to_numpy()
         return matches
 
 
@@ -124,35 +172,58 @@ class _Texts:
 class _Keywords:
     """The keywords of all patterns; patterns are numbered through all rules."""
 
-    patterns_of: Mapping[str, tuple[int, ...]]
-    """Keyword → numbers of the patterns whose matches may contain it."""
-    without: frozenset[int]
-    """Patterns without keywords: they are tried on every text."""
+    owners: pl.DataFrame
+    """`word` and the number of a `set` that it is in; sets are those of `regex_literals.Branch`."""
+    set_count: int
+    sets: Rows
+    """The sets of all branches, one branch after the other."""
+    branches: Rows
+    """Position in `sets` of the first set of each branch."""
+    patterns: Rows
+    """Number in `branches` of the first branch of each pattern that has keywords."""
+    numbers: Rows
+    """The numbers of these patterns. Others are tried on every text."""
     counts: tuple[int, ...]
     """How many patterns each rule has."""
+
+    @functools.cached_property
+    def words(self) -> list[str]:
+        return self.owners["word"].unique(maintain_order=True).to_list()
 
 
 @functools.lru_cache(maxsize=8)
 def _keywords(patterns_by_rule: tuple[tuple[str, ...], ...]) -> _Keywords:
     """Derive the keywords of the patterns of each rule."""
-    patterns_of: dict[str, list[int]] = {}
-    without: set[int] = set()
+    number_of: dict[frozenset[str], int] = {}
+    sets: list[int] = []
+    branches: list[int] = []
+    patterns: list[int] = []
+    numbers: list[int] = []
     known = _derived_keywords()
     for number, each in enumerate(each for patterns in patterns_by_rule for each in patterns):
-        words = known[each] if each in known else regex_literals.required(each)
-        if words is None:
-            without.add(number)
-        for word in words or ():
-            patterns_of.setdefault(word, []).append(number)
+        if found := known[each] if each in known else regex_literals.required(each):
+            numbers.append(number)
+            patterns.append(len(branches))
+            for branch in found:
+                branches.append(len(sets))
+                sets += [number_of.setdefault(frozenset(words), len(number_of)) for words in branch]
     return _Keywords(
-        patterns_of={word: tuple(numbers) for word, numbers in patterns_of.items()},
-        without=frozenset(without),
+        owners=pl.DataFrame(
+            [(word, number) for words, number in number_of.items() for word in words],
+            schema={"word": pl.String, "set": pl.Int64},
+            orient="row",
+        ),
+        set_count=len(number_of),
+        sets=np.array(sets, dtype=np.int64),
+        branches=np.array(branches, dtype=np.int64),
+        patterns=np.array(patterns, dtype=np.int64),
+        numbers=np.array(numbers, dtype=np.int64),
         counts=tuple(len(patterns) for patterns in patterns_by_rule),
     )
 
 
 @functools.cache
-def _derived_keywords() -> Mapping[str, list[str] | None]:
+def _derived_keywords() -> Mapping[str, Sequence[regex_literals.Branch] | None]:
     """Return the keywords of the shipped rules' patterns, if this version derived them."""
     source = resources.files(__package__).joinpath("regex_literals.py")
     compiled = rule_files.compiled()
@@ -161,34 +232,46 @@ def _derived_keywords() -> Mapping[str, list[str] | None]:
 
 
 def _candidates(keywords: _Keywords, texts: pl.Series) -> list[list[Rows | None]]:
-    """Return for each pattern of each rule the rows with one of its keywords; None for all rows."""
-    if texts.is_empty() or not keywords.patterns_of:
-        return [[None] * count for count in keywords.counts]
+    """Return for each pattern of each rule the rows with its keywords; None for all rows."""
+    by_pattern: list[Rows | None] = [None] * sum(keywords.counts)
+    if len(texts) and len(keywords.numbers):
+        parts = [
+            np.nonzero(_with_keywords(keywords, texts[start : start + _AT_ONCE]))
+            for start in range(0, len(texts), _AT_ONCE)
+        ]
+        patterns = np.concatenate([part[0] for part in parts])
+        rows = np.concatenate([part[1] + number * _AT_ONCE for number, part in enumerate(parts)])
+        rows = rows[np.argsort(patterns, kind="stable")]
+        counts = np.bincount(patterns, minlength=len(keywords.numbers))
+        for number, some in zip(
+            keywords.numbers, np.split(rows, np.cumsum(counts)[:-1]), strict=True
+        ):
+            by_pattern[number] = some
+    starts = np.concatenate([[0], np.cumsum(keywords.counts)])
+    return [by_pattern[start:end] for start, end in itertools.pairwise(starts)]
+
+
+def _with_keywords(keywords: _Keywords, texts: pl.Series) -> Mask:
+    """Return for each pattern with keywords, by row, and text, by column, whether it has them."""
     occurrences = (
         texts.to_frame("text")
         .select(
             row=pl.int_range(pl.len(), dtype=pl.Int64),
             word=pl.col("text")
             .str.to_lowercase()
-            .str.extract_many(list(keywords.patterns_of), overlapping=True),
+            .str.extract_many(keywords.words, overlapping=True),
         )
         .explode("word")
         .drop_nulls()
         .unique()
+        .join(keywords.owners, on="word")
     )
-    owners = pl.DataFrame(
-        [(word, number) for word, numbers in keywords.patterns_of.items() for number in numbers],
-        schema={"word": pl.String, "pattern": pl.Int64},
-        orient="row",
-    )
-    pairs = occurrences.join(owners, on="word").select("pattern", "row").unique()
-    pairs = pairs.sort("pattern", "row")
-    patterns, rows = pairs["pattern"].to_numpy(), pairs["row"].to_numpy()
-    total = sum(keywords.counts)
-    edges = np.searchsorted(patterns, np.arange(total + 1))
-    by_pattern = [
-        None if number in keywords.without else rows[edges[number] : edges[number + 1]]
-        for number in range(total)
-    ]
-    starts = np.concatenate([[0], np.cumsum(keywords.counts)])
-    return [by_pattern[start:end] for start, end in itertools.pairwise(starts)]
+    has_set = np.zeros((keywords.set_count, len(texts)), dtype=np.bool_)
+    has_set[occurrences["set"].to_numpy(), occurrences["row"].to_numpy()] = True
+    has_branch = has_set[keywords.sets[keywords.branches]]
+    sizes = np.diff(keywords.branches, append=len(keywords.sets))
+    for place in range(1, sizes.max()):
+        longer = np.flatnonzero(sizes > place)
+        has_branch[longer] &= has_set[keywords.sets[keywords.branches[longer] + place]]
+    has_pattern: Mask = np.logical_or.reduceat(has_branch, keywords.patterns)
+    return has_pattern

@@ -8,10 +8,10 @@ from typing import Final
 
 import polars as pl
 
-_QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]{0,200})['"`]"""
+_QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
 _UNQUOTED: Final = (
     r"(?i)\bno such (?:table|column|function|module|view|index)[:=]? ([\w.]+)"
-    r"|(?:^|[\s(])((?:[A-Za-z]:[\\/]|/)[^\s:,;)]{2,200})"
+    r"|(?:^|[\s(])((?:[A-Za-z]:[\\/]|/)[^\s:,;)]{2,})"
     r"|\b([\w-]+\.(?:json|ya?ml|toml|ini|conf|cfg|env|properties|db|sqlite3?|onnx|bin|pem|crt|lock"
     r"|log|html|tmpl|j2|so|dll|dat|pkl|npz|gguf|pt))\b"
     r"|^([\w.+-]+): (?:command not found|not found$|no such file or directory)"
@@ -25,49 +25,70 @@ _PLAIN: Final = r"^[ -!#-\[\]-~]+$"
 """JSON may escape any other character, so that an object with one may be there and not be found."""
 
 
-def source(frame: pl.DataFrame) -> pl.Series:
-    """Return for each row `caller` or `server`, or null where it is not known.
+def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
+    """Return for each call `caller` or `server`, or null where it is not known.
 
     The object is the caller's if it, or the last part of its path, is in the arguments, or if it
     contains a value of the arguments. It is the first quoted word, else an unquoted name or path.
 
     Args:
-        frame: `stripped` (the text without wrappers) and `arguments` (JSON).
+        texts: texts without wrappers.
+        calls: `text` (row number in `texts`) and `arguments` (JSON).
     """
-    named = frame.select(
-        object=pl.coalesce(
-            pl.col("stripped").str.extract(_QUOTED, 1),
-            *(pl.col("stripped").str.extract(_UNQUOTED, group) for group in (1, 2, 3, 4)),
-        ).str.to_lowercase(),
-        arguments=pl.col("arguments").str.to_lowercase(),
-    ).with_row_index("row")
-    return (
-        named.join(_with_value_of_arguments(named), on="row", how="left", maintain_order="left")
-        .select(
-            pl.when(
-                pl.col("arguments").str.contains(pl.col("object"), literal=True)
-                | pl.col("arguments").str.contains(
-                    pl.col("object").str.extract(_LAST_PART, 1), literal=True
-                )
-                | pl.col("has_value")
-            )
-            .then(pl.lit("caller"))
-            .when(pl.col("arguments").is_not_null() & pl.col("object").str.contains(_PLAIN))
-            .then(pl.lit("server"))
-            .alias("source")
+    arguments = pl.col("arguments")
+    keys = calls.select("text", key=arguments.hash())
+    named = (
+        keys.with_columns(calls["arguments"])
+        .filter(arguments.is_not_null())
+        .unique(["text", "key"])
+        .join(_objects(texts), on="text")
+        .with_columns(arguments.str.to_lowercase())
+        .with_columns(
+            is_named=arguments.str.contains(pl.col("object"), literal=True)
+            | arguments.str.contains(pl.col("last_part"), literal=True).fill_null(value=False)
         )
-        .to_series()
     )
+    others = named.filter(~pl.col("is_named"))
+    sources = pl.concat(
+        [
+            named.filter("is_named").select("text", "key", source=pl.lit("caller")),
+            others.select(
+                "text",
+                "key",
+                source=pl.when(_has_value(others))
+                .then(pl.lit("caller"))
+                .when("is_plain")
+                .then(pl.lit("server")),
+            ),
+        ]
+    )
+    return keys.join(sources, on=["text", "key"], how="left", maintain_order="left")["source"]
 
 
-def _with_value_of_arguments(named: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows whose object contains a value of the arguments, with `has_value` true."""
+def _objects(texts: pl.Series) -> pl.DataFrame:
+    """Return `text`, `object`, `last_part` of its path and `is_plain` of texts with an object."""
+    quoted = texts.str.extract(_QUOTED, 1)
+    unquoted = texts.filter(quoted.is_null()).str.extract_groups(_UNQUOTED).struct.unnest()
+    objects = quoted.scatter(
+        quoted.is_null().arg_true(), unquoted.select(pl.coalesce(pl.all())).to_series()
+    )
     return (
-        named.filter(pl.col("object").is_not_null())
-        .select("row", "object", value=pl.col("arguments").str.extract_all(_VALUE))
-        .explode("value")
-        .with_columns(value=pl.col("value").str.strip_chars('" ,]}\n'))
-        .filter(pl.col("object").str.contains(pl.col("value"), literal=True))
-        .select("row", has_value=pl.lit(value=True))
-        .unique("row")
+        objects.str.to_lowercase()
+        .to_frame("object")
+        .with_row_index("text")
+        .drop_nulls("object")
+        .with_columns(
+            last_part=pl.col("object").str.extract(_LAST_PART, 1),
+            is_plain=pl.col("object").str.contains(_PLAIN),
+        )
     )
+
+
+def _has_value(named: pl.DataFrame) -> pl.Series:
+    """Return which objects contain a value of the arguments."""
+    values = named.select(
+        "object", row=pl.int_range(pl.len()), value=pl.col("arguments").str.extract_all(_VALUE)
+    ).explode("value")
+    values = values.with_columns(value=pl.col("value").str.strip_chars('" ,]}\n'))
+    found = values.filter(pl.col("object").str.contains(pl.col("value"), literal=True))["row"]
+    return pl.int_range(named.height, eager=True).is_in(found.implode())

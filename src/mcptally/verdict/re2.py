@@ -1,30 +1,61 @@
-"""Matches patterns of the Rust `regex` crate with RE2, which compiles them eight times as fast.
+"""Translates patterns of the Rust `regex` crate to RE2, which compiles them eight times as fast.
 
 A run tries hundreds of patterns on few texts each, so most of the time goes into compiling. The
 grammars of both engines are nearly the same, but RE2's classes for words, digits and white space
 hold only ASCII characters. So texts are folded first: each letter beyond ASCII becomes `_`, each
-digit `0`, each white space a space, and any other character DEL. Patterns that name characters
-beyond ASCII, or use syntax that only Rust has, are matched by Rust on the original texts.
+digit `0`, each white space a space, and any other character DEL. A pattern that names characters
+beyond ASCII has two translations (`forms`); one that uses syntax of Rust alone has none.
 """
 
+import dataclasses
+import functools
 import re
 from typing import Final
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 _REPLACEMENTS: Final = (
-    (r"[\x0b\s--[\x00-\x7f]]|\x0b", " "),
+    (r"[\x01\x0b\s--[\x00-\x7f]]|\x0b", " "),
     (r"[\d--[\x00-\x7f]]", "0"),
     (r"[\w--[\x00-\x7f]]", "_"),
     (r"[^\x00-\x7f]", "\x7f"),
 )
+_FOLDED: Final = r"_0 \x7f"
+"""The characters of a class in RE2 that `folded` makes of characters beyond ASCII."""
+_NEVER: Final = r"\x01"
+"""A character that no plain text contains (`is_plain`)."""
+_SCRIPTS: Final = (
+    "Arabic|Armenian|Bengali|Cyrillic|Devanagari|Ethiopic|Georgian|Greek|Gujarati|Gurmukhi|Han"
+    "|Hangul|Hebrew|Hiragana|Kannada|Katakana|Khmer|Lao|Malayalam|Myanmar|Sinhala|Tamil|Telugu|Thai"
+)
+_TOKEN: Final = re.compile(
+    rf"(?P<beyond>\\p\{{(?:{_SCRIPTS})\}}|[^\x00-\x7f](?:-[^\x00-\x7f])?)"
+    r"|(?P<open>\[\^?\]?)|(?P<close>\])|\\.|.",
+    re.DOTALL,
+)
 _ONLY_RUST: Final = re.compile(
-    r"\\[xXuUpP]|\(\?[a-z]*[xuUR]|&&|--|~~|\\[bB]\{|\\[<>]"
+    r"\\[xXuUP]|\\p(?!\{(?:" + _SCRIPTS + r")\})|\(\?[a-z]*[xuUR]|&&|--|~~|\\[bB]\{|\\[<>]"
     r"|(?<!\\)\[(?:[^\]\\]|\\.)*\[(?!:)"
 )
-"""Syntax that names characters beyond ASCII, or that RE2 reads in another way."""
+"""Syntax that names characters beyond ASCII in other ways, or that RE2 reads in another way."""
+_ASCII_VARIANTS: Final = "\u017f\u212a"
+"""Characters beyond ASCII that match `s` and `k` where case is ignored."""
+_RANGE: Final = re.compile(r"([^\x00-\x7f])-([^\x00-\x7f])")
+_NEGATED: Final = re.compile(r"(?<!\\)\[\^(?:[^\]\\]|\\.)*?(?:[^\x00-\x7f]|\\p)")
+"""A negated class with characters beyond ASCII."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Forms:
+    """Translations of one pattern for RE2."""
+
+    plain: str
+    """Matches the same plain texts (`is_plain`)."""
+    folded: str | None
+    """Matches every folded text whose original text matches, and perhaps others; None: unknown."""
+    exact: bool
+    """Whether `folded` matches no others."""
 
 
 def folded(texts: pl.Series) -> pa.Array:
@@ -38,14 +69,45 @@ def folded(texts: pl.Series) -> pa.Array:
     return texts.to_arrow()
 
 
-def matches(texts: pa.Array, pattern: str, rows: pa.Array | None = None) -> pa.BooleanArray | None:
-    """Return which `folded` texts, or which of `rows` of them, contain a match of a pattern.
+def is_plain(texts: pl.Series) -> pl.Series:
+    """Return which texts consist of ASCII characters and have no character that folding changes."""
+    return ~texts.str.contains(r"[^\x00-\x7f]|\x01|\x0b")
 
-    RE2 on folded texts gives the results of Rust on the original texts. None: only Rust can decide.
-    """
-    if not pattern.isascii() or _ONLY_RUST.search(pattern):
+
+@functools.cache
+def forms(pattern: str) -> Forms | None:
+    """Return the translations of a pattern of the Rust `regex` crate; None if it has none."""
+    if _ONLY_RUST.search(pattern) or _has_ascii_variants(pattern):
         return None
-    try:
-        return pc.match_substring_regex(texts if rows is None else texts.take(rows), pattern)
-    except pa.ArrowInvalid:
-        return None
+    if pattern.isascii() and "\\p" not in pattern:
+        return Forms(pattern, pattern, exact=True)
+    return Forms(
+        plain=_translated(pattern, _NEVER),
+        folded=None if _NEGATED.search(pattern) else _translated(pattern, _FOLDED),
+        exact=False,
+    )
+
+
+def _has_ascii_variants(pattern: str) -> bool:
+    """Return whether the pattern has a character or range with one of `_ASCII_VARIANTS`."""
+    ranges = _RANGE.findall(pattern)
+    return any(
+        each in pattern or any(low <= each <= high for low, high in ranges)
+        for each in _ASCII_VARIANTS
+    )
+
+
+def _translated(pattern: str, characters: str) -> str:
+    """Return the pattern with each character beyond ASCII replaced by one of `characters`."""
+    in_class = False
+    parts = []
+    for token in _TOKEN.finditer(pattern):
+        text = token[0]
+        if token["beyond"]:
+            text = characters if in_class else f"[{characters}]"
+        elif token["open"]:
+            in_class = True
+        elif token["close"]:
+            in_class = False
+        parts.append(text)
+    return "".join(parts)

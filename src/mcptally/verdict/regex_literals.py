@@ -1,13 +1,13 @@
-"""Derives keywords from a regular expression: literals of which every match contains one.
+"""Derives keywords from a regular expression: literals that every match contains.
 
 One Aho-Corasick pass over the texts finds all keywords, and a pattern is tried only on texts that
-contain one of its keywords. A pattern without keywords, or with syntax that is not read here, is
-tried on every text: that costs time, never a match.
+contain its keywords. A pattern without keywords, or with syntax that is not read here, is tried on
+every text: that costs time, never a match.
 """
 
 import dataclasses
 import re
-from typing import Final
+from typing import Final, TypeAlias
 
 MIN_BYTES: Final = 3
 """Bytes of the shortest keyword; shorter literals are in nearly every text."""
@@ -21,18 +21,43 @@ _LITERAL: Final = re.compile(r"[^\\(\[|)?*+{.^$]+(?![?*+{])")
 """A run of literal characters without a quantifier behind it."""
 
 
-def required(pattern: str) -> frozenset[str] | None:
-    """Return literals, in lower case, of which every match contains one; None: none are known."""
+Branch: TypeAlias = tuple[frozenset[str], ...]
+"""Sets of literals in lower case; a match contains one literal of each set."""
+
+
+def required(pattern: str) -> tuple[Branch, ...] | None:
+    """Return the keywords of each branch of a pattern; None: none are known.
+
+    For every match there is a branch of which it contains one literal of each set.
+    """
     parser = _Parser(pattern)
     try:
-        words = parser.alternation()
+        branches = parser.branches()
     except _UnsupportedError:
         return None
-    return words if words and parser.at == len(pattern) else None
+    if parser.at < len(pattern) or not all(branches):
+        return None
+    return tuple(
+        tuple(frozenset(word.lower() for word in words.all) for words in branch)
+        for branch in branches
+    )
 
 
 class _UnsupportedError(Exception):
     """The pattern is invalid or uses syntax that is not read here."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Words:
+    """Keywords of a part of a pattern."""
+
+    all: tuple[str, ...]
+    shortest: int
+    """Bytes of the shortest one."""
+
+    @classmethod
+    def of(cls, word: str) -> "_Words":
+        return cls((word,), len(word.encode()))
 
 
 @dataclasses.dataclass
@@ -46,21 +71,17 @@ class _Parser:
     pattern: str
     at: int = 0
 
-    def alternation(self) -> frozenset[str] | None:
-        """Return the keywords of all branches; None if some branch has none."""
-        keywords: set[str] = set()
-        complete = True
-        while True:
-            words = self._branch()
-            complete = complete and words is not None
-            keywords |= words or set()
-            if self._peek() != "|":
-                return frozenset(keywords) if complete else None
+    def branches(self) -> list[list[_Words]]:
+        """Return the keywords of each part of each branch."""
+        branches = [self._branch()]
+        while self.pattern.startswith("|", self.at):
             self.at += 1
+            branches.append(self._branch())
+        return branches
 
-    def _branch(self) -> frozenset[str] | None:
-        """Return the best keywords of one branch; None if it has none."""
-        best: frozenset[str] | None = None
+    def _branch(self) -> list[_Words]:
+        """Return the keywords of each part of one branch that has some."""
+        parts: list[_Words] = []
         run = ""
         while (char := self._peek()) and char not in "|)":
             if literal := _LITERAL.match(self.pattern, self.at):
@@ -69,20 +90,19 @@ class _Parser:
                 continue
             piece = self._piece()
             least, most = self._quantifier()
-            if isinstance(piece, str):
-                if least == most == 1:
-                    run += piece
-                    continue
-                best = _better(best, run + piece if least else run)
-                run = ""
+            if isinstance(piece, str) and least == most == 1:
+                run += piece
                 continue
-            best = _better(best, run)
+            if isinstance(piece, str) and least:
+                run += piece
+            parts.append(_Words.of(run))
             run = ""
-            if least and piece is not None:
-                best = _better(best, piece)
-        return _better(best, run)
+            if least and isinstance(piece, _Words):
+                parts.append(piece)
+        parts.append(_Words.of(run))
+        return [words for words in parts if words.shortest >= MIN_BYTES]
 
-    def _piece(self) -> str | frozenset[str] | None:
+    def _piece(self) -> str | _Words | None:
         """Return one literal character, the keywords of a group, or None for anything else."""
         char = self.pattern[self.at]
         self.at += 1
@@ -109,7 +129,7 @@ class _Parser:
             raise _UnsupportedError
         return char
 
-    def _group(self) -> frozenset[str] | None:
+    def _group(self) -> _Words | None:
         """Return the keywords of a group; None for flags such as `(?i)`."""
         if self._peek() == "?":
             flags = self.pattern[self.at : self._skip_past(":", ")", ">")]
@@ -117,9 +137,15 @@ class _Parser:
                 raise _UnsupportedError
             if flags.endswith(")"):
                 return None
-        words = self.alternation()
+        branches = self.branches()
         self._skip_past(")")
-        return words
+        if not all(branches):
+            return None
+        best = [max(branch, key=lambda words: words.shortest) for branch in branches]
+        return _Words(
+            tuple(word for words in best for word in words.all),
+            min(words.shortest for words in best),
+        )
 
     def _skip_class(self) -> None:
         """Move past a character class, which may hold other classes."""
@@ -163,18 +189,3 @@ class _Parser:
 
     def _peek(self) -> str:
         return self.pattern[self.at : self.at + 1]
-
-
-def _better(
-    best: frozenset[str] | None, candidate: str | frozenset[str] | None
-) -> frozenset[str] | None:
-    """Return the set whose shortest word is longer; None if both have a word below `MIN_BYTES`."""
-    words = frozenset((candidate,)) if isinstance(candidate, str) else candidate
-    words = frozenset(word.lower() for word in words) if words else None
-    if words is None or _shortest(words) < MIN_BYTES:
-        return best
-    return words if best is None or _shortest(words) > _shortest(best) else best
-
-
-def _shortest(words: frozenset[str]) -> int:
-    return min(len(word.encode()) for word in words)

@@ -112,7 +112,7 @@ class VerdictRule(TextRule):
     outage: float = 0
     """At least this share of the server's other calls failed at that time."""
     names_argument: bool = False
-    """Match only texts that contain a value of the call's arguments (`classify.ARGUMENT_VALUE`)."""
+    """Match only texts that contain a value of the call's arguments (`facts.ARGUMENT_VALUE`)."""
     stack_trace: str = ""
     """Match only calls during which the server wrote a stack trace to stderr, and whose text masks
     the exception (`masked`) or has its message (`repeated`)."""
@@ -122,7 +122,7 @@ class VerdictRule(TextRule):
     peer_record: tuple[str, ...] = ()
     """The same of the server's other tools."""
     time_limit: bool = False
-    """Match only calls that took just over a round number of seconds (`classify.TIME_LIMITS`)."""
+    """Match only calls that took just over a round number of seconds (`facts.TIME_LIMITS`)."""
     decides: bool = False
     """Where it is the first rule that matches, it decides alone, whatever else matches."""
 
