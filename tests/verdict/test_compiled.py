@@ -34,7 +34,8 @@ def test_a_rule_file_that_changed_since_is_read_itself(other_compiled):
 
 
 def test_keywords_of_another_parser_are_not_used(other_compiled):
-    other_compiled(rules.Compiled(toml={}, parser="0" * 64, keywords={"abc": ((frozenset({"wrong"}),),)}))
+    wrong = {"abc": ((frozenset({"wrong"}),),)}
+    other_compiled(rules.Compiled(toml={}, parser="0" * 64, keywords=wrong))
     match._derived_keywords.cache_clear()
     assert match._keywords((("abc",),)).words == ["abc"]
 
