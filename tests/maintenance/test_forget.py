@@ -5,6 +5,7 @@ import fcntl
 import gzip
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +93,32 @@ def conversation(
     return events
 
 
+@pytest.fixture(scope="module")
+def scored_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Make the files of `scored` as they were before any test; each store is scored once."""
+    folder = tmp_path_factory.mktemp("scored")
+
+    def made(packed: str) -> Path:
+        kept, now = folder / f"kept{packed}", folder / f"now{packed}"
+        if not kept.exists():
+            score_three_servers(now, packed)
+            now.rename(kept)
+        # A store names its transcripts by their paths, so each test gets the same folder.
+        shutil.rmtree(now, ignore_errors=True)
+        return shutil.copytree(kept, now)
+
+    return made
+
+
 @pytest.fixture
-def scored(request, tmp_path: Path) -> Path:
+def scored(request, scored_once: Callable[[str], Path]) -> Path:
     """Recordings of three servers in two files, one of them cut at the end, and their store."""
-    packed = getattr(request, "param", "")
-    archive = tmp_path / "archive"
-    archive.mkdir()
+    return scored_once(getattr(request, "param", ""))
+
+
+def score_three_servers(folder: Path, packed: str) -> None:
+    archive = folder / "archive"
+    archive.mkdir(parents=True)
     mixed = [
         each
         for pair in zip(
@@ -116,8 +137,7 @@ def scored(request, tmp_path: Path) -> Path:
         ],
     )
     write(archive / "elsewhere.jsonl", conversation("r-else", "else", "tool-else", STAYS))
-    mt.score(archive, out=tmp_path / "store")
-    return tmp_path
+    mt.score(archive, out=folder / "store")
 
 
 def said_in(folder: Path) -> str:
@@ -316,18 +336,18 @@ def test_real_recordings_without_a_tool_score_as_if_it_had_never_been_called(
     assert ("git_status",) in left
 
 
-PLAIN, ODD = "tool-7731", 'löschen "7731"'
+PLAIN, ODD_NAME = "tool-7731", 'löschen "7731"'
 NAMED: dict[str, tuple[str, dict[str, Any], bool]] = {
     "in a header": (PLAIN, {"headers": {"mcp-method": "tools/call", "mcp-name": PLAIN}}, True),
     "in a header, encoded": (
-        ODD,
-        {"headers": {"mcp-name": f"=?base64?{base64.b64encode(ODD.encode()).decode()}?="}},
+        ODD_NAME,
+        {"headers": {"mcp-name": f"=?base64?{base64.b64encode(ODD_NAME.encode()).decode()}?="}},
         True,
     ),
     "not in the header of another": (PLAIN, {"headers": {"mcp-name": "tool-7732"}}, False),
     "in a frame that is not JSON": (PLAIN, {"text": f'{{"tools":[{{"name":"{PLAIN}",'}, True),
-    "in one that escapes it": (ODD, {"text": json.dumps([ODD])[:-1]}, True),
-    "in one that escapes it otherwise": (ODD, {"text": '["l\\u00F6schen \\"7731\\""'}, True),
+    "in one that escapes it": (ODD_NAME, {"text": json.dumps([ODD_NAME])[:-1]}, True),
+    "in one that escapes it otherwise": (ODD_NAME, {"text": '["l\\u00F6schen \\"7731\\""'}, True),
     "in one that is not text": (
         PLAIN,
         {"b64": base64.b64encode(b'\xff{"name":"tool-7731"').decode()},
@@ -338,25 +358,38 @@ NAMED: dict[str, tuple[str, dict[str, Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize(("tool", "about", "goes"), NAMED.values(), ids=NAMED)
-def test_events_before_the_first_call_go_if_they_name_the_tool(tmp_path: Path, tool, about, goes):
+@pytest.fixture(scope="module")
+def named_before_a_call(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file per case of `NAMED` in one archive, after both tools were forgotten."""
+    folder = tmp_path_factory.mktemp("named")
+    (folder / "archive").mkdir()
     http = {"dir": "c2s", "phase": "request", "method": "POST"}
     raw = {"dir": "s2c", "bytes": 9, "why": "not_json"}
-    listing = {"tools": [{"name": tool, "inputSchema": {"type": "object"}}]}
-    events = [
-        opened(transport="streamable_http"),
-        c2s(1, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, scope="a"),
-        event("http" if "headers" in about else "raw", 2, scope="b")
-        | (http if "headers" in about else raw)
-        | about,
-        s2c(3, {"jsonrpc": "2.0", "id": 1, "result": listing}, scope="a"),
-    ]
-    path = write(tmp_path / "a.jsonl", events)
-    mt.score(path, out=tmp_path / "store")
-    mt.forget(tmp_path / "store", tool=tool, yes=True)
+    for case, (tool, about, _) in NAMED.items():
+        listing = {"tools": [{"name": tool, "inputSchema": {"type": "object"}}]}
+        events = [
+            opened(case, transport="streamable_http"),
+            c2s(1, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, case, scope="a"),
+            event("http" if "headers" in about else "raw", 2, case, scope="b")
+            | (http if "headers" in about else raw)
+            | about,
+            s2c(3, {"jsonrpc": "2.0", "id": 1, "result": listing}, case, scope="a"),
+        ]
+        write(folder / "archive" / f"{case}.jsonl", events)
+    mt.score(folder / "archive", out=folder / "store")
+    for tool in (PLAIN, ODD_NAME):
+        mt.forget(folder / "store", tool=tool, yes=True)
+    return folder
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_events_before_the_first_call_go_if_they_name_the_tool(named_before_a_call: Path, case):
+    tool, about, goes = NAMED[case]
+    path = named_before_a_call / "archive" / f"{case}.jsonl"
     found = [json.loads(line)["event"] for _, line in numbered_lines(path)]
-    assert found == ["open", "message", "gap" if goes else events[2]["event"], "message"]
-    assert tool not in said_in(tmp_path / "store")
+    kept = "http" if "headers" in about else "raw"
+    assert found == ["open", "message", "gap" if goes else kept, "message"]
+    assert tool not in said_in(named_before_a_call / "store")
 
 
 def forgotten_of(folder: Path, *lines: dict[str, Any] | bytes, **what: str) -> tuple[Any, bytes]:
@@ -386,27 +419,11 @@ ODD_LINES: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize("what", [{"recording": "r1"}, {"tool": "tool-gone"}], ids=str)
-@pytest.mark.parametrize(("odd", "why"), ODD_LINES.values(), ids=ODD_LINES)
-def test_a_line_that_is_not_an_event_is_removed_and_reported(tmp_path: Path, odd, why, what):
-    odd = odd.replace(b"ODD", b"\xff")
-    report, left = forgotten_of(
-        tmp_path,
-        opened(),
-        c2s(1, call(1, "tool-gone")),
-        odd + b"\n",
-        s2c(2, text(1)),
-        opened("r2"),
-        **what,
-    )
-    assert odd not in left
-    assert report.taken_out == [f"{tmp_path / 'a.jsonl'}:3: {why}"]
-    assert b'"recording": "r2"' in left
+DUPLICATES = ("recording", "text", "msg")
 
 
-@pytest.mark.parametrize("what", [{"recording": "r1"}, {"tool": "tool-gone"}], ids=str)
-@pytest.mark.parametrize("name", ["recording", "text", "msg"])
-def test_duplicate_members_keep_no_forgotten_data(tmp_path: Path, what, name):
+def line_with_duplicates(name: str) -> bytes:
+    """An event that has a member twice, first with forgotten data."""
     kind = {"msg": "message"}.get(name, "stderr")
     start = json.dumps(event(kind, 0, "r2") | {"dir": "c2s"}).encode()[:-1]
     msg = b'{"params":{"name":"%b"}}' % GONE.encode()
@@ -415,9 +432,50 @@ def test_duplicate_members_keep_no_forgotten_data(tmp_path: Path, what, name):
         "text": (f'"{GONE}"'.encode(), b'"x"'),
         "msg": (msg, b"{}"),
     }[name]
-    odd = b'%b,"%b":%b,"%b":%b}\n' % (start, name.encode(), first, name.encode(), last)
-    _, left = forgotten_of(tmp_path, opened(), c2s(1, call(1, "tool-gone")), odd, **what)
-    assert GONE.encode() not in left
+    return b'%b,"%b":%b,"%b":%b}\n' % (start, name.encode(), first, name.encode(), last)
+
+
+def odd_line(case: str) -> bytes:
+    return ODD_LINES[case][0].replace(b"ODD", b"\xff")
+
+
+@pytest.fixture(scope="module", params=[{"recording": "r1"}, {"tool": "tool-gone"}], ids=str)
+def odd_lines_forgotten(request, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    """The report of `forget` on an archive with a file per odd line, and the folder of the archive.
+
+    Each file is a segment of two recordings. That of `duplicates NAME` has a line with a member
+    twice.
+    """
+    folder = tmp_path_factory.mktemp("odd")
+    (folder / "archive").mkdir()
+    files = {case: [odd_line(case) + b"\n"] for case in ODD_LINES}
+    files |= {f"duplicates {name}": [line_with_duplicates(name)] for name in DUPLICATES}
+    for segment, (case, odd) in enumerate(files.items()):
+        seq = 10 * segment
+        begin = opened(segment=segment) | {"seq": seq}
+        lines = [begin, c2s(seq + 1, call(seq, "tool-gone")), *odd]
+        if case in ODD_LINES:
+            lines += [s2c(seq + 2, text(seq)), opened("r2", segment=segment) | {"seq": seq}]
+        write(folder / "archive" / f"{case}.jsonl", lines)
+    mt.score(folder / "archive", out=folder / "store")
+    return mt.forget(folder / "store", **request.param, yes=True), folder / "archive"
+
+
+@pytest.mark.parametrize("odd", ODD_LINES)
+def test_a_line_that_is_not_an_event_is_removed_and_reported(odd_lines_forgotten, odd):
+    report, archive = odd_lines_forgotten
+    path = archive / f"{odd}.jsonl"
+    left = path.read_bytes()
+    assert odd_line(odd) not in left
+    reported = [line for line in report.taken_out if line.startswith(f"{path}:")]
+    assert reported == [f"{path}:3: {ODD_LINES[odd][1]}"]
+    assert b'"recording": "r2"' in left
+
+
+@pytest.mark.parametrize("name", DUPLICATES)
+def test_duplicate_members_keep_no_forgotten_data(odd_lines_forgotten, name):
+    _, archive = odd_lines_forgotten
+    assert GONE.encode() not in (archive / f"duplicates {name}.jsonl").read_bytes()
 
 
 def test_a_message_with_duplicate_members_goes_if_it_names_the_tool(tmp_path: Path):

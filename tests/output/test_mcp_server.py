@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import functools
 import io
 import json
 import os
@@ -43,11 +44,15 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
+served = functools.cache(server)  # servers of one store share its processes
+"""A server of a store, which several clients may use one after the other."""
+
+
 def talk(folder: Path, *calls, **options):
     """The answers of a server in this process to tools called one after the other."""
 
     async def conversation():
-        async with Client(server(folder / "store", **options)) as client:
+        async with Client(served(folder / "store", **options)) as client:
             return [await client.call_tool(name, arguments) for name, arguments in calls]
 
     return asyncio.run(conversation())
@@ -69,7 +74,7 @@ def rows(answer):
 
 def test_every_question_is_answered_with_a_table(folder: Path):
     async def conversation():
-        async with Client(server(folder / "store")) as client:
+        async with Client(served(folder / "store")) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             for question in question_titles():
                 answer = await client.call_tool("ask", {"question": question})
@@ -188,13 +193,17 @@ MISTAKES = {
     "a change": ("sql", {"query": "DROP VIEW calls"}, "must be a single SELECT"),
     "a file": ("sql", {"query": "SELECT * FROM read_text('/etc/hosts')"}, "disabled"),
     "no call": ("show_call", {"call": "zz"}, "column call_id of calls"),
-    "an endless query": ("sql", {"query": ENDLESS}, "ask for less"),
+    "a slow function, between whose rows DuckDB cannot stop": (
+        "sql",
+        {"query": "SELECT damerau_levenshtein(repeat('a', 20000), repeat('b', 20000))"},
+        "was stopped; ask for less",
+    ),
 }
 
 
 @pytest.mark.parametrize(("tool", "arguments", "words"), MISTAKES.values(), ids=MISTAKES)
 def test_an_error_says_what_to_do_next_and_the_server_goes_on(folder, tool, arguments, words):
-    limits = {"seconds": 5} if words == "ask for less" else {}
+    limits = {"seconds": 2} if "was stopped" in words else {}
     wrong, right = talk(folder, (tool, arguments), ("sql", {"query": "SELECT 1"}), **limits)
     assert wrong.is_error
     assert words in wrong.content[0].text
@@ -202,26 +211,25 @@ def test_an_error_says_what_to_do_next_and_the_server_goes_on(folder, tool, argu
     assert not right.is_error
 
 
-def test_a_slow_query_keeps_nobody_waiting(folder: Path):
+def test_a_slow_query_keeps_nobody_waiting_until_it_is_stopped(folder: Path):
     async def conversation():
-        async with Client(server(folder / "store", seconds=10)) as client:
+        async with Client(server(folder / "store", seconds=5)) as client:
             quick = [client.call_tool("sql", {"query": "SELECT 1"}) for _ in range(2)]
             await asyncio.gather(*quick)  # both processes are there
             slow = asyncio.create_task(client.call_tool("sql", {"query": ENDLESS}))
-            native = "SELECT damerau_levenshtein(repeat('a', 20000), repeat('b', 20000))"
             listed = await client.list_tools()
             for _ in range(3):  # the first may come before the slow one
                 quick_query = {"query": "SELECT max(tool) AS tool FROM calls"}
                 answer = await client.call_tool("sql", quick_query)
             assert not slow.done()
-            return listed, answer, await slow, await client.call_tool("sql", {"query": native})
+            return listed, answer, await slow, await client.call_tool("sql", {"query": "SELECT 1"})
 
-    listed, answer, slow, native = asyncio.run(conversation())
+    listed, answer, slow, right = asyncio.run(conversation())
     assert listed.tools
     assert rows(answer) == [{"tool": "read"}]
-    for stopped in (slow, native):
-        assert stopped.is_error
-        assert "was stopped; ask for less" in stopped.content[0].text
+    assert slow.is_error
+    assert "was stopped; ask for less" in slow.content[0].text
+    assert not right.is_error
 
 
 def test_validate_answers_as_the_validation_protocol_does(folder: Path):
@@ -240,7 +248,7 @@ def test_with_a_base_it_compares(folder: Path):
 
 def test_tables_and_rules_are_resources(folder: Path):
     async def conversation():
-        async with Client(server(folder / "store")) as client:
+        async with Client(served(folder / "store")) as client:
             names = ("tables", "rules", "rules/pairing.late_reply")
             read = [await client.read_resource(f"mcptally://{name}") for name in names]
             return [found.contents[0].text for found in read]

@@ -192,21 +192,39 @@ def _changed(event: str, arguments: tuple[Any, ...]) -> Iterator[str]:
         yield _place(arguments[0], arguments[-1])
 
 
+def _what(path: str) -> str:
+    """What a path in the folder of a scenario is."""
+    top, *rest = Path(path).parts
+    name = rest[-1] if rest else ""
+    if top != "store":
+        return {"archive": "transcript", "other": "other store"}.get(top, top)
+    if name == "store.json":
+        return "manifest"
+    if name.removeprefix(".").startswith("mcptally.duckdb"):
+        return "views"
+    return "work folder" if rest[:1] == [".work"] else "table"
+
+
 @contextlib.contextmanager
-def before_each_step(folder: Path, act: Callable[[int], object]) -> Iterator[None]:
-    """Call `act` with the number of the step before each change of files in a folder."""
+def before_each_step(folder: Path, act: Callable[[int, str], object]) -> Iterator[None]:
+    """Call `act` with the number and kind of the step before each change of files in a folder.
+
+    A kind is the audit event and what it changes: `os.rename table, work folder`.
+    """
     seen = 0
     watching = True
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal seen, watching
-        if not watching or not any(
-            path.startswith(f"{folder}/") for path in _changed(event, arguments)
-        ):
+        if not watching:
+            return
+        start = f"{folder}/"
+        paths = [path for path in _changed(event, arguments) if path.startswith(start)]
+        if not paths:
             return
         seen += 1
         watching = False  # not for the changes that `act` makes
-        act(seen)
+        act(seen, f"{event} {', '.join(sorted({_what(path[len(start) :]) for path in paths}))}")
         watching = True
 
     sys.addaudithook(hook)  # cannot be removed
@@ -216,9 +234,14 @@ def before_each_step(folder: Path, act: Callable[[int], object]) -> Iterator[Non
         watching = False
 
 
-def die_at(step: int) -> Callable[[int], object]:
+def die_at(step: int) -> Callable[[int, str], object]:
     """What kills this process before a step."""
-    return lambda now: os.kill(os.getpid(), signal.SIGKILL) if now == step else None
+    return lambda now, _: os.kill(os.getpid(), signal.SIGKILL) if now == step else None
+
+
+def spread(count: int) -> bool:
+    """Whether the step that is the `count`-th of its kind is the 1st, 4th, 16th, 64th, …."""
+    return count in {4**power for power in range(8)}
 
 
 def kill_at(steps: Iterable[int], command: str, folder: Path) -> None:
@@ -308,15 +331,29 @@ class Scene:
         subprocess.run([*words, *map(str, steps)], cwd=ROOT, check=True)
         return self._steps_left()
 
-    def copy_each_step(self) -> list[int]:
-        """Run the command once and copy its files before each step; gives the steps."""
+    def copy_each_step(self, choose: Callable[[int], bool]) -> dict[int, str]:
+        """Run the command once and copy its files before each step that is chosen.
+
+        Args:
+            choose: whether to copy before the step that is the n-th of its kind.
+
+        Returns:
+            The steps that were chosen, with their kinds.
+        """
         left = self._new_left()
         self.reset()
-        with before_each_step(
-            self.folder, lambda step: shutil.copytree(self.folder, left / str(step))
-        ):
+        counts: collections.Counter[str] = collections.Counter()
+        kinds = {}
+
+        def copy(step: int, kind: str) -> None:
+            counts[kind] += 1
+            if choose(counts[kind]):
+                kinds[step] = kind
+                shutil.copytree(self.folder, left / str(step))
+
+        with before_each_step(self.folder, copy):
             self.scenario.run(self.folder)
-        return self._steps_left()
+        return kinds
 
     def _new_left(self) -> Path:
         left = self.kept.parent / "left"
@@ -347,15 +384,15 @@ class Scene:
         assert not (self.folder / "store" / ".work").exists()
         return left
 
-    def after_each_step(self) -> list[str]:
-        """`after_kill` of every step of the command; equal files are checked once."""
+    def after_each_step(self, choose: Callable[[int], bool]) -> list[tuple[str, str]]:
+        """Kind and `after_kill` of each step that `choose` chooses; equal files are checked once."""
         checked: dict[str, str] = {}
         found = []
-        for step in self.copy_each_step():
+        for step, kind in self.copy_each_step(choose).items():
             state = _state(self.kept.parent / "left" / str(step))
             if state not in checked:
                 checked[state] = self.after_kill(step)
-            found.append(checked[state])
+            found.append((kind, checked[state]))
         return found
 
     def found(self) -> str:
@@ -393,7 +430,7 @@ def main() -> None:
             if given.kill:
                 left = [scene.after_kill(n) for n in scene.kill(range(1, MOST, given.every))]
             else:
-                left = scene.after_each_step()
+                left = [store for _, store in scene.after_each_step(lambda _: True)]
             print(f"{command}: {len(left)} steps", flush=True)
             for words, count in collections.Counter(left).most_common():
                 print(f"{count:5}  {words}", flush=True)

@@ -46,17 +46,35 @@ def scored(tmp_path_factory) -> Path:
 @ON_POSIX
 @pytest.mark.parametrize("command", faults.SCENARIOS)
 def test_after_a_kill_the_store_is_the_old_one_or_the_new_one(tmp_path: Path, command: str):
-    """Kills at some steps; `python -m tests.pipeline.faults --kill` kills at all."""
+    """Kills at two steps; `python -m tests.pipeline.faults --kill` kills at all."""
     scene = faults.Scene(command, tmp_path)
-    for step in scene.kill([20, 80, 100, 110, 120]):
+    for step in scene.kill([20, 110]):
         scene.after_kill(step)
 
 
+PUBLISH = {
+    *("os.mkdir work folder", "os.rmdir work folder"),
+    *("os.mkdir table", "os.rename table, work folder", "os.remove table"),
+    *("open manifest", "os.rename manifest", "os.remove views", "os.rename views"),
+}
+"""Kinds of steps of every command that writes a store."""
+STEPS = {
+    "score": PUBLISH | {"os.rename work folder"},
+    "forget": PUBLISH
+    | {"os.rename work folder"}
+    | {f"{event} transcript" for event in ("open", "os.rename", "os.remove")},
+    "merge": PUBLISH | {"os.link other store, work folder"},
+}
+
+
 @pytest.mark.parametrize("command", faults.SCENARIOS)
-def test_before_each_change_of_a_file_the_store_is_the_old_one_or_the_new_one(
+def test_before_changes_of_each_kind_the_store_is_the_old_one_or_the_new_one(
     tmp_path: Path, command: str
 ):
-    left = faults.Scene(command, tmp_path).after_each_step()
+    """Some steps of each kind; `python -m tests.pipeline.faults` checks all."""
+    found = faults.Scene(command, tmp_path).after_each_step(faults.spread)
+    assert {kind for kind, _ in found} == STEPS[command]
+    left = [store for _, store in found]
     assert set(left) == {"the old store", "the new store"}
     # There is one step that replaces the store.
     assert left == sorted(left, key=["the old store", "the new store"].index)

@@ -9,6 +9,7 @@ hashes. Recorded text reaches the page through `text.shown` and the escaping of 
 """
 
 import base64
+import functools
 import hashlib
 import json
 import re
@@ -164,6 +165,7 @@ def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
+@functools.cache  # compiling the template takes longer than rendering it
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("mcptally.output.html"),
