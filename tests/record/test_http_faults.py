@@ -13,9 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.record.http import server as http_server
-from mcptally.record.writer.segment import Segment
 from tests.record.http_rig import (
-    LIMITS,
     TIMEOUT_SECONDS,
     Connection,
     Rig,
@@ -459,48 +457,6 @@ def test_stopping_lets_active_calls_finish_and_ends_streams(tmp_path, monkeypatc
     assert all(own[-1]["event"] == "close" for own in records)
     ends = sorted(e["closed_by"] for own in records for e in select(own, "http", phase="end"))
     assert ends == ["proxy", "server"]
-
-
-def test_a_hanging_disk_delays_traffic_by_at_most_the_stall_time(tmp_path, monkeypatch):
-    hangs, free = threading.Event(), threading.Event()
-    put = Segment.put
-
-    def slow(self, lines):
-        # As on a dead network disk, the call does not return.
-        if hangs.is_set():
-            free.wait(TIMEOUT_SECONDS)
-        put(self, lines)
-
-    monkeypatch.setattr(Segment, "put", slow)
-
-    def script(conn):
-        with contextlib.suppress(AssertionError):
-            while True:
-                _, body = conn.request()
-                conn.send(json_response(body))
-
-    with (
-        ScriptedServer(script) as server,
-        Rig(tmp_path, server, limits=LIMITS._replace(stall_seconds=1)) as rig,
-        rig.client() as first,
-        rig.client() as second,
-    ):
-        assert first.call(b'{"id":0}')[2] == b'{"id":0}'
-        hangs.set()
-        for number in range(1, 20):
-            body = b'{"id":%d}' % number
-            assert first.call(body)[2] == body
-            assert second.call(body)[2] == body
-        assert any("traffic goes on" in logged for logged in rig.messages)
-        hangs.clear()
-        free.set()
-        rig.eventually(lambda _: first.call(b'{"id":99}') and select(rig.events(), "gap"))
-        rig.stop()
-        records = rig.events()
-    gaps = select(records, "gap")
-    seqs = {event["seq"] for event in records}
-    holes = set(range(max(seqs) + 1)) - seqs
-    assert sum(gap["lost"] for gap in gaps) == len(holes) == records[-1]["counts"]["lost"]
 
 
 @pytest.fixture(scope="module")
