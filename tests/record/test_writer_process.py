@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcptally.record.writer.shared_queue import KEPT_BYTES, SharedQueue
+from mcptally.record.writer.shared_queue import BLOCK_BYTES, SharedQueue
 from tests.record.recorder_process import TIMEOUT_SECONDS, alive, events, eventually, of, script
 
 if sys.platform != "linux":
@@ -41,14 +41,22 @@ def test_the_queue_returns_each_record_once_in_order(steps):
     assert queue.put([bytes(queue.largest)])
 
 
-def test_an_empty_queue_starts_at_the_beginning_again_and_so_uses_little_memory():
+def test_the_memory_of_records_that_were_taken_is_returned():
     before = shared_kb()
-    queue = SharedQueue(16 * KEPT_BYTES)
-    for _ in range(200):
-        assert queue.put([bytes(KEPT_BYTES // 4)])
-        queue.begin()
+    queue = SharedQueue(16 * BLOCK_BYTES)
+    sent = []
+    for number in range(300):
+        record = b"%d" % number * (BLOCK_BYTES // 9)
+        while not queue.put([record]):  # a backlog, then none, and so on
+            while sent:
+                assert queue.begin() == sent.pop(0)
+                queue.done()
+        sent.append(record)
+    while sent:
+        assert queue.begin() == sent.pop(0)
         queue.done()
-    assert shared_kb() - before <= KEPT_BYTES // 1024
+    assert queue.put([b""])
+    assert shared_kb() - before <= 3 * BLOCK_BYTES // 1024
 
 
 def shared_kb():

@@ -2,8 +2,7 @@
 
 One process puts, one takes. The counters only grow, and each has one writer: `head` (bytes put),
 `tail` (bytes taken) and `begun` (bytes taken when the current record has been dealt with). A record
-is contiguous; where the memory ends, or when the queue is empty, the next one starts at the
-beginning, so that an idle queue uses few pages.
+is contiguous: one that does not fit before the end of the memory is at its start.
 """
 
 import contextlib
@@ -14,8 +13,8 @@ from typing import Final, NamedTuple
 QUEUE_BYTES: Final = 64 * 1024 * 1024
 """Most bytes of events that wait for the writer."""
 
-KEPT_BYTES: Final = 4 * 1024 * 1024
-"""Memory that an empty queue keeps; more is returned to the system."""
+BLOCK_BYTES: Final = 1024 * 1024
+"""The memory of records that were taken is returned to the system in blocks of this size."""
 
 _HEADER: Final = 4096
 _HEAD, _TAIL, _BEGUN = 0, 8, 16  # words 64 bytes apart: each process writes its own cache line
@@ -32,13 +31,14 @@ class QueueCounters(NamedTuple):
 
 
 class SharedQueue:
-    """A queue of at most `size` bytes, a multiple of the page size."""
+    """A queue of at most `size` bytes, a multiple of the page size and of BLOCK_BYTES if larger."""
 
     def __init__(self, size: int = QUEUE_BYTES) -> None:
         self._size: Final = size
         self._memory = mmap.mmap(-1, _HEADER + size)
         self._words = memoryview(self._memory).cast("Q")
-        self._highest = 0
+        self._block = min(BLOCK_BYTES, size)
+        self._released = 0
         self.largest: Final = size // 2 - 8
         """Bytes of the largest record."""
 
@@ -50,25 +50,21 @@ class SharedQueue:
         length = sum(map(len, parts))
         needed = 8 + (length + 7 & ~7)
         head, tail = words[_HEAD], words[_TAIL]
+        if tail - self._released >= self._block:
+            self._release(head, tail)
         at = head % size
-        is_empty = head == tail
-        if is_empty:
-            self._release()
-        # The mark for the taker stays at `at`, so the record must end before it.
-        if at + needed > size or (is_empty and at >= needed):
-            if not is_empty and head + (size - at) + needed - tail > size:
-                return False
-            words[(_HEADER + at) // 8] = _TO_START
-            head += size - at
-            at = 0
-        elif head + needed - tail > size:
+        skipped = size - at if at + needed > size else 0
+        if head + skipped + needed - tail > size:
             return False
+        if skipped:
+            words[(_HEADER + at) // 8] = _TO_START
+            head += skipped
+            at = 0
         position = _HEADER + at + 8
         for part in parts:
             self._memory[position : position + len(part)] = part
             position += len(part)
         words[(_HEADER + at) // 8] = length
-        self._highest = max(self._highest, position)
         words[_HEAD] = head + needed
         return True
 
@@ -77,13 +73,20 @@ class SharedQueue:
         """The counters, to see whether records wait and whether the taker makes progress."""
         return QueueCounters(self._words[_HEAD], self._words[_TAIL], self._words[_BEGUN])
 
-    def _release(self) -> None:
-        if self._highest > _HEADER + KEPT_BYTES:
-            self._highest = 0
-            if hasattr(mmap, "MADV_REMOVE"):
-                start = _HEADER + KEPT_BYTES
-                with contextlib.suppress(OSError):
-                    self._memory.madvise(mmap.MADV_REMOVE, start, self._size - KEPT_BYTES)
+    def _release(self, head: int, tail: int) -> None:
+        """Return the memory of records that were taken to the system."""
+        block = self._block
+        for start in range(max(self._released, head - self._size), tail, block):
+            first = -(-start // block) * block
+            # A later record may already use the memory of the first blocks.
+            if first + block <= tail and first + self._size >= head:
+                self._free(_HEADER + first % self._size)
+        self._released = tail // block * block
+
+    def _free(self, start: int) -> None:
+        if hasattr(mmap, "MADV_REMOVE"):  # Linux; elsewhere the memory stays in use
+            with contextlib.suppress(OSError):
+                self._memory.madvise(mmap.MADV_REMOVE, start, self._block)
 
     # --- the process that takes -----------------------------------------------------------------
 
