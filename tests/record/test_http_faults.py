@@ -600,21 +600,21 @@ def test_closed_connections_release_their_descriptors(tmp_path):
 
 
 def test_an_internal_error_is_logged_and_closes_only_one_connection(tmp_path, monkeypatch):
-    from mcptally.record.http import headers as http_headers
+    from mcptally.record.http.exchange import ProxiedExchange
 
     def echo(conn):
         with contextlib.suppress(AssertionError):
             while True:
                 conn.send(json_response(conn.request()[1]))
 
-    original = http_headers.forward_request
+    original = ProxiedExchange.begin_request
 
-    def faulty(request, head, **options):
-        assert request.target != b"/mistake", "what is never true"
-        return original(request, head, **options)
+    def faulty(self, head):
+        assert self.record.path != "/mistake", "what is never true"
+        original(self, head)
 
     with ScriptedServer(echo) as server, Rig(tmp_path, server) as rig, rig.client() as good:
-        monkeypatch.setattr(http_headers, "forward_request", faulty)
+        monkeypatch.setattr(ProxiedExchange, "begin_request", faulty)
         assert good.call(CALL)[2] == CALL
         with rig.client() as bad:
             bad.post(CALL, path="/mistake")

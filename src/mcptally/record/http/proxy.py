@@ -202,15 +202,12 @@ class ProxyConnection:
         except NotHttpError as error:
             self._forward_non_http(exchange, error)
             return
-        self._record()
-        self._forward_response(exchange, forwarded, finished=finished)
-
-    def _forward_response(self, exchange: ProxiedExchange, data: bytes, *, finished: bool) -> None:
-        self._write_client(data)
         if finished:
             exchange.is_complete = True
             exchange.record.end("server")
-            self._write_queue.enqueue(exchange.record.take_calls())
+        self._record()
+        self._write_client(forwarded)
+        if finished:
             self._start_next_request()
 
     def _forward_non_http(self, exchange: ProxiedExchange, error: NotHttpError) -> None:
@@ -413,6 +410,7 @@ class ProxyConnection:
     def _respond(self, status: int, text: str, why: str) -> None:
         if self._exchange is None:
             return
+        self._protocol.resume_parsing()
         out = self._exchange.respond(status, text, why)
         if out is None:
             # The response has begun before the request turned out to be invalid.

@@ -85,7 +85,7 @@ def _archive(folder: str, policy: redaction_policy.Policy, limits: Limits) -> Ar
         return Archive(folder, policy=policy, limits=limits)
     from mcptally.record.writer.process import WriterProcess  # noqa: PLC0415 - POSIX only
 
-    return WriterProcess(folder, policy=lambda: policy, limits=limits)
+    return WriterProcess(folder, policy=lambda: policy, limits=limits, wakes_at_once=False)
 
 
 class Service:
@@ -115,7 +115,7 @@ class Service:
         self._listening = False
         self._full_logged_at = -_SWEEP_SECONDS
         self._stopping: Timer | None = None
-        self._write_queue = WriteQueue(self.loop, log=archive.log)
+        self._write_queue = WriteQueue(self.loop, archive)
         self._sessions = Sessions(
             archive,
             server=name or server.label,

@@ -1,18 +1,19 @@
 """Hand over events: before their bytes are forwarded, or after the current callback."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mcptally.record.http.event_loop import EventLoop
 from mcptally.record.http.recordings import RecordingCall
+from mcptally.record.writer.interface import ArchiveWriter
 
 
 class WriteQueue:
     """Hands over events in order; an error in recording does not stop traffic."""
 
-    def __init__(self, loop: EventLoop, *, log: Callable[[str], None]) -> None:
+    def __init__(self, loop: EventLoop, archive: ArchiveWriter) -> None:
         self._loop = loop
-        self._log = log
+        self._archive = archive
         self._queued: list[RecordingCall] = []
 
     def write(self, calls: Sequence[RecordingCall]) -> None:
@@ -24,7 +25,10 @@ class WriteQueue:
                 recording.call(name, arguments)
             except Exception as error:  # noqa: BLE001 - a bug in recording must not stop traffic
                 with contextlib.suppress(OSError):
-                    self._log(f"an event could not be recorded: {error!r}")
+                    self._archive.log(f"an event could not be recorded: {error!r}")
+
+        if calls:
+            self._archive.wake()
 
     def enqueue(self, calls: Sequence[RecordingCall]) -> None:
         """Hand over the calls after the current callback."""

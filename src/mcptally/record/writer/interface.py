@@ -79,6 +79,9 @@ class ArchiveWriter(Protocol):
     ) -> RecordingWriter:
         """A recording without a file yet."""
 
+    def wake(self) -> None:
+        """Write the events that were recorded soon."""
+
     def watch(self, watch: WatchFunction) -> None:
         """Have a loop watch what the archive must react to."""
 

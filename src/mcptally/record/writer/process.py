@@ -64,7 +64,8 @@ _IGNORED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2
 class WriterProcess:
     """An archive whose files another process writes; it has the calls of `recording.Archive`.
 
-    `policy` is called in that process.
+    `policy` is called in that process. Unless `wakes_at_once`, the caller calls `wake` after one
+    or several events.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class WriterProcess:
         *,
         policy: "Callable[[], Policy]",
         limits: Limits,
+        wakes_at_once: bool = True,
         queue_bytes: int = QUEUE_BYTES,
     ) -> None:
         self.folder: Final = folder
@@ -86,6 +88,7 @@ class WriterProcess:
         """Closed recordings, each with the `head` of the queue after its last call."""
         self._free_slots: list[int] = []
         self._prepared = 0
+        self._wakes_at_once = wakes_at_once
         self._stalled_at = -1
         """The `tail` of the queue when it stalled: until it moves, all events are lost."""
         self._failures = 0
@@ -214,11 +217,17 @@ class WriterProcess:
             self._stalled_at = -1
         if not self.queue.put(parts) and not self._wait_and_put(parts):
             return False
-        with contextlib.suppress(OSError):  # full: the writer has yet to read earlier bytes
-            os.write(self._wake, b".")
+        if self._wakes_at_once:
+            self.wake()
         return True
 
+    def wake(self) -> None:
+        """Wake the writer, which otherwise may sleep until it is woken for another event."""
+        with contextlib.suppress(OSError):  # full: the writer has yet to read earlier bytes
+            os.write(self._wake, b".")
+
     def _wait_and_put(self, parts: Sequence[bytes]) -> bool:
+        self.wake()
         limit = self.limits.stall_seconds
         waiting_since, taken = time.monotonic(), self.queue.counters.tail
         while limit is None or time.monotonic() - waiting_since < limit:
@@ -380,6 +389,10 @@ def _detach(*kept: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
+    if hasattr(os, "SCHED_BATCH"):
+        # Do not take the processor from the recorder and its peers when an event arrives.
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     low = 3
     for fd in sorted(kept):
         os.closerange(low, fd)

@@ -98,6 +98,9 @@ class Archive:
         recording.begin()
         return recording
 
+    def wake(self) -> None:
+        """Do nothing: events are written at once."""
+
     def watch(self, watch: WatchFunction) -> None:
         """Do nothing: a write that fails is noticed at once."""
 
