@@ -103,6 +103,27 @@ def relay(port, upstream):
         threading.Thread(target=pump, args=(server, client), daemon=True).start()
 
 
+async def tap(port, upstream, file):
+    """A bare recorder: asyncio streams that relay bytes and append them to a file, unparsed."""
+
+    async def pump(reader, writer):
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                file.write(data)
+                writer.write(data)
+                await writer.drain()
+            writer.write_eof()
+
+    async def handle(reader, writer):
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", upstream)
+        await asyncio.gather(pump(reader, server_writer), pump(server_reader, writer))
+        writer.close()
+        server_writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", port, backlog=512)
+    await server.serve_forever()
+
+
 # --- the client ---------------------------------------------------------------------------------
 
 
@@ -216,13 +237,13 @@ class Variant:
                 todo += map(int, children.split())
         return found
 
-    def cpu_seconds(self):
-        ticks = 0
-        for pid in self.tree():
+    def cpu_seconds(self, pids=None):
+        taken = 0
+        for pid in pids or self.tree():
             with contextlib.suppress(OSError):
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
+                for task in Path(f"/proc/{pid}/task").iterdir():
+                    taken += int((task / "schedstat").read_text().split()[0])
+        return taken / 1e9
 
     def memory_mb(self):
         pages = 0
@@ -248,6 +269,8 @@ def variants(options, folder, upstream):
     yield "direct", None, upstream, {}
     port = free_port()
     yield "byte relay", [sys.executable, me, "--relay", port, upstream], port, {}
+    port = free_port()
+    yield "asyncio tap", [sys.executable, me, "--tap", port, upstream, folder / "tap"], port, {}
     port = free_port()
     yield "mcptally", [
         *(sys.executable, "-m", "mcptally", "record", "--out", folder / "traces"),
@@ -347,11 +370,16 @@ def main():
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--relay", type=int, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--tap", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         asyncio.run(serve(options.serve))
     elif options.relay:
         relay(*options.relay)
+    elif options.tap:
+        port, upstream, path = options.tap
+        with Path(path).open("ab", buffering=0) as file:
+            asyncio.run(tap(int(port), int(upstream), file))
     else:
         rows = measure(options)
         if options.json:

@@ -200,7 +200,9 @@ class Rig(contextlib.AbstractContextManager):
         redaction_rules = redaction_policy.policy(policy)
         self.archive = Archive(out, policy=redaction_rules, limits=limits, log=self.messages.append)
         server = UpstreamServer(f"{scheme}://{host}:{port}/mcp", ca_file=ca_file)
-        self.service = Service(server, sockets, archive=self.archive, name="rig")
+        self.service = Service(
+            server, sockets, archive=self.archive, policy=redaction_rules, name="rig"
+        )
         self.thread = threading.Thread(target=self.service.serve, daemon=True)
         self.thread.start()
 

@@ -147,6 +147,15 @@ def eventually(condition, *, seconds=TIMEOUT_SECONDS):
     return answer
 
 
+def writer_of(pid):
+    """The process that writes the recordings of the recorder `pid`: the leader of a session."""
+    for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(child) == child:
+                return child
+    return None
+
+
 def alive(pid):
     """Whether a process runs and is not a zombie."""
     try:

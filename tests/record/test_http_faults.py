@@ -13,9 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.record.http import server as http_server
-from mcptally.record.writer.segment import Segment
 from tests.record.http_rig import (
-    LIMITS,
     TIMEOUT_SECONDS,
     Connection,
     Rig,
@@ -461,48 +459,6 @@ def test_stopping_lets_active_calls_finish_and_ends_streams(tmp_path, monkeypatc
     assert ends == ["proxy", "server"]
 
 
-def test_a_hanging_disk_delays_traffic_by_at_most_the_stall_time(tmp_path, monkeypatch):
-    hangs, free = threading.Event(), threading.Event()
-    put = Segment.put
-
-    def slow(self, lines):
-        # As on a dead network disk, the call does not return.
-        if hangs.is_set():
-            free.wait(TIMEOUT_SECONDS)
-        put(self, lines)
-
-    monkeypatch.setattr(Segment, "put", slow)
-
-    def script(conn):
-        with contextlib.suppress(AssertionError):
-            while True:
-                _, body = conn.request()
-                conn.send(json_response(body))
-
-    with (
-        ScriptedServer(script) as server,
-        Rig(tmp_path, server, limits=LIMITS._replace(stall_seconds=1)) as rig,
-        rig.client() as first,
-        rig.client() as second,
-    ):
-        assert first.call(b'{"id":0}')[2] == b'{"id":0}'
-        hangs.set()
-        for number in range(1, 20):
-            body = b'{"id":%d}' % number
-            assert first.call(body)[2] == body
-            assert second.call(body)[2] == body
-        assert any("traffic goes on" in logged for logged in rig.messages)
-        hangs.clear()
-        free.set()
-        rig.eventually(lambda _: first.call(b'{"id":99}') and select(rig.events(), "gap"))
-        rig.stop()
-        records = rig.events()
-    gaps = select(records, "gap")
-    seqs = {event["seq"] for event in records}
-    holes = set(range(max(seqs) + 1)) - seqs
-    assert sum(gap["lost"] for gap in gaps) == len(holes) == records[-1]["counts"]["lost"]
-
-
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
@@ -644,21 +600,21 @@ def test_closed_connections_release_their_descriptors(tmp_path):
 
 
 def test_an_internal_error_is_logged_and_closes_only_one_connection(tmp_path, monkeypatch):
-    from mcptally.record.http import headers as http_headers
+    from mcptally.record.http.exchange import ProxiedExchange
 
     def echo(conn):
         with contextlib.suppress(AssertionError):
             while True:
                 conn.send(json_response(conn.request()[1]))
 
-    original = http_headers.forward_request
+    original = ProxiedExchange.begin_request
 
-    def faulty(request, head, **options):
-        assert request.target != b"/mistake", "what is never true"
-        return original(request, head, **options)
+    def faulty(self, head):
+        assert self.record.path != "/mistake", "what is never true"
+        original(self, head)
 
     with ScriptedServer(echo) as server, Rig(tmp_path, server) as rig, rig.client() as good:
-        monkeypatch.setattr(http_headers, "forward_request", faulty)
+        monkeypatch.setattr(ProxiedExchange, "begin_request", faulty)
         assert good.call(CALL)[2] == CALL
         with rig.client() as bad:
             bad.post(CALL, path="/mistake")

@@ -23,6 +23,7 @@ from tests.record.http_rig import (
     select,
 )
 from tests.record.http_rig import events as plain_events
+from tests.record.recorder_process import alive, eventually, writer_of
 
 HEAVY = ("polars", "pyarrow", "duckdb", "mcp", "jsonschema", "rich", "numpy", "scipy", "pydantic",
          "httpx", "httpx2", "anyio", "uvicorn", "starlette", "asyncio", "ssl")  # fmt: skip
@@ -128,12 +129,13 @@ def test_calls_answered_before_a_kill_are_in_the_file(tmp_path, calls):
             assert client.call(body)[2] == body
             got.append(number)
         clients[0].post(b'{"id":"unanswered"}')
+        writer = writer_of(program.process.pid)
         program.process.kill()
         program.process.wait()
         for client in clients:
             client.close()
-    # The kill may have truncated the write of an unanswered call.
-    records = [e for e in plain_events(tmp_path, ended=False) if e["event"] == "message"]
+    assert eventually(lambda: not alive(writer))
+    records = [e for e in plain_events(tmp_path) if e["event"] == "message"]
     for direction in ("c2s", "s2c"):
         ids = [e["msg"]["id"] for e in records if e["dir"] == direction]
         assert [i for i in ids if i != "unanswered"] == got

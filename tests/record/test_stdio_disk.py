@@ -6,11 +6,12 @@ import sys
 
 import pytest
 
-from tests.record.recorder_process import RecordedServer, events, eventually, of, script
+from tests.record.recorder_process import RecordedServer, events, eventually, of, script, writer_of
 
 if sys.platform != "linux":
     pytest.skip("changes the limits of a running process", allow_module_level=True)
 
+import fcntl
 import resource
 
 ECHO = script("import os\nwhile data := os.read(0, 65536): os.write(1, data)")
@@ -36,7 +37,8 @@ def test_traffic_continues_when_the_folder_cannot_be_written(tmp_path):
 def test_a_disk_that_fills_up_and_empties_again_leaves_a_gap(tmp_path):
     with RecordedServer(tmp_path, ECHO) as recorded_server:
         call(recorded_server, 0)
-        pid = recorded_server.process.pid
+        pid = eventually(lambda: writer_of(recorded_server.process.pid))
+        assert eventually(lambda: len(of(events(tmp_path, ended=False), "message")) == 2)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
         for number in range(1, 50):
             call(recorded_server, number)
@@ -71,6 +73,8 @@ def test_a_folder_deleted_while_recording_is_created_again_and_a_gap_reports_the
     with RecordedServer(folder, ECHO, "--no-compress") as recorded_server:
         for number in range(3):
             call(recorded_server, number)
+        assert eventually(folder.exists)
+        assert eventually(lambda: len(of(events(folder, ended=False), "message")) == 6)
         shutil.rmtree(folder)
         call(recorded_server, 3)
         assert b"7 events are lost" in recorded_server.line(stream="stderr")
@@ -88,18 +92,24 @@ def test_a_blocked_disk_delays_traffic_only_until_the_stall_limit(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
     command = script(
         "import os, sys\n"
+        "from mcptally.record.limits import Limits\n"
         "from mcptally.record.stdio import session\n"
         "from mcptally.record.writer import segment\n"
-        "from mcptally.record.writer.recording import Archive\n"
+        "from mcptally.record.writer.process import WriterProcess\n"
+        "from mcptally.redaction.policy import policy\n"
         "class OnPipe(segment.Segment):\n"
         "    def __init__(self, folder, name):\n"
         "        super().__init__(folder, name)\n"
         f"        os.dup2(os.open({str(pipe)!r}, os.O_WRONLY), self._fd)\n"
         "from mcptally.record.writer import recording\n"
         "recording.Segment = OnPipe\n"
-        f"sys.exit(session.run({ECHO!r}, archive=lambda: Archive({str(tmp_path / 't')!r})))"
+        "def archive():\n"
+        f"    return WriterProcess({str(tmp_path / 't')!r}, policy=policy, \n"
+        "                         limits=Limits(stall_seconds=0.2), queue_bytes=1 << 12)\n"
+        f"os._exit(session.run({ECHO!r}, archive=archive))"
     )
 
     with PlainProcess(command) as recorded_server:
@@ -110,7 +120,7 @@ def test_a_blocked_disk_delays_traffic_only_until_the_stall_limit(tmp_path):
             nonlocal number, logged
             call(recorded_server, number)
             number += 1
-            if number % 100 == 0 and recorded_server.ready("stderr"):
+            if number % 10 == 0 and recorded_server.ready("stderr"):
                 logged += recorded_server.line(stream="stderr")
             return logged
 
@@ -136,7 +146,7 @@ def test_a_blocked_disk_delays_traffic_only_until_the_stall_limit(tmp_path):
         assert eventually(gap_in_pipe)
         assert recorded_server.end()[2] == 0
     os.close(reader)
-    assert b"did not take an event in time" in data
+    assert b"was too slow" in data
 
 
 class PlainProcess(RecordedServer):

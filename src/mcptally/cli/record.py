@@ -10,7 +10,8 @@ from mcptally.cli.quantity import DURATION, SIZE
 
 if TYPE_CHECKING:
     from mcptally.record.limits import Limits
-    from mcptally.record.writer.recording import Archive
+    from mcptally.record.writer.interface import ArchiveWriter
+    from mcptally.redaction.policy import Policy
 
 
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
@@ -140,11 +141,15 @@ def command(
             stall_seconds=disk_wait,
         )
 
+    def redaction() -> "Policy":
+        from mcptally.redaction import policy as redaction_policy
+
+        return redaction_policy.policy(policy)
+
     if url and listen:
         from pathlib import Path
 
         from mcptally.record.http import server as http_server
-        from mcptally.redaction import policy as redaction_policy
 
         ctx.exit(
             http_server.run(
@@ -152,7 +157,7 @@ def command(
                 listen=listen,
                 out=Path(out),
                 name=name,
-                policy=redaction_policy.policy(policy),
+                policy=redaction(),
                 limits=limits(),
                 ca_file=Path(ca_file) if ca_file else None,
             )
@@ -161,15 +166,16 @@ def command(
     if policy not in ("default", "strict", "none"):
         # Report a misspelt rule before the server starts. The usual policies need no check, which
         # saves start-up time.
-        from mcptally.redaction import policy as redaction_policy
+        redaction()
 
-        redaction_policy.policy(policy)
+    def archive() -> "ArchiveWriter":
+        if sys.platform == "win32":
+            from mcptally.record.writer.recording import Archive
 
-    def archive() -> "Archive":
-        from mcptally.record.writer.recording import Archive
-        from mcptally.redaction import policy as redaction_policy
+            return Archive(out, policy=redaction(), limits=limits())
+        from mcptally.record.writer.process import WriterProcess
 
-        return Archive(out, policy=redaction_policy.policy(policy), limits=limits())
+        return WriterProcess(out, policy=redaction, limits=limits())
 
     if sys.platform == "win32":
         from mcptally.record.stdio.windows import run

@@ -1,10 +1,6 @@
-"""Event loop of the HTTP recorder: sockets, timers, signals, and writes that may block.
+"""Event loop of the HTTP recorder: sockets, timers and signals.
 
-asyncio is not used because each event is written to its file, in this thread, before its bytes are
-forwarded: handing the write to another thread costs 100 µs per call (docs/decisions/0009). A write
-that never returned would stop all traffic. Every write therefore goes through `commit`, which
-takes the continuation as an argument. If the write takes longer than `stall_seconds`, another
-thread runs the continuation and the loop; the blocked thread ends when its write returns.
+asyncio is not used: its import and its transports cost more (docs/decisions/0009).
 """
 
 import contextlib
@@ -13,20 +9,12 @@ import itertools
 import selectors
 import signal
 import socket
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
 Callback = Callable[[], None]
-
-_WATCHDOG_SECONDS: Final = 0.25
-"""Seconds between checks for a stalled write."""
-
-
-class _ThreadReplaced(BaseException):
-    """Ends a thread that stalled in a write and was replaced by another thread."""
 
 
 class Timer:
@@ -62,26 +50,18 @@ class _Registration:
 class EventLoop:
     """Runs callbacks one at a time until `stop` is called."""
 
-    def __init__(self, *, stall_seconds: float | None = None) -> None:
-        self._stall_seconds = stall_seconds
+    def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._registrations: dict[int, _Registration] = {}
         self._pending: deque[Callback] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._timer_ids = itertools.count()
         self._running = True
-        self._ended = threading.Event()
         self._on_signal: Callable[[int], None] = lambda _: None
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.settimeout(0)
         self._wake_sender.settimeout(0)
         self.set_reader(self._wake_receiver.fileno(), self._on_wake)
-        # State of the current write: start time, continuation, and the thread that owns the loop.
-        self._commit_lock = threading.Lock()
-        self._write_started = 0.0
-        self._continuation: Callback | None = None
-        self._owner: object = None
-        self._stalled_threads = 0
 
     time: Final = staticmethod(time.monotonic)
 
@@ -150,57 +130,12 @@ class EventLoop:
                 if number:
                     self._on_signal(number)
 
-    # --- writing to the disk --------------------------------------------------------------------
-
-    @property
-    def is_stalled(self) -> bool:
-        """Whether a thread is stalled in a write; callers must then drop events, not write them."""
-        return self._stalled_threads > 0
-
-    def commit(self, write: Callback, then: Callback) -> None:
-        """Run `write`, then `then`. A callback must not run code after `commit`.
-
-        If `write` stalls, another thread runs `then`, and the code after `commit` never runs.
-        """
-        owner = self._owner
-        self._continuation = then
-        self._write_started = time.monotonic()
-        try:
-            write()
-        finally:
-            with self._commit_lock:
-                self._write_started = 0.0
-                if self._owner is not owner:
-                    self._stalled_threads -= 1
-                    raise _ThreadReplaced
-        then()
-
-    def _watch_writes(self, stall_seconds: float) -> None:
-        last_seen = 0.0
-        while not self._ended.wait(_WATCHDOG_SECONDS):
-            with self._commit_lock:
-                started, then = self._write_started, self._continuation
-                # Require the same write in two checks: a suspended process had no time to write.
-                previous, last_seen = last_seen, started
-                if not started or started != previous or time.monotonic() - started < stall_seconds:
-                    continue
-                self._write_started = 0.0
-                self._stalled_threads += 1
-                self._owner = owner = object()
-            threading.Thread(
-                target=self._run_thread, args=(owner, then), name="event loop", daemon=True
-            ).start()
-
     # --- running --------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run until `stop`; return when the loop has ended, in whichever thread."""
-        if self._stall_seconds is not None:
-            threading.Thread(
-                target=self._watch_writes, args=(self._stall_seconds,), name="watchdog", daemon=True
-            ).start()
-        self._run_thread(None, None)
-        self._ended.wait()
+        """Run until `stop`."""
+        while self._running:
+            self._run_once()
         self._selector.close()
         self._wake_receiver.close()
         self._wake_sender.close()
@@ -208,20 +143,6 @@ class EventLoop:
     def stop(self) -> None:
         """End the loop after the current callback."""
         self._running = False
-
-    def _run_thread(self, owner: object, continuation: Callback | None) -> None:
-        try:
-            if continuation is not None:
-                continuation()
-            while self._running and self._owner is owner:
-                self._run_once()
-        except _ThreadReplaced:
-            return
-        except BaseException:
-            self._ended.set()
-            raise
-        if self._owner is owner:
-            self._ended.set()
 
     def _run_once(self) -> None:
         pending = self._pending
@@ -231,7 +152,6 @@ class EventLoop:
         elif self._timers:
             timeout = max(0.0, self._timers[0][0] - time.monotonic())
         for key, events in self._selector.select(timeout):
-            # Queue the callbacks: if a stall replaces this thread, the others must not be lost.
             registration: _Registration = key.data
             if events & selectors.EVENT_READ:
                 pending.append(registration.readable)

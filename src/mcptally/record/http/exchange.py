@@ -78,16 +78,23 @@ class ProxiedExchange:
         forwarded = http_headers.forward_request(
             request, head, host=self._upstream.host, authorization=self._upstream.authorization
         )
+        self.begin_request(head)
+        return self._server.send(forwarded) or b""
+
+    def begin_request(self, head: http_headers.Head) -> None:
+        """Begin to record the body of the request."""
         self._request_body = self._new_body(head)
         self._own_origin = b"http://" + (head.get(b"host") or "").encode("latin-1")
-        return self._server.send(forwarded) or b""
 
     def request_data(self, event: h11.Data) -> bytes:
         """Record a part of the request body and return the bytes for the server."""
-        if self._request_body is not None:
-            data = bytes(event.data)
-            self.record.request_items(len(data), self._request_body.feed(data))
+        self.record_request_data(bytes(event.data))
         return self._to_server(event)
+
+    def record_request_data(self, data: bytes) -> None:
+        """Record a part of the request body."""
+        if self._request_body is not None:
+            self.record.request_items(len(data), self._request_body.feed(data))
 
     def request_end(self, event: h11.EndOfMessage) -> bytes:
         """Record the end of the request and return the bytes for the server.
@@ -96,11 +103,15 @@ class ProxiedExchange:
             RefusedError: a trailer would change the framing, routing or authorization.
         """
         http_headers.check_trailers(event)
+        self.record_request_end()
+        return self._to_server(event)
+
+    def record_request_end(self) -> None:
+        """Record the end of the request."""
         if self._request_body is not None:
             self.record.request_items(0, self._request_body.end())
             self.record.request_complete()
             self._request_body = None
-        return self._to_server(event)
 
     def truncate_request(self) -> None:
         """Record that the request body ended early."""
@@ -122,11 +133,8 @@ class ProxiedExchange:
 
     def response_head(self, response: h11.Response) -> bytes:
         """Record the response head and return the bytes for the client."""
-        self.has_response_head = True
-        self.unparsed = b""
         head = http_headers.parse_head(response)
-        self.record.response_head(response.status_code, head.text)
-        self._response_body = self._new_body(head)
+        self.begin_response(response.status_code, head)
         self.closes_connection = http_headers.closes_connection(response, head)
         if self.record.is_legacy_stream and b"content-encoding" not in head:
             self._endpoint_filter = EndpointFilter(
@@ -134,11 +142,17 @@ class ProxiedExchange:
             )
         return self._client.send(http_headers.forward_response(response, head)) or b""
 
+    def begin_response(self, status: int, head: http_headers.Head) -> None:
+        """Record the head of the response, and begin to record its body."""
+        self.has_response_head = True
+        self.unparsed = b""
+        self.record.response_head(status, head.text)
+        self._response_body = self._new_body(head)
+
     def response_data(self, event: h11.Data) -> bytes:
         """Record a part of the response body and return the bytes for the client."""
         data = bytes(event.data)
-        if self._response_body is not None:
-            self._record_items(self._response_body.feed(data))
+        self.record_response_data(data)
         if self._endpoint_filter is None:
             return self._client.send(event) or b""
         data = self._endpoint_filter.feed(data)
@@ -146,14 +160,23 @@ class ProxiedExchange:
             self._endpoint_filter = None
         return (self._client.send(h11.Data(data=data)) or b"") if data else b""
 
+    def record_response_data(self, data: bytes) -> None:
+        """Record a part of the response body."""
+        if self._response_body is not None:
+            self._record_items(self._response_body.feed(data))
+
+    def record_response_end(self) -> None:
+        """Record the end of the response."""
+        if self._response_body is not None:
+            self._record_items(self._response_body.end())
+            self._response_body = None
+
     def response_end(self, event: h11.EndOfMessage) -> bytes:
         """Record the end of the response and return the bytes for the client."""
         out = b""
         if self._endpoint_filter is not None and (pending := self._endpoint_filter.end()):
             out = self._client.send(h11.Data(data=pending)) or b""
-        if self._response_body is not None:
-            self._record_items(self._response_body.end())
-            self._response_body = None
+        self.record_response_end()
         if event.headers and self._client.their_http_version != b"1.1":
             event = h11.EndOfMessage()  # trailers need chunked encoding, which needs HTTP/1.1
         return out + (self._client.send(event) or b"")

@@ -12,6 +12,12 @@ import h11
 from mcptally.record.http import headers as http_headers
 from mcptally.record.http.event_loop import EventLoop
 from mcptally.record.http.exchange import ProxiedExchange
+from mcptally.record.http.known_heads import (
+    KnownExchange,
+    known_request,
+    known_response,
+    split_head,
+)
 from mcptally.record.http.recordings import Headers, Sessions
 from mcptally.record.http.request_limits import RequestLimits
 from mcptally.record.http.upstream import UpstreamServer
@@ -51,6 +57,8 @@ class HttpProtocol:
         self._request_limits = RequestLimits(loop, on_head_timeout)
         self._client = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         self._server = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
+        self._known: KnownExchange | None = None
+        """Set while the current exchange needs no parser, which then is idle."""
         self.exchange: ProxiedExchange | None = None
         """The current exchange, or None."""
         self.pipelined_bytes = 0
@@ -65,6 +73,8 @@ class HttpProtocol:
     @property
     def is_receiving_request(self) -> bool:
         """Whether the current request is incomplete."""
+        if self._known is not None:
+            return self._known.request_left > 0
         return self._client.their_state is h11.SEND_BODY
 
     def receive_from_client(self, data: bytes) -> bytes | None:
@@ -73,6 +83,8 @@ class HttpProtocol:
         Raises:
             RefusedError: the request must not be forwarded.
         """
+        if (forwarded := self._receive_known_request(data)) is not None:
+            return forwarded
         if self._client.their_state is h11.IDLE:
             self._request_limits.count_lines(data)
         self._client.receive_data(data)
@@ -80,6 +92,49 @@ class HttpProtocol:
             self.pipelined_bytes += len(data)
             return None
         return self._parse_requests()
+
+    def _receive_known_request(self, data: bytes) -> bytes | None:
+        """Return the bytes for the server if `data` needs no parser, otherwise None."""
+        known = self._known
+        if known is not None:
+            if len(data) <= known.request_left and known.response is None:
+                self._record_known_request(known, data)
+                return data
+            self.resume_parsing()
+            return None
+        if self.exchange is not None or self.pipelined_bytes or self._request_limits.is_timing:
+            return None
+        raw, body = split_head(data)
+        if not raw:
+            return None
+        request = known_request(
+            raw,
+            host=self._upstream.host,
+            authorization=self._upstream.authorization,
+            require_loopback_host=self._require_loopback_host,
+        )
+        if request is None or len(body) > request.length:
+            return None
+        exchange = self._new_exchange(method="POST", path=request.path, headers=request.head.text)
+        exchange.begin_request(request.head)
+        self._known = known = KnownExchange(request)
+        self._record_known_request(known, body)
+        return request.forwarded_bytes + body
+
+    def _record_known_request(self, known: KnownExchange, data: bytes) -> None:
+        if self.exchange is None:
+            return
+        known.request_left -= len(data)
+        if data:
+            self.exchange.record_request_data(data)
+        if not known.request_left:
+            self.exchange.record_request_end()
+
+    def resume_parsing(self) -> None:
+        """Use the parsers for the rest of the current exchange."""
+        if self._known is not None:
+            self._known.replay(self._client, self._server)
+            self._known = None
 
     def parse_pipelined(self) -> bytes | None:
         """Parse the pipelined bytes as the next request; return the bytes for the server, or None.
@@ -165,6 +220,10 @@ class HttpProtocol:
         Raises:
             NotHttpError: the bytes are not HTTP.
         """
+        if self._known is not None:
+            if (received := self._receive_known_response(self._known, exchange, data)) is not None:
+                return received
+            self.resume_parsing()
         if not exchange.has_response_head:
             exchange.unparsed += data
         self._server.receive_data(data)
@@ -187,10 +246,37 @@ class HttpProtocol:
             else:
                 return b"".join(out), False
 
+    def _receive_known_response(
+        self, known: KnownExchange, exchange: ProxiedExchange, data: bytes
+    ) -> tuple[bytes, bool] | None:
+        """Return the result of `receive_from_server` if `data` needs no parser, otherwise None."""
+        out = b""
+        if known.response is None:
+            raw, data = split_head(data)
+            response = known_response(raw) if raw and not known.request_left else None
+            if response is None:
+                return None
+            known.response, known.response_left = response, response.length
+            exchange.begin_response(response.status, response.head)
+            out = response.forwarded_bytes
+        elif not data:
+            raise NotHttpError("the response is incomplete", b"")
+        if len(data) > known.response_left:
+            data, known.has_excess_data = data[: known.response_left], True
+        known.response_left -= len(data)
+        if data:
+            exchange.record_response_data(data)
+        if not known.response_left:
+            exchange.record_response_end()
+        return out + data, not known.response_left
+
     # --- the next exchange ----------------------------------------------------------------------
 
     def start_next_cycle(self, exchange: ProxiedExchange) -> bool:
         """Prepare both connections for the next request; return False if one cannot take it."""
+        known, self._known = self._known, None
+        if known is not None:
+            return not (exchange.closes_connection or known.has_excess_data)
         # The server sent more than the response: the connection cannot be reused.
         has_excess_data = bool(self._server.trailing_data[0])
         states = (

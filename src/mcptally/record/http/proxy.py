@@ -152,7 +152,8 @@ class ProxyConnection:
             self._refuse(refused.status, refused.why)
             return
         if forwarded is not None:
-            self._commit(lambda: self._write_server(forwarded))
+            self._record()
+            self._write_server(forwarded)
         elif self._protocol.pipelined_bytes > _MAX_PIPELINED_BYTES and self._client is not None:
             self._client.pause()
 
@@ -201,21 +202,20 @@ class ProxyConnection:
         except NotHttpError as error:
             self._forward_non_http(exchange, error)
             return
-        self._commit(lambda: self._forward_response(exchange, forwarded, finished=finished))
-
-    def _forward_response(self, exchange: ProxiedExchange, data: bytes, *, finished: bool) -> None:
-        self._write_client(data)
         if finished:
             exchange.is_complete = True
             exchange.record.end("server")
-            self._write_queue.enqueue(exchange.record.take_calls())
+        self._record()
+        self._write_client(forwarded)
+        if finished:
             self._start_next_request()
 
     def _forward_non_http(self, exchange: ProxiedExchange, error: NotHttpError) -> None:
         """Forward bytes that are not HTTP to the client unchanged."""
         if not exchange.has_response_head:
             data = exchange.switch_to_raw(str(error))
-            self._commit(lambda: self._write_client(data))
+            self._record()
+            self._write_client(data)
             return
         self._write_client(error.forwarded)
         if not exchange.is_complete:
@@ -229,10 +229,10 @@ class ProxyConnection:
         if self._client.is_full and self._upstream_connection.socket is not None:
             self._upstream_connection.socket.pause()
 
-    def _commit(self, then: Callable[[], None]) -> None:
-        """Record what became complete, then run `then`; no code may follow the call."""
+    def _record(self) -> None:
+        """Record what became complete."""
         self._write_queue.write(
-            [] if self._exchange is None else self._exchange.record.take_calls(), then
+            [] if self._exchange is None else self._exchange.record.take_calls()
         )
 
     # --- the next exchange ----------------------------------------------------------------------
@@ -410,14 +410,13 @@ class ProxyConnection:
     def _respond(self, status: int, text: str, why: str) -> None:
         if self._exchange is None:
             return
+        self._protocol.resume_parsing()
         out = self._exchange.respond(status, text, why)
         if out is None:
             # The response has begun before the request turned out to be invalid.
             self._truncate("proxy", why=why)
             self._close_now(reset=True)
             return
-        self._commit(lambda: self._send_and_linger(out))
-
-    def _send_and_linger(self, data: bytes) -> None:
-        self._write_client(data)
+        self._record()
+        self._write_client(out)
         self._linger()

@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from mcptally.record.http.body import BodyItem, is_event_stream
-from mcptally.record.writer.recording import Archive, Recording
+from mcptally.record.writer.interface import ArchiveWriter, RecordingWriter
 from mcptally.transcript.format import Dir, Transport
 from mcptally.wire.framing import Piece
 
@@ -48,9 +48,8 @@ class HeadRedaction(Protocol):
 class OpenRecording:
     """An open recording and its exchanges; the file is created with the first event."""
 
-    def __init__(self, recording: Recording, *, last_used: float) -> None:
+    def __init__(self, recording: RecordingWriter, *, last_used: float) -> None:
         self._recording = recording
-        self._marked_stalled = False
         self.active_exchanges = 0
         """Number of exchanges that have not ended."""
         self.last_used = last_used
@@ -59,15 +58,7 @@ class OpenRecording:
         """Reason to close the recording when no exchange uses it; None keeps it open."""
 
     def call(self, name: str, arguments: dict[str, Any]) -> None:
-        """Call a method of the recording; may block on the disk."""
-        if self._marked_stalled:
-            self._marked_stalled = self._recording.stalled = False
-        getattr(self._recording, name)(**arguments)
-
-    def count_lost(self, name: str, arguments: dict[str, Any]) -> None:
-        """Count an event as lost, because a write is stalled."""
-        # A recording marked as stalled counts events and does not access its file.
-        self._marked_stalled = self._recording.stalled = True
+        """Call a method of the recording."""
         getattr(self._recording, name)(**arguments)
 
 
@@ -247,7 +238,7 @@ class Sessions:
 
     def __init__(
         self,
-        archive: Archive,
+        archive: ArchiveWriter,
         *,
         server: str | None,
         url: str,

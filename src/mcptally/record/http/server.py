@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import socket
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,7 @@ from mcptally.record.http.upstream import UpstreamServer, address_text, is_loopb
 from mcptally.record.http.write_queue import WriteQueue
 from mcptally.record.limits import Limits
 from mcptally.record.log import log_to_stderr
-from mcptally.record.writer.recording import Archive
+from mcptally.record.writer.interface import ArchiveWriter
 from mcptally.redaction import policy as redaction_policy
 from mcptally.wire.byte_pool import BytePool
 
@@ -58,21 +59,33 @@ def run(
         UsageError: `url`, `listen` or `ca_file` cannot be used.
     """
     raise_descriptor_limit()
-    archive = Archive(out, policy=policy, limits=limits)
+    policy = policy or redaction_policy.policy()
+    limits = limits or Limits()
     server = UpstreamServer(url, ca_file=ca_file)
     sockets = bind(listen)
     server.reject_own_addresses(sockets)
-    service = Service(server, sockets, archive=archive, name=name)
+    archive = _archive(str(out), policy, limits)
+    service = Service(server, sockets, archive=archive, policy=policy, name=name)
+    archive.watch(service.loop.set_reader)
     # Exempt existing objects from garbage collection, and collect rarely: cycles are rare.
     gc.freeze()
     gc.set_threshold(50_000, 50, 50)
     with service.loop.signals((signal.SIGTERM, signal.SIGINT), lambda _: service.stop()):
         service.log_addresses()
         service.serve()
-    if service.loop.is_stalled:
-        # A thread that is stalled in a write must not keep the process alive.
-        os._exit(0)
+        archive.watch(lambda _fd, _callback: None)  # the loop has ended
+        archive.close()
     return 0
+
+
+def _archive(folder: str, policy: redaction_policy.Policy, limits: Limits) -> ArchiveWriter:
+    if sys.platform == "win32":
+        from mcptally.record.writer.recording import Archive  # noqa: PLC0415 - see below
+
+        return Archive(folder, policy=policy, limits=limits)
+    from mcptally.record.writer.process import WriterProcess  # noqa: PLC0415 - POSIX only
+
+    return WriterProcess(folder, policy=lambda: policy, limits=limits, wakes_at_once=False)
 
 
 class Service:
@@ -83,10 +96,11 @@ class Service:
         server: UpstreamServer,
         sockets: list[socket.socket],
         *,
-        archive: Archive,
+        archive: ArchiveWriter,
+        policy: redaction_policy.Policy,
         name: str | None,
     ) -> None:
-        self.loop = EventLoop(stall_seconds=archive.limits.stall_seconds)
+        self.loop = EventLoop()
         self._server = server
         self._sockets = sockets
         self._archive = archive
@@ -101,12 +115,12 @@ class Service:
         self._listening = False
         self._full_logged_at = -_SWEEP_SECONDS
         self._stopping: Timer | None = None
-        self._write_queue = WriteQueue(self.loop, log=archive.log)
+        self._write_queue = WriteQueue(self.loop, archive)
         self._sessions = Sessions(
             archive,
             server=name or server.label,
             url=server.url,
-            redaction=_CachedRedaction(archive.policy),
+            redaction=_CachedRedaction(policy),
             write_later=self._write_queue.enqueue,
             clock=self.loop.time,
             max_open=min(MAX_OPEN, self._capacity.recordings),
@@ -224,7 +238,7 @@ class Service:
         for connection in list(self._connections):
             connection.close("stopped")
         self._sessions.close_all("stopped")
-        self._write_queue.flush()
+        self._write_queue.write([])
         self.loop.stop()
 
 

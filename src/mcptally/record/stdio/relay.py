@@ -1,9 +1,8 @@
 """The loop that relays bytes between client and server and records them (POSIX).
 
-Each chunk is read, then the frames it completes are recorded, then it is relayed. So the last byte
-of a frame is relayed after the frame was recorded; the bytes before it do not wait. One thread does
-all this. If a write to disk blocks it longer than Limits.stall_seconds, another thread runs
-`continue_after_stall`, and events are lost until the write returns.
+Each chunk is read, then the frames it completes are handed over to the writer, then it is relayed.
+So the last byte of a frame is relayed after the frame was recorded; the bytes before it do not
+wait. One thread does all this, and the session's other events are callbacks of the same `poll`.
 """
 
 import contextlib
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcptally.record.log import log_to_stderr
 from mcptally.record.stdio.sink import Sink, close_fd
-from mcptally.record.writer.recording import Recording
+from mcptally.record.writer.interface import RecordingWriter
 from mcptally.wire.framing import FrameSplitter, StderrLines
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class FrameStream(Stream):
     """A stream of frames."""
 
     def __init__(
-        self, source: int, sink: Sink, recording: Recording, *, direction: "Dir", cap: int
+        self, source: int, sink: Sink, recording: RecordingWriter, *, direction: "Dir", cap: int
     ) -> None:
         super().__init__(source, sink)
         self._recording = recording
@@ -77,7 +76,7 @@ class FrameStream(Stream):
 class StderrStream(Stream):
     """The server's stderr: always read, recorded by line, relayed while the client reads it."""
 
-    def __init__(self, source: int, sink: Sink | None, recording: Recording) -> None:
+    def __init__(self, source: int, sink: Sink | None, recording: RecordingWriter) -> None:
         super().__init__(source, sink, must_deliver=False)
         self._recording = recording
         self._lines = StderrLines()
@@ -99,26 +98,20 @@ class Relay:
     def __init__(
         self,
         *,
-        recording: Recording,
         from_client: FrameStream,
         from_server: FrameStream,
         stderr: StderrStream,
     ) -> None:
-        self._recording = recording
         self.from_client = from_client
         self.from_server = from_server
         self.stderr = stderr
         self.last_transfer = time.monotonic()
         """Time of the last read, in seconds of the monotonic clock."""
-        self.on_change: Callable[[], None] = lambda: None
-        """Called on the relay thread when a stream has ended or reading starts after a pause."""
-        self.watchdog_active = False
-        """Set with the first chunk; reset by the watchdog when nothing was relayed for a while."""
-        self._generation = 0
         self._poll = select.poll()
         self._streams = (from_client, from_server, stderr)
         self._by_fd: dict[int, Stream] = {}
         self._polled_events: dict[int, int] = {}
+        self._watched: dict[int, Callable[[], None]] = {}
         for stream in self._streams:
             self._by_fd[stream.source] = stream
             if stream.sink is not None:
@@ -130,49 +123,37 @@ class Relay:
         """Whether the server's stdout and stderr have both ended."""
         return not self.from_server.open and not self.stderr.open
 
-    def run(self) -> None:
-        """Begin the recording, then relay until the server's streams have ended."""
-        generation = self._generation
-        try:
-            self._recording.begin()
-        except Exception as error:  # noqa: BLE001 - a recording error must not stop traffic
-            _log_recording_error(error)
-        if self._generation == generation:
-            self._move()
+    def watch(self, fd: int, callback: "Callable[[], None] | None") -> None:
+        """Call `callback` when `fd` can be read or has ended; None ends that."""
+        if callback is None:
+            del self._watched[fd]
+            self._stop_polling(fd)
+        else:
+            self._watched[fd] = callback
+            self._set_poll_events(fd, select.POLLIN)
 
-    def _move(self) -> None:
-        generation = self._generation
-        poll = self._poll.poll
-        by_fd = self._by_fd
-        while not self.done:
-            for fd, event in poll():
-                stream = by_fd.get(fd)
-                if stream is None or not stream.open:
-                    self._stop_polling(fd)
-                elif fd == stream.source:
-                    if event & select.POLLIN:
-                        self._read(stream)
-                    elif stream.pending:
-                        # The writer has closed while its last bytes still wait for the reader.
-                        stream.source_ended = True
-                        self._stop_polling(fd)
-                        self.on_change()
-                    else:
-                        self._handle_source_end(stream)
-                elif event & _CLOSED_EVENTS and not event & select.POLLOUT:
-                    self._handle_sink_closed(stream)
+    def step(self, timeout_ms: int | None) -> None:
+        """Wait for events, at most `timeout_ms`, and handle them."""
+        for fd, event in self._poll.poll(timeout_ms):
+            stream = self._by_fd.get(fd)
+            if stream is None or not stream.open:
+                if (callback := self._watched.get(fd)) is not None:
+                    callback()
                 else:
-                    self._flush(stream)
-                if self._generation != generation:
-                    return
-
-    def continue_after_stall(self) -> None:
-        """Relay on this thread; the thread blocked by the disk stops when its write returns."""
-        self._generation += 1
-        for stream in self._streams:
-            if stream.open and stream.pending:
+                    self._stop_polling(fd)
+            elif fd == stream.source:
+                if event & select.POLLIN:
+                    self._read(stream)
+                elif stream.pending:
+                    # The writer has closed while its last bytes still wait for the reader.
+                    stream.source_ended = True
+                    self._stop_polling(fd)
+                else:
+                    self._handle_source_end(stream)
+            elif event & _CLOSED_EVENTS and not event & select.POLLOUT:
+                self._handle_sink_closed(stream)
+            else:
                 self._flush(stream)
-        self._move()
 
     def client_disconnected(self) -> bool:
         """Whether the client has closed both stdin and stdout."""
@@ -194,7 +175,6 @@ class Relay:
         return bool(poll.poll(0))
 
     def _read(self, stream: Stream) -> None:
-        generation = self._generation
         try:
             chunk = os.read(stream.source, _CHUNK)
         except BlockingIOError:
@@ -209,15 +189,11 @@ class Relay:
         else:
             stream.pending = memoryview(chunk)
         self.last_transfer = time.monotonic()
-        if not self.watchdog_active:
-            self.watchdog_active = True
-            self.on_change()
         try:
             stream.record(chunk)
         except Exception as error:  # noqa: BLE001 - a recording error must not stop traffic
             _log_recording_error(error)
-        if self._generation == generation:
-            self._flush(stream)
+        self._flush(stream)
 
     def _buffer_stderr(self, stream: Stream, chunk: bytes) -> None:
         """Buffer a chunk of stderr that the client has not read yet, or count it as dropped."""
@@ -276,13 +252,10 @@ class Relay:
         if not stream.source_ended or not stream.pending:
             stream.source_ended = True
             self._stop_polling(stream.source)
-            generation = self._generation
             try:
                 stream.record_unterminated()
             except Exception as error:  # noqa: BLE001 - a recording error must not stop traffic
                 _log_recording_error(error)
-            if self._generation != generation:
-                return
         if stream.pending:
             self._update_polling(stream)
         else:
@@ -315,7 +288,6 @@ class Relay:
         # stderr stays open for the log messages of the recorder.
         if stream.sink is not None and stream.must_deliver:
             stream.sink.close()
-        self.on_change()
 
 
 def _log_recording_error(error: Exception) -> None:

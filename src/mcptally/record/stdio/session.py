@@ -2,21 +2,21 @@
 
 import contextlib
 import os
-import select
 import signal
 import stat
-import threading
 import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
+from mcptally.record.log import log_to_stderr
 from mcptally.record.server_label import label
 from mcptally.record.stdio import supervisor
+from mcptally.record.writer.interface import close_with_exit
 
 if TYPE_CHECKING:
     from mcptally.record.stdio.relay import Relay
-    from mcptally.record.writer.recording import Archive, Recording
+    from mcptally.record.writer.interface import ArchiveWriter, RecordingWriter
 
 _FORWARDED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 
@@ -29,41 +29,36 @@ NOT_STARTED: Final = 127
 
 
 def run(
-    command: Sequence[str], *, archive: "Callable[[], Archive]", name: str | None = None
+    command: Sequence[str], *, archive: "Callable[[], ArchiveWriter]", name: str | None = None
 ) -> int:
     """Run `command`, record its traffic and return its exit code (128 + signal, 127 not started).
 
-    `archive` is called after the server was started, so that their start-ups overlap.
+    `archive` is called after the server was started, so that their start-ups overlap, and before
+    the relay is imported, so that a writer process is small when it is forked.
     """
     signals = _SignalForwarder()
     try:
         server = supervisor.start(command)
     except OSError as error:
-        from mcptally.record.log import log_to_stderr  # noqa: PLC0415 - start-up
-
         log_to_stderr(f"cannot start {command[0]!r}: {error.strerror}")
         return NOT_STARTED
     signals.send_to(server.control)
+    output = archive()
 
     from mcptally.record.stdio.relay import FrameStream, Relay, StderrStream  # noqa: PLC0415
     from mcptally.record.stdio.sink import Sink, client_sink  # noqa: PLC0415
 
-    output = archive()
     recording = output.prepare(transport="stdio", server=name or label(command), command=command)
     cap = output.limits.frame_bytes
     stdout = client_sink(1)
     relay = Relay(
-        recording=recording,
         from_client=FrameStream(0, Sink(server.stdin), recording, direction="c2s", cap=cap),
         from_server=FrameStream(
             server.stdout, stdout or Sink(1), recording, direction="s2c", cap=cap
         ),
         stderr=StderrStream(server.stderr, client_sink(2), recording),
     )
-    stall_seconds = output.limits.stall_seconds
-    code = _StdioSession(
-        command, server, recording, relay, signals, stall_seconds=stall_seconds
-    ).run()
+    code = _StdioSession(command, server, output, recording, relay, signals).run()
     output.close()
     return code
 
@@ -100,75 +95,48 @@ class _SignalForwarder:
 
 
 class _StdioSession:
-    """The main thread of a recording: watches the server, the client and the disk."""
+    """A recording from its start to its end: relays, and watches the server and the client."""
 
     def __init__(
         self,
         command: Sequence[str],
         server: supervisor.SupervisedServer,
-        recording: "Recording",
+        archive: "ArchiveWriter",
+        recording: "RecordingWriter",
         relay: "Relay",
         signals: _SignalForwarder,
-        *,
-        stall_seconds: float | None,
     ) -> None:
         self._command = command
         self._server = server
+        self._archive = archive
         self._recording = recording
         self._relay = relay
         self._signals = signals
-        self._stall_seconds = stall_seconds
         self._status = b""
         self._start_errno: int | None = None
         self._exit_code: int | None = None
         self._processes_ended = False
         self._processes_ended_at = 0.0
-        self._last_busy_since = 0.0
         self._client_gone_at: float | None = None
         self._ended_by_recorder = False
-        self._relay_failed = False
         self._client_pid = os.getppid()
         self._stdout_is_file = stat.S_ISREG(os.fstat(1).st_mode)
-        self._wake_r, self._wake_w = os.pipe()
-        os.set_blocking(self._wake_r, False)
-        os.set_blocking(self._wake_w, False)
 
     def run(self) -> int:
-        self._relay.on_change = self._wake
-        self._start_relay_thread(self._relay.run)
-        poll = select.poll()
-        poll.register(self._wake_r, select.POLLIN)
-        poll.register(self._server.status, select.POLLIN)
-        while not self._is_finished():
-            for fd, _ in poll.poll(self._poll_timeout_ms()):
-                if fd == self._wake_r:
-                    with contextlib.suppress(BlockingIOError):
-                        os.read(self._wake_r, 4096)
-                elif not self._read_status():
-                    poll.unregister(fd)
-            self._check_disk()
-            self._check_client()
+        relay = self._relay
+        relay.watch(self._server.status, self._read_status)
+        self._archive.watch(relay.watch)
+        self._recording.begin()
+        try:
+            while not self._is_finished():
+                relay.step(self._poll_timeout_ms())
+                self._check_client()
+        except Exception as error:  # noqa: BLE001 - the client must not wait for the server
+            log_to_stderr(f"internal error, the server is ended: {error!r}; please report this")
+            self._request_server_end()
+            while not self._processes_ended:
+                self._read_status()
         return self._close_recording()
-
-    def _wake(self) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._wake_w, b".")
-
-    def _start_relay_thread(self, work: Callable[[], None]) -> None:
-        def relay() -> None:
-            # Signals must interrupt the main thread's poll.
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-            try:
-                work()
-            except BaseException:
-                # Nothing is relayed any more: end the server, so that the client does not wait.
-                self._relay_failed = True
-                self._request_server_end()
-                raise
-            finally:
-                self._wake()
-
-        threading.Thread(target=relay, name="mcptally-relay", daemon=True).start()
 
     def _poll_timeout_ms(self) -> int | None:
         """The timeout of the main loop in milliseconds; None if it need not wake up by itself."""
@@ -178,12 +146,10 @@ class _StdioSession:
             return int(_CLIENT_CHECK_SECONDS * 1000)
         if self._relay.from_client.source_ended:
             return int(_CLIENT_CHECK_SECONDS * 1000)
-        if self._last_busy_since:
-            return int(_CLIENT_CHECK_SECONDS * 1000)
-        return 1000 if self._relay.watchdog_active else None
+        return None
 
-    def _read_status(self) -> bool:
-        """Read status lines from the supervisor process; False at end of file."""
+    def _read_status(self) -> None:
+        """Read status lines from the supervisor process."""
         chunk = os.read(self._server.status, 256)
         self._status += chunk
         *lines, self._status = self._status.split(b"\n")
@@ -197,7 +163,7 @@ class _StdioSession:
                 self._mark_processes_ended()
         if not chunk:
             self._mark_processes_ended()
-        return bool(chunk)
+            self._relay.watch(self._server.status, None)
 
     def _mark_processes_ended(self) -> None:
         """Note that the server and all processes it started have ended."""
@@ -208,7 +174,7 @@ class _StdioSession:
     def _is_finished(self) -> bool:
         if not self._processes_ended:
             return False
-        if self._relay.done or self._relay_failed or self._start_errno is not None:
+        if self._relay.done or self._start_errno is not None:
             return True
         # Another process holds the server's stdout open. End when nothing was written for a while,
         # and the client has read everything, has gone, or has sent a signal. The time counts from
@@ -221,32 +187,6 @@ class _StdioSession:
         if self._relay.from_server.pending:
             return self._signals.end_requested or self._relay.client_disconnected()
         return not self._relay.server_data_waiting()
-
-    def _check_disk(self) -> None:
-        """Let another thread relay if the relay thread is blocked by a write to disk."""
-        busy_since = self._recording.busy_since
-        previous, self._last_busy_since = self._last_busy_since, busy_since
-        now = time.monotonic()
-        if not busy_since:
-            if now - self._relay.last_transfer > 2:
-                self._relay.watchdog_active = False
-        elif (
-            # The same write in two checks: a process resumed after SIGSTOP needs time for it.
-            previous == busy_since
-            and not self._recording.stalled
-            and self._stall_seconds is not None
-            and now - busy_since > self._stall_seconds
-        ):
-            self._recording.mark_stalled()
-            self._start_relay_thread(self._relay.continue_after_stall)
-
-    def _wait_for_disk(self) -> None:
-        checks = 0
-        while self._recording.busy_since and not self._recording.stalled:
-            time.sleep(0.005)
-            checks += 1
-            if checks % 50 == 0:
-                self._check_disk()
 
     def _check_client(self) -> None:
         """End the server if the client has gone and the server does not end by itself."""
@@ -276,17 +216,14 @@ class _StdioSession:
             return self._not_started(self._start_errno)
         if self._exit_code is None:
             self._exit_code = -signal.SIGKILL  # killed with the supervisor process
-        self._wait_for_disk()
         reason = None
         if self._ended_by_recorder:
             reason = "client_gone"
         elif self._signals.end_requested:
             reason = "signalled"
-        return self._recording.close_with_exit(self._exit_code, reason=reason)
+        return close_with_exit(self._recording, self._exit_code, reason=reason)
 
     def _not_started(self, number: int) -> int:
-        from mcptally.record.log import log_to_stderr  # noqa: PLC0415 - loaded already
-
         program = self._command[0]
         why = f"cannot start {program!r}: {os.strerror(number)}"
         path = os.environ.get("PATH", os.defpath)
@@ -295,6 +232,5 @@ class _StdioSession:
         elif os.sep not in program:
             why += f"; PATH searched: {path}"
         log_to_stderr(why)
-        self._wait_for_disk()
         self._recording.close(reason="not_started", exit_code=NOT_STARTED, detail=why, path=path)
         return NOT_STARTED

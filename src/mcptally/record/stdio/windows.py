@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from mcptally.record.log import log_to_stderr
 from mcptally.record.server_label import label
-from mcptally.record.writer.recording import Archive, Recording
+from mcptally.record.writer.interface import ArchiveWriter, RecordingWriter, close_with_exit
 from mcptally.wire.framing import FrameSplitter, StderrLines
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ NOT_STARTED: Final = 127
 
 
 def run(
-    command: Sequence[str], *, archive: "Callable[[], Archive]", name: str | None = None
+    command: Sequence[str], *, archive: "Callable[[], ArchiveWriter]", name: str | None = None
 ) -> int:
     """Run `command`, record its traffic and return its exit code (127: not started)."""
     with contextlib.suppress(ValueError):
@@ -45,7 +45,8 @@ def run(
     client = _ClientProcess()
     server, error = _start(command)
     output = archive()
-    recording = output.open(transport="stdio", server=name or label(command), command=command)
+    recording = output.prepare(transport="stdio", server=name or label(command), command=command)
+    recording.begin()
     if server is None:
         code = _not_started(command, recording, error)
     else:
@@ -71,7 +72,7 @@ def _start(command: Sequence[str]) -> "tuple[subprocess.Popen[bytes] | None, OSE
     return server, None
 
 
-def _not_started(command: Sequence[str], recording: Recording, error: OSError | None) -> int:
+def _not_started(command: Sequence[str], recording: RecordingWriter, error: OSError | None) -> int:
     path = os.environ.get("PATH", os.defpath)
     why = f"cannot start {command[0]!r}: {error}; PATH searched: {path}"
     log_to_stderr(why)
@@ -85,7 +86,7 @@ class _ThreadedRelay:
     def __init__(
         self,
         server: "subprocess.Popen[bytes]",
-        recording: Recording,
+        recording: RecordingWriter,
         *,
         cap: int,
         client: "_ClientProcess",
@@ -132,8 +133,8 @@ class _ThreadedRelay:
         for thread in threads[1:]:
             while thread.is_alive() and time.monotonic() - self._last_transfer < _DRAIN_SECONDS:
                 thread.join(_CHECK_SECONDS)
-        return self._recording.close_with_exit(
-            code, reason="client_gone" if server_killed else None
+        return close_with_exit(
+            self._recording, code, reason="client_gone" if server_killed else None
         )
 
     def _relay_frames(self, source: int, target: int, direction: "Dir", pipe: "IO[bytes]") -> None:

@@ -1,6 +1,6 @@
-"""Writes recordings: each event becomes one line, written to the file before it is relayed.
+"""Writes recordings: each event becomes one line of a file.
 
-Usage, for stdio and HTTP (safe to call from several threads and from an event loop):
+On POSIX these classes run in the writer process (process.py). Usage, safe from several threads:
 
     archive = Archive("traces", policy=policy, limits=Limits())
     recording = archive.open(transport="stdio", server="time", command=["mcp-server-time"])
@@ -25,16 +25,18 @@ import contextlib
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from mcptally.record.limits import Limits
 from mcptally.record.log import log_to_stderr
 from mcptally.record.writer.clock import Clock, new_id
 from mcptally.record.writer.event_line import EventLineEncoder
 from mcptally.record.writer.housekeeping import Housekeeper
+from mcptally.record.writer.interface import WatchFunction
 from mcptally.record.writer.segment import Segment, segment_stem
 from mcptally.redaction.policy import Policy
 from mcptally.redaction.policy import policy as policy_named
@@ -47,7 +49,14 @@ RECORDER: Final = "mcptally 0.1.0"
 RETRY_SECONDS: Final = 1.0
 """Minimum time between write attempts after a write failed."""
 
-_STALLED: Final = "the disk did not take an event in time"
+
+class _Kind(msgspec.Struct):
+    event: str
+    seq: int
+
+
+_decode_kind: Final = msgspec.json.Decoder(_Kind).decode
+
 _REMOVED: Final = "their file was removed while it was being written"
 
 
@@ -89,6 +98,12 @@ class Archive:
         recording.begin()
         return recording
 
+    def wake(self) -> None:
+        """Do nothing: events are written at once."""
+
+    def watch(self, watch: WatchFunction) -> None:
+        """Do nothing: a write that fails is noticed at once."""
+
     def close(self) -> None:
         """Stop the background thread. Recordings must be closed separately."""
         self.housekeeper.stop()
@@ -100,18 +115,39 @@ class Archive:
         server: str | None = None,
         command: Sequence[str] | None = None,
         url: str | None = None,
+        recording_id: str | None = None,
+        clock: Clock | None = None,
     ) -> "Recording":
-        """A recording without a file yet: call `begin` on a thread that may block on the disk."""
+        """A recording without a file yet; `begin` or the first event creates it."""
         self.housekeeper.start()
-        return Recording(self, transport=transport, server=server, command=command, url=url)
+        return Recording(
+            self,
+            transport=transport,
+            server=server,
+            command=command,
+            url=url,
+            recording_id=recording_id or new_id(),
+            clock=clock or Clock(),
+        )
+
+
+class Progress(NamedTuple):
+    """How far a recording was written: enough to continue it in another process."""
+
+    seq: int = 0
+    segments: int = 0
+    size: int = 0
+    """Bytes of the last segment; later lines are not part of the other numbers."""
+    lost: int = 0
+    unreported_lost: int = 0
+    lost_reason: str = ""
+    counts: dict[str, int] = {}  # noqa: RUF012 - never changed
 
 
 class Recording:
     """The recording of one stdio connection or HTTP session, in one or more segments.
 
-    `busy_since` is the start of the write in progress (seconds of the monotonic clock, 0 if there
-    is none). With it and `stalled`, a watchdog moves traffic away from a thread blocked by the disk
-    (stdio/session.py, http/recordings.py). `lost` counts the events missing from the files.
+    `lost` counts the events missing from the files.
     """
 
     def __init__(
@@ -122,21 +158,20 @@ class Recording:
         server: str | None,
         command: Sequence[str] | None,
         url: str | None,
+        recording_id: str,
+        clock: Clock,
     ) -> None:
-        self.id = new_id()
-        self.busy_since = 0.0
-        self.stalled = False
+        self.id = recording_id
         self.lost = 0
         self._archive = archive
         self._limits = archive.limits
         self._lock = threading.Lock()
         self._encoder = EventLineEncoder(self.id, archive.policy)
-        self._clock = Clock()
+        self._clock = clock
         self._seq = 0
         self._counts: dict[str, int] = {}
         self._unreported_lost = 0
         self._lost_reason = ""
-        self._skipped: deque[int] = deque()
         self._retry_at = 0.0
         self._error_logged = False
         server = None if server is None else self._encoder.redact_label(server)
@@ -162,13 +197,72 @@ class Recording:
         with self._lock:
             self._prepare_write(0)
 
-    def mark_stalled(self) -> None:
-        """Stop waiting for a blocked write; events are lost until it returns."""
-        self.stalled = True
-        self._archive.log(
-            f"{self._archive.folder} does not take events in time; traffic goes on, and a gap "
-            "event will count the lost ones"
+    # --- continuing in another process ----------------------------------------------------------
+
+    @property
+    def progress(self) -> Progress:
+        """The state for `resume`, after the last call."""
+        return Progress(
+            self._seq,
+            self._segment_count,
+            0 if self._segment is None else self._segment.size,
+            self.lost,
+            self._unreported_lost,
+            self._lost_reason,
+            self._counts,
         )
+
+    def resume(self, progress: Progress) -> int:
+        """Continue in a new segment after the process that wrote this recording has died.
+
+        Returns the number of events that it wrote after `progress` was taken. An incomplete last
+        line is removed.
+        """
+        self._seq = progress.seq
+        self._segment_count = max(0, progress.segments - 1)
+        self.lost = progress.lost
+        self._unreported_lost = progress.unreported_lost
+        self._lost_reason = progress.lost_reason
+        self._counts = dict(progress.counts)
+        self._closed = "close" in progress.counts
+        size = progress.size
+        resumed = 0
+        while (written := self._read_rest(size)) is not None:
+            for event, seq in written:
+                self._seq = max(self._seq, seq + 1)
+                self._counts[event] = self._counts.get(event, 0) + 1
+                resumed += event not in ("open", "gap")
+                if event == "gap":
+                    self._unreported_lost = 0
+                self._closed = self._closed or event == "close"
+            self._segment_count += 1
+            size = 0
+        self._segment_count = max(self._segment_count, progress.segments)
+        return resumed
+
+    def _read_rest(self, size: int) -> list[tuple[str, int]] | None:
+        """Kind and `seq` of the lines of the current segment after its first `size` bytes."""
+        path = self._segment_path()
+        with contextlib.suppress(OSError):
+            os.unlink(f"{path}.part")  # noqa: PTH108 - it has no event but `open`
+        try:
+            with open(path, "r+b") as file:  # noqa: PTH123 - see segment.py
+                file.seek(size)
+                *lines, torn = file.read().split(b"\n")
+                if torn:
+                    file.truncate(file.tell() - len(torn))
+        except OSError:
+            return None
+        return [(event.event, event.seq) for event in map(_decode_kind, lines)]
+
+    def _segment_path(self) -> str:
+        name = f"{self._file_stem}-{self._segment_count:04d}.jsonl"
+        return os.path.join(self._archive.folder, name)  # noqa: PTH118
+
+    def count_lost(self, events: int, why: str) -> None:
+        """Count events that the recorder could not hand over; a `gap` reports them."""
+        with self._lock:
+            self._count_lost(events, why)
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -229,25 +323,12 @@ class Recording:
             "close", [lambda: {**end, "counts": {**self._counts, "lost": self.lost}}]
         )
         self._closed = True
-        if self._unreported_lost or self._skipped:
-            lost = self._unreported_lost + sum(self._skipped)
+        if self._unreported_lost:
             self._archive.log(
-                f"{lost} events could not be recorded: {self._lost_reason or _STALLED}"
+                f"{self._unreported_lost} events could not be recorded: {self._lost_reason}"
             )
-        if self._segment is not None and not self.stalled:
+        if self._segment is not None:
             self._segment.close()
-
-    def close_with_exit(self, code: int, *, reason: str | None = None) -> int:
-        """Close after the server's exit; return its exit code as a shell does (signal N: 128 + N).
-
-        `code` is the exit code, or -N if signal N ended the server. `reason` says why, if it did
-        not end by itself.
-        """
-        if code >= 0:
-            self.close(reason=reason or "server_exited", exit_code=code)
-            return code
-        self.close(reason=reason or "server_killed", signal=-code)
-        return 128 - code
 
     # --- lines (caller holds lock) --------------------------------------------------------------
 
@@ -259,8 +340,7 @@ class Recording:
         wire_bytes: int | None,
         fields: dict[str, Any],
     ) -> None:
-        if self.stalled or self._closed:
-            self._skipped.append(len(pieces))
+        if self._closed:
             return
         with self._lock:
             if not self._prepare_write(len(pieces)):
@@ -281,8 +361,7 @@ class Recording:
             self._write(b"".join(lines), {"message": messages, "raw": len(lines) - messages})
 
     def _write_events(self, event: str, fields: Sequence[Callable[[], Mapping[str, Any]]]) -> None:
-        if self.stalled or self._closed:
-            self._skipped.append(len(fields))
+        if self._closed:
             return
         with self._lock:
             if self._prepare_write(len(fields)):
@@ -303,9 +382,8 @@ class Recording:
         Opens the first or the next segment, and writes a pending `gap` event.
         """
         monotonic = time.monotonic()
-        while self._skipped:
-            self._count_lost(self._skipped.popleft(), _STALLED)
-        if self._segment is not None and not self._segment_exists(self._segment):
+        # Checked before each write (about 1 µs): writes to a removed file succeed and are lost.
+        if self._segment is not None and not self._segment.exists():
             self._handle_removed_segment(self._segment)
         if self._segment is None or self._unreported_lost:
             if monotonic < self._retry_at:
@@ -336,15 +414,6 @@ class Recording:
             return True
         age = monotonic - segment.opened_at
         return limits.segment_seconds is not None and age >= limits.segment_seconds
-
-    def _segment_exists(self, segment: Segment) -> bool:
-        # Checked before each write (about 1 µs): writes to a removed file succeed and are lost.
-        self.busy_since = time.monotonic()
-        try:
-            return segment.exists()
-        finally:
-            self.busy_since = 0.0
-            self.stalled = False
 
     def _handle_removed_segment(self, segment: Segment) -> None:
         """Count all events of a removed segment as lost; the next write opens a new segment."""
@@ -379,13 +448,7 @@ class Recording:
             self._archive.housekeeper.queue(previous.path)
 
     def _open_segment(self) -> None:
-        name = f"{self._file_stem}-{self._segment_count:04d}.jsonl"
-        self.busy_since = time.monotonic()
-        try:
-            segment = Segment(self._archive.folder, name)
-        finally:
-            self.busy_since = 0.0
-            self.stalled = False
+        segment = Segment(self._archive.folder, os.path.basename(self._segment_path()))  # noqa: PTH119
         previous, self._segment = self._segment, segment
         counts, self._segment_counts = self._segment_counts, {}
         lost_in_gaps, self._lost_in_segment_gaps = self._lost_in_segment_gaps, 0
@@ -423,12 +486,7 @@ class Recording:
     def _write_or_raise(self, lines: bytes, counts: Mapping[str, int]) -> None:
         if self._segment is None:
             raise OSError("no segment is open")
-        self.busy_since = time.monotonic()
-        try:
-            self._segment.put(lines)
-        finally:
-            self.busy_since = 0.0
-            self.stalled = False
+        self._segment.put(lines)
         for event, number in counts.items():
             if number:
                 self._counts[event] = self._counts.get(event, 0) + number

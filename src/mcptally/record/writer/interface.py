@@ -1,0 +1,102 @@
+"""What the recorder calls: `Archive` and `Recording`, or the same in the writer process."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from mcptally.record.limits import Limits
+from mcptally.transcript.format import Dir, Transport
+from mcptally.wire.framing import Piece
+
+WatchFunction = Callable[[int, Callable[[], None] | None], None]
+"""Makes a loop call a function when a descriptor can be read; None ends that."""
+
+
+class RecordingWriter(Protocol):
+    """Writes the events of one recording; see recording.py."""
+
+    def begin(self) -> None:
+        """Create the file, which otherwise the first event creates."""
+
+    def frame(
+        self,
+        piece: Piece,
+        *,
+        dir: Dir,  # noqa: A002
+        scope: str | None = None,
+        wire_bytes: int | None = None,
+        **fields: Any,
+    ) -> None:
+        """Record a frame."""
+
+    def frames(self, pieces: Sequence[Piece], *, dir: Dir) -> None:  # noqa: A002
+        """Record several frames."""
+
+    def stderr(self, lines: Sequence[bytes]) -> None:
+        """Record lines of stderr."""
+
+    def http(
+        self,
+        *,
+        dir: Dir,  # noqa: A002
+        scope: str | None,
+        phase: str,
+        **fields: Any,
+    ) -> None:
+        """Record an HTTP event."""
+
+    def close(
+        self,
+        *,
+        reason: str,
+        exit_code: int | None = None,
+        signal: int | None = None,
+        **fields: Any,
+    ) -> None:
+        """End the recording."""
+
+
+class ArchiveWriter(Protocol):
+    """Writes recordings into one folder; see recording.py."""
+
+    @property
+    def folder(self) -> str:
+        """The folder."""
+
+    @property
+    def limits(self) -> Limits:
+        """The limits."""
+
+    def log(self, message: str, /) -> None:
+        """Print a message for the user of the recorder."""
+
+    def prepare(
+        self,
+        *,
+        transport: Transport,
+        server: str | None = None,
+        command: Sequence[str] | None = None,
+        url: str | None = None,
+    ) -> RecordingWriter:
+        """A recording without a file yet."""
+
+    def wake(self) -> None:
+        """Write the events that were recorded soon."""
+
+    def watch(self, watch: WatchFunction) -> None:
+        """Have a loop watch what the archive must react to."""
+
+    def close(self) -> None:
+        """End, after all recordings were closed."""
+
+
+def close_with_exit(recording: RecordingWriter, code: int, *, reason: str | None = None) -> int:
+    """Close after the server's exit; return its exit code as a shell does (signal N: 128 + N).
+
+    `code` is the exit code, or -N if signal N ended the server. `reason` says why, if it did not
+    end by itself.
+    """
+    if code >= 0:
+        recording.close(reason=reason or "server_exited", exit_code=code)
+        return code
+    recording.close(reason=reason or "server_killed", signal=-code)
+    return 128 - code

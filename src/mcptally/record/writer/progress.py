@@ -1,0 +1,40 @@
+"""The state of each recording in memory that the recorder shares with the writer process."""
+
+import marshal
+import mmap
+from typing import Any, Final
+
+SLOTS: Final = 8192
+"""Most recordings whose state is kept."""
+
+_HALF: Final = 512
+_SLOT: Final = 2 * _HALF
+
+
+class ProgressTable:
+    """One value per recording; a process that dies while it saves a value leaves the last one."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, SLOTS * (_SLOT + 1))
+
+    def save(self, slot: int, number: int, value: tuple[Any, ...]) -> None:
+        """Save the value of recording `number`, which has this slot for now."""
+        data = marshal.dumps((number, value))
+        if slot >= SLOTS or len(data) > _HALF:
+            return
+        current = SLOTS * _SLOT + slot
+        half = 1 - self._memory[current]
+        start = slot * _SLOT + half * _HALF
+        self._memory[start : start + len(data)] = data
+        self._memory[current] = half
+
+    def load(self, slot: int, number: int) -> tuple[Any, ...] | None:
+        """The value of recording `number`; None if none was saved."""
+        if slot >= SLOTS:
+            return None
+        start = slot * _SLOT + self._memory[SLOTS * _SLOT + slot] * _HALF
+        data = self._memory[start : start + _HALF]
+        if not any(data):
+            return None
+        saved_number, value = marshal.loads(data)  # noqa: S302 - written by `save` only
+        return value if saved_number == number else None

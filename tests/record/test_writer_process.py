@@ -1,0 +1,233 @@
+"""The queue to the writer process, and recordings whose writer or recorder is stopped or killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcptally.record.writer.shared_queue import BLOCK_BYTES, SharedQueue
+from tests.record.recorder_process import TIMEOUT_SECONDS, alive, events, eventually, of, script
+
+if sys.platform != "linux":
+    pytest.skip("stops processes and finds them in /proc", allow_module_level=True)
+
+PAGE = 4096
+
+
+@given(st.lists(st.one_of(st.binary(max_size=PAGE // 2 - 8), st.none()), max_size=60))
+def test_the_queue_returns_each_record_once_in_order(steps):
+    queue = SharedQueue(PAGE)
+    waiting = []
+    for step in steps:
+        if step is None:
+            assert queue.begin() == (waiting[0] if waiting else None)
+            if waiting:
+                waiting.pop(0)
+                queue.done()
+        elif queue.put([step[:5], step[5:]]):
+            waiting.append(step)
+        else:
+            assert waiting
+    while waiting:
+        assert queue.begin() == waiting.pop(0)
+        queue.done()
+    assert queue.begin() is None
+    assert queue.put([bytes(queue.largest)])
+
+
+def test_the_memory_of_records_that_were_taken_is_returned():
+    before = shared_kb()
+    queue = SharedQueue(16 * BLOCK_BYTES)
+    sent = []
+    for number in range(300):
+        record = b"%d" % number * (BLOCK_BYTES // 9)
+        while not queue.put([record]):  # a backlog, then none, and so on
+            while sent:
+                assert queue.begin() == sent.pop(0)
+                queue.done()
+        sent.append(record)
+    while sent:
+        assert queue.begin() == sent.pop(0)
+        queue.done()
+    assert queue.put([b""])
+    assert shared_kb() - before <= 3 * BLOCK_BYTES // 1024
+
+
+def shared_kb():
+    (line,) = [x for x in Path("/proc/self/status").read_text().splitlines() if "RssShmem" in x]
+    return int(line.split()[1])
+
+
+PRELUDE = """
+import os, signal, sys, time
+from mcptally.record.limits import Limits
+from mcptally.record.writer.process import WriterProcess
+from mcptally.redaction.policy import policy
+limits = Limits(compress=False, stall_seconds=0.2, frame_bytes=1 << 40)
+archive = WriterProcess(sys.argv[1], policy=policy, limits=limits, queue_bytes=16 << 20)
+recording = archive.prepare(transport="stdio", server="s")
+def frames(first, last, size=0):
+    for number in range(first, last):
+        recording.frame(b'{"id":%d,"x":"%b"}' % (number, b"y" * size), dir="c2s")
+def stop_writer():
+    os.kill(archive._pid, signal.SIGSTOP)
+    os.waitpid(archive._pid, os.WUNTRACED)
+def executed(): return archive.queue.counters.head == archive.queue.counters.tail
+def wait(condition):
+    while not condition(): time.sleep(0.001)
+def close():
+    recording.close(reason="end")
+    archive.close()
+frames(0, 10)
+"""
+
+
+def run(folder, source, *, code=0):
+    """Run `source` after PRELUDE in a process; return its stderr and the events."""
+    done = subprocess.run(
+        [*script(PRELUDE + source), str(folder)],
+        capture_output=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr.decode()
+    return done.stderr.decode(), events(folder)
+
+
+def assert_gaps_count_what_is_missing(found, sent):
+    ids = [event["msg"]["id"] for event in of(found, "message")]
+    assert ids == sorted(set(ids))
+    lost = sum(gap["lost"] for gap in of(found, "gap"))
+    assert len(ids) + lost == sent
+    assert found[-1]["event"] == "close"
+    assert found[-1]["counts"]["lost"] == lost
+    for kind in ("open", "message", "gap"):
+        assert found[-1]["counts"].get(kind, 0) == len(of(found, kind))
+    seqs = [event["seq"] for event in found]
+    assert seqs == sorted(set(seqs))
+    assert seqs[-1] + 1 - len(seqs) == lost
+    return lost
+
+
+def test_a_stopped_writer_delays_nothing_until_the_queue_is_full_and_then_a_gap_counts_the_loss(
+    tmp_path,
+):
+    logged, found = run(
+        tmp_path,
+        "stop_writer()\n"
+        "frames(10, 60, 1 << 20)\n"
+        "assert recording.lost > 20\n"
+        "os.kill(archive._pid, signal.SIGCONT)\n"
+        "wait(executed)\n"
+        "frames(60, 70)\n"
+        "close()",
+    )
+    assert logged.count("does not take events in time") == 1
+    assert assert_gaps_count_what_is_missing(found, 70) > 20
+
+
+def test_a_killed_writer_is_replaced_and_the_waiting_events_are_written(tmp_path):
+    logged, found = run(
+        tmp_path,
+        "wait(executed)\n"
+        "stop_writer()\n"
+        "frames(10, 20)\n"
+        "os.kill(archive._pid, signal.SIGKILL)\n"
+        "archive._restart()\n"
+        "frames(20, 30)\n"
+        "close()",
+    )
+    assert "ended by signal 9; another one continues" in logged
+    assert assert_gaps_count_what_is_missing(found, 30) == 0
+    assert [event["segment"] for event in of(found, "open")] == [0, 1]
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_the_call_that_ends_the_writer_is_lost_unless_it_was_written(tmp_path, place):
+    logged, found = run(
+        tmp_path,
+        "from mcptally.record.writer.segment import Segment\n"
+        "put = Segment.put\n"
+        "def fatal(self, lines):\n"
+        "    if b'fatal' in lines and 'before' == sys.argv[2]: os.kill(os.getpid(), 9)\n"
+        "    put(self, lines + b'torn' * (b'fatal' in lines))\n"
+        "    if b'fatal' in lines: os.kill(os.getpid(), 9)\n"
+        "Segment.put = fatal\n"
+        f"sys.argv.append({place!r})\n"
+        "wait(executed)\n"
+        "os.kill(archive._pid, 9)\n"
+        "archive._restart()\n"
+        "recording.frame(b'{\"id\":10,\"fatal\":1}', dir='c2s')\n"
+        "frames(11, 20)\n"
+        "wait(lambda: archive.queue.was_interrupted)\n"
+        "archive._restart()\n"
+        "frames(20, 30)\n"
+        "close()",
+    )
+    assert logged.count("ended by signal 9") == 2
+    assert assert_gaps_count_what_is_missing(found, 30) == (1 if place == "before" else 0)
+
+
+def test_a_writer_that_always_ends_is_not_started_for_ever(tmp_path):
+    done = subprocess.run(
+        [
+            *script(
+                PRELUDE.replace("policy=policy", "policy=lambda: os._exit(3)") + "import select\n"
+                "while archive._pid:\n"
+                "    select.select([archive._ended], [], []); archive._restart()\n"
+                "frames(10, 20)\n"
+                "close()"
+            ),
+            str(tmp_path),
+        ],
+        capture_output=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    logged = done.stderr.decode()
+    assert done.returncode == 0, logged
+    assert "ended with exit code 3; another one continues" in logged
+    assert "nothing is recorded" in logged
+    assert "events could not be recorded" in logged
+
+
+def test_events_in_the_queue_are_written_after_a_kill_of_the_recorder(tmp_path):
+    process = subprocess.Popen(
+        [
+            *script(
+                PRELUDE + "stop_writer()\n"
+                "frames(10, 500, 10_000)\n"
+                "print(archive._pid, flush=True)\n"
+                "time.sleep(1000)"
+            ),
+            str(tmp_path),
+        ],
+        stdout=subprocess.PIPE,
+    )
+    writer = int(process.stdout.readline())
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    os.kill(writer, signal.SIGCONT)
+    assert eventually(lambda: not alive(writer))
+    found = events(tmp_path)
+    assert [event["msg"]["id"] for event in of(found, "message")] == list(range(500))
+
+
+def test_a_frame_larger_than_the_queue_is_handed_over_in_parts(tmp_path):
+    _, found = run(
+        tmp_path,
+        "archive.limits = limits._replace(stall_seconds=None)\n"
+        "frames(10, 12, 20 << 20)\n"
+        "frames(12, 13)\n"
+        "close()",
+    )
+    sizes = [len(event["msg"].get("x", "")) for event in of(found, "message")]
+    assert sizes == [0] * 10 + [20 << 20] * 2 + [0]
+    assert json.dumps(found[-1]["counts"]["lost"]) == "0"
