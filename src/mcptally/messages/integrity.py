@@ -128,18 +128,12 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
             pl.lit("the recording has no close event: still running, or killed"),
         ),
     ]
-    file_names = pl.DataFrame(
-        {"file": pl.Series(range(len(names)), dtype=pl.UInt32), "name": names}
-    )
-    damage = (
-        pl.concat(found)
-        .join(file_names, on="file", how="left", maintain_order="left")
-        .drop("file")
-        .rename({"name": "file"})
-    )
-    return dataclasses.replace(
-        events, findings=pl.concat([events.findings, Findings.frame(damage)])
-    )
+    damage = [rows for rows in found if rows.height]
+    if not damage:
+        return events
+    rows = pl.concat(damage)
+    rows = rows.with_columns(file=pl.Series(names, dtype=pl.String).gather(rows.get_column("file")))
+    return dataclasses.replace(events, findings=pl.concat([events.findings, Findings.frame(rows)]))
 
 
 def _event_rows(events: Events) -> pl.DataFrame:
@@ -210,6 +204,9 @@ def _canonical(line: bytes) -> bytes:
 
 
 def _findings(frame: pl.DataFrame, rule: str, severity: Severity, message: pl.Expr) -> pl.DataFrame:
+    """Return the findings; `file` is still the index of the file, except in an empty table."""
+    if not frame.height:
+        return Findings.empty()
     return frame.select(
         "file",
         "line",

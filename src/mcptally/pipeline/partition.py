@@ -38,7 +38,6 @@ from mcptally.seeds import stages
 from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Table
 from mcptally.tables.findings import Findings
-from mcptally.tables.joins import left_join_columns
 from mcptally.tables.messages import Messages
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.seed_scores import SeedScores
@@ -92,9 +91,7 @@ def gather(
     conversation = assign_sessions(events)
     trim_heap()
     paired = pair(events, conversation)
-    file_names = pl.DataFrame(
-        {"file": pl.Series(range(len(names)), dtype=pl.UInt32), "file_name": list(names)}
-    )
+    file_names = pl.Series(names, dtype=pl.String)
     calls = _with_file_names(paired.calls, file_names)
     messages = _with_file_names(paired.messages, file_names)
     del paired
@@ -255,13 +252,13 @@ def _times(names: Mapping[str, str]) -> list[pl.Expr]:
     ]
 
 
-def _with_file_names(frame: pl.DataFrame, file_names: pl.DataFrame) -> pl.DataFrame:
+def _with_file_names(frame: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
     """The frame with names of files in place of their numbers."""
-    return left_join_columns(frame, file_names, "file").drop("file").rename({"file_name": "file"})
+    return frame.with_columns(file=names.gather(frame.get_column("file")))
 
 
 def _recordings(
-    events: Events, conversation: Conversation, calls: pl.DataFrame, file_names: pl.DataFrame
+    events: Events, conversation: Conversation, calls: pl.DataFrame, file_names: pl.Series
 ) -> pl.DataFrame:
     """`GatheredRecordings`, with further columns."""
     frames = {
@@ -293,10 +290,10 @@ def _recordings(
     files = (
         every.group_by("recording", "file")
         .agg(pl.col("seq").min())
-        .join(file_names, on="file")
-        .sort("recording", "seq", "file_name")
+        .pipe(_with_file_names, file_names)
+        .sort("recording", "seq", "file")
         .group_by("recording", maintain_order=True)
-        .agg(files=pl.col("file_name"))
+        .agg(files=pl.col("file"))
     )
     additions = [
         files,

@@ -85,15 +85,12 @@ class Traffic:
             revision=pl.coalesce("header_version", "asked", "revision", "begin")
         )
         of_requests = narrow.filter(pl.col("kind") == "request").select("pos", "revision")
-        files = pl.DataFrame(
-            {"file": pl.Series(range(len(names)), dtype=pl.UInt32), "file_name": list(names)}
-        )
-        raws = (
-            events.raws.join(files, on="file", how="left", maintain_order="left")
-            .drop("file")
-            .rename({"file_name": "file"})
-            .join(servers, on="recording", how="left", maintain_order="left")
-            .with_columns(session=pl.when(pl.col("scope").is_null()).then(pl.col("recording")))
+        file_names = pl.Series(names, dtype=pl.String)
+        raws = events.raws.join(
+            servers, on="recording", how="left", maintain_order="left"
+        ).with_columns(
+            file=file_names.gather(events.raws.get_column("file")),
+            session=pl.when(pl.col("scope").is_null()).then(pl.col("recording")),
         )
         return cls(
             events,
