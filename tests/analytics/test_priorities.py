@@ -182,6 +182,7 @@ def test_the_fourth_problem_of_a_kind_comes_after_the_other_kinds(of_tools):
     assert list(found.values()) == [1, 2, 3, 4, 5, 6, 7]
 
 
+@pytest.mark.slow
 def test_filters_choose_rows_by_name_and_calls_by_time(of_tools):
     assert of_tools(tool="hides") == {"hides": 4}
     assert of_tools(since="2026-03-04", min_calls=11) == {"new": 1}
