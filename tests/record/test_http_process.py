@@ -12,7 +12,6 @@ import threading
 
 import pytest
 
-from tests.commands import run
 from tests.record.http_rig import (
     TIMEOUT_SECONDS,
     Client,
@@ -165,7 +164,11 @@ def test_listening_on_other_addresses_than_loopback_logs_a_warning(tmp_path):
     ],
 )
 def test_invalid_options_give_a_one_sentence_error(tmp_path, url, listen, logged):
-    done = run("record", "--out", tmp_path, "--url", url, "--listen", listen)
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path), "--url", url,
+         "--listen", listen],
+        capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
+    )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr.startswith("mcptally: --")
     assert logged in done.stderr
