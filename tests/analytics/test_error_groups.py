@@ -2,7 +2,9 @@
 
 from datetime import timedelta
 
-from tests.analytics.built_stores import BEGAN, FAILED, OK, UNCLEAR, build, call
+import pytest
+
+from tests.analytics.built_stores import BEGAN, FAILED, OK, UNCLEAR, Servers, call
 
 
 def at(minute, template=None, tool="t", **fields):
@@ -13,54 +15,76 @@ def at(minute, template=None, tool="t", **fields):
     )
 
 
-def groups(tmp_path, rows):
-    frame = build(tmp_path / "s", rows).ask("error_groups").pl()
-    return {row["template"]: row for row in frame.to_dicts()}
+SERVERS = Servers()
 
 
-def test_errors_with_different_templates_are_different_groups(tmp_path):
-    found = groups(tmp_path, [at(0, "duplicate key"), at(1, "foreign key"), at(2, "foreign key")])
-    assert {name: row["calls"] for name, row in found.items()} == {
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory):
+    """The error groups of a server by template."""
+    answers = SERVERS.build(tmp_path_factory.mktemp("groups") / "s")
+    return lambda server: {row["template"]: row for row in answers.of(server, "error_groups")}
+
+
+TWO = SERVERS.add([at(0, "duplicate key"), at(1, "foreign key"), at(2, "foreign key")])
+
+
+def test_errors_with_different_templates_are_different_groups(groups):
+    assert {name: row["calls"] for name, row in groups(TWO).items()} == {
         "duplicate key": 1,
         "foreign key": 2,
     }
 
 
-def test_a_group_has_the_time_of_its_first_and_last_failure(tmp_path):
-    rows = [at(0), at(1, "a"), at(2), at(3, "a"), at(4), at(5, "b")]
-    found = groups(tmp_path, rows)["a"]
+MIXED = SERVERS.add([at(0), at(1, "a"), at(2), at(3, "a"), at(4), at(5, "b")])
+
+
+def test_a_group_has_the_time_of_its_first_and_last_failure(groups):
+    found = groups(MIXED)["a"]
     assert found["first_seen"] == BEGAN + timedelta(minutes=1)
     assert found["last_seen"] == BEGAN + timedelta(minutes=3)
     assert found["calls_since"] == 2
 
 
-def test_an_error_is_over_after_more_calls_without_it_than_chance_explains(tmp_path):
-    # Four of ten, and one to come: (1 - 4/11)^6 = 0.066, ^7 = 0.042.
-    third = [at(i, "a" if i % 3 == 0 else None) for i in range(10)]
-    later = [at(i) for i in range(10, 17)]
-    assert groups(tmp_path / "6", [*third, *later[:6]])["a"]["ongoing"]
-    assert not groups(tmp_path / "7", [*third, *later])["a"]["ongoing"]
+# Four of ten, and one to come: (1 - 4/11)^6 = 0.066, ^7 = 0.042.
+THIRD = [at(i, "a" if i % 3 == 0 else None) for i in range(10)]
+SIX_LATER = SERVERS.add(THIRD + [at(i) for i in range(10, 16)])
+SEVEN_LATER = SERVERS.add(THIRD + [at(i) for i in range(10, 17)])
 
 
-def test_one_failure_is_over_after_five_calls_without_it(tmp_path):
-    one = [at(0, "a")]
-    assert groups(tmp_path / "4", [*one, *(at(i) for i in range(1, 5))])["a"]["ongoing"]
-    assert not groups(tmp_path / "5", [*one, *(at(i) for i in range(1, 6))])["a"]["ongoing"]
+def test_an_error_is_over_after_more_calls_without_it_than_chance_explains(groups):
+    assert groups(SIX_LATER)["a"]["ongoing"]
+    assert not groups(SEVEN_LATER)["a"]["ongoing"]
 
 
-def test_calls_of_other_tools_and_cancelled_calls_do_not_end_an_error(tmp_path):
-    others = [at(i, tool="u") for i in range(1, 30)]
-    stopped = [at(i, outcome="cancelled") for i in range(1, 30)]
-    assert groups(tmp_path, [at(0, "a"), *others, *stopped])["a"]["ongoing"]
+FOUR_LATER = SERVERS.add([at(0, "a"), *(at(i) for i in range(1, 5))])
+FIVE_LATER = SERVERS.add([at(0, "a"), *(at(i) for i in range(1, 6))])
 
 
-def test_without_times_it_is_unknown_whether_an_error_is_over(tmp_path):
-    rows = [at(i, "a" if i < 3 else None, requested_at=None) for i in range(9)]
-    found = groups(tmp_path, rows)["a"]
+def test_one_failure_is_over_after_five_calls_without_it(groups):
+    assert groups(FOUR_LATER)["a"]["ongoing"]
+    assert not groups(FIVE_LATER)["a"]["ongoing"]
+
+
+OTHER_CALLS = [at(i, tool="u") for i in range(1, 30)]
+OTHER_CALLS += [at(i, outcome="cancelled") for i in range(1, 30)]
+NO_EVIDENCE = SERVERS.add([at(0, "a"), *OTHER_CALLS])
+
+
+def test_calls_of_other_tools_and_cancelled_calls_do_not_end_an_error(groups):
+    assert groups(NO_EVIDENCE)["a"]["ongoing"]
+
+
+TIMELESS = SERVERS.add(at(i, "a" if i < 3 else None, requested_at=None) for i in range(9))
+
+
+def test_without_times_it_is_unknown_whether_an_error_is_over(groups):
+    found = groups(TIMELESS)["a"]
     assert found["calls"] == 3
     assert found["first_seen"] is found["last_seen"] is found["ongoing"] is None
 
 
-def test_failures_without_a_text_are_grouped_by_outcome(tmp_path):
-    rows = [call(1, **(UNCLEAR | {"outcome": "timeout"})), call(2, **UNCLEAR)]
-    assert groups(tmp_path, rows).keys() == {"(no text: timeout)", "(no text: protocol_error)"}
+TEXTLESS = SERVERS.add([call(1, **(UNCLEAR | {"outcome": "timeout"})), call(2, **UNCLEAR)])
+
+
+def test_failures_without_a_text_are_grouped_by_outcome(groups):
+    assert groups(TEXTLESS).keys() == {"(no text: timeout)", "(no text: protocol_error)"}

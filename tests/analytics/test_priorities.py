@@ -235,6 +235,7 @@ def of_tools(tmp_path_factory):
     return ask
 
 
+@pytest.mark.slow
 def test_filters_choose_rows_by_name_and_calls_by_time(of_tools):
     assert of_tools(tool="hides") == {"hides": 4}
     assert of_tools(since="2026-03-04", min_calls=11) == {"new": 1}

@@ -12,6 +12,7 @@ from tests.analytics.built_stores import (
     OK,
     REFUSED,
     UNCLEAR,
+    Servers,
     build,
     call,
 )
@@ -35,6 +36,10 @@ def outage(minutes=range(120), *, since=60, until=10**6, tool="t", kind=NO_NETWO
         )
         for minute in minutes
     ]
+
+
+SERVERS = Servers()
+"""Cases whose evidence is far from any limit, so that the number of tools does not matter."""
 
 
 def timeline(tmp_path, rows, **filters):
@@ -121,8 +126,22 @@ def test_a_chart_gets_one_row_per_period_and_cause(tmp_path):
     ]
 
 
-def test_an_outage_is_dated_by_its_first_failed_call(tmp_path):
-    [change] = changes(tmp_path, outage())
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """The changes of a server and of its tools."""
+    answers = SERVERS.build(tmp_path_factory.mktemp("changes") / "s")
+
+    def of(server, level="tool"):
+        return [row for row in answers.of(server, "change_points") if row["level"] == level]
+
+    return of
+
+
+OUTAGE = SERVERS.add(outage())
+
+
+def test_an_outage_is_dated_by_its_first_failed_call(found):
+    [change] = found(OUTAGE)
     assert change["changed_at"] == BEGAN + timedelta(minutes=60)
     assert (change["success_rate_before"], change["success_rate_after"]) == (1, 0)
     assert (change["calls_before"], change["calls_after"]) == (60, 60)
@@ -132,8 +151,11 @@ def test_an_outage_is_dated_by_its_first_failed_call(tmp_path):
     assert change["next_change"] is None
 
 
-def test_an_outage_that_ended_has_a_second_change(tmp_path):
-    worse, better = changes(tmp_path, outage(range(240), since=100, until=140))
+ENDED = SERVERS.add(outage(range(240), since=100, until=140))
+
+
+def test_an_outage_that_ended_has_a_second_change(found):
+    worse, better = found(ENDED)
     assert worse["changed_at"] == BEGAN + timedelta(minutes=100)
     assert worse["next_change"] == better["changed_at"] == BEGAN + timedelta(minutes=140)
     assert (worse["direction"], better["direction"]) == ("worse", "better")
@@ -141,32 +163,42 @@ def test_an_outage_that_ended_has_a_second_change(tmp_path):
     assert better["cause"] == "infrastructure"
 
 
-def test_an_outage_in_the_middle_of_one_session_is_found(tmp_path):
-    [change] = changes(tmp_path, outage(length=1000))
+ONE_SESSION = SERVERS.add(outage(length=1000))
+
+
+def test_an_outage_in_the_middle_of_one_session_is_found(found):
+    [change] = found(ONE_SESSION)
     assert change["changed_at"] == BEGAN + timedelta(minutes=60)
     assert (change["sessions_before"], change["sessions_after"]) == (1, 1)
 
 
-def test_an_outage_of_sessions_at_the_same_time_is_found(tmp_path):
-    rows = [
-        at(minute, FAILED if minute >= 7 else OK, session=session)
-        for session in range(12)
-        for minute in range(10)
-    ]
-    [change] = changes(tmp_path, rows)
+AT_ONCE = SERVERS.add(
+    at(minute, FAILED if minute >= 7 else OK, session=session)
+    for session in range(12)
+    for minute in range(10)
+)
+
+
+def test_an_outage_of_sessions_at_the_same_time_is_found(found):
+    [change] = found(AT_ONCE)
     assert change["changed_at"] == BEGAN + timedelta(minutes=7)
 
 
-def test_a_change_of_the_mix_of_tools_is_no_change_of_the_server(tmp_path):
-    works = outage(range(60), since=10**6, tool="works")
-    fails = outage(range(60, 120), since=0, tool="fails")
-    assert changes(tmp_path, works + fails, level="server") == []
+WORKS = outage(range(60), since=10**6, tool="works")
+FAILS = outage(range(60, 120), since=0, tool="fails")
+MIX = SERVERS.add(WORKS + FAILS)
 
 
-def test_an_outage_of_a_server_is_a_change_of_the_server(tmp_path):
-    rows = [row for tool in "tuv" for row in outage(tool=tool)]
-    [change] = changes(tmp_path, rows, level="server")
-    assert (change["server"], change["tool"]) == ("s", None)
+def test_a_change_of_the_mix_of_tools_is_no_change_of_the_server(found):
+    assert found(MIX, level="server") == []
+
+
+SERVER = SERVERS.add(row for tool in "tuv" for row in outage(tool=tool))
+
+
+def test_an_outage_of_a_server_is_a_change_of_the_server(found):
+    [change] = found(SERVER, level="server")
+    assert change["tool"] is None
     assert change["changed_at"] == BEGAN + timedelta(minutes=60)
     assert change["calls_after"] == 180
 
@@ -180,10 +212,13 @@ def test_few_calls_show_no_change(tmp_path, calls):
     assert changes(tmp_path, outage(range(2 * calls), since=calls, length=1)) == []
 
 
-def test_calls_at_one_time_or_without_time_show_no_change(tmp_path):
-    same = [row | {"requested_at": BEGAN} for row in outage()]
-    unknown = [row | {"requested_at": None} for row in outage(tool="u")]
-    assert changes(tmp_path, same + unknown) == []
+SAME_TIME = [row | {"requested_at": BEGAN} for row in outage()]
+NO_TIME = [row | {"requested_at": None} for row in outage(tool="u")]
+TIMELESS = SERVERS.add(SAME_TIME + NO_TIME)
+
+
+def test_calls_at_one_time_or_without_time_show_no_change(found):
+    assert found(TIMELESS) == []
 
 
 def test_one_change_among_many_tools_needs_more_evidence(tmp_path):

@@ -24,7 +24,6 @@ import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import scipy.stats
 
 from mcptally.analytics import compare, views
 from mcptally.analytics.store import Store, open_store
@@ -324,6 +323,8 @@ def power(random, rho: float, tools: int, changed: int) -> tuple[int, int]:
         permutation.rate_change(y[0, i] * 1.0, n[0, i] * 1.0, y[1, i] * 1.0, n[1, i] * 1.0)
         for i in range(tools)
     ]
+    import scipy.stats  # takes a second, and tests import this module
+
     q = scipy.stats.false_discovery_control([test.p_value for test in tests])
     difference = np.abs(np.subtract(*(y.sum(2) / n.sum(2))))
     apart = [test.low > 0 or test.high < 0 for test in tests]

@@ -1,8 +1,9 @@
 """Helpers for tests of imports: import a log, score it, and compare calls as rows."""
 
 import json
+import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import zstandard
@@ -48,6 +49,65 @@ def calls_of(archive: Path, store: Path) -> pl.DataFrame:
     """The `calls` table of an archive."""
     score(archive, out=store)
     return pl.read_parquet(store / "calls" / "*.parquet").sort("recording", "seq", "index")
+
+
+class Logs:
+    """Logs that the tests of a module import, scored as one archive.
+
+    Their servers and sessions need different names: recordings of one name would be one recording,
+    and calls of one server are judged together.
+    """
+
+    def __init__(self) -> None:
+        self._sources: list[tuple[str, Path | str, dict[str, Any]]] = []
+
+    def add(self, name: str, source: Path | str, **options: Any) -> int:
+        """Add a file with its text, or the path of a file, and return its number.
+
+        Args:
+            name: path of the file below a folder of its own.
+            source: its text, or a file to copy.
+            options: those of `import_logs`; a transcript is not imported with `as_recorded=True`.
+        """
+        self._sources.append((name, source, options))
+        return len(self._sources) - 1
+
+    def import_and_score(self, folder: Path) -> list["ImportedLog"]:
+        """The logs in the order in which they were added."""
+        archive, done = folder / "archive", []
+        for number, (name, source, options) in enumerate(self._sources):
+            path = folder / str(number) / name
+            path.parent.mkdir(parents=True)
+            path.write_bytes(source.encode() if isinstance(source, str) else source.read_bytes())
+            out = archive / str(number)
+            if options.get("as_recorded"):
+                shutil.copytree(path.parent, out)
+                done.append(None)
+            else:
+                done.append(import_logs(path, out, **options))
+        calls = calls_of(archive, folder / "store")
+        findings = pl.read_parquet(folder / "store" / "findings" / "*.parquet")
+        return [
+            ImportedLog(
+                each,
+                events(archive / str(number)) if each else [],
+                *(
+                    t.filter(pl.col("file").str.contains(f"archive/{number}/", literal=True))
+                    for t in (calls, findings)
+                ),
+            )
+            for number, each in enumerate(done)
+        ]
+
+
+class ImportedLog(NamedTuple):
+    """What one of `Logs` became."""
+
+    done: Imported | None
+    """How the import went; None for a transcript."""
+    events: list[dict[str, Any]]
+    calls: pl.DataFrame
+    findings: pl.DataFrame
 
 
 def facts(calls: pl.DataFrame, *names: str) -> list[tuple[Any, ...]]:

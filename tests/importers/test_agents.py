@@ -6,21 +6,46 @@ import pytest
 
 from mcptally.importers import import_logs
 from tests.commands import run
-from tests.importers.imported_logs import SAMPLES, all_records_accounted_for, calls_of
+from tests.importers.imported_logs import (
+    SAMPLES,
+    ImportedLog,
+    Logs,
+    all_records_accounted_for,
+    calls_of,
+)
 
 NAMES = ("server", "tool", "arguments", "outcome", "text", "latency_ms")
 
 
-def imported(source, tmp_path, expected):
-    done = import_logs(source, tmp_path / "t")
-    assert done.files[0].format == expected
-    assert all_records_accounted_for(done)
-    calls = calls_of(tmp_path / "t", tmp_path / "store").sort("requested_at", "answered_at")
-    return done.files[0].tally, calls
+LOGS = Logs()
 
 
-def test_runs_of_langsmith_give_the_calls_of_tools(tmp_path):
-    tally, calls = imported(SAMPLES / "langsmith.jsonl.gz", tmp_path, "langsmith")
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory) -> list[ImportedLog]:
+    return LOGS.import_and_score(tmp_path_factory.mktemp("agents"))
+
+
+@pytest.fixture(scope="module")
+def imported(logs):
+    """The tally and the calls of a log that must have the format."""
+
+    def tally_and_calls(number, expected):
+        done = logs[number].done
+        assert done.files[0].format == expected
+        assert all_records_accounted_for(done)
+        return done.files[0].tally, logs[number].calls.sort("requested_at", "answered_at")
+
+    return tally_and_calls
+
+
+SAMPLE = {
+    name: LOGS.add(name, SAMPLES / name)
+    for name in ("langsmith.jsonl.gz", "langfuse.json.gz", "litellm.jsonl.gz", "inspect.json.gz")
+}
+
+
+def test_runs_of_langsmith_give_the_calls_of_tools(imported):
+    tally, calls = imported(SAMPLE["langsmith.jsonl.gz"], "langsmith")
     assert tally.notes.total() == 3  # no run says which server ran the tool
     assert calls.select(*NAMES[1:5]).rows() == [
         ("price", '{"item":"tea","count":3}', "ok", '{"item": "tea", "cents": 750}'),
@@ -29,8 +54,8 @@ def test_runs_of_langsmith_give_the_calls_of_tools(tmp_path):
     ]
 
 
-def test_observations_of_langfuse_give_the_calls_of_tools(tmp_path):
-    tally, calls = imported(SAMPLES / "langfuse.json.gz", tmp_path, "langfuse")
+def test_observations_of_langfuse_give_the_calls_of_tools(imported):
+    tally, calls = imported(SAMPLE["langfuse.json.gz"], "langfuse")
     assert tally.context == {"an observation that is not of a tool": 2}
     assert calls.select(NAMES).rows() == [
         ("langfuse", "price", '{"item":"tea","count":3}', "ok", '{"cents": 750}', 250.0),
@@ -41,8 +66,8 @@ def test_observations_of_langfuse_give_the_calls_of_tools(tmp_path):
     ]
 
 
-def test_payloads_of_litellm_give_server_tool_and_how_a_call_failed(tmp_path):
-    tally, calls = imported(SAMPLES / "litellm.jsonl.gz", tmp_path, "litellm")
+def test_payloads_of_litellm_give_server_tool_and_how_a_call_failed(imported):
+    tally, calls = imported(SAMPLE["litellm.jsonl.gz"], "litellm")
     assert tally.context == {"a request that is not a call of an MCP tool": 1}
     assert calls.select("server", "tool", "outcome", "error_text", "latency_ms").rows() == [
         ("orders", "price", "ok", None, 500.0),
@@ -51,26 +76,25 @@ def test_payloads_of_litellm_give_server_tool_and_how_a_call_failed(tmp_path):
     ]
 
 
-def test_a_row_of_litellm_s_spend_logs_with_json_texts_is_a_call(tmp_path):
-    call = {"name": "price", "arguments": {"item": "tea"}, "mcp_server_name": "orders"}
-    row = {
-        "request_id": "r1",
-        "call_type": "call_mcp_tool",
-        "startTime": "2026-11-22T20:00:00+00:00",
-        "endTime": "2026-11-22T20:00:02+00:00",
-        "metadata": json.dumps({"status": "success", "mcp_tool_call_metadata": call}),
-        "response": json.dumps({"content": [{"type": "text", "text": "750"}], "isError": False}),
-    }
-    source = tmp_path / "spend.json"
-    source.write_text(json.dumps([row]))
-    _, calls = imported(source, tmp_path, "litellm")
-    assert calls.select(NAMES).rows() == [
-        ("orders", "price", '{"item":"tea"}', "ok", "750", 2000.0)
-    ]
+SPEND_CALL = {"name": "price", "arguments": {"item": "tea"}, "mcp_server_name": "shop"}
+SPENT = {
+    "request_id": "r1",
+    "call_type": "call_mcp_tool",
+    "startTime": "2026-11-22T20:00:00+00:00",
+    "endTime": "2026-11-22T20:00:02+00:00",
+    "metadata": json.dumps({"status": "success", "mcp_tool_call_metadata": SPEND_CALL}),
+    "response": json.dumps({"content": [{"type": "text", "text": "750"}], "isError": False}),
+}
+SPEND = LOGS.add("spend.json", json.dumps([SPENT]))
 
 
-def test_a_log_of_inspect_gives_the_calls_of_our_recording(tmp_path):
-    tally, calls = imported(SAMPLES / "inspect.json.gz", tmp_path, "inspect-ai")
+def test_a_row_of_litellm_s_spend_logs_with_json_texts_is_a_call(imported):
+    _, calls = imported(SPEND, "litellm")
+    assert calls.select(NAMES).rows() == [("shop", "price", '{"item":"tea"}', "ok", "750", 2000.0)]
+
+
+def test_a_log_of_inspect_gives_the_calls_of_our_recording(imported):
+    tally, calls = imported(SAMPLE["inspect.json.gz"], "inspect-ai")
     assert tally.used == 4
     assert calls.select("tool", "arguments", "outcome", "error_text").rows() == [
         ("price", '{"item":"tea","count":3}', "ok", None),
@@ -107,17 +131,18 @@ GEMINI = [
 ]
 
 
-@pytest.mark.parametrize("document", [False, True], ids=["lines", "one document"])
-def test_sessions_of_gemini_cli_give_the_calls_of_mcp_tools(tmp_path, document):
-    head, *messages = GEMINI
-    text = (
-        json.dumps({**head, "messages": messages}, indent=2)
-        if document
-        else "".join(json.dumps(line) + "\n" for line in [*GEMINI, GEMINI[-1]])
-    )
-    source = tmp_path / "session-2026-11-22T20-00-s1.jsonl"
-    source.write_text(text)
-    tally, calls = imported(source, tmp_path, "gemini-cli")
+GEMINI_LINES = "".join(json.dumps(line) + "\n" for line in [*GEMINI, GEMINI[-1]])
+GEMINI_DOCUMENT = json.dumps({**GEMINI[0], "messages": GEMINI[1:]}, indent=2)
+SESSION = "session-2026-11-22T20-00-s1.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("log", "document"),
+    [(LOGS.add(SESSION, GEMINI_LINES), False), (LOGS.add(SESSION, GEMINI_DOCUMENT), True)],
+    ids=["lines", "one document"],
+)
+def test_sessions_of_gemini_cli_give_the_calls_of_mcp_tools(imported, log, document):
+    tally, calls = imported(log, "gemini-cli")
     assert tally.notes["calls of built-in tools: left out"] == (1 if document else 2)
     assert calls.sort("server", "tool").select(NAMES).rows() == [
         ("my_db", "run", '{"url":"x"}', "ok", "1", 2000.0),
@@ -147,18 +172,21 @@ OPENCODE = [
 ]
 
 
-@pytest.mark.parametrize("exported", [False, True], ids=["run --format json", "export"])
-def test_sessions_of_opencode_give_the_calls_of_mcp_tools(tmp_path, exported):
-    info = {"id": "msg_1", "sessionID": "ses_1", "role": "assistant"}
-    document = {"info": {"id": "ses_1"}, "messages": [{"info": info, "parts": OPENCODE}]}
-    lines = [{"type": "tool_use", "sessionID": "ses_1", "part": part} for part in OPENCODE]
-    source = tmp_path / "session.json"
-    source.write_text(
-        json.dumps(document, indent=2)
-        if exported
-        else "".join(json.dumps(line) + "\n" for line in lines)
-    )
-    tally, calls = imported(source, tmp_path, "opencode")
+INFO = {"id": "msg_1", "sessionID": "ses_1", "role": "assistant"}
+EXPORTED = {"info": {"id": "ses_1"}, "messages": [{"info": INFO, "parts": OPENCODE}]}
+LINES = [{"type": "tool_use", "sessionID": "ses_1", "part": part} for part in OPENCODE]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        LOGS.add("session.json", "".join(json.dumps(line) + "\n" for line in LINES)),
+        LOGS.add("session.json", json.dumps(EXPORTED, indent=2).replace("ses_1", "ses_2")),
+    ],
+    ids=["run --format json", "export"],
+)
+def test_sessions_of_opencode_give_the_calls_of_mcp_tools(imported, log):
+    tally, calls = imported(log, "opencode")
     assert tally.notes["calls of built-in tools: left out"] == 2
     assert calls.sort("tool").select(NAMES).rows() == [
         ("web", "close", '{"url":"x"}', "tool_error", "no such page", 1500.0),

@@ -6,7 +6,15 @@ import polars as pl
 import pytest
 
 from mcptally.importers import import_logs
-from tests.importers.imported_logs import all_records_accounted_for, calls_of, import_and_read
+from tests.importers.imported_logs import ImportedLog, Logs, all_records_accounted_for
+
+LOGS = Logs()
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory) -> list[ImportedLog]:
+    return LOGS.import_and_score(tmp_path_factory.mktemp("calls"))
+
 
 CODE_LOG = [
     {
@@ -33,18 +41,21 @@ CODE_LOG = [
 ]
 
 
-def test_claude_code_s_mcp_log_gives_tool_outcome_duration_and_stderr(tmp_path):
-    folder = tmp_path / "mcp-logs-mailer"
-    folder.mkdir()
-    source = folder / "2026-03-01T10-00-00.jsonl"
-    lines = [{**line, "sessionId": "s1", "cwd": "/srv/demo"} for line in CODE_LOG]
-    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done, found = import_and_read(source, tmp_path)
+CODE = LOGS.add(
+    "mcp-logs-mailer/2026-03-01T10-00-00.jsonl",
+    "".join(
+        json.dumps({**line, "sessionId": "s0", "cwd": "/srv/demo"}) + "\n" for line in CODE_LOG
+    ),
+)
+
+
+def test_claude_code_s_mcp_log_gives_tool_outcome_duration_and_stderr(logs):
+    done, found, calls, _ = logs[CODE]
     assert all_records_accounted_for(done)
     assert done.files[0].format == "claude-code"
     assert [e["text"] for e in found if e["event"] == "stderr"] == ["warming up", "ready"]
     assert found[0]["server"] == "mailer"
-    calls = calls_of(tmp_path / "transcripts", tmp_path / "store").sort("requested_at")
+    calls = calls.sort("requested_at")
     rows = calls.select("tool", "outcome", "error_code", "error_text", "latency_ms").rows()
     assert rows == [
         ("send", "ok", None, None, 505.0),
@@ -61,15 +72,14 @@ def turn(kind: str, at: str, *blocks: dict[str, object], **extra: object) -> str
     return json.dumps({**head, "message": {"role": kind, "content": list(blocks)}, **extra}) + "\n"
 
 
-def test_claude_code_s_transcript_gives_arguments_and_content_of_each_server(tmp_path):
+def claude_code_transcript() -> str:
     use = {"type": "tool_use", "id": "toolu_1", "name": "mcp__web__open", "input": {"url": "x"}}
     other = {"type": "tool_use", "id": "toolu_2", "name": "mcp__my_db__run__sql", "input": {}}
     error_reply = {"type": "tool_use", "id": "toolu_3", "name": "mcp__web__close", "input": {}}
     own = {"type": "tool_use", "id": "toolu_4", "name": "Bash", "input": {"command": "ls"}}
     text = [{"type": "text", "text": "Page not found"}]
     no = "The user doesn't want to proceed with this tool use. The tool use was rejected"
-    source = tmp_path / "session.jsonl"
-    source.write_text(
+    return (
         '{"type":"summary","summary":"x","sessionId":"s1","cwd":"/"}\n'
         + turn("assistant", "2026-03-01T10:00:00.000Z", use, other)
         + turn("assistant", "2026-03-01T10:00:00.100Z", error_reply, own)
@@ -90,10 +100,16 @@ def test_claude_code_s_transcript_gives_arguments_and_content_of_each_server(tmp
         )
         + turn("user", "2026-03-01T10:00:05Z", {"type": "tool_result", "tool_use_id": "toolu_4"})
     )
-    done, _ = import_and_read(source, tmp_path)
+
+
+TRANSCRIPT = LOGS.add("session.jsonl", claude_code_transcript())
+
+
+def test_claude_code_s_transcript_gives_arguments_and_content_of_each_server(logs):
+    done, _, calls, _ = logs[TRANSCRIPT]
     assert all_records_accounted_for(done)
     assert done.files[0].tally.notes["calls that the client itself refused: left out"] == 1
-    calls = calls_of(tmp_path / "transcripts", tmp_path / "store").sort("tool")
+    calls = calls.sort("tool")
     rows = calls.select("server", "tool", "arguments", "outcome", "error_text", "latency_ms").rows()
     assert rows == [
         ("web", "open", '{"url":"x"}', "tool_error", "Page not found", 2000.0),
@@ -105,13 +121,12 @@ def codex(at: str, **payload: object) -> str:
     return json.dumps({"timestamp": at, "type": "event_msg", "payload": payload}) + "\n"
 
 
-def test_codex_rollouts_give_calls_with_their_durations(tmp_path):
+def codex_rollout() -> str:
     request = {"server": "files", "tool": "read", "arguments": {"path": "a"}}
     took = {"secs": 1, "nanos": 500_000_000}
     good = {"content": [{"type": "text", "text": "ok"}], "isError": False}
     bad = {"content": [{"type": "text", "text": "no such file"}], "isError": True}
-    source = tmp_path / "rollout-x.jsonl"
-    source.write_text(
+    return (
         '{"timestamp":"2026-03-01T10:00:00Z","type":"session_meta","payload":{"id":"abc"}}\n'
         + codex(
             "2026-03-01T10:00:01Z", type="mcp_tool_call_begin", call_id="c1", invocation=request
@@ -150,9 +165,15 @@ def test_codex_rollouts_give_calls_with_their_durations(tmp_path):
             "2026-03-01T10:00:08Z", type="mcp_tool_call_begin", call_id="c4", invocation=request
         )
     )
-    done, _ = import_and_read(source, tmp_path)
+
+
+ROLLOUT = LOGS.add("rollout-x.jsonl", codex_rollout())
+
+
+def test_codex_rollouts_give_calls_with_their_durations(logs):
+    done, _, calls, findings = logs[ROLLOUT]
     assert all_records_accounted_for(done)
-    calls = calls_of(tmp_path / "transcripts", tmp_path / "store").sort("requested_at")
+    calls = calls.sort("requested_at")
     rows = calls.select("request_id", "outcome", "error_code", "error_text", "latency_ms").rows()
     assert rows == [
         ('"c1"', "ok", None, None, 1500.0),
@@ -164,7 +185,6 @@ def test_codex_rollouts_give_calls_with_their_durations(tmp_path):
     assert calls.get_column("request_bytes").null_count() == 4
     assert set(calls.get_column("session_source")) == {"source"}
     # Such a log has no handshake, so a missing one is not a finding.
-    findings = pl.read_parquet(tmp_path / "store" / "findings" / "*.parquet")
     assert findings.filter(pl.col("rule").str.starts_with("protocol.before")).is_empty()
 
 
@@ -198,16 +218,21 @@ SPANS = [
 ]
 
 
-@pytest.mark.parametrize("indent", [None, 2], ids=["one line", "printed over many lines"])
-def test_spans_with_the_mcp_conventions_become_calls(tmp_path, indent):
-    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "agent"}}]}
-    document = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": SPANS}]}]}
-    source = tmp_path / "traces.json"
-    source.write_text(json.dumps(document, indent=indent))
-    done, _ = import_and_read(source, tmp_path)
+AGENT = {"attributes": [{"key": "service.name", "value": {"stringValue": "agent"}}]}
+DOCUMENT = {"resourceSpans": [{"resource": AGENT, "scopeSpans": [{"spans": SPANS}]}]}
+OTHER = json.dumps(DOCUMENT, indent=2).replace('"agent"', '"other"')
+
+
+@pytest.mark.parametrize(
+    "log",
+    [LOGS.add("traces.json", json.dumps(DOCUMENT)), LOGS.add("traces.json", OTHER)],
+    ids=["one line", "printed over many lines"],
+)
+def test_spans_with_the_mcp_conventions_become_calls(logs, log):
+    done, _, calls, _ = logs[log]
     assert all_records_accounted_for(done)
     assert done.files[0].tally.context == {"a span without a call": 1}
-    calls = calls_of(tmp_path / "transcripts", tmp_path / "store").sort("requested_at")
+    calls = calls.sort("requested_at")
     names = ("outcome", "arguments", "error_code", "error_text", "resource_uri", "latency_ms")
     assert calls.select(names).rows() == [
         ("ok", '{"city":"Ulm"}', None, None, None, 4.0),
@@ -227,26 +252,27 @@ def snooped(seq: int, direction: str, **extra: object) -> str:
     return json.dumps({**head, "ts": when, "transport": "stdio", **extra}) + "\n"
 
 
-def test_sessions_of_mcpsnoop_are_read(tmp_path):
-    ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x"}}
-    reply = {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}
-    source = tmp_path / "srv-1.jsonl"
-    source.write_text(
-        snooped(0, "meta", raw={"command": ["node", "x.js"]})
-        + snooped(1, "c2s", raw=ask)
-        + snooped(2, "stderr", text="listening")
-        + snooped(3, "s2c", text="not JSON")
-        + snooped(4, "s2c", raw=reply)
-        + "{broken\n"
-    )
-    done, found = import_and_read(source, tmp_path)
+ASKED = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x"}}
+REPLY = {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}
+SNOOPED = LOGS.add(
+    "srv-1.jsonl",
+    snooped(0, "meta", raw={"command": ["node", "x.js"]})
+    + snooped(1, "c2s", raw=ASKED)
+    + snooped(2, "stderr", text="listening")
+    + snooped(3, "s2c", text="not JSON")
+    + snooped(4, "s2c", raw=REPLY)
+    + "{broken\n",
+)
+
+
+def test_sessions_of_mcpsnoop_are_read(logs):
+    done, found, calls, _ = logs[SNOOPED]
     assert all_records_accounted_for(done)
     assert done.lost == 1
     assert done.files[0].tally.unused["not an event of mcpsnoop"].runs == [[6, 6]]
     assert [e["event"] for e in found] == ["open", "message", "stderr", "raw", "message", "close"]
     assert found[0]["command"] == ["node", "x.js"]
     assert found[1]["ts_ns"] % 1_000_000_000 == 123456789
-    calls = calls_of(tmp_path / "transcripts", tmp_path / "store")
     assert calls.select("tool", "outcome", "latency_ms").rows() == [("x", "ok", 3000.0)]
 
 

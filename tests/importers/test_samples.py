@@ -1,26 +1,66 @@
 """Samples from the real programs, compared with our recording of the same traffic."""
 
+import json
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from mcptally.importers import import_logs
-from tests.importers.imported_logs import FACTS, SAMPLES, all_records_accounted_for, calls_of, facts
+from tests.importers.imported_logs import (
+    FACTS,
+    SAMPLES,
+    ImportedLog,
+    Logs,
+    all_records_accounted_for,
+    facts,
+)
+
+LOGS = Logs()
 
 
-def both(sample: str, recorded: str, tmp_path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
-    done = import_logs(SAMPLES / sample, tmp_path / "t", redaction="none")
-    assert done.lost == 0
-    assert all_records_accounted_for(done)
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory) -> list[ImportedLog]:
+    return LOGS.import_and_score(tmp_path_factory.mktemp("samples"))
+
+
+def add(sample: str, recorded: str) -> tuple[int, int]:
+    """Add a sample and our recording of the same traffic."""
     return (
-        calls_of(tmp_path / "t", tmp_path / "imported"),
-        calls_of(SAMPLES / recorded, tmp_path / "recorded"),
+        LOGS.add(sample, SAMPLES / sample, redaction="none"),
+        LOGS.add(recorded, SAMPLES / recorded, as_recorded=True),
     )
 
 
-def test_a_har_of_mitmproxy_has_the_calls_of_our_recording(tmp_path):
-    imported, recorded = both("mitmproxy.har.gz", "recorded-mitmproxy.jsonl.gz", tmp_path)
+SAMPLE = {
+    sample: add(sample, recorded)
+    for sample, recorded in (
+        ("mitmproxy.har.gz", "recorded-mitmproxy.jsonl.gz"),
+        ("mcphawk.db", "recorded-mcphawk.jsonl.gz"),
+        ("inspector.db", "recorded-inspector.jsonl.gz"),
+        ("spans-server.jsonl.gz", "recorded-otlp.jsonl.gz"),
+        ("spans-agent.jsonl.gz", "recorded-agent.jsonl.gz"),
+        ("spans-traceloop.jsonl.gz", "recorded-traceloop.jsonl.gz"),
+        ("sentry.jsonl.gz", "recorded-sentry.jsonl.gz"),
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def both(logs):
+    """The calls of a sample and of the recording, after a look at how the import went."""
+
+    def calls(sample: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+        imported, recorded = (logs[number] for number in SAMPLE[sample])
+        assert imported.done.lost == 0
+        assert all_records_accounted_for(imported.done)
+        return imported.calls, recorded.calls
+
+    return calls
+
+
+def test_a_har_of_mitmproxy_has_the_calls_of_our_recording(both):
+    imported, recorded = both("mitmproxy.har.gz")
     names = [name for name in FACTS if name != "response_tokens"]
     assert facts(imported, *names) == facts(recorded, *names)
     assert imported.get_column("http_status").to_list() == [200] * imported.height
@@ -28,12 +68,12 @@ def test_a_har_of_mitmproxy_has_the_calls_of_our_recording(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("sample", "recorded_as"),
-    [("mcphawk.db", "recorded-mcphawk.jsonl.gz"), ("inspector.db", "recorded-inspector.jsonl.gz")],
+    "sample",
+    ["mcphawk.db", "inspector.db"],
     ids=["a client of the Python SDK", "the Inspector"],
 )
-def test_a_database_of_mcphawk_has_the_calls_of_our_recording(tmp_path, sample, recorded_as):
-    imported, recorded = both(sample, recorded_as, tmp_path)
+def test_a_database_of_mcphawk_has_the_calls_of_our_recording(both, sample):
+    imported, recorded = both(sample)
     names = [name for name in FACTS if name not in {"arguments", "response_tokens"}]
     # The database has no stderr: of an error that only a stack trace explains, it says less.
     told = ("verdict", "reason", "fault", "retryable", "rule")
@@ -54,8 +94,8 @@ def test_a_database_of_mcphawk_has_the_calls_of_our_recording(tmp_path, sample, 
     assert facts(spaced[0], "tool", "arguments") == facts(spaced[1], "tool", "arguments")
 
 
-def test_spans_of_a_server_give_only_method_tool_outcome_and_time(tmp_path):
-    imported, recorded = both("spans-server.jsonl.gz", "recorded-otlp.jsonl.gz", tmp_path)
+def test_spans_of_a_server_give_only_method_tool_outcome_and_time(both):
+    imported, recorded = both("spans-server.jsonl.gz")
     names = ("dir", "method", "tool", "prompt")
     assert facts(imported, *names) == facts(recorded, *names)
     # A hidden error is only visible in the text, which spans do not contain.
@@ -85,14 +125,14 @@ def test_a_call_in_spans_of_both_sides_is_one_call(tmp_path):
 OUTCOMES = ("method", "tool", "outcome", "error_code", "error_text")
 
 
-def test_nested_spans_of_an_agent_and_its_clients_are_one_call_each(tmp_path):
-    imported, recorded = both("spans-agent.jsonl.gz", "recorded-agent.jsonl.gz", tmp_path)
+def test_nested_spans_of_an_agent_and_its_clients_are_one_call_each(both):
+    imported, recorded = both("spans-agent.jsonl.gz")
     names = (*OUTCOMES, "arguments")
     assert facts(imported, *names) == facts(recorded, *names)
 
 
-def test_spans_of_traceloop_have_the_calls_of_our_recording(tmp_path):
-    imported, recorded = both("spans-traceloop.jsonl.gz", "recorded-traceloop.jsonl.gz", tmp_path)
+def test_spans_of_traceloop_have_the_calls_of_our_recording(both):
+    imported, recorded = both("spans-traceloop.jsonl.gz")
     calls = pl.col("method") == "tools/call"
     assert facts(imported, *OUTCOMES) == facts(recorded, *OUTCOMES)
     assert facts(imported.filter(calls), "tool", "arguments", "text") == facts(
@@ -100,10 +140,13 @@ def test_spans_of_traceloop_have_the_calls_of_our_recording(tmp_path):
     )
 
 
-def test_spans_of_openinference_give_arguments_results_and_failures(tmp_path):
-    done = import_logs(SAMPLES / "spans-openinference.jsonl.gz", tmp_path / "t")
-    assert all_records_accounted_for(done)
-    calls = calls_of(tmp_path / "t", tmp_path / "store").sort("requested_at")
+OPENINFERENCE = LOGS.add("spans.jsonl.gz", SAMPLES / "spans-openinference.jsonl.gz")
+
+
+def test_spans_of_openinference_give_arguments_results_and_failures(logs):
+    log = logs[OPENINFERENCE]
+    assert all_records_accounted_for(log.done)
+    calls = log.calls.sort("requested_at")
     assert calls.select("tool", "arguments", "outcome", "text").rows() == [
         ("price", '{"item":"tea","count":3}', "ok", '{"item": "tea", "cents": 750}'),
         ("price", '{"item":"tea","count":4}', "ok", '{"item": "tea", "cents": 1000}'),
@@ -132,8 +175,8 @@ def test_the_format_of_a_sample_is_detected_from_its_content(sample, tmp_path):
     assert done.files[0].format == expected
 
 
-def test_sentry_s_spans_have_the_tool_arguments_and_result_but_not_whether_it_is_an_error(tmp_path):
-    imported, recorded = both("sentry.jsonl.gz", "recorded-sentry.jsonl.gz", tmp_path)
+def test_sentry_s_spans_have_the_tool_arguments_and_result_but_not_whether_it_is_an_error(both):
+    imported, recorded = both("sentry.jsonl.gz")
     recorded = recorded.filter(pl.col("method").is_in(["tools/call", "prompts/get"]))
     assert imported.height == recorded.height == 16
     # The SDK does not record `isError`, so only the text shows a failure.
@@ -174,15 +217,14 @@ SENTRY_SPANS = {
 }
 
 
-def test_a_sentry_span_with_only_the_required_names_is_a_call_of_its_tool(tmp_path):
-    import json
+SENTRY = LOGS.add("event.json", json.dumps(SENTRY_SPANS) + "\n")
 
-    source = tmp_path / "event.json"
-    source.write_text(json.dumps(SENTRY_SPANS) + "\n")
-    done = import_logs(source, tmp_path / "t")
-    assert all_records_accounted_for(done)
-    assert done.files[0].tally.unused["not a span of Sentry"].runs == [[1, 1]]
-    calls = calls_of(tmp_path / "t", tmp_path / "store")
+
+def test_a_sentry_span_with_only_the_required_names_is_a_call_of_its_tool(logs):
+    log = logs[SENTRY]
+    assert all_records_accounted_for(log.done)
+    assert log.done.files[0].tally.unused["not a span of Sentry"].runs == [[1, 1]]
+    calls = log.calls
     names = ("server", "method", "tool", "outcome", "error_text", "latency_ms")
     assert calls.select(names).rows() == [
         ("docs", "tools/call", "search", "tool_error", "no such index", 1500.0)

@@ -1,6 +1,5 @@
 """Which calls are attempts of the same logical call, and why."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,15 +87,31 @@ CHAINS: dict[str, tuple[list[tuple[dict[str, Any], dict[str, Any]]], list[tuple[
 }
 
 
+MINUTES = 60 * 10**9
+PAUSES = {0: "retry", 10 * MINUTES: "retry", 10 * MINUTES + 1: None, -1: None}
+"""Nanoseconds from a failure to the same call again, and whether that is a retry."""
+
+
 @pytest.fixture(scope="module")
 def attempts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, Any]]]:
-    """By name of chain: number of the first attempt of each call, and why it is one."""
+    """By chain or pause: number of the first attempt of each call, and why it is one."""
     folder = tmp_path_factory.mktemp("chains")
     (folder / "archive").mkdir()
     for name, (said, _) in CHAINS.items():
         events = [opened(name)]
         for place, (request, reply) in enumerate(said):
             events += [c2s(2 * place + 1, request, name), s2c(2 * place + 2, reply, name)]
+        write(folder / "archive" / f"{name}.jsonl", events)
+    failed_at = opened()["ts_ns"] + 60 * MINUTES
+    for pause in PAUSES:
+        name = str(pause)
+        events = [
+            opened(name),
+            c2s(1, call(1, "a"), name),
+            s2c(2, failure(1), name) | {"ts_ns": failed_at},
+            c2s(3, call(2, "a"), name) | {"ts_ns": failed_at + pause},
+            s2c(4, text(2), name) | {"ts_ns": failed_at + pause},
+        ]
         write(folder / "archive" / f"{name}.jsonl", events)
     mt.score(folder / "archive", out=folder / "store")
     rows = sql_over_tables.ask(
@@ -117,26 +132,10 @@ def test_calls_of_one_logical_call_are_linked(
     assert attempts[chain] == CHAINS[chain][1]
 
 
-MINUTES = 60 * 10**9
-PAUSES = {0: "retry", 10 * MINUTES: "retry", 10 * MINUTES + 1: None, -1: None}
-"""Nanoseconds from a failure to the same call again, and whether that is a retry."""
-
-
-def test_a_retry_starts_after_the_failure_is_known_and_within_ten_minutes(tmp_path: Path):
-    failed_at = opened()["ts_ns"] + 60 * MINUTES
-    (tmp_path / "archive").mkdir()
+def test_a_retry_starts_after_the_failure_is_known_and_within_ten_minutes(
+    attempts: dict[str, list[tuple[Any, Any]]],
+):
+    found = {}
     for pause in PAUSES:
-        name = str(pause)
-        events = [
-            opened(name),
-            c2s(1, call(1, "a"), name),
-            s2c(2, failure(1), name) | {"ts_ns": failed_at},
-            c2s(3, call(2, "a"), name) | {"ts_ns": failed_at + pause},
-            s2c(4, text(2), name) | {"ts_ns": failed_at + pause},
-        ]
-        write(tmp_path / "archive" / f"{name}.jsonl", events)
-    mt.score(tmp_path / "archive", out=tmp_path / "store")
-    rows = sql_over_tables.ask(
-        tmp_path / "store", "SELECT recording, attempt_why FROM calls WHERE request_id::INTEGER = 2"
-    )
-    assert {int(name): why for name, why in rows.iter_rows()} == PAUSES
+        [_, (_, found[pause])] = attempts[str(pause)]
+    assert found == PAUSES

@@ -58,8 +58,10 @@ def kept(store: Path) -> list[tuple[str, str]]:
     ("selection", "calls"),
     [
         ({"servers": ["git"]}, [("g", "log"), ("g", "diff"), ("g2", "log"), ("g", "log")]),
-        ({"servers": ["maps", "time"]}, [("t", "now"), ("t", "now"), ("m", "find")]),
-        ({"tools": ["log"]}, [("g", "log"), ("g2", "log"), ("g", "log")]),
+        pytest.param({"servers": ["maps", "time"]},
+                     [("t", "now"), ("t", "now"), ("m", "find")], marks=pytest.mark.slow),
+        pytest.param({"tools": ["log"]},
+                     [("g", "log"), ("g2", "log"), ("g", "log")], marks=pytest.mark.slow),
         ({"since": START + datetime.timedelta(hours=3)},
          [("g2", "log"), ("m", "find"), ("g", "log")]),
         ({"until": "2026-11-21T02:00"}, [("g", "log"), ("t", "now")]),

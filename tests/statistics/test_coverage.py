@@ -6,6 +6,7 @@ import pytest
 from tests.benchmarks import coverage
 
 
+@pytest.mark.slow
 def test_every_part_of_the_simulation_runs_on_the_current_sql():
     random = np.random.default_rng(1)
     cells = [("geometric", 3, 0.3, 0.3, 20)]

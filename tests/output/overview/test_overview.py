@@ -135,6 +135,7 @@ def test_one_screen_says_what_was_read_what_is_wrong_and_what_to_do_next(home, t
         assert call_id in pasted.stdout
 
 
+@pytest.mark.slow
 def test_unchanged_inputs_are_answered_from_the_cache_without_heavy_imports(summary):
     program = (
         "import sys; from mcptally.store import source_files; "
@@ -287,6 +288,7 @@ def test_the_cache_of_a_folder_that_contains_it_is_no_input(home):
     assert overview([home], jobs=1).answer["transcripts"] == 1
 
 
+@pytest.mark.slow
 def test_nobody_else_can_read_the_cache(summary):
     found = overview([summary.path])
     assert found.folder.parent == summary.home / ".cache" / "mcptally"
@@ -348,6 +350,7 @@ def test_what_cannot_be_read_is_said(tmp_path, monkeypatch, words, code, message
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_recorded_text_reaches_the_screen_masked_and_on_one_line(summary):
     assert "12 of 12 calls" in summary.printed
     assert TOKEN not in summary.printed
