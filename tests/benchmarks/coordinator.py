@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import multiprocessing
 import resource
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,11 +19,14 @@ from typing import Final
 
 import polars as pl
 
-from mcptally.pipeline import gathering, plan, run
+from mcptally.pipeline import gathering, partition, plan, run
+from mcptally.pipeline.archive_context import ArchiveContext
 from mcptally.pipeline.engines.worker import GatherReport, Partition
 from mcptally.pipeline.gathering import Gathered
 from mcptally.pipeline.incremental import EarlierStores
+from mcptally.pipeline.partition_summary import SUMMARY_TABLES
 from mcptally.store import manifest, work_folder
+from mcptally.store.manifest import SUMMARIES
 from mcptally.store.parts import write_part
 from mcptally.store.source_files import SourceFile
 from mcptally.store.work_folder import Provenance
@@ -31,7 +35,12 @@ from mcptally.tables.findings import Findings
 from mcptally.tables.recordings import Recordings
 from mcptally.transcript.discover import discover
 
-STEPS: Final = ("discover", "plan", "join recordings", "publish", "query", "run again")
+STEPS: Final = ("discover", "plan", "join recordings", "publish", "query", "run again", "tools")
+
+TOOLS: Final = 300
+SERVERS: Final = 20
+MADE: Final = ("listed", "definitions", "combinations", "minutes", "forms")
+"""Kinds of summaries that have rows."""
 
 
 def main() -> None:
@@ -92,9 +101,9 @@ class Work:
             if number % 1000 == 0:
                 Path(name).parent.mkdir(parents=True)
             Path(name).touch()
-        global_begin = time.process_time()
+        begin = time.process_time()
         discover([self.folder / "archive"])
-        print(f"(of which discover: {time.process_time() - global_begin:.1f} s)")
+        print(f"(of which discover: {time.process_time() - begin:.1f} s)")
 
     def plan(self) -> None:
         plan.plan([Path(name) for name in self._names()])
@@ -148,6 +157,49 @@ class Work:
         print(f"(of which publishing: {time.process_time() - begin:.1f} s)")
         size = (self.store / manifest.MANIFEST).stat().st_size
         print(f"(store.json: {size / 1e6:,.0f} MB)")
+
+    def _context(self) -> ArchiveContext:
+        """The facts of summaries in which every recording lists one tool and calls it."""
+        work = self.folder / "summaries"
+        rows = self.files * self.recordings // self.partitions
+        for number in range(self.partitions):
+            place = pl.int_range(rows, dtype=pl.Int64, eager=True) + number * rows
+            tool = "tool" + (place % TOOLS).cast(pl.String)
+            known = {
+                "recording": place.cast(pl.String),
+                "session": place.cast(pl.String) + "/0",
+                "server": "server" + (place % SERVERS).cast(pl.String),
+                "tool": tool,
+                "definition": tool,
+                "minute": place // 100,
+                **dict.fromkeys(("listed_ns", "answered_ns"), place * 10**9),
+                **dict.fromkeys(("calls", "seen"), pl.lit(1)),
+            }
+            for kind, table in SUMMARY_TABLES.items():
+                columns = [
+                    known.get(name, pl.lit(None)).cast(dtype, strict=False).alias(name)
+                    for name, dtype in table.schema().items()
+                ]
+                frame = pl.select(columns) if kind in MADE else table.empty()
+                if kind == "definitions":
+                    frame = frame.unique("definition").with_columns(text=pl.lit("{}"))
+                target = work / SUMMARIES / kind / f"{number:06d}.parquet"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                frame.write_parquet(target, compression="zstd", compression_level=1)
+        begin = time.process_time()
+        found = ArchiveContext(
+            [gathering.stored_summaries(work, range(self.partitions))], self.folder / "spool"
+        )
+        print(f"(of which reading: {time.process_time() - begin:.1f} s)")
+        shutil.rmtree(work)
+        return found
+
+    def tools(self) -> None:
+        """Read what the summaries of all partitions say, and make the table of tools."""
+        context = self._context()
+        begin = time.process_time()
+        partition.tools(context.summary(), context.sightings.rows)
+        print(f"(of which tools: {time.process_time() - begin:.1f} s)")
 
     def query(self) -> None:
         manifest.read_manifest(self.store)
