@@ -40,99 +40,144 @@ repetitions AS (
     ) again USING (chain, attempt)
     WHERE refused
 ),
-possible AS (
-    SELECT version_hash, session_hash, calls, call_id, unnest([
-        {mistake: 'missing_argument', place: tool_hash, counts: inputs IS NOT NULL,
-            made: inputs = 'missing_argument'},
-        {mistake: 'invented_argument', place: tool_hash, counts: inputs IS NOT NULL,
-            made: inputs = 'invented_argument'},
-        {mistake: 'wrong_type', place: tool_hash, counts: inputs IS NOT NULL,
-            made: inputs = 'wrong_type'},
-        {mistake: 'wrong_value', place: tool_hash, counts: inputs IS NOT NULL,
-            made: inputs = 'wrong_value'},
-        {mistake: 'invented_tool', place: server_hash, counts: true, made: invented},
-        {mistake: 'given_up', place: tool_hash, counts: NOT invented, made: given_up}
-    ], recursive := true)
-    FROM counts
-    UNION ALL BY NAME
+-- Calls by what they can show: `n` of them, of which a, b, c and d show a mistake of `kinds`.
+of_sessions AS MATERIALIZED (
     SELECT
-        version_hash, session_hash, count(*)::DOUBLE AS calls, min(call_id) AS call_id,
-        'repeated_refusal' AS mistake, tool_hash AS place, true AS counts, made
+        'checked' AS basis, tool_hash AS place, version_hash, session_hash, sum(calls) AS n,
+        coalesce(sum(calls) FILTER (inputs = 'missing_argument'), 0) AS a,
+        coalesce(sum(calls) FILTER (inputs = 'invented_argument'), 0) AS b,
+        coalesce(sum(calls) FILTER (inputs = 'wrong_type'), 0) AS c,
+        coalesce(sum(calls) FILTER (inputs = 'wrong_value'), 0) AS d
+    FROM counts
+    WHERE inputs IS NOT NULL
+    GROUP BY place, version_hash, session_hash
+    UNION ALL
+    SELECT
+        'listed', tool_hash, version_hash, session_hash, sum(calls),
+        coalesce(sum(calls) FILTER (given_up), 0), 0, 0, 0
+    FROM counts
+    WHERE NOT invented
+    GROUP BY tool_hash, version_hash, session_hash
+    UNION ALL
+    SELECT
+        'called', server_hash, version_hash, session_hash, sum(calls),
+        coalesce(sum(calls) FILTER (invented), 0), 0, 0, 0
+    FROM counts
+    GROUP BY server_hash, version_hash, session_hash
+    UNION ALL
+    SELECT
+        'refused', tool_hash, version_hash, session_hash, count(*)::DOUBLE,
+        count(*) FILTER (made)::DOUBLE, 0, 0, 0
     FROM repetitions
-    GROUP BY version_hash, session_hash, tool_hash, made
+    GROUP BY tool_hash, version_hash, session_hash
+),
+kinds(mistake, basis, letter) AS (
+    VALUES
+        ('missing_argument', 'checked', 'a'), ('invented_argument', 'checked', 'b'),
+        ('wrong_type', 'checked', 'c'), ('wrong_value', 'checked', 'd'),
+        ('given_up', 'listed', 'a'), ('invented_tool', 'called', 'a'),
+        ('repeated_refusal', 'refused', 'a')
+),
+of_places AS MATERIALIZED (
+    SELECT
+        basis, place, version_hash, sum(n) AS n,
+        sum(sum(n)) OVER (PARTITION BY basis, place) - sum(n) AS others_n
+    FROM of_sessions
+    GROUP BY basis, place, version_hash
+    QUALIFY others_n > 0
+),
+own_sessions AS (
+    SELECT
+        basis, version_hash, session_hash, sum(n) AS n,
+        sum(a) AS a, sum(b) AS b, sum(c) AS c, sum(d) AS d
+    FROM of_sessions
+    SEMI JOIN of_places USING (basis, place, version_hash)
+    GROUP BY basis, version_hash, session_hash
+),
+own AS (
+    SELECT
+        mistake, version_hash, count(*) AS sessions, sum(n)::BIGINT AS calls,
+        sum(y)::BIGINT AS mistakes, _interval(_moments(n, y)) AS rate
+    FROM (
+        SELECT *, CASE letter WHEN 'a' THEN a WHEN 'b' THEN b WHEN 'c' THEN c ELSE d END AS y
+        FROM own_sessions
+        JOIN kinds USING (basis)
+    )
+    GROUP BY mistake, version_hash
+),
+tools AS (
+    SELECT basis, version_hash, count(*) AS tools FROM of_places GROUP BY basis, version_hash
+),
+-- The other clients' calls, weighed so that each tool has the share that it has in this client's.
+weighed AS (
+    SELECT
+        p.basis, p.version_hash, session_hash, sum(weight * s.n) AS n,
+        sum(weight * weight * s.n) AS squares, sum(weight * a) AS a, sum(weight * b) AS b,
+        sum(weight * c) AS c, sum(weight * d) AS d
+    FROM (SELECT *, n / others_n AS weight FROM of_places) p
+    JOIN of_sessions s ON s.basis = p.basis AND s.place = p.place
+        AND s.version_hash <> p.version_hash
+    GROUP BY p.basis, p.version_hash, session_hash
+),
+scales AS (
+    -- Kish's effective number of calls of a weighed sample, per call.
+    SELECT basis, version_hash, sum(n) / sum(squares) AS scale
+    FROM weighed
+    GROUP BY basis, version_hash
+),
+others AS (
+    SELECT
+        mistake, version_hash, sum(y) / sum(n) AS mean, _interval(_moments(n, y)) AS rate
+    FROM (
+        SELECT
+            mistake, version_hash, n * scale AS n,
+            CASE letter WHEN 'a' THEN a WHEN 'b' THEN b WHEN 'c' THEN c ELSE d END * scale AS y
+        FROM weighed
+        JOIN scales USING (basis, version_hash)
+        JOIN kinds USING (basis)
+    )
+    GROUP BY mistake, version_hash
+),
+examples AS (
+    SELECT mistake, version_hash, min(call_id) AS call_id
+    FROM (
+        SELECT inputs AS mistake, 'checked' AS basis, tool_hash AS place, version_hash, call_id
+        FROM counts
+        WHERE inputs <> 'valid'
+        UNION ALL
+        SELECT 'given_up', 'listed', tool_hash, version_hash, call_id
+        FROM counts
+        WHERE given_up
+        UNION ALL
+        SELECT 'invented_tool', 'called', server_hash, version_hash, call_id
+        FROM counts
+        WHERE invented
+        UNION ALL
+        SELECT 'repeated_refusal', 'refused', tool_hash, version_hash, call_id
+        FROM repetitions
+        WHERE made
+    )
+    SEMI JOIN of_places USING (basis, place, version_hash)
+    GROUP BY mistake, version_hash
 ),
 clients_named AS (
     SELECT DISTINCT client, client_version,
         hash(hash(client), hash(client_version)) AS version_hash
     FROM calls
     WHERE client IS NOT NULL
-),
-of_sessions AS MATERIALIZED (
-    SELECT
-        mistake, place, version_hash, session_hash, sum(calls) AS n,
-        coalesce(sum(calls) FILTER (made), 0) AS y, min(call_id) FILTER (made) AS call_id
-    FROM possible
-    WHERE counts
-    GROUP BY mistake, place, version_hash, session_hash
-),
-of_places AS MATERIALIZED (
-    SELECT
-        mistake, place, version_hash, sum(n) AS n, sum(y) AS y,
-        sum(sum(n)) OVER (PARTITION BY mistake, place) - sum(n) AS others_n
-    FROM of_sessions
-    GROUP BY mistake, place, version_hash
-    QUALIFY others_n > 0
-),
-own AS (
-    SELECT
-        mistake, version_hash, count(DISTINCT place) AS tools,
-        count(DISTINCT session_hash) AS sessions, sum(n)::BIGINT AS calls,
-        sum(y)::BIGINT AS mistakes, min(call_id) AS call_id
-    FROM of_sessions
-    SEMI JOIN of_places USING (mistake, place, version_hash)
-    GROUP BY mistake, version_hash
-),
-own_rates AS (
-    SELECT mistake, version_hash, _interval(_moments(n, y)) AS rate
-    FROM (
-        SELECT mistake, version_hash, session_hash, sum(n) AS n, sum(y) AS y
-        FROM of_sessions
-        SEMI JOIN of_places USING (mistake, place, version_hash)
-        GROUP BY mistake, version_hash, session_hash
-    )
-    GROUP BY mistake, version_hash
-),
--- The other clients' calls, weighed so that each tool has the share that it has in this client's.
-weighed AS (
-    SELECT
-        mistake, p.version_hash, session_hash,
-        sum(p.n / p.others_n * s.n) AS n, sum(p.n / p.others_n * s.y) AS y,
-        sum((p.n / p.others_n) ** 2 * s.n) AS squares
-    FROM of_places p
-    JOIN of_sessions s USING (mistake, place)
-    WHERE s.version_hash <> p.version_hash
-    GROUP BY mistake, p.version_hash, session_hash
-),
-others_rates AS (
-    SELECT
-        mistake, version_hash, sum(y) / sum(n) AS mean,
-        -- Kish's effective number of calls of a weighed sample.
-        rate_bounds(list(y * scale), list(n * scale)) AS bounds
-    FROM (
-        SELECT *, sum(n) OVER whole / sum(squares) OVER whole AS scale
-        FROM weighed
-        WINDOW whole AS (PARTITION BY mistake, version_hash)
-    )
-    GROUP BY mistake, version_hash
 )
 SELECT
     client, client_version, mistake, mistakes, o.calls, mistakes / o.calls AS mistake_rate,
-    r.rate.low AS mistake_rate_low, r.rate.high AS mistake_rate_high,
-    _insufficient_data(r.rate.n_eff, r.rate.low, r.rate.high) AS insufficient_data,
-    e.mean AS others_rate, e.bounds[1] AS others_rate_low, e.bounds[2] AS others_rate_high,
-    tools, sessions, o.call_id
+    o.rate.low AS mistake_rate_low, o.rate.high AS mistake_rate_high,
+    _insufficient_data(o.rate.n_eff, o.rate.low, o.rate.high) AS insufficient_data,
+    -- Rounded, so that the order in which weighed sessions are added does not matter.
+    round(e.mean, 9) AS others_rate, round(e.rate.low, 9) AS others_rate_low,
+    round(e.rate.high, 9) AS others_rate_high,
+    t.tools, o.sessions, x.call_id
 FROM own o
-JOIN own_rates r USING (mistake, version_hash)
-JOIN others_rates e USING (mistake, version_hash)
+JOIN others e USING (mistake, version_hash)
+JOIN kinds USING (mistake)
+JOIN tools t USING (basis, version_hash)
 JOIN clients_named USING (version_hash)
-ORDER BY o.mistake, mistake_rate DESC, client, client_version
+LEFT JOIN examples x USING (mistake, version_hash)
+ORDER BY mistake, mistake_rate DESC, client, client_version
