@@ -5,12 +5,14 @@ import json
 import os
 import sqlite3
 import tempfile
+import zipfile
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcptally.errors import UnreadableError
 from mcptally.importers import FORMATS, call_records, import_logs
 from mcptally.importers.detect import detect_format
 from mcptally.importers.formats import claude_code
@@ -61,8 +63,11 @@ WHOLE = {
             ("langsmith", "langsmith.jsonl.gz"),
             ("langfuse", "langfuse.json.gz"),
             ("litellm", "litellm.jsonl.gz"),
+            ("contextforge", "contextforge.log.gz"),
+            ("phoenix", "phoenix.json.gz"),
         )
     },
+    "inspect-ai": (SAMPLES / "inspect.eval").read_bytes(),
 }
 
 
@@ -300,8 +305,55 @@ _GEMINI = {
     "timestamp": 1790000001,
     "result": [{"functionResponse": {"response": {"output": "y"}}}],
 }
+_FORGE = {
+    "correlation_id": "c",
+    "timestamp": "2026-11-22T20:00:00Z",
+    "duration_ms": 5.5,
+    "levelname": "ERROR",
+    "resource_type": "tool",
+    "resource_action": "invoke",
+    "resource_id": "t",
+    "custom_fields": {"tool_name": "a-x", "integration_type": "MCP", "error_message": "no"},
+}
+_STARTED = {
+    "correlation_id": "c",
+    "metadata": {
+        "event": "mcp_call_started",
+        "tool_id": "t",
+        "tool_name": "x",
+        "server_url": "http://h/mcp",
+        "transport": "sse",
+    },
+}
+_ACCESS = {
+    "start_time": "2026-11-22T20:00:00Z",
+    "duration": 5,
+    "response_code": 500,
+    "mcp.method.name": "tools/call",
+    "mcp.tool.name": "x",
+    "mcp.target": "y",
+    "jsonrpc.request.id": "1",
+    "mcp.session.id": "s",
+    "mcp.error.code": -32602,
+    "mcp.error.message": "no",
+    "error": "no",
+}
+_PHOENIX = {
+    "name": "x",
+    "context": {"span_id": "a"},
+    "span_kind": "TOOL",
+    "parent_id": None,
+    "start_time": "2026-11-22T20:00:00Z",
+    "end_time": "2026-11-22T20:00:01Z",
+    "status_code": "ERROR",
+    "attributes": {"input.value": "{}", "output.value": "x", "tool.name": "x"},
+    "events": [{"attributes": {"exception.message": "no"}}],
+}
 
 LINES = {
+    "contextforge": [json.dumps(_STARTED), json.dumps(_FORGE)],
+    "access-log": [json.dumps(_ACCESS)],
+    "phoenix": [json.dumps(_PHOENIX)],
     "har": [json.dumps(_HAR_ENTRY)],
     "otlp": [json.dumps(_span())],
     "codex": [CODEX.decode().strip()],
@@ -436,6 +488,32 @@ def test_a_log_with_few_messages_is_not_a_log_of_messages(tmp_path, messages, fo
     assert detect_format(tmp_path / "a.log") == found
 
 
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ('{"asctime": "x", "name": "mcpgateway.main", "message": "started"}', "contextforge"),
+        ('{"start_time":"x","response_code":200,"mcp.method.name":null}', "access-log"),
+        ("2026-01-01T00:00:00Z\tinfo\trequest protocol=mcp mcp.method.name=ping", "access-log"),
+        ("2026-01-01T00:00:00Z\tinfo\trequest protocol=llm duration=1ms", None),
+        ("2026-02-04 18:00:00.000 [info] Handling ListOfferings action", "cursor"),
+        ("2026-02-04 18:00:00.000 [info] Starting server x", "vscode"),
+    ],
+)
+def test_the_log_of_a_gateway_is_not_a_log_of_messages(tmp_path, line, found):
+    message = '{"level": "debug", "text": "sent", "body": {"jsonrpc": "2.0", "method": "ping"}}'
+    lines = [line] * (6 if found else 8) + [message] * 4
+    (tmp_path / "a.log").write_text("\n".join(lines))
+    assert detect_format(tmp_path / "a.log") == found
+
+
+def test_a_zip_archive_of_another_program_is_not_a_log(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as out:
+        out.writestr("x.json", "{}")
+    assert detect_format(tmp_path / "a.zip") is None
+    with pytest.raises(UnreadableError, match="zip archive that is not a log of Inspect AI"):
+        import_logs(tmp_path / "a.zip", tmp_path / "t")
+
+
 def test_a_line_that_vs_code_could_not_parse_is_what_the_server_wrote(tmp_path):
     (tmp_path / "a.log").write_text(
         "2026-03-01 10:00:00.000 [info] Starting server notes\n"
@@ -464,6 +542,9 @@ ENDLESS = {
         "claude-desktop",
         "\n".join((f"{BEGUN} [x] [info] Using MCP server command: x with args {{", AGAIN, "}")),
     ),
+    "a request of letters": ("access-log", f"{BEGUN}\tinfo\trequest {'a' * LONG * 3}"),
+    "a request of quotes": ("access-log", f"{BEGUN}\tinfo\trequest {'a=' + chr(34) * LONG}"),
+    "a server of colons": ("cursor", f"{STAMP}{': ' * LONG}Calling tool '"),
 }
 """Name → the format, and a text in it."""
 

@@ -78,10 +78,11 @@ def command(
 ) -> None:
     """Convert logs of other programs to transcripts.
 
-    FORMAT is auto, claude-desktop, claude-code, codex, gemini-cli, opencode, vscode, har, otlp,
-    sentry, langsmith, langfuse, litellm, inspect-ai, mcpsnoop, mcphawk or jsonrpc. PATHS are files
-    and folders; files may be compressed with gzip or zstd. Exit code 1: some lines could not be
-    used; the report beside the transcript lists their numbers.
+    FORMAT is auto, claude-desktop, claude-code, codex, gemini-cli, opencode, vscode, cursor, har,
+    otlp, sentry, phoenix, langsmith, langfuse, litellm, contextforge, access-log, inspect-ai,
+    mcpsnoop, mcphawk or jsonrpc. PATHS are files and folders; files may be compressed with gzip or
+    zstd. Exit code 1: some lines could not be used; the report beside the transcript lists their
+    numbers.
 
     \b
     Examples:

@@ -7,6 +7,8 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
+from mcptally.importers.formats import inspect_ai
+from mcptally.importers.zip_members import MAGIC
 from mcptally.plural import count
 from mcptally.transcript.discover import describe_error
 from mcptally.transcript.files import READ_ERRORS, open_stream
@@ -43,7 +45,12 @@ class _Top(msgspec.Struct):
 
 
 _LOG: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"log"\s*:')
+_CURSOR: Final = re.compile(
+    rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \[\w+\] (?:[^'\n]{1,200}?: )?(?:Handling \w+ action|"
+    rb"(?:Calling|Successfully called) tool ')"
+)
 _PRINTED: Final = re.compile(rb'(?:\xef\xbb\xbf)?[\[{]\s*\n\s*["{]')
+_ACCESS_LOG: Final = re.compile(rb'[\s"]mcp\.method(?:\.name)?"?[=:]')
 _TOP: Final = msgspec.json.Decoder(_Top)
 
 TRANSCRIPT: Final = "transcript"
@@ -66,6 +73,7 @@ _LOOKS: Final = (
     ),
     _Look("claude-desktop", _any(_CLAUDE_DESKTOP), "a time, then [server] [info] or [info]"),
     _Look("vscode", _any(_VSCODE), "a time, then [level] [editor -> server] or Starting server"),
+    _Look("cursor", _any(_CURSOR), "a time, then [level] Handling … action or Calling tool '…'"),
     _Look(
         "mcpsnoop",
         _keys("session_id", "server_label", "direction", "transport"),
@@ -86,6 +94,11 @@ _LOOKS: Final = (
         "otlp",
         lambda line: b'"resourceSpans"' in line or b'"resource_spans"' in line,
         "a member resourceSpans",
+    ),
+    _Look(
+        "phoenix",
+        lambda line: b'"span_kind"' in line and b'"parent_id"' in line and b'"status_code"' in line,
+        "members span_kind, parent_id and status_code",
     ),
     _Look(
         "sentry",
@@ -113,12 +126,22 @@ _LOOKS: Final = (
     _Look(
         "inspect-ai",
         lambda line: all(key in line for key in (b'"version"', b'"eval"', b'"task"', b'"dataset"')),
-        "a document with members version and eval",
+        "a document with members version and eval, or an archive with header.json",
     ),
     _Look(
         "opencode",
         lambda line: b'"sessionID"' in line and (b'"part"' in line or b'"parts"' in line),
         "members sessionID and part or parts",
+    ),
+    _Look(
+        "contextforge",
+        lambda line: b'"asctime"' in line and b'"mcpgateway' in line,
+        "members asctime and name, which begins with mcpgateway",
+    ),
+    _Look(
+        "access-log",
+        lambda line: _ACCESS_LOG.search(line) is not None,
+        "a field mcp.method.name",
     ),
     _Look(
         "jsonrpc",
@@ -139,6 +162,8 @@ def detect_format(path: Path) -> str | None:
     head, _ = _head(path)
     if head.startswith(b"SQLite format 3\0"):
         return "mcphawk" if _is_hawk(path) else None
+    if head.startswith(MAGIC):
+        return "inspect-ai" if inspect_ai.is_log(path) else None
     lines = head.split(b"\n")[:_LINES]
     if _is_har(head, lines[0]):
         return "har"
@@ -194,6 +219,8 @@ def why_unknown(path: Path) -> str:
         return f"the file is damaged: {describe_error(damage)}"
     if head.startswith(b"SQLite format 3\0"):
         return "an SQLite database that is not mcphawk's"
+    if head.startswith(MAGIC):
+        return "a zip archive that is not a log of Inspect AI: unpack it first"
     lines = head.split(b"\n")[:_LINES]
     filled = sum(bool(line.strip()) for line in lines)
     if not filled:

@@ -5,9 +5,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal
 
 from mcptally.importers.formats import (
+    access_log,
     claude_code,
     claude_desktop,
     codex,
+    contextforge,
+    cursor,
     gemini_cli,
     har,
     inspect_ai,
@@ -19,6 +22,7 @@ from mcptally.importers.formats import (
     mcpsnoop,
     opencode,
     otlp,
+    phoenix,
     sentry,
     vscode,
 )
@@ -95,6 +99,14 @@ FORMATS: Final[Mapping[str, Format]] = {
             names=("*.log", "*.txt"),
         ),
         Format(
+            "cursor",
+            "Cursor: log of an MCP server",
+            cursor.read,
+            "calls",
+            (*_CALLS, "arguments and content", "whether a result is an error"),
+            names=("MCP*.log", "Cursor MCP.log"),
+        ),
+        Format(
             "har",
             "HAR 1.2, from a browser or a proxy",
             har.read,
@@ -121,6 +133,15 @@ FORMATS: Final[Mapping[str, Format]] = {
             (*_CALLS, "arguments and content, unless recorded", "whether a result is an error"),
             chronological=False,
             names=("*.json", "*.jsonl", "*.envelope"),
+        ),
+        Format(
+            "phoenix",
+            "Phoenix: spans from its REST API",
+            phoenix.read,
+            "calls",
+            (*_CALLS, "server"),
+            chronological=False,
+            names=("*.json", "*.jsonl"),
         ),
         Format(
             "langsmith",
@@ -150,13 +171,31 @@ FORMATS: Final[Mapping[str, Format]] = {
             names=("*.json", "*.jsonl"),
         ),
         Format(
+            "access-log",
+            "agentgateway and Envoy AI Gateway: access logs",
+            access_log.read,
+            "calls",
+            ("frames", "bytes", "arguments and content", "whether a result is an error"),
+            chronological=False,
+            names=("*.log", "*.txt", "*.json", "*.jsonl"),
+        ),
+        Format(
+            "contextforge",
+            "ContextForge: JSON log file",
+            contextforge.read,
+            "calls",
+            (*_CALLS, "arguments and content"),
+            chronological=False,
+            names=("*.log", "*.jsonl"),
+        ),
+        Format(
             "inspect-ai",
-            "Inspect AI: logs in its JSON format",
+            "Inspect AI: logs (.eval and JSON)",
             inspect_ai.read,
             "calls",
             (*_CALLS, "server"),
             chronological=False,
-            names=("*.json",),
+            names=("*.json", "*.eval"),
         ),
         Format(
             "gemini-cli",

@@ -15,7 +15,7 @@ from mcptally.importers.timestamps import parse_timestamp
 from mcptally.transcript.files import Damage, DecompressionBudget, read_lines, read_pieces
 
 _LOG_NAME: Final = re.compile(
-    r"\.(?:jsonl?|log|txt|har|ndjson|gz|zst|db|sqlite3?)\Z", re.IGNORECASE
+    r"\.(?:jsonl?|log|txt|har|ndjson|gz|zst|db|sqlite3?|eval)\Z", re.IGNORECASE
 )
 
 _T = TypeVar("_T")

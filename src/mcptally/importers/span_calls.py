@@ -2,7 +2,7 @@
 
 | convention | a call is a span with |
 |---|---|
-| OpenTelemetry MCP, Sentry | `mcp.method.name`, or Sentry's `mcp.tool.name` |
+| OpenTelemetry MCP | `mcp.method.name`, or `mcp.tool.name` (Sentry, Docker, ContextForge) |
 | OpenTelemetry GenAI | `gen_ai.operation.name` = `execute_tool` |
 | OpenInference | `openinference.span.kind` = `TOOL` |
 | Traceloop | `traceloop.span.kind` = `tool`, or a name such as `tools/list.mcp` |
@@ -36,7 +36,10 @@ _CARRIERS: Final = {"pipe": "stdio", "tcp": "streamable_http", "quic": "streamab
 _TRANSPORTS: Final = {"stdio": "stdio", "http": "streamable_http", "sse": "http_sse"}
 _CODE: Final = re.compile(r"MCP error (?P<code>-?\d+): ?(?P<message>.*)\Z", re.DOTALL)
 _TRACELOOP_METHOD: Final = re.compile(r"(?P<method>[a-z]+(?:/[a-z_]+)*)\.mcp\Z")
+_CODES: Final = ("rpc.response.status_code", "jsonrpc.error.code", "mcp.error.code")
 _ARGUMENT: Final = "mcp.request.argument."
+_PARTS: Final = frozenset({"mcp.client.request", "mcp.client.response"})
+"""Spans of ContextForge within that of the call."""
 
 Rank = Literal[0, 1, 2]
 """Whose span it is: the agent's (0), the MCP client's (1), the server's (2). Of nested spans about
@@ -73,6 +76,8 @@ class _Call(msgspec.Struct):
     session: Any = None
     request: Any = None
     label: str | None = None
+    is_part: bool = False
+    """Whether the span is shorter than the call: it adds facts, but never the times."""
 
 
 def read_spans(source: Source, spans: Callable[[Source], Iterator[Span]]) -> Iterator[Item]:
@@ -131,7 +136,13 @@ def _merged(about: list[tuple[Span, _Call]], tally: Tally) -> tuple[Span, _Call]
     if len(about) > 1:
         tally.context["also in another span of the same call"] += len(about) - 1
         # Of equal ranks, the shortest is the innermost.
-        about.sort(key=lambda each: (-each[1].rank, (each[0].end or 0) - (each[0].start or 0)))
+        about.sort(
+            key=lambda each: (
+                each[1].is_part,
+                -each[1].rank,
+                (each[0].end or 0) - (each[0].start or 0),
+            )
+        )
     span, call = about[0]
     if call.rank == 0:
         tally.notes["a span of an agent: it does not say which server ran the tool"] += 1
@@ -175,15 +186,15 @@ def _call_of(span: Span) -> _Call | None:
 
 
 def _mcp(span: Span, attributes: dict[str, Any]) -> _Call | None:
-    """The MCP conventions of OpenTelemetry, with the names of Sentry."""
+    """The MCP conventions of OpenTelemetry, with the names of Sentry and of gateways."""
     method = attributes.get("mcp.method.name")
-    sentry_tool = _text(attributes.get("mcp.tool.name"))
+    other_name = _text(attributes.get("mcp.tool.name"))
     if not isinstance(method, str):
-        if sentry_tool is None:
+        if other_name is None:
             return None
         method = "tools/call"
     named = attributes.get("gen_ai.tool.name")
-    tool = named if isinstance(named, str) else sentry_tool
+    tool = named if isinstance(named, str) else other_name
     prompt = _text(attributes.get("gen_ai.prompt.name")) or _text(attributes.get("mcp.prompt.name"))
     arguments = attributes.get("gen_ai.tool.call.arguments")
     if method == "tools/call" and arguments is None:
@@ -196,19 +207,21 @@ def _mcp(span: Span, attributes: dict[str, Any]) -> _Call | None:
     told = attributes.get("mcp.tool.result.is_error")
     error = attributes.get("error.type")
     is_error = told if isinstance(told, bool) else True if error == "tool_error" else None
-    if method == "tools/call" and error is None and sentry_tool is not None and span.failed:
-        # Sentry records no JSON-RPC codes, and SDKs answer an exception of a tool by `isError`.
+    if attributes.get("upstream.response.success") is False:  # ContextForge
         is_error = True
     return _Call(
         method,
-        2 if span.side != "client" else 1,
+        2 if span.side == "server" else 1,
         prompt if tool is None else tool,
         arguments,
         attributes.get("gen_ai.tool.call.result", attributes.get("mcp.tool.result.content")),
         is_error,
         attributes.get("mcp.session.id"),
         attributes.get("jsonrpc.request.id", attributes.get("mcp.request.id")),
-        _text(attributes.get("mcp.server.name")) or _text(span.resource.get("mcptally.server")),
+        _text(attributes.get("mcp.server.name"))
+        or _text(attributes.get("mcp.target"))  # agentgateway
+        or _text(span.resource.get("mcptally.server")),
+        span.name in _PARTS,
     )
 
 
@@ -325,7 +338,7 @@ def _reply(connection: Connection, id_: str, span: Span, call: _Call, *, directi
     attributes, line, at = span.attributes, span.line, span.end
     told = attributes.get("error.type")
     error = None if told is None else str(told)
-    code = attributes.get("rpc.response.status_code", attributes.get("jsonrpc.error.code"))
+    code = next((attributes[name] for name in _CODES if name in attributes), None)
     failed = error is not None or span.failed
     if error in _GAVE_UP:
         asked: Dir = "c2s" if direction == "s2c" else "s2c"
@@ -334,7 +347,7 @@ def _reply(connection: Connection, id_: str, span: Span, call: _Call, *, directi
         )
     number = _code(code) if code is not None else _code(error)
     number = None if error == "tool_error" else number
-    message = span.message
+    message = _text(attributes.get("mcp.error.message")) or span.message  # agentgateway's first
     # An agent's span does not say which error it was; the MCP conventions do.
     if (
         number is None

@@ -25,6 +25,7 @@ class ToolRecord(msgspec.Struct, kw_only=True):
     id: str
     tool: str | None
     server: str | None = None
+    transport: str | None = None
     session: str = ""
     start: object = None
     end: object = None
@@ -51,7 +52,7 @@ def read_records(
         other: what an object without a call is counted as.
     """
     tally = source.tally
-    for line, data in _objects(source):
+    for line, data in objects(source):
         record = record_of(data)
         if record is None:
             tally.context[other] += 1
@@ -64,7 +65,7 @@ def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
     """Yield the request and the reply of a call."""
     if record.server is None and source.server is None:
         source.tally.notes[NO_SERVER] += 1
-    connection = source.connection(record.session, server=record.server)
+    connection = source.connection(record.session, server=record.server, transport=record.transport)
     arguments = call_records.NOT_RECORDED
     given = parsed(record.arguments)
     if isinstance(given, dict):
@@ -101,7 +102,8 @@ def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
         )
 
 
-def _objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+def objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the line and value of each object: of an array, of a member `data`, or one per line."""
     head = next(iter(source.preview().read_pieces()), b"").removeprefix(b"\xef\xbb\xbf")
     member = _IN_MEMBER.match(head)
     if member is None and head.lstrip()[:1] != b"[":

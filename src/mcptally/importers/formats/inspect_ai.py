@@ -1,12 +1,15 @@
-"""Reads logs of Inspect AI in its JSON format (`--log-format json`, or `inspect log convert`).
+"""Reads logs of Inspect AI: `.eval` files, which are zip archives, and its JSON format.
 
     {"version":2,"eval":{…},"samples":[{"id":1,"epoch":1,"events":[{"event":"tool","id":"…",
      "function":"search","arguments":{…},"result":…,"error":null,"timestamp":"…","completed":"…"}]}]}
 
-A sample is a session. Logs in the `.eval` format are archives and must be converted first.
+A sample is a session. In an archive, each sample is a member `samples/ID_epoch_N.json`. A text of
+more than 100 characters is replaced with `attachment://ID`, and is in the sample's `attachments`.
 """
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -15,10 +18,15 @@ from mcptally.importers.items import Item
 from mcptally.importers.json_array import elements
 from mcptally.importers.source import Source
 from mcptally.importers.tool_records import ToolRecord, dict_of, items_of, text_of
+from mcptally.importers.zip_members import is_zip, member_names, members
 
 _GAVE_UP: Final = frozenset({"timeout", "cancelled"})
 _REFUSED: Final = frozenset({"parsing", "approval"})
 """Errors of calls that did not reach the tool."""
+_MEMBER: Final = re.compile(r"samples/[^/]+\.json\Z")
+_HEADERS: Final = frozenset({"header.json", "_journal/start.json"})
+_ATTACHMENT: Final = "attachment://"
+_DEEPEST: Final = 100
 
 
 class _Sample(msgspec.Struct):
@@ -26,6 +34,7 @@ class _Sample(msgspec.Struct):
     epoch: object = None
     uuid: object = None
     events: list[dict[str, Any]] = []
+    attachments: dict[str, Any] = {}
 
 
 _SAMPLE: Final = msgspec.json.Decoder(_Sample)
@@ -34,12 +43,12 @@ _SAMPLE: Final = msgspec.json.Decoder(_Sample)
 def read(source: Source) -> Iterator[Item]:
     """Yield the calls of the samples; other events are counted."""
     tally = source.tally
-    for element in elements(source.read_pieces(), ("samples",)):
+    for line, data in _samples(source):
         try:
-            sample = _SAMPLE.decode(element.data or b"")
+            sample = _SAMPLE.decode(data or b"")
         except (msgspec.DecodeError, RecursionError, ValueError):
             tally.seen += 1
-            tally.skip(element.line, "not a sample, or cut off")
+            tally.skip(line, "not a sample, or cut off")
             continue
         session = str(sample.uuid or f"{sample.id} {sample.epoch}")
         for event in sample.events:
@@ -51,10 +60,37 @@ def read(source: Source) -> Iterator[Item]:
                 tally.context["a call that did not reach the tool"] += 1
             else:
                 tally.used += 1
-                yield from items_of(source, _record(event, error, session), element.line)
+                full = {name: _with_texts(value, sample) for name, value in event.items()}
+                yield from items_of(source, _record(full, session), line)
 
 
-def _record(event: dict[str, Any], error: dict[str, Any], session: str) -> ToolRecord:
+def _samples(source: Source) -> Iterator[tuple[int, bytes | None]]:
+    """Yield line (of an archive: the number of the member) and JSON text of every sample."""
+    if is_zip(source.path):
+        found = members(source, lambda name: _MEMBER.match(name) is not None)
+        yield from ((number, data) for number, (_, data) in enumerate(found, 1))
+    else:
+        yield from elements(source.read_pieces(), ("samples",))
+
+
+def is_log(path: Path) -> bool:
+    """Whether a zip archive is a log of Inspect."""
+    return not _HEADERS.isdisjoint(member_names(path))
+
+
+def _with_texts(value: Any, sample: _Sample, depth: int = 0) -> Any:
+    """A value with the texts that are in the sample's attachments."""
+    if isinstance(value, str) and value.startswith(_ATTACHMENT):
+        return sample.attachments.get(value.removeprefix(_ATTACHMENT), value)
+    if depth < _DEEPEST and isinstance(value, dict):
+        return {name: _with_texts(each, sample, depth + 1) for name, each in value.items()}
+    if depth < _DEEPEST and isinstance(value, list):
+        return [_with_texts(each, sample, depth + 1) for each in value]
+    return value
+
+
+def _record(event: dict[str, Any], session: str) -> ToolRecord:
+    error = dict_of(event.get("error"))
     bridge = dict_of(dict_of(event.get("metadata")).get("bridge"))
     failed = bool(error) or event.get("failed") is True
     ended = event.get("completed") is not None

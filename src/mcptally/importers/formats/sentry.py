@@ -81,6 +81,9 @@ def _span(source: Source, span: dict[str, Any], line: int) -> Span:
     if gave_up := _GAVE_UP.get(str(status)):
         attributes.setdefault("error.type", gave_up)
     failed = status is not None and status not in ("ok", "unset")
+    if failed and "mcp.tool.name" in attributes:
+        # Sentry records no JSON-RPC codes, and SDKs answer an exception of a tool by `isError`.
+        attributes.setdefault("error.type", "tool_error")
     name = span.get("description") or span.get("name")
     parent = span.get("parent_span_id")
     return Span(
@@ -92,6 +95,7 @@ def _span(source: Source, span: dict[str, Any], line: int) -> Span:
         source.at(span.get("timestamp", span.get("end_timestamp"))),
         attributes,
         {},
-        failed=failed,
-        message=str(status) if failed else None,
+        "server",
+        failed,
+        str(status) if failed else None,
     )

@@ -1,0 +1,114 @@
+"""Reads Cursor's log of an MCP server (`MCP user-NAME.log`, or in 2025 `Cursor MCP.log`).
+
+    2025-02-25 01:21:18.278 [info] web: Calling tool 'open'
+    2026-02-04 18:00:27.386 [info] Calling tool 'open' with toolCallId: call_yJZ9…
+    2026-02-04 18:00:28.330 [info] Successfully called tool 'open'
+    2026-01-16 15:11:17.939 [error] Error calling tool 'open': MCP error -32000: Connection closed
+
+Times are local, without a time zone. The end of a call names only the tool, so calls of the same
+tool at the same time are taken in order. A result with `isError` is a success for Cursor.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from mcptally.importers import call_records
+from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item, Tally
+from mcptally.importers.source import Source
+
+_LINE: Final = re.compile(
+    r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+) \[\w+\] (?P<text>.*)\Z", re.DOTALL
+)
+_CALL: Final = re.compile(
+    r"(?:(?P<server>[^']{1,200}?): )?(?P<what>Calling|Successfully called|Error calling) tool "
+    r"'(?P<tool>[^']+)'(?: with toolCallId: (?P<id>\S+))?(?:: (?P<error>.*))?",
+    re.DOTALL,
+)
+_CODE: Final = re.compile(r"(?:MCP error (?P<code>-?\d+): )+(?P<message>.*)\Z", re.DOTALL)
+_TIMEOUT: Final = -32001
+"""The code that the TypeScript SDK gives to a request that it stopped waiting for."""
+
+UNKNOWN: Final = "a reply: whether it is an error is not recorded"
+IN_ORDER: Final = "calls of one tool at the same time: replies taken in order"
+
+Key = tuple[str | None, str]
+
+
+def read(source: Source) -> Iterator[Item]:
+    """Yield the calls; other lines are counted."""
+    tally = source.tally
+    of_file = source.stem.removeprefix("MCP ").removeprefix("user-")
+    pending: dict[Key, deque[str]] = {}
+    waiting = 0
+    timed = False
+    for line, data in source.lines():
+        match = _LINE.match(data.decode(errors="replace"))
+        if match is None:
+            if not data.strip():
+                tally.context["blank"] += 1
+            elif timed:
+                tally.context["the rest of a message"] += 1
+            else:
+                tally.skip(line, "a line without a time")
+            continue
+        timed = True
+        call = _CALL.match(match["text"])
+        if call is None:
+            tally.context["a message of Cursor or of the server"] += 1
+            continue
+        connection = source.connection(server=call["server"] or of_file)
+        at = source.at(match["time"])
+        calls = pending.setdefault((call["server"], call["tool"]), deque())
+        if call["what"] == "Calling":
+            tally.used += 1
+            id_ = call["id"] or f"line {line}"
+            if calls:
+                tally.notes[IN_ORDER] += 1
+            calls.append(id_)
+            waiting += 1
+            if waiting > MAX_PENDING_CALLS:
+                waiting -= _forget_one(pending, tally)
+            yield call_records.request(connection, id_, line=line, at=at, tool=call["tool"])
+        elif not calls:
+            tally.skip(line, "the end of a call that did not begin in this file")
+        else:
+            tally.used += 1
+            waiting -= 1
+            yield _reply(tally, connection, calls.popleft(), call, line=line, at=at)
+        if not calls:
+            pending.pop((call["server"], call["tool"]), None)
+
+
+def _reply(
+    tally: Tally,
+    connection: Connection,
+    id_: str,
+    call: re.Match[str],
+    *,
+    line: int,
+    at: int | None,
+) -> Item:
+    if call["what"] != "Error calling":
+        tally.notes[UNKNOWN] += 1
+        return call_records.result_reply(connection, id_, line=line, at=at)
+    text = call["error"] or ""
+    coded = _CODE.match(text)
+    code = None if coded is None else int(coded["code"])
+    if code == _TIMEOUT:
+        return call_records.cancellation(connection, id_, line=line, at=at, why="timeout")
+    message = text if coded is None else coded["message"]
+    return call_records.error_reply(
+        connection, id_, line=line, at=at, message=message or None, code=code
+    )
+
+
+def _forget_one(pending: dict[Key, deque[str]], tally: Tally) -> int:
+    """Drop the oldest call of the tool that was called first; returns how many were dropped."""
+    first = next(iter(pending))
+    pending[first].popleft()
+    if not pending[first]:
+        del pending[first]
+    tally.notes[call_records.FORGOTTEN] += 1
+    return 1

@@ -1,0 +1,258 @@
+"""Logs of gateways, of Cursor and of Phoenix."""
+
+import gzip
+import json
+import zipfile
+
+import pytest
+
+from mcptally.importers import FORMATS, import_logs
+from mcptally.importers.source import Source
+from mcptally.transcript.files import DecompressionBudget
+from tests.importers.imported_logs import SAMPLES, all_records_accounted_for, calls_of, events
+
+
+def imported(source, tmp_path, expected, **options):
+    done = import_logs(source, tmp_path / "t", timezone="UTC", **options)
+    assert done.files[0].format == expected
+    assert all_records_accounted_for(done)
+    calls = calls_of(tmp_path / "t", tmp_path / "store").sort("requested_at", "answered_at")
+    return done.files[0].tally, calls
+
+
+FORGE = [
+    *[("price", "ok"), ("order", "ok"), ("order", "tool_error"), ("order", "tool_error")],
+    *[("stock", "ok"), ("stock", "tool_error"), ("stock", "ok"), ("order", "tool_error")],
+    *[("price", "ok"), ("price", "protocol_error")],
+]
+"""Ten calls through ContextForge; before the last one, the server was stopped."""
+
+
+def test_a_log_of_contextforge_gives_server_tool_outcome_and_duration(tmp_path):
+    tally, calls = imported(SAMPLES / "contextforge.log.gz", tmp_path, "contextforge")
+    assert tally.context == {"also in the record of the call": 20, "not a call of a tool": 187}
+    assert set(calls["server"]) == {"orders"}
+    assert calls.select("tool", "outcome").rows() == FORGE
+    assert calls["error_text"].drop_nulls().to_list() == ["All connection attempts failed"]
+    assert calls["latency_ms"].round(1)[0] == 81.6
+    assert events(tmp_path / "t")[0]["source"]["transport"] == "streamable_http"
+
+
+def test_a_call_in_three_spans_of_contextforge_is_one_call(tmp_path):
+    tally, calls = imported(SAMPLES / "spans-contextforge.jsonl.gz", tmp_path, "otlp")
+    assert tally.context["also in another span of the same call"] == 18
+    assert set(calls["server"]) == {"localhost:9111"}
+    assert calls.select("tool", "outcome").rows() == FORGE
+    # The duration is that of `mcp.client.call`, not of the request or the response within it.
+    assert calls["latency_ms"].round(1)[0] == 68.1
+
+
+def forge(event=None, **fields):
+    details = {"tool_id": "t1", "tool_name": "open", "server_url": "http://web:80/mcp"}
+    metadata = {"metadata": {"event": event, **details}} if event else {}
+    return {"name": "mcpgateway", "asctime": "x", "correlation_id": "c1", **metadata, **fields}
+
+
+def test_calls_of_contextforge_without_an_end_and_of_other_kinds_of_tools(tmp_path):
+    invoke = {"resource_type": "tool", "resource_action": "invoke", "resource_id": "t1"}
+    times = {"timestamp": "2026-11-22T20:00:02+00:00", "duration_ms": 500}
+    mcp = {"tool_name": "shop-open", "integration_type": "MCP", "error_message": "timed out"}
+    lines = [
+        forge("mcp_call_started", timestamp="2026-11-22T20:00:01.500+00:00"),
+        forge("tool_timeout"),
+        forge("mcp_call_failed"),
+        forge(**invoke, **times, levelname="ERROR", custom_fields=mcp),
+        forge(**invoke, custom_fields={**mcp, "integration_type": "REST"}),
+        forge("mcp_call_started", timestamp="2026-11-22T20:00:03+00:00"),
+    ]
+    source = tmp_path / "gateway.log"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    tally, calls = imported(source, tmp_path, "contextforge")
+    assert tally.context["not a call of an MCP tool"] == 1
+    assert calls.select("server", "tool", "outcome", "latency_ms").rows() == [
+        ("shop", "open", "timeout", None),
+        ("web:80", "open", "no_response", None),
+    ]
+
+
+ACCESS = [  # lines of agentgateway 1.x (text, JSON), of 0.x, and of Envoy AI Gateway
+    ("2026-07-12T20:28:00.857219Z\tinfo\trequest gateway=g listener=http route=ns/r "
+    "src.addr=127.0.0.1:56158 http.method=POST http.path=/mcp http.status=200 protocol=mcp "
+    "mcp.method.name=tools/call mcp.target=web mcp.resource.type=tool gen_ai.tool.name=open "
+    "mcp.session.id=ck5H== duration=69ms"),
+    ("[pod/gw-1] 2026-07-12T20:28:02.857Z info request route=ns/r http.status=200 protocol=mcp "
+    'mcp.method.name=tools/call mcp.target=web gen_ai.tool.name=close mcp.error.code=-32602 '
+    'mcp.error.message="no such tab: \\"1\\" mcp.target=x" duration=1.5s'),
+    ('{"level":"info","time":"2026-07-12T20:28:03Z","scope":"request","http.status":500,'
+    '"mcp.method":"tools/call","mcp.target":"web","mcp.resource":"tool",'
+    '"mcp.resource.name":"fetch","error":"connection reset","duration":"476ms"}'),
+    ('{"start_time":"2026-07-12T20:28:04.000Z","duration":653,"response_code":200,'
+    '"mcp.method.name":"tools/call","mcp.tool.name":"find","mcp.provider.name":"docs",'
+    '"jsonrpc.request.id":"3","mcp.session.id":"s1","gen_ai.request.model":null}'),
+    ('{"start_time":"2026-07-12T20:28:05.000Z","duration":"7","response_code":0,'
+    '"mcp.method.name":"tools/call","mcp.tool.name":"find","mcp.provider.name":"docs"}'),
+    '{"start_time":"2026-07-12T20:28:06.000Z","duration":2,"mcp.method.name":null}',
+    "2026-07-12T20:28:07.857219Z\tinfo\trequest route=ns/llm http.status=200 protocol=llm",
+    "2026-07-12T20:28:08.857219Z\tinfo\tproxy::gateway\tstarted bind",
+    "panicked",
+]  # fmt: skip
+
+
+def test_access_logs_give_server_tool_http_failures_and_times(tmp_path):
+    source = tmp_path / "gateway.log"
+    source.write_text("".join(line + "\n" for line in ACCESS))
+    tally, calls = imported(source, tmp_path, "access-log")
+    assert tally.used == 5
+    assert tally.context == {"a request without an MCP method": 2, "a message of the gateway": 1}
+    assert tally.unused["neither a request nor a message of the gateway"].runs == [[9, 9]]
+    assert tally.notes["a reply: whether it is an error is not recorded"] == 2
+    names = ("server", "tool", "outcome", "error_code", "error_text", "latency_ms")
+    assert calls.select(names).rows() == [
+        ("web", "open", "ok", None, None, 69.0),
+        ("web", "close", "protocol_error", -32602, 'no such tab: "1" mcp.target=x', 1500.0),
+        ("web", "fetch", "protocol_error", None, "connection reset", 476.0),
+        ("docs", "find", "ok", None, None, 653.0),
+        ("docs", "find", "no_response", None, None, None),
+    ]
+    assert calls["arguments"].null_count() == calls["response_bytes"].null_count() == 5
+
+
+CURSOR = """\
+2026-02-04 18:00:27.000 [info] Handling CallTool action for tool 'open' with toolCallId: call_1
+fc_0849
+2026-02-04 18:00:27.000 [info] Calling tool 'open' with toolCallId: call_1
+fc_0849
+2026-02-04 18:00:27.100 [error] [02/04/26 18:00:27] INFO  Processing request
+2026-02-04 18:00:28.000 [info] Successfully called tool 'open'
+2026-02-04 18:00:29.000 [info] web: Calling tool 'close'
+2026-02-04 18:00:29.500 [error] web: Error calling tool 'close': MCP error -32000: Connection closed
+2026-02-04 18:00:30.000 [info] Calling tool 'open' with toolCallId: call_2
+2026-02-04 18:00:31.000 [info] Calling tool 'open' with toolCallId: call_3
+2026-02-04 18:00:33.000 [error] Error calling tool 'open': MCP error -32001: Request timed out
+2026-02-04 18:00:34.000 [info] Successfully called tool 'find'
+"""
+
+
+def test_a_log_of_cursor_gives_tool_failure_and_times(tmp_path):
+    source = tmp_path / "MCP user-docs.log"
+    source.write_text(CURSOR)
+    tally, calls = imported(source, tmp_path, "cursor")
+    assert tally.unused["the end of a call that did not begin in this file"].runs == [[12, 12]]
+    assert tally.notes == {
+        "calls of one tool at the same time: replies taken in order": 1,
+        "a reply: whether it is an error is not recorded": 1,
+    }
+    names = ("server", "tool", "outcome", "error_code", "error_text", "latency_ms")
+    assert calls.select(names).rows() == [
+        ("docs", "open", "ok", None, None, 1000.0),
+        ("web", "close", "protocol_error", -32000, "Connection closed", 500.0),
+        ("docs", "open", "timeout", None, None, None),
+        ("docs", "open", "no_response", None, None, None),
+    ]
+
+
+def span(name, side, *, failed=False, **attributes):
+    values = [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()]
+    start = 1790000000000000000
+    return {
+        "spanId": name,
+        "name": name,
+        "kind": side,
+        "startTimeUnixNano": str(start),
+        "endTimeUnixNano": str(start + 10**9),
+        "attributes": values,
+        "status": {"code": 2, "message": "Tool execution failed"} if failed else {},
+    }
+
+
+def test_spans_of_docker_agentgateway_and_envoy_have_the_server_and_the_failure(tmp_path):
+    docker = {"mcp.tool.name": "find", "mcp.server.name": "hub"}
+    agent = {"mcp.method.name": "tools/call", "gen_ai.tool.name": "open", "mcp.target": "web"}
+    envoy = {"mcp.method.name": "tools/call", "mcp.tool.name": "get", "mcp.transport": "http"}
+    spans = [
+        span("mcp.tool.call", 3, failed=True, **docker),
+        span("POST /*", 2, **agent, **{"mcp.error.code": "-32602"}),
+        span("CallTool", 1, failed=True, **envoy),
+    ]
+    source = tmp_path / "spans.json"
+    source.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+    _, calls = imported(source, tmp_path, "otlp")
+    rows = calls.sort("tool").select("server", "tool", "outcome", "error_code").rows()
+    assert rows == [
+        ("hub", "find", "protocol_error", None),
+        ("spans", "get", "protocol_error", None),
+        ("web", "open", "protocol_error", -32602),
+    ]
+
+
+def messages(source, out):
+    """The messages that an import makes of a file, by time."""
+    done = import_logs(source, out)
+    assert all_records_accounted_for(done)
+    found = [event for event in events(out) if event["event"] not in {"open", "close"}]
+    return sorted((event["ts_ns"], event["dir"], event.get("msg")) for event in found)
+
+
+def test_spans_of_phoenix_s_api_give_the_calls_of_the_same_spans_in_otlp(tmp_path):
+    otlp = tmp_path / "spans.jsonl"
+    names = ("spans-agent.jsonl.gz", "spans-openinference.jsonl.gz")
+    otlp.write_bytes(b"".join(gzip.decompress((SAMPLES / name).read_bytes()) for name in names))
+    found = messages(SAMPLES / "phoenix.json.gz", tmp_path / "phoenix")
+    same = messages(otlp, tmp_path / "otlp")
+    assert [each[1:] for each in found] == [each[1:] for each in same]
+    # Phoenix rounds to microseconds.
+    assert all(abs(one[0] - other[0]) <= 1000 for one, other in zip(found, same, strict=True))
+
+
+def test_an_eval_archive_of_inspect_gives_the_calls_of_the_same_log_in_json(tmp_path):
+    found = messages(SAMPLES / "inspect.eval", tmp_path / "eval")
+    assert len(found) == 8
+    assert found == messages(SAMPLES / "inspect.json.gz", tmp_path / "json")
+
+
+def archive(path, sample, method=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "w", method) as out:
+        out.writestr("header.json", "{}")
+        out.writestr("samples/1_epoch_1.json", sample)
+        out.writestr("summaries.json", "[]")
+    return path
+
+
+TEXT = "a long text, " * 20
+TOOL = {
+    "event": "tool",
+    "id": "c1",
+    "function": "open",
+    "arguments": {"urls": ["attachment://h1", "attachment://gone"]},
+    "result": [{"type": "text", "text": "attachment://h1"}],
+    "timestamp": "2026-11-22T20:00:00Z",
+    "completed": "2026-11-22T20:00:01Z",
+}
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED])
+def test_long_texts_of_inspect_are_taken_from_the_attachments(tmp_path, method):
+    sample = {"id": 1, "epoch": 1, "events": [TOOL], "attachments": {"h1": TEXT}}
+    source = archive(tmp_path / "x.eval", json.dumps(sample), method)
+    _, calls = imported(source, tmp_path, "inspect-ai")
+    assert json.loads(calls["arguments"][0]) == {"urls": [TEXT, "attachment://gone"]}
+    assert calls["text"][0] == TEXT
+
+
+def test_damaged_members_of_an_eval_archive_are_counted(tmp_path):
+    whole = (SAMPLES / "inspect.eval").read_bytes()
+    place = whole.index(b"samples/1_epoch_1.json") + 200
+    (tmp_path / "a.eval").write_bytes(whole[:place] + b"damage" + whole[place + 6 :])
+    (tmp_path / "b.eval").write_bytes(whole[: len(whole) // 2])
+    for name in ("a.eval", "b.eval"):
+        done = import_logs(tmp_path / name, tmp_path / "t", format="inspect-ai")
+        assert all_records_accounted_for(done)
+        assert done.lost == 1
+
+
+def test_an_eval_archive_that_expands_too_far_is_not_read(tmp_path):
+    path = archive(tmp_path / "x.eval", json.dumps({"events": [], "x": " " * (8 << 20)}))
+    assert path.stat().st_size < 20_000
+    source = Source(path, path.name, room=DecompressionBudget(1 << 20))
+    assert list(FORMATS["inspect-ai"].read(source)) == []
+    assert [*source.tally.unused] == ["a member that is too large; unpack or convert the archive"]
