@@ -2,6 +2,7 @@
 
 import base64
 import fcntl
+import functools
 import gzip
 import json
 import shutil
@@ -19,6 +20,7 @@ from mcptally.cli import cli
 from mcptally.errors import QueryError, StoreError, UnreadableError, UsageError
 from mcptally.tables.ids import digest
 from mcptally.transcript.files import numbered_lines
+from tests.kept_folder import KeptFolder
 from tests.pipeline.golden import TRACES
 from tests.pipeline.test_incremental import asked, assert_as_full_run
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
@@ -94,31 +96,23 @@ def conversation(
 
 
 @pytest.fixture(scope="module")
-def scored_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Make the files of `scored` as they were before any test; each store is scored once."""
-    folder = tmp_path_factory.mktemp("scored")
-
-    def made(packed: str) -> Path:
-        kept, now = folder / f"kept{packed}", folder / f"now{packed}"
-        if not kept.exists():
-            score_three_servers(now, packed)
-            now.rename(kept)
-        # A store names its transcripts by their paths, so each test gets the same folder.
-        shutil.rmtree(now, ignore_errors=True)
-        return shutil.copytree(kept, now)
-
-    return made
+def scored_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], KeptFolder]:
+    return functools.cache(
+        lambda packed: KeptFolder(
+            tmp_path_factory.mktemp("scored"), lambda folder: score_three_servers(folder, packed)
+        )
+    )
 
 
 @pytest.fixture
-def scored(request, scored_once: Callable[[str], Path]) -> Path:
+def scored(request, scored_once: Callable[[str], KeptFolder]) -> Path:
     """Recordings of three servers in two files, one of them cut at the end, and their store."""
-    return scored_once(getattr(request, "param", ""))
+    return scored_once(getattr(request, "param", "")).restore()
 
 
 def score_three_servers(folder: Path, packed: str) -> None:
     archive = folder / "archive"
-    archive.mkdir(parents=True)
+    archive.mkdir()
     mixed = [
         each
         for pair in zip(

@@ -31,7 +31,7 @@ def test_merged_stores_of_sample_traces_equal_one_run_over_all(tmp_path: Path):
     assert mt.score(FILES, out=tmp_path / "all").reused == len(FILES)
 
 
-@settings(max_examples=6)
+@settings(max_examples=max(2, settings.default.max_examples // 20))
 @given(
     st.lists(st.tuples(st.integers(0, 400), st.integers(1, 3)), min_size=2, max_size=6),
 )

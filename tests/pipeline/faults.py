@@ -385,7 +385,7 @@ class Scene:
         return left
 
     def after_each_step(self, choose: Callable[[int], bool]) -> list[tuple[str, str]]:
-        """Kind and `after_kill` of each step that `choose` chooses; equal ones are checked once."""
+        """Kind and `after_kill` of each chosen step; equal files are checked once."""
         checked: dict[str, str] = {}
         found = []
         for step, kind in self.copy_each_step(choose).items():

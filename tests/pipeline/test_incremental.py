@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -26,6 +26,7 @@ from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
 from mcptally.tables.seed_scores import SeedScores
 from mcptally.transcript.files import numbered_lines
+from tests.kept_folder import KeptFolder
 from tests.pipeline.golden import TRACES
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
@@ -177,8 +178,15 @@ def arrive(folder: Path, ops: list[tuple[str, int, int]]) -> Iterator[list[Path]
         yield sorted(folder.glob("*.jsonl"))
 
 
-@settings(max_examples=8)
+EACH_OPERATION = [
+    *(("put", 0, 1), ("put", 1, 2), ("put", 2, 3), ("grow", 0, 4)),
+    *(("segment", 1, 5), ("put", 2, 6), ("remove", 0, 0)),
+]
+
+
+@settings(max_examples=max(2, settings.default.max_examples // 50))
 @given(OPS)
+@example(EACH_OPERATION)
 def test_after_random_changes_of_an_archive_the_tables_equal_a_full_run(tmp_path_factory, ops):
     folder = tmp_path_factory.mktemp("archive")
     store = tmp_path_factory.mktemp("store") / "store"
@@ -192,7 +200,7 @@ def test_files_added_one_after_the_other_give_the_tables_of_a_full_run(tmp_path:
     chance = random.Random(12)
     files = FILES.copy()
     chance.shuffle(files)
-    for count in (1, 2, 5, 8, len(files)):
+    for count in (1, 4, len(files)):
         summary = mt.score(files[:count], out=tmp_path / "store", jobs=1 + count % 2)
         assert summary.files == count
         assert summary.in_full is None
@@ -346,22 +354,29 @@ def test_recordings_that_are_still_written_are_scored_as_far_as_they_go(tmp_path
 # --- what is reused, and what is not --------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def scored_once(tmp_path_factory: pytest.TempPathFactory) -> KeptFolder:
+    def make(folder: Path) -> None:
+        for number in range(3):
+            calls = [
+                each
+                for n in range(4)
+                for each in (
+                    c2s(1 + 2 * n, call(n, x=n), f"r{number}"),
+                    s2c(2 + 2 * n, text(n), f"r{number}"),
+                )
+            ]
+            begin = opened(f"r{number}", server=f"s{number}")
+            write(folder / f"{number}.jsonl", [begin, *calls])
+        mt.score(sorted(folder.glob("*.jsonl")), out=folder / "store")
+
+    return KeptFolder(tmp_path_factory.mktemp("scored"), make)
+
+
 @pytest.fixture
-def scored(tmp_path: Path) -> Path:
+def scored(scored_once: KeptFolder) -> Path:
     """An archive of three recordings of three servers, and its store."""
-    for number in range(3):
-        calls = [
-            each
-            for n in range(4)
-            for each in (
-                c2s(1 + 2 * n, call(n, x=n), f"r{number}"),
-                s2c(2 + 2 * n, text(n), f"r{number}"),
-            )
-        ]
-        begin = opened(f"r{number}", server=f"s{number}")
-        write(tmp_path / f"{number}.jsonl", [begin, *calls])
-    mt.score(sorted(tmp_path.glob("*.jsonl")), out=tmp_path / "store")
-    return tmp_path
+    return scored_once.restore()
 
 
 def again(folder: Path, **how: Any) -> Any:
@@ -458,8 +473,9 @@ def test_all_files_but_one_can_be_removed(scored: Path):
     assert_as_full_run(scored / "store", [scored / "2.jsonl"], scored)
 
 
-def test_many_small_runs_leave_few_parts(tmp_path: Path):
-    for number in range(carry_over.MANY + 3):
+def test_many_small_runs_leave_few_parts(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(carry_over, "MANY", 4)
+    for number in range(carry_over.MANY + 2):
         write(tmp_path / f"{number}.jsonl", recording(f"r{number}", number))
         again(tmp_path, payloads=False)
     assert len(list((tmp_path / "store" / "calls").glob("*.parquet"))) < carry_over.MANY
