@@ -2,10 +2,14 @@
 
 import contextlib
 from collections.abc import Sequence
+from typing import Final
 
 from mcptally.record.http.event_loop import EventLoop
 from mcptally.record.http.recordings import RecordingCall
 from mcptally.record.writer.interface import ArchiveWriter
+
+WAKE_SECONDS: Final = 0.002
+"""The writer is woken once for the events of this time: waking it for each would cost more."""
 
 
 class WriteQueue:
@@ -15,6 +19,7 @@ class WriteQueue:
         self._loop = loop
         self._archive = archive
         self._queued: list[RecordingCall] = []
+        self._wakes = False
 
     def write(self, calls: Sequence[RecordingCall]) -> None:
         """Hand over the calls, after those that were enqueued."""
@@ -27,8 +32,13 @@ class WriteQueue:
                 with contextlib.suppress(OSError):
                     self._archive.log(f"an event could not be recorded: {error!r}")
 
-        if calls:
-            self._archive.wake()
+        if calls and not self._wakes:
+            self._wakes = True
+            self._loop.call_later(WAKE_SECONDS, self._wake)
+
+    def _wake(self) -> None:
+        self._wakes = False
+        self._archive.wake()
 
     def enqueue(self, calls: Sequence[RecordingCall]) -> None:
         """Hand over the calls after the current callback."""
