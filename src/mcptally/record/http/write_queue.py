@@ -2,14 +2,10 @@
 
 import contextlib
 from collections.abc import Sequence
-from typing import Final
 
 from mcptally.record.http.event_loop import EventLoop
 from mcptally.record.http.recordings import RecordingCall
-from mcptally.record.writer.interface import ArchiveWriter
-
-WAKE_SECONDS: Final = 0.002
-"""The writer is woken once for the events of this time: waking it for each would cost more."""
+from mcptally.record.writer.interface import WAKE_MS, ArchiveWriter
 
 
 class WriteQueue:
@@ -34,7 +30,7 @@ class WriteQueue:
 
         if calls and not self._wakes:
             self._wakes = True
-            self._loop.call_later(WAKE_SECONDS, self._wake)
+            self._loop.call_later(WAKE_MS / 1000, self._wake)
 
     def _wake(self) -> None:
         self._wakes = False
