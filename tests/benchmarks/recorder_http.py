@@ -27,6 +27,11 @@ TURN = 20
 CONNECTIONS = 100
 STREAM_EVENTS, STREAM_SECONDS = 5, 0.2
 TEXT = "x" * 216
+LARGE = b",".join(
+    b'{"session_id":"%032x","token_count":%d}' % (number * 0x9E3779B97F4A7C15, number)
+    for number in range(200_000)
+)
+"""13 MB in which redaction has much to check: keys that look like those of secrets."""
 
 
 # --- the server ---------------------------------------------------------------------------------
@@ -52,6 +57,9 @@ class Peer(asyncio.Protocol):
         arguments = request["params"]["arguments"]
         if arguments.get("stream"):
             asyncio.get_running_loop().create_task(self.stream())
+            return
+        if arguments.get("large"):
+            self.transport.write(json_response(b'{"id":%d,"result":[%b]}' % (request["id"], LARGE)))
             return
         text = TEXT if "size" not in arguments else "y" * arguments["size"]
         self.transport.write(
@@ -303,6 +311,21 @@ def many_at_once(variant, calls):
     return taken / (max(1, calls // CONNECTIONS) * CONNECTIONS) * 1e6
 
 
+def slowest_beside_a_large_body(variant):
+    """The longest time in ms of small calls while a large body is relayed and recorded."""
+    large, small = (Client(variant.port, variant.path) for _ in range(2))
+    thread = threading.Thread(target=large.call, args=(1,), kwargs={"large": True})
+    thread.start()
+    times = []
+    until = time.monotonic() + 2
+    while thread.is_alive() or time.monotonic() < until:
+        times.append(small.call(len(times)))
+    thread.join()
+    for client in (large, small):
+        client.close()
+    return max(times) * 1e3
+
+
 def measure(options):
     upstream = free_port()
     me = Path(__file__).resolve()
@@ -343,6 +366,7 @@ def measure(options):
                     * 1e3,
                     "1st event ms": client.first_event() * 1e3,
                     "100 conn us": many_at_once(variant, options.calls),
+                    "beside ms": slowest_beside_a_large_body(variant),
                     "MB start": memory[variant.name],
                     "MB end": variant.memory_mb(),
                     "start ms": variant.started * 1e3,

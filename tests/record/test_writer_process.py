@@ -75,6 +75,7 @@ recording = archive.prepare(transport="stdio", server="s")
 def frames(first, last, size=0):
     for number in range(first, last):
         recording.frame(b'{"id":%d,"x":"%b"}' % (number, b"y" * size), dir="c2s")
+    archive.wake()
 def stop_writer():
     os.kill(archive._pid, signal.SIGSTOP)
     os.waitpid(archive._pid, os.WUNTRACED)

@@ -1,4 +1,4 @@
-"""Limits of a recorder: file sizes, retention, and how long a slow disk may delay traffic."""
+"""Limits of a recorder: file sizes, retention, and how long a slow writer may delay traffic."""
 
 from typing import NamedTuple
 
@@ -21,4 +21,5 @@ class Limits(NamedTuple):
     compress: bool = True
     """Whether finished segments are compressed to `.jsonl.zst`."""
     stall_seconds: float | None = 1.0
-    """Traffic waits this long for a blocked write; then it continues without being recorded."""
+    """When the queue is full, traffic waits this long for the writer to finish an event; then it
+    continues, and events are lost."""

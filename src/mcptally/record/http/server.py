@@ -85,7 +85,7 @@ def _archive(folder: str, policy: redaction_policy.Policy, limits: Limits) -> Ar
         return Archive(folder, policy=policy, limits=limits)
     from mcptally.record.writer.process import WriterProcess  # noqa: PLC0415 - POSIX only
 
-    return WriterProcess(folder, policy=lambda: policy, limits=limits, wakes_at_once=False)
+    return WriterProcess(folder, policy=lambda: policy, limits=limits)
 
 
 class Service:

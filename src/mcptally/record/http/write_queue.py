@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from mcptally.record.http.event_loop import EventLoop
 from mcptally.record.http.recordings import RecordingCall
-from mcptally.record.writer.interface import ArchiveWriter
+from mcptally.record.writer.interface import WAKE_MS, ArchiveWriter
 
 
 class WriteQueue:
@@ -15,6 +15,7 @@ class WriteQueue:
         self._loop = loop
         self._archive = archive
         self._queued: list[RecordingCall] = []
+        self._wakes = False
 
     def write(self, calls: Sequence[RecordingCall]) -> None:
         """Hand over the calls, after those that were enqueued."""
@@ -27,8 +28,13 @@ class WriteQueue:
                 with contextlib.suppress(OSError):
                     self._archive.log(f"an event could not be recorded: {error!r}")
 
-        if calls:
-            self._archive.wake()
+        if calls and not self._wakes:
+            self._wakes = True
+            self._loop.call_later(WAKE_MS / 1000, self._wake)
+
+    def _wake(self) -> None:
+        self._wakes = False
+        self._archive.wake()
 
     def enqueue(self, calls: Sequence[RecordingCall]) -> None:
         """Hand over the calls after the current callback."""

@@ -107,6 +107,8 @@ class Relay:
         self.stderr = stderr
         self.last_transfer = time.monotonic()
         """Time of the last read, in seconds of the monotonic clock."""
+        self.has_recorded = False
+        """Something was recorded; reset by the caller."""
         self._poll = select.poll()
         self._streams = (from_client, from_server, stderr)
         self._by_fd: dict[int, Stream] = {}
@@ -189,6 +191,7 @@ class Relay:
         else:
             stream.pending = memoryview(chunk)
         self.last_transfer = time.monotonic()
+        self.has_recorded = True
         try:
             stream.record(chunk)
         except Exception as error:  # noqa: BLE001 - a recording error must not stop traffic
@@ -252,6 +255,7 @@ class Relay:
         if not stream.source_ended or not stream.pending:
             stream.source_ended = True
             self._stop_polling(stream.source)
+            self.has_recorded = True
             try:
                 stream.record_unterminated()
             except Exception as error:  # noqa: BLE001 - a recording error must not stop traffic
@@ -271,6 +275,7 @@ class Relay:
             self._by_fd.pop(sink.fd, None)
             sink.close()
         if stream.must_deliver:
+            self.has_recorded = True
             with contextlib.suppress(Exception):
                 stream.record_unterminated()
             self._close(stream)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from mcptally.record.log import log_to_stderr
 from mcptally.record.server_label import label
 from mcptally.record.stdio import supervisor
-from mcptally.record.writer.interface import close_with_exit
+from mcptally.record.writer.interface import WAKE_MS, close_with_exit
 
 if TYPE_CHECKING:
     from mcptally.record.stdio.relay import Relay
@@ -127,10 +127,15 @@ class _StdioSession:
         relay.watch(self._server.status, self._read_status)
         self._archive.watch(relay.watch)
         self._recording.begin()
+        self._archive.wake()
+        woken_at = 0.0
         try:
             while not self._is_finished():
-                relay.step(self._poll_timeout_ms())
+                relay.step(WAKE_MS if relay.has_recorded else self._poll_timeout_ms())
                 self._check_client()
+                if relay.has_recorded and (now := time.monotonic()) - woken_at >= WAKE_MS / 1000:
+                    self._archive.wake()
+                    woken_at, relay.has_recorded = now, False
         except Exception as error:  # noqa: BLE001 - the client must not wait for the server
             log_to_stderr(f"internal error, the server is ended: {error!r}; please report this")
             self._request_server_end()

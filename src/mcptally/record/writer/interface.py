@@ -1,11 +1,14 @@
 """What the recorder calls: `Archive` and `Recording`, or the same in the writer process."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mcptally.record.limits import Limits
 from mcptally.transcript.format import Dir, Transport
 from mcptally.wire.framing import Piece
+
+WAKE_MS: Final = 2
+"""The writer is woken at most once in this time: waking it for each event would cost more."""
 
 WatchFunction = Callable[[int, Callable[[], None] | None], None]
 """Makes a loop call a function when a descriptor can be read; None ends that."""

@@ -64,8 +64,7 @@ _IGNORED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2
 class WriterProcess:
     """An archive whose files another process writes; it has the calls of `recording.Archive`.
 
-    `policy` is called in that process. Unless `wakes_at_once`, the caller calls `wake` after one
-    or several events.
+    `policy` is called in that process. After one or several events the caller calls `wake`.
     """
 
     def __init__(
@@ -74,7 +73,6 @@ class WriterProcess:
         *,
         policy: "Callable[[], Policy]",
         limits: Limits,
-        wakes_at_once: bool = True,
         queue_bytes: int = QUEUE_BYTES,
     ) -> None:
         self.folder: Final = folder
@@ -88,7 +86,6 @@ class WriterProcess:
         """Closed recordings, each with the `head` of the queue after its last call."""
         self._free_slots: list[int] = []
         self._prepared = 0
-        self._wakes_at_once = wakes_at_once
         self._stalled_at = -1
         """The `tail` of the queue when it stalled: until it moves, all events are lost."""
         self._failures = 0
@@ -215,11 +212,7 @@ class WriterProcess:
             if self._stalled_at == self.queue.counters.tail:
                 return False
             self._stalled_at = -1
-        if not self.queue.put(parts) and not self._wait_and_put(parts):
-            return False
-        if self._wakes_at_once:
-            self.wake()
-        return True
+        return self.queue.put(parts) or self._wait_and_put(parts)
 
     def wake(self) -> None:
         """Wake the writer, which otherwise may sleep until it is woken for another event."""
