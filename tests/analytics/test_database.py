@@ -14,6 +14,7 @@ import mcptally as mt
 from mcptally.analytics import duckdb_file
 from mcptally.analytics.views import question_titles
 from mcptally.errors import StoreError
+from tests.kept_folder import KeptFolder
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
@@ -21,13 +22,21 @@ pytestmark = pytest.mark.slow
 NEED_MCPTALLY = {"tool_scores", "server_scores", "timeline", "change_points"}
 
 
+@pytest.fixture(scope="module")
+def scored_once(tmp_path_factory: pytest.TempPathFactory) -> KeptFolder:
+    def make(folder: Path) -> None:
+        events = [opened(), c2s(1, call(1, "read")), s2c(2, text(1, "fine"))]
+        write(folder / "traces.jsonl", events)
+        mt.score([folder / "traces.jsonl"], out=folder / "store")
+        duckdb_file.write(folder / "store")
+
+    return KeptFolder(tmp_path_factory.mktemp("scored"), make)
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    events = [opened(), c2s(1, call(1, "read")), s2c(2, text(1, "fine"))]
-    write(tmp_path / "traces.jsonl", events)
-    mt.score([tmp_path / "traces.jsonl"], out=tmp_path / "store")
-    duckdb_file.write(tmp_path / "store")
-    return tmp_path / "store"
+def folder(scored_once: KeptFolder) -> Path:
+    """A store with its file `mcptally.duckdb`."""
+    return scored_once.restore() / "store"
 
 
 def answer_of_duckdb(folder: Path, query: str, *settings: str, file: Path | None = None) -> list:

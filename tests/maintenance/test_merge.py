@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import mcptally as mt
 from mcptally.cli import cli
 from mcptally.errors import StoreError, UsageError
+from tests.kept_folder import KeptFolder
 from tests.pipeline.golden import TRACES
 from tests.pipeline.test_incremental import assert_as_full_run, recording, tables
 from tests.transcripts import c2s, call, opened, s2c, text, write
@@ -52,18 +53,26 @@ def test_merged_stores_of_random_archives_equal_one_run_over_all(tmp_path_factor
     assert_as_full_run(folder / "all", paths, folder)
 
 
-@pytest.fixture
-def two(tmp_path: Path) -> Path:
-    """Two archives with stores `a` and `b`: a recording each, and two segments of a third."""
+@pytest.fixture(scope="module")
+def scored_once(tmp_path_factory: pytest.TempPathFactory) -> KeptFolder:
+    return KeptFolder(tmp_path_factory.mktemp("two"), score_two)
+
+
+def score_two(folder: Path) -> None:
     for number, name in enumerate("ab"):
-        (tmp_path / f"of-{name}").mkdir()
+        (folder / f"of-{name}").mkdir()
         talk = [c2s(1, call(1), name), s2c(2, text(1), name)]
-        write(tmp_path / f"of-{name}" / "own.jsonl", [opened(name, server=name), *talk])
+        write(folder / f"of-{name}" / "own.jsonl", [opened(name, server=name), *talk])
         begin = opened("c", server="c", segment=number) | {"seq": 3 * number}
         rest = [c2s(3 * number + 1, call(1), "c"), s2c(3 * number + 2, text(1), "c")]
-        write(tmp_path / f"of-{name}" / "shared.jsonl", [begin, *rest])
-        mt.score(tmp_path / f"of-{name}", out=tmp_path / name)
-    return tmp_path
+        write(folder / f"of-{name}" / "shared.jsonl", [begin, *rest])
+        mt.score(folder / f"of-{name}", out=folder / name)
+
+
+@pytest.fixture
+def two(scored_once: KeptFolder) -> Path:
+    """Two archives with stores `a` and `b`: a recording each, and two segments of a third."""
+    return scored_once.restore()
 
 
 def test_segments_of_a_recording_in_two_stores_are_put_together(two: Path):
