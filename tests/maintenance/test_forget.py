@@ -250,6 +250,21 @@ def test_copies_in_another_archive_are_rewritten_too(scored: Path):
     assert_is_gone(scored, GONE)
 
 
+@pytest.mark.parametrize("named", [{"recording": "r1"}, {"server": "s"}, {"tool": "t"}])
+def test_a_recording_that_two_transcripts_hold_is_removed_from_both(tmp_path: Path, named):
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    twice = conversation("r1", "s", "t", GONE)
+    write(archive / "a.jsonl", twice)
+    write(archive / "b.jsonl", [*twice, *conversation("r2", "other", "u", STAYS)])
+    mt.score(archive, out=tmp_path / "store")
+    done = mt.forget(tmp_path / "store", **named, yes=True)
+    assert [Path(name).name for name in done.files] == ["a.jsonl", "b.jsonl"]
+    for path in archive.iterdir():
+        assert GONE not in path.read_text()
+    assert STAYS in (archive / "b.jsonl").read_text()
+
+
 def test_answers_stored_in_the_duckdb_file_are_removed(scored: Path):
     from mcptally.analytics import duckdb_file
 

@@ -37,6 +37,7 @@ from mcptally.store.manifest import (
 from mcptally.store.source_files import digest_of
 from mcptally.store.work_folder import Provenance, remove_unlisted, working
 from mcptally.tables.calls import Calls
+from mcptally.tables.findings import Findings
 from mcptally.tables.ids import digest
 from mcptally.tables.messages import Messages
 from mcptally.tables.recordings import Recordings
@@ -125,7 +126,8 @@ def forget(
         target, calls = _target(files, earlier, server=server, tool=tool, recording=recording)
         report = Forgotten(len(target.whole), calls)
         copies = _copies(earlier, archive)
-        _find_transcripts(earlier, target, report, journal)
+        repeated = _repeated_in(files, target.recordings)
+        _find_transcripts(earlier, target, repeated, report, journal)
         for name in sorted({*report.files, *copies}):
             events = journal.changed_lines(name)
             if events is None:
@@ -231,15 +233,37 @@ class _Journal:
         replace_manifest(self.folder, self.manifest | {"erasing": erasing})
 
 
+def _repeated_in(files: LiveFiles, recordings: set[str]) -> set[str]:
+    """The transcripts that have events of these recordings once more; no row comes from them."""
+    findings = _read(files, Findings.name, "rule", "recording", "file")
+    return set(
+        findings.filter(
+            pl.col("rule") == "archive.duplicate_events",
+            pl.col("recording").is_in(list(recordings)),
+        )["file"].drop_nulls()
+    )
+
+
 def _find_transcripts(
-    earlier: EarlierStores, target: EraseTarget, report: Forgotten, journal: _Journal
+    earlier: EarlierStores,
+    target: EraseTarget,
+    repeated: set[str],
+    report: Forgotten,
+    journal: _Journal,
 ) -> None:
     """Add the transcripts with data of the target to `report.files` or `report.missing`.
+
+    Args:
+        earlier: the rows of the store.
+        target: what is to be removed.
+        repeated: transcripts that have events of it which the store took from other transcripts.
+        report: the report.
+        journal: what an interrupted `forget` has done.
 
     Raises:
         UnreadableError: one changed since it was scored, or must be scored again and is missing.
     """
-    for name in sorted(earlier.files_of(target.recordings)):
+    for name in sorted(earlier.files_of(target.recordings) | repeated & earlier.sources.keys()):
         path = Path(name)
         if not path.is_file():
             report.missing.append(name)
