@@ -79,7 +79,7 @@ ACCESS = [  # lines of agentgateway 1.x (text, JSON), of 0.x, and of Envoy AI Ga
     ("2026-07-12T20:28:00.857219Z\tinfo\trequest gateway=g listener=http route=ns/r "
     "src.addr=127.0.0.1:56158 http.method=POST http.path=/mcp http.status=200 protocol=mcp "
     "mcp.method.name=tools/call mcp.target=web mcp.resource.type=tool gen_ai.tool.name=open "
-        "mcp.target=other "
+    "mcp.target=other "
     "mcp.session.id=ck5H== duration=69ms"),
     ("[pod/gw-1] 2026-07-12T20:28:02.857Z info request route=ns/r http.status=200 protocol=mcp "
     'mcp.method.name=tools/call mcp.target=web gen_ai.tool.name=close mcp.error.code=-32602 '
