@@ -75,7 +75,7 @@ def test_calls_of_contextforge_without_an_end_and_of_other_kinds_of_tools(tmp_pa
     ]
 
 
-ACCESS = [  # lines of agentgateway 1.x (text, JSON), of 0.x, and of Envoy AI Gateway
+ACCESS = [  # lines of agentgateway (text, and JSON of an older version), and of Envoy AI Gateway
     ("2026-07-12T20:28:00.857219Z\tinfo\trequest gateway=g listener=http route=ns/r "
     "src.addr=127.0.0.1:56158 http.method=POST http.path=/mcp http.status=200 protocol=mcp "
     "mcp.method.name=tools/call mcp.target=web mcp.resource.type=tool gen_ai.tool.name=open "
