@@ -50,9 +50,9 @@ class Counted(Source):
 
     unpacked = 0
 
-    def _charge(self, records: int, size: int) -> None:
+    def charge(self, records: int, size: int) -> None:
         self.unpacked += size
-        super()._charge(records, size)
+        super().charge(records, size)
 
 
 @pytest.mark.slow

@@ -510,7 +510,9 @@ def test_a_zip_archive_of_another_program_is_not_a_log(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as out:
         out.writestr("x.json", "{}")
     assert detect_format(tmp_path / "a.zip") is None
-    with pytest.raises(UnreadableError, match="zip archive that is not a log of Inspect AI"):
+    with pytest.raises(
+        UnreadableError, match="zip archive that is damaged or not a log of Inspect AI"
+    ):
         import_logs(tmp_path / "a.zip", tmp_path / "t")
 
 

@@ -75,10 +75,11 @@ def test_calls_of_contextforge_without_an_end_and_of_other_kinds_of_tools(tmp_pa
     ]
 
 
-ACCESS = [  # lines of agentgateway 1.x (text, JSON), of 0.x, and of Envoy AI Gateway
+ACCESS = [  # lines of agentgateway (text, and JSON of an older version), and of Envoy AI Gateway
     ("2026-07-12T20:28:00.857219Z\tinfo\trequest gateway=g listener=http route=ns/r "
     "src.addr=127.0.0.1:56158 http.method=POST http.path=/mcp http.status=200 protocol=mcp "
     "mcp.method.name=tools/call mcp.target=web mcp.resource.type=tool gen_ai.tool.name=open "
+    "mcp.target=other "
     "mcp.session.id=ck5H== duration=69ms"),
     ("[pod/gw-1] 2026-07-12T20:28:02.857Z info request route=ns/r http.status=200 protocol=mcp "
     'mcp.method.name=tools/call mcp.target=web gen_ai.tool.name=close mcp.error.code=-32602 '
@@ -250,8 +251,9 @@ def test_damaged_members_of_an_eval_archive_are_counted(tmp_path):
         assert done.lost == 1
 
 
-def test_an_eval_archive_that_expands_too_far_is_not_read(tmp_path):
-    path = archive(tmp_path / "x.eval", json.dumps({"events": [], "x": " " * (8 << 20)}))
+@pytest.mark.parametrize("many", [" " * (8 << 20), [{}] * (1 << 18)], ids=["text", "objects"])
+def test_an_eval_archive_that_expands_too_far_is_not_read(tmp_path, many):
+    path = archive(tmp_path / "x.eval", json.dumps({"events": [], "x": many}))
     assert path.stat().st_size < 20_000
     source = Source(path, path.name, room=DecompressionBudget(1 << 20))
     assert list(FORMATS["inspect-ai"].read(source)) == []

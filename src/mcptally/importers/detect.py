@@ -220,7 +220,7 @@ def why_unknown(path: Path) -> str:
     if head.startswith(b"SQLite format 3\0"):
         return "an SQLite database that is not mcphawk's"
     if head.startswith(MAGIC):
-        return "a zip archive that is not a log of Inspect AI: unpack it first"
+        return "a zip archive that is damaged or not a log of Inspect AI"
     lines = head.split(b"\n")[:_LINES]
     filled = sum(bool(line.strip()) for line in lines)
     if not filled:

@@ -71,7 +71,7 @@ class Source:
                 self.tally.seen += 1
                 self.tally.skip(run.line or 1, run.message)
                 continue
-            self._charge(run.count, len(run.data))
+            self.charge(run.count, len(run.data))
             number = run.first
             for line in run.data.split(b"\n")[: run.count]:
                 self.tally.seen += 1
@@ -105,11 +105,11 @@ class Source:
                 self.tally.seen += 1
                 self.tally.skip(line, piece.message)
                 continue
-            self._charge(piece.count(b"{") + piece.count(b"["), len(piece))
+            self.charge(piece.count(b"{") + piece.count(b"["), len(piece))
             yield piece
             line += piece.count(b"\n")
 
-    def _charge(self, records: int, size: int) -> None:
+    def charge(self, records: int, size: int) -> None:
         """Charge short records to the budget as if each had `_RECORD` bytes."""
         self.room.left -= max(0, _RECORD * records - size)
 

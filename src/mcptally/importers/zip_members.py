@@ -79,7 +79,8 @@ def members(source: Source, wanted: Callable[[str], bool]) -> Iterator[tuple[str
                 free -= len(data)
                 source.room.left += min(free, 0)
                 free = max(free, 0)
-                if len(data) > limit:
+                source.charge(data.count(b"{") + data.count(b"["), len(data))
+                if len(data) > limit or source.room.left < 0:
                     tally.seen += 1
                     tally.skip(number, "a member that is too large; unpack or convert the archive")
                     continue

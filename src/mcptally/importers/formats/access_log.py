@@ -29,7 +29,7 @@ _FIELD: Final = re.compile(r'(?<![\w.-])(?P<name>[\w.-]+)=(?P<value>"(?:[^"\\]|\
 _MESSAGE: Final = re.compile(r'(?:time=|\[)?"?\d{4}-\d\d-\d\d')
 """The beginning of any other line of such a log."""
 _OLD: Final = {"mcp.method": "mcp.method.name", "mcp.resource.name": "gen_ai.tool.name"}
-"""Names of agentgateway 0.x and their names today."""
+"""Names in older versions of agentgateway → current names."""
 _SERVER: Final = ("mcp.target", "mcp.provider.name", "route")
 _STATUS: Final = ("http.status", "response_code")
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
