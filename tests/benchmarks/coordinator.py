@@ -106,9 +106,11 @@ class Work:
         print(f"(of which discover: {time.process_time() - begin:.1f} s)")
 
     def plan(self) -> None:
+        """Distribute the files over partitions, by size and by their first event."""
         plan.plan([Path(name) for name in self._names()])
 
     def _gathered(self) -> list[Gathered]:
+        """What the workers report."""
         names = list(self._names())
         size = -(-self.files // self.partitions)
         found = []
@@ -130,12 +132,14 @@ class Work:
         return found
 
     def join_recordings(self) -> None:
+        """Find recordings of several partitions."""
         gathered = self._gathered()
         begin = time.process_time()
         gathering._sharing_recordings({each.partition.number: each for each in gathered})
         print(f"(of which joining: {time.process_time() - begin:.1f} s)")
 
     def publish(self) -> None:
+        """Write `store.json`; before that, write the tables as the workers would."""
         gathered = self._gathered()
         begin = time.process_time()
         sources = run._sources(gathered, None, [])
@@ -202,9 +206,11 @@ class Work:
         print(f"(of which tools: {time.process_time() - begin:.1f} s)")
 
     def query(self) -> None:
-        manifest.read_manifest(self.store)
+        """Read what a query needs of `store.json`."""
+        manifest.read_manifest(self.store, archive=False)
 
     def run_again(self) -> None:
+        """Read what the next run needs to know of the store."""
         EarlierStores.read([self.store], [manifest.read_manifest(self.store)])
 
 
