@@ -31,7 +31,7 @@ from mcptally.pipeline.scoring import ScoringRules, score_calls
 from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.pipeline.usage import usage
 from mcptally.process_memory import trim_heap
-from mcptally.protocol import all_rules, definition_lint, leaked_secrets
+from mcptally.protocol import all_rules, definition_lint, definition_smells, leaked_secrets
 from mcptally.rules.findings import concat_findings, require_known_rules
 from mcptally.seeds import stages
 from mcptally.tables.calls import Calls
@@ -182,6 +182,7 @@ def finish(
                 part.findings,
                 validate.schema_findings(calls),
                 definition_lint.check_read_only_hints(calls, archive.definitions),
+                definition_smells.check_required_in_practice(calls, archive.definitions),
                 leaked_secrets.find_leaked_secrets(calls),
                 seed_findings,
             ]

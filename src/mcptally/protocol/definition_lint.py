@@ -19,6 +19,7 @@ from mcptally.jsonschemas.dialects import (
     parse_schema,
 )
 from mcptally.jsonschemas.validators import compile_validator
+from mcptally.protocol.definition_smells import find_smells
 from mcptally.protocol.message_schemas import ShapeResult, check_shape
 from mcptally.protocol.revisions import table
 from mcptally.rules.findings import REVISIONS, concat_findings, finding_rule, make_findings
@@ -46,6 +47,7 @@ def lint_definitions(listed: pl.DataFrame, definitions: pl.DataFrame) -> pl.Data
         *_check_texts(described),
         *_check_schemas(places, known),
         *_check_shapes(described),
+        find_smells(places, known),
         *_check_listings(listed, dict(known.select("definition", "text").iter_rows())),
     ]
     return concat_findings(parts)
@@ -174,15 +176,6 @@ def _parameter_defects(text: str) -> Iterator[_Defect]:
     ):
         message = f"required but not declared: {', '.join(undeclared[:10])}"
         yield "definition.required_undeclared", message, "/inputSchema/required", None
-    undescribed = [
-        name
-        for name, member in properties.items()
-        if isinstance(member, dict) and not (member.get("description") or "$ref" in member)
-    ]
-    if undescribed:
-        more = ", …" if len(undescribed) > 10 else ""
-        message = f"no description of {', '.join(undescribed[:10])}{more}"
-        yield "definition.parameter_undescribed", message, "/inputSchema/properties", None
 
 
 def _check_shapes(described: pl.DataFrame) -> Iterator[pl.DataFrame]:

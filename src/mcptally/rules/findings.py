@@ -21,6 +21,7 @@ FILES: Final = (
     "protocol.toml",
     "schema.toml",
     "definitions.toml",
+    "definitions-smells.toml",
     "leaks.toml",
     "contracts-content.toml",
     "contracts-ui.toml",

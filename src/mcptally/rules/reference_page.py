@@ -22,6 +22,7 @@ FILES: Final = (
     "protocol.toml",
     "schema.toml",
     "definitions.toml",
+    "definitions-smells.toml",
     "leaks.toml",
     "verdict-*.toml",
     "hidden.toml",
