@@ -13,6 +13,7 @@ from mcptally.pipeline.usage import usage
 from mcptally.store.parts import write_part
 from mcptally.store.work_folder import Provenance, create_work_folder, publish, remove_unlisted
 from mcptally.tables.calls import Calls
+from mcptally.tables.findings import Findings
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
@@ -65,6 +66,7 @@ def build(
     calls: Iterable[Mapping[str, Any]],
     tools: Iterable[Mapping[str, Any]] = (),
     recordings: Iterable[Mapping[str, Any]] = (),
+    findings: Iterable[Mapping[str, Any]] = (),
 ) -> Store:
     rows = [
         {"call_id": f"{number:016x}", "seq": number, "index": 0, "attempt_of": f"{number:016x}"}
@@ -72,7 +74,8 @@ def build(
         for number, row in enumerate(calls)
     ]
     work = create_work_folder(folder)
-    for table, data in ((Calls, rows), (Tools, list(tools)), (Recordings, list(recordings))):
+    given = {Tools: list(tools), Recordings: list(recordings), Findings: list(findings)}
+    for table, data in {Calls: rows, **given}.items():
         schema = {
             name: kind for name, kind in table.schema().items() if any(name in r for r in data)
         }

@@ -23,13 +23,14 @@ from mcptally.analytics.filters import ORDER, predicates
 from mcptally.errors import QueryError, StoreError, UsageError
 from mcptally.seeds.validation_protocol import sql_functions as validation_sql_functions
 from mcptally.statistics import sql_functions
+from mcptally.tables.findings import Findings
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
 from mcptally.tables.usage_sums import calls_sql, usage_sql
 
 ARCHIVE_VIEWS: Final = MappingProxyType(
-    {f"_archive_{table.name}": table.name for table in (Recordings, Tools, Usage)}
+    {f"_archive_{table.name}": table.name for table in (Findings, Recordings, Tools, Usage)}
 )
 """View of all rows of a table → the table, whose own view has only the rows that filters choose."""
 
