@@ -26,6 +26,9 @@ from mcptally.tables.formatting import formatted
 LONG_DESCRIPTION: Final = 1024
 """Characters of a description that the function-calling API of OpenAI accepts."""
 
+REFERRING_ARGUMENTS: Final = 50
+"""Arguments with references per schema whose examples and defaults are checked."""
+
 FEWEST_WORDS: Final = 3
 """Words that a description has at least before it is compared with others."""
 
@@ -398,13 +401,23 @@ def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
     if schema is None:
         return
     shared = {key: schema[key] for key in ("$schema", "$defs", "definitions") if key in schema}
+    referring = 0
     for name, member in _properties(schema).items():
         values = [("default", member["default"])] if "default" in member else []
         values += [("example", value) for value in _list(member.get("examples"))]
         values += [("example", member["example"])] if "example" in member else []
         if not values:
             continue
-        validate = compile_validator(msgspec.json.encode(shared | member).decode())
+        text = msgspec.json.encode(member).decode()
+        if '"$ref"' in text:
+            # Such an argument is compiled with all shared definitions: bound what that costs.
+            referring += 1
+            if referring > REFERRING_ARGUMENTS:
+                continue
+            text = msgspec.json.encode(shared | member).decode()
+        elif "$schema" in shared:
+            text = msgspec.json.encode({"$schema": shared["$schema"]} | member).decode()
+        validate = compile_validator(text)
         if isinstance(validate, str):
             continue
         for key, value in values:
