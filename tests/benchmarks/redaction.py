@@ -14,6 +14,7 @@ import base64
 import json
 import random
 import re
+import statistics
 import string
 import time
 import uuid
@@ -259,6 +260,44 @@ def real_messages() -> list[bytes]:
     return found
 
 
+def large_frames() -> dict[str, bytes]:
+    """Frames of about a megabyte, by what they contain."""
+    ids = ",".join(
+        f'{{"session_id":"{number:032x}","token_count":{number}}}' for number in range(15_000)
+    )
+    prose = "The report lists all orders of the customer, with dates and amounts. " * 15_000
+    image = base64.b64encode(_R.randbytes(750_000)).decode()
+    return {
+        "prose": message(prose).encode(),
+        "a base64 image": message(image).encode(),
+        "session_id and token_count": f'{{"result":[{ids}]}}'.encode(),
+    }
+
+
+def cost(hide: Policy) -> None:
+    """Print CPU time per frame and per megabyte; the median of several runs."""
+    print()
+    small = {
+        "a frame of 200 bytes": message("x" * 160).encode(),
+        "the same with a secret": message("x" * 120 + " ghp_" + chars(_ALNUM, 36)).encode(),
+    }
+    for name, frame in small.items():
+        print(f"{name:32} {_cpu_seconds(hide, frame, 2_000) * 1e6:8.1f} us")
+    for name, frame in large_frames().items():
+        spent = _cpu_seconds(hide, frame, 3)
+        print(f"{name:32} {spent / len(frame) * 1e9:8.1f} ms/MB")
+
+
+def _cpu_seconds(hide: Policy, frame: bytes, repeats: int) -> float:
+    times = []
+    for _ in range(5):
+        began = time.process_time()
+        for _ in range(repeats):
+            hide.json(frame)
+        times.append((time.process_time() - began) / repeats)
+    return statistics.median(times)
+
+
 def main() -> None:
     ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     ask.add_argument("--policy", default="default")
@@ -285,6 +324,7 @@ def main() -> None:
           + (", ".join(f"{k} {v}" for k, v in wrong.items() if v) or "none")
           + f" ({sum(wrong.values()) / options.rounds / len(wrong):.2%})")  # fmt: skip
 
+    cost(hide)
     frames = real_messages()
     if not frames:
         print("\nReal messages: " + corpus.missing("traffic"))

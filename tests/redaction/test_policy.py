@@ -375,3 +375,15 @@ def test_short_options_of_known_commands_are_redacted(command, secret):
 def test_a_misspelt_policy_is_refused_with_the_valid_names(text):
     with pytest.raises(UsageError, match=r"there are default|one of"):
         policy(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_kept"),
+    [
+        *((term, False) for term in ("example", "sample", "abcde", "aaaaaa", "00000")),
+        *((mask, True) for mask in ("xxxxxx", "*****")),
+    ],
+)
+def test_of_the_terms_that_trufflehog_ignores_only_masks_are_kept(value, is_kept):
+    text = f"API_KEY={value}".encode()
+    assert (policy().text(text)[0] == text) is is_kept

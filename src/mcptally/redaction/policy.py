@@ -302,7 +302,7 @@ def _compiled(pattern: str) -> re.Pattern[bytes]:
 
 
 UNSEARCHABLE: Final = b"[redacted:unsearchable]"
-"""Replaces a whole frame whose search would take seconds and delay all traffic."""
+"""Replaces a whole frame whose search would take seconds."""
 
 _MAX_HITS: Final = 20_000
 _BYTES_PER_HIT: Final = 50

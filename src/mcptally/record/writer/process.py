@@ -86,6 +86,8 @@ class WriterProcess:
         """Closed recordings, each with the `head` of the queue after its last call."""
         self._free_slots: list[int] = []
         self._prepared = 0
+        self._lost = 0
+        """Lost events that the writer does not know about, of recordings that it has closed."""
         self._stalled_at = -1
         """The `tail` of the queue when it stalled: until it moves, all events are lost."""
         self._failures = 0
@@ -134,9 +136,9 @@ class WriterProcess:
 
     def close(self) -> None:
         """Wait until the writer has written everything, unless it makes no progress."""
-        lost = sum(recording.lost for recording in self.recordings.values())
+        lost = self._lost + sum(recording.lost for recording in self.recordings.values())
         if lost:
-            self.log(f"{lost} events could not be recorded: {_STALLED}")
+            self.log(f"{lost} events could not be recorded")
         while self._pid:
             if self._wake >= 0:
                 os.close(self._wake)
@@ -151,15 +153,20 @@ class WriterProcess:
     # --- the process ----------------------------------------------------------------------------
 
     def _start(self) -> None:
-        wake, self._wake = os.pipe()
-        self._ended, ended = os.pipe()
-        os.set_blocking(self._wake, False)
         self._started_at = time.monotonic()
+        fds: list[int] = []
         try:
+            for _ in range(2):
+                fds += os.pipe()
             self._pid = os.fork()
         except OSError as error:
-            self.log(f"cannot start a process that writes the recording: {error.strerror}")
-            self._pid = -1  # `ended` is readable at once
+            for fd in fds:
+                os.close(fd)
+            why = error.strerror
+            self.log(f"cannot start the process that writes: {why}; nothing is recorded")
+            return
+        wake, self._wake, self._ended, ended = fds
+        os.set_blocking(self._wake, False)
         if self._pid == 0:
             try:
                 _detach(wake, ended)
@@ -176,9 +183,7 @@ class WriterProcess:
 
     def _restart(self) -> bool:
         """Start another writer after one has ended; return False if there is none any more."""
-        status = 1
-        if self._pid > 0:
-            _, status = os.waitpid(self._pid, 0)
+        _, status = os.waitpid(self._pid, 0)
         was_closed = self._wake < 0
         self._watch(self._ended, None)
         os.close(self._ended)
@@ -196,8 +201,9 @@ class WriterProcess:
         how = f"by signal {-ended}" if ended < 0 else f"with exit code {ended}"
         self.log(f"the process that writes the recording ended {how}; another one continues")
         self._start()
-        self._watch(self._ended, self._on_ended)
-        return True
+        if self._pid:
+            self._watch(self._ended, self._on_ended)
+        return self._pid > 0
 
     def _on_ended(self) -> None:
         self._restart()
@@ -247,6 +253,7 @@ class WriterProcess:
             recording = self._closed.popleft()[1]
             del self.recordings[recording.number]
             self._free_slots.append(recording.slot)
+            self._lost += recording.lost
 
 
 class RemoteRecording:
