@@ -3,10 +3,11 @@
     python -m tests.benchmarks.calibrate [--check]
 
 Reads the labelled files beside the checkout, our own (tests/verdict/held_out.jsonl), and the
-recordings of the labelled traffic, and writes two files beside the rules:
+recordings of the labelled traffic, and writes two files beside the rules and one beside the tests:
 
-    measured.json  `hits` and `right` of every rule
-    weights.json   the weights of the features (`verdict.weighing`)
+    measured.json    `hits` and `right` of every rule
+    weights.json     the weights of the features (`verdict.weighing`)
+    rule_counts.csv  what each rule does on the labelled calls (`rule_counts`)
 
 Every figure printed is cross-validated: a call is judged with weights that were fitted without
 the calls of its server. Texts of some server families were read while rules were written, which
@@ -24,8 +25,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupKFold
+
+try:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GroupKFold
+except ModuleNotFoundError:
+    sys.exit("scikit-learn is not installed; it fits the weights: pip install 'mcptally[dev]'")
 
 from mcptally import rules as rule_files
 from mcptally.evaluation import (
@@ -50,6 +55,7 @@ INJECTED_FAULTS = TESTS / "truth"
 RULES = Path(rule_files.__file__).parent
 MEASURED = RULES / "measured.json"
 WEIGHTS = RULES / "weights.json"
+COUNTS = TESTS / "verdict" / "rule_counts.csv"
 READ_WEIGHT = 0.2
 """Weight of a read family in the measured counts of rules."""
 READ_WEIGHT_IN_FIT = 0.5
@@ -195,13 +201,18 @@ class Sample:
         }
         return weighing.Weights(tuple(by_class[:, 0].round(3).tolist()), features)
 
+    @functools.cached_property
+    def folds(self) -> list[tuple[weighing.Weights, npt.NDArray[np.int64]]]:
+        """Rows of some families, and weights that were fitted without these families."""
+        folds = GroupKFold(FOLDS, shuffle=True, random_state=0)
+        return [
+            (self.fit(others), own)
+            for others, own in folds.split(self.features, self.classes, self.families)
+        ]
+
     def held_out(self) -> pl.DataFrame:
         """The calls, judged with weights that were fitted without their families."""
-        folds = GroupKFold(FOLDS, shuffle=True, random_state=0)
-        return pl.concat(
-            self.judged_with(self.fit(others), own)
-            for others, own in folds.split(self.features, self.classes, self.families)
-        )
+        return pl.concat(self.judged_with(weights, own) for weights, own in self.folds)
 
     def judged_with(
         self, weights: weighing.Weights, chosen: npt.NDArray[np.int64] | None = None
@@ -214,6 +225,49 @@ class Sample:
             .hstack(verdicts)
             .with_columns(correct=(pl.col("label") == pl.col("verdict")).fill_null(value=False))
         )
+
+
+def rule_counts(sample: Sample, held_out: pl.DataFrame) -> pl.DataFrame:
+    """What each rule does on the labelled calls, one row per rule, the file's columns.
+
+    `matches`: calls that it matches, of so many `families`. `decides`: calls whose verdict it
+    names. `needed`: how many more calls get the right verdict with the rule than without it, with
+    weights that were fitted on calls of other servers.
+    """
+    evidence, labels_ = sample.rows["evidence"], sample.rows["label"]
+    right = np.zeros(len(evidence), dtype=np.bool_)
+    right[np.concatenate([own for _, own in sample.folds])] = held_out["correct"].to_numpy()
+    rows = []
+    for rule in classify.failure_rules():
+        matches = evidence.list.contains(rule.id).fill_null(value=False).to_numpy()
+        without = np.zeros(len(evidence), dtype=np.bool_)
+        for weights, own in sample.folds:
+            some = pl.Series(own[matches[own]])
+            left = evidence.gather(some).list.set_difference([rule.id])
+            verdict = classify.judge_evidence(left, weights)["verdict"]
+            without[some] = (verdict == labels_.gather(some)).fill_null(value=False).to_numpy()
+        rows.append(
+            {
+                "rule": rule.id,
+                "verdict": rule.verdict,
+                "matches": int(matches.sum()),
+                "families": sample.rows.filter(pl.Series(matches))["family"].n_unique(),
+                "decides": int((held_out["rule"] == rule.id).sum()),
+                "needed": int(right[matches].sum()) - int(without[matches].sum()),
+            }
+        )
+    return pl.DataFrame(rows).sort("rule")
+
+
+def is_hard(held_out: pl.DataFrame) -> pl.Series:
+    """Whether each text lacks the form in which a validator or an SDK rejects a call."""
+    forms = [
+        rule.id
+        for rule in classify.failure_rules()
+        if weighing.tier(rule) == "form" and rule.verdict == "business"
+    ]
+    ids = held_out["evidence"].list.set_intersection(forms)
+    return (ids.list.len() == 0).fill_null(value=True)
 
 
 def weights_as_json(weights: weighing.Weights) -> str:
@@ -237,6 +291,10 @@ def main() -> None:
     for title, some in (
         ("all servers", held_out),
         ("servers whose texts were not read while rules were written", held_out.filter(unread)),
+        (
+            "the same servers, texts that no validator or SDK wrote",
+            held_out.filter(is_hard(held_out) & unread),
+        ),
     ):
         print(f"# Cross-validated by server: {title}\n")
         print(report.as_text(evaluate_rows(some)))
@@ -245,7 +303,12 @@ def main() -> None:
         WEIGHTS: weights_as_json(weights),
         MEASURED: as_json(verdict_counts(sample.judged_with(weights)) | hidden_counts(rows)),
     }
-    stale = [file for file, text in files.items() if text != file.read_text(encoding="utf-8")]
+    files[COUNTS] = rule_counts(sample, held_out).write_csv()
+    stale = [
+        file
+        for file, text in files.items()
+        if not file.exists() or text != file.read_text(encoding="utf-8")
+    ]
     for file in stale:
         if not check:
             file.write_text(files[file], encoding="utf-8")

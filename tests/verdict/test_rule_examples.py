@@ -1,5 +1,7 @@
 """Every shipped rule agrees with its own examples, in the engine that judges archives."""
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
@@ -60,3 +62,22 @@ def test_only_failed_calls_get_a_verdict():
     assert verdicts["verdict"].to_list() == [None, "business", None]
     assert verdicts["reason"][1] == "not_found"
     assert 0 < verdicts["confidence"][1] < 100
+
+
+@pytest.mark.parametrize(
+    ("file", "verdict"),
+    [
+        ("verdict-validation.toml", "business"),
+        ("verdict-refusal.toml", "business"),
+        ("verdict-infrastructure.toml", "infrastructure"),
+        ("verdict-crash.toml", "tool_failure"),
+        ("verdict-failure.toml", "tool_failure"),
+    ],
+)
+def test_the_name_of_a_file_of_rules_says_their_verdict(file, verdict):
+    assert {rule.verdict for rule in rules.load(VerdictRule, file)} == {verdict}
+
+
+def test_every_rule_about_failures_has_measured_counts():
+    counts = pl.read_csv(Path(__file__).parent / "rule_counts.csv")
+    assert counts["rule"].to_list() == sorted(rule.id for rule in classify.failure_rules())
