@@ -51,7 +51,7 @@ def test_an_ordinary_head_is_known_and_forwarded_as_the_parser_forwards_it():
         (b"Host: 127.0.0.1:9", b"X: y"),
         (b"Host: 127.0.0.1:9", b"Host : x"),
         (b"Host: 127.0.0.1:9", b"Host: example.com"),
-        (b"\r\nConnection", b"\n\nConnection"),
+        (b"Content-Length: 10", b"Content-Length: 10\n\nX: y"),  # the head ends before `X`
         (b"POST", b"\r\n\r\nPOST"),
     ],
 )
@@ -73,6 +73,7 @@ def test_other_requests_need_the_parser(old, new):
         (b"Content-Length: 7", b"Transfer-Encoding: chunked"),
         (b"Content-Length: 7", b"Content-Length: 7\r\nConnection: close"),
         (b"Content-Length: 7", b"X: y"),
+        (b"Content-Length: 7", b"Content-Length: 7\n\nX: y"),
     ],
 )
 def test_other_responses_need_the_parser(old, new):
