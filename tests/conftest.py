@@ -7,6 +7,7 @@ A loaded machine is no reason to fail, and a change is judged by what it changed
 import fcntl
 import gc
 import os
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -49,6 +50,20 @@ def sample_store(tmp_path_factory: pytest.TempPathFactory) -> mt.Store:
         if not (folder / "sample_store" / "store.json").exists():
             mt.score(corpus.SAMPLES, out=folder / "sample_store")
     return mt.open_store(folder / "sample_store")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector from visiting the collected tests and modules again and again.
+
+    They stay until the end. Visiting them during each test takes a quarter of the time of a run.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_unconfigure() -> None:
