@@ -67,10 +67,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_unconfigure() -> None:
-    """Take Hypothesis's callback from the garbage collector.
+    """Return the modules to the garbage collector, and take Hypothesis's callback from it.
 
-    The interpreter keeps it, and with it modules, until after DuckDB's binding has counted what
-    is left of its objects: it would print that they leaked.
+    The interpreter keeps frozen objects and the callback, and with them modules, until after
+    DuckDB's binding has counted what is left of its objects: it would print that they leaked.
     """
+    gc.unfreeze()
     ours = [each for each in gc.callbacks if not each.__module__.startswith("hypothesis")]
     gc.callbacks[:] = ours
