@@ -7,6 +7,7 @@ A loaded machine is no reason to fail, and a change is judged by what it changed
 import fcntl
 import gc
 import os
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -51,11 +52,26 @@ def sample_store(tmp_path_factory: pytest.TempPathFactory) -> mt.Store:
     return mt.open_store(folder / "sample_store")
 
 
-def pytest_unconfigure() -> None:
-    """Take Hypothesis's callback from the garbage collector.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector from visiting the collected tests and modules again and again.
 
-    The interpreter keeps it, and with it modules, until after DuckDB's binding has counted what
-    is left of its objects: it would print that they leaked.
+    They stay until the end. Visiting them during each test takes a quarter of the time of a run.
     """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Return the modules to the garbage collector, and take Hypothesis's callback from it.
+
+    The interpreter keeps frozen objects and the callback, and with them modules, until after
+    DuckDB's binding has counted what is left of its objects: it would print that they leaked.
+    """
+    gc.unfreeze()
     ours = [each for each in gc.callbacks if not each.__module__.startswith("hypothesis")]
     gc.callbacks[:] = ours

@@ -8,16 +8,19 @@ import re
 import struct
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import nbformat
-from nbclient import NotebookClient
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 NOTEBOOKS: Final = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
 
-def run(path: Path) -> nbformat.NotebookNode:
+def run(path: Path) -> "NotebookNode":
     """The notebook, run afresh."""
+    import nbformat
+    from nbclient import NotebookClient
+
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(path.parent)}}
     # The usual patience (60 seconds for a kernel, 4 for a cell's last words) is none on a loaded
@@ -30,7 +33,7 @@ def run(path: Path) -> nbformat.NotebookNode:
     return notebook
 
 
-def outputs(notebook: nbformat.NotebookNode) -> list[tuple[str, ...]]:
+def outputs(notebook: "NotebookNode") -> list[tuple[str, ...]]:
     """What the cells say, a tuple an output: its kinds, its words and its numbers.
 
     Left out is what may differ from one machine to another: how a version of polars draws the
@@ -42,13 +45,13 @@ def outputs(notebook: nbformat.NotebookNode) -> list[tuple[str, ...]]:
     ]
 
 
-def pictures(notebook: nbformat.NotebookNode) -> list[tuple[int, int]]:
+def pictures(notebook: "NotebookNode") -> list[tuple[int, int]]:
     """Width and height of every picture, in pixels. Fonts move them a little."""
     pngs = [data["image/png"] for data in _data(notebook) if "image/png" in data]
     return [struct.unpack(">II", base64.b64decode(png)[16:24]) for png in pngs]
 
 
-def _data(notebook: nbformat.NotebookNode) -> list[dict[str, str]]:
+def _data(notebook: "NotebookNode") -> list[dict[str, str]]:
     found = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     return [output.get("data", {"text/plain": output.get("text", "")}) for output in found]
 
@@ -64,6 +67,8 @@ def steady(word: str) -> str:
 
 def main() -> int:
     """Run every notebook and keep its outputs."""
+    import nbformat
+
     for path in NOTEBOOKS:
         nbformat.write(run(path), path)
         print(path)

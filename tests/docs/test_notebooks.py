@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from tests.docs.notebooks import NOTEBOOKS, outputs, pictures, run
@@ -16,6 +15,8 @@ READABLE = {"image/png", "text/html", "text/plain"}
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("default")  # Jupyter's own
 def test_a_notebook_runs_and_its_kept_outputs_are_what_it_says(path: Path):
+    import nbformat
+
     kept, fresh = nbformat.read(path, as_version=4), run(path)
     assert outputs(fresh) == outputs(kept), "python -m tests.docs.notebooks keeps the outputs"
     for now, then in zip(pictures(fresh), pictures(kept), strict=True):
@@ -24,6 +25,8 @@ def test_a_notebook_runs_and_its_kept_outputs_are_what_it_says(path: Path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_can_be_read_without_running_it(path: Path):
+    import nbformat
+
     notebook = nbformat.read(path, as_version=4)
     data = [o.get("data", {}) for cell in notebook.cells for o in cell.get("outputs", ())]
     assert set().union(*data) <= READABLE

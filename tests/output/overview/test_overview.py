@@ -209,6 +209,7 @@ def test_logs_and_transcripts_can_be_mixed(tmp_path):
     assert overview([mixed], jobs=1).answer["calls"] == 2
 
 
+@pytest.mark.slow
 def test_skipped_files_are_named_with_the_reason_also_from_the_cache(tmp_path):
     session(tmp_path / "a.jsonl", True)
     for name, content in (
