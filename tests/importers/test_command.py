@@ -62,7 +62,7 @@ def test_an_unknown_format_is_refused_with_what_was_looked_for(tmp_path):
     source.write_text("hello\n")
     done = run("import", "auto", source, "-o", tmp_path / "t")
     assert done.returncode == 3
-    assert "looked at 1 line: none has what was looked for" in done.stderr
+    assert "looked at 1 line: none matches a known format" in done.stderr
     assert "otlp: a member resourceSpans" in done.stderr
 
 

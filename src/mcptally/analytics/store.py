@@ -448,7 +448,7 @@ def _with_suggestion(error: duckdb.Error, connection: duckdb.DuckDBPyConnection)
 
 
 def _list_of_names(kind: str, names: list[str]) -> str:
-    """The end of an error message: the first names there are."""
+    """The end of an error message: the first eight names in the store, in order."""
     if not names:
         return f"; no {kind} is named in this store"
     few = ", ".join(sorted(names)[:8])

@@ -87,8 +87,8 @@ if TYPE_CHECKING:
     type=DURATION,
     default="1s",
     show_default=True,
-    help="How long traffic waits for a disk that does not respond once 64 MB of events wait for "
-    "it; after that, events are lost and the loss is recorded.",
+    help="How long traffic waits for a disk that does not respond, once 64 MiB of events are "
+    "waiting for it; after that, events are lost and the loss is recorded.",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context

@@ -146,7 +146,7 @@ def cancellation(
     why: str,
     direction: Any = "c2s",
 ) -> Item:
-    """The cancellation of a call by whoever made it."""
+    """The cancellation of a call by the side that made it."""
     params = _encode({"requestId": call, "reason": why})
     data = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%b}' % params
     return Item(

@@ -201,7 +201,7 @@ def _is_har(head: bytes, first: bytes) -> bool:
 
 
 def looked_for() -> dict[str, str]:
-    """Format → what its files are recognised by."""
+    """Format → the content by which its files are recognised."""
     return {look.name: look.looks_for for look in _LOOKS} | {
         "har": "an object with a member log",
         "mcphawk": "an SQLite database with its tables",
@@ -209,7 +209,7 @@ def looked_for() -> dict[str, str]:
 
 
 def why_unknown(path: Path) -> str:
-    """How many lines of a file of unknown format were looked at, and which formats are near.
+    """Explain why no format was detected: lines looked at, and formats that some of them match.
 
     Raises:
         UnreadableError: the file cannot be opened.
@@ -229,7 +229,7 @@ def why_unknown(path: Path) -> str:
     if votes := _votes(lines):
         near = ", ".join(f"{n:,} {'look' if n > 1 else 'looks'} like {name}" for name, n in votes)
         return f"{looked}: {near}, which is not enough"
-    return f"{looked}: none has what was looked for"
+    return f"{looked}: none matches a known format"
 
 
 def _votes(lines: Iterable[bytes]) -> list[tuple[str, int]]:

@@ -103,7 +103,7 @@ def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
 
 
 def objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line and value of each object: of an array, of a member `data`, or one per line."""
+    """Yield line and value of each object of an array, of a member `data`, or of JSON lines."""
     head = next(iter(source.preview().read_pieces()), b"").removeprefix(b"\xef\xbb\xbf")
     member = _IN_MEMBER.match(head)
     if member is None and head.lstrip()[:1] != b"[":

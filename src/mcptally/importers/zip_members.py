@@ -1,6 +1,6 @@
 """Reads members of a zip archive; zstd (method 93) is read with `zstandard`.
 
-`zipfile` knows zstd from Python 3.14 on. The limits are those of `transcript.files`.
+`zipfile` supports zstd since Python 3.14. The limits are those of `transcript.files`.
 """
 
 import copy
@@ -91,7 +91,7 @@ def members(source: Source, wanted: Callable[[str], bool]) -> Iterator[tuple[str
 
 
 def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int) -> bytes:
-    """The content of a member; of one that is longer than `limit`, a little more than that."""
+    """The content of a member; if it is longer than `limit`, a little more than `limit` bytes."""
     if entry.compress_type != _ZSTD:
         with archive.open(entry) as stream:
             return stream.read(limit + 1)

@@ -234,7 +234,7 @@ class _Journal:
 
 
 def _repeated_in(files: LiveFiles, recordings: set[str]) -> set[str]:
-    """The transcripts that have events of these recordings once more; no row comes from them."""
+    """The transcripts whose events of these recordings are duplicates, which have no rows."""
     findings = _read(files, Findings.name, "rule", "recording", "file")
     return set(
         findings.filter(
@@ -256,7 +256,7 @@ def _find_transcripts(
     Args:
         earlier: the rows of the store.
         target: what is to be removed.
-        repeated: transcripts that have events of it which the store took from other transcripts.
+        repeated: transcripts with duplicates of its events, which have no rows in the store.
         report: the report.
         journal: what an interrupted `forget` has done.
 

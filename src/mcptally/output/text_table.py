@@ -44,7 +44,7 @@ def text_table(
     )
     for name in _NAMES & widths.keys():
         cells[name] = [_cut_middle(text, widths[name]) for text in cells[name]]
-    # Headings end on the same line; those on one line have an empty line above.
+    # Headings are aligned at the bottom: shorter ones have empty lines above.
     height = max((headings[name].count("\n") for name in widths), default=0) + 1
     above = {name: height - 1 - headings[name].count("\n") for name in widths}
     top = {name: [*[""] * above[name], *headings[name].split("\n")] for name in widths}

@@ -128,7 +128,7 @@ class ArchiveContext:
         )
 
     def _listings(self, share: int, shares: int) -> pl.DataFrame:
-        """All listings of one of `shares` equal shares of the tools."""
+        """All listings of the tools in share number `share` of `shares`."""
         mine = pl.struct("server", "tool").hash() % shares == share
         columns = ("recording", *Timeline.schema().names())
         return pl.concat(

@@ -129,7 +129,7 @@ def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> l
 
 def _sharing_recordings(partitions: Mapping[int, Gathered]) -> list[list[int]]:
     """Groups of partitions, by number, that share recordings directly or through others."""
-    # Each partition has an id once. Counting hashes takes a sixth of the memory of grouping ids.
+    # A partition has each id once. Counting hashes takes a sixth of the memory of grouping ids.
     hashes = [each.report.recordings.hash() for each in partitions.values()]
     every = pl.concat([pl.Series(dtype=pl.UInt64), *hashes], rechunk=True)
     if every.n_unique() == every.len():

@@ -129,7 +129,7 @@ class EarlierStores:
         return dataclasses.replace(self, as_scored=frozenset()).without(changed)
 
     def is_same_store(self, files: Iterable[str], made: Provenance) -> bool:
-        """Whether a run over these files would write the store that there is.
+        """Whether a run over these files would write the store that already exists.
 
         Only after `without_changed`, and if the run reads all paths that it was given.
         """
@@ -143,7 +143,7 @@ class EarlierStores:
         )
 
     def excluding(self, store: int, recordings: Iterable[str]) -> Self:
-        """The same without the rows of these recordings in one store."""
+        """A copy of these stores without the rows of the given recordings in one of them."""
         names = pl.DataFrame({"recording": list(recordings)}, schema={"recording": pl.String})
         rows = ExcludedRecordings.select(names.with_columns(store=pl.lit(store, pl.Int64)))
         return dataclasses.replace(

@@ -30,7 +30,7 @@ REFERRING_ARGUMENTS: Final = 50
 """Arguments with references per schema whose examples and defaults are checked."""
 
 FEWEST_WORDS: Final = 3
-"""Words that a description has at least before it is compared with others."""
+"""Minimum number of words of a description that is compared with others."""
 
 _FILLING: Final = frozenset(
     re.findall(
@@ -40,14 +40,14 @@ _FILLING: Final = frozenset(
         "parameter argument param arg value input field string number integer boolean object array",
     )
 )
-"""Words that say nothing about what a tool or an argument is for."""
+"""Words that do not describe the purpose of a tool or argument."""
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Argument(NamedTuple):
-    """What one top-level property of an input schema says."""
+    """The facts about a top-level property of an input schema that the rules test."""
 
     definition: str
     name: str
@@ -396,7 +396,7 @@ def _check_examples(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator
 
 
 def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield name, keyword, pointer, message and value of what a schema itself refuses."""
+    """Yield name, keyword, pointer, message and value of each invalid example or default."""
     schema = _parsed(text)
     if schema is None:
         return

@@ -21,5 +21,5 @@ class Limits(NamedTuple):
     compress: bool = True
     """Whether finished segments are compressed to `.jsonl.zst`."""
     stall_seconds: float | None = 1.0
-    """When the queue is full, traffic waits this long for the writer to finish an event; then it
-    continues, and events are lost."""
+    """Longest wait of traffic for the writer to finish an event while the queue is full; after it,
+    traffic continues and events are lost."""

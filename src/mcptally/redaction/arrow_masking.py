@@ -13,7 +13,7 @@ from mcptally.redaction.display import mask_text, mask_value
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
 _FEW: Final = 1000
-"""Fewer texts than this are not made distinct by Arrow."""
+"""Minimum number of texts from which Arrow finds the distinct ones."""
 
 
 def mask_rows(rows: _Rows) -> _Rows:

@@ -130,7 +130,7 @@ class TextSearch:
 
 
 def _rest_of_text(text: str, at: int) -> str:
-    """A pattern that requires the rest of `text` around its character at `at`, by lookarounds."""
+    """Lookarounds that match where `text` surrounds its own character at index `at`."""
     behind = f"(?<={re.escape(text[: at + 1])})" if at else ""
     return behind + (f"(?={re.escape(text[at + 1 :])})" if text[at + 1 :] else "")
 

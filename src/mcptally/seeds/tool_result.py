@@ -47,7 +47,7 @@ class ToolResult:
                 yield number, text
 
     def objects(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The pointer and the value of each JSON object in it: structuredContent, then texts.
+        """The pointer and value of each JSON object in the result: structuredContent, then texts.
 
         A text that repeats structuredContent is left out.
         """

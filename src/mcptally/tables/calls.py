@@ -189,7 +189,7 @@ class Calls(Table):
     request_id = Column(STRING, 'JSON text of the id as on the wire: `1` and `"1"` differ.')
     traceparent = Column(
         STRING,
-        "`_meta.traceparent` of the request: trace and span of whoever asked (W3C Trace Context).",
+        "`_meta.traceparent` of the request: trace and span of the sender (W3C Trace Context).",
     )
     file = Column(STRING, "Transcript file of the request.")
     line = Column(INT64, "Line of the request in its file, from 1.")

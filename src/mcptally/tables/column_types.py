@@ -45,5 +45,5 @@ TIME: Final = ColumnType("Datetime", ("us", "UTC"))
 
 
 def list_of(items: ColumnType) -> ColumnType:
-    """The type of lists of such items."""
+    """The type of a list whose items have the type `items`."""
     return ColumnType("List", (items,))

@@ -220,7 +220,7 @@ class ErrorForms(StageTable):
 
 
 class CallsByMinute(StageTable):
-    """How many calls of a tool were made and failed in a minute, by recording."""
+    """Numbers of calls and of failed calls, by recording, tool and minute."""
 
     recording = Calls.recording
     server = Calls.server

@@ -240,7 +240,7 @@ T = TypeVar("T", bound=Struct)
 
 
 class LenientDecoder(Generic[T]):
-    """Decodes JSON texts to one struct; texts that do not fit are decoded member by member."""
+    """Decodes each JSON text to a `cls`; texts that do not fit are decoded member by member."""
 
     def __init__(self, cls: type[T]) -> None:
         hints = get_type_hints(cls, include_extras=True)

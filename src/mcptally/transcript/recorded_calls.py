@@ -26,9 +26,9 @@ from mcptally.transcript.parse import parse_event
 from mcptally.transcript.remote import is_url, url_of_path
 
 NEAR_LINES: Final = 200
-"""stderr is looked for in so many lines before and after a request, and before and after a reply.
+"""Number of lines before and after a request, and before and after a reply, searched for stderr.
 
-Between them, all lines are searched if they are fewer than twice as many."""
+All lines between them are searched if they are fewer than twice this number."""
 NEAR_NS: Final = 1_000_000_000
 """stderr written at most this long before the request or after the reply belongs to a call."""
 MAX_BEFORE: Final = 5
@@ -63,7 +63,7 @@ class CallPosition(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class RecordedCall:
-    """A call as its transcript has it."""
+    """The frames and the stderr of a call, read from its transcript."""
 
     request: str | None = None
     """The JSON-RPC frame as recorded; the member of a batch; the head of a frame that was cut."""
@@ -85,7 +85,7 @@ class _Stderr(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _File:
-    """What is wanted of a file, and what was found in it."""
+    """The lines needed from a file, and what was found in them."""
 
     wanted: dict[int, set[tuple[str, int]]] = dataclasses.field(
         default_factory=lambda: defaultdict(set)
@@ -271,7 +271,7 @@ def _around(
 
 
 def _last(lines: list[str], most: int) -> list[str]:
-    """The last lines, and before them the first line of a key in PEM format that the cut splits.
+    """The last lines; if the cut splits a key in PEM format, preceded by the first line of the key.
 
     Redaction recognises the lines of a key by the first one.
     """

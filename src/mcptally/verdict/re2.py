@@ -38,7 +38,7 @@ _ONLY_RUST: Final = re.compile(
     r"\\[xXuUP]|\\p(?!\{(?:" + _SCRIPTS + r")\})|\(\?[a-z]*[xuUR]|&&|--|~~|\\[bB]\{|\\[<>]"
     r"|(?<!\\)\[(?:[^\]\\]|\\.)*\[(?!:)"
 )
-"""Syntax that names characters beyond ASCII in other ways, or that RE2 reads in another way."""
+"""Syntax that denotes characters beyond ASCII otherwise, or has another meaning in RE2."""
 _ASCII_VARIANTS: Final = "\u017f\u212a"
 """Characters beyond ASCII that match `s` and `k` where case is ignored."""
 _RANGE: Final = re.compile(r"([^\x00-\x7f])-([^\x00-\x7f])")
@@ -55,7 +55,7 @@ class Forms:
     folded: str | None
     """Matches every folded text whose original text matches, and perhaps others; None: unknown."""
     exact: bool
-    """Whether `folded` matches no others."""
+    """Whether `folded` matches exactly the texts whose original text matches."""
 
 
 def folded(texts: pl.Series) -> pa.Array:

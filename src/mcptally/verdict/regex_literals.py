@@ -28,7 +28,7 @@ Branch: TypeAlias = tuple[frozenset[str], ...]
 def required(pattern: str) -> tuple[Branch, ...] | None:
     """Return the keywords of each branch of a pattern; None: none are known.
 
-    For every match there is a branch of which it contains one literal of each set.
+    Every match contains, for at least one branch, a literal of each of its sets.
     """
     parser = _Parser(pattern)
     try:

@@ -32,7 +32,7 @@ _PATHS: Final[dict[tuple[str, ...], str]] = {
 
 
 def fields_of_truncated(piece: TruncatedFrame) -> dict[str, Any]:
-    """Those of `id`, `method`, `name` (of the tool or prompt, or the uri) and `is_error` found."""
+    """The fields `id`, `method`, `name` (tool, prompt or uri) and `is_error`, as far as found."""
     return _backwards(piece.tail) | _forwards(piece.head)
 
 

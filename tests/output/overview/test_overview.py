@@ -226,7 +226,7 @@ def test_skipped_files_are_named_with_the_reason_also_from_the_cache(tmp_path):
     assert "damaged.jsonl.zst: unknown format: the file is damaged: zstd" in lines[0]
     assert lines[1].endswith("empty.log: unknown format: the file is empty")
     assert lines[2].endswith(
-        "x.jsonl: unknown format: looked at 1 line: none has what was looked for"
+        "x.jsonl: unknown format: looked at 1 line: none matches a known format"
     )
     assert "1 file not opened because of the name: README.md" in lines
     assert "  claude-code: members sessionId and cwd" in lines

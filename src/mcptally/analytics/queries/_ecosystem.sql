@@ -1,4 +1,4 @@
--- What starts a server, from its recorded command.
+-- The kind of program that starts a server, from its recorded command.
 -- Value of: command, transport
 CASE
     WHEN command IS NULL OR command LIKE 'http%' OR transport IN ('streamable_http', 'http_sse')

@@ -1,6 +1,6 @@
 -- Which clients, in which versions, send what wrong, compared with other clients on the same tools?
 -- Shows: client, client_version, mistake, mistakes, calls, mistake_rate, others_rate, tools, sessions, call_id
--- Only tools count that another client called as well; names of no tool are compared by server.
+-- Only tools that another client also called are compared; names that are not a tool, by server.
 -- `others_rate`: the rate of the other clients if they had called each tool as often as this one.
 -- `calls`: those that could show the mistake. For repeated_refusal, refusals after which the same
 -- call could not succeed.
@@ -11,7 +11,7 @@ marked AS NOT MATERIALIZED (
         hash(session) AS session_hash, hash(hash(server), hash(tool)) AS tool_hash,
         hash(server) AS server_hash, hash(attempt_of) AS chain, attempt, attempt_why,
         outcome = 'cancelled' AS given_up,
-        -- Nothing that a caller may do makes the same call succeed.
+        -- Refusals after which the same call cannot succeed, whatever the caller does.
         verdict = 'business' AND retryable IN ('no', 'after_change') AS refused,
         CASE input_schema_state WHEN 'valid' THEN 'valid' WHEN 'invalid' THEN CASE
             WHEN input_schema_error LIKE 'lacks the member%' THEN 'missing_argument'

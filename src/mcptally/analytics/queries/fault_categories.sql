@@ -2,8 +2,8 @@
 -- Shows: ecosystem, category, sessions, of_sessions, session_share, servers, of_servers, calls, published_share, call_id
 -- The taxonomy is that of arXiv 2606.05339; `published_share` is the category's share of its 837
 -- issue threads, as third-party notes on the paper quote it: see docs/explanation/faults.md.
--- `session_share` is the share of sessions with at least one such fault; its interval takes the
--- sessions of a server as a cluster. `ecosystem` is what starts the server; null: all servers.
+-- `session_share` is the share of sessions with at least one such fault; in its interval, the
+-- sessions of a server are a cluster. `ecosystem`: the program that starts servers; null: all.
 WITH published(category, place, threads) AS (
     VALUES
         ('Tool', 1, 194), ('Data & Schema', 2, 147), ('State & Configuration', 3, 143),

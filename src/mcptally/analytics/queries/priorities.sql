@@ -159,7 +159,7 @@ problems AS (
         'hidden', t.server, t.tool, t.calls,
         'reported a failure in ' || format('{:,}', hidden_errors) || ' of '
             || _count_of(t.calls, 'call') || ' without marking the result as an error',
-        -- The missing mark is the fault of the tool, whoever caused the failure.
+        -- The missing error mark is the fault of the tool, even if the caller caused the failure.
         'tool_failure', h.confidence, hidden_errors, hidden_error_rate_low * t.calls,
         hidden_error_rate, hidden_error_rate_low, hidden_error_rate_high,
         _percent(hidden_error_rate) || ', 95% interval '
@@ -226,7 +226,7 @@ problems AS (
             || ' by its client after the same call had failed, up to '
             || _count_of(longest, 'time') || ' in a row; ' || _percent(recovered_rate)
             || ' of the repeated calls succeeded in the end',
-        -- To repeat a call unchanged is what the caller does, whoever caused the failure.
+        -- Repeating a call unchanged is the fault of the caller, even of a failure of the server.
         'business', NULL, retries,
         retry_rate_low * t.calls,
         retry_rate, retry_rate_low, retry_rate_high,

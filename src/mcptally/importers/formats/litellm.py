@@ -45,7 +45,7 @@ def _record(entry: dict[str, Any]) -> ToolRecord | None:
 
 
 def _result(value: Any) -> Any:
-    """A tool's result; by some versions, members have Python's names and may be null."""
+    """A tool's result in MCP's names; some versions log Python's names and null members."""
     if not isinstance(value, dict) or not isinstance(value.get("content"), list):
         return value
     content = [

@@ -2,8 +2,8 @@
 
 Each line is one ExportTraceServiceRequest or ExportMetricsServiceRequest, as collectors read them
 from a file. A span starts with the last byte of the request and ends with the last byte of the
-reply, as seen by the recorder. Its kind is CLIENT: it is that of whoever asks, and a server that
-asks is a client, too. Its trace and parent are those of the request's `_meta.traceparent`; without
+reply, as seen by the recorder. Its kind is CLIENT, also for requests of the server, which is the
+client of such a call. Its trace and parent are those of the request's `_meta.traceparent`; without
 one, the session is the trace. The id of a span is the `call_id`. The metric is
 `mcp.client.operation.duration`. Attributes without a convention begin with `mcptally.`.
 """
@@ -116,7 +116,7 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _waited(row: dict[str, Any]) -> int | None:
-    """Nanoseconds until the reply, or until whoever asked gave up; None if neither happened."""
+    """Nanoseconds until the reply, or until the cancellation; None if there was neither."""
     if row["latency_ms"] is not None:
         return int(row["latency_ms"] * 1e6 + 0.5)
     if row["cancelled_at"] is None:

@@ -33,7 +33,7 @@ MAX_EXAMPLES: Final = 20
 MAX_PAYLOAD: Final = 4_000
 """Characters of a payload on the page."""
 MAX_STDERR: Final = 3_000
-"""Characters of the lines of stderr of a call on the page."""
+"""Maximum number of stderr characters per call on the page."""
 MAX_EVIDENCE: Final = 3_000
 """Characters of the evidence of a call on the page."""
 MAX_INDENTED: Final = 40_000
@@ -56,7 +56,7 @@ class Payload:
     same_as: str | None
     """The id of a call on the page that has the same arguments or result."""
     of_frame: str
-    """What the text has of the frame: all of it, or `arguments` or `result`."""
+    """The part of the frame that the text is: `frame`, `arguments` or `result`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def mark(folder: Path) -> list[int]:
 
 
 def is_current(folder: Path, earlier: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
-    """Whether the run before had the same inputs and program, and its files are still there."""
+    """Whether the previous run had the same inputs and program, and its files are unchanged."""
     if any(earlier.get(name) != value for name, value in state.items()):
         return False
     try:

@@ -59,7 +59,7 @@ def find_inputs(paths: Sequence[Path], cache: Path, known: Mapping[str, Any]) ->
     Args:
         paths: files, folders and patterns.
         cache: the folder of all caches, whose files are not inputs.
-        known: what the run before found: its `files` and `unknown`, which are not opened again.
+        known: the result of the previous run; files in its `files` and `unknown` are not opened.
 
     Raises:
         UnreadableError: a path does not exist, or no file can be read.

@@ -58,7 +58,7 @@ def skipped(answer: Mapping[str, Any]) -> str:
 
 
 _NAMED: Final = 20
-"""Names of files that were not opened, at most."""
+"""Maximum number of names of unopened files in the output."""
 
 
 def _skipped(files: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
@@ -141,7 +141,7 @@ def _path(path: Path) -> str:
 
 
 def _cut_middle(text: str, width: int) -> str:
-    """Text without its middle: names that begin alike often differ at the end."""
+    """Text cut in its middle: names with the same beginning often differ at the end."""
     kept = width - 1
     if len(text) <= width:
         return text

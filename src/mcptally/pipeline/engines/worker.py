@@ -197,7 +197,7 @@ class PartitionWorker:
         return report
 
     def _put_away(self) -> None:
-        """Pack the latest partition, or write it to the work folder: another one is coming."""
+        """Pack the latest partition, or write it to the work folder: another one follows."""
         if self.latest is None:
             return
         number, size, part = self.latest

@@ -1,4 +1,4 @@
-"""Finds the servers in a client configuration, and the recorder before their commands.
+"""Finds the servers in a client configuration, and whether their commands run the recorder.
 
 Clients are recognised by the keys of the configuration, not by its path: see `server_entries`.
 """

@@ -12,7 +12,7 @@ import h11
 from mcptally.record.http import headers as http_headers
 
 MAX_KNOWN_HEAD: Final = 4096
-"""Bytes of the longest head that is kept."""
+"""Maximum length of a head that is kept, in bytes."""
 
 _KEPT: Final = 512
 

@@ -230,7 +230,7 @@ class ProxyConnection:
             self._upstream_connection.socket.pause()
 
     def _record(self) -> None:
-        """Record what became complete."""
+        """Hand over the events that are complete."""
         self._write_queue.write(
             [] if self._exchange is None else self._exchange.record.take_calls()
         )

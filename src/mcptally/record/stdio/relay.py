@@ -126,7 +126,7 @@ class Relay:
         return not self.from_server.open and not self.stderr.open
 
     def watch(self, fd: int, callback: "Callable[[], None] | None") -> None:
-        """Call `callback` when `fd` can be read or has ended; None ends that."""
+        """Call `callback` when `fd` is readable or at its end; None unregisters it."""
         if callback is None:
             del self._watched[fd]
             self._stop_polling(fd)

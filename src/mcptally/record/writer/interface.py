@@ -11,14 +11,14 @@ WAKE_MS: Final = 2
 """The writer is woken at most once in this time: waking it for each event would cost more."""
 
 WatchFunction = Callable[[int, Callable[[], None] | None], None]
-"""Makes a loop call a function when a descriptor can be read; None ends that."""
+"""Registers a function that a loop calls when a descriptor is readable; None unregisters it."""
 
 
 class RecordingWriter(Protocol):
     """Writes the events of one recording; see recording.py."""
 
     def begin(self) -> None:
-        """Create the file, which otherwise the first event creates."""
+        """Create the file before the first event, which would otherwise create it."""
 
     def frame(
         self,
@@ -83,10 +83,10 @@ class ArchiveWriter(Protocol):
         """A recording without a file yet."""
 
     def wake(self) -> None:
-        """Write the events that were recorded soon."""
+        """Make sure that the recorded events are written soon."""
 
     def watch(self, watch: WatchFunction) -> None:
-        """Have a loop watch what the archive must react to."""
+        """Register the descriptors that the archive must react to with a loop."""
 
     def close(self) -> None:
         """End, after all recordings were closed."""

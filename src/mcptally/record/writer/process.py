@@ -5,13 +5,13 @@
 
 When a call of a `RemoteRecording` returns, its events are in memory that the recorder shares with
 the writer process (shared_queue.py), or they are counted as lost. The writer is a fork in its own
-session. It ignores the signals that end a recorder, so it outlives it: when the pipe has ended and
-the queue is empty, it ends too.
+session. It ignores the signals that end a recorder, and so outlives the recorder: it ends when the
+pipe has ended and the queue is empty.
 
 If the queue stays full for `Limits.stall_seconds`, events are lost and traffic goes on. If the
 writer dies, the recorder starts another one, which continues each recording in a new segment: what
 was written is known from the progress in shared memory and from the file, and the rest is in the
-queue. Only the call that it was executing is lost, because it may kill the next writer too.
+queue. Only the call that the dead writer was executing is lost: it may kill the next writer too.
 """
 
 import contextlib
@@ -43,16 +43,16 @@ A large piece is its size here; its bytes are at the end of the record. A `Trunc
 plain tuple."""
 
 _LARGE: Final = 64 * 1024
-"""Pieces from this size are copied into the queue, not encoded first."""
+"""Pieces of at least this many bytes are copied into the queue without being encoded."""
 
 _PART: Final = 4 * 1024 * 1024
 """Size of the parts of a piece that is larger than the queue takes at once."""
 
 _MAX_FAILURES: Final = 3
-"""Writers that end within a second of their start, one after another, before no more start."""
+"""How many writers in a row may end within a second of their start and still be replaced."""
 
 _LARGE_CALL: Final = 4 * 1024 * 1024
-"""Room for what a record contains beside its large pieces."""
+"""Bytes reserved for the part of a record that is not large pieces."""
 
 _RETRY_SECONDS: Final = 0.001
 
@@ -93,11 +93,11 @@ class WriterProcess:
         self._failures = 0
         self._started_at = 0.0
         self._pid = 0
-        """The writer process; 0 if there is none any more."""
+        """Process id of the writer; 0 if there is no writer."""
         self._ended = -1
-        """A pipe that ends with the writer."""
+        """Read end of a pipe that reports end of file when the writer ends."""
         self._wake = -1
-        """A pipe that wakes the writer, and that ends with the recorder."""
+        """Write end of a pipe that wakes the writer; its end tells it that the recorder ended."""
         self._watch: WatchFunction = lambda _fd, _callback: None
         self._start()
 
@@ -129,7 +129,7 @@ class WriterProcess:
         return recording
 
     def watch(self, watch: WatchFunction) -> None:
-        """Have a loop watch whether the writer ends."""
+        """Register with an event loop, to restart the writer when it ends."""
         self._watch = watch
         if self._pid:
             watch(self._ended, self._on_ended)
@@ -182,7 +182,7 @@ class WriterProcess:
         os.close(ended)
 
     def _restart(self) -> bool:
-        """Start another writer after one has ended; return False if there is none any more."""
+        """Start another writer after one has ended; return False if no writer runs."""
         _, status = os.waitpid(self._pid, 0)
         was_closed = self._wake < 0
         self._watch(self._ended, None)
@@ -221,7 +221,7 @@ class WriterProcess:
         return self.queue.put(parts) or self._wait_and_put(parts)
 
     def wake(self) -> None:
-        """Wake the writer, which otherwise may sleep until it is woken for another event."""
+        """Wake the writer: it sleeps while the queue is empty."""
         with contextlib.suppress(OSError):  # full: the writer has yet to read earlier bytes
             os.write(self._wake, b".")
 
@@ -277,7 +277,7 @@ class RemoteRecording:
         self._is_closed = False
 
     def begin(self) -> None:
-        """Create the file, which otherwise the first event creates."""
+        """Create the file before the first event, which would otherwise create it."""
         self._call("begin", 0, [], {})
 
     def frame(
@@ -390,7 +390,7 @@ def _detach(*kept: int) -> None:
     os.dup2(null, 0)
     os.dup2(null, 1)
     if hasattr(os, "SCHED_BATCH"):
-        # Do not take the processor from the recorder and its peers when an event arrives.
+        # When an event arrives, the writer must not preempt the recorder and its peers.
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     low = 3

@@ -5,20 +5,20 @@ import mmap
 from typing import Any, Final
 
 SLOTS: Final = 8192
-"""Most recordings whose state is kept."""
+"""Maximum number of recordings whose state is kept."""
 
 _HALF: Final = 512
 _SLOT: Final = 2 * _HALF
 
 
 class ProgressTable:
-    """One value per recording; a process that dies while it saves a value leaves the last one."""
+    """One value per recording; if a process dies while saving one, the previous value stays."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, SLOTS * (_SLOT + 1))
 
     def save(self, slot: int, number: int, value: tuple[Any, ...]) -> None:
-        """Save the value of recording `number`, which has this slot for now."""
+        """Save the value of recording `number`, which currently uses this slot."""
         data = marshal.dumps((number, value))
         if slot >= SLOTS or len(data) > _HALF:
             return

@@ -193,7 +193,7 @@ class Recording:
         }
 
     def begin(self) -> None:
-        """Write the first segment's `open` event, which otherwise precedes the first event."""
+        """Write the `open` event of the first segment now, not with the first event."""
         with self._lock:
             self._prepare_write(0)
 

@@ -1,8 +1,8 @@
 """A queue of byte records in memory that a process shares with its forked child.
 
-One process puts, one takes. The counters only grow, and each has one writer: `head` (bytes put),
-`tail` (bytes taken) and `begun` (bytes taken when the current record has been dealt with). A record
-is contiguous: one that does not fit before the end of the memory is at its start.
+One process puts, the other takes. The counters only grow, and each is written by one process:
+`head` (bytes put), `tail` (bytes taken) and `begun` (the value of `tail` after the current record).
+A record is contiguous: if it does not fit before the end of the memory, it is put at the start.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 QUEUE_BYTES: Final = 64 * 1024 * 1024
-"""Most bytes of events that wait for the writer."""
+"""Maximum number of bytes of events that wait for the writer."""
 
 BLOCK_BYTES: Final = 1024 * 1024
 """The memory of records that were taken is returned to the system in blocks of this size."""
@@ -23,7 +23,7 @@ _TO_START: Final = 2**64 - 1
 
 
 class QueueCounters(NamedTuple):
-    """Bytes put, taken, and taken when the current record has been dealt with."""
+    """Bytes put, bytes taken, and bytes taken once the current record is done."""
 
     head: int
     tail: int

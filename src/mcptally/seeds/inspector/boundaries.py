@@ -99,7 +99,7 @@ class _Limits:
         return False
 
     def at_limit(self, value: Any) -> bool:
-        """Whether the value, or a value in it, is at one of these limits."""
+        """Whether the value, or a value in it, equals a limit that the schema sets."""
         kind = value.__class__
         if kind is str:
             return len(value) in self.lengths

@@ -12,7 +12,7 @@ from mcptally.seeds.validation_logic.error_categories import category_named, cat
 
 
 class StructuredError(NamedTuple):
-    """What an error says about itself in a structure; None for what it does not say."""
+    """The members of a structured error that describe it; None for each that is missing."""
 
     category: str | None = None
     code: str | None = None
@@ -25,7 +25,7 @@ class StructuredError(NamedTuple):
 
 
 NOTHING: Final = StructuredError()
-"""What an error without a structure says."""
+"""The value for an error without a structure."""
 
 MEMBERS: Final = re.compile(
     r'"(?:error_detail|errorDetail|error|errors|category|code|status|status_?[cC]ode|http_?[sS]tatus|'
