@@ -232,3 +232,25 @@ def test_a_frame_larger_than_the_queue_is_handed_over_in_parts(tmp_path):
     sizes = [len(event["msg"].get("x", "")) for event in of(found, "message")]
     assert sizes == [0] * 10 + [20 << 20] * 2 + [0]
     assert json.dumps(found[-1]["counts"]["lost"]) == "0"
+
+
+def test_the_parts_of_a_lost_event_are_not_recorded_in_another_event(tmp_path):
+    _, found = run(
+        tmp_path,
+        "other = archive.prepare(transport='stdio', server='other')\n"
+        "other.begin()\n"
+        "frames(10, 11)\n"
+        "wait(executed)\n"
+        "stop_writer()\n"
+        "frames(11, 12, 20 << 20)\n"
+        "assert recording.lost == 1\n"
+        "os.kill(archive._pid, signal.SIGCONT)\n"
+        "wait(executed)\n"
+        "other.frame(b'{\"z\":\"' + b'z' * 100_000 + b'\"}', dir='c2s')\n"
+        "other.close(reason='end')\n"
+        "close()",
+    )
+    assert [event["msg"] for event in of(found, "message") if "z" in event["msg"]] == [
+        {"z": "z" * 100_000}
+    ]
+    assert not of(found, "raw")
