@@ -175,15 +175,17 @@ def test_the_call_that_ends_the_writer_is_lost_unless_it_was_written(tmp_path, p
     assert assert_gaps_count_what_is_missing(found, 30) == (1 if place == "before" else 0)
 
 
-def test_a_writer_that_always_ends_is_not_started_for_ever(tmp_path):
+def test_a_writer_that_always_ends_is_not_started_or_woken_for_ever(tmp_path):
     done = subprocess.run(
         [
             *script(
                 PRELUDE.replace("policy=policy", "policy=lambda: os._exit(3)") + "import select\n"
                 "while archive._pid:\n"
                 "    select.select([archive._ended], [], []); archive._restart()\n"
+                "pipes = [os.pipe() for _ in range(9)]\n"
                 "frames(10, 20)\n"
-                "close()"
+                "close()\n"
+                "assert not select.select([read for read, _ in pipes], [], [], 0)[0], 'written to'"
             ),
             str(tmp_path),
         ],

@@ -189,6 +189,7 @@ class WriterProcess:
         os.close(self._ended)
         if not was_closed:
             os.close(self._wake)
+            self._wake = -1  # the number may be that of a socket soon: `wake` must not write there
         self._pid = 0
         if was_closed and status == 0:
             return False
