@@ -256,3 +256,23 @@ def test_the_parts_of_a_lost_event_are_not_recorded_in_another_event(tmp_path):
         {"z": "z" * 100_000}
     ]
     assert not of(found, "raw")
+
+
+def test_a_writer_is_replaced_while_more_than_1024_descriptors_are_open(tmp_path):
+    _, found = run(
+        tmp_path,
+        "import resource\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (1100, hard))\n"
+        "copies = [os.dup(2) for _ in range(1050)]\n"
+        "wait(executed)\n"
+        "os.kill(archive._pid, signal.SIGKILL)\n"
+        "archive._restart()\n"
+        "wait(executed)\n"
+        "stop_writer()\n"
+        "frames(10, 40, 1 << 20)\n"
+        "os.kill(archive._pid, signal.SIGCONT)\n"
+        "wait(executed)\n"
+        "close()",
+    )
+    assert assert_gaps_count_what_is_missing(found, 40) > 0
