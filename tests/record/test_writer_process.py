@@ -175,15 +175,17 @@ def test_the_call_that_ends_the_writer_is_lost_unless_it_was_written(tmp_path, p
     assert assert_gaps_count_what_is_missing(found, 30) == (1 if place == "before" else 0)
 
 
-def test_a_writer_that_always_ends_is_not_started_for_ever(tmp_path):
+def test_a_writer_that_always_ends_is_not_started_or_woken_for_ever(tmp_path):
     done = subprocess.run(
         [
             *script(
                 PRELUDE.replace("policy=policy", "policy=lambda: os._exit(3)") + "import select\n"
                 "while archive._pid:\n"
                 "    select.select([archive._ended], [], []); archive._restart()\n"
+                "pipes = [os.pipe() for _ in range(9)]\n"
                 "frames(10, 20)\n"
-                "close()"
+                "close()\n"
+                "assert not select.select([read for read, _ in pipes], [], [], 0)[0], 'written to'"
             ),
             str(tmp_path),
         ],
@@ -232,3 +234,45 @@ def test_a_frame_larger_than_the_queue_is_handed_over_in_parts(tmp_path):
     sizes = [len(event["msg"].get("x", "")) for event in of(found, "message")]
     assert sizes == [0] * 10 + [20 << 20] * 2 + [0]
     assert json.dumps(found[-1]["counts"]["lost"]) == "0"
+
+
+def test_the_parts_of_a_lost_event_are_not_recorded_in_another_event(tmp_path):
+    _, found = run(
+        tmp_path,
+        "other = archive.prepare(transport='stdio', server='other')\n"
+        "other.begin()\n"
+        "frames(10, 11)\n"
+        "wait(executed)\n"
+        "stop_writer()\n"
+        "frames(11, 12, 20 << 20)\n"
+        "assert recording.lost == 1\n"
+        "os.kill(archive._pid, signal.SIGCONT)\n"
+        "wait(executed)\n"
+        "other.frame(b'{\"z\":\"' + b'z' * 100_000 + b'\"}', dir='c2s')\n"
+        "other.close(reason='end')\n"
+        "close()",
+    )
+    assert [event["msg"] for event in of(found, "message") if "z" in event["msg"]] == [
+        {"z": "z" * 100_000}
+    ]
+    assert not of(found, "raw")
+
+
+def test_a_writer_is_replaced_while_more_than_1024_descriptors_are_open(tmp_path):
+    _, found = run(
+        tmp_path,
+        "import resource\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (1100, hard))\n"
+        "copies = [os.dup(2) for _ in range(1050)]\n"
+        "wait(executed)\n"
+        "os.kill(archive._pid, signal.SIGKILL)\n"
+        "archive._restart()\n"
+        "wait(executed)\n"
+        "stop_writer()\n"
+        "frames(10, 40, 1 << 20)\n"
+        "os.kill(archive._pid, signal.SIGCONT)\n"
+        "wait(executed)\n"
+        "close()",
+    )
+    assert assert_gaps_count_what_is_missing(found, 40) > 0

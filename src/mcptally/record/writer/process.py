@@ -16,6 +16,7 @@ queue. Only the call that the dead writer was executing is lost: it may kill the
 
 import contextlib
 import marshal
+import math
 import os
 import select
 import signal
@@ -144,7 +145,7 @@ class WriterProcess:
                 os.close(self._wake)
                 self._wake = -1
             counters = None
-            while not select.select([self._ended], [], [], self.limits.stall_seconds)[0]:
+            while not self._has_ended(self.limits.stall_seconds):
                 if counters == (counters := self.queue.counters):
                     self.log(f"the recording is still being written, by process {self._pid}")
                     return
@@ -189,6 +190,7 @@ class WriterProcess:
         os.close(self._ended)
         if not was_closed:
             os.close(self._wake)
+            self._wake = -1  # the number may be that of a socket soon: `wake` must not write there
         self._pid = 0
         if was_closed and status == 0:
             return False
@@ -207,6 +209,12 @@ class WriterProcess:
 
     def _on_ended(self) -> None:
         self._restart()
+
+    def _has_ended(self, seconds: float | None) -> bool:
+        """Wait at most `seconds` for the writer to end; return whether it has ended."""
+        poll = select.poll()  # not `select`, which takes no descriptor over 1023
+        poll.register(self._ended, select.POLLIN)
+        return bool(poll.poll(None if seconds is None else math.ceil(seconds * 1000)))
 
     # --- handing over ---------------------------------------------------------------------------
 
@@ -230,7 +238,7 @@ class WriterProcess:
         limit = self.limits.stall_seconds
         waiting_since, taken = time.monotonic(), self.queue.counters.tail
         while limit is None or time.monotonic() - waiting_since < limit:
-            if select.select([self._ended], [], [], _RETRY_SECONDS)[0] and not self._restart():
+            if self._has_ended(_RETRY_SECONDS) and not self._restart():
                 return False
             if self.queue.put(parts):
                 return True

@@ -50,6 +50,8 @@ class _Writer:
         """Events that the last process wrote in the call during which it ended."""
         self._now = 0
         self._parts: list[bytes] = []
+        self._parts_of = 0
+        """Number of the recording that the parts belong to."""
         for number, recording in remote.recordings.items():
             progress = self._progress.load(recording.slot, number)
             if progress is not None:
@@ -60,6 +62,9 @@ class _Writer:
         """Execute a call, or count its events as lost if the last process ended during it."""
         call: Call = marshal.loads(record)  # noqa: S302 - from the recorder
         number, self._now, method, events, encoded, arguments = call
+        if number != self._parts_of:
+            # Parts of another recording are left over from an event that was lost.
+            self._parts, self._parts_of = [], number
         if method == "part":
             self._parts.append(record[len(record) - encoded[0] :])
             return
