@@ -10,17 +10,6 @@ import pytest
 from mcptally.output.html import report
 from tests.output.html import stores
 
-SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
-
-
-@pytest.fixture(scope="session")
-def sample_store(tmp_path_factory) -> Path:
-    import mcptally as mt
-
-    out = tmp_path_factory.mktemp("samples") / "store"
-    mt.score([SAMPLES / f"{name}.jsonl.zst" for name in ("git", "sqlite", "excel")], out=out)
-    return out
-
 
 @pytest.fixture(scope="session")
 def hostile_store(tmp_path_factory) -> Path:

@@ -119,11 +119,14 @@ def attacked(folder: Path) -> Path:
     return scored(folder, events)
 
 
-def many(folder: Path, tools: int, *, filled: str = "_of_many") -> Path:
-    """A store of many tools in two sessions; a third of the calls crash, each with its own text."""
+def many(folder: Path, tools: int, *, filled: Sequence[str] = ("_of_many",)) -> Path:
+    """A store of many tools in two sessions; a third of the calls crash, each with its own text.
+
+    The names of the tools end in the words of `filled`, in turn.
+    """
     events: list[dict[str, Any]] = []
     for turn in range(2):
-        names = [f"tool_number_{number:04}{filled}" for number in range(tools)]
+        names = [f"tool_number_{n:04}{filled[n % len(filled)]}" for n in range(tools)]
         calls = [
             (asked(name, n=n), failed(f"{CRASH} in {name}") if place % 3 == n else answered("ok"))
             for place, name in enumerate(names)

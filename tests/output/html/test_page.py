@@ -28,6 +28,7 @@ from mcptally.output.html.commands import Commands
 from mcptally.output.html.text import interval, is_printable, percent, shown
 from tests.analytics.built_stores import BEGAN, build, call
 from tests.output.html import parsed_page, stores
+from tests.scored_cases import Cases
 
 pytestmark = pytest.mark.slow
 
@@ -121,15 +122,6 @@ def test_template_syntax_in_recorded_text_is_not_evaluated(pages):
     assert "{{7*7}}${7*7}" in text
 
 
-def test_secrets_in_errors_are_replaced(tmp_path):
-    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
-    calls = [(stores.asked("echo", n=n), stores.failed(f"TypeError: {token}")) for n in range(20)]
-    store = stores.scored(tmp_path, stores.session("r", "s", [stores.defined("echo")], calls))
-    page = report(store)
-    assert token[:12] not in page
-    assert "[redacted:" in page
-
-
 def test_a_page_of_500_tools_lists_all_of_them_in_less_than_3_mb(pages):
     text = pages["large"].read_text(encoding="utf-8")
     assert len(text.encode()) < 3_000_000
@@ -138,17 +130,11 @@ def test_a_page_of_500_tools_lists_all_of_them_in_less_than_3_mb(pages):
     assert table.count("<tr") == 1 + 500
 
 
-@pytest.mark.parametrize("filled", ["'" * 110, "\u202e" * 110, "&" * 800])
-def test_a_page_stays_small_with_long_and_escaped_names(filled, tmp_path):
+def test_a_page_stays_small_with_long_and_escaped_names(tmp_path):
+    filled = ["'" * 110, "\u202e" * 110, "&" * 800]
     page = report(stores.many(tmp_path, 900, filled=filled))
-    assert len(page.encode()) < 5_000_000
+    assert len(page.encode()) < 4_500_000
     assert page.count("<wbr>") > 500
-
-
-@pytest.mark.parametrize("name", ["sample", "hostile"])
-def test_the_same_store_gives_the_same_page(pages, name, request):
-    store = request.getfixturevalue(f"{name}_store")
-    assert report(mt.open_store(store)) == pages[name].read_text(encoding="utf-8")
 
 
 def test_the_title_says_how_many_calls_worked_and_why_the_others_did_not(pages):
@@ -182,8 +168,8 @@ NOT_COLUMNS = {"evidence", "interval", "timeline", "changes", "parts"}
 """Headings of calls, of drawings, and of a count of rows."""
 
 
-def test_every_heading_of_a_table_is_the_name_of_a_column(pages, sample_store):
-    store = mt.open_store(sample_store)
+def test_every_heading_of_a_table_is_the_name_of_a_column(pages, calm_store):
+    store = mt.open_store(calm_store)
     columns = {column for name in question_titles() for column in store.ask(name).columns}
     columns |= set(store.compare(store).tools.columns)
     for name in PAGES:
@@ -193,7 +179,7 @@ def test_every_heading_of_a_table_is_the_name_of_a_column(pages, sample_store):
         assert set(heads) - NOT_COLUMNS <= columns
 
 
-def test_a_tool_that_never_worked_is_named_so(tmp_path):
+def test_a_tool_that_never_worked_is_named_so_without_a_chart_of_one_minute(tmp_path):
     down = {"outcome": "tool_error", "verdict": "infrastructure"}
     store = build(tmp_path / "s", [call(n, "query", **down) for n in range(449)])
     page = report(store)
@@ -205,6 +191,7 @@ def test_a_tool_that_never_worked_is_named_so(tmp_path):
     for text in ('class="never"', ">never worked<", ">no evidence<", ">0</td>", ">449</td>"):
         assert text in table
     assert "100%" not in re.sub(r"<svg.*?</svg>", "", table)
+    assert 'class="over"' not in page, "calls of one minute have no chart over time"
 
 
 def test_a_store_without_calls_has_a_page(tmp_path):
@@ -231,16 +218,6 @@ def test_every_command_on_a_page_finds_calls(pages, hostile_store):
     assert min(asked.values()) > len(stores.ATTACKS) / 2
 
 
-def a_session(name: str, server: str, client: str, start: int, step: int = 1_000_000) -> list:
-    calls = [
-        (stores.asked("echo", n=n), stores.failed("TypeError: x is no function")) for n in "ab"
-    ]
-    events = list(stores.session(name, server, [stores.defined("echo")], calls, client=client))
-    for place, event in enumerate(events):
-        event["ts_ns"] = start + place * step
-    return events
-
-
 def test_commands_apply_the_filters_of_the_page_to_all_stores(tmp_path):
     parts = []
     for place, (name, client, at) in enumerate(
@@ -256,7 +233,7 @@ def test_commands_apply_the_filters_of_the_page_to_all_stores(tmp_path):
     lines = [line for line in parsed_page.parse(page).commands if line.startswith("mcptally query")]
     assert lines
     assert not [line for line in parsed_page.parse(page).commands if " show " in line]
-    for line in lines:
+    for line in dict.fromkeys(lines):
         done = CliRunner().invoke(cli, [*shlex.split(line)[1:], "--format", "json"])
         assert done.exit_code == 0, done.output
         found = {row["call_id"] for row in json.loads(done.stdout)}
@@ -267,12 +244,6 @@ def test_commands_apply_the_filters_of_the_page_to_all_stores(tmp_path):
         *("query", "a b", "--with", "c", "latency"),
         *("--client=bob it's", "--since=2026-01-15", "--limit", "0"),
     ]
-
-
-def test_a_page_of_calls_without_times_says_so(tmp_path):
-    page = report(stores.scored(tmp_path, a_session("one", "s", "ann", 0, step=0)))
-    assert "at unknown times" in page
-    assert "unknown time UTC" not in page
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "zsh"])
@@ -342,14 +313,6 @@ def test_intervals_have_one_percent_sign():
     assert interval(0.0, 0.999999) == f"0{DASH}100%"
 
 
-def test_a_page_counts_only_calls_that_the_filters_select(sample_store):
-    store = mt.open_store(sample_store)
-    ((calls,),) = store.sql("SELECT calls FROM server_scores WHERE server = 'git'").fetchall()
-    page = report(store, server="git")
-    assert f"Recorded: {calls:,} calls of" in page
-    assert "The page counts only calls selected by: server git" in page
-
-
 def test_a_comparison_with_a_time_or_client_filter_is_refused(calm_store, worse_store):
     with pytest.raises(UsageError, match="compared as a whole"):
         report(worse_store, base=calm_store, since="2026-01-01")
@@ -360,15 +323,17 @@ def test_an_unknown_server_is_an_error_that_suggests_similar_names(calm_store):
         report(calm_store, server="clam")
 
 
-def test_the_command_writes_a_file_or_to_stdout(calm_store, worse_store, tmp_path):
+def test_the_command_writes_the_same_page_again_to_a_file_or_stdout(
+    pages, calm_store, worse_store, hostile_store, tmp_path
+):
     out = tmp_path / "page.html"
     done = CliRunner().invoke(cli, ["report", str(calm_store), str(worse_store), "-o", str(out)])
     assert done.exit_code == 0
     assert done.stdout == ""
     assert re.fullmatch(rf"{re.escape(str(out))}: \d+ kB\n", done.stderr)
-    assert 'id="compared"' in out.read_text(encoding="utf-8")
-    piped = CliRunner().invoke(cli, ["report", str(calm_store), "-o", "-"])
-    assert piped.stdout.startswith("<!doctype html>")
+    assert out.read_bytes() == pages["worse"].read_bytes()
+    piped = CliRunner().invoke(cli, ["report", str(hostile_store), "-o", "-"])
+    assert piped.stdout == pages["hostile"].read_text(encoding="utf-8")
 
 
 def test_no_page_is_made_of_what_is_no_store(tmp_path):
@@ -427,72 +392,168 @@ def test_each_priority_error_group_hidden_error_and_slow_tool_has_a_whole_call(p
         assert "breaking definition change" in problem or "#call-" in problem or "whole" in problem
 
 
-def test_a_whole_call_has_request_reply_error_text_evidence_and_place(tmp_path):
-    calls = [(stores.asked("echo", word="hello there"), stores.failed(stores.CRASH))]
-    events = stores.session("r", "s", [stores.defined("echo")], calls)
-    store = mt.open_store(stores.scored(tmp_path, events))
-    ((call_id, line),) = store.sql(
-        "SELECT call_id, line FROM calls WHERE tool IS NOT NULL"
-    ).fetchall()
-    text = whole_call(report(store), call_id)
+ERROR_TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
+CALL_TOKEN = "ghp_" + "k1L2m3N4o5P6q7R8s9T0" * 2
+
+
+def crashed(texts: dict[str, str], **arguments) -> list:
+    """The events of a session in which each tool fails with its text."""
+    calls = [(stores.asked(tool, **arguments), stores.failed(text)) for tool, text in texts.items()]
+    return list(stores.session("r", "s", [stores.defined(tool) for tool in texts], calls))
+
+
+def a_session(name: str, server: str, client: str, start: int, step: int = 1_000_000) -> list:
+    calls = [
+        (stores.asked("echo", n=n), stores.failed("TypeError: x is no function")) for n in "ab"
+    ]
+    events = list(stores.session(name, server, [stores.defined("echo")], calls, client=client))
+    for place, event in enumerate(events):
+        event["ts_ns"] = start + place * step
+    return events
+
+
+def with_stderr() -> list:
+    events = crashed({"echo": stores.CRASH}, n=1)
+    seq = next(e["seq"] for e in events if "tools/call" in str(e))
+    events.insert(-2, stores.t.event("stderr", seq, "r", text="<b>KeyError</b>: password=hunter2x"))
+    return events
+
+
+CASES = Cases()
+SECRET_ERRORS = CASES.add(
+    *stores.session(
+        *("r", "s", [stores.defined("echo")]),
+        [(stores.asked("echo", n=n), stores.failed(f"OSError: {ERROR_TOKEN}")) for n in range(20)],
+    )
+)
+SECRET_CALL = CASES.add(
+    *stores.session(
+        *("r", "s", []),
+        [
+            (
+                stores.asked("echo", n=CALL_TOKEN),
+                stores.answered("Error: no", structuredContent={"password": "hunter2hunter2"}),
+            )
+        ],
+    )
+)
+WHOLE = CASES.add(*crashed({"echo": stores.CRASH}, word="hello there"))
+WITH_STDERR = CASES.add(*with_stderr())
+REPEATED = CASES.add(
+    *crashed({f"tool{n}": "TypeError: y is missing; " + "word " * 300 for n in range(5)}, n=1)
+)
+LONG = CASES.add(
+    *crashed({"a": "TypeError: " + "few " * 500, "b": "TypeError: " + "many " * 50_000}, n=1)
+)
+NINE = CASES.add(
+    *stores.session(
+        *("r", "s", [stores.defined("echo")]),
+        [(stores.asked("echo", n=n), stores.failed("TypeError: no")) for n in range(9)],
+    )
+)
+TIMELESS = CASES.add(*a_session("one", "s", "ann", 0, step=0))
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory) -> mt.Store:
+    return mt.open_store(CASES.score(tmp_path_factory.mktemp("cases"), jobs=1).path)
+
+
+@pytest.fixture(scope="module")
+def page_of_cases(cases) -> str:
+    return report(cases)
+
+
+def calls_of(case: int, store: mt.Store) -> list[tuple[str, int]]:
+    """Id and line of each call of a case."""
+    asked = "SELECT call_id, line FROM calls WHERE server = ? AND tool IS NOT NULL ORDER BY line"
+    return store.sql(asked, params=[f"{case}-s"]).fetchall()
+
+
+def whole_calls(case: int, store: mt.Store, page: str) -> str:
+    """The HTML of all whole calls of a case on a page."""
+    found = []
+    for call_id, _ in calls_of(case, store):
+        if (start := page.find(f'id="call-{call_id}"')) >= 0:
+            found.append(page[start : page.index("</div>", start)])
+    return "\n".join(found)
+
+
+def rows_of_errors(page: str) -> list[str]:
+    return re.findall(r'<tr id="error-.*?</tr>', page, re.DOTALL)
+
+
+def test_secrets_in_errors_are_replaced(cases, page_of_cases):
+    assert ERROR_TOKEN[:12] not in page_of_cases
+    assert "OSError: [redacted:" in whole_calls(SECRET_ERRORS, cases, page_of_cases)
+
+
+def test_secrets_in_whole_calls_are_masked(cases, page_of_cases):
+    assert "structuredContent" in whole_calls(SECRET_CALL, cases, page_of_cases)
+    assert CALL_TOKEN[:12] not in page_of_cases
+    assert "hunter2" not in page_of_cases
+
+
+def test_a_whole_call_has_request_reply_error_text_evidence_and_place(cases, page_of_cases):
+    [(call_id, line)] = calls_of(WHOLE, cases)
+    text = whole_call(page_of_cases, call_id)
     for part in (
         "Request tools/call echo (",
         '"word": "hello there"',
         '"isError": true',
         stores.CRASH,
         "Verdict: tool_failure: the tool failed",
-        f"traffic.jsonl:{line}",
+        f"{WHOLE}.jsonl:{line}",
     ):
         assert part in text
 
 
-def test_secrets_in_whole_calls_are_masked(tmp_path):
-    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
-    reply = stores.answered("Error: no", structuredContent={"password": "hunter2hunter2"})
-    calls = [(stores.asked("echo", n=token), reply)]
-    page = report(stores.scored(tmp_path, stores.session("r", "s", [], calls)))
-    assert "structuredContent" in page
-    assert token[:12] not in page
-    assert "hunter2" not in page
-
-
-def test_a_whole_call_has_the_frames_and_the_stderr_of_the_transcript(tmp_path):
-    calls = [(stores.asked("echo", n=1), stores.failed(stores.CRASH))]
-    events = list(stores.session("r", "s", [], calls))
-    seq = next(e["seq"] for e in events if "tools/call" in str(e))
-    events.insert(-2, stores.t.event("stderr", seq, "r", text="<b>KeyError</b>: password=hunter2x"))
-    store = stores.scored(tmp_path, events)
-    with_transcript = report(store)
-    assert '"jsonrpc": "2.0"' in with_transcript
+def test_a_whole_call_has_the_frames_and_the_stderr_of_the_transcript(cases, page_of_cases):
+    with_transcript = whole_calls(WITH_STDERR, cases, page_of_cases)
+    assert '"jsonrpc": "2.0"' in html.unescape(with_transcript)
     assert "&lt;b&gt;KeyError&lt;/b&gt;" in with_transcript
-    assert "hunter2x" not in with_transcript
-    (tmp_path / "traffic.jsonl").unlink()
-    without = report(store)
+    assert "hunter2x" not in page_of_cases
+    (cases.paths[0].parent / "archive" / f"{WITH_STDERR}.jsonl").unlink()
+    without = report(cases, server=f"{WITH_STDERR}-s")
     assert '"jsonrpc": "2.0"' not in without
     assert "Of 1 call, only arguments and result are shown" in without
-    assert "traffic.jsonl: No such file" in without
+    assert f"{WITH_STDERR}.jsonl: No such file" in without
     assert stores.CRASH.splitlines()[-1] in html.unescape(without)
 
 
-def test_a_payload_that_many_calls_have_is_on_the_page_once(tmp_path):
-    long = "TypeError: x is no function; " + "word " * 300
-    tools = [stores.defined(f"tool{n}") for n in range(5)]
-    calls = [(stores.asked(tool["name"], n=1), stores.failed(long)) for tool in tools]
-    page = report(stores.scored(tmp_path, stores.session("r", "s", tools, calls)))
-    assert len(re.findall(r'"text": "TypeError: x is no function', page)) == 1
-    assert page.count("The same result as that of call") == 4
+def test_a_payload_that_many_calls_have_is_on_the_page_once(cases, page_of_cases):
+    assert len(re.findall(r'"text": "TypeError: y is missing', page_of_cases)) == 1
+    whole = whole_calls(REPEATED, cases, page_of_cases)
+    assert whole.count("The same result as that of call") == 4
 
 
-def test_long_payloads_are_folded_and_cut(tmp_path):
-    calls = [
-        (stores.asked("a", n=1), stores.failed("TypeError: " + "few " * 500)),
-        (stores.asked("b", n=1), stores.failed("TypeError: " + "many " * 50_000)),
-    ]
-    tools = [stores.defined("a"), stores.defined("b")]
-    page = report(stores.scored(tmp_path, stores.session("r", "s", tools, calls)))
-    assert page.count('<details class="long"><summary>show the reply</summary>') == 2
-    assert "(cut after 4,000 characters)" in page
-    assert len(page) < 150_000
+def test_long_payloads_are_folded_and_cut(cases, page_of_cases):
+    whole = whole_calls(LONG, cases, page_of_cases)
+    assert whole.count('<details class="long"><summary>show the reply</summary>') == 2
+    assert "(cut after 4,000 characters)" in whole
+    assert len(page_of_cases) < 250_000
+
+
+def test_examples_gives_more_calls_of_each_error_group_of_the_calls_that_filters_select(
+    cases, page_of_cases
+):
+    [one] = [row for row in rows_of_errors(page_of_cases) if "TypeError: no" in row]
+    assert len(set(linked_calls(one))) == 1
+    chosen = {"server": f"{NINE}-s", "tool": "echo", "client": "tester", "since": "2001-01-01"}
+    page = report(cases, examples=4, **chosen)
+    [row] = rows_of_errors(page)
+    assert len(set(linked_calls(row))) == 4
+    first = re.search(r'<li id="first-.*?</ol>', page, re.DOTALL)[0]
+    assert len(set(re.findall(r"Call ([0-9a-f]{16})", first))) == 4
+    assert page.count('class="whole"') >= 4
+    assert "Recorded: 9 calls of" in page
+    assert f"The page counts only calls selected by: server {NINE}-s" in page
+
+
+def test_a_page_of_calls_without_times_says_so(cases):
+    page = report(cases, server=f"{TIMELESS}-s")
+    assert "at unknown times" in page
+    assert "unknown time UTC" not in page
 
 
 def test_calls_take_2_mb_at_most_and_the_page_says_how_many_are_left_out(tmp_path):
@@ -507,22 +568,6 @@ def test_calls_take_2_mb_at_most_and_the_page_says_how_many_are_left_out(tmp_pat
     shown_calls = int(re.search(r">(\d+) whole calls<", page)[1])
     assert page.count('class="whole"') == shown_calls
     assert shown_calls + int(said[1]) == 400
-
-
-def test_examples_gives_more_calls_of_each_error_group(tmp_path):
-    calls = [(stores.asked("echo", n=n), stores.failed("TypeError: no")) for n in range(9)]
-    events = stores.session("r", "s", [stores.defined("echo")], calls)
-    store = stores.scored(tmp_path, events)
-    counts = {}
-    for examples in (1, 4):
-        page = report(store, examples=examples)
-        row = re.search(r'<tr id="error-.*?</tr>', page, re.DOTALL)[0]
-        counts[examples] = len(set(linked_calls(row)))
-        first = re.search(r'<li id="first-.*?</ol>', page, re.DOTALL)[0]
-        assert len(set(re.findall(r"Call ([0-9a-f]{16})", first))) == examples
-    assert counts == {1: 1, 4: 4}
-    since = report(store, examples=4, tool="echo", client="tester", since="2001-01-01")
-    assert since.count('class="whole"')
 
 
 @pytest.mark.parametrize("examples", [0, 21])
@@ -569,7 +614,3 @@ def test_the_chart_over_time_marks_when_a_tool_began_to_fail(tmp_path):
     assert {"k-ok", "k-infrastructure"} <= set(re.findall(r'<path class="([^"]+)"', chart))
     target = re.search(r'href="#(tool-[0-9a-f]+)"', chart)[1]
     assert f'<tr id="{target}"' in page
-
-
-def test_calls_of_one_minute_have_no_chart_over_time(tmp_path):
-    assert 'class="over"' not in report(build(tmp_path / "s", [call(1), call(2)]))
