@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import json
 import os
 import re
 import signal
@@ -149,32 +150,64 @@ def test_listening_on_other_addresses_than_loopback_logs_a_warning(tmp_path):
     assert "Listen on 127.0.0.1" in err
 
 
-@pytest.mark.parametrize(
-    ("url", "listen", "logged"),
-    [
-        ("ftp://x/", "127.0.0.1:0", "give http://HOST[:PORT]/PATH"),
-        ("http://", "127.0.0.1:0", "give http://HOST[:PORT]/PATH"),
-        ("http://x:99999/", "127.0.0.1:0", "ort"),
-        ("http://127.0.0.1/", "9000", "give HOST:PORT"),
-        ("http://127.0.0.1/", "127.0.0.1:http", "give HOST:PORT"),
-        ("http://127.0.0.1/", "192.0.2.1:9000", "--listen"),
-        ("http://127.0.0.1/", "[2001:db8::1]:9000", "--listen [2001:db8::1]:9000: "),
-        ("http://a..b/", "127.0.0.1:0", "the host name has an empty or too long label"),
-        ("http://127.0.0.1/", "a..b:9000", "the host name has an empty or too long label"),
-        ("http://127.0.0.1:0/", "127.0.0.1:0", "port 0 is not a valid port"),
-        ("http://a%3Ab:x@127.0.0.1/", "127.0.0.1:0", "a user name with a colon cannot be sent"),
-    ],
-)
-def test_invalid_options_give_a_one_sentence_error(tmp_path, url, listen, logged):
-    done = subprocess.run(
-        [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path), "--url", url,
-         "--listen", listen],
-        capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert done.stderr.startswith("mcptally: --")
-    assert logged in done.stderr
-    assert done.stderr.count("\n") == 1
+INVALID = [
+    ("ftp://x/", "127.0.0.1:0", "give http://HOST[:PORT]/PATH"),
+    ("http://", "127.0.0.1:0", "give http://HOST[:PORT]/PATH"),
+    ("http://x:99999/", "127.0.0.1:0", "ort"),
+    ("http://127.0.0.1/", "9000", "give HOST:PORT"),
+    ("http://127.0.0.1/", "127.0.0.1:http", "give HOST:PORT"),
+    ("http://127.0.0.1/", "192.0.2.1:9000", "--listen"),
+    ("http://127.0.0.1/", "[2001:db8::1]:9000", "--listen [2001:db8::1]:9000: "),
+    ("http://a..b/", "127.0.0.1:0", "the host name has an empty or too long label"),
+    ("http://127.0.0.1/", "a..b:9000", "the host name has an empty or too long label"),
+    ("http://127.0.0.1:0/", "127.0.0.1:0", "port 0 is not a valid port"),
+    ("http://a%3Ab:x@127.0.0.1/", "127.0.0.1:0", "a user name with a colon cannot be sent"),
+]
+PASSWORDS = ["hu/sh", "hu#sh", "hu?sh", "hu:sh@[", "hush"]
+
+RUN_EACH = """
+import contextlib, io, json, sys
+from mcptally.cli import main
+
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["mcptally", "record", *arguments]
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    print(json.dumps([code, said.getvalue()]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory):
+    """Exit code and stderr of recorders by --url and --listen, run by one process in turn.
+
+    A recorder that is not refused runs until the time limit, and has no entry.
+    """
+    cases = [(url, listen) for url, listen, _ in INVALID]
+    cases += [(f"http://user:{password}@127.0.0.1:0/", "127.0.0.1:0") for password in PASSWORDS]
+    out = str(tmp_path_factory.mktemp("refused"))
+    given = [["--out", out, "--url", url, "--listen", listen] for url, listen in cases]
+    command = [sys.executable, "-I", "-c", RUN_EACH, json.dumps(given)]
+    try:
+        ended = subprocess.run(
+            command, stdout=subprocess.PIPE, timeout=TIMEOUT_SECONDS, check=False
+        ).stdout
+    except subprocess.TimeoutExpired as error:
+        ended = error.stdout or b""
+    return dict(zip(cases, map(json.loads, ended.splitlines()), strict=False))
+
+
+@pytest.mark.parametrize(("url", "listen", "logged"), INVALID)
+def test_invalid_options_give_a_one_sentence_error(refused, url, listen, logged):
+    code, err = refused[url, listen]
+    assert code == 2
+    assert err.startswith("mcptally: --")
+    assert logged in err
+    assert err.count("\n") == 1
 
 
 def own_address():
@@ -276,16 +309,12 @@ def test_credentials_of_the_url_are_sent_unless_the_client_sends_authorization(
         assert secret.encode() not in written
 
 
-@pytest.mark.parametrize("password", ["hu/sh", "hu#sh", "hu?sh", "hu:sh@[", "hush"])
-def test_error_messages_for_invalid_urls_do_not_contain_the_password(tmp_path, password):
-    done = subprocess.run(
-        [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path), "--listen",
-         "127.0.0.1:0", "--url", f"http://user:{password}@127.0.0.1:0/"],
-        capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "hu" not in done.stderr.replace("https", "")
-    assert "Traceback" not in done.stderr
+@pytest.mark.parametrize("password", PASSWORDS)
+def test_error_messages_for_invalid_urls_do_not_contain_the_password(refused, password):
+    code, err = refused[f"http://user:{password}@127.0.0.1:0/", "127.0.0.1:0"]
+    assert code == 2
+    assert "hu" not in err.replace("https", "")
+    assert "Traceback" not in err
 
 
 def test_the_recorder_imports_no_heavy_packages_and_no_ssl_for_http():
