@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks ratios [--archive PATH | --size 250] [--rounds 5] [--only NAME …]
 
-Every case is a process of its own, and the cases take turns. A ratio is of the least CPU seconds
-(user and system, children included) of each case, so that a busy machine changes it little. The
+Every case is a process of its own, and the cases take turns. Ratios are computed from the least
+CPU seconds (user and system, with children) of each case, which a busy machine changes little. The
 results of a version and date replace earlier ones of the same; those of `--only` are added to them.
 """
 
@@ -51,7 +51,7 @@ RATIOS: Final = {
         "5.0",
         large=True,
     ),
-    "two cores": Ratio("`score` of it on two cores, over one core", large=True),
+    "two cores": Ratio("`score` of the large archive on two cores, over one core", large=True),
 }
 
 
@@ -148,9 +148,10 @@ def add(ratios: Mapping[str, float]) -> None:
 
 
 _INTRODUCTION: Final = """\
-CPU seconds of processes that took turns on one machine, the least of several rounds, as ratios.
-Imports: the time of importing polars, pyarrow, DuckDB, msgspec, jsonschema-rs and numpy. Smaller
-is better. [Performance of scoring](../explanation/speed.md) has other figures.
+Each number is a ratio of CPU seconds, "A, over B". Every case ran in several rounds on one machine,
+alternately with the others, and its least time counts. "Imports" is the time of importing polars,
+pyarrow, DuckDB, msgspec, jsonschema-rs and numpy. Smaller is better. [Performance of
+scoring](../explanation/speed.md) has other figures.
 """
 
 

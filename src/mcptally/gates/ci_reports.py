@@ -84,8 +84,8 @@ def as_junit(results: Sequence[Result]) -> bytes:
 def as_sarif(results: Sequence[Result]) -> bytes:
     """SARIF 2.1.0 with one rule per gate and one result per failure.
 
-    Transcripts are named relative to the root of the repository, as code hosts expect: the next
-    folder with `.git` above the working folder, or the working folder.
+    Transcripts are named relative to the root of the repository, as code hosts expect: the working
+    folder or the nearest folder above it that has `.git`; without one, the working folder.
     """
     root = _root()
     rules = [

@@ -32,11 +32,11 @@ All lines between them are searched if they are fewer than twice this number."""
 NEAR_NS: Final = 1_000_000_000
 """stderr written at most this long before the request or after the reply belongs to a call."""
 MAX_BEFORE: Final = 5
-"""Lines of stderr before the request."""
+"""Maximum number of lines of stderr before the request."""
 MAX_DURING: Final = 40
-"""Lines of stderr between request and reply: the last ones, or the first ones without a reply."""
+"""Maximum between request and reply: the last lines, or the first ones if there is no reply."""
 MAX_AFTER: Final = 20
-"""Lines of stderr after the reply."""
+"""Maximum number of lines of stderr after the reply."""
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _STDERR: Final = re.compile(rb'"event"\s*:\s*"stderr"')
@@ -66,13 +66,13 @@ class RecordedCall:
     """The frames and the stderr of a call, read from its transcript."""
 
     request: str | None = None
-    """The JSON-RPC frame as recorded; the member of a batch; the head of a frame that was cut."""
+    """The JSON-RPC frame as recorded: of a batch, the member; of a cut frame, the head."""
     reply: str | None = None
     stderr: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Lines of the server's stderr `before` the request, `during` the call, `after` the reply.
 
-    They may be about other calls that the server answered at the time. Colours of a terminal are
-    left out."""
+    They may be about other calls that the server processed at that time. Terminal colours are
+    removed."""
     not_read: str | None = None
     """Why the transcript could not be read, or not to the end; None if it was."""
 
@@ -107,10 +107,10 @@ def read_calls(places: Sequence[CallPosition], *, most_bytes: int) -> list[Recor
     """Read calls from their transcripts.
 
     Args:
-        places: where the calls are recorded, the most important ones first. Of transcripts that
-            are too large together, the files of the first calls are read.
-        most_bytes: decompressed bytes of all files that are read at most. A file is read up to the
-            last line that is needed.
+        places: where the calls are recorded, the most important ones first: their files are read
+            first, until `most_bytes` are read.
+        most_bytes: limit of the decompressed bytes that are read from all files together. A file is
+            read up to the last line that is needed.
 
     Returns:
         The calls in the order of `places`. A call that could not be read says why.

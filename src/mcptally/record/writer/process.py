@@ -164,7 +164,7 @@ class WriterProcess:
             for fd in fds:
                 os.close(fd)
             why = error.strerror
-            self.log(f"cannot start the process that writes: {why}; nothing is recorded")
+            self.log(f"nothing is recorded: cannot start the writer process: {why}")
             return
         wake, self._wake, self._ended, ended = fds
         os.set_blocking(self._wake, False)
@@ -246,8 +246,8 @@ class WriterProcess:
                 waiting_since = time.monotonic()
         self._stalled_at = taken
         self.log(
-            f"{self.folder} does not take events in time; traffic goes on, and a gap event will "
-            "count the lost ones"
+            f"events are not written to {self.folder} in time; traffic goes on without recording, "
+            "and a gap event will count the lost events"
         )
         return False
 
