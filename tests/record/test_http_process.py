@@ -68,7 +68,10 @@ def echo(conn):
             conn.send(json_response(body))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)],
+)
 def test_a_signal_ends_the_recorder_with_a_close_event_in_every_recording(tmp_path, number):
     with (
         ScriptedServer(echo) as server,
