@@ -89,10 +89,10 @@ frames(0, 10)
 """
 
 
-def run(folder, source, *, code=0):
-    """Run `source` after PRELUDE in a process; return its stderr and the events."""
+def run(folder, source, *, code=0, prelude=PRELUDE):
+    """Run `source` after `prelude` in a process; return its stderr and the events."""
     done = subprocess.run(
-        [*script(PRELUDE + source), str(folder)],
+        [*script(prelude + source), str(folder)],
         capture_output=True,
         timeout=TIMEOUT_SECONDS,
         check=False,
@@ -276,3 +276,14 @@ def test_a_writer_is_replaced_while_more_than_1024_descriptors_are_open(tmp_path
         "close()",
     )
     assert assert_gaps_count_what_is_missing(found, 40) > 0
+
+
+def test_traffic_goes_on_without_memory_for_the_queue(tmp_path):
+    logged, found = run(
+        tmp_path,
+        "close()",
+        prelude=PRELUDE.replace("16 << 20", "1 << 50"),
+    )
+    assert "Cannot allocate memory; nothing is recorded" in logged
+    assert "11 events could not be recorded" in logged
+    assert not found

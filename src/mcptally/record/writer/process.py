@@ -17,6 +17,7 @@ queue. Only the call that it was executing is lost, because it may kill the next
 import contextlib
 import marshal
 import math
+import mmap
 import os
 import select
 import signal
@@ -79,8 +80,14 @@ class WriterProcess:
         self.folder: Final = folder
         self.limits: Final = limits
         self.policy: Final = policy
-        self.queue: Final = SharedQueue(queue_bytes)
-        self.progress: Final = ProgressTable()
+        no_memory: OSError | None = None
+        try:
+            queue, progress = SharedQueue(queue_bytes), ProgressTable()
+        except OSError as error:
+            no_memory = error
+            queue, progress = SharedQueue(mmap.PAGESIZE), ProgressTable(slots=0)
+        self.queue: Final = queue
+        self.progress: Final = progress
         self.recordings: Final[dict[int, RemoteRecording]] = {}
         """The recordings whose last call the writer has not executed, by number."""
         self._closed: deque[tuple[int, RemoteRecording]] = deque()
@@ -100,7 +107,10 @@ class WriterProcess:
         self._wake = -1
         """A pipe that wakes the writer, and that ends with the recorder."""
         self._watch: WatchFunction = lambda _fd, _callback: None
-        self._start()
+        if no_memory:
+            self.log(f"cannot share 72 MB with a writer: {no_memory.strerror}; nothing is recorded")
+        else:
+            self._start()
 
     def log(self, message: str) -> None:
         """Print a message for the user of the recorder."""
