@@ -287,3 +287,24 @@ def test_traffic_goes_on_without_memory_for_the_queue(tmp_path):
     assert "Cannot allocate memory; nothing is recorded" in logged
     assert "11 events could not be recorded" in logged
     assert not found
+
+
+def test_the_stderr_of_the_recorder_ends_with_it_while_the_writer_still_writes(tmp_path):
+    process = subprocess.Popen(
+        [
+            *script(
+                PRELUDE + "wait(executed)\nstop_writer()\nprint(archive._pid, flush=True)\nclose()"
+            ),
+            str(tmp_path),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    writer = int(process.stdout.readline())
+    try:
+        logged = process.communicate(timeout=TIMEOUT_SECONDS)[1].decode()
+    finally:
+        os.kill(writer, signal.SIGCONT)
+    assert "is still being written" in logged
+    assert eventually(lambda: not alive(writer))
+    assert events(tmp_path)[-1]["event"] == "close"

@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mcptally.record.limits import Limits
-from mcptally.record.log import log_to_stderr
+from mcptally.record.log import log_to_stderr, write_to_stderr
 from mcptally.record.writer.clock import Clock, new_id
 from mcptally.record.writer.interface import WatchFunction
 from mcptally.record.writer.progress import ProgressTable
@@ -103,7 +103,7 @@ class WriterProcess:
         self._pid = 0
         """The writer process; 0 if there is none any more."""
         self._ended = -1
-        """A pipe that ends with the writer."""
+        """A pipe that ends with the writer and yields its messages."""
         self._wake = -1
         """A pipe that wakes the writer, and that ends with the recorder."""
         self._watch: WatchFunction = lambda _fd, _callback: None
@@ -218,13 +218,24 @@ class WriterProcess:
         return self._pid > 0
 
     def _on_ended(self) -> None:
-        self._restart()
+        if not self._print_messages():
+            self._restart()
 
     def _has_ended(self, seconds: float | None) -> bool:
         """Wait at most `seconds` for the writer to end; return whether it has ended."""
         poll = select.poll()  # not `select`, which takes no descriptor over 1023
         poll.register(self._ended, select.POLLIN)
-        return bool(poll.poll(None if seconds is None else math.ceil(seconds * 1000)))
+        while poll.poll(None if seconds is None else math.ceil(seconds * 1000)):
+            if not self._print_messages():
+                return True
+        return False
+
+    def _print_messages(self) -> bool:
+        """Print waiting messages of the writer; return False if it has ended."""
+        messages = os.read(self._ended, 65536)
+        if messages:
+            write_to_stderr(messages)
+        return bool(messages)
 
     # --- handing over ---------------------------------------------------------------------------
 
@@ -398,8 +409,12 @@ class RemoteRecording:
         return self._writer.put([marshal.dumps(call), *large])
 
 
-def _detach(*kept: int) -> None:
-    """Make a forked writer independent of the recorder, but for stderr and the given pipes."""
+def _detach(wake: int, messages: int) -> None:
+    """Make a forked writer independent of the recorder, but for the two pipes.
+
+    Its stderr is the pipe `messages`: the client must see the end of the recorder's stderr when the
+    recorder ends, even if the writer still waits for a disk.
+    """
     os.setsid()
     signal.set_wakeup_fd(-1)
     for name in _IGNORED:
@@ -407,12 +422,10 @@ def _detach(*kept: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
+    os.dup2(messages, 2)
     if hasattr(os, "SCHED_BATCH"):
         # Do not take the processor from the recorder and its peers when an event arrives.
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    low = 3
-    for fd in sorted(kept):
-        os.closerange(low, fd)
-        low = fd + 1
-    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(3, wake)
+    os.closerange(wake + 1, os.sysconf("SC_OPEN_MAX"))
