@@ -13,6 +13,7 @@ import threading
 
 import pytest
 
+from mcptally.record.http.event_loop import EventLoop
 from tests.record.http_rig import (
     TIMEOUT_SECONDS,
     Client,
@@ -68,7 +69,10 @@ def echo(conn):
             conn.send(json_response(body))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)],
+)
 def test_a_signal_ends_the_recorder_with_a_close_event_in_every_recording(tmp_path, number):
     with (
         ScriptedServer(echo) as server,
@@ -140,6 +144,14 @@ def test_calls_answered_before_a_kill_are_in_the_file(tmp_path, calls):
     for direction in ("c2s", "s2c"):
         ids = [e["msg"]["id"] for e in records if e["dir"] == direction]
         assert [i for i in ids if i != "unanswered"] == got
+
+
+def test_after_the_loop_no_signal_writes_to_its_closed_socket():
+    loop = EventLoop()
+    loop.stop()
+    with loop.signals((signal.SIGTERM,), lambda _: None):
+        loop.run()
+        assert signal.set_wakeup_fd(-1) == -1
 
 
 def test_listening_on_other_addresses_than_loopback_logs_a_warning(tmp_path):

@@ -89,10 +89,10 @@ frames(0, 10)
 """
 
 
-def run(folder, source, *, code=0):
-    """Run `source` after PRELUDE in a process; return its stderr and the events."""
+def run(folder, source, *, code=0, prelude=PRELUDE):
+    """Run `source` after `prelude` in a process; return its stderr and the events."""
     done = subprocess.run(
-        [*script(PRELUDE + source), str(folder)],
+        [*script(prelude + source), str(folder)],
         capture_output=True,
         timeout=TIMEOUT_SECONDS,
         check=False,
@@ -276,3 +276,35 @@ def test_a_writer_is_replaced_while_more_than_1024_descriptors_are_open(tmp_path
         "close()",
     )
     assert assert_gaps_count_what_is_missing(found, 40) > 0
+
+
+def test_traffic_goes_on_without_memory_for_the_queue(tmp_path):
+    logged, found = run(
+        tmp_path,
+        "close()",
+        prelude=PRELUDE.replace("16 << 20", "1 << 50"),
+    )
+    assert "Cannot allocate memory; nothing is recorded" in logged
+    assert "11 events could not be recorded" in logged
+    assert not found
+
+
+def test_the_stderr_of_the_recorder_ends_with_it_while_the_writer_still_writes(tmp_path):
+    process = subprocess.Popen(
+        [
+            *script(
+                PRELUDE + "wait(executed)\nstop_writer()\nprint(archive._pid, flush=True)\nclose()"
+            ),
+            str(tmp_path),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    writer = int(process.stdout.readline())
+    try:
+        logged = process.communicate(timeout=TIMEOUT_SECONDS)[1].decode()
+    finally:
+        os.kill(writer, signal.SIGCONT)
+    assert "is still being written" in logged
+    assert eventually(lambda: not alive(writer))
+    assert events(tmp_path)[-1]["event"] == "close"

@@ -58,6 +58,8 @@ class EventLoop:
         self._timer_ids = itertools.count()
         self._running = True
         self._on_signal: Callable[[int], None] = lambda _: None
+        self._other_wakeup_fd: int | None = None
+        """What `signals` has replaced, and not restored yet."""
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.settimeout(0)
         self._wake_sender.settimeout(0)
@@ -116,13 +118,20 @@ class EventLoop:
         """Call `callback` for these signals inside the context; works only in the main thread."""
         self._on_signal = callback
         previous = {number: signal.signal(number, lambda *_: None) for number in numbers}
-        fd = signal.set_wakeup_fd(self._wake_sender.fileno(), warn_on_full_buffer=False)
+        self._other_wakeup_fd = signal.set_wakeup_fd(
+            self._wake_sender.fileno(), warn_on_full_buffer=False
+        )
         try:
             yield
         finally:
-            signal.set_wakeup_fd(fd)
+            self._restore_wakeup_fd()
             for number, handler in previous.items():
                 signal.signal(number, handler)
+
+    def _restore_wakeup_fd(self) -> None:
+        if self._other_wakeup_fd is not None:
+            signal.set_wakeup_fd(self._other_wakeup_fd)
+            self._other_wakeup_fd = None
 
     def _on_wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -136,6 +145,8 @@ class EventLoop:
         """Run until `stop`."""
         while self._running:
             self._run_once()
+        # After it, `signals` ignores signals: none may write to the closed socket.
+        self._restore_wakeup_fd()
         self._selector.close()
         self._wake_receiver.close()
         self._wake_sender.close()

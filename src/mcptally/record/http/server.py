@@ -52,8 +52,8 @@ def run(
 ) -> int:
     """Record the server at `url` for clients that connect to `listen`, until a signal arrives.
 
-    SIGTERM and SIGINT let active exchanges finish; a second signal stops at once. Returns the exit
-    code, 0.
+    SIGTERM, SIGINT and SIGHUP let active exchanges finish; a second signal stops at once. Returns
+    the exit code, 0.
 
     Raises:
         UsageError: `url`, `listen` or `ca_file` cannot be used.
@@ -70,12 +70,20 @@ def run(
     # Exempt existing objects from garbage collection, and collect rarely: cycles are rare.
     gc.freeze()
     gc.set_threshold(50_000, 50, 50)
-    with service.loop.signals((signal.SIGTERM, signal.SIGINT), lambda _: service.stop()):
+    with service.loop.signals(_stop_signals(), lambda _: service.stop()):
         service.log_addresses()
         service.serve()
         archive.watch(lambda _fd, _callback: None)  # the loop has ended
         archive.close()
     return 0
+
+
+def _stop_signals() -> tuple[int, ...]:
+    """The signals that stop the recorder: SIGHUP (closed terminal) too, if not ignored (nohup)."""
+    hangup: int | None = getattr(signal, "SIGHUP", None)
+    if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
+        return (signal.SIGTERM, signal.SIGINT)
+    return (signal.SIGTERM, signal.SIGINT, hangup)
 
 
 def _archive(folder: str, policy: redaction_policy.Policy, limits: Limits) -> ArchiveWriter:

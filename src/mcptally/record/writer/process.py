@@ -17,6 +17,7 @@ queue. Only the call that the dead writer was executing is lost: it may kill the
 import contextlib
 import marshal
 import math
+import mmap
 import os
 import select
 import signal
@@ -26,7 +27,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mcptally.record.limits import Limits
-from mcptally.record.log import log_to_stderr
+from mcptally.record.log import log_to_stderr, write_to_stderr
 from mcptally.record.writer.clock import Clock, new_id
 from mcptally.record.writer.interface import WatchFunction
 from mcptally.record.writer.progress import ProgressTable
@@ -79,8 +80,14 @@ class WriterProcess:
         self.folder: Final = folder
         self.limits: Final = limits
         self.policy: Final = policy
-        self.queue: Final = SharedQueue(queue_bytes)
-        self.progress: Final = ProgressTable()
+        no_memory: OSError | None = None
+        try:
+            queue, progress = SharedQueue(queue_bytes), ProgressTable()
+        except OSError as error:
+            no_memory = error
+            queue, progress = SharedQueue(mmap.PAGESIZE), ProgressTable(slots=0)
+        self.queue: Final = queue
+        self.progress: Final = progress
         self.recordings: Final[dict[int, RemoteRecording]] = {}
         """The recordings whose last call the writer has not executed, by number."""
         self._closed: deque[tuple[int, RemoteRecording]] = deque()
@@ -96,11 +103,14 @@ class WriterProcess:
         self._pid = 0
         """Process id of the writer; 0 if there is no writer."""
         self._ended = -1
-        """Read end of a pipe that reports end of file when the writer ends."""
+        """A pipe that ends with the writer and yields its messages."""
         self._wake = -1
         """Write end of a pipe that wakes the writer; its end tells it that the recorder ended."""
         self._watch: WatchFunction = lambda _fd, _callback: None
-        self._start()
+        if no_memory:
+            self.log(f"cannot share 72 MB with a writer: {no_memory.strerror}; nothing is recorded")
+        else:
+            self._start()
 
     def log(self, message: str) -> None:
         """Print a message for the user of the recorder."""
@@ -208,13 +218,24 @@ class WriterProcess:
         return self._pid > 0
 
     def _on_ended(self) -> None:
-        self._restart()
+        if not self._print_messages():
+            self._restart()
 
     def _has_ended(self, seconds: float | None) -> bool:
         """Wait at most `seconds` for the writer to end; return whether it has ended."""
         poll = select.poll()  # not `select`, which takes no descriptor over 1023
         poll.register(self._ended, select.POLLIN)
-        return bool(poll.poll(None if seconds is None else math.ceil(seconds * 1000)))
+        while poll.poll(None if seconds is None else math.ceil(seconds * 1000)):
+            if not self._print_messages():
+                return True
+        return False
+
+    def _print_messages(self) -> bool:
+        """Print waiting messages of the writer; return False if it has ended."""
+        messages = os.read(self._ended, 65536)
+        if messages:
+            write_to_stderr(messages)
+        return bool(messages)
 
     # --- handing over ---------------------------------------------------------------------------
 
@@ -388,8 +409,12 @@ class RemoteRecording:
         return self._writer.put([marshal.dumps(call), *large])
 
 
-def _detach(*kept: int) -> None:
-    """Make a forked writer independent of the recorder, but for stderr and the given pipes."""
+def _detach(wake: int, messages: int) -> None:
+    """Make a forked writer independent of the recorder, but for the two pipes.
+
+    Its stderr is the pipe `messages`: the client must see the end of the recorder's stderr when the
+    recorder ends, even if the writer still waits for a disk.
+    """
     os.setsid()
     signal.set_wakeup_fd(-1)
     for name in _IGNORED:
@@ -397,12 +422,10 @@ def _detach(*kept: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
+    os.dup2(messages, 2)
     if hasattr(os, "SCHED_BATCH"):
         # When an event arrives, the writer must not preempt the recorder and its peers.
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    low = 3
-    for fd in sorted(kept):
-        os.closerange(low, fd)
-        low = fd + 1
-    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(3, wake)
+    os.closerange(wake + 1, os.sysconf("SC_OPEN_MAX"))
