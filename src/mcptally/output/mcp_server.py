@@ -53,7 +53,7 @@ Tool = Annotated[str | None, Field(description="Only this tool, by its name.")]
 Since = Annotated[
     str | None, Field(description="Only calls made at this time or later: 2026-11-21, 7d, 24h.")
 ]
-Until = Annotated[str | None, Field(description="Only calls made before this time.")]
+Until = Annotated[str | None, Field(description="Only calls made before: 2026-11-21, 7d, 24h.")]
 OnlyClient = Annotated[str | None, Field(description="Only calls of the client with this name.")]
 Limit = Annotated[int, Field(description="Maximum number of rows.", ge=1, le=ROWS)]
 
@@ -277,7 +277,9 @@ class _Tools:
             str, Field(description="Label of the server, or the name that it reports.")
         ],
         tool: Annotated[str, Field(description="Name of the tool.")],
-        arguments: Annotated[dict[str, Any], Field(description="Arguments of the call.")],
+        arguments: Annotated[
+            dict[str, Any], Field(description="JSON object that `tools/call` would send.")
+        ],
     ) -> DryRun:
         """Predict whether a tool would accept a call, from recorded traffic; does not call it."""
         found = dry_run.validate(self.store, server=server, tool=tool, arguments=arguments)
