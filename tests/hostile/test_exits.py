@@ -174,7 +174,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("form", ["jsonl", "har", "otlp"])
+@pytest.mark.parametrize("form", ["jsonl", "har", "otlp", "otlp-metrics"])
 def test_exported_json_is_valid_and_has_no_control_characters(
     store: Path, tmp_path: Path, form: str
 ) -> None:
@@ -183,7 +183,7 @@ def test_exported_json_is_valid_and_has_no_control_characters(
     assert not TERMINAL_CONTROLS.search(data)
     documents = [data] if form == "har" else data.splitlines()
     assert [json.loads(document) for document in documents]
-    assert set(FORMATS) == {"jsonl", "har", "otlp", "csv", "parquet"}
+    assert set(FORMATS) == {"jsonl", "har", "otlp", "otlp-metrics", "csv", "parquet"}
 
 
 @pytest.mark.parametrize("name", list(PAYLOADS)[:5])
