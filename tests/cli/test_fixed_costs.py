@@ -19,6 +19,7 @@ from tests import corpus
 PACKAGES = (
     *("polars", "pyarrow", "pyarrow.compute", "numpy", "duckdb", "msgspec", "jsonschema_rs"),
     *("jsonschema", "scipy", "rich.console", "rich.table", "tomllib", "asyncio", "pydantic"),
+    "pandas",
 )
 
 COUNTS = """
@@ -35,7 +36,7 @@ def counted(arguments):
         return json.loads(text)
     statements = 0
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        from mcptally.cli import cli
+        from mcptally.cli import main
         if arguments[0] == "query":
             import duckdb
             execute = duckdb.DuckDBPyConnection.execute
@@ -44,12 +45,16 @@ def counted(arguments):
                 statements += 1
                 return execute(self, *given, **named)
             duckdb.DuckDBPyConnection.execute = counting
+        sys.argv = ["mcptally", *arguments]
         try:
-            cli(arguments, standalone_mode=False)
+            main()
+        except SystemExit as end:
+            if end.code:
+                os._exit(1)
         except BaseException:
             traceback.print_exc(file=sys.__stderr__)
             os._exit(1)
-    loaded = [name for name in PACKAGES if name in sys.modules]
+    loaded = [name for name in PACKAGES if sys.modules.get(name)]
     own = sum(name.startswith("mcptally") for name in sys.modules)
     os.write(inlet, json.dumps([loaded, own, statements]).encode())
     os._exit(0)

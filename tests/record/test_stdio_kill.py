@@ -137,4 +137,5 @@ def test_many_recorders_killed_at_once_leave_no_server(tmp_path):
             process.stdin.close()
         process.stdout.close()
     assert eventually(lambda: not any(alive(pid) for pid in servers))
-    assert len(list(Path(tmp_path).glob("*.jsonl"))) == 6
+    # The writers outlive their recorders until everything is in the files.
+    assert eventually(lambda: len(list(Path(tmp_path).glob("*.jsonl"))) == len(processes))

@@ -34,6 +34,7 @@ EMPTY = {
     "calls": {
         "output_schema_error": "no server of the recorded traffic breaks its own output schema",
         "output_schema_path": "likewise",
+        "traceparent": "no client of the recorded traffic sends one",
     },
 }
 """Columns that recorded traffic need not fill, and why."""

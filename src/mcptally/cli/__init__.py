@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 import click
 
 from mcptally.errors import Exit, McptallyError, QueryError, UnreadableError, near
+from mcptally.no_pandas import hide_pandas
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -160,6 +161,7 @@ def cli() -> None:
 def main() -> None:
     """Run the command line; an expected error becomes one message on stderr and an exit code."""
     code: str | int | None = Exit.DONE
+    hide_pandas()
     _name_stdout()
     try:
         try:

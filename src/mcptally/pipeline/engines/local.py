@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, Self
 
 from mcptally import process_memory
 from mcptally.errors import McptallyError
+from mcptally.no_pandas import hide_pandas
 from mcptally.pipeline.engines.pool import ContextOf
 from mcptally.pipeline.engines.worker import (
     FinishSettings,
@@ -241,6 +242,7 @@ def _serve(pipe: Any, work: Path, memory: int) -> None:
     if sys.platform == "linux":
         # Without this the process would outlive a parent that was killed.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    hide_pandas()
     worker = PartitionWorker(work, memory)
     while True:
         try:
