@@ -15,7 +15,7 @@ def hide_pandas() -> None:
 
 
 class _Hidden:
-    """Finds pandas, as libraries ask whether it is there, but does not load it.
+    """Finds pandas, because libraries check whether it is installed, but does not load it.
 
     `importlib.abc` has base classes for this, but takes 12 ms to import.
     """

@@ -6,7 +6,7 @@ def count(n: int | float | None, noun: str = "", plural: str = "") -> str:
 
     Args:
         n: the count; None counts as 0.
-        noun: the noun in singular; empty: the number alone.
+        noun: the noun in singular; if empty, the result is the number alone.
         plural: the noun in plural; by default the singular with `s`.
     """
     number = f"{n or 0:,}" if isinstance(n, int | None) else f"{n:,.0f}"

@@ -1,9 +1,9 @@
 """Memory of this process: how much is available, and settings of its allocators.
 
 A process that scores keeps freed memory for the next partition. The kernel zeroes each page when it
-is first touched, which takes as long per byte as parsing JSON; releasing memory and asking for it
-again would be most of a run's system time. The settings must be made before the columnar libraries
-load.
+is first touched, which takes as long per byte as parsing JSON. If the process released memory and
+requested it again, most of a run's system time would go into this. The settings must be made before
+the columnar libraries load.
 """
 
 import atexit
@@ -165,4 +165,4 @@ def dask_setup(_worker: object) -> None:
     Dask's own settings release memory at once.
     """
     configure_allocators()
-    gc.enable()  # a worker runs for long, so that cycles would add up
+    gc.enable()  # a worker runs for a long time: cycles would accumulate

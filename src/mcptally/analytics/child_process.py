@@ -252,7 +252,7 @@ def _rebuilt_error(kind: str, message: str, cause: str | None) -> McptallyError:
 
 
 def limit_memory(most: int) -> None:
-    """Limit this process to `most` bytes, a quarter of that and `HEADROOM`, beyond its memory now.
+    """Limit the memory that this process may add: `most` bytes, a quarter of it, and `HEADROOM`.
 
     RLIMIT_DATA on Linux counts writable memory, and not address space that is only reserved, of
     which DuckDB and Arrow have gigabytes. Other systems do not have such a limit.
@@ -297,7 +297,7 @@ def _main() -> None:
 
 
 def _outcome(step: Callable[[], Any]) -> tuple[bytes, Any]:
-    """The kind and the content of the frame that answers a step."""
+    """Run a step; return the kind and the content of the frame with its result or error."""
     try:
         return _ANSWER, step()
     except (McptallyError, duckdb.Error, MemoryError) as error:

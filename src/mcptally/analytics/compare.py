@@ -268,7 +268,7 @@ def _of_tool(pair: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> d
 
 
 def _of_server(server: str | None, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The row of a server, whose tools have the same weight on both sides."""
+    """The row of a server. Each of its tools has the same weight in both stores."""
     found = _combined(changes)
     sizes = {
         name: max(row[name] for row in changes)
@@ -315,7 +315,7 @@ def _combined(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _without_repeated(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The changes in one direction, without a failure rate that says what the confidence says."""
+    """The changes in one direction, without the failure rate if the confidence changed too."""
     has_confidence = any(row["metric"] == "confidence" for row in rows)
     return (row for row in rows if not (has_confidence and row["metric"] == "failure_rate"))
 
@@ -392,7 +392,7 @@ def _points(row: Mapping[str, Any]) -> str:
 
 
 def _scale(row: Mapping[str, Any]) -> int:
-    """What makes a rate, from 0 to 1, or a confidence, from 0 to 100, a percentage."""
+    """The factor that converts a rate (0 to 1) or a confidence (0 to 100) to percent."""
     return 1 if row["metric"] == "confidence" else 100
 
 

@@ -4,8 +4,8 @@ The file contains views and no data. They read the store from the folder where i
 was written, whatever the working folder of DuckDB is. After a store is moved or copied, `refresh`
 writes the file again; without mcptally, the variable `store` names the folder.
 
-Questions that need mcptally's own statistics cannot be views there. `keep` writes their answers to
-the file as tables.
+Questions that need mcptally's own statistics cannot be views there. `write_with_answers` writes
+their answers to the file as tables.
 """
 
 import contextlib
@@ -89,12 +89,12 @@ def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, LiveFi
 
 
 def _place(folder: Path) -> str:
-    """The folder as the views name it: absolute, as a pattern that matches only itself."""
+    """The folder as it is written in the views: absolute, as a glob that matches only itself."""
     return f"{union.as_pattern(folder.resolve())}/"
 
 
 def _reads_from(folder: Path) -> bool:
-    """Whether the views of the file name this folder; DuckDB stores their texts uncompressed."""
+    """Whether the views refer to this folder; DuckDB stores the SQL of views uncompressed."""
     return _place(folder).encode() in (folder / FILE).read_bytes()
 
 

@@ -38,7 +38,7 @@ _OUTCOMES: Final = {
 SMALLEST_SHOWN: Final = 0.05
 """Contributions below this are not printed; the JSON has all."""
 READ_OF_TRANSCRIPTS: Final = 2 << 30
-"""Limit of transcript bytes read for one call; half of it is the limit for several together."""
+"""Limit of transcript bytes read to explain one call; for several calls together, half of it."""
 MATCH_SHOWN: Final = 120
 """Characters of a match that are printed."""
 _VERDICTS: Final = {
@@ -249,7 +249,7 @@ WHERE recording IN (SELECT unnest(?)) AND call_id IN (SELECT unnest(?))
 def _recorded(store: "Store", frame: pl.DataFrame, most_bytes: int) -> list[RecordedCall]:
     """Read the frames and the stderr of each row of `calls` from the transcripts."""
     if not store.has_payloads:
-        # Payloads were left out so that nobody sees them; the transcripts still have them.
+        # The store was made without payloads to hide them, so do not read them from transcripts.
         return [RecordedCall(not_read="the store was made with --no-payloads")] * frame.height
     answered = frame.filter(pl.col("answered_at").is_not_null() | pl.col("response").is_not_null())
     parameters = [answered.get_column(name).to_list() for name in ("recording", "call_id")]

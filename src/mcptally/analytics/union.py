@@ -90,7 +90,7 @@ def _versions(connection: duckdb.DuckDBPyConnection, source: str) -> str:
         row[Tools.definition.name]: _definition_json(row) for row in merged.iter_rows(named=True)
     }
     tools = definition_diff.add_drift(Tools.frame(merged), texts)
-    # The table has no icons, _meta and the like. If no other field differs, one of them does.
+    # The table lacks fields such as icons and _meta. If no other field changed, one of these did.
     unseen = Tools.drift.col.is_not_null() & (Tools.changed.col.list.len() == 0)
     tools = tools.with_columns(
         pl.when(unseen).then(pl.lit("hints")).otherwise(Tools.drift.col).alias(Tools.drift.name)

@@ -201,7 +201,7 @@ _READS_CATALOG: Final = re.compile(r"duckdb_|information_schema|pg_catalog|sqlit
 
 
 def _names_read(text: str) -> set[str]:
-    """The names of views, tables and macros that a text may read, without its own CTEs."""
+    """The names of views, tables and macros that an SQL text may read, except its own CTEs."""
     named = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)|\b(_\w+)\(", text))
     own = re.findall(r"\b(\w+) AS (?:NOT )?(?:MATERIALIZED )?\(", text)
     return {name for pair in named for name in pair} - set(own)
@@ -224,7 +224,7 @@ def create_questions(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, 
 
 
 def _created_object(name: str, text: str) -> str:
-    """The part of a CREATE statement before this SQL: a view, or a macro by its second line."""
+    """The part of a CREATE statement before this SQL; its second line may make it a macro."""
     second = text.splitlines()[1] if "\n" in text else ""
     if second.startswith("-- Value of: "):
         return f'MACRO "{name}"({second.removeprefix("-- Value of: ")}) AS'
@@ -242,7 +242,7 @@ def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
 def _create_what_binds(
     connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]
 ) -> dict[str, duckdb.CatalogException]:
-    """Create the views that bind, each after those that it reads; return the errors of the rest.
+    """Create views in the order of their dependencies; return the errors of those that fail.
 
     Each text is tried once at most: an attempt that fails takes as long as one that succeeds.
     """

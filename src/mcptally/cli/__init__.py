@@ -185,14 +185,14 @@ def main() -> None:
 
 
 def _os_error(error: OSError) -> UnreadableError:
-    """An error of the system as one of ours, with the name of the file if the system gives it."""
+    """Convert an error of the system to `UnreadableError`, with the file's name if it is known."""
     _discard_stdout()  # perhaps stdout could not be written
     where = f"{error.filename}: " if error.filename else ""
     return UnreadableError(f"{where}{error.strerror or error}")
 
 
 class _Stdout(io.FileIO):
-    """The descriptor of stdout; errors of writing to it have `stdout` as their file name."""
+    """The descriptor of stdout; errors while writing to it name the file `stdout`."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
         try:
@@ -203,7 +203,7 @@ class _Stdout(io.FileIO):
 
 
 def _name_stdout() -> None:
-    """Make errors of writing to stdout say so. In a console of Windows, writing has no errors."""
+    """Make errors while writing to stdout name it. Writing to a Windows console has no errors."""
     old: TextIO | None = sys.stdout
     if old is None:  # the caller has closed it
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115

@@ -1,4 +1,4 @@
-"""What the shell completes: questions, and the servers, tools and clients of the store."""
+"""Shell completion of questions, and of the names of servers, tools and clients in a store."""
 
 import contextlib
 from collections.abc import Callable

@@ -52,7 +52,7 @@ class Seconds(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number.
+        """The text as a number.
 
         Raises:
             click.BadParameter: the text is not a number above 0.

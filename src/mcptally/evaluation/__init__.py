@@ -93,8 +93,9 @@ class VerdictQuality:
     classes: dict[str, dict[str, Rate]]
     """Class → `precision` and `recall`."""
     by_calls: float
-    """The share of calls whose verdict equals the label: a label counts as often as calls of its
-    tool failed with the same text, up to numbers and quoted words. NaN without recorded calls."""
+    """The share of calls whose verdict equals the label. A label counts once per recorded call of
+    its tool that failed with the same text, apart from numbers and quoted words. NaN without
+    recorded calls."""
     changing_tools: list[dict[str, Any]]
     """Tools whose most frequent verdict, by calls, is not their most frequent label: `server`,
     `tool`, `calls`, `label`, `verdict`."""
@@ -105,7 +106,7 @@ class VerdictQuality:
     fault: Rate
     """The share of right `fault` among errors with a label for their sub-class."""
     retryable: Rate
-    """The same of `retryable`."""
+    """The same for `retryable`."""
     scorers: list[Scorer]
     calibration: Calibration
     rules: list[dict[str, Any]]
@@ -190,7 +191,7 @@ def judged(labelled: pl.DataFrame) -> pl.DataFrame:
 
 
 def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
-    """The results labelled for hidden errors, with the columns of `hidden` and `correct`."""
+    """The results labelled for hidden errors, with `correct` and the verdict on each result."""
     rows = labelled.filter(pl.col("is_hidden").is_not_null()).drop(
         list(classify.COLUMNS), strict=False
     )

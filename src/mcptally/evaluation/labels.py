@@ -188,7 +188,7 @@ def _traffic_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _recorded_call(row: dict[str, Any]) -> dict[str, Any]:
-    """The key of the recorded call; null members if the label is of no recording."""
+    """The key of the recorded call; its members are null if the label names no recording."""
     if row.get("recording") is None:
         return dict.fromkeys(_KEY)
     request_id = None if row.get("id") is None else json.dumps(row["id"])

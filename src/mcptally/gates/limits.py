@@ -281,7 +281,7 @@ _CONFIDENCES: Final = frozenset({"confidence", "confidence_shrunk", "confidence_
 
 
 def _data_column(column: str) -> str:
-    """The column that says whether there is too little data for an estimate with an interval.
+    """The column that says whether an estimate with an interval has too little data.
 
     Only rates have one. Latencies and means of points have no interval if there is too little data.
     """

@@ -57,7 +57,7 @@ TRANSCRIPT: Final = "transcript"
 
 
 class _Look(NamedTuple):
-    """How the lines of a format are recognised."""
+    """The test that recognises lines of a format."""
 
     name: str
     matches: Callable[[bytes], bool]
@@ -244,7 +244,7 @@ def _votes(lines: Iterable[bytes]) -> list[tuple[str, int]]:
 
 
 def _by_lines(lines: list[bytes]) -> str | None:
-    """The format that matches most of the lines; of equals, the one that was matched first."""
+    """The format that matches most lines; if several match as many, the first one matched."""
     votes = _votes(lines)
     if not votes:
         return None

@@ -24,7 +24,7 @@ MAX_LISTED_RUNS: Final = 1000
 
 
 MAX_PENDING_CALLS: Final = 100_000
-"""Most calls without a reply that a reader remembers; beyond, it drops the oldest."""
+"""Most calls without a reply that a reader remembers; above this number it drops the oldest."""
 
 
 class Connection(Struct, frozen=True):

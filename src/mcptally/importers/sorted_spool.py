@@ -18,7 +18,7 @@ BATCH_BYTES: Final = 64 << 20
 """Bytes of items in memory at a time."""
 
 MAX_RUN_FILES: Final = 64
-"""Most sorted files on disk: then they are merged into one, with all of them open."""
+"""Maximum number of sorted files on disk; then all are opened and merged into one."""
 
 _ENCODE: Final = msgspec.msgpack.Encoder()
 _DECODE: Final = msgspec.msgpack.Decoder(Item)

@@ -7,10 +7,10 @@
 | OpenInference | `openinference.span.kind` = `TOOL` |
 | Traceloop | `traceloop.span.kind` = `tool`, or a name such as `tools/list.mcp` |
 
-The last three describe what an agent did: whether an MCP server ran the tool, and which one, they
-do not say. Nested spans about one call (of the agent, of the client, of the server) are one call:
-clients often do not record the tool, and servers not the arguments. `jsonrpc.request.id` is unique
-within a session only: without a session id, the span's own id is used.
+The last three describe what an agent did. They do not say whether an MCP server ran the tool, or
+which one. Nested spans about one call (of the agent, the client and the server) are merged, because
+clients often do not record the tool, and servers do not record the arguments. `jsonrpc.request.id`
+is unique within a session only: without a session id, the span's own id is used.
 """
 
 import re
@@ -42,8 +42,8 @@ _PARTS: Final = frozenset({"mcp.client.request", "mcp.client.response"})
 """Spans of ContextForge within that of the call."""
 
 Rank = Literal[0, 1, 2]
-"""Whose span it is: the agent's (0), the MCP client's (1), the server's (2). Of nested spans about
-one call, the one with the highest rank decides; the others add what it does not say."""
+"""Who wrote a span: the agent (0), the MCP client (1), the server (2). Of nested spans about one
+call, the one with the highest rank decides; the others add facts that it lacks."""
 
 
 class Span(msgspec.Struct):
@@ -131,7 +131,7 @@ def _nested(spans: Iterator[Span]) -> dict[str, str]:
 
 
 def _merged(about: list[tuple[Span, _Call]], tally: Tally) -> tuple[Span, _Call]:
-    """One span and call of all spans about a call: the best one, with what only others know."""
+    """Merge all spans about a call: the best one, with the facts that only the others have."""
     tally.used += 1
     if len(about) > 1:
         tally.context["also in another span of the same call"] += len(about) - 1

@@ -1,8 +1,8 @@
 """Parses times and durations as other programs write them; results are nanoseconds.
 
 Times without a time zone get the zone of `--timezone`. Its default is this machine's zone, because
-such logs are mostly read where they were written. A time that a clock change made ambiguous is
-taken as the earlier one.
+such logs are mostly read where they were written. If a clock change makes a time ambiguous, the
+earlier one is used.
 """
 
 import datetime

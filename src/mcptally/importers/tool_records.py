@@ -36,9 +36,9 @@ class ToolRecord(msgspec.Struct, kw_only=True):
     error: str | None = None
     """Text of the failure."""
     raised: bool = False
-    """Whether the call failed without a result of the tool: an error of the protocol or before."""
+    """Whether the call failed without a result of the tool, for example by a protocol error."""
     gave_up: str | None = None
-    """`timeout` or `cancelled` where the client did not wait for a reply."""
+    """`timeout` or `cancelled` if the client stopped waiting for a reply."""
 
 
 def read_records(

@@ -24,7 +24,7 @@ from mcptally.wire.strict_json import strict_json_error
 from mcptally.wire.truncated import fields_of_truncated
 
 MAX_OPEN: Final = 20_000
-"""Most unfinished recordings at a time; beyond, the least recently active one is closed."""
+"""Most unfinished recordings at a time; then the least recently active one is closed."""
 
 UNKNOWN_TIME: Final = 0
 """`ts_ns` of events from a source without times."""

@@ -53,13 +53,13 @@ VALUE_DEPTH: Final = 64
 def max_value_depth(schema: Any) -> int | None:
     """Return the depth from which validating a value may cost too much; None if there is no limit.
 
-    Without references a schema is a tree, and its size bounds the cost per value. With references
-    or `unevaluated…`, which evaluates everything that applies to a value again, the subschemas that
-    apply to one value are counted along one path down into it.
+    Without references a schema is a tree, and its size bounds the cost per value. With references,
+    or with `unevaluated…` (which evaluates all subschemas for a value a second time), the function
+    counts the subschemas that apply to one value along one path down into it.
 
     Raises:
-        UnusableError: a reference leads back to itself for the same value, or a flat value costs
-            too much.
+        UnusableSchemaError: a reference leads back to itself for the same value, or a flat value
+            costs too much.
     """
     for deep, steps in enumerate(_steps_by_depth(schema)):
         if steps > MAX_STEPS:
@@ -70,10 +70,10 @@ def max_value_depth(schema: Any) -> int | None:
 
 
 class ErrorCost:
-    """Tells whether collecting all errors of a value costs more than an untrusted schema may.
+    """Estimates whether it costs too much to collect all errors of a value.
 
-    Each error takes up to 20 µs: a schema of 30 kB and a value of 8 kB could take a minute. What
-    depends on the schema alone is computed once, when it is first needed.
+    Each error takes up to 20 µs: a schema of 30 kB and a value of 8 kB could take a minute. Facts
+    that depend on the schema alone are computed once, on first use.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -84,7 +84,7 @@ class ErrorCost:
         return self.costly_steps(len(msgspec.json.encode(value))) is not None
 
     def costly_steps(self, size: int) -> int | None:
-        """Return the subschemas that apply to a part of a value if they are too many for its size.
+        """Return the number of subschemas per part of a value if it is too many for its size.
 
         Args:
             size: bytes of the value.
@@ -107,12 +107,12 @@ class ErrorCost:
 def collect_errors(validator: Any, cost: ErrorCost | None, value: Any) -> list[Any]:
     """Return errors of an invalid value from a jsonschema-rs validator.
 
-    All errors; or only the first that the engine finds, if collecting all would cost too much; or
-    none, if even the first would, or if the value is nested too deeply for the engine.
+    These are all errors. If collecting all would cost too much, it is the first one that the engine
+    finds. If even that would, or the value is nested too deeply for the engine, there are none.
 
     Args:
         validator: a validator of jsonschema-rs.
-        cost: the cost of errors by its schema, or None if the schema is not untrusted.
+        cost: the cost of errors by its schema; None if the schema is trusted.
         value: a value for which the validator says that it is invalid.
     """
     size = len(msgspec.json.encode(value))
@@ -133,7 +133,7 @@ def _steps_by_depth(schema: Any) -> Iterator[int]:
     """Yield the subschemas that apply to a value along one path down into it, level by level.
 
     Raises:
-        UnusableError: a reference leads back to itself for the same value.
+        UnusableSchemaError: a reference leads back to itself for the same value.
     """
     edges = _reached(References(schema))
     order = _order(edges)
@@ -188,7 +188,7 @@ def _order(edges: dict[str, _Edges]) -> list[str]:
     Not recursive, since an untrusted schema could exceed the recursion limit.
 
     Raises:
-        UnusableError: a reference leads back to itself for the same value.
+        UnusableSchemaError: a reference leads back to itself for the same value.
     """
     order: dict[str, None] = {}
     open_: set[str] = set()

@@ -33,7 +33,7 @@ _CONDITIONS: Final = frozenset(
     | {"dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if", "then", "else"}
     | {"$ref", "$dynamicRef", "$recursiveRef"}
 )
-"""Keywords that allow fewer values than their absence, besides the bounds below."""
+"""Keywords, besides the bounds below, that restrict the allowed values."""
 
 _NO_EFFECT: Final[dict[str, tuple[Any, ...]]] = {
     **dict.fromkeys(("items", "additionalItems", "unevaluatedItems"), (True, {})),
@@ -42,7 +42,7 @@ _NO_EFFECT: Final[dict[str, tuple[Any, ...]]] = {
     **dict.fromkeys(("properties", "patternProperties", "dependencies"), ({},)),
     "uniqueItems": (False,),
 }
-"""Values of a keyword that allow the same as its absence."""
+"""Values of a keyword that restrict nothing."""
 
 _LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
 _UPPER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
@@ -186,7 +186,7 @@ def _types(value: str | list[Any] | None) -> set[str] | None:
 
 
 def _wider(before: set[str] | None, after: set[str] | None) -> bool | None:
-    """Return whether more is allowed; None if unclear. None instead of a set allows everything."""
+    """Return whether more is allowed; None if unclear. A set that is None allows everything."""
     if after is None or (before is not None and before <= after):
         return True
     if before is None or after <= before:

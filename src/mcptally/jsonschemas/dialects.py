@@ -54,7 +54,7 @@ def parse_schema(text: str) -> Any:
     """Return the schema that a JSON text contains.
 
     Raises:
-        UnusableError: not JSON, too large, too deep, or neither an object nor a boolean.
+        UnusableSchemaError: not JSON, too large, too deep, or neither an object nor a boolean.
     """
     if len(text) > MAX_CHARS:
         raise UnusableSchemaError(f"the schema is longer than {MAX_CHARS} characters")
@@ -84,7 +84,7 @@ def dialect_of(schema: Any) -> str:
     """Return the dialect that a schema is written in.
 
     Raises:
-        UnusableError: `$schema` names an unknown dialect.
+        UnusableSchemaError: `$schema` names an unknown dialect.
     """
     name = schema.get("$schema") if isinstance(schema, dict) else None
     if name is None:
@@ -101,7 +101,8 @@ def metaschema_errors(schema: Any) -> list[tuple[str, str]]:
     """Return the errors of a schema against the metaschema of its dialect: (JSON Pointer, message).
 
     Raises:
-        UnusableError: the dialect is unknown, or the schema is nested too deeply for jsonschema.
+        UnusableSchemaError: the dialect is unknown, or the schema is nested too deeply for
+            jsonschema.
     """
     name = dialect_of(schema)
     members = schema.get("properties") if isinstance(schema, dict) else None

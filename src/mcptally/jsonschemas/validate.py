@@ -210,7 +210,7 @@ def schema_findings(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _member_message(path: str, message: str, whole: str) -> pl.Expr:
-    """Return an expression: the member that is invalid, or `whole`, and the error message."""
+    """Return an expression for a message: the invalid member or `whole`, then the error."""
     member = pl.col(path).str.extract(r"([^/]*)$")
     return (
         pl.when(pl.col(path).fill_null("") == "")

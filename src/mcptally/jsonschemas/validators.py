@@ -35,7 +35,7 @@ Validator = Callable[[Any], ValidationResult]
 
 
 def compile_validator(text: str) -> Validator | str:
-    """Return a validator for a schema's JSON text, or a message why the schema is unusable."""
+    """Return a validator for a schema's JSON text, or a message that says why it is unusable."""
     return _validator_with_patterns(text) if may_have_patterns(text) else _judge_without(text)
 
 
@@ -188,7 +188,7 @@ def _first_of(names: Iterable[Any], message: str) -> str:
 
 
 def _message(name: str, detail: dict[str, Any], value: Any) -> str:
-    """Return what is wrong with a value, without the value: equal faults have equal messages."""
+    """Return the message about a value. It omits the value, so equal errors have equal messages."""
     if name == "type":
         kinds = sorted(detail.get("types", ()))
         own = json_type(value)

@@ -10,6 +10,8 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any, Final
 
+# Keywords with subschemas for the same value (a list of them, one, or one per name) and for the
+# values below it (one, or one per name).
 IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
 IN_PLACE_ONE: Final = ("not", "if", "then", "else")
 IN_PLACE_MAP: Final = ("dependentSchemas", "dependencies")
@@ -19,8 +21,7 @@ BELOW_ONE: Final = (
 )
 BELOW_MAP: Final = ("properties", "patternProperties")
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-"""Keywords by the value that their subschemas apply to: the same value (list, single, by name), a
-value below it (single, by name), or, for references, the same value through a target elsewhere."""
+"""Keywords that refer to a subschema elsewhere, which applies to the same value."""
 
 _IDS: Final = ("$id", "id")
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")

@@ -1,4 +1,5 @@
 """Owns operations on existing stores and installations: doctor, merge, forget.
 
-May import every folder except `cli`.
+`forget` removes data from transcripts with `erase_transcripts`. May import every folder except
+`cli`.
 """

@@ -1,4 +1,4 @@
-"""Removes data from transcripts: each is rewritten beside itself, then replaced.
+"""Removes data from transcripts: writes a new file in the same folder, then replaces the original.
 
 A `gap` event marks each place where something was removed, and does not say what it was.
 """

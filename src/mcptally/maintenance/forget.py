@@ -66,9 +66,9 @@ class Forgotten:
     missing: list[str] = dataclasses.field(default_factory=list)
     """Transcripts with data to be removed that are not available, and so still contain it."""
     taken_out: list[str] = dataclasses.field(default_factory=list)
-    """Places and reasons of lines that are removed as they cannot be read."""
+    """Places and reasons of lines that are removed because they cannot be read."""
     done: bool = False
-    """Whether the data was removed, or this was a dry run."""
+    """Whether the data was removed; False in a dry run."""
 
 
 def forget(

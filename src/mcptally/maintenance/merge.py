@@ -1,10 +1,10 @@
 """Merges stores into one, as if their archives had been scored together.
 
-Rows are carried over unchanged, those of a recording that several stores hold from the first of
-them. A recording is scored again from its transcripts if the stores together say something else
-about its servers, or if several stores have different files of it. If its transcripts are not
-available, its rows stay as the first store has them, and `store.json` lists it under `as_scored`,
-so that a later `score` can score it again.
+Rows are carried over unchanged. If several stores hold a recording, its rows come from the first of
+them. A recording is scored again from its transcripts if the merged facts about its servers change
+its results, or if several stores have different files of it. If its transcripts are not available,
+its rows stay as the first store has them, and `store.json` lists it under `as_scored`, so that a
+later `score` can score it again.
 """
 
 import contextlib
@@ -135,7 +135,7 @@ def merge_stores(
 
 
 def _require_same_files(manifests: Sequence[Mapping[str, Any]]) -> None:
-    """Check that a name means the same file in all stores."""
+    """Check that files of the same name in different stores are the same file."""
     digests: dict[str, str] = {}
     for manifest in manifests:
         for row in manifest["archive"]:
@@ -183,7 +183,7 @@ def _without_copies(earlier: EarlierStores) -> tuple[EarlierStores, int]:
 
 
 def _without_unused_files(earlier: EarlierStores) -> EarlierStores:
-    """The stores without files of which no row is used: copies of files that another store has."""
+    """The stores without unused files: copies of files whose rows come from another store."""
     recordings = earlier.recording_places.get_column("recording").unique()
     used = earlier.files_of(recordings) | {*earlier.file_places.get_column("file")}
     unused = {*earlier.recording_places.get_column("file")} - used - earlier.rescored

@@ -1,8 +1,8 @@
 """Link the requests that make up one logical call: the attempts of a chain.
 
-Four kinds of link: a reply that requires input and the request that provides it; a task and the
-requests about it; a failed `server/discover` and the handshake that follows; a failed call and its
-retry.
+There are four kinds of links: a reply that requires input and the request that provides it; a task
+and the requests about it; a failed `server/discover` and the handshake that follows; a failed call
+and its retry.
 """
 
 from typing import Any, Final
@@ -21,7 +21,7 @@ RETRY_WITHIN: Final = 10 * 60 * 10**9
 
 
 class _Rows(StageTable):
-    """The columns of calls by which links are found."""
+    """The columns of calls that are needed to find links."""
 
     pos = GatheredCalls.pos
     recording = GatheredCalls.recording
@@ -159,7 +159,7 @@ def _task_links(rows: pl.DataFrame) -> pl.DataFrame:
     ).drop_nulls()
     key = [recording.name, task_id.name]
     found = about.join(started.unique(key, keep="first", maintain_order=True), on=key)
-    # Replies to requests about tasks may be tasks: only links to earlier calls cannot form a cycle.
+    # Replies to requests about tasks may be tasks. Link only to earlier calls, to avoid cycles.
     return _links(found.filter(pl.col("started_pos") < _Rows.pos.col), "task")
 
 

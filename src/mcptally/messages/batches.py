@@ -36,7 +36,7 @@ def message_from_head(frame: RawFrame) -> MessageEvent:
 def split_batches(
     items: Sequence[MessageEvent],
 ) -> tuple[list[Msg], npt.NDArray[np.int64] | None, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
-    """Return all messages, and per message the index of its event, its index in the batch, `batch`.
+    """Return all messages and, per message, its event's index, its index in the batch, and `batch`.
 
     The index of the event is None if every event has one message.
     """
@@ -48,7 +48,7 @@ def split_batches(
     messages: list[Msg] = []
     start = 0
     for place in batches:
-        # An empty batch has no messages, but it is a row.
+        # An empty batch has no messages, but gets a row.
         members = [MSG_DECODER.one(member) for member in msgs[place]] or [Msg()]
         messages += msgs[start:place]
         messages += members

@@ -113,8 +113,8 @@ def decode(
     Args:
         files: files that share recordings, or a single file.
         names: the names of the files in findings; their paths if None.
-        memory: bytes that may be used; what does not fit is not read, and a finding says so. None
-            stands for the free memory; several files are compared with it only above
+        memory: bytes that may be used; lines that do not fit are not read, and a finding says so.
+            None: the free memory, which is checked for several files only if they are larger than
             `memory_budget.UNCHECKED_BYTES`.
 
     Raises:
@@ -284,7 +284,7 @@ class _Collector:
         self._add_errors(rows, errors, has_error)
 
     def _find_duplicates(self, files: npt.NDArray[np.uint32], numbers: LineNumbers) -> None:
-        """Look for duplicate members in lines that are longer than their members explain."""
+        """Look for duplicate members in lines that are longer than the sum of their members."""
         places = sorted(set(zip(files.tolist(), numbers.tolist(), strict=True)))[
             : self.rereads_left
         ]

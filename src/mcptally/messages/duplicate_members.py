@@ -1,7 +1,7 @@
 """Find members that occur twice in a JSON-RPC message; parsers differ about which one counts.
 
-A decoded message has only the last of them, so its members are shorter than the frame was on the
-wire. Only lines whose length the members do not explain are read again (1 of 17,575 recorded).
+A decoded message has only the last of them, so the sum of its members is shorter than the frame was
+on the wire. Only lines that are longer than this sum are read again (1 of 17,575 recorded).
 """
 
 import json
@@ -23,10 +23,10 @@ _PUNCTUATION: Final = len('"":,')
 def unexplained_sizes(
     sizes: pl.Series, methods: pl.Series, members: Mapping[str, npt.NDArray[np.int64]]
 ) -> npt.NDArray[np.bool_]:
-    """Mark messages that are longer on the wire than their members explain.
+    """Mark messages that are longer on the wire than the sum of their members.
 
-    Either no spaces or one after each colon and comma are expected. `members` has the size in bytes
-    of each member's value, by name.
+    The sum assumes either no spaces, or one space after each colon and comma. `members` has the
+    size in bytes of each member's value, by name.
     """
     count = len(methods)
     quoted = (methods.str.len_bytes().cast(pl.Int64) + len('""')).fill_null(0)

@@ -1,4 +1,4 @@
-"""Drop duplicate events, and report damage: duplicates, holes, gaps, missing segments.
+"""Drop duplicate events, and report damage: duplicates, missing `seq`, gaps, missing segments.
 
 Events → Events without duplicates, with findings
 """
@@ -24,9 +24,9 @@ _FRAMES: Final = tuple(FRAME_OF_EVENT.values())
 def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Events:
     """Return `events` without duplicates, with findings for all damage.
 
-    An event is a duplicate if its whole content is equal. To compare contents, `files` are read
-    again, but only if recording, seq, time and kind are equal. `names` are the files' names in
-    findings.
+    An event is a duplicate of another one if their whole content is equal. To compare contents,
+    `files` are read again, but only if recording, seq, time and kind are equal. `names` are the
+    files' names in findings.
     """
     identity = ["recording", "seq", "ts_ns", "kind"]
     ordered = _in_order(_event_rows(events))

@@ -38,7 +38,7 @@ TOO_LARGE: Final = (
 
 
 class MemoryBudget:
-    """Compares the memory that the lines read so far need with the memory there is."""
+    """Compares the memory needed by the lines read so far with the available memory."""
 
     def __init__(self, memory: int | None, *, alone: bool) -> None:
         self.memory = available_memory() if memory is None else memory

@@ -44,7 +44,7 @@ class Paired:
 
 
 def pair(events: Events, conversation: Conversation) -> Paired:
-    """Return every request as a call with its reply and outcome; a hidden error is still `ok`."""
+    """Return every request as a call with its reply and outcome; hidden errors have `ok` here."""
     messages = _mark_replays(conversation.messages)
     pairs = _pairs(messages)
     requests = messages.filter((PairedMessages.kind.col == "request") & ~PairedMessages.replay.col)
@@ -223,9 +223,9 @@ def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
 
 
 def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Add the error without an id that refused the call's HTTP exchange.
+    """Add the error without an id with which the server refused the call's HTTP exchange.
 
-    Without an id it is not a reply, so the call has none; but it is what the client received.
+    Without an id it is not a reply, so the call has no reply; but the client received this error.
     """
     refusals = (
         messages.filter(

@@ -1,4 +1,4 @@
-"""Assign messages to HTTP exchanges and sessions, and find out who client and server are.
+"""Assign messages to HTTP exchanges and sessions, and identify their clients and servers.
 
     Events → Conversation (messages with their session, session identities, recordings)
 
@@ -31,7 +31,7 @@ _SESSION_IN_PATH: Final = r"[?&]session_?[iI]d=([^&\s]+)"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conversation:
-    """Messages in order of arrival with their session, and who takes part in the sessions."""
+    """Messages in order of arrival with their session, and the clients and servers of sessions."""
 
     messages: pl.DataFrame
     """`SessionMessages`, sorted by recording, seq and index."""
@@ -42,7 +42,7 @@ class Conversation:
 
 
 def assign_sessions(events: Events) -> Conversation:
-    """Add kind, HTTP exchange, session and key of the id to every message."""
+    """Add to every message its kind, HTTP exchange and session, and its id as a comparable key."""
     recordings = _recordings(events)
     exchanges = _exchanges(events)
     ordered = in_order(events.messages, "recording", "seq", "index", "file", "line")

@@ -45,7 +45,7 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
             Listings.complete.name
         ),
     )
-    # A client that read page by page has the whole listing if its last page names no further one.
+    # A client that reads page by page has the whole listing if its last page names no next page.
     replies = replies.with_columns(
         complete=pl.col("complete").sort_by("pos").last().over("session")
     )
@@ -134,9 +134,9 @@ def add_definitions(
 ) -> pl.DataFrame:
     """Add `definition` and `definition_source` to each call of a tool.
 
-    The version in force is the one listed last before the call in its session; else the one listed
-    first after it in the session; else the one that the server listed last before the call in any
-    session, or first after it.
+    The version in force is the one listed last before the call in its session, or else the one
+    listed first after it in the session. If its session did not list the tool, all sessions with
+    the server are searched in the same way.
 
     Args:
         calls: calls of a partition.

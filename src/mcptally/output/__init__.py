@@ -1,8 +1,11 @@
-"""Writes answers for people and programs: terminal tables, the HTML report, exports, an MCP server.
+"""Writes answers for people and programs: terminal tables, the HTML report, exports, servers.
 
 May import `pipeline` and the folders below it, such as `analytics`, `tables` and `redaction`.
 
-    mcp_server | html | export      each reads a store and writes one kind of output
+    overview                        from recordings or logs to the summary of `mcptally PATH`
+    explore | mcp_server            serve a store to a browser, or over MCP
+    html | export                   write a store as a report, or in other formats
+    mock | repro                    answer requests from a recording; repeat a recorded call
     render                          answers on stdout, in five formats
     text_table                      aligned text for terminals
     whole_file                      files written atomically

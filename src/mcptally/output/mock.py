@@ -44,7 +44,7 @@ it, so a test can tell the two apart."""
 
 _SUCCEEDED: Final = frozenset({"ok", "input_required", "task"})
 _NAMED: Final = {"tools/call": "tool", "resources/read": "resource", "prompts/get": "prompt"}
-"""Method → what its calls name."""
+"""Method → the kind of object that its requests name, for error messages and columns."""
 _LISTED: Final = {
     "tools/list": "tools",
     "resources/list": "resources",
@@ -109,7 +109,7 @@ def canonical(arguments: Any) -> str:
 
 
 class Recording:
-    """The calls and listings of one server, ready to be answered from."""
+    """The recorded calls and listings of one server, from which requests are answered."""
 
     def __init__(self, store: Store, server: str | None, *, failures: Failures) -> None:
         """Read the calls of a server.
@@ -267,7 +267,7 @@ def _not_recorded(words: str, nearest: _Call | None = None) -> MCPError:
 
 
 def _nearest(arguments: str, recorded: Mapping[str, Any]) -> str:
-    """The recorded arguments that are most similar: most equal members, then most equal text."""
+    """The recorded arguments with the most equal members, or of those the most similar text."""
     wanted = json.loads(arguments)
 
     def equal_members(text: str) -> int:

@@ -104,7 +104,7 @@ if __name__ == "__main__":
 
 
 class _Variable:
-    """An environment variable, as an expression in the script."""
+    """A Python expression that reads an environment variable: it stands for a secret."""
 
     def __init__(self, name: str) -> None:
         self._name: Final = name
@@ -114,7 +114,7 @@ class _Variable:
 
 
 class _JsonText:
-    """A value as JSON text, as an expression in the script."""
+    """A Python expression that parses JSON text: it stands for a value in the script."""
 
     def __init__(self, text: str) -> None:
         self._text: Final = text
@@ -170,7 +170,7 @@ class _Secrets:
         return self._names[secret]
 
     def names(self) -> Iterable[str]:
-        """The variables, in order of appearance."""
+        """The names of the environment variables, in order of appearance."""
         return self._names.values()
 
 
@@ -304,10 +304,10 @@ def _server(row: dict[str, Any], command: Sequence[str], secrets: _Secrets) -> s
 
 
 def _parts(template: str | None, error_text: str | None) -> list[str]:
-    """What a text must contain to say the same as the recorded error.
+    """The parts that a text must contain to count as the same error as the recorded one.
 
-    These are the constant parts of the template. A template that is put together from several
-    places of the text has parts that are not in the text; then its words are taken that are.
+    These are the constant parts of the template. A template may combine several places of the text,
+    so that some of its parts are not in the text. Then those of its words are used that are.
     """
     if template is None or error_text is None:
         return []

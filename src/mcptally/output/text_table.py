@@ -146,18 +146,18 @@ _NAMES: Final = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class _Step:
-    """What may be done to fit a table into a line."""
+    """A way to fit a table into a line: columns to keep, and widths to which texts are cut."""
 
     kept: frozenset[str]
     """Columns that may not be left out."""
     text: int
-    """Characters to which other texts are cut at most."""
+    """The minimum width of texts that are neither names nor messages."""
     name: int
     message: int
 
 
 def _steps(names: Sequence[str], numbers: Collection[str]) -> list[_Step]:
-    """The steps to fit a table with these columns into a line, each harsher than the one before."""
+    """The steps to fit a table with these columns into a line; each one omits or cuts more."""
     first_number = [name for name in names if name in numbers][:1]
     messages = _MESSAGES & set(names)
     ids = {name for name in names if _CALL_ID.search(name)}
@@ -218,7 +218,7 @@ def fit_widths(
 
 
 def _least(name: str, natural: int, step: _Step) -> int:
-    """The characters to which a text column is cut at most in a step."""
+    """The minimum width of a text column in a step."""
     if name in _MESSAGES:
         return min(natural, step.message)
     return min(natural, step.name if name in _NAMES else step.text)

@@ -1,4 +1,4 @@
-"""What the whole archive says, combined from the summaries of all partitions in bounded memory.
+"""The facts of the whole archive, combined from the summaries of all partitions in bounded memory.
 
     stored summaries → sums, first listings, a timeline → an excerpt for each partition
 
@@ -70,16 +70,16 @@ class StoredSummaries:
         return rows
 
     def batches(self) -> Iterator["StoredSummaries"]:
-        """The same, `AT_A_TIME` partitions at a time."""
+        """Yield these summaries in groups of `AT_A_TIME` partitions."""
         for start in range(0, len(self.parts), AT_A_TIME):
             yield dataclasses.replace(self, parts=self.parts[start : start + AT_A_TIME])
 
 
 class ArchiveContext:
-    """What the whole archive says about servers and tools."""
+    """The facts of the whole archive about servers and tools."""
 
     def __init__(self, summaries: Iterable[StoredSummaries], spool: Path) -> None:
-        """Read the summaries; what does not fit into memory goes to files in the folder `spool`."""
+        """Read the summaries; facts that do not fit into memory go to files in `spool`."""
         self.summaries = list(summaries)
         self.sums = {
             name: _CompactRows(functools.partial(_summed, counts))
@@ -95,7 +95,7 @@ class ArchiveContext:
         self.timeline = Timeline.select(self._read())
 
     def _read(self) -> pl.DataFrame:
-        """Read all summaries; gives the timeline."""
+        """Read all summaries; return the timeline."""
         listings: list[pl.DataFrame] = []
         total = 0
         for batch in (batch for summaries in self.summaries for batch in summaries.batches()):
@@ -140,7 +140,7 @@ class ArchiveContext:
         )
 
     def summary(self) -> PartitionSummary:
-        """What the `tools` table and findings about servers are made from."""
+        """The facts from which the `tools` table and findings about servers are made."""
         none = pl.DataFrame()
         return PartitionSummary(
             self.listed.rows,

@@ -1,7 +1,7 @@
 """Rows of earlier stores, put into a new store unchanged.
 
-A part that is reused as a whole is linked or stays where it is; of other parts the rows that are
-reused are copied. Small parts are joined.
+A part that is reused as a whole is linked or stays where it is. From other parts, the reused rows
+are copied. Small parts are joined.
 """
 
 import os
@@ -36,7 +36,7 @@ MANY: Final = 8
 
 
 class CarriedOver(NamedTuple):
-    """What was carried over into a new store."""
+    """The rows that were carried over into a new store."""
 
     written: Written
     kept: dict[str, Mapping[str, Any]]
@@ -44,7 +44,7 @@ class CarriedOver(NamedTuple):
 
 
 class _Reused(NamedTuple):
-    """What is reused of a part."""
+    """The rows of a part that are reused."""
 
     recordings: list[str]
     files: list[str]
@@ -115,7 +115,7 @@ def _size(earlier: EarlierStores, part: Part) -> int:
 
 
 def _groups(earlier: EarlierStores, parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """Parts that are joined: as few as are no longer small together, so that they fit in memory."""
+    """Groups of small parts to join; a group ends as soon as it is not small, to limit memory."""
     group: list[Part] = []
     for part in parts:
         group.append(part)
@@ -127,7 +127,7 @@ def _groups(earlier: EarlierStores, parts: Sequence[Part]) -> Iterator[list[Part
 
 
 def _copy(earlier: EarlierStores, work: Path, name: str, part: Part) -> bool:
-    """Link a part into the work folder, or copy its reused rows; gives whether there are any."""
+    """Link a part into the work folder, or copy its reused rows; return whether it has any."""
     reused = _reused(earlier, part)
     if not reused.recordings and not reused.files:
         return False
@@ -186,7 +186,7 @@ def _summary(
 
 
 def _tables(earlier: EarlierStores, part: Part) -> Iterator[tuple[str, Path]]:
-    """The tables of a part, with its file of each; every run writes `tools` again."""
+    """Name and file of each table of a part, except `tools`, which every run writes anew."""
     for table in TABLES:
         path = earlier.file(part, table.name)
         if table is not Tools and path.exists():

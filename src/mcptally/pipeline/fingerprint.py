@@ -1,4 +1,4 @@
-"""Comparisons of files, programs and stores: can rows of an earlier run stand beside new ones?
+"""Decides whether rows of an earlier run can be reused: compares files, programs and stores.
 
 A file is unchanged if its size, times and inode are, or else if its bytes are. The program is
 unchanged if its source files are, and the versions of the packages it judges with. The files of a
@@ -28,7 +28,7 @@ DECIDING_PACKAGES: Final = (
 
 @functools.cache
 def code_digest() -> str:
-    """Digest of this program and the packages it judges with; rows of another are not reused."""
+    """Digest of this program and the packages that affect rows: if it changes, no row is reused."""
     folder = Path(mcptally.__file__).parent
     code = hashlib.sha256(f"{mcptally.__version__} {platform.python_version()}".encode())
     for name in DECIDING_PACKAGES:

@@ -21,7 +21,7 @@ Progress = Callable[[int, int], None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """What the steps of a run have in common."""
+    """The settings that all steps of a run share."""
 
     store: Path
     work: Path
@@ -67,8 +67,8 @@ def gather_with_dependents(
 ) -> tuple[list[Gathered], EarlierStores | None, ArchiveContext]:
     """Gather groups of files, and then the files whose rows depend on what was gathered.
 
-    Gives all gathered partitions, the earlier stores without the rows of their files, and what the
-    archive says then.
+    Returns all gathered partitions, the earlier stores without the rows of their files, and the
+    resulting facts of the archive.
     """
     first = len(earlier.parts) + 1 if earlier else 0  # lower numbers are for parts carried over
     gathered: list[Gathered] = []
@@ -111,12 +111,13 @@ def _gather(
 def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> list[Gathered]:
     """The partitions, where those that share a recording are gathered again as one.
 
-    A file may hold several recordings, so that the plan could not see what belongs together.
+    A file may hold several recordings. The plan knows only the first one of each file, so it cannot
+    put all files that share a recording together.
     """
     partitions = {each.partition.number: each for each in gathered}
     while groups := _sharing_recordings(partitions):
         for group in groups:
-            # A number that was never given: a late worker may still write a discarded partition.
+            # A new number, because a late worker may still write a discarded partition.
             number = max(partitions) + 1
             parts = [partitions.pop(each) for each in group]
             pool.discard(group)

@@ -1,8 +1,7 @@
 """The stores of earlier runs, and which of their rows a new run can reuse.
 
-A recording is scored again if one of its files changed, or if what the archive says about its
-servers changed in a way that its rows depend on (`affected_recordings`). All other rows are carried
-over unchanged (`carry_over`).
+A recording is scored again if one of its files changed, or if facts of the archive changed on which
+its rows depend (`affected_recordings`). All other rows are carried over unchanged (`carry_over`).
 """
 
 import dataclasses
@@ -96,10 +95,10 @@ class EarlierStores:
     # --- which rows are reused ---
 
     def without(self, files: Iterable[str]) -> Self:
-        """The same without the rows of these files and of all that share a recording with them.
+        """These stores without the rows of `files`, and of files that share a recording with them.
 
-        Rows of an unavailable file stay, with those of all files that are connected with it; their
-        recordings are added to `as_scored`.
+        Rows of an unavailable file are kept, and so are those of all files that are connected with
+        it; their recordings are added to `as_scored`.
         """
         found = self._connected({*files} - self.rescored)
         as_scored = self.as_scored
@@ -110,10 +109,10 @@ class EarlierStores:
         return dataclasses.replace(self, rescored=self.rescored | found, as_scored=as_scored)
 
     def without_changed(self, archive: Iterable[Path]) -> Self:
-        """The same without the rows of files that are gone or changed, given the archive's files.
+        """These stores without the rows of files that are not in `archive`, or changed.
 
-        Also without those of recordings that have a new segment among the files, and of recordings
-        that could not be scored again until now.
+        The rows of recordings that have a new segment among the files are also left out, and those
+        of recordings that could not be scored again until now.
         """
         files = {str(path): path for path in archive}
         changed = {
@@ -189,9 +188,9 @@ class EarlierStores:
         return pl.col("file").is_in(list(self.rescored))
 
     def changed_servers(self) -> set[str | None]:
-        """Servers of which the new store knows something else than each of these stores.
+        """The servers about which the new store has other facts than each of these stores.
 
-        Those of recordings that are not reused, and those that several stores know.
+        These are the servers of recordings that are not reused, and those in several stores.
         """
         dropped = self.recording_places.join(
             self.reused_places(), on=["store", "recording"], how="anti"
@@ -218,11 +217,11 @@ class EarlierStores:
     def affected_recordings(
         self, now: ArchiveContext, servers: Iterable[str | None], spool: Path
     ) -> set[str]:
-        """Recordings whose rows would differ with what the archive says now.
+        """Recordings whose rows would differ with the facts that the archive has now.
 
         Args:
-            now: what the archive says of these servers.
-            servers: those of which the archive says something that it did not, or the reverse.
+            now: the facts of the archive about these servers.
+            servers: the servers about which facts were added or removed.
             spool: a folder for temporary files.
         """
         found: set[str] = set()

@@ -1,7 +1,7 @@
-"""Which recordings must be scored again because the archive says something else than before.
+"""Finds the recordings that must be scored again because the facts of the archive changed.
 
-A recording's `Needs` say what it depends on. For each need, the facts of the archive before and now
-are compared, as coarsely as the rules read them.
+The `Needs` of a recording are the facts that it depends on. For each need, the facts of the archive
+before and now are compared with the precision with which the rules read them.
 """
 
 from collections.abc import Iterator

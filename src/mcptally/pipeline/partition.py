@@ -83,7 +83,7 @@ def gather(
 ) -> GatheredPartition:
     """Decode and pair the events of `files`; tables and findings call the files by `names`.
 
-    What is not selected is left out, but counts as context of what is.
+    Calls that are not selected are left out, but count as context of those that are.
     """
     events = selection.events(decode(files, names))
     trim_heap()
@@ -219,7 +219,7 @@ def tools(
 
     Args:
         archive: facts of all partitions; of listings at least the `relevant_listings`.
-        seen: the `sightings` of all listings, if `archive` does not have all of them.
+        seen: `ListingCounts` of all listings, if `archive` does not have all of them.
     """
     seen = count_listings(archive.listed) if seen is None else seen
     texts = dict(archive.definitions.select("definition", "text").iter_rows())

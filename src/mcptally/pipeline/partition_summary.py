@@ -1,4 +1,4 @@
-"""The summary of a partition: facts on its servers and tools, and what its calls depend on.
+"""The summary of a partition: facts about its servers and tools, and the needs of its calls.
 
 A call is judged with the facts of the whole archive, so that the tables do not depend on how files
 were grouped. Facts are kept by recording, so that a recording can be removed later.
@@ -29,7 +29,7 @@ from mcptally.verdict import evidence
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionSummary:
-    """Facts on servers and tools: of one partition, or an excerpt of those of the whole archive."""
+    """Facts about servers and tools: those of a partition, or an excerpt of the archive's."""
 
     listed: pl.DataFrame
     """`Listings`; in an excerpt `Timeline`."""
@@ -102,7 +102,7 @@ def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def summary_frames(summary: PartitionSummary, calls: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """What is stored of a partition for the rest of this run and for later ones: kind → rows."""
+    """The summary of a partition that is stored for this run and later ones: kind → rows."""
     frames = {kind: getattr(summary, kind) for kind in KINDS if kind != NEEDS}
     # Arguments may hold secrets: only their digest (`same`) is stored.
     hidden = summary.validations.with_columns(arguments=pl.lit(None, pl.String))

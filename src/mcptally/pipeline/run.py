@@ -54,7 +54,7 @@ class Summary:
 
     out: str | Path
     files: int
-    """Files of the archive, read now or reused."""
+    """Files of the archive, whether read in this run or reused."""
     bytes: int
     """Their size on disk."""
     rows: dict[str, int]
@@ -68,7 +68,7 @@ class Summary:
     in_full: str | None = None
     """Why no row of the existing store could be reused."""
     files_left_out: int = 0
-    """Files without a call that is selected; they were not decoded."""
+    """Files without a selected call; they were not decoded."""
     calls_left_out: int = 0
     """Calls that are not selected, in recordings of the files that were read now."""
 
@@ -282,7 +282,7 @@ def _carry_over(settings: Settings, earlier: EarlierStores | None) -> CarriedOve
 def _finish(
     settings: Settings, pool: WorkerPool, gathered: Sequence[Gathered], context: ArchiveContext
 ) -> Iterator[Written]:
-    """Finish the gathered partitions; yields the numbers of rows that were written of each."""
+    """Finish the gathered partitions; yield the numbers of rows written for each."""
 
     def context_of(number: int) -> PartitionSummary:
         summaries = stored_summaries(settings.work, [number])

@@ -18,7 +18,7 @@ from mcptally.verdict.rule_set import RuleSet
 
 @dataclasses.dataclass(frozen=True)
 class ScoringRules:
-    """The rules in force and the scenarios that a user gave: what calls are judged with."""
+    """The rules and scenarios by which calls are judged: those in force, and the user's."""
 
     rules: RuleSet = dataclasses.field(default_factory=RuleSet)
     given: tuple[ScenarioEntry, ...] = ()
@@ -49,7 +49,8 @@ def score_calls(
     """`calls` with their final `outcome` and the columns of all scores.
 
     Args:
-        calls: `GatheredCalls` with the columns of `add_definitions`, `validate` and `add_evidence`.
+        calls: `GatheredCalls` with the columns of `add_definitions`, `validate_calls` and
+            `add_evidence`.
         definitions: `Definitions` of the tools.
         combinations: `ArgumentCombinations` of the whole archive, summed over recordings or not.
         judging: the rules in force.

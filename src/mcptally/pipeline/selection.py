@@ -106,7 +106,7 @@ class Selection:
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             looks = list(pool.map(self._look, files))
         may_hold = [may for may, _ in looks]
-        if self.since or self.until:  # the other segments of a recording say what its state was
+        if self.since or self.until:  # other segments of a recording hold the state of its sessions
             recordings = [first_recording(path) for path in files]
             chosen = set(itertools.compress(recordings, may_hold)) - {None}
             may_hold = [

@@ -2,6 +2,6 @@
 
 May import `jsonschemas`, `messages`, `rules`, `tables`, `redaction` and `errors`. Each module
 applies some rules of `rules/protocol.toml`, `rules/definitions.toml` or `rules/leaks.toml` to whole
-columns. `all_rules` runs the checks of one partition's messages and calls; `definition_lint` and
-`leaked_secrets` are run on their own.
+columns. `all_rules` runs the checks of one partition's messages and calls; `pipeline` calls
+`definition_lint` and `leaked_secrets` separately.
 """

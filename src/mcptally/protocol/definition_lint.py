@@ -36,7 +36,7 @@ def lint_definitions(listed: pl.DataFrame, definitions: pl.DataFrame) -> pl.Data
 
     Args:
         listed: `Listings` of the whole archive.
-        definitions: `DEFINITION` rows of the whole archive.
+        definitions: `Definitions` of the whole archive.
     """
     places = listed.sort("listed_ns", "recording", "seq").unique(
         ["server", "definition"], keep="first", maintain_order=True

@@ -1,4 +1,4 @@
-"""Checks what surrounds messages: lines and bodies that are not JSON, and HTTP headers."""
+"""Checks the transport of messages: lines and bodies that are not JSON, and HTTP headers."""
 
 import base64
 from collections.abc import Iterator

@@ -99,7 +99,7 @@ def _wrong_version(messages: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_version_2(text: str) -> bool:
-    """Return whether a JSON text is the string 2.0."""
+    """Return whether a JSON text is the string `2.0`."""
     try:
         value: object = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -108,7 +108,7 @@ def _is_version_2(text: str) -> bool:
 
 
 def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Find methods that are unknown, of another revision, or for the other side to send."""
+    """Find methods that are unknown, of another revision, or sent by the wrong side."""
     with_method = messages.filter(pl.col("kind").is_in(["request", "notification"]))
     keys = ["kind", "dir", "method", "revision"]
     unknown = with_method.join(methods(), on=keys, how="anti", maintain_order="left")

@@ -23,13 +23,13 @@ GROUP_SIZE: Final = 60
 """Literals per scan pattern. SIMD searches up to 64 at once; more cost four times as much."""
 
 MIN_PREFIX: Final = 4
-"""Characters of the shortest prefix that is scanned for alone: shorter ones are in many words."""
+"""Minimum length of a prefix that is searched for alone: shorter ones occur in many words."""
 
 FOLLOWING: Final = r"[A-Za-z0-9_\-]{16}"
 """What must follow a shorter prefix, such as `sk-` or `hf_` (Rust regex)."""
 
 EXTRA_PREFIXES: Final = ("AKIA", "ASIA", "eyJhbGciOi", "eyJ0eXAiOi", "eyJraWQiOi", "AIzaSy")
-"""Longer prefixes of tokens whose own prefix may be anywhere in base64."""
+"""Longer prefixes for tokens whose short prefix may occur anywhere in base64."""
 
 SHAPE_PREFIXES: Final[dict[str, tuple[str, ...]]] = {
     "private-key": ("-----BEGIN ",),

@@ -203,7 +203,7 @@ def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
         by=["session", "dir", "request_id"],
         check_sortedness=False,
     )
-    # HTTP requests may overtake each other: a request after its cancellation is a known one.
+    # HTTP requests may overtake each other: a request may arrive after its cancellation.
     unknown = matched.filter(pl.col("known").is_null()).join(
         requests, on=["session", "dir", "request_id"], how="anti", maintain_order="left"
     )
@@ -271,7 +271,8 @@ def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
 def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Check the members that 2026-07-28 requires in every request and every result.
 
-    A request that was built from a log of calls (session source `source`) has no own `_meta`.
+    Requests that were built from a log of calls (session source `source`) have no `_meta` of their
+    own, and are not checked for it.
     """
     calls = traffic.calls.filter(pl.col("revision") == MODERN)
     if not calls.height:

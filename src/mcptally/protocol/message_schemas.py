@@ -1,9 +1,10 @@
 """Validates payloads against the message schemas of the revision in force.
 
-Decoding has checked the types of most members already, so that columns show that ordinary calls of
-tools are valid. Of all other payloads, each distinct text is validated once. The schemas are those
-of the `mcp` package (`message_schemas.json`, written by tests/protocol/generate_message_schemas.py)
-without what a revision did not have yet (`revisions.toml`).
+Decoding has checked the types of most members already, so the columns are enough to know that
+ordinary calls of tools are valid. Each distinct text of all other payloads is validated once. The
+schemas are those of the `mcp` package (`message_schemas.json`, written by
+tests/protocol/generate_message_schemas.py), without additions of later revisions
+(`revisions.toml`).
 """
 
 import functools
@@ -137,7 +138,7 @@ def _references(schema: Any) -> list[str]:
 
 
 def _without_later(schema: Any, later: set[str], lists: set[str], *, nulls: bool) -> Any:
-    """Return a schema without what younger revisions added.
+    """Return a schema without the additions of later revisions.
 
     Args:
         schema: the schema of the era.
@@ -180,7 +181,7 @@ def _requests(traffic: Traffic) -> pl.DataFrame:
         ~pl.col("truncated"), pl.col("method").is_in(sorted(names("request")))
     ).join(asks, on="row", how="left", maintain_order="left")
     settled = pl.col("has_params").fill_null(value=False) & pl.col("params").is_null()
-    # Of a settled tool call, only what the client says about itself in _meta is left to validate.
+    # Decoding settles the parameters of ordinary tool calls, except the client's facts in _meta.
     envelope = pl.concat_str(
         pl.lit('{"name":"","_meta":{"io.modelcontextprotocol/clientCapabilities":'),
         pl.coalesce("meta_capabilities", pl.lit("{}")),

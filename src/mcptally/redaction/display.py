@@ -21,7 +21,7 @@ import msgspec
 from mcptally.redaction.policy import policy
 
 LIMIT: Final = 2000
-"""Default length of a text that `sanitised` returns, in characters."""
+"""Default length of a text that `mask_and_cut` returns, in characters."""
 
 # C0 and C1 controls, soft hyphen; Arabic and Mongolian marks; fillers that look empty; zero-width
 # and bidirectional controls; line separators; variation selectors (except those of emoji);
@@ -53,12 +53,12 @@ def clean_line(text: str) -> str:
 
 
 def clean_lines(text: str) -> str:
-    """`text` with its line breaks kept and `clean` applied to each line."""
+    """`text` with its line breaks kept and `clean_line` applied to each line."""
     return "\n".join(map(clean_line, text.split("\n")))
 
 
 def as_message(text: str) -> str:
-    """A message that may quote recorded text: secrets masked, control characters replaced."""
+    """A message for people, which may quote recorded text, without secrets and controls."""
     return clean_lines(mask_text(text))
 
 
@@ -95,7 +95,7 @@ def _command(data: bytes) -> list[str] | None:
 
 
 def mask_value(value: Any) -> Any:
-    """`value` with `hidden` applied to every text in it: list items, dict keys and dict values."""
+    """`value` with `mask_text` applied to every text in it: list items, dict keys and values."""
     if isinstance(value, str):
         return mask_text(value)
     if isinstance(value, bytes):

@@ -74,8 +74,8 @@ _NAME_BYTES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234
 def secret_kind(name: bytes) -> str | None:
     """The kind of secret under this name (`password`, `token`, `api-key` …), or None.
 
-    The last words decide: `access_token` names a secret, `token_type` and `maxTokens` do not. A
-    kind of `VALUE_CHECKS` also depends on the value.
+    The last words decide: `access_token` names a secret, `token_type` and `maxTokens` do not. For
+    the kinds in `VALUE_CHECKS`, the value decides too.
     """
     parts = [part.lower().decode() for part in WORDS_IN_NAME.findall(name)]
     while parts and parts[-1].isdigit():

@@ -101,7 +101,7 @@ class TextSearch:
 
     @functools.cached_property
     def _pattern(self) -> re.Pattern[bytes]:
-        """Matches the anchor (the rarest character) of any text."""
+        """A regular expression that matches at the anchor (the rarest character) of each text."""
         return re.compile("|".join(self._branches()).encode() or b"(?!)")
 
     def _branches(self) -> Iterator[str]:
@@ -130,7 +130,7 @@ class TextSearch:
 
 
 def _rest_of_text(text: str, at: int) -> str:
-    """Lookarounds that match where `text` surrounds its own character at index `at`."""
+    """Lookarounds for the rest of `text`, around its character at index `at`."""
     behind = f"(?<={re.escape(text[: at + 1])})" if at else ""
     return behind + (f"(?={re.escape(text[at + 1 :])})" if text[at + 1 :] else "")
 

@@ -62,7 +62,7 @@ CHECKS: Final = {
     "random_like": random_like,
     "luhn": luhn,
 }
-"""Checks by the name that `Shape.check` uses."""
+"""Checks by the name that `SecretPattern.check` uses."""
 
 MATCH_REACH: Final = {
     "bearer": (0, 64),

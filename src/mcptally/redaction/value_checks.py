@@ -54,7 +54,7 @@ def _is_key_in_capitals(view: bytes, start: int, end: int) -> bool:
 
 
 def _is_password_beside_login(view: bytes, start: int, end: int) -> bool:
-    """Whether the value looks like a password, or a name of a login stands near it."""
+    """Whether the value looks like a password, or a field for a login name is near it."""
     value = view[start:end]
     if len(value) < 3 or value.lower() in _TEST_RESULTS or not value.strip(b"0123456789/.% "):
         return False
@@ -86,7 +86,7 @@ The first word is the kind of the secret."""
 def is_expression(view: bytes, found: re.Match[bytes], name: bytes, separator: bytes) -> bool:
     """Whether the value is a variable, attribute or type in source code: `cookies=self.cookies`.
 
-    It reads as words, and it shares a word with the name, or code goes on after it.
+    It must consist of words, and either share a word with the name or be followed by code.
     """
     value = found[0].rstrip(b"?!")
     if (separator == b"=" and name.isupper()) or name.startswith(b"-"):
@@ -117,7 +117,7 @@ _CODE_AFTER: Final = re.compile(
 
 
 def _reads_as_words(identifier: bytes) -> bool:
-    """Whether an identifier consists of words, not of a few random letters each."""
+    """Whether the parts of an identifier are words, not a few random letters each."""
     words = WORDS_IN_NAME.findall(identifier)
     ends_with_number = bool(words) and words[-1].isdigit() and b"_" not in identifier
     return not ends_with_number and sum(map(len, words)) >= _LETTERS_PER_WORD * len(words) > 0

@@ -95,7 +95,7 @@ class Compiled(msgspec.Struct, frozen=True):
 
 @functools.cache
 def compiled() -> Compiled:
-    """Return the content of `compiled.json`; empty if it cannot be read, as it only saves time."""
+    """Return the content of `compiled.json`; empty if it cannot be read: it only saves time."""
     try:
         data = resources.files(__package__).joinpath(COMPILED).read_bytes()
         return msgspec.json.decode(data, type=Compiled)
@@ -109,7 +109,7 @@ COMPILED: Final = "compiled.json"
 
 @functools.cache
 def measured() -> Mapping[str, Mapping[str, float]]:
-    """Return `hits` and `right` by rule id: decisions on labelled calls, and how many agreed."""
+    """Return `hits` and `right` by rule id: decided labelled calls, and correct decisions."""
     text = resources.files(__package__).joinpath("measured.json").read_bytes()
     counts: dict[str, dict[str, float]] = msgspec.json.decode(text)
     return counts

@@ -54,7 +54,7 @@ class FindingRule(rules.Rule):
     """Patterns (Rust regex) of a rule about texts; the module that applies it defines the text."""
 
     def __post_init__(self) -> None:
-        """Check the values that the columns of the table allow."""
+        """Check that each field has a value that its column in the table allows."""
         for name, value, allowed in (
             ("severity", self.severity, get_args(Severity)),
             ("about", self.about, get_args(About)),
@@ -113,7 +113,7 @@ def make_findings(
 
 
 def _holds_for(rule: FindingRule) -> pl.Expr:
-    """Return whether the rule holds for the revision of a row."""
+    """Return an expression: whether the rule holds for the revision of a row."""
     return pl.col("revision").is_in(rule.revisions) if rule.revisions else pl.lit(value=True)
 
 

@@ -1,4 +1,4 @@
-"""What the five seed documents ask for: their contracts, scores, tables and normalised errors.
+"""Implements the five seed documents: their contracts, scores, tables and normalised errors.
 
 May import verdict, jsonschemas, redaction, rules, tables, messages, wire and errors.
 
@@ -17,6 +17,6 @@ tool results. Other folders import:
     analytics/            `argument_checks`, `validation_protocol.sql_functions`, `inspector.model`
     evaluation/, library  `inspector.single`, `inspector.model`, `redmine.content`
 
-A check that has two readings offers them as functions `document` and `program`. Nothing in this
-folder sets `outcome` or `verdict`.
+A check may have two readings: the functions `document` (the text of the document) and `program`
+(the program behind it). Nothing in this folder sets `outcome` or `verdict`.
 """

@@ -1,4 +1,4 @@
-"""What analytics/ uses of the seed documents for a dry run of a call's arguments.
+"""The functions of seeds/ that analytics/ uses for a dry run of a call's arguments.
 
 `schema_remarks` checks arguments against the tool's schema, `semantic_remarks` checks what they
 mean. `unwrapped` and `judgeable` prepare them, `canonical` compares them.

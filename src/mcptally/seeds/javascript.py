@@ -1,4 +1,4 @@
-"""JavaScript's text, number and truth semantics, where a seed program's result depends on them.
+"""JavaScript's rules for texts, numbers and truth values, as far as seed programs depend on them.
 
 The original programs run in a JavaScript engine. These functions do what that engine does
 differently from Python and polars; docs/reference/javascript-text.md lists them with the tests.

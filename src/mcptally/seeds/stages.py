@@ -1,4 +1,4 @@
-"""What pipeline/ uses of the seed documents: the only module of seeds/ that it imports.
+"""The functions of seeds/ that pipeline/ uses: the only module of seeds/ that it imports.
 
 Some stages need a partition alone (`argument_combinations`, `gather_validations`,
 `count_error_forms`). Others also need what the whole archive knows: `assign_scenarios`,
@@ -77,7 +77,7 @@ def class_weights(prefix: Literal["seed", "inspector"]) -> dict[str, float]:
 def contract_findings(
     calls: pl.DataFrame, messages: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataFrame
 ) -> tuple[pl.DataFrame, dict[type[Table], pl.DataFrame]]:
-    """Findings about scored `calls` by the seed documents, and the tables of their UI test runs."""
+    """Findings of the seed documents about scored `calls`, and the tables of UI test runs."""
     found, ui_tables = results.check_results(calls, definitions, forms)
     requests = [
         arguments.wrapped_findings(calls, definitions),

@@ -47,7 +47,7 @@ class ToolResult:
                 yield number, text
 
     def objects(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The pointer and value of each JSON object in the result: structuredContent, then texts.
+        """Pointer and value of structuredContent and of each text that is a JSON object.
 
         A text that repeats structuredContent is left out.
         """

@@ -1,7 +1,7 @@
 """Computes intervals of quantiles by a studentised bootstrap over whole sessions, on NumPy arrays.
 
-docs/explanation/statistics.md describes it and tells when there is no interval. docs/decisions/0038
-has its coverage and 0091 that of the alternatives.
+docs/explanation/statistics.md describes it and says when there is no interval. Decision record 0038
+has its coverage, 0091 that of the alternatives.
 """
 
 import functools
@@ -21,11 +21,11 @@ MIN_SESSIONS: Final = 30
 MIN_CALLS_BEYOND: Final = 10
 """Number of calls that must lie beyond a quantile, on its smaller side, for an interval."""
 MIN_SESSIONS_BEYOND: Final = 3
-"""Number of sessions that these calls must fill if all calls of a session are alike."""
+"""Number of sessions that these calls must fill if all calls of a session are equally slow."""
 RESAMPLES: Final = 599
 """Number of resamples; 2.5 % on either side are fifteen of them."""
 MAX_CLUSTERS: Final = 256
-"""Number of units to resample: more sessions are combined into so many groups by their hashes."""
+"""Maximum number of units to resample: more sessions are grouped by their hashes into this many."""
 SEED: Final = 20261122
 """Fixed, so that the same calls in the same sessions have the same interval."""
 
@@ -104,8 +104,8 @@ def _quantiles(samples: list[_Clustered]) -> list[list[float | None]]:
 def has_enough_data(q: float, sizes: Floats) -> bool:
     """Whether sessions of these sizes are enough for an interval of the quantile `q`.
 
-    Only sizes decide. A rule that used the latencies would accept samples whose slow calls lie
-    apart by chance, and their intervals would be too short.
+    The latencies have no effect. A rule that used them would accept samples whose slow calls are by
+    chance spread over several sessions, and the intervals of those would be too short.
     """
     beyond, calls = min(q, 1 - q), float(sizes.sum())
     return (
@@ -200,7 +200,7 @@ def _limits(below: Floats, sizes: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         difference = off / drawn
         variance = spread - 2 * difference * mixed + difference**2 * squares
-        # A resample without a call beyond has no variance, except for rounding errors.
+        # A resample without a call above the quantile has no variance, except for rounding errors.
         variance = np.where(variance > _ROUNDING * difference**2 * squares, variance, 0)
         errors = np.sqrt(variance * correction) / drawn
     distances = np.sort(_in_errors(difference, errors))
@@ -238,12 +238,12 @@ def _shares(below: Floats, sizes: Floats) -> tuple[Floats, Floats]:
 
 
 def _correction(sessions: Whole | int) -> Floats:
-    """The small-sample correction of a variance over so many sessions."""
+    """The small-sample correction of a variance over this number of sessions."""
     return np.asarray(sessions / (sessions - 1), np.float64)
 
 
 def _in_errors(difference: Floats, error: Floats) -> Floats:
-    """A difference in standard errors: 0 without a difference, infinite without an error."""
+    """A difference in standard errors: 0 if there is none, infinite if the standard error is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         distance: Floats = np.where(difference == 0, 0, difference / error)
     return distance

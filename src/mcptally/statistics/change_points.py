@@ -46,7 +46,7 @@ class Change(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Calls in order of time; several calls of a session and tool at one time are one element."""
+    """Calls in order of time; calls of a session and tool with the same time form one element."""
 
     at: Floats
     calls: Floats
@@ -111,8 +111,8 @@ class _Cut(NamedTuple):
 def _most_certain(series: Series, part: Whole) -> _Cut | None:
     """The most certain change between two parts; None if none can be tested.
 
-    The parts from one to another are compared with the rest: up to a change, or between two
-    changes.
+    A range of consecutive parts is compared with all other parts. The range ends at a single change
+    or lies between two changes.
     """
     parts = int(part[-1]) + 1
     tools, tool = np.unique(series.tool, return_inverse=True)
@@ -121,7 +121,7 @@ def _most_certain(series: Series, part: Whole) -> _Cut | None:
     rate = np.bincount(tool, series.hits) / each
     deviation = np.sqrt(rate * (1 - rate))
     residual = series.hits - rate[tool] * series.calls
-    # The sum of the parts from `low` to the one before `high`.
+    # Ranges of parts: from `low` up to, but not including, `high`.
     low, high = np.triu_indices(parts, 1)
     inside = calls[:, high] - calls[:, low]
     share = inside / each[:, None]
@@ -192,10 +192,10 @@ def _correlation(series: Series, residual: Floats, rate: Floats, cluster: Whole)
 def _squares(
     cluster: Whole, tool: Whole, part: Whole, values: Floats, low: Whole, high: Whole, share: Floats
 ) -> Floats:
-    """Sums over clusters of the squares of what they add to sums over parts.
+    """The squared contributions of clusters to sums over parts, added up over all clusters.
 
-    A cluster adds its own sum minus a share of what it adds to the whole series, because each sum
-    is compared with the rate of the whole series.
+    The contribution of a cluster is its own sum minus a share of its sum over the whole series,
+    because each sum is compared with the rate of the whole series.
 
     Args:
         cluster: cluster of each element.
@@ -242,16 +242,16 @@ def _running(row: Whole, column: Whole, values: Floats, rows: int, columns: int)
 
 
 def _t_tail(t: Floats, freedom: int) -> Floats:
-    """The two-sided p-values of Student's t where it is not negative."""
+    """The two-sided p-values of values of Student's t that are not negative."""
     from scipy.special import stdtr  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
 
     return np.asarray(2 * stdtr(freedom, -t), np.float64)
 
 
 def _rank_tail(high: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]) -> float:
-    """The two-sided p-value of Fisher's exact test: as many of `high` in `late` by chance.
+    """The two-sided p-value of Fisher's exact test: are more `high` clusters late than by chance?
 
-    The t test takes a burst of failures in few clusters for a change; this one does not.
+    The t test mistakes a burst of failures in few clusters for a change; this test does not.
     """
     from scipy.special import gammaln  # noqa: PLC0415  (as above)
 

@@ -13,7 +13,8 @@ Floats = npt.NDArray[np.float64]
 LEVEL: Final = 0.975
 """The quantile at the upper end of a two-sided 95 % interval."""
 PRIOR_SESSIONS: Final = 1.5
-"""Weight of the assumption that a session counts as one call, in sessions with the rarer result."""
+"""Weight of the assumption that a session counts as one call. The unit is the weight of a session
+with the rarer result."""
 
 
 def wilson(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:
@@ -84,9 +85,10 @@ def rate_intervals(
         alike = np.where((n > sessions) & (binomial > 0), np.clip(alike, 0, 1), 0)
         known = np.minimum(rarer, sessions - 1)
         weight = known / (known + PRIOR_SESSIONS)
-        # Kish's design effect, and the one with which each session counts as one call.
+        # The weighted geometric mean of Kish's design effect and of n / sessions, with which each
+        # session counts as one call.
         effect = (1 + (nn / n - 1) * alike) ** weight * (n / sessions) ** (1 - weight)
-        # Not less than the sessions show: it is larger if long sessions have another rate.
+        # At least the observed design effect, which is larger if long sessions have another rate.
         spread = np.maximum(0, yy - 2 * mean * yn + mean**2 * nn)
         shown = sessions / (sessions - 1) * spread / n / binomial
         effect = np.where(known > 0, np.fmax(effect, shown), effect)

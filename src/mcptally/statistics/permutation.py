@@ -48,7 +48,7 @@ def rate_change(
     """The change of a rate between two groups of sessions.
 
     A session of n calls has the weight n / (1 + (n - 1) * rho), where rho is the correlation of the
-    calls of a session on both sides. So long sessions do not count for more than they say.
+    calls of a session on both sides. So a long session counts only for the information it contains.
 
     Args:
         base_hits: hits per session before.
@@ -75,8 +75,8 @@ def rate_change(
 def _correlation(hits: Floats, sizes: Floats, known: int) -> float:
     """The correlation of the calls of a session around the rate of both sides together.
 
-    That is Fleiss and Cuzick's estimate, and 1/2 with the weight of a few sessions. It is the same
-    for every permutation, and so are the weights of sessions.
+    It is the mean of Fleiss and Cuzick's estimate and of 1/2, which has the weight of a few
+    sessions. It is the same for every permutation, and so are the weights of sessions.
     """
     rate = hits.sum() / sizes.sum()
     expected = (sizes - 1).sum() * rate * (1 - rate)
@@ -109,7 +109,7 @@ def _interval(base: _Side, new: _Side, known: int, sessions: int) -> tuple[float
 
 
 def _p_value(weighted: Floats, weights: Floats, split: int, known: int) -> float:
-    """The share of permutations of the sessions with a difference at least as large."""
+    """The share of permutations of the sessions with at least as large a difference as observed."""
     from scipy.special import stdtr  # noqa: PLC0415  (as above)
 
     sessions = len(weights)
@@ -136,6 +136,6 @@ def _p_value(weighted: Floats, weights: Floats, split: int, known: int) -> float
 
 @functools.lru_cache(maxsize=16)
 def _orders(sessions: int) -> npt.NDArray[np.int16]:
-    """Random permutations of so many sessions, one per row."""
+    """Random permutations of this number of sessions, one per row."""
     random = np.random.default_rng((SEED, sessions))
     return random.random((PERMUTATIONS, sessions), np.float32).argsort(1).astype(np.int16)

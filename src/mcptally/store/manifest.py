@@ -33,7 +33,7 @@ MANIFEST: Final = "store.json"
 WORK: Final = ".work"
 SUMMARIES: Final = ".known"
 VIEWS: Final = "mcptally.duckdb"
-"""Views over the live files for other DuckDB clients; see `analytics.duckdb_file`."""
+"""Name of the file with views of the live files for DuckDB clients: `analytics.duckdb_file`."""
 
 
 def read_manifest(folder: Path, *, archive: bool = True) -> dict[str, Any]:

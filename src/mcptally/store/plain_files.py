@@ -1,4 +1,4 @@
-"""Check that a store holds plain files and folders only: links and devices lead elsewhere."""
+"""Check that a store holds plain files and folders only, no links or devices."""
 
 import os
 from pathlib import Path

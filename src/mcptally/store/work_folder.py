@@ -36,7 +36,7 @@ from mcptally.tables.all_tables import TABLES
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Provenance:
-    """The provenance of a store: what its rows were made with, and what its manifest keeps."""
+    """How a store was made: rules, program and selection, and records that its manifest keeps."""
 
     rules: str = "default"
     """Digest of the rules and scenarios in force."""
@@ -107,7 +107,7 @@ def _require_store_or_empty(folder: Path) -> None:
 
 
 def remove_unlisted(folder: Path) -> list[Path]:
-    """Remove the files that the manifest does not list; gives those that could not be removed.
+    """Remove the files that the manifest does not list; return those that could not be removed.
 
     They belong to the previous store or to killed runs. The caller must hold the lock of the store.
     Without a readable manifest only work folders are removed.

@@ -52,9 +52,9 @@ class Column:
 
 
 class Aggregate(Column):
-    """A column of `Usage`: how it is aggregated over calls, and what of each call.
+    """A column of `Usage`: the value that is aggregated over calls, and how.
 
-    `tables.usage_sums` makes the SQL and the polars expressions of these declarations.
+    `tables.usage_sums` makes SQL and polars expressions from these declarations.
     """
 
     __slots__ = ("how", "value")
@@ -113,7 +113,7 @@ class StageTable:
 
     @classmethod
     def select(cls, data: "pl.DataFrame") -> "pl.DataFrame":
-        """Return this table's columns of `data`, which may have others, in order.
+        """Return this table's columns, in order, from `data`, which may have other columns too.
 
         Raises:
             TypeError: a column is missing or has another type: a mistake in the stage that made it.

@@ -159,7 +159,7 @@ class Listings(StageTable):
 
 
 class Timeline(StageTable):
-    """The listings at which the definition of a tool changes, of the whole archive."""
+    """The listings of the whole archive at which the definition of a tool changes."""
 
     server = Listings.server
     tool = Listings.tool
@@ -182,7 +182,7 @@ class Definitions(StageTable):
 
 
 class ArgumentCombinations(StageTable):
-    """How often which arguments of a tool are given together, by recording."""
+    """Numbers of calls of a tool with the same combination of argument names, by recording."""
 
     recording = Calls.recording
     server = Calls.server
@@ -211,7 +211,7 @@ class DryRuns(StageTable):
 
 
 class ErrorForms(StageTable):
-    """How many errors a server gave in which form, by recording."""
+    """Numbers of errors of a server in each form, by recording."""
 
     recording = Calls.recording
     server = Calls.server
@@ -231,16 +231,18 @@ class CallsByMinute(StageTable):
 
 
 class ResultForms(StageTable):
-    """How many results a tool returned, of which form, and how many of its calls failed."""
+    """Numbers of results of a tool in each form, and of its failed calls, by recording."""
 
     server = Calls.server
     tool = Calls.tool
     recording = Calls.recording
     seen = Column(_I, "Results with text.")
-    json = Column(_I, "Of those, whose text is JSON.")
+    json = Column(_I, "Results whose text is JSON.")
     all = Column(_I, "Results with and without text.")
     xml = Column(_I, "Results whose text begins with an XML declaration.")
-    undeclared_xml = Column(_I, "Results whose text is XML without one, or has one further on.")
+    undeclared_xml = Column(
+        _I, "Results whose text is XML without a declaration, or has a declaration further on."
+    )
     failed = Column(_I, "Failed calls.")
 
 
@@ -270,7 +272,7 @@ class RecordingPlaces(StageTable):
 
 
 class FilePlaces(StageTable):
-    """Which part of which store has findings of a file that belong to no recording."""
+    """The part and the store with the findings of a file that belong to no recording."""
 
     store = RecordingPlaces.store
     part = RecordingPlaces.part

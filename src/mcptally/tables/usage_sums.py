@@ -23,7 +23,7 @@ AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
 )
 
 TOOL_CALL: Final = "method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL"
-"""Condition of the calls that are counted. A call without a tool's name belongs to no tool."""
+"""Condition of the calls that are counted. Calls without the name of a tool are not counted."""
 
 _ENDED: Final = ", ".join(f"'{name}'" for name in ("ok", *FAILED_OUTCOMES) if name != "cancelled")
 
@@ -37,7 +37,7 @@ FACTS: Final[Mapping[str, str]] = MappingProxyType(
         "is_retry": "coalesce(attempt_why = 'retry', false)",
     }
 )
-"""What is derived from each call before it is counted: name → SQL, which may use facts above it."""
+"""Facts derived from each call before it is counted: name → SQL, which may use earlier facts."""
 
 _HOUR_SQL: Final = "date_trunc('hour', requested_at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS hour"
 
@@ -49,7 +49,7 @@ def calls_sql() -> str:
 
 
 def usage_sql(source: str) -> str:
-    """The SELECT of the rows of `Usage` from a table as `calls_sql` makes it."""
+    """The SELECT of the rows of `Usage`, from a table with the columns of `calls_sql`."""
     sums = [f"{_SQL[column.how](column)} AS {name}" for name, column in AGGREGATES.items()]
     columns = ",\n    ".join([*KEYS, *sums])
     return (

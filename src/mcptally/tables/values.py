@@ -101,7 +101,7 @@ NEVER_WORKED: Final = "never worked"
 
 
 def cell_of(name: str, row: Mapping[str, Any]) -> str:
-    """The text of a column of a row: `cell`, and words for what a number alone would not say.
+    """The text of a column of a row: `cell`, or words where a number would be misleading.
 
     In a row of scores, a confidence that is null is `NO_EVIDENCE`, and a success rate without a
     success is `NEVER_WORKED`.

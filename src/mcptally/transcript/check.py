@@ -63,7 +63,7 @@ class _SeqRun:
 
 @dataclasses.dataclass(slots=True)
 class _RecordingState:
-    """What the events of one recording add up to so far."""
+    """The state of one recording after the events read so far."""
 
     file: Path
     server: str | None = None

@@ -240,7 +240,7 @@ T = TypeVar("T", bound=Struct)
 
 
 class LenientDecoder(Generic[T]):
-    """Decodes each JSON text to a `cls`; texts that do not fit are decoded member by member."""
+    """Decodes JSON texts to structs `cls`; texts that do not fit are decoded member by member."""
 
     def __init__(self, cls: type[T]) -> None:
         hints = get_type_hints(cls, include_extras=True)
@@ -267,14 +267,14 @@ class LenientDecoder(Generic[T]):
         return out, odd
 
     def one(self, text: Raw) -> T:
-        """The struct of one text; a member of another type than declared counts as absent."""
+        """Decode one text; a member whose type is not the declared one counts as absent."""
         try:
             return self.decoder.decode(text)
         except (msgspec.DecodeError, RecursionError):
             return self._decode_by_member(text)
 
     def _decode_by_member(self, text: Raw) -> T:
-        """The struct of a text that does not fit: members of other types are left out."""
+        """Decode a text that does not fit the struct, without its members of other types."""
         value = self.cls()
         try:
             members = MEMBERS_DECODER.decode(text)

@@ -285,7 +285,7 @@ def read_pieces(
 ) -> Iterator[bytes | Damage]:
     """Yield the bytes of a file, about `chunk` at a time, for documents that are not lines.
 
-    The limits are those of `lines`. A `Damage` is the last item, and has no line number.
+    The limits are those of `read_lines`. A `Damage` is the last item, and has no line number.
     """
     begun = _start_reading(path)
     if isinstance(begun, Damage):

@@ -1,4 +1,4 @@
-"""Parses lines of a transcript to events, or to the rule that a line breaks and a message.
+"""Parses lines of a transcript to events; for other lines, returns the broken rule and a message.
 
 `score`, `check` and `forget` all use this module, so they never disagree about a line.
 """
@@ -63,7 +63,7 @@ def is_readable(data: bytes, valid: Callable[[bytes], bool] | None = None) -> bo
 
 
 def decode_events(data: bytes, lines: int) -> list[AnyEvent] | None:
-    """What `parse_lines` does, for lines of which `is_readable` is known to be true."""
+    """What `parse_lines` does, for lines that have passed `is_readable`."""
     try:
         events: list[AnyEvent] = EVENT_DECODER.decode_lines(data)
     except msgspec.DecodeError:

@@ -1,8 +1,8 @@
 """Reads single calls from transcripts: their frames as recorded, and the stderr around them.
 
-A store keeps the arguments and the result of a call, not its whole frames, and no stderr. The lines
-are found by number and compared with what the store knows of them, so another file of the same name
-is never taken for the transcript.
+A store keeps the arguments and the result of a call, but neither its whole frames nor stderr. Lines
+are found by number, and their recording and `seq` are compared with those in the store, so another
+file of the same name is never mistaken for the transcript.
 """
 
 import dataclasses
@@ -139,7 +139,7 @@ def _want(files: Mapping[str, _File], place: CallPosition) -> None:
 
 
 def _read(name: str, file: _File, left: int) -> int:
-    """Read what is wanted of a file; return how many bytes may still be read."""
+    """Read the wanted lines of a file; return how many bytes may still be read."""
     if is_url(name) or url_of_path(Path(name)):
         file.not_read = f"{name} is not on this machine"
         return left
@@ -205,7 +205,7 @@ def _search(run: LineRun, file: _File, ranges: Sequence[range]) -> None:
 
 
 def _call(files: Mapping[str, _File], place: CallPosition) -> RecordedCall:
-    """A call from what was found in its files."""
+    """A call, made from the lines that were found in its files."""
     request, not_read = _found(files, place.request)
     if request is None:
         return RecordedCall(not_read=not_read)
@@ -252,7 +252,7 @@ def _frame(line: bytes, batch_index: int) -> str | None:
 def _around(
     stderr: Iterable[_Stderr], asked: int, replied: int | None, *, answered: bool
 ) -> dict[str, str]:
-    """The lines of stderr before, during and after a call, those without lines left out."""
+    """The lines of stderr before, during and after a call; a part without lines is left out."""
     ends = asked if replied is None else replied
     parts: dict[str, list[str]] = {"before": [], "during": [], "after": []}
     for line in stderr:

@@ -216,7 +216,10 @@ def _redact_members(
 
 
 def _redact_together(members: list[Member], policy_: Policy) -> tuple[list[Member], int]:
-    """Redacts members without a redactor together with their names, which can mark a secret."""
+    """Redact members that have no redactor of their own, together with their names.
+
+    A name can mark its value as a secret.
+    """
     clean, count = _redact_json(join_members(members), policy_)
     if not count:
         return members, 0
@@ -360,7 +363,7 @@ def _redact_header(name: str, value: bytes, policy_: Policy) -> bytes:
 
 
 def _redact_id(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
-    """An id with a secret becomes a hash: equal ids stay equal, different ones different."""
+    """Replace an id that holds a secret by its hash: equal ids stay equal, others differ."""
     if not _redact_json(value, redaction.policy)[1]:
         return value, 0
     text = _string_value(value).encode() or value  # equal ids may be escaped differently

@@ -127,7 +127,7 @@ class RemoteFile:
         return self.url > str(other)
 
     def absolute(self) -> "RemoteFile":
-        """Itself: a URL is always absolute."""
+        """This file: a URL is always absolute."""
         return self
 
     def stat(self) -> os.stat_result:

@@ -1,4 +1,4 @@
-"""The verdict: whose failure a failed call is, and which successful results hide an error.
+"""The verdict: who is at fault for a failed call, and which successful results hide an error.
 
 May import `rules`, `tables` and `errors`. Rules are rows of `rules/verdict-*.toml` and
 `rules/hidden.toml`; `classify` applies the former, `hidden_errors` the latter. `languages.toml` has

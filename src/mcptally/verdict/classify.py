@@ -1,4 +1,4 @@
-"""Decides for each failed call whose failure it is and whether a retry can help."""
+"""Decides for each failed call who is at fault, and whether a retry can help."""
 
 import dataclasses
 import functools
@@ -85,7 +85,8 @@ def judge_evidence(
     """Return the verdicts that `judge` gives to calls with this evidence.
 
     Args:
-        evidence: the column that `judge` returns: lists of ids. Ids of other rules are left out.
+        evidence: the column that `judge` returns: lists of rule ids. Ids of rules that are not in
+            `ruleset` are left out.
         weights: see `judge`.
         ruleset: see `judge`.
     """
@@ -97,7 +98,7 @@ def judge_evidence(
 def features(
     evidence: pl.Series, ruleset: Sequence[VerdictRule] | None = None
 ) -> tuple[tuple[str, ...], weighing.Features]:
-    """Return the names of the features and their values, one row per list of ids in `evidence`."""
+    """Return the names and values of features, one row per list of rule ids in `evidence`."""
     kinds = _weigh_evidence(evidence, tuple(failure_rules() if ruleset is None else ruleset))
     return kinds.names, kinds.features
 
@@ -119,7 +120,7 @@ class _Weighed:
 def _weigh(
     matches: Iterable[tuple[int, match.Mask]], height: int, chosen: tuple[VerdictRule, ...]
 ) -> _Weighed:
-    """Collect the features of `height` kinds of calls.
+    """Collect the features of `height` kinds of calls. Calls of one kind have the same facts.
 
     Args:
         matches: numbers of rules, by order, each with the kinds that it matches.
@@ -150,7 +151,7 @@ def _weigh(
 
 
 def _lists(owners: Sequence[_Numbers], ids: Sequence[str], height: int) -> pl.Series:
-    """Return `height` lists: each of `ids` is in the lists whose numbers `owners` has for it."""
+    """Return `height` lists of ids; `owners` has, for each id, the numbers of the lists with it."""
     sizes = np.array([len(each) for each in owners], dtype=np.int64)
     rows = np.concatenate([np.zeros(0, dtype=np.int64), *owners])
     lists = (
@@ -170,7 +171,7 @@ def _lists(owners: Sequence[_Numbers], ids: Sequence[str], height: int) -> pl.Se
 
 
 def _weigh_evidence(evidence: pl.Series, chosen: tuple[VerdictRule, ...]) -> _Weighed:
-    """Collect the features of lists of ids."""
+    """Collect the features that follow from lists of rule ids, one list per kind of call."""
     matches = (
         (number, evidence.list.contains(rule.id).fill_null(value=False).to_numpy())
         for number, rule in enumerate(chosen)

@@ -56,5 +56,5 @@ def confidence_percent(
 
 
 def _shrunk(hits: float, right: float, prior: float, weight: float) -> float:
-    """Return the share `right / hits`, averaged with `prior`, which counts `weight` hits."""
+    """Return the mean of `right / hits` and `prior`, which weighs as much as `weight` hits."""
     return (right + weight * prior) / (hits + weight)

@@ -1,6 +1,6 @@
-"""Reduces an error text to its template: what the error says, without what varies between calls.
+"""Reduces an error text to its template: the message without the parts that vary between calls.
 
-`templates` takes the message out of what surrounds it (prefixes of SDKs, JSON, tracebacks,
+`templates` extracts the message from the text around it (prefixes of SDKs, JSON, tracebacks,
 headings), then replaces quoted text, URLs, paths, times, ids and numbers by placeholders.
 """
 
@@ -88,7 +88,7 @@ def templates(texts: pl.Series) -> pl.Series:
 
 
 def _cut(texts: pl.Series) -> pl.Series:
-    """Return the texts; of a text longer than what rules read, its head and tail."""
+    """Return the texts; a text that is longer than rules read is cut to its head and tail."""
     text = pl.col("text")
     short = pl.concat_str(
         text.str.head(error_text.HEAD), pl.lit(" … "), text.str.tail(error_text.TAIL)
@@ -117,7 +117,7 @@ def _until_stable(texts: pl.Series, step: Callable[[pl.Series], pl.Series]) -> p
 
 
 def _unwrap(texts: pl.Series) -> pl.Series:
-    """Return the texts without one layer of what surrounds their messages."""
+    """Return the texts without one layer of the text around their messages."""
     bare = texts.str.strip_chars()
     for pattern in (_ENCLOSED, _HEADINGS, _SYMBOLS, _PREFIXES):
         rest = bare.str.replace(pattern, "${1}${2}${3}").str.strip_chars()

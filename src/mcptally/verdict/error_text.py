@@ -89,7 +89,7 @@ _MASKED: Final = (
 
 
 def _cut(text: pl.Expr) -> pl.Expr:
-    """Return `text`, or its head and tail where it is longer than both."""
+    """Return `text`, cut to its first `HEAD` and last `TAIL` characters where it is longer."""
     return (
         pl.when(text.str.len_chars() > HEAD + TAIL)
         .then(pl.concat_str(text.str.head(HEAD), pl.lit("\n…\n"), text.str.tail(TAIL)))
@@ -98,17 +98,17 @@ def _cut(text: pl.Expr) -> pl.Expr:
 
 
 def strip_wrappers(text: pl.Expr) -> pl.Expr:
-    """Return `text` cut to length, without the wrappers that say only that something failed.
+    """Return `text` cut to length, without wrappers, which only say that something failed.
 
-    Paths and queries of URLs are dropped: they hold words of the caller.
+    Paths and queries of URLs are dropped, because they contain the caller's words.
     """
     return _cut(text).str.replace(_ALL_WRAPPERS, "").str.replace_all(_URL_REST, "$1")
 
 
 def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
-    """Return what the reply `text` says of the exception on stderr: `masked` or `repeated`.
+    """Return how the reply `text` relates to the exception on stderr: `masked` or `repeated`.
 
-    Null if it does neither: the exception may be that of another call, or one that was handled.
+    Null for no relation: the exception may be that of another call, or one that was handled.
     """
     message = exception.str.extract(r"^(?:[A-Za-z_][\w.]*:\s+)?([^\n]*)", 1)
     text = pl.when(exception.is_not_null()).then(text)  # Few calls have an exception.
@@ -121,7 +121,7 @@ def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
 
 
 def with_exception(stripped: pl.Expr, exception: pl.Expr, trace: pl.Expr) -> pl.Expr:
-    """Return the text that rules read: that of the reply, with the exception on stderr.
+    """Return the text that rules read: the reply's, with the exception on stderr.
 
     Args:
         stripped: text of the reply after `strip_wrappers`.

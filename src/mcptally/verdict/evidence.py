@@ -1,10 +1,10 @@
 """Computes evidence for the verdict that is not in the reply itself.
 
-How the call's recording ended and which exception stands on stderr are known inside a partition.
-How many other calls of the server failed at that time, whether the tool's other results are JSON,
-and how often the tool and the server's other tools work are counted per partition (`minutes`,
-`forms`) and summed over the archive. Rules read such numbers in bands (`RECORDS`), so that a new
-file seldom changes the verdict on calls of other files.
+Two facts are known inside a partition: how the call's recording ended, and which exception is on
+stderr. Three facts are counted per partition (`count_calls_per_minute`, `count_result_forms`) and
+summed over the archive: how many other calls of the server failed at that time, whether the tool's
+other results are JSON, and how often the tool and the server's other tools work. Rules read such
+numbers in bands (`RECORDS`), so that a new file seldom changes the verdict on calls of other files.
 """
 
 import signal
@@ -88,8 +88,8 @@ def keep_working_tools(at: pl.DataFrame, counted: pl.DataFrame | None = None) ->
     A tool that always fails, for example because it does not exist, says nothing about an outage.
 
     Args:
-        at: rows of `minutes`.
-        counted: `calls` and `failed` per tool to decide by, where `at` is only a part of them.
+        at: rows of `CallsByMinute`.
+        counted: `calls` and `failed` per tool, if `at` does not have all calls of a tool.
     """
     per_tool = at if counted is None else counted
     totals = per_tool.group_by("server", "tool").agg(pl.col("calls", "failed").sum())
@@ -128,9 +128,9 @@ def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> 
 
     Args:
         calls: the calls of a partition.
-        at: `minutes` of `working` tools of the whole archive, summed or not; rows far from any
-            call may be missing.
-        usual: `forms` of the whole archive, summed or not.
+        at: `CallsByMinute` of the whole archive, only of tools that `keep_working_tools` keeps,
+            summed or not; rows far from any call may be missing.
+        usual: `ResultForms` of the whole archive, summed or not.
     """
     keys = ["server", "minute"]
     counts = [pl.col("calls").sum(), pl.col("failed").sum()]

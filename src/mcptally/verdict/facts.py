@@ -61,7 +61,7 @@ def _with_inputs(calls: pl.DataFrame) -> pl.DataFrame:
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """The facts about the failed calls that rules test, each distinct combination once."""
+    """The distinct combinations of facts about failed calls that rules test."""
 
     kinds: pl.DataFrame
     """One row per distinct combination of facts ("kind" of call)."""
@@ -119,7 +119,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
 
 
 def _texts(distinct: pl.DataFrame) -> pl.DataFrame:
-    """Add what rules read of each text: `stripped`, `line`, `text_status` and `stack_trace`.
+    """Add the columns that rules read: `stripped`, `line`, `text_status` and `stack_trace`.
 
     Args:
         distinct: distinct combinations of `error_text` and `stderr_error`.
@@ -141,7 +141,7 @@ def _texts(distinct: pl.DataFrame) -> pl.DataFrame:
 def matched_texts(
     calls: pl.DataFrame, chosen: Iterable[VerdictRule]
 ) -> dict[str, list[str | None]]:
-    """Return what rules about the text match in the text of each call.
+    """Return the parts of each call's text that rules about the text match.
 
     Args:
         calls: any of the columns of `INPUTS`.
@@ -202,10 +202,10 @@ def _column_matches(
     chosen: tuple[VerdictRule, ...],
     matched: list[match.Rows | None],
 ) -> pl.Series:
-    """Return whether the column that `field` tests matches; tested only where a rule needs it.
+    """Return whether the column that `field` tests matches; other rows than needed are False.
 
-    That is where the rule's patterns match the text; all other rows are False. Unknown arguments
-    count as a match of `arguments_unless`, because no rule with that field matches them.
+    A rule needs the column only for rows whose text its patterns match. Unknown arguments count as
+    a match of `arguments_unless`, because a rule with that field must not match them.
     """
     rows = _rows_of_texts(
         frame,
@@ -261,7 +261,7 @@ def _names_an_argument(frame: pl.DataFrame) -> pl.Series:
 
 
 def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Numbers:
-    """Return the rows of `frame` whose text is in one of `matched`; None stands for every text."""
+    """Return the rows of `frame` whose text is in at least one of `matched`; None is every text."""
     wanted = np.zeros(frame["text"].n_unique(), dtype=np.bool_)
     for texts in matched:
         wanted[slice(None) if texts is None else texts] = True

@@ -28,8 +28,8 @@ COLUMNS: Final[dict[str, pl.DataType]] = {
     "hidden_rule": pl.String(),
     "hidden_text": pl.String(),
 }
-"""The columns that `hidden` returns. `hidden_rule` may also name a rule that says the text is not a
-failure; then `hidden_text` is null."""
+"""The columns that `find_hidden_errors` returns. `hidden_rule` may also name a rule by which the
+text is not a failure; then `hidden_text` is null."""
 
 USUAL_SHARE: Final = 0.8
 """A tool usually answers in JSON if at least this share of its results is JSON."""
@@ -55,8 +55,8 @@ INPUTS: Final[dict[str, pl.DataType]] = {
     "tool": pl.String(),
     "arguments": pl.String(),
 }
-"""The columns that `hidden` reads, besides `results_seen` and `results_json` of the whole archive;
-a missing column counts as null."""
+"""The columns that `find_hidden_errors` reads, besides `results_seen` and `results_json` of the
+whole archive; a missing column counts as null."""
 
 
 @functools.cache
@@ -68,7 +68,7 @@ def hidden_error_rules() -> tuple[HiddenRule, ...]:
 def find_hidden_errors(
     calls: pl.DataFrame, ruleset: Sequence[HiddenRule] | None = None
 ) -> pl.DataFrame:
-    """Return for each result whether it reports a failure: one row per row, in the same order.
+    """Return whether each result reports a failure: one row per row of `calls`, in the same order.
 
     Args:
         calls: results not marked as errors, with any of the columns of `INPUTS`.
@@ -145,7 +145,7 @@ def _read_later_blocks(
 
 
 def _decisions(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
-    """Return per rule the confidence of a failure, then a row of nulls for "no rule matched"."""
+    """Return the confidence of a failure per rule, and a last row of nulls: no rule matched."""
     rows = [
         (percent if rule.failure else round(100 - percent, 1), rule.id)
         for rule, percent in zip(chosen, confidence.confidence_percent(chosen), strict=True)
@@ -175,7 +175,7 @@ def count_result_forms(calls: pl.DataFrame, *by: str, **more: pl.Expr) -> pl.Dat
 
 
 def usually_json(seen: pl.Expr, json: pl.Expr) -> pl.Expr:
-    """Return whether so many results of a tool are JSON that prose is unusual."""
+    """Return whether most results of a tool are JSON, so that prose is unusual."""
     return (seen.fill_null(0) >= MIN_RESULTS) & (json >= USUAL_SHARE * seen.fill_null(0))
 
 

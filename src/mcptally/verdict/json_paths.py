@@ -72,7 +72,7 @@ def _written(text: str) -> str:
 def _write(path: str, value: Any, depth: int, written: list[str]) -> None:
     """Append the lines of `value` to `written`.
 
-    Scalars of a level come before its nested values: a status stands beside the data, not in it.
+    Scalars of a level come before its nested values: a status is beside the data, not inside it.
     """
     if value.__class__ is str:
         try:

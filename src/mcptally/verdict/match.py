@@ -79,7 +79,7 @@ def match_rules(
 
 
 def alternation(patterns: Sequence[str], *, start: bool = False) -> str:
-    """Return one regular expression that matches what any of `patterns` does, ignoring case."""
+    """Return one regular expression that matches what any of `patterns` matches, ignoring case."""
     return f"(?i){'^' if start else ''}(?:{'|'.join(patterns)})"
 
 
@@ -117,7 +117,7 @@ def _matching(
 
 
 class _Texts:
-    """A column of texts that tells which of some rows a pattern matches."""
+    """A column of texts, and the search for a pattern in some of its rows."""
 
     def __init__(self, texts: pl.Series) -> None:
         self.texts = texts
@@ -193,7 +193,7 @@ class _Keywords:
 
 @functools.lru_cache(maxsize=8)
 def _keywords(patterns_by_rule: tuple[tuple[str, ...], ...]) -> _Keywords:
-    """Derive the keywords of the patterns of each rule."""
+    """Derive the keywords of each rule's patterns."""
     number_of: dict[frozenset[str], int] = {}
     sets: list[int] = []
     branches: list[int] = []
@@ -252,7 +252,7 @@ def _candidates(keywords: _Keywords, texts: pl.Series) -> list[list[Rows | None]
 
 
 def _with_keywords(keywords: _Keywords, texts: pl.Series) -> Mask:
-    """Return for each pattern with keywords, by row, and text, by column, whether it has them."""
+    """Return a matrix: whether each text (column) has the keywords of each pattern (row)."""
     occurrences = (
         texts.to_frame("text")
         .select(

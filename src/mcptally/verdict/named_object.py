@@ -1,7 +1,7 @@
 """Decides whether the object that an error text names comes from the caller.
 
-`No such file: 'notes.txt'` is the caller's mistake if the arguments name the file, and the server's
-fault if they do not: then the server looked for a file of its own.
+`No such file: 'notes.txt'` is the caller's mistake if the arguments name the file. If they do not,
+the server looked for a file of its own, and is at fault.
 """
 
 from typing import Final

@@ -4,7 +4,7 @@ A run tries hundreds of patterns on few texts each, so most of the time goes int
 grammars of both engines are nearly the same, but RE2's classes for words, digits and white space
 hold only ASCII characters. So texts are folded first: each letter beyond ASCII becomes `_`, each
 digit `0`, each white space a space, and any other character DEL. A pattern that names characters
-beyond ASCII has two translations (`forms`); one that uses syntax of Rust alone has none.
+beyond ASCII has two translations (`forms`); one with syntax that only Rust knows has none.
 """
 
 import dataclasses

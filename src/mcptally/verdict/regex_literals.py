@@ -1,8 +1,8 @@
 """Derives keywords from a regular expression: literals that every match contains.
 
 One Aho-Corasick pass over the texts finds all keywords, and a pattern is tried only on texts that
-contain its keywords. A pattern without keywords, or with syntax that is not read here, is tried on
-every text: that costs time, never a match.
+contain its keywords. A pattern without keywords, or with syntax that is not supported here, is
+tried on every text: this takes time, but no match is lost.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ def required(pattern: str) -> tuple[Branch, ...] | None:
 
 
 class _UnsupportedError(Exception):
-    """The pattern is invalid or uses syntax that is not read here."""
+    """The pattern is invalid or uses syntax that is not supported here."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from mcptally.errors import RuleError, near
 
 
 class Verdict(enum.StrEnum):
-    """Whose failure it is."""
+    """Who is at fault for a failed call."""
 
     BUSINESS = "business"
     """The tool worked and rejected this request."""
@@ -124,10 +124,10 @@ class VerdictRule(TextRule):
     time_limit: bool = False
     """Match only calls that took just over a round number of seconds (`facts.TIME_LIMITS`)."""
     decides: bool = False
-    """Where it is the first rule that matches, it decides alone, whatever else matches."""
+    """If it is the first rule that matches, it decides alone, whatever other rules match."""
 
     def __post_init__(self) -> None:
-        """Check the values that the columns of the tables allow."""
+        """Check that each field has a value that its column in the tables allows."""
         super().__post_init__()
         _check_choice(self, "verdict", self.verdict, tuple(Verdict))
         _check_choice(self, "fault", self.fault, ("", *FAULTS))
@@ -297,7 +297,7 @@ def read_changes(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
 
 
 def status_in(statuses: Sequence[str]) -> pl.Expr:
-    """Return whether the column `status` is in one of these statuses or ranges ("500-599")."""
+    """Return an expression: whether `status` is in one of these statuses or ranges ("500-599")."""
     ranges = [each.partition("-") for each in statuses]
     return pl.any_horizontal(
         pl.col("status").is_between(int(low), int(high or low)) for low, _, high in ranges

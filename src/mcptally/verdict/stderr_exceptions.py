@@ -1,7 +1,8 @@
 """Finds the exceptions in stack traces on stderr, and the calls that raised them.
 
 Some SDKs hide an unexpected exception from the client ("Error executing tool x") and log it with
-its stack trace. Read are the traces of Python, plain and boxed by rich, and of JavaScript and Java.
+its stack trace. Supported are traces of Python (plain, or in a box that the library rich draws),
+JavaScript and Java.
 """
 
 from typing import Final
@@ -158,9 +159,9 @@ def _of_frames(lines: pl.DataFrame) -> pl.DataFrame:
 def add_stderr_error(calls: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
     """Add `stderr_error` to calls: the exception whose trace was written while the call ran.
 
-    A trace belongs to the next failed reply of the tool that the line before it names, or, if it
-    names none, to the next failed reply. A trace that comes after its reply belongs to the last
-    one, within `LATE_NS`. Results that are not marked as errors are considered last.
+    A trace belongs to the next failed reply of the tool that is named in the line before the trace,
+    or else to the last such reply within `LATE_NS` before it. If there is neither, replies of all
+    tools are searched in the same way. Results that are not marked as errors are searched last.
 
     Args:
         calls: calls with `recording`, `tool`, `ts_ns`, `reply_ns` and `outcome`.

@@ -2,9 +2,9 @@
 
     matching rules → features → weights (rules/weights.json) → probabilities
 
-A multinomial logistic regression. Rules about the text share weights: those of their verdict and
-their tier. A weight for each rule would be a guess for the many rules that matched few labelled
-calls. Rules about the context of a call (`CONTEXT_FROM`) have weights of their own.
+The model is a multinomial logistic regression. Rules about the text share weights by verdict and
+tier, because many rules matched too few labelled calls to fit weights for each rule. Each rule
+about the context of a call (`CONTEXT_FROM`) has its own weights.
 `python -m tests.benchmarks.calibrate` fits the weights and writes the file.
 """
 
@@ -39,8 +39,8 @@ CONTEXT_FROM: Final = 900
 CONVINCING: Final = 0.5
 """Minimum probability of a verdict other than `ambiguous`."""
 SETTLING: Final = ("form", "code", "cause")
-"""Where all rules about the text agree and the first one is of these tiers, the case is clear.
-Context has other weights there: it should change a clear case less than an open one."""
+"""If all rules about the text agree and the first one is of these tiers, the case is clear.
+Context has other weights in clear cases: it should change them less than other cases."""
 MOST_VOTES: Final = 2.0
 """Further rules of the same verdict and tier add nothing."""
 
@@ -55,7 +55,7 @@ class Weights(msgspec.Struct, frozen=True):
 
     intercept: tuple[float, ...]
     features: dict[str, tuple[float, ...]]
-    """Name of a feature → its weights. Features without weights count nothing."""
+    """Name of a feature → its weights. Features without weights have no effect."""
 
     def of(self, names: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return the weights of some features: one row per feature, one column per class."""
@@ -103,7 +103,7 @@ def _first(verdict: str, name: str | None = None) -> str:
 
 
 def features_of(rule: VerdictRule, *, first: bool) -> tuple[str, ...]:
-    """Return the features that a matching rule adds one to.
+    """Return the features that a matching rule increases by one.
 
     Args:
         rule: the rule.
@@ -134,8 +134,8 @@ class FeatureTable:
     def add(self, rule: VerdictRule, matches: Mask) -> None:
         """Add a rule and the kinds that it matches.
 
-        That a text names no cause, or is in an unknown language, counts only where no rule about
-        the text matches.
+        The verdict `ambiguous` of a rule about the context (the text names no cause, or is in an
+        unknown language) counts only where no rule about the text matches.
         """
         if tier(rule) is None and rule.verdict == Verdict.AMBIGUOUS:
             matches = matches & self.undecided
@@ -196,7 +196,7 @@ def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.
 def contributions(
     features: Features, feature_names: Sequence[str], verdict: str, weights: Weights
 ) -> list[tuple[str, float]]:
-    """Return what speaks for or against a verdict, and by how much, the largest first.
+    """Return how much each feature speaks for or against a verdict, the largest amount first.
 
     A contribution is the change of the log odds of the verdict against the mean of the others.
 
@@ -236,7 +236,7 @@ def rules_of(name: str, matching: Sequence[VerdictRule]) -> list[str]:
 
 
 def in_words(name: str) -> str:
-    """Return what a feature that several rules share says."""
+    """Return the description of a feature that several rules share."""
     kind, first, rest = name.partition("first: ")
     if first:
         return f"the first rule about the text says {rest}"

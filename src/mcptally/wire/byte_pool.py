@@ -9,7 +9,7 @@ POOL_BYTES: Final = 256 * 1024 * 1024
 
 
 class BytePool:
-    """A number of bytes that several buffers share; small buffers do not take from it."""
+    """A memory limit that several buffers share; small buffers do not count."""
 
     def __init__(self, size: int = POOL_BYTES) -> None:
         self._left = size
@@ -29,8 +29,8 @@ class BytePool:
 class PooledBytes:
     """A buffer that keeps bytes up to a cap; beyond it, only head, tail, size and hash.
 
-    More than `framing.HEAD_BYTES` bytes are taken from the pool. If the pool is empty, the buffer
-    acts as if its cap were reached.
+    A buffer of more than `framing.HEAD_BYTES` bytes takes them from the pool. If the pool does not
+    have enough, the buffer acts as if its cap were reached.
     """
 
     def __init__(self, *, cap: int = DEFAULT_CAP, pool: BytePool | None = None) -> None:
@@ -43,7 +43,7 @@ class PooledBytes:
         """Number of bytes fed, kept or not."""
 
     def __del__(self) -> None:
-        """Return the bytes to the pool, however the buffer ends."""
+        """Return the bytes to the pool, whether or not `take` was called."""
         self._give_back()
 
     def feed(self, data: bytes) -> None:

@@ -93,7 +93,7 @@ def raised_recursion_limit() -> Iterator[None]:
         with _lock:
             _limits["users"] -= 1
             if not _limits["users"] and sys.getrecursionlimit() == _limits["set"]:
-                # Python refuses if the current stack is deeper; then the limit stays raised.
+                # Python refuses if the current stack is deeper; then the limit remains raised.
                 with contextlib.suppress(RecursionError):
                     sys.setrecursionlimit(_limits["before"])
 

@@ -27,7 +27,7 @@ _TEXT: Final = re.compile(
 )
 _FIELD: Final = re.compile(r'(?<![\w.-])(?P<name>[\w.-]+)=(?P<value>"(?:[^"\\]|\\.)*"|\S*)')
 _MESSAGE: Final = re.compile(r'(?:time=|\[)?"?\d{4}-\d\d-\d\d')
-"""The beginning of any other line of such a log."""
+"""The beginning of a line of such a log that is not a request."""
 _OLD: Final = {"mcp.method": "mcp.method.name", "mcp.resource.name": "gen_ai.tool.name"}
 """Names in older versions of agentgateway → current names."""
 _SERVER: Final = ("mcp.target", "mcp.provider.name", "route")

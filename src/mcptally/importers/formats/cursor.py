@@ -105,7 +105,7 @@ def _reply(
 
 
 def _forget_one(pending: dict[Key, deque[str]], tally: Tally) -> int:
-    """Drop the oldest call of the tool that was called first; returns how many were dropped."""
+    """Drop the oldest call of the tool with the earliest call; return the number dropped."""
     first = next(iter(pending))
     pending[first].popleft()
     if not pending[first]:

@@ -23,7 +23,7 @@ from mcptally.importers.tool_records import ToolRecord, dict_of, items_of, text_
 _SHOWN: Final = re.compile(r"(?P<tool>.+) \((?P<server>.+) MCP Server\)\Z", re.DOTALL)
 """`displayName` of a tool of an MCP server."""
 _NAMED: Final = re.compile(r"mcp_(?P<server>[^_]+)_(?P<tool>.+)\Z", re.DOTALL)
-"""Without such a `displayName`, server and tool are separated by an underscore, the first."""
+"""Without such a `displayName`, the first underscore separates server and tool."""
 
 
 class _Line(msgspec.Struct):

@@ -56,7 +56,7 @@ def _spans(source: Source) -> Iterator[Span]:
 
 
 def _of_line(event: _Line) -> Iterator[Any]:
-    """Yield the spans of a line; anything else in their place too."""
+    """Yield the spans of a line, and any other values in their place."""
     contexts = event.contexts if isinstance(event.contexts, dict) else {}
     trace = contexts.get("trace")
     if isinstance(trace, dict) and event.start is not None:

@@ -49,9 +49,9 @@ _HEADERS: Final = {
 class _OnlyOurselves:
     """Refuses requests whose `Host`, `Origin` or token is not that of this server.
 
-    A page of another site can make a browser send requests to loopback, also under a name that it
-    lets resolve to 127.0.0.1 (DNS rebinding); it cannot choose `Host` and `Origin`, and does not
-    know the token.
+    A page of another site can make a browser send requests to loopback, even under a host name that
+    resolves to 127.0.0.1 (DNS rebinding). It cannot choose `Host` and `Origin`, and does not know
+    the token.
     """
 
     def __init__(self, application: ASGIApp, token: str, port: int) -> None:

@@ -116,7 +116,7 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _waited(row: dict[str, Any]) -> int | None:
-    """Nanoseconds until the reply, or until the cancellation; None if there was neither."""
+    """Nanoseconds from the request to its reply or cancellation; None if it has neither."""
     if row["latency_ms"] is not None:
         return int(row["latency_ms"] * 1e6 + 0.5)
     if row["cancelled_at"] is None:

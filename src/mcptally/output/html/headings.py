@@ -35,12 +35,12 @@ def outcomes(found: Answers) -> dict[str, int]:
 
 
 def headline(found: Answers) -> str:
-    """The title of the page: what share of the calls got what they asked for."""
+    """The title of the page: the share of calls that got what they asked for."""
     return share_that_worked(found.counts["calls"], found.counts["ok"])
 
 
 def share_that_worked(calls: int, ok: int) -> str:
-    """What share of `calls` got what they asked for, as a sentence without a full stop."""
+    """A sentence, without a full stop, with the share of `calls` that got what they asked for."""
     if not calls:
         return "No tool was called"
     if ok in (0, calls):

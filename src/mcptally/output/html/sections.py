@@ -41,14 +41,15 @@ def _present(*commands: str | None) -> list[str]:
 
 
 def _ids(first: str | None, more: Sequence[str] = ()) -> list[str]:
-    """The examples of a row, each once, the one that the answer names first."""
+    """The call ids of a row's examples without repetitions; the answer's own example is first."""
     return list(dict.fromkeys(call for call in (first, *more) if call is not None))
 
 
 def _worked(answers: Answers) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """How many calls of a row's tool worked, as columns `tool_ok` and `tool_calls` of the row.
+    """A function that returns, for a row, how many calls of its tool worked and how many there are.
 
-    Of a row about a whole server (its `level` is `server`), the calls of all tools.
+    They are the columns `tool_ok` and `tool_calls`. For a row about a whole server (its `level` is
+    `server`), the calls of all its tools count.
     """
     counts = ("ok", "calls")
     named = {
@@ -72,7 +73,7 @@ def _with_example(row: Mapping[str, Any], commands: Commands) -> dict[str, Any]:
 
 
 def tools(answers: Answers, commands: Commands) -> Section:
-    """The tools, those that cost callers most first."""
+    """The tools in the order of the answer: the most costly for callers first."""
     examples = _examples(answers)
     rows: list[dict[str, Any]] = []
     characters = 0
@@ -97,7 +98,7 @@ def _success_range(row: Mapping[str, Any]) -> charts.Range | None:
 
 
 def servers(answers: Answers, commands: Commands) -> Section:
-    """The servers, those that cost callers most first."""
+    """The servers in the order of the answer: the most costly for callers first."""
     examples: dict[str | None, str] = {}
     for (server, _), call in _examples(answers).items():
         examples.setdefault(server, call)

@@ -102,7 +102,7 @@ def _compute(
     jobs: int,
     progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """Import what are logs, score everything, write the page, and return the answer."""
+    """Import the logs, score everything, write the page, and return the answer."""
     # These load polars, pyarrow and DuckDB.
     from mcptally.output.overview.answer import answer_of  # noqa: PLC0415
     from mcptally.pipeline.run import score  # noqa: PLC0415

@@ -92,7 +92,7 @@ def program_digest() -> str:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """What the run before kept; empty if it kept nothing that this version can read."""
+    """The state that the previous run kept; empty if there is none that this version can read."""
     try:
         found: dict[str, Any] = json.loads((folder / _STATE).read_bytes())
     except (OSError, ValueError):
@@ -125,12 +125,12 @@ def is_current(folder: Path, earlier: Mapping[str, Any], state: Mapping[str, Any
 
 
 def touch(folder: Path) -> None:
-    """Note that a cache was used now."""
+    """Record that a cache is in use now."""
     os.utime(folder / _STATE)
 
 
 def forget(folder: Path) -> None:
-    """Remove what the run before kept, so that the next run computes everything."""
+    """Remove the state of the previous run, so that the next run computes everything."""
     (folder / _STATE).unlink(missing_ok=True)
 
 

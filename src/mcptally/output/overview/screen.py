@@ -42,7 +42,7 @@ def screen(
 
 
 def skipped(answer: Mapping[str, Any]) -> str:
-    """The files that were skipped, one per line, with the reason and what was looked for."""
+    """The skipped files, one per line, with the reason, and how each format is recognised."""
     lines = [as_message(f"{path}: {why}").replace("\n", " ") for path, why in answer["skipped"]]
     if others := [Path(path).name for path in answer["other_names"]]:
         more = f" and {count(len(others) - _NAMED)} more" if len(others) > _NAMED else ""
@@ -62,7 +62,7 @@ _NAMED: Final = 20
 
 
 def _skipped(files: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
-    """How many files were skipped, and the first names."""
+    """The number of skipped files and the first of their names."""
     if files:
         names = ", ".join(as_message(Path(path).name).replace("\n", " ") for path, _ in files)
         yield _cut(f"skipped: {count(len(files), 'file')} (--skipped says why): {names}", width)
@@ -91,7 +91,7 @@ def _span(first: str, last: str) -> str:
 
 
 def _rest(rest: Mapping[str, int]) -> Iterator[str]:
-    """Whose fault the other calls are, the most frequent first, and how many are unfinished."""
+    """Whose fault the other calls are, the most frequent first; then the unfinished calls."""
     causes = sorted((cause for cause in rest if rest[cause]), key=lambda cause: -rest[cause])
     faults = ", ".join(f"{cause} {rest[cause]:,}" for cause in causes if cause != _UNFINISHED)
     unfinished = f"{_UNFINISHED}: {rest[_UNFINISHED]:,}" if rest[_UNFINISHED] else ""

@@ -237,7 +237,7 @@ class DaskPool:
     def _results(
         self, futures: Iterable["distributed.Future"], ahead: int = sys.maxsize
     ) -> Iterator[tuple["distributed.Future", Any]]:
-        """Futures as they are done, with their results; at most `ahead` are waited for at a time.
+        """Yield futures with their results in the order of completion, at most `ahead` in progress.
 
         Raises:
             McptallyError: a task raised it, or the cluster has no workers any more.

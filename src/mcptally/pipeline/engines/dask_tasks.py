@@ -45,7 +45,7 @@ _ONE_AT_A_TIME: Final = threading.Lock()
 
 
 def versions() -> dict[str, str]:
-    """Versions that must be equal on all workers, or else tables could differ."""
+    """The versions that must be equal on all workers, because they could change the tables."""
     python = ".".join(platform.python_version_tuple()[:2])
     return {"mcptally": mcptally.__version__, "polars": pl.__version__, "python": python}
 
@@ -65,7 +65,7 @@ class DaskRun:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Batch:
-    """The files of a partition, their names in tables and findings, and which of their calls."""
+    """The files of a partition, their names in tables and findings, and the selection of calls."""
 
     number: int
     files: list[Path]
@@ -84,10 +84,10 @@ class SavedPartition:
     """Bytes of its files, unpacked."""
 
     def __sizeof__(self) -> int:
-        """The size that Dask compares when it chooses the worker for the next task.
+        """The size that Dask uses to choose the worker for the next task: twice the transcript.
 
         Another worker would have to gather the partition again. That takes about as long as
-        sending twice its transcript at the 100 MB/s that Dask assumes.
+        sending twice the transcript at the 100 MB/s that Dask assumes.
         """
         return 2 * self.transcript_bytes
 
@@ -122,7 +122,7 @@ def finish(
         saved: the partition as the last worker that gathered it saved it.
         report: the report that the context of the archive was made with.
         settings: what the partition is finished with.
-        context: what the whole archive says about its servers and tools.
+        context: the facts of the whole archive about its servers and tools.
 
     Raises:
         UnreadableError: the partition must be gathered again, and one of its files is gone or

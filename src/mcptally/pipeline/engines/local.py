@@ -117,7 +117,7 @@ class LocalPool:
         *,
         own: Mapping[int, Iterable[Task]] = MappingProxyType({}),
     ) -> Iterator[tuple[int, Task, Any]]:
-        """Run tasks in all processes; yields process, task and result as each is done.
+        """Run tasks in all processes; yield process, task and result in the order of completion.
 
         Args:
             shared: tasks for whichever process is free.
@@ -146,7 +146,7 @@ class LocalPool:
             yield from self._answers(wait=here is None)
 
     def _answers(self, *, wait: bool) -> Iterator[tuple[int, Task, Any]]:
-        """Process, task and result of the answers that are there; with `wait`, at least one."""
+        """Process, task and result of each answer that has arrived; with `wait`, at least one."""
         busy: Mapping[Any, tuple[int, _Child]] = {
             child.pipe: (process, child)
             for process, child in enumerate(self.children, start=1)

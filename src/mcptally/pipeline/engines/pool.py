@@ -13,7 +13,7 @@ from mcptally.pipeline.partition_summary import PartitionSummary
 from mcptally.store.parts import Written
 
 ContextOf = Callable[[int], PartitionSummary]
-"""Number of a partition → what the whole archive says about its servers and tools."""
+"""Number of a partition → the facts of the whole archive about its servers and tools."""
 
 
 class WorkerPool(Protocol):
@@ -33,7 +33,7 @@ class WorkerPool(Protocol):
     ) -> None: ...
 
     def gather(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, GatherReport]]:
-        """Gather partitions and keep them; yields number and report as each is done."""
+        """Gather partitions and keep them; yield number and report in the order of completion."""
 
     def discard(self, numbers: Iterable[int]) -> None:
         """Delete gathered partitions: their files will be gathered again with others."""
@@ -41,14 +41,14 @@ class WorkerPool(Protocol):
     def finish(
         self, numbers: Iterable[int], context_of: ContextOf, settings: FinishSettings
     ) -> Iterator[Written]:
-        """Finish gathered partitions and write their tables; yields as each is done.
+        """Finish gathered partitions and write their tables; yield in the order of completion.
 
         `context_of` is called a few partitions ahead of the workers.
         """
 
 
 class Engine(Protocol):
-    """A place where partitions are worked on."""
+    """The processes or the cluster that work on partitions."""
 
     jobs: int
     """How many partitions it works on at a time."""

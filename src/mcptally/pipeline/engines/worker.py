@@ -36,7 +36,7 @@ _SUMMARY_FRAMES: Final = tuple(field.name for field in dataclasses.fields(Partit
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Partition:
-    """Files that are gathered together, and which of their calls."""
+    """Files that are gathered together, and the selection of their calls."""
 
     number: int
     files: Sequence[Path]
@@ -45,7 +45,7 @@ class Partition:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GatherReport:
-    """What a run needs to know of a gathered partition at once."""
+    """The facts about a gathered partition that a run needs immediately."""
 
     recordings: pl.Series
     """Ids of its recordings, each once."""
@@ -59,7 +59,7 @@ class GatherReport:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FinishSettings:
-    """What every partition of a run is finished with."""
+    """The settings with which every partition of a run is finished."""
 
     judging: ScoringRules
     payloads: bool
@@ -173,8 +173,8 @@ def _draft(work: Path) -> Iterator[Path]:
 class PartitionWorker:
     """Gathers and finishes partitions in this process, and keeps them in between.
 
-    The latest partition stays as it is. Of those before it, `memory` bytes of transcript stay in
-    memory, packed; others go to the work folder.
+    The latest partition stays as it is. Earlier partitions stay in memory in packed form, up to
+    `memory` bytes of transcript; the others go to the work folder.
     """
 
     def __init__(self, work: Path, memory: int = 0) -> None:
@@ -197,7 +197,7 @@ class PartitionWorker:
         return report
 
     def _put_away(self) -> None:
-        """Pack the latest partition, or write it to the work folder: another one follows."""
+        """Pack the latest partition, or write it to the work folder, to make room for the next."""
         if self.latest is None:
             return
         number, size, part = self.latest
@@ -215,7 +215,7 @@ class PartitionWorker:
             shutil.rmtree(self._folder(number))
 
     def configure(self, settings: FinishSettings) -> None:
-        """Set what the following partitions are finished with."""
+        """Set the settings with which the following partitions are finished."""
         self.settings = settings
 
     def finish(self, number: int, context: PartitionSummary) -> Written:

@@ -58,7 +58,7 @@ class OpenRecording:
         """Reason to close the recording when no exchange uses it; None keeps it open."""
 
     def call(self, name: str, arguments: dict[str, Any]) -> None:
-        """Call a method of the recording."""
+        """Call the method `name` of the recording."""
         getattr(self._recording, name)(**arguments)
 
 
@@ -135,7 +135,7 @@ class ExchangeRecord:
         sessions.assign_from_request(self, headers)
 
     def take_calls(self) -> list[RecordingCall]:
-        """Return and clear the calls to write; none while the recording is unknown."""
+        """Return and clear the calls to write; none until the exchange has a recording."""
         if self.recording is None or not self._calls:
             return []
         recording, calls, self._calls = self.recording, self._calls, []

@@ -1,4 +1,4 @@
-"""Starts the server from a supervisor process, which ends all its processes at the end (POSIX).
+"""Starts the server from a supervisor process, which finally ends the server's processes (POSIX).
 
     client ── recorder ──(pipes)── server
                  └── supervisor ──────┘ parent of the server

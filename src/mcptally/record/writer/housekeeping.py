@@ -67,7 +67,7 @@ class Housekeeper:
             self._thread.start()
 
     def queue(self, path: str) -> None:
-        """Queue a finished segment for compression; retention is applied after it."""
+        """Queue a finished segment for compression, after which retention is applied."""
         self._finished.put(path)
         self.start()
 
@@ -194,7 +194,7 @@ def _list_segments(folder: "str | Path") -> list[_SegmentFile]:
 
 
 def _remove(path: "Path") -> bool:
-    """Remove a segment unless a recorder has it locked; whether it was removed."""
+    """Remove a segment unless a recorder has it locked; return whether it was removed."""
     try:
         with path.open("rb") as segment:
             if not try_lock(segment.fileno()):

@@ -1,4 +1,4 @@
-"""What the recorder calls: `Archive` and `Recording`, or the same in the writer process."""
+"""The interface that the recorder uses, with two implementations: recording.py and process.py."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
@@ -18,7 +18,7 @@ class RecordingWriter(Protocol):
     """Writes the events of one recording; see recording.py."""
 
     def begin(self) -> None:
-        """Create the file before the first event, which would otherwise create it."""
+        """Create the file now; otherwise the first event creates it."""
 
     def frame(
         self,

@@ -1,4 +1,4 @@
-"""Writes recordings in a process of its own, so that no disk or search delays traffic (POSIX).
+"""Writes recordings in a separate process: neither disks nor redaction delay traffic (POSIX).
 
     recorder ──(events in shared memory)── writer ── files
              ──(a byte per event)────────▶
@@ -306,7 +306,7 @@ class RemoteRecording:
         self._is_closed = False
 
     def begin(self) -> None:
-        """Create the file before the first event, which would otherwise create it."""
+        """Create the file now; otherwise the first event creates it."""
         self._call("begin", 0, [], {})
 
     def frame(

@@ -14,7 +14,7 @@ When a call returns, its events are in the file (`write` has returned, without f
 raises an error of the disk: lost events are counted and logged once, and a `gap` event reports
 them when writing works again. Lost events keep their `seq`, so each hole in `seq` has its `gap`.
 `wire.framing.FrameSplitter` cuts a stream into the pieces for `frame` and `frames`;
-`wire.framing.capped` makes the piece of a whole body. event_line.py encodes a line, segment.py
+`wire.framing.cap_frame` makes the piece of a whole body. event_line.py encodes a line, segment.py
 writes the file.
 
 The policy redacts only the recorded copy. Segments rotate by size and age; housekeeping.py

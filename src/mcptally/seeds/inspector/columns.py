@@ -1,8 +1,8 @@
 """The seed scores of a table of calls, in both readings.
 
 The decoder's columns describe most replies completely: plain blocks, an isError that is true, false
-or absent, a first text that was not cut. Expressions score those. The others, a few in a thousand,
-are irregular: the modules `inspector` and `document` score each distinct one.
+or absent, a first text that was not cut. Polars expressions score these regular replies. The others
+are irregular, a few in a thousand: the modules `inspector` and `document` score each distinct one.
 """
 
 from collections.abc import Callable
@@ -159,8 +159,8 @@ def _with_text(answered: pl.DataFrame, responses: pl.Series, business: Business)
 def _with_schemas(rows: pl.DataFrame, definitions: pl.DataFrame | None) -> pl.DataFrame:
     """`rows` with `output_schema`, `has_schema`, `refused` and `readings_agree`.
 
-    `refused` is whether AJV rejects the schema, `readings_agree` whether both readings validate
-    every value alike.
+    `refused` is whether AJV rejects the schema, `readings_agree` whether every value is valid in
+    both readings or in neither.
     """
     if definitions is None:
         return rows.with_columns(
@@ -393,7 +393,7 @@ def _protocol_errors(rows: pl.DataFrame) -> pl.DataFrame:
 def _document_error(
     *, otherwise: str, confidence: pl.Expr, issues: pl.Expr, evidence: pl.Expr
 ) -> list[pl.Expr]:
-    """The document's columns for an error: `fully_working` for business logic, else as given."""
+    """The document's columns for an error: `fully_working` for business logic, else `otherwise`."""
     when_business = pl.when("seed_is_business_error")
     found = {
         "classification": when_business.then(pl.lit("fully_working")).otherwise(pl.lit(otherwise)),
@@ -421,7 +421,7 @@ def _unanswered(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_decisions(scored: pl.DataFrame, rows: pl.DataFrame, text: str) -> pl.DataFrame:
-    """`scored` with the business-error decisions on the column of `rows` that `text` names."""
+    """`scored` with the business-error decisions; `text` is the column with the examined texts."""
     inputs = rows.select(
         _ROW,
         "tool",

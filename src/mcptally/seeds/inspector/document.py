@@ -141,7 +141,7 @@ def _ids(value: Any, *, named: bool) -> Iterator[str]:
 
 
 def references_ids(text: str, carried: Sequence[str]) -> bool:
-    """Whether the text, which must be in lower case, contains one of the ids as a whole word."""
+    """Whether the lower-case `text` contains one of the ids in `carried` as a whole word."""
     return any(
         each in text and re.search(f"(?<![0-9a-z]){re.escape(each)}(?![0-9a-z])", text)
         for each in carried

@@ -1,6 +1,6 @@
 """The six factors of both readings as polars expressions over distinct texts and tools.
 
-The results must equal those of `inspector.decide` and `document.decide`; a test compares them on
+The results must equal those of `inspector.decide` and `document.decide`. A test compares them on
 recorded traffic.
 """
 
@@ -181,7 +181,7 @@ def _program_points() -> list[pl.Expr]:
 
 def _program_columns() -> list[pl.Expr]:
     is_decided = ~pl.col("rpc")
-    # With an MCP code the program returns at once and evaluates no other factor.
+    # If the text has an MCP code, the program returns at once and evaluates no other factor.
     weighed = is_decided & ~pl.col("i_code")
     by_code = {"factor_mcp_code": pl.col("i_code")}
     by_weight = {

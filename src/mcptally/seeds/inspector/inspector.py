@@ -1,7 +1,7 @@
 """The `inspector` reading of one response: the original program, reproduced exactly.
 
 `columns` is tested against this module, and uses it for responses that columns cannot describe.
-The functions bear the names of the program's in comments.
+Comments name the program's function above the functions that reproduce it.
 """
 
 from collections.abc import Sequence

@@ -127,7 +127,7 @@ class OutputSchemaValidation(_JsonObject):
 
 @dataclasses.dataclass(frozen=True)
 class ResponseMetadata(_JsonObject):
-    """The number of blocks of each type in a response, and what else it has."""
+    """The number of blocks of each type in a response, and its other parts."""
 
     content_types: tuple[str, ...] = ()
     text_block_count: int = 0
@@ -190,7 +190,7 @@ class ScenarioResult(_JsonObject):
 
 @dataclasses.dataclass(frozen=True)
 class ScenarioSummary(_JsonObject):
-    """What the executed scenarios of a tool showed, by category."""
+    """The results of the executed scenarios of a tool, by category."""
 
     happy_path_success: bool
     edge_cases_handled: int

@@ -45,7 +45,7 @@ class RuleRows:
     rows: tuple[SeedRule, ...]
 
     def part(self, part: str) -> tuple[SeedRule, ...]:
-        """The rows of a part.
+        """The rows of a part of the score.
 
         Raises:
             LookupError: the rule file has no row of this part.
@@ -55,7 +55,7 @@ class RuleRows:
         raise LookupError(f"no rule row has part = {part!r}")
 
     def members(self, *parts: str) -> tuple[str, ...]:
-        """The distinct members of all rows of these parts."""
+        """The distinct substrings (`SeedRule.members`) of all rows of these parts of the score."""
         rows = [row for part in parts for row in self.part(part)]
         return tuple(dict.fromkeys(member for row in rows for member in row.members))
 

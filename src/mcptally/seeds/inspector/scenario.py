@@ -1,9 +1,10 @@
 """The scenario of each call: what it tests, from a scenarios file or derived from its arguments.
 
-The first that holds: an entry of the scenarios file; arguments that break the input schema
-(`error_case`); a value that is empty or at a limit (`boundary`); a combination of arguments that is
-rare in the whole archive (`edge_case`); else `happy_path`. For the third, each partition counts its
-`argument_combinations`, and `assign_scenarios` gets the counts of all partitions.
+The first condition that holds decides: an entry of the scenarios file matches; the arguments break
+the input schema (`error_case`); a value is empty or at a limit (`boundary`); the combination of
+argument names is rare in the whole archive (`edge_case`). All other calls are `happy_path`. To find
+rare combinations, each partition counts its `argument_combinations`, and `assign_scenarios` gets
+the counts of all partitions.
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """The original program's engine of scenarios (`TestScenarioEngine`): status, summary, advice.
 
-The program also tries each tool with minimal and simple arguments of its own before the scenarios,
-and begins its recommendations with what it saw. Recorded traffic has no such calls.
+Before the scenarios, the program also calls each tool with minimal and simple arguments of its own,
+and its recommendations begin with the results. Recorded traffic has no such calls.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ def scenario_status(results: Sequence[ScenarioResult], planned: int) -> Scenario
 
 
 def _summary(run: Sequence[ScenarioResult]) -> ScenarioSummary:
-    """What the executed scenarios of each category showed."""
+    """The results of the executed scenarios of each category."""
 
     def counted(category: str) -> tuple[int, int]:
         chosen = [result for result in run if result.category == category]

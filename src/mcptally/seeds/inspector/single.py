@@ -47,7 +47,7 @@ def validate_response(context: Context, *, rules: Reading = "document") -> Valid
 def business_decision(context: Context, *, rules: Reading = "document") -> BusinessDecision:
     """Whether an error is business logic, with the factors, confidence and threshold.
 
-    The response is taken for an error: neither reading checks `isError` here.
+    The response is treated as an error: neither reading checks `isError` here.
 
     Raises:
         UsageError: `rules` is unknown, the context has no tool, or a value is nested too deep.

@@ -1,7 +1,7 @@
-"""Where results are expected to be XML: because of the server's other results, or a definition.
+"""Decides which results should be XML, by the server's other results and by tool definitions.
 
-A server's results are XML if at least one begins with an XML declaration, and at least half are XML
-with or without one. A definition names XML in its title or description.
+A server's results should be XML if at least one begins with an XML declaration, and at least half
+are XML with or without one. A tool's results should be XML if its title or description names XML.
 """
 
 import re
@@ -44,7 +44,7 @@ def xml_servers(forms: pl.DataFrame) -> pl.DataFrame:
 
 
 def expectations(calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataFrame) -> pl.Series:
-    """Why the result of each call should have an XML declaration and has none; otherwise null.
+    """The reason why a call's result should have an XML declaration that it lacks; else null.
 
     Args:
         calls: scored calls, with `first_text`.

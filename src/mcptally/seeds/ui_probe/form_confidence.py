@@ -83,7 +83,7 @@ def _filled_form(arguments: str | None) -> str | None:
 
 
 def _form_name(form: Any) -> str | None:
-    """The selector or the name of a form, which tells it from the other forms of its page."""
+    """The selector or the name of a form, which identifies it among the forms of its page."""
     if not isinstance(form, dict):
         return None
     name = form.get("selector") or form.get("name")

@@ -141,7 +141,7 @@ def is_run(value: Any) -> bool:
 
 
 def known_code(code: str) -> bool:
-    """Whether an error code is one of the program's or of its documents'."""
+    """Whether the program or its documents define an error code."""
     return code in CODES or _CODE_FAMILY.match(code) is not None
 
 
@@ -162,7 +162,7 @@ def allowed(run: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def violations(run: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    """The violations of a test run at `path`; their codes are rule ids."""
+    """The violations in a test run; `path` is its JSON Pointer, and their codes are rule ids."""
     for issue in program(run)[:20]:
         message = "has the wrong type or is missing"
         if issue.code == "invalid_enum_value":

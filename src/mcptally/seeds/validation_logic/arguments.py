@@ -1,4 +1,4 @@
-"""Wrapped arguments: the object that a tool expects, inside another object or a JSON string.
+"""Unwraps arguments: the object that a tool expects may be inside another object or a JSON string.
 
 Wrappers are `params` of a JSON-RPC request, `arguments`, `args`, `parameters` and `input`.
 """
@@ -75,7 +75,7 @@ _WRAPPED: Final = rf'^\s*"|"(?:{"|".join(WRAPPERS)})"\s*:\s*(?:\{{|"\s*\{{)'
 
 def wrapped_findings(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """A finding for each tool call whose arguments are wrapped."""
-    # A wrapper is at the beginning; the same name after long values is inside an argument.
+    # Search the beginning only: after long values, the same name is part of an argument.
     wrapped = pl.col("arguments").str.head(HEAD).str.contains(_WRAPPED)
     rows = calls.filter(pl.col("tool").is_not_null(), wrapped).join(
         definitions.select("definition", "input_schema").unique("definition"),

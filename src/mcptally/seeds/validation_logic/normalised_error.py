@@ -1,6 +1,6 @@
 """Normalised errors: category, code, HTTP equivalent, retryable, hint and details of every error.
 
-What an error says about itself in a JSON structure is taken as it is: `error_source` is
+If an error describes itself in a JSON structure, its values are used unchanged: `error_source` is
 `structured`, or `partial` where the structure is incomplete. Everything else is inferred from the
 rows of `rules/regular.toml`. The categories are those of the validation-logic document; `verdict`
 is decided elsewhere and may disagree.
@@ -175,7 +175,7 @@ _PATCH_STATUS: Final = {"PATCH_EMPTY": 400, "PATCH_MALFORMED": 400, "FILE_NOT_FO
 
 
 def deciding_rule_ids(examples: Sequence[str | Mapping[str, Any]]) -> list[str]:
-    """The id of the rule that decides each example of a rule, where no structure says more."""
+    """The id of the rule that decides each of a rule's examples, which have no structure."""
     inputs = [
         {"outcome": "tool_error"}
         | ({"error_text": example} if isinstance(example, str) else dict(example))

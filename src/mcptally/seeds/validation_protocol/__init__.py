@@ -5,6 +5,7 @@ Writes the table `validations`, the columns `validated_by` and `validated_as` of
 findings (`validation.*`).
 
 `calls` recognises validations and relates them to calls; `texts` parses their requests and
-answers. A dry run of our own uses `schema_errors` and `argument_semantics` (with `cron`), which
-`sql_functions` offers to DuckDB. `reference_validators` are the document's and the program's own.
+answers. mcptally's own dry run uses `schema_errors` and `argument_semantics` (with `cron`);
+`sql_functions` makes the latter available in DuckDB. `reference_validators` reproduces the
+validators of the document and of the program.
 """

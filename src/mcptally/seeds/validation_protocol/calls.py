@@ -86,7 +86,7 @@ def gather_validations(calls: pl.DataFrame, params: pl.DataFrame) -> pl.DataFram
 
 
 def candidates(calls: pl.DataFrame, params: pl.DataFrame | None = None) -> pl.DataFrame:
-    """The calls that may be validations.
+    """The calls that may be validations, selected without parsing their arguments.
 
     With `params`, the column `arguments` of a call of the method holds its parameters.
     """

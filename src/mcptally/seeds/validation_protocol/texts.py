@@ -23,7 +23,7 @@ ANSWER: Final = ("valid", "errors", "warnings")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PhaseRule(rule_files.Rule):
-    """A row with texts that show how deep a validation checks."""
+    """A rule whose texts show how thoroughly a validation checks: its phase."""
 
     phase: str
     matches: tuple[str, ...]
@@ -164,7 +164,7 @@ def phase(texts: Sequence[str]) -> str | None:
 
 
 def canonical(value: Any) -> str:
-    """The JSON text of a value with sorted members, which is the same for equal arguments."""
+    """The JSON text of a value with sorted members, so that equal arguments have equal texts."""
     return msgspec.json.encode(value, order="deterministic").decode()
 
 

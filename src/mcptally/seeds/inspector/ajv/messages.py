@@ -116,7 +116,7 @@ def _item(value: Any, step: str | int) -> Any:
 
 
 def type_first(part: dict[str, Any]) -> bool:
-    """Whether AJV checks the type before all other keywords, and even beside a $ref."""
+    """Whether AJV checks the type before all other keywords, even if the schema has a $ref."""
     kind = part.get("type")
     # Otherwise AJV checks it before the first keyword that applies to that type.
     return not isinstance(kind, str) or part.keys().isdisjoint(_GROUPS.get(kind, ()))
@@ -270,7 +270,7 @@ def _where(error: jsonschema_rs.ValidationError) -> str:
 
 
 def _duplicates(items: Any) -> tuple[int, int]:
-    """The numbers of the equal items that AJV names: it searches from the end."""
+    """The positions of the two equal items that AJV names: it searches from the end."""
     texts = [javascript.stringify(item) for item in items]
     for later in range(len(texts) - 1, 0, -1):
         for earlier in range(later - 1, -1, -1):

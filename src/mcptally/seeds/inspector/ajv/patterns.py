@@ -2,7 +2,7 @@ r"""Translation of regular expressions from JavaScript without the u flag to str
 
 `new RegExp(text)` accepts a brace that is not a quantifier as a literal, `\Z` as Z, and the dash in
 `[\w-.]` as a literal; jsonschema-rs rejects them. One difference remains: JavaScript counts a
-character outside the basic plane as two.
+character outside the basic plane (above U+FFFF) as two.
 """
 
 import re

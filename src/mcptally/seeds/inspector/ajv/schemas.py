@@ -1,8 +1,9 @@
 """Validation of output schemas as AJV 6.12.6 does it with default options.
 
-AJV asserts formats and follows draft 7. A schema that it rejects counts as no schema: another
-`$schema`, an unknown format, a `$ref` that cannot be resolved, whatever the draft-7 meta-schema
-rejects. jsonschema-rs validates values; this module adds what AJV does differently.
+AJV asserts formats and follows draft 7. If it rejects the output schema, the tool counts as one
+without a schema. It rejects another `$schema`, an unknown format, a `$ref` that cannot be resolved,
+and what the draft-7 meta-schema rejects. jsonschema-rs validates values; this module adds what AJV
+does differently.
 """
 
 import functools
@@ -129,7 +130,7 @@ def _draft7(schema: Any) -> jsonschema_rs.Draft7Validator:
 @functools.cache
 def _meta_schema() -> jsonschema_rs.Draft7Validator:
     """The validator of AJV's draft-7 meta-schema, which also requires distinct enum values."""
-    # A file of its own: jsonschema has the standard's, and takes 0.05 s to import.
+    # Read from our own file: jsonschema has the standard one, but takes 0.05 s to import.
     text = resources.files(__package__).joinpath("metaschema.json").read_text(encoding="utf-8")
     return _draft7(json.loads(text))
 
@@ -146,9 +147,9 @@ def compiled(schema: Any) -> Compiled | None:
 
 
 def compile_status(text: str) -> tuple[bool, bool]:
-    """Whether AJV rejects a schema (JSON text), and whether it means the same in every dialect.
+    """Whether AJV rejects a schema (JSON text), and whether its dialect makes no difference.
 
-    If it means the same, a value that is valid in the schema's own dialect is valid for AJV.
+    If it makes none, a value that is valid in the schema's own dialect is valid for AJV.
     """
     try:
         schema = json.loads(text)
