@@ -133,4 +133,4 @@ def test_reading_stops_at_the_limit_and_says_where(tmp_path):
     found = read(tmp_path, events, reply=(30_002, 2), most=1 << 20)
     assert found.request is not None
     assert found.reply is None
-    assert "was not read behind line" in found.not_read
+    assert "was not read after line" in found.not_read

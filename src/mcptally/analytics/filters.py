@@ -36,7 +36,7 @@ class Filters:
         since: only calls made then or later.
         until: only calls made before then.
         client: only calls of a client that reports this name.
-        min_calls: only rows with at least so many calls.
+        min_calls: only rows with at least this many calls.
     """
 
     server: str | None = None
@@ -133,7 +133,7 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
         "since": _COUNTED_PLACE,
         "until": _COUNTED_PLACE,
     },
-    # The table does not tell which client read a list of tools, so `client` leaves all tools.
+    # The table does not show which client requested a listing, so `client` selects all tools.
     Tools.name: {
         "server": "server = getvariable('server')",
         "tool": "tool = getvariable('tool')",

@@ -48,7 +48,7 @@ def command(ctx: click.Context, archive: tuple[Path, ...], out: Path, rules: str
         click.echo(f"mcptally: text withheld: {as_message(place)}", err=True)
     if done.carried:
         lines = count(done.carried, "line")
-        click.echo(f"mcptally: {lines} not valid as events, redacted all the same", err=True)
+        click.echo(f"mcptally: {lines} not valid as events, but redacted too", err=True)
     click.echo(
         f"{count(done.files, 'file')}, {count(done.events, 'event')}, "
         f"{count(done.redacted, 'string')} replaced"

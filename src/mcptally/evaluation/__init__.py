@@ -55,7 +55,7 @@ RETRYABLE_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scorer:
-    """The quality of one way to tell business errors from other errors."""
+    """The quality of one method to distinguish business errors from other errors."""
 
     name: str
     """`mcptally`, `seed heuristic` or `always business`."""

@@ -40,9 +40,9 @@ COLUMNS: Final[dict[str, pl.DataType]] = {
     "calls": pl.Int64(),
 }
 """The columns of the table. `label` is null if the file has no label for the verdict of the call,
-`is_hidden` if it has none for hidden errors. `is_ambiguous`: the reader could not tell the cause of
-the error. `cause`: the sub-class that the reader gave. `calls`: how many recorded calls the label
-stands for; 1 where that is not known."""
+`is_hidden` if it has none for hidden errors. `is_ambiguous`: the reader could not determine the
+cause of the error. `cause`: the sub-class that the reader gave. `calls`: how many recorded calls
+the label stands for; 1 where that is not known."""
 
 _KEY: Final = ["recording", "request_id", "method"]
 CALL_COLUMNS: Final = (

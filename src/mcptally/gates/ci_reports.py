@@ -135,7 +135,7 @@ def _sarif_result(result: Result, root: Path) -> dict[str, Any]:
 
 
 _ROOT: Final = "%SRCROOT%"
-"""Name of the root that relative URIs refer to; code hosts take it for the repository."""
+"""Name of the root that relative URIs refer to; for code hosts, it is the repository."""
 
 
 def _root() -> Path:

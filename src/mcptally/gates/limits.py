@@ -294,7 +294,7 @@ def _check_change(gate: Gate, row: Mapping[str, Any]) -> Result:
     if low is not None and high is not None:
         state = gate.state(low, high)
         if state == "failed" and row["verdict"] not in ("worse", "better"):
-            state = "undecided"  # some of so many changes are beyond a limit by chance
+            state = "undecided"  # with many changes, some are beyond a limit by chance
     span = "" if low is None or high is None else f" ({low:.3g} to {high:.3g})"
     q = "" if row["q_value"] is None else f", q {row['q_value']:.3f}"
     change = "none" if row["change"] is None else f"{row['change']:.3g}"

@@ -17,8 +17,8 @@ _HEAD: Final = 256 << 10
 _LINES: Final = 200
 _LEAST_LINES: Final = 10
 _MOST: Final = 32 << 20
-"""Of a file whose lines are long (a session may begin with an image), up to so many bytes are read
-until they have `_LEAST_LINES` lines."""
+"""Maximum number of bytes that are read of a file with long lines (a session may begin with an
+image) to get `_LEAST_LINES` lines."""
 
 _CLAUDE_DESKTOP: Final = re.compile(
     rb"\d{4}-\d\d-\d\dT\S+Z? (?:\[[^\]\n]+\] \[(?:info|debug|warn|error)\]|"
@@ -209,7 +209,7 @@ def looked_for() -> dict[str, str]:
 
 
 def why_unknown(path: Path) -> str:
-    """Explain why no format was detected: lines looked at, and formats that some of them match.
+    """Explain why no format was detected: lines examined, and formats that some of them match.
 
     Raises:
         UnreadableError: the file cannot be opened.

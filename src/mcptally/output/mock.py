@@ -40,7 +40,7 @@ NOT_RECORDED: Final = -32099
 """JSON-RPC error code of the reply to a request that the recording cannot answer.
 
 It is from the range for implementations (-32000 to -32099). A recorded error is unlikely to have
-it, so a test can tell the two apart."""
+it, so a test can distinguish the two."""
 
 _SUCCEEDED: Final = frozenset({"ok", "input_required", "task"})
 _NAMED: Final = {"tools/call": "tool", "resources/read": "resource", "prompts/get": "prompt"}

@@ -136,7 +136,7 @@ MIN_TEXT_WIDTH: Final = 10
 MIN_NAME_WIDTH: Final = 16
 """The same for names, which are cut in the middle: related names may differ at either end."""
 MIN_MESSAGE_WIDTH: Final = 30
-"""The same for messages of errors: fewer characters seldom tell one error from another."""
+"""The same for messages of errors: fewer characters rarely distinguish one error from another."""
 _LEAST_WIDTH: Final = 4
 """Characters to which texts and names are cut if no further column can be left out."""
 _NAMES: Final = frozenset(

@@ -47,7 +47,7 @@ COMPACT_FROM: Final = 10_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredSummaries:
-    """The summaries of some partitions, in files, as far as they are used."""
+    """The summaries of some partitions, in files, and which of their rows are used."""
 
     folder: Path
     """Has a folder of files for each kind."""

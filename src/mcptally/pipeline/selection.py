@@ -179,7 +179,7 @@ class _Open(msgspec.Struct):
 
 
 def _labels(lines: bytes) -> set[str]:
-    """The labels of servers in `open` events. `"event":"open"` may also stand in a payload."""
+    """The labels of servers in `open` events. `"event":"open"` may also be in a payload."""
     found: set[str] = set()
     for place in _OPEN.finditer(lines):
         start = lines.rfind(b"\n", 0, place.start()) + 1

@@ -111,7 +111,7 @@ class Policy:
             return frame, 0
         clean, count = replace_spans(frame, spans)
         if count and not _is_json(clean) and _is_json(frame):
-            # A closing quote was taken for the start of a value, or a number for a card's number.
+            # A closing quote was read as the start of a value, or a number as a card's number.
             clean, count = replace_spans(frame, within_strings(frame, spans))
         return clean, count
 

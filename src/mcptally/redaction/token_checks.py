@@ -1,4 +1,4 @@
-"""Checks that tell a secret value from an ordinary word, without looking at its context."""
+"""Checks that distinguish a secret value from an ordinary word, without its context."""
 
 import re
 from typing import Final

@@ -134,7 +134,7 @@ def is_plausible_value(value: bytes, name: bytes, separator: bytes) -> bool:
     if len(value) < 3 or value.lower() in PLACEHOLDERS or _NOT_A_VALUE.match(value):
         return False
     if URL_PASSWORD in value:
-        return False  # before the password in it was replaced, it was not taken for a secret either
+        return False  # nor was it a secret before the password in it was replaced
     if separator == b"=" and (name.isupper() or name.startswith(b"-")):
         return True
     if name[:2].lower() == b"x-":

@@ -206,8 +206,8 @@ which it must stay silent. `mcptally rules ID` shows all fields of a rule, examp
 
 Rules with a severity make the rows of the table `findings`. `error`: the source says "must" or
 "must not". `warning`: it says "should", or what the rule finds is likely to do harm. `info`: good
-to know, and often not a fault. [Findings, reviewed](../explanation/findings.md) tells how often
-they were wrong on recorded traffic.
+to know, and often not a fault. [The manual review](../explanation/findings.md) says how often
+findings were wrong on recorded traffic.
 
 The examples of these rules are conversations, one message per line:
 

@@ -48,7 +48,7 @@ class Provenance:
     forgotten: Sequence[Mapping[str, Any]] = ()
     """When data was removed on request, and how much: never which."""
     by: str = "score"
-    """The command that can make the store anew: `score` or `merge`."""
+    """The command that can rebuild the store: `score` or `merge`."""
     selection: Mapping[str, Any] | None = None
     """The part of the archive that was scored; None: all of it."""
 

@@ -1,6 +1,6 @@
 """Checks line by line whether an archive is whole, and lists what is missing.
 
-Lines are parsed exactly as in `score`; payloads are not looked at. Memory holds one read buffer,
+Lines are parsed exactly as in `score`; payloads are not examined. Memory holds one read buffer,
 and a few numbers for each recording and each hole in its numbering.
 """
 

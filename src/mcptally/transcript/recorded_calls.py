@@ -159,7 +159,7 @@ def _read(name: str, file: _File, left: int) -> int:
             _search(run, file, ranges)
         if left <= 0 and inside.stop <= last:
             file.not_read = (
-                f"{name} was not read behind line {inside.stop - 1}: the limit for reading "
+                f"{name} was not read after line {inside.stop - 1}: the limit for reading "
                 "transcripts was reached"
             )
             break

@@ -1,5 +1,5 @@
--- Names that calls use as a tool's and that are no tools: no listing has them, and no call worked.
--- Only servers are judged of which a whole listing was recorded. The listings of all servers that
+-- Names in calls that are not tools: no listing has them, and no call of them worked. Only servers
+-- with a whole recorded listing are considered. The listings of all servers that
 -- report the same name count, because another label or version may list the tool. Filters do not
 -- change which names are tools, so the whole archive is read.
 WITH called AS (

@@ -1,5 +1,5 @@
 -- Calls of tools, except those that ask a server to validate another call.
--- Hashes stand beside names because grouping by them is cheaper. Validations are rare, so only the
+-- There are hashes as well as names, because grouping by hashes is cheaper. Validations are rare, so only the
 -- calls of recordings that have one are looked up.
 WITH tool_calls AS NOT MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash,

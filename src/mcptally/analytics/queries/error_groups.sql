@@ -30,7 +30,7 @@ groups AS MATERIALIZED (
     FROM failed
     GROUP BY tool_hash, group_hash
 ),
--- Calls whose end is known, of the tools that failed; cancelled calls say nothing.
+-- Calls of the tools that failed, except cancelled calls, whose result is unknown.
 ended AS MATERIALIZED (
     SELECT
         hash(hash(server), hash(tool), CASE WHEN tool IS NULL THEN hash(method) ELSE 0 END)
@@ -50,7 +50,7 @@ totals AS (
 placed AS (
     SELECT
         g.*, t.calls - l.calls_until AS calls_since,
-        -- With the one that would follow, so that one failure is not a rate of 100 %.
+        -- One more call in the divisor, so that a single failure is not a rate of 100 %.
         g.calls / (l.calls_until - f.calls_until + 2) AS share
     FROM groups g
     LEFT JOIN totals f ON f.tool_hash = g.tool_hash AND f.requested_at = first_seen
@@ -61,7 +61,7 @@ placed AS (
 SELECT
     server, tool, template, verdict, example.reason AS reason, confidence, calls, sessions,
     first_seen, last_seen, calls_since::BIGINT AS calls_since,
-    -- Over, if so many calls without this error would follow by chance in less than 5 % of cases.
+    -- Not ongoing if the probability of `calls_since` calls without this error is below 5 %.
     (1 - least(share, 1)) ** calls_since > 0.05 AS ongoing,
     example.text AS example, call_id
 FROM placed

@@ -71,7 +71,7 @@ SELECT
     100 * b.high AS confidence_tool_mean_high,
     _insufficient_data(b.n_eff, confidence_tool_mean_low / 100, b.high)
         AS confidence_tool_mean_insufficient_data,
-    -- Calls of names that are no tools of the server: see `unlisted_names`.
+    -- Calls of names that are not tools of the server: see `unlisted_names`.
     coalesce(u.calls, 0) AS unlisted_calls,
     rank() OVER (ORDER BY confidence_shrunk_high NULLS LAST) AS rank_worst,
     rank() OVER (ORDER BY confidence_shrunk_low DESC NULLS LAST) AS rank_best

@@ -197,7 +197,7 @@ def _breakable(text: str) -> Markup:
 
 
 def _anchor(key: Iterable[object], section: str) -> str:
-    """The id of a row: its section, and a digest of what tells it from the other rows."""
+    """The id of a row: its section, and a digest of the key that identifies the row there."""
     digest = hashlib.sha256(json.dumps([section, *key], default=str).encode()).hexdigest()
     return f"{section}-{digest[:10]}"
 

@@ -14,7 +14,7 @@ from mcptally.redaction.display import CONTROL_CHARACTERS, mask_text
 NAME_LIMIT: Final = 90
 TEXT_LIMIT: Final = 300
 _WHOLE: Final = 40_000
-"""Texts of up to so many characters are masked as a whole, longer ones around the cut only."""
+"""Maximum length of texts that are masked as a whole; longer ones are masked around the cut."""
 
 _BREAK: Final = re.compile(r"[ \t\r]*\n\s*")
 

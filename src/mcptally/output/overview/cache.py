@@ -28,7 +28,7 @@ IMPORTED: Final = "imported"
 _STATE: Final = "overview.json"
 _FORMAT: Final = 1
 UNUSED_DAYS: Final = 30
-"""A cache that was not used for so many days is removed."""
+"""Days without use after which a cache is removed."""
 _FOLDER: Final = re.compile(r"[0-9a-f]{12}")
 _SOURCES: Final = (".py", ".sql", ".html", ".css", ".js", ".toml", ".json")
 
@@ -148,8 +148,8 @@ def sweep(caches: Path, *, keep: Path) -> None:
 def import_logs_anew(out: Path, logs: Sequence[Path]) -> int:
     """Import logs into an empty folder; return the number of lines that could not be used.
 
-    All logs are imported together: which servers a log of Claude Desktop tells about depends on the
-    logs beside it.
+    All logs are imported together, because the servers that are read from a log of Claude Desktop
+    depend on the other logs in its folder.
     """
     from mcptally.importers import import_logs  # noqa: PLC0415
 

@@ -54,7 +54,7 @@ class Engine(Protocol):
     """How many partitions it works on at a time."""
 
     def pool(self, partitions: int, work: Path, memory: int) -> WorkerPool:
-        """Workers for a run of at most so many partitions that writes to the work folder `work`.
+        """Workers for a run that writes at most `partitions` partitions to the work folder `work`.
 
         Processes of this machine keep gathered partitions of `memory` bytes of transcript in
         memory, and the others on disk.

@@ -79,7 +79,7 @@ def violations(
             yield Violation(path + "/success", message, "envelope.success_with_is_error")
         return
     if is_error is not True:
-        message = "success is false but isError is not true: a client takes this for a success"
+        message = "success is false but isError is not true: a client mistakes this for a success"
         yield Violation(path + "/success", message, "envelope.failure_without_is_error")
     if error in (None, ""):
         message = "success is false but error is missing or empty"

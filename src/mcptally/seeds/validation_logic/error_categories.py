@@ -37,9 +37,7 @@ CATEGORIES: Final[Mapping[str, Category]] = {
     "upstream": Category(
         502, "UPSTREAM_ERROR", "Something behind the server failed; try again later."
     ),
-    "patch": Category(
-        409, "PATCH_ERROR", "Make the patch anew against the present files and paths."
-    ),
+    "patch": Category(409, "PATCH_ERROR", "Make a new patch against the current files and paths."),
     "cancelled": Category(499, "CANCELLED", "Nothing to fix: the caller cancelled the call."),
     "internal": Category(
         500, "INTERNAL_ERROR", "The server failed; its operator has to look at its log."

@@ -32,8 +32,8 @@ logs AS MATERIALIZED (
         residual - n * others_residual / (others + 2)
     FROM relative_latencies
 ),
--- The jackknife variance over sessions. The degrees of freedom are those of so many sessions of
--- equal size, because sessions differ much in size.
+-- The jackknife variance over sessions. The degrees of freedom follow from the
+-- effective number of sessions, because sessions differ much in size.
 log_rates AS (
     SELECT
         t.side, t.server, t.tool, t.metric, false AS share, t.n, t.y, sessions,
