@@ -1,4 +1,4 @@
-"""What the shell completes: questions, and the servers, tools and clients of the store."""
+"""What the shell completes: questions, and the servers, tools, clients and models of the store."""
 
 import contextlib
 from collections.abc import Callable
