@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import mcptally as mt
-from mcptally import rules
+from mcptally import errors, rules
 from mcptally.analytics import views
 from mcptally.rules.findings import FindingRule
 from tests.analytics.built_stores import OK, build, call, definition
@@ -123,6 +123,30 @@ def test_clients_are_compared_on_tools_that_both_called(tmp_path: Path) -> None:
     assert mine["others_rate_low"] < mine["others_rate"] < mine["others_rate_high"]
     assert found["b", "wrong_type"]["others_rate"] == pytest.approx((20 * 0.5 + 20 * 0) / 40)
     assert found["a", "invented_argument"]["mistakes"] == 0
+
+
+def test_models_are_compared_where_a_log_names_them_and_filters_choose_rows(tmp_path: Path) -> None:
+    wrong = INVALID | {"input_schema_error": "is null, not string", "input_schema_path": "/a"}
+    calls = [
+        *(call(f"a{n}", model="big", **(wrong if n < 1 else VALID)) for n in range(10)),
+        *(call(f"b{n}", model="small", **(wrong if n < 5 else VALID)) for n in range(10)),
+        *(call(f"c{n}", client="c", model="small", **VALID) for n in range(10)),
+    ]
+    store = build(tmp_path, calls)
+    wrong_type = store.ask("client_mistakes").pl().filter(mistake="wrong_type")
+    names = ("client", "client_version", "model", "mistakes", "calls", "others_rate")
+    assert wrong_type.select(names).sort("mistakes", descending=True).rows() == [
+        (None, None, "small", 5, 10, 0.05),
+        (None, None, "big", 1, 10, 0.25),
+        ("c", None, "small", 0, 10, 0.3),
+    ]
+    small = store.ask("client_mistakes", model="small").pl().filter(mistake="wrong_type")
+    assert small.rows() == wrong_type.filter(model="small").rows()
+    only = store.ask("client_mistakes", model="small", client="c").pl()
+    assert only["client"].unique().to_list() == ["c"]
+    assert store.ask("tool_scores", model="small").pl()["calls"].to_list() == [20]
+    with pytest.raises(errors.QueryError, match="no model is called 'bog'; did you mean big"):
+        store.ask("client_mistakes", model="bog")
 
 
 MISTAKES = {

@@ -1,7 +1,9 @@
 """Scripts that repeat a recorded call: they run against a mock of the recorded server."""
 
 import asyncio
+import contextlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -63,10 +65,11 @@ def id_of(store, seq: int) -> str:
 
 
 def executed(source: str, server, monkeypatch, *arguments: str) -> int:
-    """The exit code of a script whose server is one in this process."""
+    """The exit code of a script; its server is one in this process, or with None the recorded."""
     namespace = {"__name__": "repro"}
     exec(compile(source, "repro.py", "exec"), namespace)  # noqa: S102
-    namespace["SERVER"] = server
+    if server is not None:
+        namespace["connection"] = lambda _: contextlib.nullcontext(server)
     monkeypatch.setattr(sys, "argv", ["repro.py", *arguments])
     return asyncio.run(namespace["main"]())
 
@@ -116,12 +119,12 @@ def test_secrets_become_environment_variables_that_the_script_names(store):
     assert TOKEN not in source
     head = source.split('"""')[1]
     assert "REPRO_1_TOKEN" in head
-    assert "'--token', os.environ['REPRO_1_TOKEN']" in source
+    assert "SERVER = ['files', '--token', os.environ['REPRO_1_TOKEN']]" in source
     assert "'key': os.environ['REPRO_1_TOKEN']" in source  # the same secret
     other = TOKEN[:-1] + "X"
     source = script(store, id_of(store, 7), command=["files", other, TOKEN])
     assert (other in source, TOKEN in source) == (False, False)
-    assert "args=[os.environ['REPRO_1_VALUE'], os.environ['REPRO_2_VALUE']]" in source
+    assert "['files', os.environ['REPRO_1_VALUE'], os.environ['REPRO_2_VALUE']]" in source
 
 
 def test_recorded_text_is_never_code(store, monkeypatch):
@@ -151,19 +154,79 @@ def test_without_a_recorded_command_one_must_be_given(tmp_path):
     store = mt.open_store(tmp_path / "store")
     with pytest.raises(UsageError, match="give the command after `--`"):
         script(store, id_of(store, 1))
-    assert "command='files', args=['a']" in script(store, id_of(store, 1), command=["files", "a"])
+    assert "SERVER = ['files', 'a']" in script(store, id_of(store, 1), command=["files", "a"])
+
+
+PYTHON = [sys.executable, "-m", "mcptally"]
+
+
+def calls_of_tools(archive: Path, store: Path) -> list[tuple[str, ...]]:
+    mt.score([archive], out=store)
+    columns = "SELECT server, transport, tool, outcome, error_text FROM calls"
+    return mt.open_store(store).sql(f"{columns} WHERE tool IS NOT NULL").fetchall()
 
 
 @pytest.mark.slow
-def test_the_command_runs_the_script_and_exits_with_its_code(store):
-    python = [sys.executable, "-m", "mcptally"]
-    repro = [*python, "repro", str(store.path), id_of(store, 5), "--run", "--"]
+def test_the_command_runs_the_script_and_exits_with_its_code(store, tmp_path):
+    again = tmp_path / "again"
 
-    def run(*command):
-        done = subprocess.run([*repro, *command], capture_output=True, text=True, check=False)
+    def run(*arguments):
+        command = [*PYTHON, "repro", str(store.path), id_of(store, 5), "--run", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout
 
-    code, said = run(*python, "mock", str(store.path))
+    code, said = run("--record", str(again), "--", *PYTHON, "mock", str(store.path))
     assert (code, "same: tool_error" in said) == (0, True)
-    code, said = run("no-such-command")
+    assert f"next: mcptally score {again}" in said
+    assert calls_of_tools(again, tmp_path / "store") == [
+        ("demo", "stdio", "read", "tool_error", "Error: no file 'b' in /data/17")
+    ]
+    code, said = run("--", "no-such-command")
     assert (code, "cannot connect to the server" in said) == (2, True)
+
+
+@pytest.mark.slow
+def test_a_call_over_http_is_recorded_by_a_recorder_in_front_of_the_server(
+    store, tmp_path, monkeypatch
+):
+    command = [*PYTHON, "mock", str(store.path), "--listen", "127.0.0.1:0"]
+    served = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        address = served.stdout.readline().strip()
+        events = [
+            opened(command=None, url=address, transport="streamable_http"),
+            c2s(1, call(1, "read", path="b")),
+            s2c(2, text(1, "Error: no file 'b' in /data/17", isError=True)),
+        ]
+        mt.score([write(tmp_path / "traces.jsonl", events)], out=tmp_path / "over_http")
+        asked, again = mt.open_store(tmp_path / "over_http"), tmp_path / "again"
+        source = script(asked, id_of(asked, 1), read_only=["read"])
+        assert executed(source, None, monkeypatch, "--record", str(again)) == 0
+    finally:
+        served.terminate()
+        served.communicate()
+    assert calls_of_tools(again, tmp_path / "store") == [
+        ("demo", "streamable_http", "read", "tool_error", "Error: no file 'b' in /data/17")
+    ]
+
+
+TIME = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere")) / "bin" / "mcp-server-time"
+
+
+@pytest.mark.slow
+@pytest.mark.server
+@pytest.mark.skipif(not TIME.exists(), reason="mcp-server-time is not installed")
+def test_a_failure_of_a_real_server_is_recorded_when_it_is_repeated(tmp_path, monkeypatch):
+    error = "Invalid timezone: 'No time zone found with key Nowhere/Else'"
+    said = f"Error executing tool get_current_time: {error}"
+    events = [
+        opened(command=[str(TIME), "--local-timezone", "UTC"], server="time"),
+        c2s(1, call(1, "get_current_time", timezone="Nowhere/Else")),
+        s2c(2, text(1, said, isError=True)),
+    ]
+    mt.score([write(tmp_path / "traces.jsonl", events)], out=tmp_path / "store")
+    asked, again = mt.open_store(tmp_path / "store"), tmp_path / "again"
+    source = script(asked, id_of(asked, 1))
+    assert executed(source, None, monkeypatch, "--allow-writes", "--record", str(again)) == 0
+    found = calls_of_tools(again, tmp_path / "store2")
+    assert found == [("time", "stdio", "get_current_time", "tool_error", said)]

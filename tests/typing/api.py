@@ -74,6 +74,7 @@ def open_and_query() -> None:
         since=datetime.date(2026, 1, 1),
         until=datetime.datetime(2026, 2, 1, tzinfo=datetime.UTC),
         client="inspector",
+        model="m",
         min_calls=10,
     )
     assert_type(answer, Answer)
@@ -111,6 +112,7 @@ def write_a_report(store: Store) -> None:
             since="7d",
             until="2026-02-01",
             client=None,
+            model=None,
             examples=3,
         ),
         str,

@@ -1,8 +1,10 @@
-"""The filters of a question: server, tool, client, time, and a minimum number of calls.
+"""The filters of a question: server, tool, client, model, time, and a minimum number of calls.
 
-Time and client choose the *calls that count*: all numbers are computed from these calls. Server and
-tool choose *rows* if the answer has a column of that name, so the scores of one tool are the same
-as among all others. If the answer has no such column, they choose the calls that count as well.
+Time, client and model choose the *calls that count*: all numbers are computed from these calls.
+Server and tool choose *rows* if the answer has a column of that name, so the scores of one tool are
+the same as among all others. If the answer has no such column, they choose the calls that count as
+well. An answer that compares clients with each other (`COMPARED`) is computed from the calls of all
+clients; client and model then choose rows.
 """
 
 import dataclasses
@@ -36,6 +38,7 @@ class Filters:
         since: only calls made then or later.
         until: only calls made before then.
         client: only calls of a client that reports this name.
+        model: only calls that this language model asked for.
         min_calls: only rows with at least this many calls.
     """
 
@@ -44,6 +47,7 @@ class Filters:
     since: Moment | None = None
     until: Moment | None = None
     client: str | None = None
+    model: str | None = None
     min_calls: int | None = None
 
     def given(self) -> dict[str, str | int | datetime.datetime]:
@@ -96,8 +100,11 @@ def parse_time(value: Moment, name: str = "time") -> datetime.datetime:
     return value.replace(tzinfo=utc) if value.tzinfo is None else value.astimezone(utc)
 
 
-CALL_FILTERS: Final = frozenset({"server", "tool", "since", "until", "client"})
+CALL_FILTERS: Final = frozenset({"server", "tool", "since", "until", "client", "model"})
 """Filters that can choose the calls that count."""
+
+COMPARED: Final[Mapping[str, Collection[str]]] = {"client_mistakes": {"client", "model"}}
+"""Question that compares rows with each other → the filters that choose its rows only."""
 
 _COUNTED_CALL: Final = "call_id IN (SELECT call_id FROM calls)"
 _COUNTED_PLACE: Final = (
@@ -109,6 +116,7 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
         "server": "server = getvariable('server')",
         "tool": "tool = getvariable('tool')",
         "client": "client = getvariable('client')",
+        "model": "model = getvariable('model')",
         "since": "requested_at >= getvariable('since')",
         "until": "requested_at < getvariable('until')",
     },
@@ -116,6 +124,7 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
         "server": "server = getvariable('server')",
         "tool": "recording IN (SELECT recording FROM calls)",
         "client": "recording IN (SELECT recording FROM calls)",
+        "model": "recording IN (SELECT recording FROM calls)",
         "since": "ended_at >= getvariable('since')",
         "until": "opened_at < getvariable('until')",
     },
@@ -123,6 +132,7 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
         "server": "recording IN (SELECT recording FROM recordings)",
         "tool": _COUNTED_CALL,
         "client": "session IN (SELECT session FROM calls)",
+        "model": "session IN (SELECT session FROM calls)",
         "since": "\"at\" >= getvariable('since')",
         "until": "\"at\" < getvariable('until')",
     },
@@ -130,10 +140,11 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
         "server": "server = getvariable('server')",
         "tool": "tool = getvariable('tool')",
         "client": _COUNTED_PLACE,
+        "model": _COUNTED_PLACE,
         "since": _COUNTED_PLACE,
         "until": _COUNTED_PLACE,
     },
-    # The table does not show which client requested a listing, so `client` selects all tools.
+    # The table does not show who requested a listing, so `client` and `model` select all tools.
     Tools.name: {
         "server": "server = getvariable('server')",
         "tool": "tool = getvariable('tool')",

@@ -19,7 +19,7 @@ import pyarrow as pa
 from mcptally.analytics import compare, views
 from mcptally.analytics.answer import Answer, as_answer
 from mcptally.analytics.child_process import ChildProcessPool, limit_memory
-from mcptally.analytics.filters import CALL_FILTERS, Filters, Moment
+from mcptally.analytics.filters import CALL_FILTERS, COMPARED, Filters, Moment
 from mcptally.analytics.sql_guard import SPILL, check_select, lock
 from mcptally.analytics.views import question_titles
 from mcptally.errors import QueryError, StoreError, UsageError, near
@@ -102,6 +102,7 @@ class Store:
         since: Moment | None = None,
         until: Moment | None = None,
         client: str | None = None,
+        model: str | None = None,
         min_calls: int | None = None,
     ) -> Answer:
         """The answer to a predefined question.
@@ -113,10 +114,11 @@ class Store:
             since: count only calls made then or later: a date or time, its ISO text, `7d` or `24h`.
             until: count only calls made before then.
             client: count only calls of the client with this name.
+            model: count only calls that this language model asked for.
             min_calls: leave out rows with fewer calls.
 
         Raises:
-            QueryError: there is no such question, server, tool or client.
+            QueryError: there is no such question, server, tool, client or model.
             UsageError: a filter cannot be parsed, or the question does not support it.
         """
         if self._is_limited:
@@ -128,6 +130,7 @@ class Store:
                 since=since,
                 until=until,
                 client=client,
+                model=model,
                 min_calls=min_calls,
             )
         filters = Filters(
@@ -136,6 +139,7 @@ class Store:
             since=since,
             until=until,
             client=client,
+            model=model,
             min_calls=min_calls,
         )
         given = filters.given()
@@ -160,6 +164,7 @@ class Store:
             for name, column, condition in (
                 ("server", "server", "server = ?"),
                 ("tool", "tool", "tool = ?"),
+                *((name, name, f"{name} = ?") for name in COMPARED.get(question, ())),
                 ("min_calls", "calls", "calls >= ?"),
             )
             if name in given and column in columns
@@ -251,15 +256,14 @@ class Store:
         return as_answer(relation)
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
-        """Raise if no server, tool or client has the given name; suggest similar names."""
-        for kind in ("server", "tool", "client"):
+        """Raise if no server, tool, client or model has the given name; suggest similar names."""
+        for kind, sources in _TABLES_WITH_NAMES.items():
             if kind not in given:
                 continue
-            source = "recordings" if kind != "tool" else "tools"
+            names_in = " UNION ALL ".join(f"SELECT {kind} FROM {table}" for table in sources)
             rows = self._rows(
                 self._connection(),
-                f"SELECT DISTINCT {kind} FROM (SELECT {kind} FROM calls UNION ALL "
-                f"SELECT {kind} FROM {source}) WHERE {kind} IS NOT NULL",
+                f"SELECT DISTINCT {kind} FROM ({names_in}) WHERE {kind} IS NOT NULL",
             ).fetchall()
             names = [name for (name,) in rows]
             if given[kind] not in names:
@@ -417,6 +421,14 @@ def _answer_function(paths: Sequence[Path], memory: str | None) -> Callable[...,
 
     return answer
 
+
+_TABLES_WITH_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "server": ("calls", "recordings"),
+    "tool": ("calls", "tools"),
+    "client": ("calls", "recordings"),
+    "model": ("calls",),
+}
+"""Filter → the tables that have the names which it may be given."""
 
 _SHOW_TABLES: Final = re.compile(r"\s*SHOW\s+(?:ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
 _LIST_TABLES: Final = (

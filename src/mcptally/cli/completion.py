@@ -1,4 +1,4 @@
-"""Shell completion of questions, and of the names of servers, tools and clients in a store."""
+"""Shell completion of questions, and of the names of servers, tools, clients and models."""
 
 import contextlib
 from collections.abc import Callable

@@ -17,7 +17,7 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 def call_filters(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the filters `--server`, `--tool`, `--since`, `--until` and `--client`."""
+    """Add the filters `--server`, `--tool`, `--since`, `--until`, `--client` and `--model`."""
     return _with(
         command,
         click.option(
@@ -37,6 +37,12 @@ def call_filters(command: Callable[..., None]) -> Callable[..., None]:
             metavar="NAME",
             shell_complete=names("client"),
             help="Only calls of this client.",
+        ),
+        click.option(
+            "--model",
+            metavar="NAME",
+            shell_complete=names("model"),
+            help="Only calls that this language model asked for.",
         ),
     )
 

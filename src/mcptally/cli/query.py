@@ -55,6 +55,7 @@ def command(
     since: str | None,
     until: str | None,
     client: str | None,
+    model: str | None,
     min_calls: int | None,
     more: tuple[Path, ...],
     limit: int | None,
@@ -92,6 +93,7 @@ def command(
         "since": since,
         "until": until,
         "client": client,
+        "model": model,
         "min_calls": min_calls,
     }
     if keep:

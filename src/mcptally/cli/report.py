@@ -39,6 +39,7 @@ def command(
     since: str | None,
     until: str | None,
     client: str | None,
+    model: str | None,
 ) -> None:
     """Write an HTML report about a store: one self-contained file.
 
@@ -69,6 +70,7 @@ def command(
         since=since,
         until=until,
         client=client,
+        model=model,
         examples=examples,
     )
     if to_stdout:

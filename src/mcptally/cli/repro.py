@@ -20,6 +20,12 @@ import click
     "--allow-writes", is_flag=True, help="With --run: also run tools that may change data."
 )
 @click.option(
+    "--record",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="With --run: record the traffic of the script to this folder.",
+)
+@click.option(
     "--read-only",
     metavar="TOOL",
     multiple=True,
@@ -35,6 +41,7 @@ def command(
     out: Path | None,
     run: bool,
     allow_writes: bool,
+    record: Path | None,
     read_only: tuple[str, ...],
 ) -> None:
     """Write a Python script that repeats a recorded call and compares the outcome.
@@ -44,20 +51,24 @@ def command(
     outcome and error text. It needs only the Python SDK. It runs a tool whose annotations do not
     say that it is read-only only with --allow-writes. It reads secrets from environment variables.
 
-    With --run, the exit code is 0 if the outcome is the same, 1 if it is different, 2 if the call
-    was not made.
+    With --record, an option of the script and of --run, the server runs behind `mcptally record`,
+    and `mcptally score FOLDER` scores what the script did. With --run, the exit code is 0 if the
+    outcome is the same, 1 if it is different, 2 if the call was not made.
 
     \b
     Examples:
       mcptally repro store 33e9d0f0a269721a -o repro.py
       mcptally repro store 33e9d0f0a269721a --run --read-only get_current_time
-      mcptally repro store 33e9d0f0a269721a --run -- uvx mcp-server-time
+      mcptally repro store 33e9d0f0a269721a --run --record repeated -- uvx mcp-server-time
     """
     from mcptally.analytics.store import open_store
     from mcptally.output.repro import script
 
-    if allow_writes and not run:
-        raise click.UsageError("--allow-writes can only be used with --run; the script has it, too")
+    given = [
+        name for name, value in (("--allow-writes", allow_writes), ("--record", record)) if value
+    ]
+    if given and not run:
+        raise click.UsageError(f"{given[0]} can only be used with --run; the script has it, too")
     text = script(open_store(store), call, command=server_command, read_only=read_only)
     if out is not None:
         out.write_text(text, encoding="utf-8")
@@ -69,6 +80,7 @@ def command(
         path = out or Path(folder) / "repro.py"
         if out is None:
             path.write_text(text, encoding="utf-8")
-        words = [sys.executable, str(path), *(["--allow-writes"] if allow_writes else [])]
-        code = subprocess.run(words, check=False).returncode
+        options = ["--allow-writes"] if allow_writes else []
+        options += [] if record is None else ["--record", str(record)]
+        code = subprocess.run([sys.executable, str(path), *options], check=False).returncode
     context.exit(code)

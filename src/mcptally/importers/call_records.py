@@ -23,6 +23,9 @@ _VERSION_KEY: Final = b'"io.modelcontextprotocol/protocolVersion"'
 PENDING_BYTES: Final = 64 << 20
 """Most bytes of requests in a `PendingCalls`."""
 
+MAX_MODEL: Final = 200
+"""Most characters that are kept of a model's name."""
+
 FORGOTTEN: Final = "calls dropped: too many without a reply"
 
 
@@ -68,11 +71,13 @@ def request(
     uri: str | None = None,
     arguments: bytes = NOT_RECORDED,
     version: str | None = None,
+    model: str | None = None,
     direction: Any = "c2s",
 ) -> Item:
     """The request of a call; without `arguments` (or `uri`), an item without content.
 
-    `version` is the revision of the protocol; it is written to `_meta`, as in 2026-07-28.
+    `version` is the revision of the protocol; it is written to `_meta`, as in 2026-07-28. `model`
+    is the language model that asked for the call; it is written beside the frame.
     """
     item = Item(kind="head", line=line, connection=connection, at=at, dir=direction, derived=True)
     params = b""
@@ -89,6 +94,8 @@ def request(
         )
     else:
         item.extra = {"id": call, "method": method} | ({"name": tool} if tool is not None else {})
+    if model is not None:
+        item.extra["model"] = model[:MAX_MODEL]
     return item
 
 

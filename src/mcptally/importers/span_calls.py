@@ -22,6 +22,7 @@ import msgspec
 
 from mcptally.importers import call_records
 from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item, Tally
+from mcptally.importers.model_of_call import ModelsOfCalls
 from mcptally.importers.source import Source
 from mcptally.transcript.format import Dir
 from mcptally.wire.strict_json import strict_json_error
@@ -37,6 +38,7 @@ _TRANSPORTS: Final = {"stdio": "stdio", "http": "streamable_http", "sse": "http_
 _CODE: Final = re.compile(r"MCP error (?P<code>-?\d+): ?(?P<message>.*)\Z", re.DOTALL)
 _TRACELOOP_METHOD: Final = re.compile(r"(?P<method>[a-z]+(?:/[a-z_]+)*)\.mcp\Z")
 _CODES: Final = ("rpc.response.status_code", "jsonrpc.error.code", "mcp.error.code")
+_MODELS: Final = ("gen_ai.request.model", "llm.model_name", "gen_ai.response.model")
 _ARGUMENT: Final = "mcp.request.argument."
 _PARTS: Final = frozenset({"mcp.client.request", "mcp.client.response"})
 """Spans of ContextForge within that of the call."""
@@ -83,7 +85,7 @@ class _Call(msgspec.Struct):
 def read_spans(source: Source, spans: Callable[[Source], Iterator[Span]]) -> Iterator[Item]:
     """Yield the calls among the spans of a file, which is read twice; other spans are counted."""
     tally = source.tally
-    groups = _nested(spans(source.preview()))
+    groups, models = _surveyed(spans(source.preview()))
     sizes = Counter(groups.values())
     waiting: dict[str, list[tuple[Span, _Call]]] = {}
     for span in spans(source):
@@ -95,18 +97,24 @@ def read_spans(source: Source, spans: Callable[[Source], Iterator[Span]]) -> Ite
         about = waiting.setdefault(group, [])
         about.append((span, call))
         if len(about) >= sizes.get(group, 1):
-            yield from _items(source, *_merged(waiting.pop(group), tally))
+            yield from _items(source, *_merged(waiting.pop(group), tally), models)
         elif len(waiting) > MAX_PENDING_CALLS:
-            yield from _items(source, *_merged(waiting.pop(next(iter(waiting))), tally))
+            yield from _items(source, *_merged(waiting.pop(next(iter(waiting))), tally), models)
     for about in waiting.values():
-        yield from _items(source, *_merged(about, tally))
+        yield from _items(source, *_merged(about, tally), models)
 
 
-def _nested(spans: Iterator[Span]) -> dict[str, str]:
-    """Ids of the spans that are nested and about the same call → the id of the outermost one."""
+def _surveyed(spans: Iterator[Span]) -> tuple[dict[str, str], ModelsOfCalls]:
+    """What must be known before the calls are built: nested spans, and the models.
+
+    Nested spans: ids of the spans that are nested and about the same call → the id of the outermost
+    one.
+    """
     parents: dict[str, str | None] = {}
     calls: dict[str, _Call] = {}
+    models = ModelsOfCalls()
     for span in spans:
+        models.add(span.id, span.parent, _model(span.attributes))
         if len(parents) >= _MAX_SPANS:
             break
         parents[span.id] = span.parent
@@ -127,7 +135,14 @@ def _nested(spans: Iterator[Span]) -> dict[str, str]:
         while top in outer and steps < _MAX_DISTANCE:
             top, steps = outer[top], steps + 1
         groups[id_] = groups[top] = top
-    return groups
+    return groups, models
+
+
+def _model(attributes: dict[str, Any]) -> str | None:
+    """The language model that a span names: that of the request, which agents' spans also name."""
+    if attributes.get("gen_ai.operation.name") == "embeddings":
+        return None
+    return next(filter(None, (_text(attributes.get(name)) for name in _MODELS)), None)
 
 
 def _merged(about: list[tuple[Span, _Call]], tally: Tally) -> tuple[Span, _Call]:
@@ -291,7 +306,7 @@ def _traceloop(span: Span, attributes: dict[str, Any]) -> _Call | None:
     return _Call(match["method"], 1, label=server) if match else None
 
 
-def _items(source: Source, span: Span, call: _Call) -> Iterator[Item]:
+def _items(source: Source, span: Span, call: _Call, models: ModelsOfCalls) -> Iterator[Item]:
     direction: Dir = "s2c" if call.method.startswith(_BY_SERVERS) else "c2s"
     back: Dir = "c2s" if direction == "s2c" else "s2c"
     connection = _connection(source, span, call)
@@ -328,6 +343,7 @@ def _items(source: Source, span: Span, call: _Call) -> Iterator[Item]:
         uri=uri,
         arguments=arguments,
         version=_text(span.attributes.get("mcp.protocol.version")),
+        model=models.of(span.id) if direction == "c2s" else None,
         direction=direction,
     )
     if span.attributes.get("error.type") != "no_response":

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from mcptally.importers import call_records
 from mcptally.importers.items import Item
 from mcptally.importers.json_array import elements
+from mcptally.importers.model_of_call import ModelsOfCalls
 from mcptally.importers.source import Source
 from mcptally.wire.strict_json import strict_json_error
 
@@ -37,20 +38,39 @@ class ToolRecord(msgspec.Struct, kw_only=True):
     """Text of the failure."""
     raised: bool = False
     """Whether the call failed without a result of the tool, for example by a protocol error."""
+    model: str | None = None
+    """Language model that asked for the call."""
     gave_up: str | None = None
     """`timeout` or `cancelled` if the client stopped waiting for a reply."""
 
 
+class Node(NamedTuple):
+    """The place of an object in its trace, and the language model that it names."""
+
+    id: str
+    parent: str | None
+    model: str | None
+
+
 def read_records(
-    source: Source, record_of: Callable[[dict[str, Any]], ToolRecord | None], other: str
+    source: Source,
+    record_of: Callable[[dict[str, Any]], ToolRecord | None],
+    other: str,
+    node_of: Callable[[dict[str, Any]], Node],
 ) -> Iterator[Item]:
     """Yield the calls of a file of JSON objects: an array, an object with one, or one per line.
+
+    The file is read twice: an object about a model may come after those about its calls.
 
     Args:
         source: the file.
         record_of: the call in an object; None if the object is something else.
         other: what an object without a call is counted as.
+        node_of: the place of an object in its trace.
     """
+    models = ModelsOfCalls()
+    for _, data in objects(source.preview()):
+        models.add(*node_of(data))
     tally = source.tally
     for line, data in objects(source):
         record = record_of(data)
@@ -58,6 +78,7 @@ def read_records(
             tally.context[other] += 1
         else:
             tally.used += 1
+            record.model = models.of(node_of(data).id)
             yield from items_of(source, record, line)
 
 
@@ -80,6 +101,7 @@ def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
         at=source.at(record.start),
         tool=record.tool,
         arguments=arguments,
+        model=record.model,
     )
     failed = record.is_error
     code = _CODE.search(record.error or "") if failed else None

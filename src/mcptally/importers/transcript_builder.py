@@ -212,7 +212,10 @@ class TranscriptBuilder:
             copy = copy.replace(b"\r", b" ").replace(b"\n", b" ")
             where["reflowed"] = True
         self._line(
-            recording, "message", {**where, **item.extra, "msg": msgspec.Raw(copy)}, at=item.at
+            recording,
+            "message",
+            {**where, **self._plain_values(item.extra), "msg": msgspec.Raw(copy)},
+            at=item.at,
         )
 
     def _cut(
@@ -223,8 +226,7 @@ class TranscriptBuilder:
         if item.derived:
             fields["derived"] = True
         fields |= {"why": "too_large", "truncated": True, **whole}
-        for key, value in item.extra.items():
-            fields[key] = self._plain(value) if isinstance(value, str) else value
+        fields |= self._plain_values(item.extra)
         self._line(recording, "raw", {**fields, **text}, at=item.at)
 
     def _http(self, recording: _Recording, item: Item) -> None:
@@ -245,6 +247,12 @@ class TranscriptBuilder:
             return {**extra, "text": clean.decode()}
         except UnicodeDecodeError:
             return {**extra, "b64": b2a_base64(clean, newline=False).decode()}
+
+    def _plain_values(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            key: self._plain(value) if isinstance(value, str) else value
+            for key, value in fields.items()
+        }
 
     def _plain(self, text: str) -> str:
         clean, count = self._policy.text(text.encode(errors="replace"))

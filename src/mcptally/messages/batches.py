@@ -30,6 +30,7 @@ def message_from_head(frame: RawFrame) -> MessageEvent:
         scope=frame.scope,
         bytes=frame.bytes,
         sse_id=frame.sse_id,
+        model=frame.model,
     )
 
 

@@ -78,6 +78,7 @@ class PairedCalls(StageTable):
     id = DecodedMessages.id
     method = DecodedMessages.method
     truncated = DecodedMessages.truncated
+    model = DecodedMessages.model
     http_status = SessionMessages.http_status
     closed_by = SessionMessages.closed_by
     header_version = SessionMessages.header_version

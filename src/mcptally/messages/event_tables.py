@@ -28,6 +28,7 @@ class DecodedMessages(Event):
     bytes = Column(pl.Int64, "Length on the wire.", "bytes")
     sse_id = Column(pl.String, "Event id in a stream of server-sent events.")
     redacted = Column(pl.Int64, "Redacted values in the message.")
+    model = Column(pl.String, "Language model that asked for the call, as an imported log says.")
     index = Column(pl.UInt32, "Position in a JSON-RPC batch; 0 otherwise.")
     batch = Column(pl.Boolean, "Whether the message came in a batch.")
     jsonrpc = Column(pl.String, "JSON text of `jsonrpc`.")
@@ -116,6 +117,7 @@ class RawFrames(Event):
     method = Column(pl.String, "Method, found in the head.")
     name = Column(pl.String, "Tool or prompt, found in the head.")
     is_error = Column(pl.Boolean, "`isError`, found in the head.")
+    model = DecodedMessages.model
 
 
 class HttpEvents(Event):

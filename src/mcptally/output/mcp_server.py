@@ -55,6 +55,9 @@ Since = Annotated[
 ]
 Until = Annotated[str | None, Field(description="Only calls made before: 2026-11-21, 7d, 24h.")]
 OnlyClient = Annotated[str | None, Field(description="Only calls of the client with this name.")]
+OnlyModel = Annotated[
+    str | None, Field(description="Only calls that this language model asked for.")
+]
 Limit = Annotated[int, Field(description="Maximum number of rows.", ge=1, le=ROWS)]
 
 
@@ -180,6 +183,7 @@ class _Tools:
         since: Since = None,
         until: Until = None,
         client: OnlyClient = None,
+        model: OnlyModel = None,
         limit: Limit = 10,
     ) -> str:
         """List the problems that matter most, the most important first: start here.
@@ -189,7 +193,13 @@ class _Tools:
         an example. insufficient_data means that a few more sessions may change the picture.
         """
         asked = self.store.ask(
-            "priorities", server=server, tool=tool, since=since, until=until, client=client
+            "priorities",
+            server=server,
+            tool=tool,
+            since=since,
+            until=until,
+            client=client,
+            model=model,
         )
         hint = (
             "The affected calls of a row: sql SELECT call_id, requested_at, error_text FROM calls "
@@ -213,6 +223,7 @@ class _Tools:
         since: Since = None,
         until: Until = None,
         client: OnlyClient = None,
+        model: OnlyModel = None,
         min_calls: Annotated[
             int | None, Field(description="Only rows based on at least this many calls.", ge=1)
         ] = None,
@@ -235,6 +246,7 @@ class _Tools:
             since=since,
             until=until,
             client=client,
+            model=model,
             min_calls=min_calls,
         )
         available = relation.columns

@@ -2,7 +2,9 @@
 
 The script needs only the Python SDK. It starts the recorded server, repeats earlier calls of the
 session that may have changed state, makes the call, and exits with 0 (same outcome), 1 (different)
-or 2 (not run). Recorded text goes into it as Python literals only: it comes from untrusted servers.
+or 2 (not run). With `--record` it starts the server behind `mcptally record`, so that there is a
+transcript of what it did. Recorded text goes into it as Python literals only: it comes from
+untrusted servers.
 """
 
 import json
@@ -37,9 +39,13 @@ Written by `mcptally repro`; needs the Python SDK (pip install 'mcp>=2') and the
 Exit code: 0 same outcome, 1 different, 2 not run.{environment}
 """
 
+import argparse
 import asyncio
+import contextlib
+import importlib.util
 import json
 import os
+import subprocess
 import sys
 
 from mcp.client.client import Client
@@ -49,7 +55,51 @@ from mcp.shared.exceptions import MCPError
 
 '''
 
+_STDIO: Final = '''
+
+@contextlib.contextmanager
+def connection(recorder):
+    """What the client connects to: the server, behind the recorder if there is one."""
+    program, *arguments = [*recorder, "--", *SERVER] if recorder else SERVER
+    yield stdio_client(
+        StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
+    )
+'''
+
+_HTTP: Final = '''
+
+@contextlib.contextmanager
+def connection(recorder):
+    """What the client connects to: the server, or the recorder in front of it if there is one."""
+    if not recorder:
+        yield connect(SERVER)
+        return
+    words = [*recorder, "--url", SERVER, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            said = process.stderr.readline()
+            _, found, address = said.partition("clients connect to ")
+            if not found:
+                raise ConnectionError(f"the recorder did not start: {said.strip()}")
+            yield connect(address.strip())
+        finally:
+            process.terminate()
+
+
+def connect(url):
+    return sse_client(url) if SSE else url
+'''
+
 _BODY: Final = '''
+
+def recorder(folder):
+    """The command of mcptally's recorder, without the server; empty without a folder."""
+    if folder is None:
+        return []
+    installed = importlib.util.find_spec("mcptally") is not None
+    program = [sys.executable, "-m", "mcptally"] if installed else ["mcptally"]
+    return [*program, "record", f"--out={folder}", *LABEL]
+
 
 async def outcome(client, tool, arguments):
     """How a call ends, and the text of its reply."""
@@ -75,17 +125,22 @@ def says_the_same(text):
 
 
 async def main():
-    writes_allowed = "--allow-writes" in sys.argv
+    parser = argparse.ArgumentParser(description="Repeats a recorded call.")
+    parser.add_argument("--allow-writes", action="store_true", help="also call tools that write")
+    parser.add_argument("--record", metavar="FOLDER", help="record the traffic with mcptally")
+    options = parser.parse_args()
+    writes_allowed = options.allow_writes
     if not READ_ONLY and not writes_allowed:
         print("not run: the tool may change data; --allow-writes runs it")
         return 2
     if EARLIER_WRITES and not writes_allowed:
         print(f"left out: {len(EARLIER_WRITES)} earlier calls that may change data")
     try:
-        async with Client(SERVER, mode=MODE) as client:
-            for tool, arguments in EARLIER_WRITES if writes_allowed else []:
-                print(f"before: {tool}: {(await outcome(client, tool, arguments))[0]}")
-            ended, text = await outcome(client, TOOL, ARGUMENTS)
+        with connection(recorder(options.record)) as transport:
+            async with Client(transport, mode=MODE) as client:
+                for tool, arguments in EARLIER_WRITES if writes_allowed else []:
+                    print(f"before: {tool}: {(await outcome(client, tool, arguments))[0]}")
+                ended, text = await outcome(client, TOOL, ARGUMENTS)
     except Exception as error:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
@@ -95,6 +150,8 @@ async def main():
     print(f"{'same' if same else 'different'}: {ended}; recorded: {OUTCOME}")
     if text:
         print(text[:2000])
+    if options.record is not None:
+        print(f"recorded to {options.record}; next: mcptally score {options.record} -o STORE")
     return 0 if same else 1
 
 
@@ -228,8 +285,10 @@ def _script(store: Store, call: str, command: Sequence[str], read_only: Collecti
     ]
     secrets = _Secrets()
     outcome = {"hidden_error": "ok"}.get(row["outcome"], row["outcome"])
-    server = _server(row, command, secrets)
+    server = _server(row, command)
     constants = {
+        "SERVER": secrets.replaced(server),
+        "LABEL": [] if row["server"] is None else [f"--name={mask_text(row['server'])}"],
         "TOOL": row["tool"],
         "ARGUMENTS": secrets.replaced(arguments),
         "EARLIER_WRITES": [(tool, secrets.replaced(given)) for tool, given in earlier],
@@ -239,16 +298,15 @@ def _script(store: Store, call: str, command: Sequence[str], read_only: Collecti
         "MODE": "auto" if row["protocol_version"] == _MODERN else "legacy",
         "SECONDS": max(SECONDS, round(2 * (row["latency_ms"] or 0) / 1000)),
     }
-    lines = [
-        f"SERVER = {server}",
-        *(f"{name} = {_literal(value, len(name) + 3)}" for name, value in constants.items()),
-    ]
+    if isinstance(server, str):
+        constants["SSE"] = row["transport"] == "http_sse" and not command
+    lines = [f"{name} = {_literal(value, len(name) + 3)}" for name, value in constants.items()]
     variables = "".join(f"\n  {name}" for name in secrets.names())
     environment = (
         f"\nSet these environment variables to the secrets:{variables}" if variables else ""
     )
     head = _HEAD.format(call_id=row["call_id"], environment=environment)
-    return head + "\n".join(lines) + "\n" + _BODY
+    return head + "\n".join(lines) + "\n" + (_HTTP if "SSE" in constants else _STDIO) + _BODY
 
 
 def _literal(value: Any, indent: int) -> str:
@@ -274,16 +332,15 @@ def _arguments(row: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _server(row: dict[str, Any], command: Sequence[str], secrets: _Secrets) -> str:
-    """The expression that connects to the server.
+def _server(row: dict[str, Any], command: Sequence[str]) -> str | list[str]:
+    """The URL of the server, or the command that starts it.
 
     Raises:
         UsageError: the recording does not say how to start it.
     """
     recorded = row["command"]
     if not command and recorded and re.match(r"https?://", recorded):
-        url = secrets.replaced(recorded)
-        return f"sse_client({url!r})" if row["transport"] == "http_sse" else repr(url)
+        return str(recorded)
     try:
         words = list(command) or json.loads(recorded or "null")
     except ValueError:
@@ -293,14 +350,7 @@ def _server(row: dict[str, Any], command: Sequence[str], secrets: _Secrets) -> s
             f"the recording of call {row['call_id']} does not say how to start the server; give "
             "the command after `--`"
         )
-    program, *arguments = secrets.replaced(words)
-    return (
-        "stdio_client(\n"
-        "    StdioServerParameters(\n"
-        f"        command={program!r}, args={arguments!r}, env=dict(os.environ)\n"
-        "    )\n"
-        ")"
-    )
+    return words
 
 
 def _parts(template: str | None, error_text: str | None) -> list[str]:

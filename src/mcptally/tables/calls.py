@@ -166,6 +166,11 @@ class Calls(Table):
     server_name = Column(STRING, "Name that the server reports.")
     server_version = Column(STRING, "Version that the server reports (often its SDK's).")
     client_version = Column(STRING, "Version that the client reports.")
+    model = Column(
+        STRING,
+        "Language model that asked for the call, where an imported log names it: the name in the "
+        "log.",
+    )
     protocol_version = Column(STRING, "Protocol revision in force for this request.")
     protocol_source = Column(
         STRING, "Where the revision is stated: `header`, `meta`, `handshake`, `fallback`."

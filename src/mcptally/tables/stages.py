@@ -51,6 +51,7 @@ class GatheredCalls(StageTable):
     protocol_version = Calls.protocol_version
     protocol_source = Calls.protocol_source
     traceparent = Calls.traceparent
+    model = Calls.model
     transport = Calls.transport
     id = Column(_S, "JSON text of the request's `id`.")
     method = Calls.method

@@ -31,6 +31,7 @@ class MessageEvent(Struct, tag_field="event", tag="message", gc=False):
     bytes: _Int | None = None
     sse_id: str | None = None
     redacted: _Int | None = None
+    model: str | None = None
 
 
 class RawFrame(Struct, tag_field="event", tag="raw", gc=False):
@@ -51,6 +52,7 @@ class RawFrame(Struct, tag_field="event", tag="raw", gc=False):
     method: str | None = None
     name: str | None = None
     is_error: bool | None = None
+    model: str | None = None
 
 
 class StderrEvent(Struct, tag_field="event", tag="stderr", gc=False):

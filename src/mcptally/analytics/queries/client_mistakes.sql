@@ -1,5 +1,6 @@
--- Which clients, in which versions, send what wrong, compared with other clients on the same tools?
--- Shows: client, client_version, mistake, mistakes, calls, mistake_rate, others_rate, tools, sessions, call_id
+-- Which clients, in which versions and with which models, send what wrong, compared with others on the same tools?
+-- Shows: client, client_version, model, mistake, mistakes, calls, mistake_rate, others_rate, tools, sessions, call_id
+-- A client is a name, a version and, where an imported log names it, a model.
 -- Only tools that another client also called are compared; names that are not a tool, by server.
 -- `others_rate`: the rate of the other clients if they had called each tool as often as this one.
 -- `calls`: those that could show the mistake. For repeated_refusal, refusals after which the same
@@ -7,7 +8,7 @@
 WITH unlisted AS (SELECT hash(hash(server), hash(tool)) AS tool_hash FROM _unlisted_names),
 marked AS NOT MATERIALIZED (
     SELECT
-        client, client_version, call_id, hash(hash(client), hash(client_version)) AS version_hash,
+        call_id, hash(hash(client), hash(client_version), hash(model)) AS version_hash,
         hash(session) AS session_hash, hash(hash(server), hash(tool)) AS tool_hash,
         hash(server) AS server_hash, hash(attempt_of) AS chain, attempt, attempt_why,
         outcome = 'cancelled' AS given_up,
@@ -20,7 +21,8 @@ marked AS NOT MATERIALIZED (
             ELSE 'wrong_value'
         END END AS inputs
     FROM calls
-    WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND client IS NOT NULL
+    WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL
+        AND (client IS NOT NULL OR model IS NOT NULL)
 ),
 -- Calls per client, session, tool and result: few rows, so that the kinds are listed from them.
 counts AS MATERIALIZED (
@@ -161,13 +163,13 @@ examples AS (
     GROUP BY mistake, version_hash
 ),
 clients_named AS (
-    SELECT DISTINCT client, client_version,
-        hash(hash(client), hash(client_version)) AS version_hash
+    SELECT DISTINCT client, client_version, model,
+        hash(hash(client), hash(client_version), hash(model)) AS version_hash
     FROM calls
-    WHERE client IS NOT NULL
+    WHERE client IS NOT NULL OR model IS NOT NULL
 )
 SELECT
-    client, client_version, mistake, mistakes, o.calls, mistakes / o.calls AS mistake_rate,
+    client, client_version, model, mistake, mistakes, o.calls, mistakes / o.calls AS mistake_rate,
     o.rate.low AS mistake_rate_low, o.rate.high AS mistake_rate_high,
     _insufficient_data(o.rate.n_eff, o.rate.low, o.rate.high) AS insufficient_data,
     -- Rounded, so that the order in which weighed sessions are added does not matter.
@@ -180,4 +182,4 @@ JOIN kinds USING (mistake)
 JOIN tools t USING (basis, version_hash)
 JOIN clients_named USING (version_hash)
 LEFT JOIN examples x USING (mistake, version_hash)
-ORDER BY mistake, mistake_rate DESC, client, client_version
+ORDER BY mistake, mistake_rate DESC, client, client_version, model

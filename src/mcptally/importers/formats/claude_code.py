@@ -22,6 +22,7 @@ from mcptally.importers import call_records
 from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item
 from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.timestamps import add_duration, parse_duration
+from mcptally.importers.tool_records import dict_of, text_of
 
 _CALLING: Final = re.compile(r"Calling MCP tool: (?P<tool>.+)\Z", re.DOTALL)
 _DONE: Final = re.compile(r"Tool '(?P<tool>.+?)' completed successfully in (?P<took>\S.*)\Z")
@@ -202,9 +203,14 @@ class _Reader:
             if "input" in block
             else call_records.NOT_RECORDED
         )
-        at = self.source.at(event.timestamp)
         ask = call_records.request(
-            connection, call, line=line, at=at, tool=tool, arguments=arguments
+            connection,
+            call,
+            line=line,
+            at=self.source.at(event.timestamp),
+            tool=tool,
+            arguments=arguments,
+            model=text_of(dict_of(event.message).get("model")),
         )
         self.uses.add(call, ask)
         return 1

@@ -23,7 +23,7 @@ from mcptally.importers import call_records
 from mcptally.importers.items import Connection, Item
 from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.timestamps import add_duration
-from mcptally.importers.tool_records import dict_of, parsed
+from mcptally.importers.tool_records import dict_of, parsed, text_of
 
 _SECOND: Final = 10**9
 _CANCELLED: Final = ("user cancelled", "user canceled", "user rejected", "cancelled", "canceled")
@@ -44,16 +44,18 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 def read(source: Source) -> Iterator[Item]:
     """Yield the calls of a rollout."""
     tally = source.tally
-    session = ""
+    session, model = "", None
     begun = call_records.PendingCalls(tally)
     for line, event in source.records(_LINE, "not a JSON object"):
         at = source.at(event.timestamp)
         body = _first_object(event.payload, event.msg, event.item)
         if event.type == "session_meta" and isinstance(body.get("id"), str):
             session = body["id"]
+        if event.type == "turn_context":
+            model = text_of(body.get("model"))
         kind = body.get("type")
         if source.built_in:
-            yield from _built_in(source, body, session, begun, line=line, at=at)
+            yield from _built_in(source, body, session, begun, line=line, at=at, model=model)
             continue
         if kind == "mcp_tool_call" and event.type in ("item.started", "item.completed"):
             kind = "mcp_tool_call_begin" if event.type == "item.started" else "mcp_tool_call_end"
@@ -68,7 +70,7 @@ def read(source: Source) -> Iterator[Item]:
         tally.used += 1
         took = _duration(body.get("duration"))
         start = at if took is None or kind == "mcp_tool_call_begin" else add_duration(at, -took)
-        ask = _asked(source, invocation, session, call, line=line, at=start)
+        ask = _asked(source, invocation, session, call, line=line, at=start, model=model)
         if kind == "mcp_tool_call_begin":
             begun.add(call, ask)
             continue
@@ -86,6 +88,7 @@ def _built_in(
     *,
     line: int,
     at: int | None,
+    model: str | None,
 ) -> Iterator[Item]:
     """Yield a call of a built-in tool when its output is read."""
     call, name, output = body.get("call_id"), body.get("name"), body.get("output")
@@ -104,6 +107,7 @@ def _built_in(
                 at=at,
                 tool=name,
                 arguments=msgspec.Raw(call_records.json_bytes(given)),
+                model=model,
             ),
         )
     elif (ask := begun.pop(call)) is not None:
@@ -134,6 +138,7 @@ def _asked(
     *,
     line: int,
     at: int | None,
+    model: str | None,
 ) -> Item:
     server, tool = invocation.get("server"), invocation.get("tool")
     arguments = call_records.NOT_RECORDED
@@ -141,7 +146,9 @@ def _asked(
         arguments = msgspec.Raw(call_records.json_bytes(invocation["arguments"]))
     connection = source.connection(session, server=server if isinstance(server, str) else None)
     name = tool if isinstance(tool, str) else None
-    return call_records.request(connection, call, line=line, at=at, tool=name, arguments=arguments)
+    return call_records.request(
+        connection, call, line=line, at=at, tool=name, arguments=arguments, model=model
+    )
 
 
 def _answered(connection: Connection, call: str, result: Any, *, line: int, at: int | None) -> Item:

@@ -30,6 +30,7 @@ class _Line(msgspec.Struct):
     session: object = msgspec.field(default=None, name="sessionId")
     project: object = msgspec.field(default=None, name="projectHash")
     timestamp: object = None
+    model: object = None
     calls: object = msgspec.field(default=None, name="toolCalls")
 
 
@@ -40,7 +41,7 @@ def read(source: Source) -> Iterator[Item]:
     """Yield the calls of MCP tools in a session."""
     tally = source.tally
     session = source.stem
-    calls: dict[str, tuple[int, object, dict[str, Any]]] = {}
+    calls: dict[str, tuple[int, _Line, dict[str, Any]]] = {}
     for line, event in _lines(source):
         if isinstance(event.session, str):
             session = event.session
@@ -54,13 +55,13 @@ def read(source: Source) -> Iterator[Item]:
                 continue
             found = 1
             if len(calls) < MAX_PENDING_CALLS or call["id"] in calls:
-                calls[call["id"]] = (line, event.timestamp, call)
+                calls[call["id"]] = (line, event, call)
         if found:
             tally.used += 1
         else:
             tally.context[OTHER_TOOL[source.built_in]] += 1
-    for line, began, call in calls.values():
-        yield from items_of(source, _record(call, began, session), line)
+    for line, message, call in calls.values():
+        yield from items_of(source, _record(call, message, session), line)
 
 
 def _lines(source: Source) -> Iterator[tuple[int, _Line]]:
@@ -85,7 +86,7 @@ def _server_and_tool(call: dict[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _record(call: dict[str, Any], began: object, session: str) -> ToolRecord:
+def _record(call: dict[str, Any], message: _Line, session: str) -> ToolRecord:
     server, tool = _server_and_tool(call) or ("gemini-cli", text_of(call.get("name")))
     status = call.get("status")
     parts = call.get("result")
@@ -98,11 +99,12 @@ def _record(call: dict[str, Any], began: object, session: str) -> ToolRecord:
         tool=tool,
         server=server,
         session=session,
-        start=began,
+        start=message.timestamp,
         end=call.get("timestamp"),
         arguments=call.get("args"),
         result=None if error else value,
         is_error={"success": False, "error": True}.get(str(status)),
         error=error,
         gave_up="cancelled" if status == "cancelled" else None,
+        model=text_of(message.model),
     )

@@ -51,9 +51,12 @@ def read(source: Source) -> Iterator[Item]:
             tally.skip(line, "not a sample, or cut off")
             continue
         session = str(sample.uuid or f"{sample.id} {sample.epoch}")
+        models: dict[str, str] = {}
         for event in sample.events:
             tally.seen += 1
             error = dict_of(event.get("error"))
+            if event.get("event") == "model":
+                models |= _models_of_calls(event)
             if event.get("event") != "tool":
                 tally.context["an event that is not a call of a tool"] += 1
             elif str(error.get("type")) in _REFUSED:
@@ -61,7 +64,8 @@ def read(source: Source) -> Iterator[Item]:
             else:
                 tally.used += 1
                 full = {name: _with_texts(value, sample) for name, value in event.items()}
-                yield from items_of(source, _record(full, session), line)
+                model = models.get(str(event.get("id")))
+                yield from items_of(source, _record(full, session, model), line)
 
 
 def _samples(source: Source) -> Iterator[tuple[int, bytes | None]]:
@@ -89,7 +93,18 @@ def _with_texts(value: Any, sample: _Sample, depth: int = 0) -> Any:
     return value
 
 
-def _record(event: dict[str, Any], session: str) -> ToolRecord:
+def _models_of_calls(event: dict[str, Any]) -> dict[str, str]:
+    """Ids of the calls that a model asked for → the model."""
+    model, choices = text_of(event.get("model")), dict_of(event.get("output")).get("choices")
+    found: dict[str, str] = {}
+    for choice in choices if model and isinstance(choices, list) else ():
+        calls = dict_of(dict_of(choice).get("message")).get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            found[str(dict_of(call).get("id"))] = str(model)
+    return found
+
+
+def _record(event: dict[str, Any], session: str, model: str | None) -> ToolRecord:
     error = dict_of(event.get("error"))
     bridge = dict_of(dict_of(event.get("metadata")).get("bridge"))
     failed = bool(error) or event.get("failed") is True
@@ -107,4 +122,5 @@ def _record(event: dict[str, Any], session: str) -> ToolRecord:
         is_error=failed if ended or failed else None,
         error=text_of(error.get("message")),
         gave_up=kind if kind in _GAVE_UP else None,
+        model=model,
     )

@@ -12,6 +12,7 @@ from typing import Any
 from mcptally.importers.items import Item
 from mcptally.importers.source import Source
 from mcptally.importers.tool_records import (
+    Node,
     ToolRecord,
     dict_of,
     parsed,
@@ -23,7 +24,16 @@ from mcptally.importers.tool_records import (
 
 def read(source: Source) -> Iterator[Item]:
     """Yield the calls among the observations."""
-    return read_records(source, _record, "an observation that is not of a tool")
+    return read_records(source, _record, "an observation that is not of a tool", _node)
+
+
+def _node(seen: dict[str, Any]) -> Node:
+    of_model = str(seen.get("type")).upper() == "GENERATION"
+    return Node(
+        str(seen.get("id")),
+        text_of(seen.get("parentObservationId")) or text_of(seen.get("traceId")),
+        text_of(seen.get("model")) if of_model else None,
+    )
 
 
 def _record(seen: dict[str, Any]) -> ToolRecord | None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from mcptally.importers.items import Item
 from mcptally.importers.source import Source
 from mcptally.importers.tool_records import (
+    Node,
     ToolRecord,
     dict_of,
     parsed,
@@ -26,7 +27,16 @@ _TRACEBACK: Final = re.compile(
 
 def read(source: Source) -> Iterator[Item]:
     """Yield the calls among the runs."""
-    return read_records(source, _record, "a run that is not of a tool")
+    return read_records(source, _record, "a run that is not of a tool", _node)
+
+
+def _node(run: dict[str, Any]) -> Node:
+    model = dict_of(dict_of(run.get("extra")).get("metadata")).get("ls_model_name")
+    return Node(
+        str(run.get("id")),
+        text_of(run.get("parent_run_id")) or text_of(run.get("trace_id")),
+        text_of(model) if run.get("run_type") == "llm" else None,
+    )
 
 
 def _record(run: dict[str, Any]) -> ToolRecord | None:

@@ -6,16 +6,35 @@
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from mcptally.importers.items import Item
 from mcptally.importers.source import Source
-from mcptally.importers.tool_records import ToolRecord, dict_of, parsed, read_records, text_of
+from mcptally.importers.tool_records import (
+    Node,
+    ToolRecord,
+    dict_of,
+    parsed,
+    read_records,
+    text_of,
+)
+
+_OF_MODELS: Final = ("completion", "responses", "messages", "generate_content")
+"""Parts of the `call_type` of requests to language models."""
 
 
 def read(source: Source) -> Iterator[Item]:
     """Yield the calls of MCP tools among the requests."""
-    return read_records(source, _record, "a request that is not a call of an MCP tool")
+    return read_records(source, _record, "a request that is not a call of an MCP tool", _node)
+
+
+def _node(entry: dict[str, Any]) -> Node:
+    kind = str(entry.get("call_type"))
+    return Node(
+        str(entry.get("id") or entry.get("request_id")),
+        text_of(entry.get("session_id")) or text_of(entry.get("trace_id")),
+        text_of(entry.get("model")) if any(part in kind for part in _OF_MODELS) else None,
+    )
 
 
 def _record(entry: dict[str, Any]) -> ToolRecord | None:

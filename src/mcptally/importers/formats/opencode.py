@@ -22,6 +22,7 @@ _BUILT_IN: Final = frozenset({"apply_patch", "plan_enter", "plan_exit"})
 
 
 class _Line(msgspec.Struct):
+    info: object = None
     part: object = None
     parts: object = None
 
@@ -48,7 +49,9 @@ def read(source: Source) -> Iterator[Item]:
                 continue
             found = 1
             named = ("opencode", name) if built_in else tuple(name.split("_", 1))
-            yield from items_of(source, _record(part, *named), line)
+            record = _record(part, *named)
+            record.model = text_of(dict_of(message.info).get("modelID"))
+            yield from items_of(source, record, line)
         if found:
             tally.used += 1
         else:

@@ -32,7 +32,7 @@ CALLS: Final = 200
 MAX_PAYLOAD: Final = 20_000
 """Characters of a payload on a page; `mcptally show --full` prints all of it."""
 
-FILTERS: Final = ("server", "tool", "since", "until", "client", "min_calls")
+FILTERS: Final = ("server", "tool", "since", "until", "client", "model", "min_calls")
 """The filters of a question, as in `Store.ask`."""
 
 _CALL_COLUMNS: Final = frozenset({"call_id", "attempt_of"})

@@ -131,6 +131,7 @@ def _span_attributes(row: dict[str, Any]) -> dict[str, Any]:
         "mcp.session.id": row["session"],
         "mcp.resource.uri": row["resource_uri"],
         "jsonrpc.request.id": _id_text(row["request_id"]),
+        "gen_ai.request.model": row["model"],
         "gen_ai.tool.call.arguments": row["arguments"] if is_tool_call else None,
         "gen_ai.tool.call.result": (
             row["response"] if is_tool_call and row["outcome"] != "protocol_error" else None

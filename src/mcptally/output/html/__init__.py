@@ -67,6 +67,7 @@ def report(
     since: str | None = None,
     until: str | None = None,
     client: str | None = None,
+    model: str | None = None,
     examples: int = 1,
 ) -> str:
     """A self-contained HTML page about a store; returns the text of the page.
@@ -80,6 +81,7 @@ def report(
         since: only calls made at this time or later; as in `Store.ask`.
         until: only calls made before this time.
         client: only calls of the client with this name.
+        model: only calls that this language model asked for.
         examples: calls on the page for each finding, error group, hidden error and slow tool, 1
             to 20. All calls together take 2 MB at most.
 
@@ -87,15 +89,22 @@ def report(
         StoreError: there is no store, or this version cannot read it.
         QueryError, UsageError: a filter is invalid, or `out` cannot be written.
     """
-    if base is not None and (since or until or client):
+    if base is not None and (since or until or client or model):
         raise UsageError(
-            "stores are compared as a whole: since, until and client cannot be used with base; "
-            "server and tool can"
+            "stores are compared as a whole: since, until, client and model cannot be used with "
+            "base; server and tool can"
         )
     if not 1 <= examples <= calls_on_page.MAX_EXAMPLES:
         most = calls_on_page.MAX_EXAMPLES
         raise UsageError(f"examples: {examples} is not a number from 1 to {most}")
-    filters = {"server": server, "tool": tool, "since": since, "until": until, "client": client}
+    filters = {
+        "server": server,
+        "tool": tool,
+        "since": since,
+        "until": until,
+        "client": client,
+        "model": model,
+    }
     page = page_text(store, base=base, examples=examples, filters=filters)
     if out is not None:
         whole_file(Path(out), lambda file: file.write(page.encode()))

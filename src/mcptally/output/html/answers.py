@@ -196,7 +196,7 @@ def counted_calls(filters: Mapping[str, Any]) -> tuple[str, list[Any]]:
 
 
 _CONDITIONS: Final = {
-    **{name: f"{name} = ?" for name in ("server", "tool", "client")},
+    **{name: f"{name} = ?" for name in ("server", "tool", "client", "model")},
     "since": "requested_at >= ?",
     "until": "requested_at < ?",
 }

@@ -41,7 +41,9 @@ class Commands:
         # Filters that are unsafe to paste are left out; the command then returns more rows.
         safe = {key: str(value) for key, value in filters.items() if _is_safe(str(value))}
         self._flags = "".join(f" {shlex.quote(f'--{key}={value}')}" for key, value in safe.items())
-        self._where = [f"client = {_literal(safe['client'])}"] if "client" in safe else []
+        self._where = [
+            f"{key} = {_literal(safe[key])}" for key in ("client", "model") if key in safe
+        ]
         for key, operator in (("since", ">="), ("until", "<")):
             if key in filters:
                 time = parse_time(filters[key]).isoformat()

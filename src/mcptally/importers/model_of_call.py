@@ -1,0 +1,59 @@
+"""Finds the language model that asked for a call, from the spans or runs around the call.
+
+The span of a tool does not name the model, but the spans of the model's own requests do. Both are
+beneath the same agent:
+
+    invoke_agent
+      chat                gen_ai.request.model
+      execute_tool
+"""
+
+from typing import Final
+
+_MAX_NODES: Final = 1_000_000
+"""Most spans or runs that are remembered."""
+_MAX_DEPTH: Final = 64
+"""Most steps from a span or run to an ancestor."""
+
+
+class ModelsOfCalls:
+    """The spans or runs of a file as a tree, with the models that they name."""
+
+    def __init__(self) -> None:
+        self._parents: dict[str, str | None] = {}
+        self._models: dict[str, str] = {}
+        self._beneath: dict[str, str | None] | None = None
+
+    def add(self, id_: str, parent: str | None, model: str | None) -> None:
+        """Add a span or run; `model` is None if it names no model."""
+        if len(self._parents) < _MAX_NODES:
+            self._parents[id_] = parent
+            if model is not None:
+                self._models[id_] = model
+
+    def of(self, id_: str) -> str | None:
+        """The model that asked for a call; None if it is unknown.
+
+        It is the model that the nearest of the call's span and its ancestors names, or that the
+        spans beneath that ancestor name. If these name several, the model is unknown.
+        """
+        if self._beneath is None:
+            self._beneath = self._models_beneath()
+        return next(
+            (self._beneath[each] for each in self._line(id_) if each in self._beneath), None
+        )
+
+    def _models_beneath(self) -> dict[str, str | None]:
+        """Spans that name a model, and their ancestors → the model; None: several."""
+        found: dict[str, str | None] = {}
+        for id_, model in self._models.items():
+            for each in self._line(id_):
+                found[each] = model if found.get(each, model) == model else None
+        return found | self._models
+
+    def _line(self, id_: str) -> list[str]:
+        """A span and its ancestors, nearest first; the last may be missing in the file."""
+        line = [id_]
+        while len(line) < _MAX_DEPTH and (parent := self._parents.get(line[-1])) is not None:
+            line.append(parent)
+        return line
