@@ -138,9 +138,11 @@ def _steps_by_depth(schema: Any) -> Iterator[int]:
     edges = _reached(References(schema))
     order = _order(edges)
     below: dict[str, int] = dict.fromkeys(edges, 0)
+    leaves = {at: _steps(edges[at], {}, {}) for at in order if edges[at].is_leaf()}
+    inner = [at for at in order if at not in leaves]
     for _ in range(VALUE_DEPTH):
-        here: dict[str, int] = {}
-        for at in order:
+        here = dict(leaves)
+        for at in inner:
             here[at] = _steps(edges[at], below, here)
         yield here.get("", 0)
         if here == below:
@@ -163,6 +165,10 @@ class _Edges(NamedTuple):
     """How often the subschemas for the same value are evaluated."""
     own: int
     """Cost of the node's own keywords: 1, and more for long lists."""
+
+    def is_leaf(self) -> bool:
+        """Return whether the node applies no subschema."""
+        return not (self.here or self.either or self.each or self.one)
 
     def for_same_value(self) -> Iterator[str]:
         """Yield all subschemas that may apply to the same value."""

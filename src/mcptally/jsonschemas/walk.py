@@ -192,5 +192,4 @@ def keys(value: Any) -> list[str]:
 
 def pointer(parts: Any) -> str:
     """Return the JSON Pointer (RFC 6901) of names and indices."""
-    escaped = (str(part).replace("~", "~0").replace("/", "~1") for part in parts)
-    return "".join(f"/{part}" for part in escaped)
+    return "".join(["/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts])

@@ -41,9 +41,11 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
         PairedCalls.reply.col.alias(Listings.pos.name),
         PairedCalls.reply_ns.col.alias(Listings.listed_ns.name),
         PairedCalls.protocol_version.col.alias(Listings.revision.name),
-        PairedCalls.response.col.map_elements(_is_last_page, return_dtype=pl.Boolean).alias(
-            Listings.complete.name
-        ),
+        PairedCalls.response.col,
+    )
+    complete = [response and _is_last_page(response) for response in replies["response"]]
+    replies = replies.drop("response").with_columns(
+        pl.Series(Listings.complete.name, complete, dtype=pl.Boolean)
     )
     # A client that reads page by page has the whole listing if its last page names no next page.
     replies = replies.with_columns(

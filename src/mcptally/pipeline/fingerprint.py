@@ -8,6 +8,7 @@ store are compared with the digests in `store.json`.
 import functools
 import hashlib
 import importlib.metadata
+import os
 import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -36,20 +37,21 @@ def code_digest() -> str:
             code.update(f"{name} {importlib.metadata.version(name)}\n".encode())
         except importlib.metadata.PackageNotFoundError:
             continue
-    for path in deciding_files(folder):
-        code.update(f"{path.relative_to(folder).as_posix()}\n".encode())
-        code.update(path.read_bytes())
+    for name in deciding_files(folder):
+        code.update(f"{name}\n".encode())
+        code.update((folder / name).read_bytes())
     return code.hexdigest()[:16]
 
 
-def deciding_files(folder: Path) -> list[Path]:
-    """The files of this program, installed in `folder`, that may change a row."""
-    return [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.suffix in {".py", ".toml", ".json"}
-        and not path.relative_to(folder).as_posix().startswith(_WITHOUT_EFFECT)
-    ]
+def deciding_files(folder: Path) -> list[str]:
+    """The files of this program, installed in `folder`, that may change a row: relative paths."""
+    names = (
+        f"{at}{os.sep}{name}"[len(str(folder)) + 1 :].replace(os.sep, "/")
+        for at, _, files in os.walk(folder)
+        for name in files
+        if name.endswith((".py", ".toml", ".json"))
+    )
+    return sorted(name for name in names if not name.startswith(_WITHOUT_EFFECT))
 
 
 _WITHOUT_EFFECT: Final = (

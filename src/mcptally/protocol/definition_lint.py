@@ -22,7 +22,14 @@ from mcptally.jsonschemas.validators import compile_validator
 from mcptally.protocol.definition_smells import find_smells
 from mcptally.protocol.message_schemas import ShapeResult, check_shape
 from mcptally.protocol.revisions import table
-from mcptally.rules.findings import REVISIONS, concat_findings, finding_rule, make_findings
+from mcptally.rules.findings import (
+    REVISIONS,
+    Check,
+    concat_findings,
+    finding_rule,
+    make_findings,
+    run_checks,
+)
 from mcptally.tables.formatting import formatted
 
 _NAME: Final = r"^[A-Za-z0-9_.-]{1,128}$"
@@ -55,57 +62,60 @@ def lint_definitions(listed: pl.DataFrame, definitions: pl.DataFrame) -> pl.Data
 
 def _check_texts(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Check descriptions, names, annotations and the text of definitions, by columns."""
-    yield make_findings(
-        "definition.description_missing",
-        described.filter(pl.col("description").fill_null("").str.strip_chars() == ""),
-        "no description",
-        path="/description",
-    )
-    yield make_findings(
-        "definition.name_illegal",
-        described.filter(~pl.col("tool").str.contains(_NAME)),
-        "the name must have 1 to 128 characters of A-Z a-z 0-9 _ . -",
-        evidence="tool",
-        path="/name",
-    )
     hints = pl.col("annotations").fill_null("")
     reads = hints.str.contains('"readOnlyHint":true', literal=True)
-    yield make_findings(
-        "definition.hints_contradict",
-        described.filter(reads, hints.str.contains('"destructiveHint":true', literal=True)),
-        "readOnlyHint and destructiveHint are both true",
-        evidence="annotations",
-        path="/annotations",
-    )
+    harmless = hints.str.contains('"destructiveHint":false', literal=True)
     name = pl.col("tool").str.replace_all(r"([a-z0-9])([A-Z])", "${1}_${2}").str.to_lowercase()
     writing, deleting = finding_rule("definition.hint_against_name").matches
-    harmless = hints.str.contains('"destructiveHint":false', literal=True)
-    yield make_findings(
-        "definition.hint_against_name",
-        described.filter(
-            (reads & name.str.contains(writing)) | (harmless & name.str.contains(deleting))
-        ),
-        "the name says that the tool changes something, the annotations say that it does not",
-        evidence="annotations",
-        path="/annotations",
-    )
     text = pl.col("text")
-    for pattern in finding_rule("definition.hidden_instruction").matches:
-        yield make_findings(
-            "definition.hidden_instruction",
-            described.filter(text.str.contains(pattern)),
-            "the definition tells the model to act without the user's knowledge",
-            evidence=text.str.extract(f"(.{{0,60}}(?:{pattern}).{{0,100}})"),
-        )
     (invisible,) = finding_rule("definition.invisible_characters").matches
     # Tag characters that spell a flag after U+1F3F4 are legitimate.
     without_flags = text.str.replace_all("\U0001f3f4[\U000e0061-\U000e007a]+\U000e007f", "")
-    yield make_findings(
-        "definition.invisible_characters",
-        described.filter(without_flags.str.contains(invisible)),
-        formatted("{} invisible characters", without_flags.str.count_matches(invisible)),
-        evidence=without_flags.str.extract(f"(.{{0,40}}(?:{invisible}).{{0,40}})").map_elements(
-            lambda part: part.encode("unicode_escape").decode(), return_dtype=pl.String
+    yield from run_checks(
+        described,
+        Check(
+            "definition.description_missing",
+            pl.col("description").fill_null("").str.strip_chars() == "",
+            "no description",
+            path="/description",
+        ),
+        Check(
+            "definition.name_illegal",
+            ~pl.col("tool").str.contains(_NAME),
+            "the name must have 1 to 128 characters of A-Z a-z 0-9 _ . -",
+            evidence="tool",
+            path="/name",
+        ),
+        Check(
+            "definition.hints_contradict",
+            reads & hints.str.contains('"destructiveHint":true', literal=True),
+            "readOnlyHint and destructiveHint are both true",
+            evidence="annotations",
+            path="/annotations",
+        ),
+        Check(
+            "definition.hint_against_name",
+            (reads & name.str.contains(writing)) | (harmless & name.str.contains(deleting)),
+            "the name says that the tool changes something, the annotations say that it does not",
+            evidence="annotations",
+            path="/annotations",
+        ),
+        *(
+            Check(
+                "definition.hidden_instruction",
+                text.str.contains(pattern),
+                "the definition tells the model to act without the user's knowledge",
+                evidence=text.str.extract(f"(.{{0,60}}(?:{pattern}).{{0,100}})"),
+            )
+            for pattern in finding_rule("definition.hidden_instruction").matches
+        ),
+        Check(
+            "definition.invisible_characters",
+            without_flags.str.contains(invisible),
+            formatted("{} invisible characters", without_flags.str.count_matches(invisible)),
+            evidence=without_flags.str.extract(f"(.{{0,40}}(?:{invisible}).{{0,40}})").map_elements(
+                lambda part: part.encode("unicode_escape").decode(), return_dtype=pl.String
+            ),
         ),
     )
 
@@ -193,15 +203,26 @@ def _check_shapes(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
         .then(formatted("the definition {}", "words"))
         .otherwise(formatted("{} {}", member, "words"))
     )
-    for state, rule in (("invalid", "definition.shape"), ("null", "definition.null_member")):
-        yield make_findings(rule, rows.filter(pl.col("state") == state), message, path="pointer")
-    for span in table()["tool_members"]:
-        early = [r for r in REVISIONS if REVISIONS.index(r) < REVISIONS.index(span.since)]
+    yield from run_checks(
+        rows,
+        *(
+            Check(rule, pl.col("state") == state, message, path="pointer")
+            for state, rule in (("invalid", "definition.shape"), ("null", "definition.null_member"))
+        ),
+    )
+    spans = table()["tool_members"]
+    suspected = rows.select(
+        (
+            pl.col("revision").is_in(REVISIONS[: REVISIONS.index(span.since)])
+            & pl.col("text").str.contains(f'"{span.name}":', literal=True)
+        ).alias(span.name)
+        for span in spans
+    )
+    for span in spans:
+        suspects = rows.filter(suspected[span.name])
+        if not suspects.height:
+            continue
         has = pl.col("text").str.json_path_match(f"$.{span.name}").is_not_null()
-        suspects = rows.filter(
-            pl.col("revision").is_in(early),
-            pl.col("text").str.contains(f'"{span.name}":', literal=True),
-        )
         yield make_findings(
             "definition.too_new",
             suspects.filter(has),

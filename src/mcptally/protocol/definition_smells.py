@@ -5,6 +5,7 @@ learn how to call the tool, or reads more than it needs. `definition_advice` con
 the calls that were refused there.
 """
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -66,9 +67,10 @@ class Argument(NamedTuple):
     defaulted: bool
 
 
-def words_of(name: str) -> list[str]:
+@functools.lru_cache(maxsize=1024)
+def words_of(name: str) -> tuple[str, ...]:
     """The lower-case words of an identifier or of a text."""
-    return [word.lower() for word in _WORD.findall(_CAMEL.sub(" ", name))]
+    return tuple([word.lower() for word in _WORD.findall(_CAMEL.sub(" ", name))])
 
 
 def find_smells(places: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
@@ -268,12 +270,13 @@ def _check_descriptions(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
             path="/description",
         ),
     )
+    tools: dict[str | None, list[tuple[str, str, str | None]]] = {}
+    for server, *tool in described.select(
+        "server", "tool", "definition", "description"
+    ).iter_rows():
+        tools.setdefault(server, []).append((tool[0], tool[1], tool[2]))
     pairs = pl.DataFrame(
-        [
-            (server, *pair)
-            for (server,), tools in described.group_by("server", maintain_order=True)
-            for pair in _contained(tools.select("tool", "definition", "description").iter_rows())
-        ],
+        [(server, *pair) for server, listed in tools.items() for pair in _contained(listed)],
         schema=dict.fromkeys(("server", "definition", "other"), pl.String),
         orient="row",
     )
