@@ -59,14 +59,14 @@ class Logs:
     """
 
     def __init__(self) -> None:
-        self._sources: list[tuple[str, Path | str, dict[str, Any]]] = []
+        self._sources: list[tuple[str, Path | str | bytes, dict[str, Any]]] = []
 
-    def add(self, name: str, source: Path | str, **options: Any) -> int:
-        """Add a file with its text, or the path of a file, and return its number.
+    def add(self, name: str, source: Path | str | bytes, **options: Any) -> int:
+        """Add a file with its content, or the path of a file, and return its number.
 
         Args:
             name: path of the file below a folder of its own.
-            source: its text, or a file to copy.
+            source: its text or bytes, or a file to copy.
             options: those of `import_logs`; a transcript is not imported with `as_recorded=True`.
         """
         self._sources.append((name, source, options))
@@ -78,7 +78,8 @@ class Logs:
         for number, (name, source, options) in enumerate(self._sources):
             path = folder / str(number) / name
             path.parent.mkdir(parents=True)
-            path.write_bytes(source.encode() if isinstance(source, str) else source.read_bytes())
+            data = source.read_bytes() if isinstance(source, Path) else source
+            path.write_bytes(data.encode() if isinstance(data, str) else data)
             out = archive / str(number)
             if options.get("as_recorded"):
                 shutil.copytree(path.parent, out)

@@ -11,7 +11,7 @@ from tests.importers.imported_logs import (
     ImportedLog,
     Logs,
     all_records_accounted_for,
-    calls_of,
+    events,
 )
 
 NAMES = ("server", "tool", "arguments", "outcome", "text", "latency_ms")
@@ -269,44 +269,41 @@ CODEX = [
 ]
 
 
+def built_in(form, lines, *expected):
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    number = LOGS.add("session.jsonl", text, format=form, built_in=True)
+    return pytest.param(number, [(form, *row) for row in expected], id=form)
+
+
 @pytest.mark.parametrize(
-    ("form", "lines", "expected"),
+    ("number", "expected"),
     [
-        (
+        built_in(
             "claude-code",
             CLAUDE,
-            [
-                ("Edit", '{"path":"x"}', "tool_error", 2000.0),
-                ("Read", '{"path":"x"}', "ok", 2000.0),
-            ],
+            ("Edit", '{"path":"x"}', "tool_error", 2000.0),
+            ("Read", '{"path":"x"}', "ok", 2000.0),
         ),
-        (
+        built_in(
             "codex",
             CODEX,
-            [
-                ("apply_patch", '{"input":"*** Begin Patch"}', "ok", 1000.0),
-                ("shell", '{"command":["ls"]}', "tool_error", 1000.0),
-            ],
+            ("apply_patch", '{"input":"*** Begin Patch"}', "ok", 1000.0),
+            ("shell", '{"command":["ls"]}', "tool_error", 1000.0),
         ),
-        ("gemini-cli", [*GEMINI], [("read_file", '{"url":"x"}', "ok", 2000.0)]),
-        (
+        built_in("gemini-cli", GEMINI, ("read_file", '{"url":"x"}', "ok", 2000.0)),
+        built_in(
             "opencode",
-            [{"type": "tool_use", "sessionID": "ses_1", "part": part} for part in OPENCODE],
-            [
-                ("apply_patch", '{"url":"x"}', "ok", 1500.0),
-                ("bash", '{"url":"x"}', "ok", 1500.0),
-            ],
+            LINES,
+            ("apply_patch", '{"url":"x"}', "ok", 1500.0),
+            ("bash", '{"url":"x"}', "ok", 1500.0),
         ),
     ],
 )
-def test_built_in_tools_of_an_agent_are_imported_on_their_own(tmp_path, form, lines, expected):
-    source = tmp_path / "session.jsonl"
-    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done = import_logs(source, tmp_path / "t", format=form, built_in=True)
+def test_built_in_tools_of_an_agent_are_imported_on_their_own(logs, number, expected):
+    done, _, calls, _ = logs[number]
     assert all_records_accounted_for(done)
-    calls = calls_of(tmp_path / "t", tmp_path / "store")
     found = calls.sort("tool").select("server", "tool", "arguments", "outcome", "latency_ms").rows()
-    assert found == [(form, *row) for row in expected]
+    assert found == expected
 
 
 def test_all_tools_imports_built_in_tools_into_a_folder_of_their_own(tmp_path):
@@ -318,6 +315,10 @@ def test_all_tools_imports_built_in_tools_into_a_folder_of_their_own(tmp_path):
     first = f"1 file: 1 recording, 4 events, 0 lines not used; next: {scored} store"
     second = f"1 file: 1 recording, 6 events, 0 lines not used; next: {built_in} store-builtin"
     assert done.stdout.splitlines() == [first, f"built-in tools: {second}"]
-    assert calls_of(tmp_path / "t", tmp_path / "a")["tool"].to_list() == ["open"]
-    tools = calls_of(tmp_path / "t-builtin", tmp_path / "b")["tool"].to_list()
-    assert sorted(tools) == ["Edit", "Read"]
+    requests = [
+        event["msg"]["params"]["name"]
+        for name in ("t", "t-builtin")
+        for event in events(tmp_path / name)
+        if event.get("dir") == "c2s" and event["msg"]["method"] == "tools/call"
+    ]
+    assert requests == ["open", "Read", "Edit"]

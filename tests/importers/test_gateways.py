@@ -1,6 +1,7 @@
 """Logs of gateways, of Cursor and of Phoenix."""
 
 import gzip
+import io
 import json
 import zipfile
 
@@ -9,15 +10,37 @@ import pytest
 from mcptally.importers import FORMATS, import_logs
 from mcptally.importers.source import Source
 from mcptally.transcript.files import DecompressionBudget
-from tests.importers.imported_logs import SAMPLES, all_records_accounted_for, calls_of, events
+from tests.importers.imported_logs import (
+    SAMPLES,
+    ImportedLog,
+    Logs,
+    all_records_accounted_for,
+    events,
+)
+
+LOGS = Logs()
 
 
-def imported(source, tmp_path, expected, **options):
-    done = import_logs(source, tmp_path / "t", timezone="UTC", **options)
-    assert done.files[0].format == expected
-    assert all_records_accounted_for(done)
-    calls = calls_of(tmp_path / "t", tmp_path / "store").sort("requested_at", "answered_at")
-    return done.files[0].tally, calls
+def log(name, source):
+    return LOGS.add(name, source, timezone="UTC")
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory) -> list[ImportedLog]:
+    return LOGS.import_and_score(tmp_path_factory.mktemp("gateways"))
+
+
+@pytest.fixture(scope="module")
+def imported(logs):
+    """The tally and the calls of a log that must have the format."""
+
+    def tally_and_calls(number, expected):
+        done = logs[number].done
+        assert done.files[0].format == expected
+        assert all_records_accounted_for(done)
+        return done.files[0].tally, logs[number].calls.sort("requested_at", "answered_at")
+
+    return tally_and_calls
 
 
 FORGE = [
@@ -28,18 +51,24 @@ FORGE = [
 """Ten calls through ContextForge; before the last one, the server was stopped."""
 
 
-def test_a_log_of_contextforge_gives_server_tool_outcome_and_duration(tmp_path):
-    tally, calls = imported(SAMPLES / "contextforge.log.gz", tmp_path, "contextforge")
+CONTEXTFORGE = log("contextforge.log.gz", SAMPLES / "contextforge.log.gz")
+
+
+def test_a_log_of_contextforge_gives_server_tool_outcome_and_duration(imported, logs):
+    tally, calls = imported(CONTEXTFORGE, "contextforge")
     assert tally.context == {"also in the record of the call": 20, "not a call of a tool": 187}
     assert set(calls["server"]) == {"orders"}
     assert calls.select("tool", "outcome").rows() == FORGE
     assert calls["error_text"].drop_nulls().to_list() == ["All connection attempts failed"]
     assert calls["latency_ms"].round(1)[0] == 81.6
-    assert events(tmp_path / "t")[0]["source"]["transport"] == "streamable_http"
+    assert logs[CONTEXTFORGE].events[0]["source"]["transport"] == "streamable_http"
 
 
-def test_a_call_in_three_spans_of_contextforge_is_one_call(tmp_path):
-    tally, calls = imported(SAMPLES / "spans-contextforge.jsonl.gz", tmp_path, "otlp")
+CONTEXTFORGE_SPANS = log("spans.jsonl.gz", SAMPLES / "spans-contextforge.jsonl.gz")
+
+
+def test_a_call_in_three_spans_of_contextforge_is_one_call(imported):
+    tally, calls = imported(CONTEXTFORGE_SPANS, "otlp")
     assert tally.context["also in another span of the same call"] == 18
     assert set(calls["server"]) == {"localhost:9111"}
     assert calls.select("tool", "outcome").rows() == FORGE
@@ -53,21 +82,22 @@ def forge(event=None, **fields):
     return {"name": "mcpgateway", "asctime": "x", "correlation_id": "c1", **metadata, **fields}
 
 
-def test_calls_of_contextforge_without_an_end_and_of_other_kinds_of_tools(tmp_path):
-    invoke = {"resource_type": "tool", "resource_action": "invoke", "resource_id": "t1"}
-    times = {"timestamp": "2026-11-22T20:00:02+00:00", "duration_ms": 500}
-    mcp = {"tool_name": "shop-open", "integration_type": "MCP", "error_message": "timed out"}
-    lines = [
-        forge("mcp_call_started", timestamp="2026-11-22T20:00:01.500+00:00"),
-        forge("tool_timeout"),
-        forge("mcp_call_failed"),
-        forge(**invoke, **times, levelname="ERROR", custom_fields=mcp),
-        forge(**invoke, custom_fields={**mcp, "integration_type": "REST"}),
-        forge("mcp_call_started", timestamp="2026-11-22T20:00:03+00:00"),
-    ]
-    source = tmp_path / "gateway.log"
-    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    tally, calls = imported(source, tmp_path, "contextforge")
+INVOKE = {"resource_type": "tool", "resource_action": "invoke", "resource_id": "t1"}
+TIMES = {"timestamp": "2026-11-22T20:00:02+00:00", "duration_ms": 500}
+MCP = {"tool_name": "shop-open", "integration_type": "MCP", "error_message": "timed out"}
+FORGE_LINES = [
+    forge("mcp_call_started", timestamp="2026-11-22T20:00:01.500+00:00"),
+    forge("tool_timeout"),
+    forge("mcp_call_failed"),
+    forge(**INVOKE, **TIMES, levelname="ERROR", custom_fields=MCP),
+    forge(**INVOKE, custom_fields={**MCP, "integration_type": "REST"}),
+    forge("mcp_call_started", timestamp="2026-11-22T20:00:03+00:00"),
+]
+UNFINISHED = log("gateway.log", "".join(json.dumps(line) + "\n" for line in FORGE_LINES))
+
+
+def test_calls_of_contextforge_without_an_end_and_of_other_kinds_of_tools(imported):
+    tally, calls = imported(UNFINISHED, "contextforge")
     assert tally.context["not a call of an MCP tool"] == 1
     assert calls.select("server", "tool", "outcome", "latency_ms").rows() == [
         ("shop", "open", "timeout", None),
@@ -97,12 +127,11 @@ ACCESS = [  # lines of agentgateway (text, and JSON of an older version), and of
     "2026-07-12T20:28:08.857219Z\tinfo\tproxy::gateway\tstarted bind",
     "panicked",
 ]  # fmt: skip
+ACCESS_LOG = log("gateway.log", "".join(line + "\n" for line in ACCESS))
 
 
-def test_access_logs_give_server_tool_http_failures_and_times(tmp_path):
-    source = tmp_path / "gateway.log"
-    source.write_text("".join(line + "\n" for line in ACCESS))
-    tally, calls = imported(source, tmp_path, "access-log")
+def test_access_logs_give_server_tool_http_failures_and_times(imported):
+    tally, calls = imported(ACCESS_LOG, "access-log")
     assert tally.used == 5
     assert tally.context == {"a request without an MCP method": 2, "a message of the gateway": 1}
     assert tally.unused["neither a request nor a message of the gateway"].runs == [[9, 9]]
@@ -132,12 +161,11 @@ fc_0849
 2026-02-04 18:00:33.000 [error] Error calling tool 'open': MCP error -32001: Request timed out
 2026-02-04 18:00:34.000 [info] Successfully called tool 'find'
 """
+CURSOR_LOG = log("MCP user-docs.log", CURSOR)
 
 
-def test_a_log_of_cursor_gives_tool_failure_and_times(tmp_path):
-    source = tmp_path / "MCP user-docs.log"
-    source.write_text(CURSOR)
-    tally, calls = imported(source, tmp_path, "cursor")
+def test_a_log_of_cursor_gives_tool_failure_and_times(imported):
+    tally, calls = imported(CURSOR_LOG, "cursor")
     assert tally.unused["the end of a call that did not begin in this file"].runs == [[12, 12]]
     assert tally.notes == {
         "calls of one tool at the same time: replies taken in order": 1,
@@ -166,18 +194,21 @@ def span(name, side, *, failed=False, **attributes):
     }
 
 
-def test_spans_of_docker_agentgateway_and_envoy_have_the_server_and_the_failure(tmp_path):
-    docker = {"mcp.tool.name": "find", "mcp.server.name": "hub"}
-    agent = {"mcp.method.name": "tools/call", "gen_ai.tool.name": "open", "mcp.target": "web"}
-    envoy = {"mcp.method.name": "tools/call", "mcp.tool.name": "get", "mcp.transport": "http"}
-    spans = [
-        span("mcp.tool.call", 3, failed=True, **docker),
-        span("POST /*", 2, **agent, **{"mcp.error.code": "-32602"}),
-        span("CallTool", 1, failed=True, **envoy),
-    ]
-    source = tmp_path / "spans.json"
-    source.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
-    _, calls = imported(source, tmp_path, "otlp")
+DOCKER = {"mcp.tool.name": "find", "mcp.server.name": "hub"}
+AGENT = {"mcp.method.name": "tools/call", "gen_ai.tool.name": "open", "mcp.target": "web"}
+ENVOY = {"mcp.method.name": "tools/call", "mcp.tool.name": "get", "mcp.transport": "http"}
+SPANS = [
+    span("mcp.tool.call", 3, failed=True, **DOCKER),
+    span("POST /*", 2, **AGENT, **{"mcp.error.code": "-32602"}),
+    span("CallTool", 1, failed=True, **ENVOY),
+]
+GATEWAY_SPANS = log(
+    "spans.json", json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": SPANS}]}]})
+)
+
+
+def test_spans_of_docker_agentgateway_and_envoy_have_the_server_and_the_failure(imported):
+    _, calls = imported(GATEWAY_SPANS, "otlp")
     rows = calls.sort("tool").select("server", "tool", "outcome", "error_code").rows()
     assert rows == [
         ("hub", "find", "protocol_error", None),
@@ -211,12 +242,13 @@ def test_an_eval_archive_of_inspect_gives_the_calls_of_the_same_log_in_json(tmp_
     assert found == messages(SAMPLES / "inspect.json.gz", tmp_path / "json")
 
 
-def archive(path, sample, method=zipfile.ZIP_DEFLATED):
-    with zipfile.ZipFile(path, "w", method) as out:
+def archive(sample, method=zipfile.ZIP_DEFLATED):
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", method) as out:
         out.writestr("header.json", "{}")
         out.writestr("samples/1_epoch_1.json", sample)
         out.writestr("summaries.json", "[]")
-    return path
+    return data.getvalue()
 
 
 TEXT = "a long text, " * 20
@@ -231,11 +263,16 @@ TOOL = {
 }
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED])
-def test_long_texts_of_inspect_are_taken_from_the_attachments(tmp_path, method):
-    sample = {"id": 1, "epoch": 1, "events": [TOOL], "attachments": {"h1": TEXT}}
-    source = archive(tmp_path / "x.eval", json.dumps(sample), method)
-    _, calls = imported(source, tmp_path, "inspect-ai")
+EVALS = [
+    log("x.eval", archive(json.dumps(sample), method))
+    for n, method in enumerate([zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED])
+    for sample in [{"id": n, "epoch": 1, "events": [TOOL], "attachments": {"h1": TEXT}}]
+]
+
+
+@pytest.mark.parametrize("number", EVALS, ids=["deflated", "stored"])
+def test_long_texts_of_inspect_are_taken_from_the_attachments(imported, number):
+    _, calls = imported(number, "inspect-ai")
     assert json.loads(calls["arguments"][0]) == {"urls": [TEXT, "attachment://gone"]}
     assert calls["text"][0] == TEXT
 
@@ -253,7 +290,8 @@ def test_damaged_members_of_an_eval_archive_are_counted(tmp_path):
 
 @pytest.mark.parametrize("many", [" " * (8 << 20), [{}] * (1 << 18)], ids=["text", "objects"])
 def test_an_eval_archive_that_expands_too_far_is_not_read(tmp_path, many):
-    path = archive(tmp_path / "x.eval", json.dumps({"events": [], "x": many}))
+    path = tmp_path / "x.eval"
+    path.write_bytes(archive(json.dumps({"events": [], "x": many})))
     assert path.stat().st_size < 20_000
     source = Source(path, path.name, room=DecompressionBudget(1 << 20))
     assert list(FORMATS["inspect-ai"].read(source)) == []
