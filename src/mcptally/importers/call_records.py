@@ -6,6 +6,7 @@ was too large to keep.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -27,6 +28,15 @@ MAX_MODEL: Final = 200
 """Most characters that are kept of a model's name."""
 
 FORGOTTEN: Final = "calls dropped: too many without a reply"
+REFUSED: Final = "calls that the client itself refused: left out"
+
+TIMED_OUT: Final = re.compile(
+    r"MCP error -32001: Request timed out\b"
+    r"|MCP server \"[^\"\n]{1,200}\" tool \"[^\"\n]{1,200}\" timed out after "
+    r"|tool call error: tool call failed for `[^`\n]{1,400}`\s+Caused by:\s+timed out awaiting "
+)
+"""Errors that a client makes when a server does not answer in time: of the TypeScript SDK, Claude
+Code and Codex."""
 
 
 class PendingCalls:

@@ -105,8 +105,11 @@ def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
     )
     failed = record.is_error
     code = _CODE.search(record.error or "") if failed else None
-    if record.gave_up is not None:
-        yield call_records.cancellation(connection, record.id, line=line, at=at, why=record.gave_up)
+    gave_up = record.gave_up
+    if failed and call_records.TIMED_OUT.match(record.error or ""):
+        gave_up = "timeout"
+    if gave_up is not None:
+        yield call_records.cancellation(connection, record.id, line=line, at=at, why=gave_up)
     elif code is not None or record.raised:
         number = None if code is None else int(code["code"])
         message = record.error if code is None else code["message"]

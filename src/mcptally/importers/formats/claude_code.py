@@ -160,6 +160,8 @@ class _Reader:
             yield call_records.result_reply(
                 connection, begun.call, line=line, at=at, is_error=False
             )
+        elif call_records.TIMED_OUT.match(why):
+            yield call_records.cancellation(connection, begun.call, line=line, at=at, why="timeout")
         elif code := _CODE.match(why):
             number, message = int(code["code"]), code["message"]
             yield call_records.error_reply(
@@ -226,11 +228,14 @@ class _Reader:
         said = _text(content)
         invalid = said.startswith(_INVALID) and not self.source.built_in
         if failed and (invalid or said.startswith(_OWN_REFUSALS)):
-            self.tally.notes["calls that the client itself refused: left out"] += 1
+            self.tally.notes[call_records.REFUSED] += 1
             return
         yield ask
         if "content" not in block:
             yield call_records.result_reply(ask.connection, call, line=line, at=at, is_error=failed)
+            return
+        if failed and call_records.TIMED_OUT.match(said):
+            yield call_records.cancellation(ask.connection, call, line=line, at=at, why="timeout")
             return
         code = _CODE.match(said) if failed else None
         if code is not None:

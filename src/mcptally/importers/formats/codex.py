@@ -4,16 +4,23 @@ r"""Reads Codex rollouts (`sessions/**/rollout-*.jsonl`) and the output of `code
      "invocation":{"server":"…","tool":"…","arguments":{}},"duration":{"secs":1,"nanos":0},
      "result":{"Ok":{"content":[],"isError":false}}}}
 
+    {"timestamp":"…","type":"event_msg","payload":{"type":"item_completed","item":{
+     "type":"McpToolCall","id":"…","server":"…","tool":"…","arguments":{},"status":"completed",
+     "result":{"content":[],"isError":false},"duration":{"secs":1,"nanos":0}}}}
+
     {"timestamp":"…","type":"response_item","payload":{"type":"function_call","name":"shell",
      "arguments":"{\"command\":[…]}","call_id":"…"}}
     {"timestamp":"…","type":"response_item","payload":{"type":"function_call_output",
      "call_id":"…","output":"{\"output\":\"…\",\"metadata\":{\"exit_code\":0}}"}}
 
-The last two are a call of a built-in tool. Older rollouts have `{"id":"…","msg":{…}}`. A call of an
-MCP tool is logged at its end, with its duration. A call with a begin but no end has no reply. The
-output of `exec --json` has no times.
+A call of an MCP tool is logged at its end, with its duration: by version 0.169 as the second of
+these lines, by earlier versions as the first, or as `{"id":"…","msg":{…}}`. The last two are a call
+of a built-in tool, or with `"namespace":"mcp__SERVER"` the request of an MCP tool, which has no
+reply if no end follows. Newer versions write the output of a command as text after lines such as
+`Process exited with code 0`. The output of `exec --json` has no times.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -60,6 +67,11 @@ def read(source: Source) -> Iterator[Item]:
         if kind == "mcp_tool_call" and event.type in ("item.started", "item.completed"):
             kind = "mcp_tool_call_begin" if event.type == "item.started" else "mcp_tool_call_end"
             body = _of_item(body)
+        if kind == "item_completed" and dict_of(body.get("item")).get("type") == "McpToolCall":
+            kind, body = "mcp_tool_call_end", _of_item(dict_of(body["item"]))
+        if kind in ("function_call", "function_call_output"):
+            yield from _requested(source, body, session, begun, line=line, at=at, model=model)
+            continue
         if kind not in ("mcp_tool_call_begin", "mcp_tool_call_end"):
             tally.context[OTHER_TOOL[False]] += 1
             continue
@@ -80,6 +92,41 @@ def read(source: Source) -> Iterator[Item]:
     yield from begun.left()
 
 
+def _requested(
+    source: Source,
+    body: dict[str, Any],
+    session: str,
+    begun: call_records.PendingCalls,
+    *,
+    line: int,
+    at: int | None,
+    model: str | None,
+) -> Iterator[Item]:
+    """Remember the request of an MCP tool, or yield a call whose output comes before its end."""
+    tally, call, space = source.tally, body.get("call_id"), _server(body)
+    if isinstance(call, str) and space is not None:
+        tally.used += 1
+        given = dict_of(body.get("arguments"))
+        invocation = {"server": space, "tool": body.get("name"), "arguments": given}
+        begun.add(call, _asked(source, invocation, session, call, line=line, at=at, model=model))
+    elif isinstance(call, str) and "output" in body and (ask := begun.pop(call)) is not None:
+        tally.used += 1
+        if str(body["output"]).startswith("aborted"):
+            yield ask
+            yield call_records.cancellation(ask.connection, call, line=line, at=at, why="aborted")
+        else:
+            tally.notes[call_records.REFUSED] += 1
+    else:
+        tally.context[OTHER_TOOL[False]] += 1
+
+
+def _server(body: dict[str, Any]) -> str | None:
+    """The MCP server of the tool that a model asked for; None: a built-in tool, or unknown."""
+    space = body.get("namespace")
+    of_mcp = isinstance(space, str) and space.startswith("mcp__")
+    return str(space).removeprefix("mcp__") if of_mcp else None
+
+
 def _built_in(
     source: Source,
     body: dict[str, Any],
@@ -91,10 +138,12 @@ def _built_in(
     model: str | None,
 ) -> Iterator[Item]:
     """Yield a call of a built-in tool when its output is read."""
+    if body.get("type") == "command_execution":
+        body = _of_command(body)
     call, name, output = body.get("call_id"), body.get("name"), body.get("output")
     if not isinstance(call, str) or body.get("type") not in _BUILT_IN:
         source.tally.context[OTHER_TOOL[True]] += 1
-    elif isinstance(name, str) and "__" not in name:
+    elif isinstance(name, str) and "__" not in name and _server(body) is None:
         source.tally.used += 1
         given = parsed(body.get("arguments", body.get("input")))
         given = given if isinstance(given, dict) else {"input": given}
@@ -112,17 +161,52 @@ def _built_in(
         )
     elif (ask := begun.pop(call)) is not None:
         source.tally.used += 1
-        about = dict_of(output)
-        metadata = about.get("metadata")
-        code = metadata.get("exit_code") if isinstance(metadata, dict) else None
-        text = call_records.result_of(
-            about.get("output", output), is_error=None if code is None else code != 0
-        )
+        said, failed = _result(output)
+        text = call_records.result_of(said, is_error=failed)
         yield ask
         yield call_records.result_reply(ask.connection, call, line=line, at=at, result=text)
     else:
         source.tally.context[OTHER_TOOL[True]] += 1
 
+
+def _result(output: Any) -> tuple[Any, bool | None]:
+    """What a built-in tool returned, and whether it failed; None: unknown."""
+    if isinstance(output, str):
+        if output.startswith("unsupported call: "):
+            return output, True
+        if text := _AFTER_HEAD.match(output):
+            code = _EXIT_CODE.search(text["head"])
+            return text["output"], None if code is None else int(code["code"]) != 0
+    about = dict_of(output)
+    metadata = about.get("metadata")
+    code = metadata.get("exit_code") if isinstance(metadata, dict) else None
+    return about.get("output", output), None if code is None else code != 0
+
+
+def _of_command(item: dict[str, Any]) -> dict[str, Any]:
+    """A command in the output of `exec --json`, converted to the fields of a rollout."""
+    ended = item.get("status") != "in_progress"
+    output = {"output": item.get("aggregated_output"), "metadata": item}
+    return {
+        "call_id": item.get("id"),
+        **(
+            {"type": "function_call_output", "output": output}
+            if ended
+            else {
+                "type": "function_call",
+                "name": "command_execution",
+                "arguments": {"command": item.get("command")},
+            }
+        ),
+    }
+
+
+_AFTER_HEAD: Final = re.compile(
+    r"(?P<head>(?:(?!Output:)[A-Z][^\n]{1,80}\n){1,8})Output:\n(?P<output>.*)\Z", re.DOTALL
+)
+_EXIT_CODE: Final = re.compile(
+    r"^(?:Process exited with code|Exit code:) (?P<code>-?\d{1,9})$", re.MULTILINE
+)
 
 _BUILT_IN: Final = frozenset(
     {"function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"}
@@ -158,6 +242,8 @@ def _answered(connection: Connection, call: str, result: Any, *, line: int, at: 
         )
     if isinstance(result, dict) and "Err" in result:
         why = result["Err"] if isinstance(result["Err"], str) else str(result["Err"])
+        if call_records.TIMED_OUT.match(why):
+            return call_records.cancellation(connection, call, line=line, at=at, why="timeout")
         if why.lower().startswith(_CANCELLED):
             return call_records.cancellation(connection, call, line=line, at=at, why=why)
         return call_records.error_reply(connection, call, line=line, at=at, message=why)
@@ -165,18 +251,25 @@ def _answered(connection: Connection, call: str, result: Any, *, line: int, at: 
 
 
 def _of_item(item: dict[str, Any]) -> dict[str, Any]:
-    """An item of `exec --json`, converted to the fields of a rollout event."""
+    """An item of `exec --json` or of a rollout, converted to the fields of an older event."""
     result: Any = None
-    error = item.get("error")
-    if item.get("status") == "failed" or error is not None:
+    error, failed = item.get("error"), item.get("status") == "failed"
+    returned = item.get("result")
+    if isinstance(returned, dict):
+        returned = dict(returned)
+        structured = returned.pop("structured_content", None)
+        returned |= {} if structured is None else {"structuredContent": structured}
+        returned |= {"isError": True} if failed else {}
+    if error is None and returned is not None:
+        result = {"Ok": returned}
+    elif failed or error is not None:
         message = error.get("message") if isinstance(error, dict) else error
         result = {"Err": message if isinstance(message, str) else "failed"}
-    elif item.get("result") is not None:
-        result = {"Ok": item["result"]}
     return {
         "call_id": item.get("id"),
         "invocation": {key: item.get(key) for key in ("server", "tool", "arguments")},
         "result": result,
+        "duration": item.get("duration"),
     }
 
 

@@ -5,8 +5,10 @@
      "args":{…},"status":"success","timestamp":"…","result":[{"functionResponse":{"response":…}}]}]}
 
 Older versions write one document with `messages`. A message is written again whenever it changes:
-the last state of a call counts. Times are those of the conversation: a call begins with the message
-of the model and ends when its result is recorded, so it includes waiting for the user's permission.
+the last state of a call counts. A failure of an MCP tool is a sentence that ends with the server's
+result as JSON; a failed shell command has the status `success` and a line `Exit Code: 1`. Times are
+those of the conversation: a call begins with the message of the model and ends when its result is
+recorded, so it includes waiting for the user's permission.
 """
 
 import re
@@ -15,15 +17,27 @@ from typing import Any, Final
 
 import msgspec
 
+from mcptally.importers import call_records
 from mcptally.importers.items import MAX_PENDING_CALLS, Item
 from mcptally.importers.json_array import elements
 from mcptally.importers.source import OTHER_TOOL, Source
-from mcptally.importers.tool_records import ToolRecord, dict_of, items_of, text_of
+from mcptally.importers.tool_records import ToolRecord, dict_of, items_of, parsed, text_of
 
 _SHOWN: Final = re.compile(r"(?P<tool>.+) \((?P<server>.+) MCP Server\)\Z", re.DOTALL)
 """`displayName` of a tool of an MCP server."""
 _NAMED: Final = re.compile(r"mcp_(?P<server>[^_]+)_(?P<tool>.+)\Z", re.DOTALL)
 """Without such a `displayName`, the first underscore separates server and tool."""
+_REPORTED: Final = re.compile(r"MCP tool '[^'\n]{1,200}' reported tool error for function call: ")
+"""Start of the error of a failed call of an MCP tool; its end is the response as JSON."""
+_REFUSED: Final = re.compile(r"params(?:/\S{1,200})? must ")
+"""Start of the error of a call whose arguments Gemini CLI itself found invalid."""
+_WRAPPED: Final = re.compile(
+    r"<untrusted_context>\n(?P<text>.*)\n</untrusted_context>\Z", re.DOTALL
+)
+_SHELL: Final = "run_shell_command"
+_EXIT_CODE: Final = re.compile(
+    r"(?:\A|\n)Exit Code: (?P<code>-?\d{1,9})(?:\n[A-Z][^\n:]{1,40}: [^\n]*){0,4}\Z"
+)
 
 
 class _Line(msgspec.Struct):
@@ -52,6 +66,10 @@ def read(source: Source) -> Iterator[Item]:
             if (_server_and_tool(call) is None) != source.built_in:
                 if not source.built_in:
                     tally.notes["calls of built-in tools: left out"] += 1
+                continue
+            if not source.built_in and _REFUSED.match(_response(call)[1] or ""):
+                calls.pop(call["id"], None)
+                tally.notes[call_records.REFUSED] += 1
                 continue
             found = 1
             if len(calls) < MAX_PENDING_CALLS or call["id"] in calls:
@@ -86,14 +104,34 @@ def _server_and_tool(call: dict[str, Any]) -> tuple[str, str] | None:
     return None
 
 
+def _response(call: dict[str, Any]) -> tuple[Any, str | None, bool]:
+    """What the tool returned, the text of the failure, and whether there was no result at all."""
+    response = _function_response(call.get("result"))
+    error = text_of(response.get("error"))
+    if error is not None and _REPORTED.match(error):
+        response = _function_response(parsed(error.partition(" with response: ")[2]))
+        error = text_of(dict_of(response.get("error")).get("message"))
+        return (None, error, True) if error is not None else (response, None, False)
+    if error is not None:
+        return None, error, False
+    value = response.get("output", response.get("content", response or None))
+    wrapped = _WRAPPED.match(value) if isinstance(value, str) else None
+    return (value if wrapped is None else wrapped["text"]), None, False
+
+
+def _function_response(parts: Any) -> dict[str, Any]:
+    first = dict_of(parts[0]) if isinstance(parts, list) and parts else {}
+    return dict_of(dict_of(first.get("functionResponse")).get("response"))
+
+
 def _record(call: dict[str, Any], message: _Line, session: str) -> ToolRecord:
     server, tool = _server_and_tool(call) or ("gemini-cli", text_of(call.get("name")))
     status = call.get("status")
-    parts = call.get("result")
-    first = dict_of(parts[0]) if isinstance(parts, list) and parts else {}
-    response = dict_of(dict_of(first.get("functionResponse")).get("response"))
-    error = text_of(response.get("error"))
-    value = response.get("output", response.get("content", response or None))
+    value, error, raised = _response(call)
+    is_error = {"success": False, "error": True}.get(str(status))
+    if is_error is False and server == "gemini-cli" and tool == _SHELL and isinstance(value, str):
+        code = _EXIT_CODE.search(value)
+        is_error = code is not None and int(code["code"]) != 0
     return ToolRecord(
         id=str(call["id"]),
         tool=tool,
@@ -102,9 +140,10 @@ def _record(call: dict[str, Any], message: _Line, session: str) -> ToolRecord:
         start=message.timestamp,
         end=call.get("timestamp"),
         arguments=call.get("args"),
-        result=None if error else value,
-        is_error={"success": False, "error": True}.get(str(status)),
+        result=value,
+        is_error=is_error,
         error=error,
+        raised=raised,
         gave_up="cancelled" if status == "cancelled" else None,
         model=text_of(message.model),
     )

@@ -4,7 +4,9 @@
      "tool":"web_open","state":{"status":"completed","input":{…},"output":"…",
      "time":{"start":1768748943936,"end":1768748987338}}}]}]}
 
-A tool of an MCP server is called `SERVER_TOOL`. Names are separated at the first underscore.
+A tool of an MCP server is called `SERVER_TOOL`. Names are separated at the first underscore. A
+call that opencode refuses is one of the tool `invalid`, with the name of the tool in its input. A
+shell command has its exit status in `state.metadata.exit`, null if opencode stopped it.
 """
 
 from collections.abc import Iterator
@@ -12,12 +14,18 @@ from typing import Any, Final
 
 import msgspec
 
+from mcptally.importers import call_records
 from mcptally.importers.items import Item
 from mcptally.importers.json_array import elements
 from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.tool_records import ToolRecord, dict_of, items_of, text_of
 
-_BUILT_IN: Final = frozenset({"apply_patch", "plan_enter", "plan_exit"})
+_BUILT_IN: Final = frozenset(
+    {
+        *("apply_patch", "plan_enter", "plan_exit"),
+        *("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"),
+    }
+)
 """Built-in tools with an underscore in their names; the others have none."""
 
 
@@ -40,9 +48,15 @@ def read(source: Source) -> Iterator[Item]:
             if not isinstance(part, dict) or part.get("type") != "tool":
                 continue
             name = part.get("tool")
+            refused = name == "invalid"
+            if refused:
+                name = dict_of(dict_of(part.get("state")).get("input")).get("tool")
             if not isinstance(name, str):
                 continue
             built_in = "_" not in name.strip("_") or name in _BUILT_IN
+            if refused and not built_in:
+                tally.notes[call_records.REFUSED] += not source.built_in
+                continue
             if built_in != source.built_in:
                 if built_in:
                     tally.notes["calls of built-in tools: left out"] += 1
@@ -51,6 +65,8 @@ def read(source: Source) -> Iterator[Item]:
             named = ("opencode", name) if built_in else tuple(name.split("_", 1))
             record = _record(part, *named)
             record.model = text_of(dict_of(message.info).get("modelID"))
+            if refused:
+                record.is_error = True
             yield from items_of(source, record, line)
         if found:
             tally.used += 1
@@ -75,6 +91,10 @@ def _record(part: dict[str, Any], server: str, tool: str) -> ToolRecord:
     state = dict_of(part.get("state"))
     times = dict_of(state.get("time"))
     status = state.get("status")
+    is_error = {"completed": False, "error": True}.get(str(status))
+    metadata = dict_of(state.get("metadata"))
+    if is_error is False and server == "opencode" and "exit" in metadata:
+        is_error = metadata["exit"] != 0
     return ToolRecord(
         id=str(part.get("callID")),
         tool=tool,
@@ -84,6 +104,6 @@ def _record(part: dict[str, Any], server: str, tool: str) -> ToolRecord:
         end=times.get("end"),
         arguments=state.get("input"),
         result=state.get("output"),
-        is_error={"completed": False, "error": True}.get(str(status)),
+        is_error=is_error,
         error=text_of(state.get("error")),
     )
