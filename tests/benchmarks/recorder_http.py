@@ -1,6 +1,9 @@
 """What the HTTP recorder costs, beside no recorder, a byte relay and other people's recorders.
 
     python tests/benchmarks/recorder_http.py [--calls 2000] [--mitmdump PATH] [--mcphawk PATH]
+    python tests/benchmarks/recorder_http.py --short [--runs 5] [--other-source FOLDER]
+
+`--short` measures small calls only. With `--other-source`, another version of mcptally takes part.
 
 All variants stand before one server and are measured in turns of 20 calls within one run, over
 keep-alive raw sockets: read ratios and differences, not absolute numbers. Peers that are not
@@ -214,7 +217,7 @@ class Variant:
     def __init__(self, name, command, port, **environment):
         self.name, self.port = name, port
         self.path = "/p/server" if name == "mcphawk" else "/mcp"
-        self.calls, self.cpu = [], 0.0
+        self.calls = []
         self.process = None
         begin = time.perf_counter()
         if command:
@@ -245,13 +248,18 @@ class Variant:
                 todo += map(int, children.split())
         return found
 
-    def cpu_seconds(self, pids=None):
+    def cpu_seconds(self, pids):
         taken = 0
-        for pid in pids or self.tree():
+        for pid in pids:
             with contextlib.suppress(OSError):
                 for task in Path(f"/proc/{pid}/task").iterdir():
                     taken += int((task / "schedstat").read_text().split()[0])
         return taken / 1e9
+
+    def cpu_of_processes(self):
+        """CPU seconds of the process itself, and of its children."""
+        first, *others = self.tree() or [0]
+        return self.cpu_seconds([first]), self.cpu_seconds(others) if others else 0.0
 
     def memory_mb(self):
         pages = 0
@@ -279,11 +287,17 @@ def variants(options, folder, upstream):
     yield "byte relay", [sys.executable, me, "--relay", port, upstream], port, {}
     port = free_port()
     yield "asyncio tap", [sys.executable, me, "--tap", port, upstream, folder / "tap"], port, {}
-    port = free_port()
-    yield "mcptally", [
-        *(sys.executable, "-m", "mcptally", "record", "--out", folder / "traces"),
-        *("--url", f"{url}/mcp", "--listen", f"127.0.0.1:{port}"),
-    ], port, {}  # fmt: skip
+    sources = {"mcptally": {}}
+    if options.other_source:
+        sources["mcptally (other)"] = {"PYTHONPATH": options.other_source}
+    for name, environment in sources.items():
+        port = free_port()
+        yield name, [
+            *(sys.executable, "-m", "mcptally", "record", "--out", folder / "traces"),
+            *("--url", f"{url}/mcp", "--listen", f"127.0.0.1:{port}"),
+        ], port, environment  # fmt: skip
+    if options.short:
+        return
     if options.mitmdump:
         port = free_port()
         yield "mitmdump -w", [options.mitmdump, "-q", "-m", f"reverse:{url}", "--listen-host",
@@ -326,6 +340,29 @@ def slowest_beside_a_large_body(variant):
     return max(times) * 1e3
 
 
+def settle(variants):
+    """Wait until no variant uses CPU time: the writer may be behind the recorder."""
+    seen = None
+    while seen != (seen := [variant.cpu_of_processes() for variant in variants]):
+        time.sleep(0.1)
+
+
+def other_measures(variant, options):
+    """Everything but the small calls, one after the other."""
+    client = Client(variant.port, variant.path)
+    client.call(0)
+    row = {
+        "1 MB ms": statistics.median(client.call(n, size=10**6) for n in range(9)) * 1e3,
+        "1st event ms": client.first_event() * 1e3,
+        "100 conn us": many_at_once(variant, options.calls),
+        "beside ms": slowest_beside_a_large_body(variant),
+        "MB end": variant.memory_mb(),
+        "start ms": variant.started * 1e3,
+    }
+    client.close()
+    return row
+
+
 def measure(options):
     upstream = free_port()
     me = Path(__file__).resolve()
@@ -343,37 +380,42 @@ def measure(options):
             for number in range(50):
                 clients[variant.name].call(number)
         memory = {variant.name: variant.memory_mb() for variant in stands}
+        settle(stands)
+        cpu = {variant.name: variant.cpu_of_processes() for variant in stands}
         for turn in range(options.calls // TURN):
             for variant in stands:
-                client, before = clients[variant.name], variant.cpu_seconds()
+                client = clients[variant.name]
                 variant.calls += [client.call(turn * TURN + n) for n in range(TURN)]
-                variant.cpu += variant.cpu_seconds() - before
+        settle(stands)
+        for variant in stands:
+            begin, end = cpu[variant.name], variant.cpu_of_processes()
+            variant.cpu = [(b - a) / len(variant.calls) for a, b in zip(begin, end, strict=True)]
         direct = statistics.median(stands[0].calls) * 1e6
         for variant in stands:
-            client = clients[variant.name]
-            client.close()
-            client = Client(variant.port, variant.path)
-            client.call(0)
+            clients[variant.name].close()
             ordered = sorted(variant.calls)
-            rows.append(
-                {
-                    "variant": variant.name,
-                    "p05 us": ordered[len(ordered) // 20] * 1e6,
-                    "p50 us": statistics.median(ordered) * 1e6,
-                    "added p50 us": statistics.median(ordered) * 1e6 - direct,
-                    "CPU us": variant.cpu / len(ordered) * 1e6,
-                    "1 MB ms": statistics.median(client.call(n, size=10**6) for n in range(9))
-                    * 1e3,
-                    "1st event ms": client.first_event() * 1e3,
-                    "100 conn us": many_at_once(variant, options.calls),
-                    "beside ms": slowest_beside_a_large_body(variant),
-                    "MB start": memory[variant.name],
-                    "MB end": variant.memory_mb(),
-                    "start ms": variant.started * 1e3,
-                }
-            )
-            client.close()
+            row = {
+                "variant": variant.name,
+                "p05 us": ordered[len(ordered) // 20] * 1e6,
+                "p50 us": statistics.median(ordered) * 1e6,
+                "p95 us": ordered[-len(ordered) // 20] * 1e6,
+                "added p50 us": statistics.median(ordered) * 1e6 - direct,
+                "CPU us": variant.cpu[0] * 1e6,
+                "children us": variant.cpu[1] * 1e6,
+            }
+            rows.append(row | ({} if options.short else other_measures(variant, options)))
+            if not options.short:
+                rows[-1]["MB start"] = memory[variant.name]
     return rows
+
+
+def medians(rows):
+    """The medians of the rows that one variant has in several runs."""
+    first = rows[0]
+    return {
+        key: value if isinstance(value, str) else statistics.median(row[key] for row in rows)
+        for key, value in first.items()
+    }
 
 
 def bare_start():
@@ -391,6 +433,9 @@ def main():
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--mitmdump", default=shutil.which("mitmdump"))
     parser.add_argument("--mcphawk", default=shutil.which("mcphawk"))
+    parser.add_argument("--short", action="store_true", help="measure small calls only")
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--other-source", help="src folder of another version of mcptally")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--relay", type=int, nargs=2, help=argparse.SUPPRESS)
@@ -405,7 +450,8 @@ def main():
         with Path(path).open("ab", buffering=0) as file:
             asyncio.run(tap(int(port), int(upstream), file))
     else:
-        rows = measure(options)
+        runs = [measure(options) for _ in range(options.runs)]
+        rows = [medians(rows) for rows in zip(*runs, strict=True)]
         if options.json:
             print(json.dumps(rows))
             return
@@ -413,6 +459,8 @@ def main():
         for row in rows:
             cells = (v if isinstance(v, str) else f"{v:.1f}" for v in row.values())
             print(" | ".join(f"{cell:>12}" for cell in cells))
+        if options.short:
+            return
         print(f"python -c 'import asyncio' takes {bare_start():.0f} ms")
         for name in ("mitmdump", "mcphawk"):
             if not getattr(options, name):

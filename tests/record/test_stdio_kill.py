@@ -110,7 +110,7 @@ def test_every_complete_frame_that_a_peer_received_is_recorded(who, seed, tmp_pa
         seen = complete_lines(journal)
         assert len(seen) > 1
         if who == "writer":
-            # Only the call that the writer was executing is lost, and the gap counts it.
+            # If a writer was killed while it executed a single call, the gap counts its events.
             rest = iter(seen)
             assert all(line in rest for line in recorded[way][: len(seen) - lost])
         else:

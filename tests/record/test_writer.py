@@ -12,6 +12,7 @@ import pytest
 from mcptally.record.limits import Limits
 from mcptally.record.writer import recording as writer
 from mcptally.record.writer.clock import new_id
+from mcptally.record.writer.event_line import http_event
 from mcptally.record.writer.recording import Archive
 from mcptally.record.writer.segment import SEGMENT_NAME
 from mcptally.redaction import policy as redaction_policy
@@ -61,8 +62,9 @@ def is_complete(found):
 def test_every_kind_of_event_has_its_fields(tmp_path):
     made, logged = archive(tmp_path, frame_bytes=100)
     recording = made.open(transport="streamable_http", server="s", url="http://h:1/mcp")
-    recording.http(dir="c2s", scope="x", phase="request", method="POST", path="/mcp", headers={})
-    recording.frame(b'{"id":1}', dir="c2s", scope="x")
+    request = {"dir": "c2s", "scope": "x", "phase": "request", "method": "POST", "path": "/mcp"}
+    frame = (b'{"id":1}', "c2s", "x", None, {})
+    recording.events([http_event({**request, "headers": {}}), frame])
     recording.frame(b"{\n}", dir="s2c", scope='"', sse_id="7", sse_event="message", wire_bytes=9)
     recording.frame(b"Accepted", dir="s2c", scope="x")
     recording.stderr([b"one", b"\xff"])
@@ -153,7 +155,6 @@ def test_the_recorded_copy_is_redacted_and_counts_its_redactions(tmp_path):
         *FrameSplitter(cap=300).feed(b"%b %b\n" % (token.encode(), b"x" * 400)), dir="s2c"
     )
     recording.stderr([b"Authorization: Bearer %b" % token.encode()])
-    recording.http(dir="c2s", scope="x", phase="request", path=f"/mcp?token={token}")
     recording.close(reason="x")
     text = "".join(path.read_text() for path in tmp_path.iterdir())
     assert token not in text

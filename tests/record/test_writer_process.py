@@ -26,18 +26,18 @@ def test_the_queue_returns_each_record_once_in_order(steps):
     waiting = []
     for step in steps:
         if step is None:
-            assert queue.begin() == (waiting[0] if waiting else None)
+            assert queue.begin(queue.counters.head) == (waiting[0] if waiting else None)
             if waiting:
                 waiting.pop(0)
-                queue.done()
+                queue.done(0)
         elif queue.put([step[:5], step[5:]]):
             waiting.append(step)
         else:
             assert waiting
     while waiting:
-        assert queue.begin() == waiting.pop(0)
-        queue.done()
-    assert queue.begin() is None
+        assert queue.begin(queue.counters.head) == waiting.pop(0)
+        queue.done(0)
+    assert queue.begin(queue.counters.head) is None
     assert queue.put([bytes(queue.largest)])
 
 
@@ -49,12 +49,12 @@ def test_the_memory_of_records_that_were_taken_is_returned():
         record = b"%d" % number * (BLOCK_BYTES // 9)
         while not queue.put([record]):  # a backlog, then none, and so on
             while sent:
-                assert queue.begin() == sent.pop(0)
-                queue.done()
+                assert queue.begin(queue.counters.head) == sent.pop(0)
+                queue.done(0)
         sent.append(record)
     while sent:
-        assert queue.begin() == sent.pop(0)
-        queue.done()
+        assert queue.begin(queue.counters.head) == sent.pop(0)
+        queue.done(0)
     assert queue.put([b""])
     assert shared_kb() - before <= 3 * BLOCK_BYTES // 1024
 
@@ -166,12 +166,13 @@ def test_the_call_that_ends_the_writer_is_lost_unless_it_was_written(tmp_path, p
         "archive._restart()\n"
         "recording.frame(b'{\"id\":10,\"fatal\":1}', dir='c2s')\n"
         "frames(11, 20)\n"
-        "wait(lambda: archive.queue.was_interrupted)\n"
+        "wait(lambda: archive.queue.begun_bytes)\n"
         "archive._restart()\n"
         "frames(20, 30)\n"
         "close()",
     )
-    assert logged.count("ended by signal 9") == 2
+    # The first death is that of a batch of calls, the next one that of the call alone.
+    assert logged.count("ended by signal 9") == (3 if place == "before" else 2)
     assert assert_gaps_count_what_is_missing(found, 30) == (1 if place == "before" else 0)
 
 
@@ -278,15 +279,54 @@ def test_a_writer_is_replaced_while_more_than_1024_descriptors_are_open(tmp_path
     assert assert_gaps_count_what_is_missing(found, 40) > 0
 
 
-def test_traffic_goes_on_without_memory_for_the_queue(tmp_path):
-    logged, found = run(
+@pytest.mark.parametrize(
+    ("cause", "logged"),
+    [
+        (
+            "import resource; resource.setrlimit(resource.RLIMIT_AS, (64 << 20, 64 << 20))",
+            "cannot start a writer process: Cannot allocate memory; the recorder writes the events",
+        ),
+        (
+            "def fork(): raise BlockingIOError(11, 'Try again')\nos.fork = fork",
+            "cannot start a writer process: Try again; the recorder writes the events itself",
+        ),
+        (
+            "import threading\ndef f(_): raise RuntimeError('none')\nthreading.Thread.start = f",
+            "finished files are neither compressed nor removed: none",
+        ),
+    ],
+)
+def test_without_memory_or_processes_or_threads_for_it_events_are_recorded(tmp_path, cause, logged):
+    printed, found = run(
         tmp_path,
         "close()",
-        prelude=PRELUDE.replace("16 << 20", "1 << 50"),
+        prelude=f"from mcptally.record.writer.opening import open_archive\nimport os\n{cause}\n"
+        + PRELUDE.replace("WriterProcess(", "open_archive(").replace(", queue_bytes=16 << 20", ""),
     )
-    assert "Cannot allocate memory; nothing is recorded" in logged
-    assert "11 events could not be recorded" in logged
-    assert not found
+    assert logged in printed
+    assert assert_gaps_count_what_is_missing(found, 10) == 0
+
+
+def test_events_in_the_queue_are_counted_when_no_writer_can_be_started(tmp_path):
+    done = subprocess.run(
+        [
+            *script(
+                PRELUDE + "wait(executed)\n"
+                "stop_writer()\n"
+                "frames(10, 30)\n"
+                "os.kill(archive._pid, 9)\n"
+                "archive._failures = 3\n"
+                "assert not archive._restart()\n"
+                "frames(30, 35)\n"
+                "close()"
+            ),
+            str(tmp_path),
+        ],
+        capture_output=True,
+        timeout=TIMEOUT_SECONDS,
+        check=True,
+    )
+    assert "\nmcptally: 26 events could not be recorded\n" in done.stderr.decode()
 
 
 def test_the_stderr_of_the_recorder_ends_with_it_while_the_writer_still_writes(tmp_path):

@@ -169,13 +169,9 @@ def command(
         redaction()
 
     def archive() -> "ArchiveWriter":
-        if sys.platform == "win32":
-            from mcptally.record.writer.recording import Archive
+        from mcptally.record.writer.opening import open_archive
 
-            return Archive(out, policy=redaction(), limits=limits())
-        from mcptally.record.writer.process import WriterProcess
-
-        return WriterProcess(out, policy=redaction, limits=limits())
+        return open_archive(out, policy=redaction, limits=limits())
 
     if sys.platform == "win32":
         from mcptally.record.stdio.windows import run

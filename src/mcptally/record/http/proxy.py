@@ -232,7 +232,7 @@ class ProxyConnection:
     def _record(self) -> None:
         """Hand over the events that are complete."""
         self._write_queue.write(
-            [] if self._exchange is None else self._exchange.record.take_calls()
+            [] if self._exchange is None else self._exchange.record.take_events()
         )
 
     # --- the next exchange ----------------------------------------------------------------------
@@ -303,7 +303,7 @@ class ProxyConnection:
             exchange.record.end("client")
         self._shut_down_upstream(exchange)
         self._timer = self._loop.call_later(HALF_OPEN_SECONDS, lambda: self.close("half open"))
-        self._write_queue.enqueue(exchange.record.take_calls())
+        self._write_queue.enqueue(exchange.record.take_events())
 
     def _shut_down_upstream(self, exchange: ProxiedExchange) -> None:
         """Close the sending side to the server, unless the response would be lost.
@@ -353,7 +353,7 @@ class ProxyConnection:
         self._close_now(reset=reset)
 
     def _release_exchange(self, exchange: ProxiedExchange) -> None:
-        self._write_queue.enqueue(exchange.record.take_calls())
+        self._write_queue.enqueue(exchange.record.take_events())
         exchange.record.release()
         self._protocol.exchange = None
 

@@ -6,6 +6,7 @@ exchanges go to the shared recording of the run. An `initialize` request is reco
 result is known: it starts a recording that becomes that of the session.
 """
 
+import functools
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +16,8 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from mcptally.record.http.body import BodyItem, is_event_stream
-from mcptally.record.writer.interface import ArchiveWriter, RecordingWriter
+from mcptally.record.writer.event_line import http_event
+from mcptally.record.writer.interface import ArchiveWriter, ExchangeEvent, RecordingWriter
 from mcptally.transcript.format import Dir, Transport
 from mcptally.wire.framing import Piece
 
@@ -49,7 +51,7 @@ class OpenRecording:
     """An open recording and its exchanges; the file is created with the first event."""
 
     def __init__(self, recording: RecordingWriter, *, last_used: float) -> None:
-        self._recording = recording
+        self.writer: Final = recording
         self.active_exchanges = 0
         """Number of exchanges that have not ended."""
         self.last_used = last_used
@@ -57,13 +59,9 @@ class OpenRecording:
         self.close_reason: str | None = None
         """Reason to close the recording when no exchange uses it; None keeps it open."""
 
-    def call(self, name: str, arguments: dict[str, Any]) -> None:
-        """Call the method `name` of the recording."""
-        getattr(self._recording, name)(**arguments)
 
-
-RecordingCall = tuple[OpenRecording, str, dict[str, Any]]
-"""A recording, the name of its method to call, and the arguments."""
+RecordingCall = Callable[[], None]
+"""A call of a method of a recording, which hands over events."""
 
 
 class _Envelope(msgspec.Struct):
@@ -90,7 +88,7 @@ def _parse_envelope(piece: Piece) -> _Envelope:
 
 
 class ExchangeRecord:
-    """Builds the events of one request and its response; `take_calls` returns them."""
+    """Builds the events of one request and its response; `take_events` returns them."""
 
     def __init__(
         self,
@@ -121,10 +119,9 @@ class ExchangeRecord:
         self.has_ended = False
         """`end` has been called."""
         self._request_size = 0
-        self._calls: list[tuple[str, dict[str, Any]]] = []
+        self._events: list[ExchangeEvent] = []
         redaction = sessions.redaction
-        self._add(
-            "http",
+        self._add_http(
             dir="c2s",
             phase="request",
             method=method,
@@ -134,12 +131,12 @@ class ExchangeRecord:
         )
         sessions.assign_from_request(self, headers)
 
-    def take_calls(self) -> list[RecordingCall]:
-        """Return and clear the calls to write; none until the exchange has a recording."""
-        if self.recording is None or not self._calls:
+    def take_events(self) -> list[RecordingCall]:
+        """Return a call that hands over the events so far; none until the exchange has a recording."""
+        if self.recording is None or not self._events:
             return []
-        recording, calls, self._calls = self.recording, self._calls, []
-        return [(recording, name, arguments) for name, arguments in calls]
+        events, self._events = self._events, []
+        return [functools.partial(self.recording.writer.events, events)]
 
     def request_items(self, size: int, items: Sequence[BodyItem]) -> None:
         """Record the items of the request body; `size` is the number of body bytes received."""
@@ -161,8 +158,7 @@ class ExchangeRecord:
         self.status = status or 0
         self.response_session = _first_header(headers, _SESSION_HEADER)
         self._sessions.assign_from_response(self, _first_header(headers, "content-type"))
-        self._add(
-            "http",
+        self._add_http(
             dir="s2c",
             phase="response",
             status=status,
@@ -189,7 +185,7 @@ class ExchangeRecord:
         self.has_ended = True
         if self.recording is None:
             self._sessions.assign_shared(self)
-        self._add("http", dir="s2c", phase="end", closed_by=closed_by, **why)
+        self._add_http(dir="s2c", phase="end", closed_by=closed_by, **why)
 
     def release(self) -> None:
         """Release the recording: the exchange has no more events."""
@@ -209,21 +205,10 @@ class ExchangeRecord:
 
     def _add_frames(self, direction: Dir, items: Iterable[BodyItem]) -> None:
         for piece, fields, wire_bytes in items:
-            self._calls.append(
-                (
-                    "frame",
-                    {
-                        "piece": piece,
-                        "dir": direction,
-                        "scope": self.scope,
-                        "wire_bytes": wire_bytes,
-                        **fields,
-                    },
-                )
-            )
+            self._events.append((piece, direction, self.scope, wire_bytes, fields))
 
-    def _add(self, name: str, **arguments: Any) -> None:
-        self._calls.append((name, {"scope": self.scope, **arguments}))
+    def _add_http(self, *, dir: Dir, **fields: Any) -> None:  # noqa: A002 - name of the field
+        self._events.append(http_event({"dir": dir, "scope": self.scope, **fields}))
 
 
 def _first_header(headers: Headers, name: str) -> str | None:
@@ -454,7 +439,7 @@ class Sessions:
     def _close(self, recording: OpenRecording, reason: str) -> None:
         if recording in self._open:
             del self._open[recording]
-            self._write_later([(recording, "close", {"reason": reason})])
+            self._write_later([functools.partial(recording.writer.close, reason=reason)])
 
 
 def _without_query(path: str) -> str:

@@ -5,7 +5,6 @@ import gc
 import os
 import signal
 import socket
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,7 @@ from mcptally.record.http.write_queue import WriteQueue
 from mcptally.record.limits import Limits
 from mcptally.record.log import log_to_stderr
 from mcptally.record.writer.interface import ArchiveWriter
+from mcptally.record.writer.opening import open_archive
 from mcptally.redaction import policy as redaction_policy
 from mcptally.wire.byte_pool import BytePool
 
@@ -59,13 +59,13 @@ def run(
         UsageError: `url`, `listen` or `ca_file` cannot be used.
     """
     raise_descriptor_limit()
-    policy = policy or redaction_policy.policy()
+    heads_policy = policy or redaction_policy.policy()
     limits = limits or Limits()
     server = UpstreamServer(url, ca_file=ca_file)
     sockets = bind(listen)
     server.reject_own_addresses(sockets)
-    archive = _archive(str(out), policy, limits)
-    service = Service(server, sockets, archive=archive, policy=policy, name=name)
+    archive = open_archive(str(out), policy=lambda: heads_policy, limits=limits)
+    service = Service(server, sockets, archive=archive, policy=heads_policy, name=name)
     archive.watch(service.loop.set_reader)
     # Exempt existing objects from garbage collection, and collect rarely: cycles are rare.
     gc.freeze()
@@ -84,16 +84,6 @@ def _stop_signals() -> tuple[int, ...]:
     if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
         return (signal.SIGTERM, signal.SIGINT)
     return (signal.SIGTERM, signal.SIGINT, hangup)
-
-
-def _archive(folder: str, policy: redaction_policy.Policy, limits: Limits) -> ArchiveWriter:
-    if sys.platform == "win32":
-        from mcptally.record.writer.recording import Archive  # noqa: PLC0415 - see below
-
-        return Archive(folder, policy=policy, limits=limits)
-    from mcptally.record.writer.process import WriterProcess  # noqa: PLC0415 - POSIX only
-
-    return WriterProcess(folder, policy=lambda: policy, limits=limits)
 
 
 class Service:

@@ -21,9 +21,9 @@ class WriteQueue:
         """Hand over the calls, after those that were enqueued."""
         if self._queued:
             calls, self._queued = [*self._queued, *calls], []
-        for recording, name, arguments in calls:
+        for call in calls:
             try:
-                recording.call(name, arguments)
+                call()
             except Exception as error:  # noqa: BLE001 - a bug in recording must not stop traffic
                 with contextlib.suppress(OSError):
                     self._archive.log(f"an event could not be recorded: {error!r}")

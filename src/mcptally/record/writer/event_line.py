@@ -15,6 +15,17 @@ from mcptally.wire.truncated import fields_of_truncated
 _encode: Final = msgspec.json.Encoder().encode
 
 
+def http_event(fields: Mapping[str, Any]) -> bytes:
+    """The fields of an `http` event as JSON without braces.
+
+    The caller redacts the path and the headers, and hashes session ids.
+    """
+    try:
+        return _encode(fields)[1:-1]
+    except UnicodeEncodeError:
+        return _encode(_all_to_utf8(fields))[1:-1]
+
+
 class FrameContext(NamedTuple):
     """The values shared by all frames of one call of `Recording.frame` or `Recording.frames`."""
 
@@ -41,6 +52,9 @@ class EventLineEncoder:
             % (FORMAT_VERSION, recording.encode(), direction.encode())
             for direction in ("c2s", "s2c")
         }
+        self._http_template = (
+            b'{"v":%d,"event":"http","recording":"%b","seq":%%d,"ts_ns":%%d,%%b}\n'
+        ) % (FORMAT_VERSION, recording.encode())
 
     def encode_event(self, event: str, fields: Mapping[str, Any], *, seq: int, ts_ns: int) -> bytes:
         """The line of any event except `message`."""
@@ -51,20 +65,18 @@ class EventLineEncoder:
         except UnicodeEncodeError:
             return _encode(_all_to_utf8(complete)) + b"\n"
 
+    def encode_http(self, fields: bytes, *, seq: int, ts_ns: int) -> bytes:
+        """The line of an `http` event with fields from `http_event`."""
+        return self._http_template % (seq, ts_ns, fields)
+
     def frame_context(
         self, direction: Dir, *, scope: str | None, wire_bytes: int | None, fields: dict[str, Any]
     ) -> FrameContext:
         """The context for `encode_frame`, computed once for all frames of a call."""
-        json_scope = b"null" if scope is None else _encode(scope)
         json_fields = _encode(fields)[1:-1] + b"," if fields else b""
+        template = self._templates[direction]
         return FrameContext(
-            direction,
-            scope,
-            wire_bytes,
-            fields,
-            self._templates[direction],
-            json_scope,
-            json_fields,
+            direction, scope, wire_bytes, fields, template, _encode(scope), json_fields
         )
 
     def encode_frame(

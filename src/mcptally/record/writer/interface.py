@@ -14,6 +14,13 @@ WatchFunction = Callable[[int, Callable[[], None] | None], None]
 """Registers a function that a loop calls when a descriptor is readable; None unregisters it."""
 
 
+FrameEvent = tuple[Piece, Dir, str | None, int | None, dict[str, Any]]
+"""The arguments of `RecordingWriter.frame`: piece, direction, scope, wire bytes, other fields."""
+
+ExchangeEvent = bytes | FrameEvent
+"""A frame, or the fields of an `http` event as JSON, made by `event_line.http_event`."""
+
+
 class RecordingWriter(Protocol):
     """Writes the events of one recording; see recording.py."""
 
@@ -37,15 +44,8 @@ class RecordingWriter(Protocol):
     def stderr(self, lines: Sequence[bytes]) -> None:
         """Record lines of stderr."""
 
-    def http(
-        self,
-        *,
-        dir: Dir,  # noqa: A002
-        scope: str | None,
-        phase: str,
-        **fields: Any,
-    ) -> None:
-        """Record an HTTP event."""
+    def events(self, events: Sequence[ExchangeEvent]) -> None:
+        """Record events of an HTTP exchange, one after the other."""
 
     def close(
         self,

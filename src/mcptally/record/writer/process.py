@@ -1,7 +1,7 @@
 """Writes recordings in a separate process: neither disks nor redaction delay traffic (POSIX).
 
-    recorder ──(events in shared memory)── writer ── files
-             ──(a byte per event)────────▶
+    recorder ──(events in shared memory)─────── writer ── files
+             ──(how far they may be read)────▶
 
 When a call of a `RemoteRecording` returns, its events are in memory that the recorder shares with
 the writer process (shared_queue.py), or they are counted as lost. The writer is a fork in its own
@@ -11,13 +11,16 @@ pipe has ended and the queue is empty.
 If the queue stays full for `Limits.stall_seconds`, events are lost and traffic goes on. If the
 writer dies, the recorder starts another one, which continues each recording in a new segment: what
 was written is known from the progress in shared memory and from the file, and the rest is in the
-queue. Only the call that the dead writer was executing is lost: it may kill the next writer too.
+queue. The batch of calls that the dead writer was executing is executed call by call; a call during
+which a writer dies again is lost, because it may kill the next writer too.
+
+Without the memory or the process, the constructor raises an error, and `opening.open_archive`
+uses an archive in the process of the recorder.
 """
 
 import contextlib
 import marshal
 import math
-import mmap
 import os
 import select
 import signal
@@ -29,20 +32,21 @@ from typing import TYPE_CHECKING, Any, Final
 from mcptally.record.limits import Limits
 from mcptally.record.log import log_to_stderr, write_to_stderr
 from mcptally.record.writer.clock import Clock, new_id
-from mcptally.record.writer.interface import WatchFunction
+from mcptally.record.writer.interface import ExchangeEvent, WatchFunction
 from mcptally.record.writer.progress import ProgressTable
-from mcptally.record.writer.shared_queue import QUEUE_BYTES, SharedQueue
+from mcptally.record.writer.shared_queue import LIMIT_BYTES, QUEUE_BYTES, SharedQueue
 from mcptally.transcript.format import Dir, Transport
 from mcptally.wire.framing import Piece
 
 if TYPE_CHECKING:
     from mcptally.redaction.policy import Policy
 
-Call = tuple[int, int, str, int, list[Any], dict[str, Any]]
-"""Number of the recording, time (ns), method, its events, its pieces, its other arguments.
+Call = tuple[int, int, str, int, list[Any], list[int], dict[str, Any]]
+"""Number of the recording, time (ns), method, number of its events, its pieces or events, sizes of
+its large pieces, other arguments.
 
-A large piece is its size here; its bytes are at the end of the record. A `TruncatedFrame` is a
-plain tuple."""
+The bytes of large pieces are at the end of the record, and an index stands for each of them. A
+`TruncatedFrame` is a plain tuple."""
 
 _LARGE: Final = 64 * 1024
 """Pieces of at least this many bytes are copied into the queue without being encoded."""
@@ -67,6 +71,9 @@ class WriterProcess:
     """An archive whose files another process writes; it has the calls of `recording.Archive`.
 
     `policy` is called in that process. After one or several events the caller calls `wake`.
+
+    Raises:
+        OSError: from the constructor, if memory cannot be shared or the process cannot be started.
     """
 
     def __init__(
@@ -80,14 +87,8 @@ class WriterProcess:
         self.folder: Final = folder
         self.limits: Final = limits
         self.policy: Final = policy
-        no_memory: OSError | None = None
-        try:
-            queue, progress = SharedQueue(queue_bytes), ProgressTable()
-        except OSError as error:
-            no_memory = error
-            queue, progress = SharedQueue(mmap.PAGESIZE), ProgressTable(slots=0)
-        self.queue: Final = queue
-        self.progress: Final = progress
+        self.queue: Final = SharedQueue(queue_bytes)
+        self.progress: Final = ProgressTable()
         self.recordings: Final[dict[int, RemoteRecording]] = {}
         """The recordings whose last call the writer has not executed, by number."""
         self._closed: deque[tuple[int, RemoteRecording]] = deque()
@@ -96,6 +97,10 @@ class WriterProcess:
         self._prepared = 0
         self._lost = 0
         """Lost events that the writer does not know about, of recordings that it has closed."""
+        self._events_put = 0
+        """Number of events in all records that were put into the queue."""
+        self.limit = 0
+        """The `head` of the queue when the writer was started."""
         self._stalled_at = -1
         """The `tail` of the queue when it stalled: until it moves, all events are lost."""
         self._failures = 0
@@ -107,10 +112,7 @@ class WriterProcess:
         self._wake = -1
         """Write end of a pipe that wakes the writer; its end tells it that the recorder ended."""
         self._watch: WatchFunction = lambda _fd, _callback: None
-        if no_memory:
-            self.log(f"cannot share 72 MB with a writer: {no_memory.strerror}; nothing is recorded")
-        else:
-            self._start()
+        self._start()
 
     def log(self, message: str) -> None:
         """Print a message for the user of the recorder."""
@@ -147,9 +149,14 @@ class WriterProcess:
 
     def close(self) -> None:
         """Wait until the writer has written everything, unless it makes no progress."""
+        self._wait_for_writer()
         lost = self._lost + sum(recording.lost for recording in self.recordings.values())
+        if not self._pid:
+            lost += self._events_put - self.queue.counters.events
         if lost:
             self.log(f"{lost} events could not be recorded")
+
+    def _wait_for_writer(self) -> None:
         while self._pid:
             if self._wake >= 0:
                 os.close(self._wake)
@@ -165,17 +172,16 @@ class WriterProcess:
 
     def _start(self) -> None:
         self._started_at = time.monotonic()
+        self.limit = self.queue.counters.head
         fds: list[int] = []
         try:
             for _ in range(2):
                 fds += os.pipe()
             self._pid = os.fork()
-        except OSError as error:
+        except OSError:
             for fd in fds:
                 os.close(fd)
-            why = error.strerror
-            self.log(f"nothing is recorded: cannot start the writer process: {why}")
-            return
+            raise
         wake, self._wake, self._ended, ended = fds
         os.set_blocking(self._wake, False)
         if self._pid == 0:
@@ -212,10 +218,13 @@ class WriterProcess:
         ended = os.waitstatus_to_exitcode(status)
         how = f"by signal {-ended}" if ended < 0 else f"with exit code {ended}"
         self.log(f"the process that writes the recording ended {how}; another one continues")
-        self._start()
-        if self._pid:
-            self._watch(self._ended, self._on_ended)
-        return self._pid > 0
+        try:
+            self._start()
+        except OSError as error:
+            self.log(f"nothing is recorded: cannot start the writer process: {error.strerror}")
+            return False
+        self._watch(self._ended, self._on_ended)
+        return True
 
     def _on_ended(self) -> None:
         if not self._print_messages():
@@ -239,7 +248,7 @@ class WriterProcess:
 
     # --- handing over ---------------------------------------------------------------------------
 
-    def put(self, parts: Sequence[bytes]) -> bool:
+    def put(self, parts: Sequence[bytes], *, events: int) -> bool:
         """Put a record into the queue; return False if there was no room for it in time."""
         if not self._pid:
             return False
@@ -247,12 +256,16 @@ class WriterProcess:
             if self._stalled_at == self.queue.counters.tail:
                 return False
             self._stalled_at = -1
-        return self.queue.put(parts) or self._wait_and_put(parts)
+        if not (self.queue.put(parts) or self._wait_and_put(parts)):
+            return False
+        self._events_put += events
+        return True
 
     def wake(self) -> None:
-        """Wake the writer: it sleeps while the queue is empty."""
-        with contextlib.suppress(OSError):  # full: the writer has yet to read earlier bytes
-            os.write(self._wake, b".")
+        """Wake the writer, and let it execute what is in the queue now."""
+        head = self.queue.counters.head
+        with contextlib.suppress(OSError):  # full: the writer has yet to read earlier messages
+            os.write(self._wake, head.to_bytes(LIMIT_BYTES, "little"))
 
     def _wait_and_put(self, parts: Sequence[bytes]) -> bool:
         self.wake()
@@ -331,16 +344,14 @@ class RemoteRecording:
         """Record lines of stderr."""
         self._call("stderr", len(lines), lines, {})
 
-    def http(
-        self,
-        *,
-        dir: Dir,  # noqa: A002
-        scope: str | None,
-        phase: str,
-        **fields: Any,
-    ) -> None:
-        """Record an HTTP event."""
-        self._call("http", 1, [], {"dir": dir, "scope": scope, "phase": phase, **fields})
+    def events(self, events: Sequence[ExchangeEvent]) -> None:
+        """Record events of an HTTP exchange."""
+        large: list[bytes] = []
+        encoded = [
+            event if isinstance(event, bytes) else (_encode_piece(event[0], large), *event[1:])
+            for event in events
+        ]
+        self._hand_over("events", len(encoded), encoded, large, {})
 
     def close(
         self,
@@ -360,34 +371,37 @@ class RemoteRecording:
     def _call(
         self, method: str, events: int, pieces: Sequence[Piece], arguments: dict[str, Any]
     ) -> None:
+        large: list[bytes] = []
+        encoded = [_encode_piece(piece, large) for piece in pieces]
+        self._hand_over(method, events, encoded, large, arguments)
+
+    def _hand_over(
+        self,
+        method: str,
+        events: int,
+        encoded: list[Any],
+        large: list[bytes],
+        arguments: dict[str, Any],
+    ) -> None:
         """Hand over a call, or count its events as lost."""
         now = self._clock.now()
-        small: list[Any] = []
-        large: list[bytes] = []
-        for piece in pieces:
-            if not isinstance(piece, bytes):
-                small.append(tuple(piece))
-            elif len(piece) < _LARGE:
-                small.append(piece)
-            else:
-                small.append(len(piece))
-                large.append(piece)
+        sizes = [len(piece) for piece in large] if large else []
         if not (
             (self._is_prepared or self._prepare())
             and (not self.lost or self._hand_over_lost(now))
             and (not large or self._fits(large) or self._put_parts(now, large))
-            and self._put((self.number, now, method, events, small, arguments), large)
+            and self._put((self.number, now, method, events, encoded, sizes, arguments), large)
         ):
             self.lost += events
 
     def _prepare(self) -> bool:
-        call: Call = (self.number, self._clock.began_ns, "prepare", 0, [], self.arguments)
+        call: Call = (self.number, self._clock.began_ns, "prepare", 0, [], [], self.arguments)
         self._is_prepared = self._put(call, [])
         return self._is_prepared
 
     def _hand_over_lost(self, now: int) -> bool:
-        call: Call = (self.number, now, "count_lost", 0, [], {"events": self.lost, "why": _STALLED})
-        if not self._put(call, []):
+        arguments = {"events": self.lost, "why": _STALLED}
+        if not self._put((self.number, now, "count_lost", self.lost, [], [], arguments), []):
             return False
         self.lost = 0
         return True
@@ -400,13 +414,23 @@ class RemoteRecording:
         for piece in large:
             for start in range(0, len(piece), _PART):
                 part = piece[start : start + _PART]
-                if not self._put((self.number, now, "part", 0, [len(part)], {}), [part]):
+                if not self._put((self.number, now, "part", 0, [], [len(part)], {}), [part]):
                     return False
         large.clear()
         return True
 
     def _put(self, call: Call, large: list[bytes]) -> bool:
-        return self._writer.put([marshal.dumps(call), *large])
+        return self._writer.put([marshal.dumps(call), *large], events=call[3])
+
+
+def _encode_piece(piece: Piece, large: list[bytes]) -> Any:
+    """The piece as it is in a `Call`; a large one is added to `large`."""
+    if not isinstance(piece, bytes):
+        return tuple(piece)
+    if len(piece) < _LARGE:
+        return piece
+    large.append(piece)
+    return len(large) - 1
 
 
 def _detach(wake: int, messages: int) -> None:

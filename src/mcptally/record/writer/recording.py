@@ -6,11 +6,12 @@ On POSIX these classes run in the writer process (process.py). Usage, safe from 
     recording = archive.open(transport="stdio", server="time", command=["mcp-server-time"])
     recording.frame(b'{"jsonrpc":...}', dir="c2s")               # a `message` or a `raw`
     recording.frame(data, dir="s2c", scope="x1", sse_id="7")     # HTTP: exchange id, SSE fields
-    recording.http(dir="c2s", scope="x1", phase="request", method="POST", path="/mcp")
+    recording.events([http_event({"dir": "c2s", "scope": "x1", "phase": "request"})])
     recording.stderr([b"a line"])
     recording.close(reason="server_exited", exit_code=0)
 
-When a call returns, its events are in the file (`write` has returned, without fsync). No call
+When a call returns, its events are in the file (`write` has returned, without fsync), unless the
+archive is `buffered`: then they are written by `flush`, which the writer process calls. No call
 raises an error of the disk: lost events are counted and logged once, and a `gap` event reports
 them when writing works again. Lost events keep their `seq`, so each hole in `seq` has its `gap`.
 `wire.framing.FrameSplitter` cuts a stream into the pieces for `frame` and `frames`;
@@ -36,7 +37,7 @@ from mcptally.record.log import log_to_stderr
 from mcptally.record.writer.clock import Clock, new_id
 from mcptally.record.writer.event_line import EventLineEncoder
 from mcptally.record.writer.housekeeping import Housekeeper
-from mcptally.record.writer.interface import WatchFunction
+from mcptally.record.writer.interface import ExchangeEvent, WatchFunction
 from mcptally.record.writer.segment import Segment, segment_stem
 from mcptally.redaction.policy import Policy
 from mcptally.redaction.policy import policy as policy_named
@@ -57,13 +58,17 @@ class _Kind(msgspec.Struct):
 
 _decode_kind: Final = msgspec.json.Decoder(_Kind).decode
 
+_BUFFER_BYTES: Final = 256 * 1024
+"""A buffer of lines is written when it has this size."""
+
 _REMOVED: Final = "their file was removed while it was being written"
 
 
 class Archive:
     """A folder for recordings, with one redaction policy and one set of limits.
 
-    `log` is called with each message for the user of the recorder.
+    `log` is called with each message for the user of the recorder. If `buffered`, events are
+    written when `Recording.flush` is called.
     """
 
     def __init__(
@@ -73,11 +78,13 @@ class Archive:
         policy: Policy | None = None,
         limits: Limits | None = None,
         log: Callable[[str], None] = log_to_stderr,
+        buffered: bool = False,
     ) -> None:
         self.folder = os.fspath(out)
         self.policy = policy or policy_named()
         self.limits = limits or Limits()
         self.log = log
+        self.buffered = buffered
         self.housekeeper = Housekeeper(
             self.folder,
             keep_bytes=self.limits.keep_bytes,
@@ -119,7 +126,10 @@ class Archive:
         clock: Clock | None = None,
     ) -> "Recording":
         """A recording without a file yet; `begin` or the first event creates it."""
-        self.housekeeper.start()
+        try:
+            self.housekeeper.start()
+        except RuntimeError as error:  # the limit on memory or processes
+            self.log(f"finished files are neither compressed nor removed: {error}")
         return Recording(
             self,
             transport=transport,
@@ -183,6 +193,9 @@ class Recording:
         self._lost_in_segment_gaps = 0
         """Lost events reported by `gap` events in the open segment."""
         self._closed = False
+        self._buffer: list[bytes] = []
+        self._buffer_size = 0
+        self._buffer_counts: dict[str, int] = {}
         self._open = {
             "transport": transport,
             "server": server,
@@ -197,11 +210,16 @@ class Recording:
         with self._lock:
             self._prepare_write(0)
 
+    def flush(self) -> None:
+        """Write the buffered events."""
+        with self._lock:
+            self._flush()
+
     # --- continuing in another process ----------------------------------------------------------
 
     @property
     def progress(self) -> Progress:
-        """The state for `resume`, after the last call."""
+        """The state for `resume`, after the last `flush`."""
         return Progress(
             self._seq,
             self._segment_count,
@@ -290,21 +308,40 @@ class Recording:
         """Record lines that the server wrote to stderr, one event per line."""
         self._write_events("stderr", [partial(self._encoder.text_fields, line) for line in lines])
 
-    def http(
-        self,
-        *,
-        dir: Dir,  # noqa: A002
-        scope: str | None,
-        phase: str,
-        **fields: Any,
-    ) -> None:
-        """Record an HTTP event; `fields`: `method`, `path`, `status`, `headers`, `closed_by`.
-
-        `path` is redacted here. The caller filters headers and hashes session ids.
-        """
-        if isinstance(path := fields.get("path"), str):
-            fields["path"] = self._encoder.redact_url(path)
-        self._write_events("http", [lambda: {"dir": dir, "scope": scope, "phase": phase, **fields}])
+    def events(self, events: Sequence[ExchangeEvent]) -> None:
+        """Record `http` events and frames of an HTTP exchange."""
+        if self._closed:
+            return
+        with self._lock:
+            if not self._prepare_write(len(events)):
+                return
+            now = self._clock.now()
+            encoder = self._encoder
+            lines = []
+            messages = frames = 0
+            for event in events:
+                if isinstance(event, bytes):
+                    line = encoder.encode_http(event, seq=self._seq, ts_ns=now)
+                else:
+                    piece, direction, scope, wire_bytes, fields = event
+                    context = encoder.frame_context(
+                        direction, scope=scope, wire_bytes=wire_bytes, fields=fields
+                    )
+                    line, is_message = encoder.encode_frame(
+                        piece, context, seq=self._seq, ts_ns=now
+                    )
+                    frames += 1
+                    messages += is_message
+                self._seq += 1
+                lines.append(line)
+            self._write(
+                lines,
+                {
+                    "http": len(lines) - frames,
+                    "message": messages,
+                    "raw": frames - messages,
+                },
+            )
 
     def close(
         self,
@@ -318,10 +355,12 @@ class Recording:
         if self._closed:
             return
         self._retry_at = 0.0
+        self.flush()  # counts the events
         end = {"reason": reason, "exit_code": exit_code, "signal": signal, **fields}
         self._write_events(
             "close", [lambda: {**end, "counts": {**self._counts, "lost": self.lost}}]
         )
+        self.flush()
         self._closed = True
         if self._unreported_lost:
             self._archive.log(
@@ -358,7 +397,7 @@ class Recording:
                 self._seq += 1
                 messages += is_message
                 lines.append(line)
-            self._write(b"".join(lines), {"message": messages, "raw": len(lines) - messages})
+            self._write(lines, {"message": messages, "raw": len(lines) - messages})
 
     def _write_events(self, event: str, fields: Sequence[Callable[[], Mapping[str, Any]]]) -> None:
         if self._closed:
@@ -367,7 +406,7 @@ class Recording:
             if self._prepare_write(len(fields)):
                 now = self._clock.now()
                 lines = [self._encode(event, now, make()) for make in fields]
-                self._write(b"".join(lines), {event: len(lines)})
+                self._write(lines, {event: len(lines)})
 
     def _encode(self, event: str, ts_ns: int, fields: Mapping[str, Any]) -> bytes:
         line = self._encoder.encode_event(event, fields, seq=self._seq, ts_ns=ts_ns)
@@ -381,6 +420,10 @@ class Recording:
 
         Opens the first or the next segment, and writes a pending `gap` event.
         """
+        if self._buffer:
+            if not self._unreported_lost:
+                return True
+            self._flush()  # before the `gap`
         monotonic = time.monotonic()
         # Checked before each write (about 1 µs): writes to a removed file succeed and are lost.
         if self._segment is not None and not self._segment.exists():
@@ -475,7 +518,20 @@ class Recording:
             self._seq -= 1
             raise
 
-    def _write(self, lines: bytes, counts: Mapping[str, int]) -> None:
+    def _write(self, lines: Sequence[bytes], counts: Mapping[str, int]) -> None:
+        """Write lines, or add them to the buffer of a buffered archive."""
+        self._buffer += lines
+        for event, number in counts.items():
+            self._buffer_counts[event] = self._buffer_counts.get(event, 0) + number
+        self._buffer_size += sum(map(len, lines))
+        if not self._archive.buffered or self._buffer_size >= _BUFFER_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._buffer:
+            return
+        lines, self._buffer, self._buffer_size = b"".join(self._buffer), [], 0
+        counts, self._buffer_counts = self._buffer_counts, {}
         try:
             self._write_or_raise(lines, counts)
         except OSError as error:

@@ -2,11 +2,13 @@
 
 import marshal
 import os
+import select
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mcptally.record.writer.clock import Clock
 from mcptally.record.writer.recording import Archive, Progress, Recording
+from mcptally.record.writer.shared_queue import LIMIT_BYTES
 from mcptally.wire.framing import Piece, TruncatedFrame
 
 if TYPE_CHECKING:
@@ -15,24 +17,34 @@ if TYPE_CHECKING:
 _KILLED: Final = "the process that writes the recording ended while it wrote them"
 _INCOMPLETE: Final = "the process that writes the recording ended before it had all their bytes"
 
-_REPEATABLE: Final = frozenset({"prepare", "begin", "count_lost", "part", "close"})
-"""Calls that the next process executes if the last one ended during them."""
+_EVENTS: Final = frozenset({"frame", "frames", "stderr", "events"})
+"""Calls that only record events. All others change more than the file, and are repeated by the next
+process if the last one ended during them: each of them ends a batch."""
+
+_UNANNOUNCED_MS: Final = 50
+"""Time that a message about events in the queue may take; usually it takes WAKE_MS."""
+
+_BATCH_BYTES: Final = 64 * 1024
+"""Bytes of calls that are executed before their events are written."""
 
 
 def serve(remote: "WriterProcess", wake: int) -> None:
     """Execute calls until the pipe `wake` has ended and the queue is empty."""
     writer = _Writer(remote)
-    queue = remote.queue
-    if queue.was_interrupted:
-        if (record := queue.begin()) is not None:
-            writer.execute(record, interrupted=True)
-        queue.done()
-    is_open = True
-    while is_open:
-        is_open = bool(os.read(wake, 65536))
-        while (record := queue.begin()) is not None:
-            writer.execute(record)
-            queue.done()
+    writer.execute_again()
+    limit = remote.limit
+    poll = select.poll()
+    poll.register(wake, select.POLLIN)
+    while True:
+        writer.execute_until(limit)
+        head = remote.queue.counters.head
+        if head != limit and not poll.poll(_UNANNOUNCED_MS):
+            limit = head  # the pipe was full; what was stored so long ago is visible
+        elif message := os.read(wake, 65536):
+            limit = int.from_bytes(message[-LIMIT_BYTES:], "little")
+        else:
+            break
+    writer.execute_until(remote.queue.counters.head)
     writer.archive.close()
 
 
@@ -41,32 +53,81 @@ class _Writer:
 
     def __init__(self, remote: "WriterProcess") -> None:
         self.archive: Final = Archive(
-            remote.folder, policy=remote.policy(), limits=remote.limits, log=remote.log
+            remote.folder,
+            policy=remote.policy(),
+            limits=remote.limits,
+            log=remote.log,
+            buffered=True,
         )
+        self._queue = remote.queue
         self._progress = remote.progress
         self._recordings: dict[int, Recording] = {}
         self._slots: dict[int, int] = {}
-        self._resumed: dict[int, int] = {}
-        """Events that the last process wrote in the call during which it ended."""
+        self._written: dict[int, int] = {}
+        """Events that the last process wrote of the calls that are executed again."""
+        self._executed: dict[int, int] = {}
+        """Value of `begun` after the last call that the last process executed and saved."""
+        self._batch: set[int] = set()
+        """Numbers of the recordings with events in the current batch."""
+        self._batch_events = 0
         self._now = 0
         self._parts: list[bytes] = []
         self._parts_of = 0
         """Number of the recording that the parts belong to."""
         for number, recording in remote.recordings.items():
-            progress = self._progress.load(recording.slot, number)
-            if progress is not None:
+            saved = self._progress.load(recording.slot, number)
+            if saved is not None:
+                self._executed[number], progress = saved
                 self._prepare(number, **recording.arguments)
-                self._resumed[number] = self._recordings[number].resume(Progress(*progress))
+                self._written[number] = self._recordings[number].resume(Progress(*progress))
 
-    def execute(self, record: bytes, *, interrupted: bool = False) -> None:
-        """Execute a call, or count its events as lost if the last process ended during it."""
+    def execute_again(self) -> None:
+        """Execute the batch during which the last process ended, call by call.
+
+        If it was a single call, its events are counted as lost: it may end this process too.
+        """
+        last = self._queue.begin_again()
+        is_first = True
+        while (record := self._queue.begin(last)) is not None:
+            is_only = is_first and self._queue.counters.begun == last
+            self._execute(record, is_suspect=is_only)
+            self._end_batch()
+            is_first = False
+        self._written.clear()
+        self._executed.clear()
+
+    def execute_until(self, limit: int) -> None:
+        """Execute the calls in the queue before `limit`."""
+        queue = self._queue
+        while (record := queue.begin(limit)) is not None:
+            self._execute(record)
+            if queue.begun_bytes >= _BATCH_BYTES:
+                self._end_batch()
+        self._end_batch()
+
+    def _end_batch(self) -> None:
+        """Write the events of the current batch, and remove its calls from the queue."""
+        begun = self._queue.counters.begun
+        for number in self._batch:
+            recording = self._recordings[number]
+            recording.flush()
+            self._progress.save(self._slots[number], number, (begun, tuple(recording.progress)))
+        self._batch.clear()
+        self._queue.done(self._batch_events)
+        self._batch_events = 0
+
+    def _execute(self, record: bytes, *, is_suspect: bool = False) -> None:
+        """Execute a call. If it may have ended the last process, count its events as lost."""
         call: Call = marshal.loads(record)  # noqa: S302 - from the recorder
-        number, self._now, method, events, encoded, arguments = call
+        number, self._now, method, events, items, sizes, arguments = call
+        self._batch_events += events
+        if self._executed and self._queue.counters.begun <= self._executed.get(number, 0):
+            return
         if number != self._parts_of:
             # Parts of another recording are left over from an event that was lost.
             self._parts, self._parts_of = [], number
         if method == "part":
-            self._parts.append(record[len(record) - encoded[0] :])
+            self._parts.append(record[len(record) - sizes[0] :])
             return
         parts, self._parts = self._parts, []
         if method == "prepare" and number not in self._recordings:
@@ -74,19 +135,23 @@ class _Writer:
         recording = self._recordings.get(number)
         if recording is None:
             return
-        if interrupted and method not in _REPEATABLE:
-            recording.count_lost(max(0, events - self._resumed.get(number, 0)), _KILLED)
-        elif (pieces := _decode(encoded, b"".join(parts) if parts else record)) is None:
-            recording.count_lost(events, _INCOMPLETE)
-        elif method == "frame":
-            recording.frame(pieces[0], **arguments)
-        elif method == "frames":
-            recording.frames(pieces, **arguments)
-        elif method == "stderr":
-            recording.stderr([line for line in pieces if isinstance(line, bytes)])
-        elif method != "prepare":
+        self._batch.add(number)
+        if method in _EVENTS:
+            written = min(events, self._written.get(number, 0))
+            if written:
+                self._written[number] -= written
+            if is_suspect:
+                recording.count_lost(events - written, _KILLED)
+            elif written < events:
+                large = _large_pieces(sizes, b"".join(parts) if parts else record)
+                if large is None:
+                    recording.count_lost(events - written, _INCOMPLETE)
+                else:
+                    _record(recording, method, items[written:], large, arguments)
+            return
+        if method != "prepare":
             getattr(recording, method)(**arguments)
-        self._progress.save(self._slots[number], number, tuple(recording.progress))
+        self._end_batch()
         if method == "close":
             del self._recordings[number], self._slots[number]
 
@@ -97,16 +162,45 @@ class _Writer:
         self._slots[number] = slot
 
 
-def _decode(encoded: Sequence[Any], data: bytes) -> list[Piece] | None:
-    """The pieces of a call, with the bytes of large ones from the end of `data`, if complete."""
-    at = len(data) - sum(piece for piece in encoded if isinstance(piece, int))
+def _record(
+    recording: Recording,
+    method: str,
+    items: Sequence[Any],
+    large: Sequence[bytes],
+    arguments: dict[str, Any],
+) -> None:
+    """Record the events of one call."""
+    if method == "events":
+        recording.events(
+            [
+                item if isinstance(item, bytes) else (_piece(item[0], large), *item[1:])
+                for item in items
+            ]
+        )
+        return
+    pieces = [_piece(item, large) for item in items]
+    if method == "frame":
+        recording.frame(pieces[0], **arguments)
+    elif method == "frames":
+        recording.frames(pieces, **arguments)
+    else:
+        recording.stderr([line for line in pieces if isinstance(line, bytes)])
+
+
+def _piece(item: Any, large: Sequence[bytes]) -> Piece:
+    """A piece from its form in a `Call`."""
+    if isinstance(item, bytes):
+        return item
+    return large[item] if isinstance(item, int) else TruncatedFrame(*item)
+
+
+def _large_pieces(sizes: Sequence[int], data: bytes) -> list[bytes] | None:
+    """The large pieces at the end of `data`; None if they are incomplete."""
+    at = len(data) - sum(sizes)
     if at < 0:
         return None
-    pieces: list[Piece] = []
-    for piece in encoded:
-        if isinstance(piece, int):
-            pieces.append(data[at : at + piece])
-            at += piece
-        else:
-            pieces.append(piece if isinstance(piece, bytes) else TruncatedFrame(*piece))
+    pieces = []
+    for size in sizes:
+        pieces.append(data[at : at + size])
+        at += size
     return pieces
