@@ -132,7 +132,7 @@ class ExchangeRecord:
         sessions.assign_from_request(self, headers)
 
     def take_events(self) -> list[RecordingCall]:
-        """Return a call that hands over the events so far; none until the exchange has a recording."""
+        """A call that hands over the events so far; none until the exchange has a recording."""
         if self.recording is None or not self._events:
             return []
         events, self._events = self._events, []
