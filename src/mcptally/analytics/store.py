@@ -27,7 +27,7 @@ from mcptally.statistics import sql_functions
 from mcptally.store.manifest import LiveFiles, live_files, manifest_version, read_manifest
 
 if TYPE_CHECKING:
-    from mcptally.analytics.explain import Explanation
+    from mcptally.analytics.explanation import Explanation
 
 _T = TypeVar("_T")
 _Key: TypeAlias = tuple[frozenset[str], str | None]
