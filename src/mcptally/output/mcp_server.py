@@ -23,7 +23,8 @@ from pydantic import BaseModel, Field
 import mcptally
 from mcptally.analytics import dry_run, explanation
 from mcptally.analytics.child_process import ChildProcessPool
-from mcptally.analytics.store import MemoryLimitedStore, Store, open_store, retry_if_replaced
+from mcptally.analytics.child_store import MemoryLimitedStore
+from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.errors import McptallyError
 from mcptally.output.render import plain_rows
