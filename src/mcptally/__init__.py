@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mcptally.analytics.answer import Answer
-    from mcptally.analytics.explain import Explanation
+    from mcptally.analytics.explanation import Explanation
     from mcptally.analytics.store import Store, open_store
     from mcptally.importers import import_logs
     from mcptally.maintenance.forget import forget
@@ -51,7 +51,7 @@ _HOME: Final[dict[str, str]] = {
     "ScenarioResult": "mcptally.seeds.inspector.model",
     "ScenarioStatus": "mcptally.seeds.inspector.model",
     "ScenarioSummary": "mcptally.seeds.inspector.model",
-    "Explanation": "mcptally.analytics.explain",
+    "Explanation": "mcptally.analytics.explanation",
     "Store": "mcptally.analytics.store",
     "ValidationContext": "mcptally.seeds.inspector.model",
     "ValidationResult": "mcptally.seeds.inspector.model",

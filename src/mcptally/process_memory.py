@@ -146,8 +146,8 @@ def available_in_cgroup(group: Path, most: str, now: str, all_: str = "") -> int
     return limit - taken + sum(int(stat.get(name, 0)) for name in files)
 
 
-def trim_heap(above: int = LARGE_HEAP) -> None:
-    """Release free memory of the C allocator if this process has more than `above` bytes.
+def trim_heap() -> None:
+    """Release free memory of the C allocator if this process has more than `LARGE_HEAP` bytes.
 
     Called between two steps: each allocator keeps its own free memory, so that a large recording
     would take the peaks of all of them.
@@ -155,7 +155,7 @@ def trim_heap(above: int = LARGE_HEAP) -> None:
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_bytes().split()[1])
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
-        if trim is not None and pages * os.sysconf("SC_PAGE_SIZE") > above:
+        if trim is not None and pages * os.sysconf("SC_PAGE_SIZE") > LARGE_HEAP:
             trim(0)
 
 

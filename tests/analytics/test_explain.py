@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 import mcptally as mt
-from mcptally.analytics import explain
+from mcptally.analytics import explain, explanation
 from mcptally.errors import QueryError
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
@@ -32,7 +32,7 @@ def ids(store: mt.Store) -> list[str]:
 
 def test_a_failed_call_shows_request_reply_verdict_rules_and_attempts(store: mt.Store):
     first, second, _ = ids(store)
-    words = explain.text(explain.explain(store, first))
+    words = explanation.text(explain.explain(store, first))
     for expected in (
         "tools/call read",
         '"path": "a"',
@@ -53,7 +53,7 @@ def test_a_call_shows_its_frames_and_stderr_from_the_transcript(store: mt.Store)
         assert expected in words
     assert "    at read (x.js:1)" in words
     assert "abcdefgh12345678" not in words
-    assert "abcdefgh12345678" not in str(dataclasses.asdict(explain.masked(found)))
+    assert "abcdefgh12345678" not in str(dataclasses.asdict(explanation.masked(found)))
     assert "[between request and reply]" in found._repr_mimebundle_()["text/html"]
 
 
@@ -76,8 +76,8 @@ def test_seed_scores_are_shown_only_if_asked_for(store: mt.Store):
     call_id = ids(store)[0]
     without, seeded = (explain.explain(store, call_id, seed=asked) for asked in (False, True))
     assert without.seed is None
-    assert "Seed score" not in explain.text(without)
-    words = explain.text(seeded)
+    assert "Seed score" not in explanation.text(without)
+    words = explanation.text(seeded)
     for expected in (
         "Scenario of the seed: happy_path (from: arguments)",
         "Seed score, by the seed document",
@@ -93,7 +93,7 @@ def test_the_first_matching_rule_is_the_one_that_decided(store: mt.Store):
 
 
 def test_a_call_that_did_not_fail_has_no_verdict(store: mt.Store):
-    assert "the call did not fail" in explain.text(explain.explain(store, ids(store)[1]))
+    assert "the call did not fail" in explanation.text(explain.explain(store, ids(store)[1]))
 
 
 def test_the_beginning_of_an_id_is_enough(store: mt.Store):

@@ -22,6 +22,7 @@ import pytest
 
 import mcptally as mt
 from mcptally.analytics import spill
+from mcptally.analytics.connections import Connections
 from mcptally.analytics.sql_guard import check_select
 from mcptally.errors import QueryError, StoreError, UsageError
 from mcptally.store.manifest import STORE_FORMAT
@@ -505,7 +506,7 @@ CALLS = [
 def test_letters_white_space_and_comments_cannot_hide_a_call(small: mt.Store):
     """Random statements that would run SQL from a text; 68,000 more were tried once."""
     chosen = random.Random(7)
-    connection = small._connection()
+    connection = Connections([small.path], None).get()
     passed = []
     for _ in range(1000):
         blanks = [chosen.choice(BLANKS) for _ in range(4)]

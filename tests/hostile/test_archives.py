@@ -18,7 +18,8 @@ import pytest
 import zstandard
 
 import mcptally as mt
-from mcptally.analytics.explain import explain, text
+from mcptally.analytics.explain import explain
+from mcptally.analytics.explanation import text
 from mcptally.errors import UnreadableError
 from mcptally.messages.decode import decode
 from mcptally.messages.memory_budget import PARTITION_BASE_BYTES

@@ -1,7 +1,6 @@
-"""Opens a store, or several as one, and answers predefined questions and SQL within limits.
+"""Answers predefined questions and SQL about a store, or about several as one, within limits.
 
-SQL may come from an untrusted source, such as an agent: it can read the store's tables and nothing
-else.
+`connections` opens the stores; `child_store` computes answers with limits in child processes.
 """
 
 import contextlib
@@ -10,27 +9,25 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from mcptally.analytics import compare, views
 from mcptally.analytics.answer import Answer, as_answer
-from mcptally.analytics.child_process import ChildProcessPool, limit_memory
+from mcptally.analytics.child_process import ChildProcessPool
+from mcptally.analytics.connections import Connections, answer_of
 from mcptally.analytics.filters import CALL_FILTERS, COMPARED, Filters, Moment
-from mcptally.analytics.sql_guard import SPILL, check_select, lock
+from mcptally.analytics.sql_guard import SPILL, check_select
 from mcptally.analytics.views import question_titles
 from mcptally.errors import QueryError, StoreError, UsageError, near
-from mcptally.statistics import sql_functions
-from mcptally.store.manifest import LiveFiles, live_files, manifest_version, read_manifest
+from mcptally.store.manifest import LiveFiles
 
 if TYPE_CHECKING:
-    from mcptally.analytics.explain import Explanation
+    from mcptally.analytics.explanation import Explanation
 
 _T = TypeVar("_T")
-_Key: TypeAlias = tuple[frozenset[str], str | None]
 
 
 class Store:
@@ -45,53 +42,39 @@ class Store:
     Attributes:
         path: folder of the store, or of the first of several.
         paths: folders of all of them.
-        manifest: content of the first store's `store.json`, without the files of the archive. It
-            is read again when a question is asked after a run replaced the store.
         memory: memory limit of DuckDB, such as `2GB`; None: four fifths of the machine's memory.
     """
-
-    _exact: bool = False
-    """Whether Arrow data keeps DuckDB's own types, which other programs cannot read."""
 
     def __init__(self, path: Path, *more: Path, memory: str | None = None) -> None:
         self.path: Final = path
         self.paths: Final = (path, *more)
         self.memory: Final = memory
-        self._connections: Final[dict[_Key, duckdb.DuckDBPyConnection]] = {}
-        self._created: Final[set[str]] = set()
-        self._lock: Final = threading.RLock()
+        self._connections: Final = Connections(self.paths, memory)
+        self._lock: Final = threading.Lock()
         self._child: ChildProcessPool | None = None
         self._limits: Final[list[tuple[float, int]]] = []
-        self._load()
 
-    def _load(self) -> None:
-        self._mark = self.mark()
-        manifests = [read_manifest(path, archive=False) for path in self.paths]
-        self.manifest = manifests[0]
-        self._payloads = all(manifest.get("payloads") for manifest in manifests)
-        self._files = [
-            live_files(path.resolve(), manifest)
-            for path, manifest in zip(self.paths, manifests, strict=True)
-        ]
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The first store's `store.json`, without the files of the archive.
+
+        It is read again when a question is asked after a run replaced the store.
+        """
+        return self._connections.manifest
 
     @property
     def has_payloads(self) -> bool:
         """Whether arguments and results were kept, in all of several stores."""
-        return self._payloads
+        return self._connections.has_payloads
 
     def mark(self) -> tuple[tuple[int, int], ...]:
         """A value that changes when a run replaces one of the stores."""
-        return tuple(map(manifest_version, self.paths))
+        return self._connections.mark()
 
     @property
     def files(self) -> Sequence[LiveFiles]:
         """The live files of each store, by table; read again after a run replaced a store."""
-        with self._lock:
-            if self.mark() != self._mark:
-                self._load()
-                self._connections.clear()
-                self._created.clear()
-            return self._files
+        return self._connections.files
 
     def ask(
         self,
@@ -149,12 +132,11 @@ class Store:
                 f"(there are: {', '.join(question_titles())})"
             )
         if not given:
-            return self._rows(
-                self._connection(question=question), f'SELECT * FROM "{question}"', alias=question
-            )
+            plain = self._connections.get(question=question)
+            return answer_of(plain, f'SELECT * FROM "{question}"', alias=question)
         self._check_names(given)
-        plain = self._connection(question=question)
-        columns = self._rows(plain, f'SELECT * FROM "{question}"').columns
+        plain = self._connections.get(question=question)
+        columns = answer_of(plain, f'SELECT * FROM "{question}"').columns
         if min_calls is not None and "calls" not in columns:
             raise UsageError(
                 f"{question} does not count calls, so min_calls (--min-calls) does not apply"
@@ -173,8 +155,8 @@ class Store:
             name: given[name] for name in CALL_FILTERS & given.keys() - conditions.keys()
         }
         where = " AND ".join(conditions.values()) or "true"
-        return self._rows(
-            self._connection(frozenset(call_filters), question),
+        return answer_of(
+            self._connections.get(frozenset(call_filters), question),
             f'SELECT * FROM "{question}" WHERE {where}',
             [given[name] for name in conditions],
             call_filters,
@@ -191,69 +173,15 @@ class Store:
             return self._in_child("sql", query, params)
         if _SHOW_TABLES.fullmatch(query):
             query = _LIST_TABLES
-        connection = self._connection()
+        connection = self._connections.get()
         check_select(connection, query)
-        self._create_questions(views.texts_read(query))
+        self._connections.create_questions(views.texts_read(query))
         try:
-            return self._rows(connection, query, params)
+            return answer_of(connection, query, params)
         except QueryError:
             # Perhaps the query names a question in an unexpected way; DuckDB also suggests names.
-            self._create_questions(views.all_texts())
-            return self._rows(connection, query, params)
-
-    def _connection(
-        self, filters: frozenset[str] = frozenset(), question: str | None = None
-    ) -> duckdb.DuckDBPyConnection:
-        """A connection with the tables, and this question, as views.
-
-        It is created on first use, under a lock because threads share a store.
-        """
-        key = (filters, question if filters else None)
-        with self._lock:
-            files = self.files
-            if key not in self._connections:
-                connection = views.connect(self.memory)
-                with self._reporting_the_version():
-                    if filters:
-                        views.create_views(connection, files, *key)
-                    else:
-                        views.create_tables(connection, files)
-                if self._exact:
-                    connection.execute("SET arrow_lossless_conversion = true")
-                lock(connection, self.paths)
-                self._connections[key] = connection
-            if question is not None and not filters:
-                self._create_questions(views.texts_of(question))
-            return self._connections[key]
-
-    def _create_questions(self, texts: Mapping[str, str]) -> None:
-        """Create views of those questions that have none yet; each takes 0.01 s."""
-        with self._lock, self._reporting_the_version():
-            new = {name: text for name, text in texts.items() if name not in self._created}
-            views.create_questions(self._connections[frozenset(), None], new)
-            self._created.update(new)
-
-    def _reporting_the_version(self) -> contextlib.AbstractContextManager[None]:
-        return views.reporting_the_version(self.path, self.manifest.get("mcptally"))
-
-    def _rows(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        query: str,
-        params: Any = None,
-        variables: Mapping[str, Any] = MappingProxyType({}),
-        *,
-        alias: str = "",
-    ) -> Answer:
-        try:
-            cursor = connection.cursor()
-            sql_functions.close_at_exit(cursor)
-            for name, value in variables.items():
-                cursor.execute(f"SET VARIABLE {name} = ?", [value])
-            relation = cursor.sql(query, alias=alias, params=params)
-        except duckdb.Error as error:
-            raise QueryError(_with_suggestion(error, connection)) from error
-        return as_answer(relation)
+            self._connections.create_questions(views.all_texts())
+            return answer_of(connection, query, params)
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
         """Raise if no server, tool, client or model has the given name; suggest similar names."""
@@ -261,8 +189,8 @@ class Store:
             if kind not in given:
                 continue
             names_in = " UNION ALL ".join(f"SELECT {kind} FROM {table}" for table in sources)
-            rows = self._rows(
-                self._connection(),
+            rows = answer_of(
+                self._connections.get(),
                 f"SELECT DISTINCT {kind} FROM ({names_in}) WHERE {kind} IS NOT NULL",
             ).fetchall()
             names = [name for (name,) in rows]
@@ -270,8 +198,8 @@ class Store:
                 hint = near(given[kind], names) or _list_of_names(kind, names)
                 raise QueryError(f"no {kind} is called {given[kind]!r}{hint}")
         if "server" in given and "tool" in given:
-            rows = self._rows(
-                self._connection(),
+            rows = answer_of(
+                self._connections.get(),
                 "SELECT DISTINCT server FROM (SELECT server, tool FROM calls UNION ALL "
                 "SELECT server, tool FROM tools) WHERE tool = ?",
                 [given["tool"]],
@@ -332,7 +260,7 @@ class Store:
             if self._child is None:
                 most = self.memory or "four fifths of this machine's memory"
                 self._child = ChildProcessPool(
-                    "mcptally.analytics.store:_answer_function",
+                    "mcptally.analytics.child_store:answer_function",
                     self.paths,
                     self.memory,
                     memory=f"{most} of memory (or {SPILL} of disk)",
@@ -383,45 +311,6 @@ class Store:
         return f"Store({', '.join(repr(str(path)) for path in self.paths)})"
 
 
-class MemoryLimitedStore(Store):
-    """A store for a child process: the process may not allocate more than its memory limit."""
-
-    def __init__(self, *paths: Path, memory: str | None, exact: bool = False) -> None:
-        super().__init__(*paths, memory=memory)
-        self._exact = exact
-        # This creates the views, so that no answer waits for them.
-        query = "SELECT current_setting('memory_limit')"
-        [(limit,)] = retry_if_replaced([self], lambda: self.sql(query).fetchall())
-        number, unit = limit.split()
-        power = ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit)
-        limit_memory(int(float(number) * 1024**power))
-
-    @property
-    def _is_limited(self) -> bool:
-        return False
-
-
-def _answer_function(paths: Sequence[Path], memory: str | None) -> Callable[..., memoryview]:
-    """The function that a child process calls: a store's answers as Arrow IPC streams."""
-    store = MemoryLimitedStore(*paths, memory=memory, exact=True)
-
-    def answer(name: str, args: Any, kwargs: Any, rows: int) -> memoryview:
-        relation: duckdb.DuckDBPyRelation = getattr(store, name)(*args, **kwargs)
-        sink = pa.BufferOutputStream()
-        try:
-            with (
-                (relation.limit(rows) if rows else relation).to_arrow_reader() as batches,
-                pa.ipc.new_stream(sink, batches.schema) as stream,
-            ):
-                for batch in batches:
-                    stream.write_batch(batch)
-        except pa.ArrowException as error:
-            raise QueryError(f"{error}") from error
-        return memoryview(sink.getvalue())
-
-    return answer
-
-
 _TABLES_WITH_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "server": ("calls", "recordings"),
     "tool": ("calls", "tools"),
@@ -436,27 +325,6 @@ _LIST_TABLES: Final = (
     "WHERE NOT internal AND view_name NOT LIKE '\\_%' ESCAPE '\\' ORDER BY name"
 )
 """Replaces SHOW TABLES, which would also list the views that only questions read."""
-
-
-_UNKNOWN_COLUMN: Final = re.compile(
-    r'Binder Error: (?:Referenced column|Table|Values list).*?(?:column named )?"(?P<name>[^"]*)"'
-    r"(?: not found|\s*$)",
-    re.MULTILINE,
-)
-
-
-def _with_suggestion(error: duckdb.Error, connection: duckdb.DuckDBPyConnection) -> str:
-    """The message of an error; one about an unknown column names the most similar columns."""
-    found = _UNKNOWN_COLUMN.search(f"{error}")
-    if found is None:
-        return f"{error}"
-    _, _, candidates = f"{error}".partition("Candidate bindings: ")
-    names = re.findall(r'"([^"]*)"', candidates.partition("\n")[0])
-    if not names:
-        rows = connection.cursor().execute("SELECT DISTINCT column_name FROM duckdb_columns()")
-        names = [name for (name,) in rows.fetchall()]
-    column = found["name"]
-    return f"no column is called {column!r}{near(column, names)}"
 
 
 def _list_of_names(kind: str, names: list[str]) -> str:

@@ -34,15 +34,15 @@ def command(store: Path, call: str, form: str, *, full: bool, seed: bool, raw: b
     Example:
       mcptally show store 33e9d0f0a269721a
     """
-    from mcptally.analytics import explain
+    from mcptally.analytics import explanation
     from mcptally.analytics.store import open_store
     from mcptally.redaction.display import clean_lines, escape_controls
 
     found = open_store(store).show(call, seed=seed)
-    found = found if raw else explain.masked(found)
+    found = found if raw else explanation.masked(found)
     if form == "json":
         plain = json.dumps(dataclasses.asdict(found), default=str, indent=1, ensure_ascii=False)
         sys.stdout.write(escape_controls(plain) + "\n")
         return
-    text = explain.text(found, limit=sys.maxsize if full else 4000)
+    text = explanation.text(found, limit=sys.maxsize if full else 4000)
     sys.stdout.write(clean_lines(text.rstrip("\n")) + "\n")

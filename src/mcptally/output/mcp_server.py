@@ -21,9 +21,10 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 import mcptally
-from mcptally.analytics import dry_run, explain
+from mcptally.analytics import dry_run, explanation
 from mcptally.analytics.child_process import ChildProcessPool
-from mcptally.analytics.store import MemoryLimitedStore, Store, open_store, retry_if_replaced
+from mcptally.analytics.child_store import MemoryLimitedStore
+from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.errors import McptallyError
 from mcptally.output.render import plain_rows
@@ -279,7 +280,7 @@ class _Tools:
         call: Annotated[str, Field(description="The call_id, or the beginning of it.")],
     ) -> str:
         """Explain a recorded call: request, reply, and the evidence for its verdict."""
-        text = explain.text(explain.masked(self.store.show(call)), limit=MAX_PAYLOAD)
+        text = explanation.text(explanation.masked(self.store.show(call)), limit=MAX_PAYLOAD)
         lines = [clean_line(line) for line in mask_and_cut(text, 10 * MAX_PAYLOAD).splitlines()]
         return "\n".join([NOTE, "", *lines])
 

@@ -14,7 +14,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import anyio
 import uvicorn
@@ -34,7 +34,6 @@ Context = ServerRequestContext[Any, Any]
 
 Failures = Literal["replies", "all", "none"]
 """Which recorded failures are reproduced: those with a reply, also missing replies, or none."""
-FAILURES: Final[tuple[str, ...]] = get_args(Failures)
 
 NOT_RECORDED: Final = -32099
 """JSON-RPC error code of the reply to a request that the recording cannot answer.

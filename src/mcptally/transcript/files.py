@@ -280,10 +280,8 @@ def read_lines(
         yield LineRun(b"".join(rest), number, 1)
 
 
-def read_pieces(
-    path: Path, *, chunk: int = CHUNK_BYTES, room: DecompressionBudget | None = None
-) -> Iterator[bytes | Damage]:
-    """Yield the bytes of a file, about `chunk` at a time, for documents that are not lines.
+def read_pieces(path: Path, *, room: DecompressionBudget | None = None) -> Iterator[bytes | Damage]:
+    """Yield the bytes of a file in pieces of about `CHUNK_BYTES`, for documents without lines.
 
     The limits are those of `read_lines`. A `Damage` is the last item, and has no line number.
     """
@@ -293,7 +291,7 @@ def read_pieces(
         return
     stream, size = begun
     with stream:
-        yield from _blocks(stream, size, chunk, room or DecompressionBudget())
+        yield from _blocks(stream, size, CHUNK_BYTES, room or DecompressionBudget())
 
 
 def _start_reading(path: Path) -> tuple[BinaryIO, int] | Damage:

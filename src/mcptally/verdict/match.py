@@ -39,7 +39,6 @@ def match_rules(
     starts: pl.Series,
     lines: pl.Series | None = None,
     *,
-    decides: Callable[[TextRule], bool] = lambda _: False,
     within: Callable[[TextRule], Mask | None] = lambda _: None,
 ) -> list[Rows | None]:
     """Return for each rule the rows of `texts` that its patterns match; None: it has no patterns.
@@ -49,7 +48,6 @@ def match_rules(
         texts: distinct texts, without nulls.
         starts: the texts that rules with `where = "start"` read, one per row of `texts`.
         lines: the first lines of `texts`; needed if a rule has `where = "first_line"`.
-        decides: whether a text that this rule matches need not be tried with later rules.
         within: the rows that a rule may match; None for all.
     """
     whole_texts = _Texts(texts)
@@ -59,14 +57,14 @@ def match_rules(
         places["first_line"] = _Texts(lines)
     patterns = tuple((*rule.matches, "|".join(rule.also), "|".join(rule.unless)) for rule in rules)
     candidates = _candidates(_keywords(patterns), texts)
-    undecided = np.ones(len(texts), dtype=np.bool_)
+    every = np.ones(len(texts), dtype=np.bool_)
     matched: list[Rows | None] = []
     for rule, (*of_matches, of_also, of_unless) in zip(rules, candidates, strict=True):
         if not rule.matches:
             matched.append(None)
             continue
         allowed = within(rule)
-        tried = undecided if allowed is None else undecided & allowed
+        tried = every if allowed is None else allowed
         rows = _matching_any(
             rule.matches, of_matches, places[rule.where], tried, start=rule.where == _START
         )
@@ -74,8 +72,6 @@ def match_rules(
             rows = rows[_matching(rule.also, of_also, whole_texts, rows)]
         if rule.unless:
             rows = rows[~_matching(rule.unless, of_unless, whole_texts, rows)]
-        if decides(rule):
-            undecided[rows] = False
         matched.append(rows)
     return matched
 

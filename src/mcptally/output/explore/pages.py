@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 import jinja2
 import pyarrow as pa
 
-from mcptally.analytics import explain
+from mcptally.analytics import explanation
 from mcptally.analytics.store import Store
 from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.errors import QueryError
@@ -112,7 +112,7 @@ def call(store: Store, links: Links, call_id: str) -> str:
     Raises:
         QueryError: no call has this id, or several ids begin with it.
     """
-    found = explain.masked(store.show(call_id))
+    found = explanation.masked(store.show(call_id))
     row = found.call
     target = row["tool"] or row["prompt"] or row["resource_uri"]
     return _render(
@@ -121,7 +121,7 @@ def call(store: Store, links: Links, call_id: str) -> str:
         f"{row['method']} {shown(target, 90) if target else ''}".rstrip(),
         call=row,
         when=cell("requested_at", row["requested_at"]),
-        explanation=clean_lines(explain.text(found, limit=MAX_PAYLOAD)),
+        explanation=clean_lines(explanation.text(found, limit=MAX_PAYLOAD)),
     )
 
 

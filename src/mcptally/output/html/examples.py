@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from mcptally.analytics import explain
-from mcptally.analytics.explain import Explanation
+from mcptally.analytics import explain, explanation
+from mcptally.analytics.explanation import Explanation
 from mcptally.analytics.store import Store
 from mcptally.output.html.answers import counted_calls
 from mcptally.output.html.priorities import Priority
@@ -179,7 +179,7 @@ def _call(found: Explanation, owners: Mapping[str, str]) -> Call:
     )
     error = _content(row["error_text"], MAX_PAYLOAD)
     exception = _content(row.get("stderr_error"), MAX_PAYLOAD)
-    stderr = _content(explain.stderr(found), MAX_STDERR)
+    stderr = _content(explanation.stderr(found), MAX_STDERR)
     request = _payload(
         f"Request {shown(row['method'], 60)}{f' {name(target)}' if target else ''} "
         f"({count(row['request_bytes'] or 0, 'byte')}, id {shown(row['request_id'], 60)})",
@@ -196,7 +196,7 @@ def _call(found: Explanation, owners: Mapping[str, str]) -> Call:
         row,
         owners,
     )
-    evidence = _content(explain.evidence(found), MAX_EVIDENCE) or Markup()
+    evidence = _content(explanation.evidence(found), MAX_EVIDENCE) or Markup()
     not_read = None if found.not_read is None else shown(found.not_read, 300)
     texts = [error, exception, stderr, request.text, reply.text, evidence]
     return Call(

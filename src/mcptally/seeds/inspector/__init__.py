@@ -5,7 +5,7 @@ as written), the `inspector_*` columns (the original program) and `scenario`, `s
 
 `model` has the document's types, `rows` the rule rows, `wording` the program's sentences.
 `document` and `inspector` are the two readings of one response, `single` offers both to the
-library. `columns` (with `factors`) scores a table of calls. `scenario` (with `boundaries` and
-`scenario_file`) says what a call tested, `scenario_engine` gives a tool its status. `ajv/` is the
-program's schema validator.
+library. `columns` (with `regular_replies`, `score_columns` and `factors`) scores a table of calls.
+`scenario` (with `boundaries` and `scenario_file`) says what a call tested, `scenario_engine` gives
+a tool its status. `ajv/` is the program's schema validator.
 """

@@ -1,55 +1,27 @@
 """The seed scores of a table of calls, in both readings.
 
 The decoder's columns describe most replies completely: plain blocks, an isError that is true, false
-or absent, a first text that was not cut. Polars expressions score these regular replies. The others
-are irregular, a few in a thousand: the modules `inspector` and `document` score each distinct one.
+or absent, a first text that was not cut. `regular_replies` scores these. The others are irregular,
+a few in a thousand: the modules `inspector` and `document` score each distinct one.
 """
 
-from collections.abc import Callable
 from typing import Any, Final, Literal
 
 import polars as pl
 
 from mcptally.messages.content_blocks import ERROR_TEXT_LIMIT, TEXT_LIMIT
 from mcptally.seeds import javascript
-from mcptally.seeds.inspector import document, inspector, wording
+from mcptally.seeds.inspector import document, inspector, regular_replies
 from mcptally.seeds.inspector.ajv import schemas as ajv
-from mcptally.seeds.inspector.factors import BUSINESS, decisions
-from mcptally.seeds.inspector.model import (
-    BusinessDecision,
-    OutputSchemaValidation,
-    ResponseMetadata,
-    ValidationContext,
-    ValidationResult,
-)
-from mcptally.tables.formatting import formatted
+from mcptally.seeds.inspector.model import BusinessDecision, ValidationContext, ValidationResult
+from mcptally.seeds.inspector.score_columns import COLUMNS, ROW, decision_columns, result_columns
 
 Business = Literal["errors", "every"]
 """Which replies get a business-error decision: errors only, as in both readings, or every reply,
 for which all texts must be searched."""
 
-_LIST: Final = pl.List(pl.String)
-_RESULT: Final[dict[str, Any]] = {
-    "classification": pl.String,
-    "confidence": pl.Float64,
-    "is_valid": pl.Boolean,
-    "is_error": pl.Boolean,
-    "issues": _LIST,
-    "evidence": _LIST,
-}
-_DECISION: Final[dict[str, Any]] = {
-    name: pl.Float64 if name in ("business_confidence", "threshold") else pl.Boolean
-    for name in BUSINESS
-}
-_ENDS: Final = _RESULT | _DECISION | {"error": pl.String}
-COLUMNS: Final = pl.Schema(
-    {f"{reading}_{name}": kind for reading in ("seed", "inspector") for name, kind in _ENDS.items()}
-)
-"""Every column that `add_seed_scores` adds."""
-
 _ANSWERED: Final = ("ok", "tool_error", "hidden_error", "input_required", "task")
 _INTERIM: Final = ("input_required", "task")
-_ROW: Final = "seed_row"
 
 _INPUTS: Final = (
     *("outcome", "tool", "arguments", "response", "error_code", "error_text", "is_error"),
@@ -81,27 +53,29 @@ def add_seed_scores(
         replied=pl.col("response").is_not_null(),
         is_object=pl.col("response").str.starts_with("{"),
     )
-    rows = rows.with_row_index(_ROW).filter(pl.col("tool").is_not_null())
+    rows = rows.with_row_index(ROW).filter(pl.col("tool").is_not_null())
     rows = _with_schemas(rows, definitions)
     answered = _with_text(
         rows.filter(pl.col("outcome").is_in(_ANSWERED) & pl.col("replied")), responses, business
     )
     irregular = _is_irregular(business)
     regular = answered.filter(~irregular)
-    successes = _successes(regular.filter(~pl.col("failed")))
+    succeeded = regular.filter(~pl.col("failed"))
+    successes = regular_replies.successes(succeeded)
     if business == "every":
-        successes = _with_decisions(successes, regular.filter(~pl.col("failed")), "first_text")
+        successes = regular_replies.with_decisions(successes, succeeded, "first_text")
+    unanswered = rows.filter(pl.col("outcome").is_in(["timeout", "no_response"]))
     parts = [
         _irregular(_with_responses(answered.filter(irregular), responses), business),
         successes,
-        _tool_errors(regular.filter("failed")),
-        _protocol_errors(rows.filter(pl.col("outcome") == "protocol_error")),
-        _unanswered(rows.filter(pl.col("outcome").is_in(["timeout", "no_response"]))),
+        regular_replies.tool_errors(regular.filter("failed")),
+        regular_replies.protocol_errors(rows.filter(pl.col("outcome") == "protocol_error")),
+        regular_replies.unanswered(unanswered),
     ]
     found = pl.concat([_with_all_columns(part) for part in parts])
     found = _without_interim(found, rows)
-    every = calls.select(pl.int_range(pl.len(), dtype=pl.UInt32).alias(_ROW))
-    scores = every.join(found, on=_ROW, how="left", maintain_order="left").drop(_ROW)
+    every = calls.select(pl.int_range(pl.len(), dtype=pl.UInt32).alias(ROW))
+    scores = every.join(found, on=ROW, how="left", maintain_order="left").drop(ROW)
     return calls.hstack(scores)
 
 
@@ -137,7 +111,7 @@ def _is_irregular(business: Business) -> pl.Expr:
 
 
 def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    return rows.with_columns(responses.gather(rows.get_column(_ROW)).alias("response"))
+    return rows.with_columns(responses.gather(rows.get_column(ROW)).alias("response"))
 
 
 def _with_text(answered: pl.DataFrame, responses: pl.Series, business: Business) -> pl.DataFrame:
@@ -148,10 +122,10 @@ def _with_text(answered: pl.DataFrame, responses: pl.Series, business: Business)
     cut = answered.filter(is_decided & (pl.col("first_text").str.len_chars() >= limit))
     if not cut.height:
         return answered
-    whole = _with_responses(cut.select(_ROW), responses).select(
-        _ROW, whole=pl.col("response").str.json_path_match("$.content[0].text")
+    whole = _with_responses(cut.select(ROW), responses).select(
+        ROW, whole=pl.col("response").str.json_path_match("$.content[0].text")
     )
-    return answered.join(whole, on=_ROW, how="left", maintain_order="left").with_columns(
+    return answered.join(whole, on=ROW, how="left", maintain_order="left").with_columns(
         first_text=pl.coalesce("whole", "first_text")
     )
 
@@ -194,7 +168,7 @@ def _irregular(rows: pl.DataFrame, business: Business) -> pl.DataFrame:
         }
     )
     table = pl.concat([distinct, found], how="horizontal")
-    return rows.select(_ROW, *keys).join(table, on=keys, how="left", nulls_equal=True).drop(keys)
+    return rows.select(ROW, *keys).join(table, on=keys, how="left", nulls_equal=True).drop(keys)
 
 
 def _score_one(
@@ -216,10 +190,10 @@ def _score_one(
     for reading, module in (("seed", document), ("inspector", inspector)):
         try:
             result: ValidationResult = module.validate(context)
-            scored |= _result(reading, result)
+            scored |= result_columns(reading, result)
             if business == "every" or result.is_error is not False:
                 decision: BusinessDecision = module.business(context)
-                scored |= _decision(reading, decision)
+                scored |= decision_columns(reading, decision)
                 scored[f"{reading}_error"] = result.throws or decision.throws
         except RecursionError as error:
             scored[f"{reading}_error"] = f"cannot be read: {error}"
@@ -233,228 +207,13 @@ def _parsed(arguments: str | None) -> Any:
         return {}
 
 
-def _result(reading: str, result: ValidationResult) -> dict[str, Any]:
-    issues = evidence = None
-    if result.classification is not None:
-        issues = [*map(javascript.printable, result.issues)]
-        evidence = [*map(javascript.printable, result.evidence)]
-    return {
-        f"{reading}_classification": result.classification,
-        f"{reading}_confidence": result.confidence,
-        f"{reading}_is_valid": result.is_valid,
-        f"{reading}_is_error": result.is_error,
-        f"{reading}_issues": issues,
-        f"{reading}_evidence": evidence,
-        f"{reading}_error": result.throws,
-    }
-
-
-def _decision(reading: str, decision: BusinessDecision) -> dict[str, Any]:
-    return {
-        f"{reading}_{end}": getattr(
-            decision, {"business_confidence": "confidence"}.get(end, end.removeprefix("factor_"))
-        )
-        for end in BUSINESS
-    }
-
-
-# --- regular replies ---
-
-
-def _successes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Scores of replies without an error, computed once per distinct combination of parts."""
-    counts = ["text_blocks", "image_blocks", "resource_blocks"]
-    flags = ["has_structured_content", "has_meta", "empty", "array", "validated", "refused"]
-    keyed = rows.select(
-        _ROW,
-        pl.col(counts).fill_null(0),
-        pl.col("has_structured_content", "has_meta").fill_null(value=False),
-        "refused",
-        array=pl.col("content_kind") == "array",
-        empty=(pl.col("content_types").list.len() == 0).fill_null(value=True),
-        validated=pl.col("has_schema"),
-    )
-    keys = [*counts, *flags]
-    distinct = keyed.select(keys).unique()
-    scored = [_score_parts(**row) for row in distinct.iter_rows(named=True)]
-    found = pl.DataFrame(
-        {
-            f"{reading}_{end}": pl.Series([row[f"{reading}_{end}"] for row in scored], dtype=kind)
-            for reading in ("seed", "inspector")
-            for end, kind in _RESULT.items()
-        }
-    )
-    table = pl.concat([distinct, found], how="horizontal")
-    return keyed.join(table, on=keys, how="left", nulls_equal=True).drop(keys)
-
-
-def _score_parts(
-    *,
-    text_blocks: int,
-    image_blocks: int,
-    resource_blocks: int,
-    has_structured_content: bool,
-    has_meta: bool,
-    empty: bool,
-    array: bool,
-    validated: bool,
-    refused: bool,
-) -> dict[str, Any]:
-    """Both readings of a reply with these parts."""
-    scored: dict[str, Any] = {}
-    for reading in ("seed", "inspector"):
-        is_validated = validated and not (refused and reading == "inspector")
-        found = ResponseMetadata(
-            text_block_count=text_blocks,
-            image_count=image_blocks,
-            resource_count=resource_blocks,
-            has_structured_content=has_structured_content,
-            has_meta=has_meta,
-            output_schema_validation=(
-                OutputSchemaValidation(has_output_schema=True, is_valid=True)
-                if is_validated
-                else None
-            ),
-        )
-        if not array:
-            result = inspector.broken(wording.NO_CONTENT, found)
-        elif empty:
-            result = inspector.broken(wording.EMPTY_CONTENT, found)
-        else:
-            result = inspector.responded(found)
-        scored |= _result(reading, result)
-    return scored
-
-
-def _tool_errors(rows: pl.DataFrame) -> pl.DataFrame:
-    """Scores of replies with isError and a text."""
-    sentence = _error_sentence(rows.get_column("first_text"))
-    inspected = {
-        "classification": pl.lit("fully_working"),
-        "confidence": pl.lit(inspector.ROWS.confidence("fully_working")),
-        "is_valid": pl.lit(value=True),
-        "is_error": pl.lit(value=True),
-        "issues": pl.lit([], dtype=_LIST),
-        "evidence": pl.concat_list(pl.lit(wording.RESPONDED_ERROR), "sentence"),
-    }
-    scored = _with_decisions(rows.select(_ROW), rows, "first_text").with_columns(sentence=sentence)
-    return scored.with_columns(
-        *(value.alias(f"inspector_{name}") for name, value in inspected.items()),
-        *_document_error(
-            otherwise="error",
-            confidence=100 * pl.col("seed_business_confidence"),
-            issues=pl.lit([document.NOT_VALIDATION], dtype=_LIST),
-            evidence=pl.concat_list("sentence"),
-        ),
-    )
-
-
-def _protocol_errors(rows: pl.DataFrame) -> pl.DataFrame:
-    """Scores of calls that were answered with a JSON-RPC error."""
-    rows = rows.with_columns(pl.col("error_text").fill_null(""))
-    message = formatted(
-        "MCP error {}: {}",
-        pl.col("error_code").cast(pl.String).fill_null("undefined"),
-        "error_text",
-    )
-    rejected = (pl.col("scenario") == "error_case").fill_null(value=False) & ~message.str.contains(
-        wording.TIMEOUT, literal=True
-    )
-    (rule,) = inspector.ROWS.part("rejected")
-    scored = _with_decisions(
-        rows.select(_ROW, "error_code", "error_text", "scenario"), rows, "error_text"
-    ).with_columns(
-        sentence=_error_sentence(rows.get_column("error_text")), rejected=rejected, message=message
-    )
-    when_rejected = pl.when("rejected")
-    inspected = {
-        "classification": when_rejected.then(pl.lit(rule.classification)).otherwise(
-            pl.lit("broken")
-        ),
-        "confidence": when_rejected.then(rule.value).otherwise(inspector.ROWS.confidence("broken")),
-        "is_valid": pl.col("rejected"),
-        "is_error": pl.lit(value=True),
-        "issues": pl.concat_list(pl.lit(wording.EXECUTION_ERROR) + pl.col("message")),
-        "evidence": when_rejected.then(pl.lit([wording.REJECTED], dtype=_LIST)).otherwise(
-            pl.lit([], dtype=_LIST)
-        ),
-    }
-    return scored.with_columns(
-        *(value.alias(f"inspector_{name}") for name, value in inspected.items()),
-        *_document_error(
-            otherwise="connectivity_only",
-            confidence=pl.lit(document.ROWS.confidence("connectivity_only")),
-            issues=pl.concat_list(pl.lit(document.CALL_FAILED) + pl.col("message")),
-            evidence=pl.lit([], dtype=_LIST),
-        ),
-    ).drop("error_code", "error_text", "scenario", "rejected", "message")
-
-
-def _document_error(
-    *, otherwise: str, confidence: pl.Expr, issues: pl.Expr, evidence: pl.Expr
-) -> list[pl.Expr]:
-    """The document's columns for an error: `fully_working` for business logic, else `otherwise`."""
-    when_business = pl.when("seed_is_business_error")
-    found = {
-        "classification": when_business.then(pl.lit("fully_working")).otherwise(pl.lit(otherwise)),
-        "confidence": when_business.then(document.ROWS.confidence("fully_working")).otherwise(
-            confidence
-        ),
-        "is_valid": pl.col("seed_is_business_error"),
-        "is_error": pl.lit(value=True),
-        "issues": when_business.then(pl.lit([], dtype=_LIST)).otherwise(issues),
-        "evidence": when_business.then(
-            pl.concat_list(pl.lit(wording.RESPONDED_ERROR), "sentence")
-        ).otherwise(evidence),
-    }
-    return [value.alias(f"seed_{name}") for name, value in found.items()]
-
-
-def _unanswered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Scores of calls without an answer: the program's own timeout applies in every scenario."""
-    scored = _result("seed", document.unanswered()) | _result(
-        "inspector", inspector.failed_call(wording.TIMEOUT, None)
-    )
-    return rows.select(
-        _ROW, *(pl.lit(value, dtype=COLUMNS[name]).alias(name) for name, value in scored.items())
-    )
-
-
-def _with_decisions(scored: pl.DataFrame, rows: pl.DataFrame, text: str) -> pl.DataFrame:
-    """`scored` with the business-error decisions; `text` is the column with the examined texts."""
-    inputs = rows.select(
-        _ROW,
-        "tool",
-        "arguments",
-        text=pl.col(text),
-        rpc=pl.col("outcome") == "protocol_error",
-        error_code=pl.when(pl.col("outcome") == "protocol_error").then("error_code"),
-    )
-    found = pl.concat([inputs.select(_ROW), decisions(inputs)], how="horizontal")
-    return scored.join(found, on=_ROW, how="left", maintain_order="left")
-
-
-def _error_sentence(texts: pl.Series) -> pl.Series:
-    """The evidence sentence with the first 100 UTF-16 code units of an error's text."""
-    # polars counts characters, which differ from code units outside the basic plane only.
-    heads = texts.str.head(wording.ERROR_UNITS)
-    wide = heads.str.contains("[\U00010000-\U0010ffff]").fill_null(value=False)
-    if wide.any():
-        cut: Callable[[str], str] = lambda text: javascript.printable(  # noqa: E731
-            javascript.cut(text, wording.ERROR_UNITS)
-        )
-        narrowed = [cut(head) if two else head for head, two in zip(heads, wide, strict=True)]
-        heads = pl.Series(narrowed, dtype=pl.String)
-    return wording.ERROR_MESSAGE + heads.replace("", wording.UNKNOWN_ERROR)
-
-
 def _without_interim(found: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """`found` without `seed_*` values for interim answers: the document scores final ones only."""
-    interim = rows.filter(pl.col("outcome").is_in(_INTERIM)).get_column(_ROW)
+    interim = rows.filter(pl.col("outcome").is_in(_INTERIM)).get_column(ROW)
     if not len(interim):
         return found
     hidden = [name for name in COLUMNS if name.startswith("seed_")]
-    keep = ~pl.col(_ROW).is_in(interim.implode())
+    keep = ~pl.col(ROW).is_in(interim.implode())
     return found.with_columns(pl.when(keep).then(pl.col(hidden)).name.keep())
 
 
@@ -462,7 +221,7 @@ def _with_all_columns(part: pl.DataFrame) -> pl.DataFrame:
     """A part with every column of `COLUMNS`, in order."""
     known = set(part.columns)
     return part.select(
-        _ROW,
+        ROW,
         *(
             pl.col(name).cast(kind) if name in known else pl.lit(None, kind).alias(name)
             for name, kind in COLUMNS.items()

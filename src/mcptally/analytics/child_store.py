@@ -1,0 +1,51 @@
+"""Answers of stores in child processes, which may not allocate more than their memory limit."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from mcptally.analytics.child_process import limit_memory
+from mcptally.analytics.store import Store, retry_if_replaced
+from mcptally.errors import QueryError
+
+
+class MemoryLimitedStore(Store):
+    """A store for a child process: the process may not allocate more than its memory limit."""
+
+    def __init__(self, *paths: Path, memory: str | None, exact: bool = False) -> None:
+        super().__init__(*paths, memory=memory)
+        self._connections.exact = exact
+        # This creates the views, so that no answer waits for them.
+        query = "SELECT current_setting('memory_limit')"
+        [(limit,)] = retry_if_replaced([self], lambda: self.sql(query).fetchall())
+        number, unit = limit.split()
+        power = ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit)
+        limit_memory(int(float(number) * 1024**power))
+
+    @property
+    def _is_limited(self) -> bool:
+        return False
+
+
+def answer_function(paths: Sequence[Path], memory: str | None) -> Callable[..., memoryview]:
+    """The function that a child process calls: a store's answers as Arrow IPC streams."""
+    store = MemoryLimitedStore(*paths, memory=memory, exact=True)
+
+    def answer(name: str, args: Any, kwargs: Any, rows: int) -> memoryview:
+        relation: duckdb.DuckDBPyRelation = getattr(store, name)(*args, **kwargs)
+        sink = pa.BufferOutputStream()
+        try:
+            with (
+                (relation.limit(rows) if rows else relation).to_arrow_reader() as batches,
+                pa.ipc.new_stream(sink, batches.schema) as stream,
+            ):
+                for batch in batches:
+                    stream.write_batch(batch)
+        except pa.ArrowException as error:
+            raise QueryError(f"{error}") from error
+        return memoryview(sink.getvalue())
+
+    return answer

@@ -1,0 +1,161 @@
+"""Opens stores: DuckDB connections with their tables and questions as views.
+
+SQL may come from an untrusted source, so a connection can read the stores' tables and nothing else.
+"""
+
+import contextlib
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import duckdb
+
+from mcptally.analytics import views
+from mcptally.analytics.answer import Answer, as_answer
+from mcptally.analytics.sql_guard import lock
+from mcptally.errors import QueryError, near
+from mcptally.statistics import sql_functions
+from mcptally.store.manifest import LiveFiles, live_files, manifest_version, read_manifest
+
+_Key: TypeAlias = tuple[frozenset[str], str | None]
+
+
+class Connections:
+    """The connections to a store, or to several as one. Threads may share them.
+
+    Attributes:
+        paths: folders of the stores.
+        memory: memory limit of DuckDB, such as `2GB`; None: four fifths of the machine's memory.
+        manifest: content of the first store's `store.json`, without the files of the archive.
+        has_payloads: whether arguments and results were kept, in all of several stores.
+        exact: whether Arrow data keeps DuckDB's own types, which other programs cannot read.
+
+    Raises:
+        StoreError: from the constructor: there is no store, or this version cannot read it.
+    """
+
+    def __init__(self, paths: Sequence[Path], memory: str | None) -> None:
+        self.paths: Final = tuple(paths)
+        self.memory: Final = memory
+        self.exact = False
+        self._open: Final[dict[_Key, duckdb.DuckDBPyConnection]] = {}
+        self._created: Final[set[str]] = set()
+        self._lock: Final = threading.RLock()
+        self._load()
+
+    def _load(self) -> None:
+        self._mark = self.mark()
+        manifests = [read_manifest(path, archive=False) for path in self.paths]
+        self.manifest = manifests[0]
+        self.has_payloads = all(manifest.get("payloads") for manifest in manifests)
+        self._files = [
+            live_files(path.resolve(), manifest)
+            for path, manifest in zip(self.paths, manifests, strict=True)
+        ]
+
+    def mark(self) -> tuple[tuple[int, int], ...]:
+        """A value that changes when a run replaces one of the stores."""
+        return tuple(map(manifest_version, self.paths))
+
+    @property
+    def files(self) -> Sequence[LiveFiles]:
+        """The live files of each store, by table; read again after a run replaced a store."""
+        with self._lock:
+            if self.mark() != self._mark:
+                self._load()
+                self._open.clear()
+                self._created.clear()
+            return self._files
+
+    def get(
+        self, filters: frozenset[str] = frozenset(), question: str | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        """A connection with the tables, and this question, as views.
+
+        It is created on first use, under a lock because threads share a store.
+        """
+        key = (filters, question if filters else None)
+        with self._lock:
+            files = self.files
+            if key not in self._open:
+                connection = views.connect(self.memory)
+                with self._reporting_the_version():
+                    if filters:
+                        views.create_views(connection, files, *key)
+                    else:
+                        views.create_tables(connection, files)
+                if self.exact:
+                    connection.execute("SET arrow_lossless_conversion = true")
+                lock(connection, self.paths)
+                self._open[key] = connection
+            if question is not None and not filters:
+                self.create_questions(views.texts_of(question))
+            return self._open[key]
+
+    def create_questions(self, texts: Mapping[str, str]) -> None:
+        """Create views of those questions that have none yet; each takes 0.01 s.
+
+        The connection without filters must exist.
+        """
+        with self._lock, self._reporting_the_version():
+            new = {name: text for name, text in texts.items() if name not in self._created}
+            views.create_questions(self._open[frozenset(), None], new)
+            self._created.update(new)
+
+    def _reporting_the_version(self) -> contextlib.AbstractContextManager[None]:
+        return views.reporting_the_version(self.paths[0], self.manifest.get("mcptally"))
+
+
+def answer_of(
+    connection: duckdb.DuckDBPyConnection,
+    query: str,
+    params: Any = None,
+    variables: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    alias: str = "",
+) -> Answer:
+    """The answer to a query, on its own cursor.
+
+    Args:
+        connection: the connection.
+        query: the SQL.
+        params: parameters of the query.
+        variables: variables that the views of the connection read, such as values of filters.
+        alias: alias of the answer, such as the name of the question.
+
+    Raises:
+        QueryError: DuckDB rejects the query.
+    """
+    try:
+        cursor = connection.cursor()
+        sql_functions.close_at_exit(cursor)
+        for name, value in variables.items():
+            cursor.execute(f"SET VARIABLE {name} = ?", [value])
+        relation = cursor.sql(query, alias=alias, params=params)
+    except duckdb.Error as error:
+        raise QueryError(_with_suggestion(error, connection)) from error
+    return as_answer(relation)
+
+
+_UNKNOWN_COLUMN: Final = re.compile(
+    r'Binder Error: (?:Referenced column|Table|Values list).*?(?:column named )?"(?P<name>[^"]*)"'
+    r"(?: not found|\s*$)",
+    re.MULTILINE,
+)
+
+
+def _with_suggestion(error: duckdb.Error, connection: duckdb.DuckDBPyConnection) -> str:
+    """The message of an error; one about an unknown column names the most similar columns."""
+    found = _UNKNOWN_COLUMN.search(f"{error}")
+    if found is None:
+        return f"{error}"
+    _, _, candidates = f"{error}".partition("Candidate bindings: ")
+    names = re.findall(r'"([^"]*)"', candidates.partition("\n")[0])
+    if not names:
+        rows = connection.cursor().execute("SELECT DISTINCT column_name FROM duckdb_columns()")
+        names = [name for (name,) in rows.fetchall()]
+    column = found["name"]
+    return f"no column is called {column!r}{near(column, names)}"

@@ -1,0 +1,330 @@
+"""A call with everything that decided about it, as text and as HTML.
+
+`explain` reads explanations from a store.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from mcptally.analytics import notebook
+from mcptally.plural import count
+from mcptally.redaction import display
+from mcptally.seeds.inspector.model import FACTORS
+from mcptally.verdict import weighing
+
+_OUTCOMES: Final = {
+    "ok": "it was answered with a result",
+    "hidden_error": "it was answered with a result that is not marked as an error and reports one",
+    "tool_error": "it was answered with a result marked as an error (isError)",
+    "protocol_error": "it was answered with a JSON-RPC error",
+    "input_required": "it was answered with a request for input; a later call continues",
+    "task": "it was answered with a task; later calls of the chain ask for its result",
+    "timeout": "it was never answered, and the client gave up after a time limit",
+    "cancelled": "it was cancelled before an answer",
+    "no_response": "it was never answered",
+}
+SMALLEST_SHOWN: Final = 0.05
+"""Contributions below this are not printed; the JSON has all."""
+MATCH_SHOWN: Final = 120
+"""Characters of a match that are printed."""
+_VERDICTS: Final = {
+    "business": "the tool did its job and refused this request",
+    "tool_failure": "the tool failed: no change of the request would fix it",
+    "infrastructure": "the network, an upstream or a dependency failed",
+    "ambiguous": "the text does not tell who is at fault",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """A call with everything that decided about it."""
+
+    call: dict[str, Any]
+    """The call's row."""
+    request: str | None
+    """The JSON-RPC frame of the request as recorded; None if its transcript was not read."""
+    reply: str | None
+    """The JSON-RPC frame of the reply as recorded; None without one, or if it was not read."""
+    stderr: dict[str, str]
+    """Lines of the server's stderr: up to 5 in the second `before` the request, up to 40 `during`
+    the call, up to 20 in the second `after` the reply."""
+    not_read: str | None
+    """Why the transcript was not read; None if it was."""
+    rules: list[dict[str, Any]]
+    """The verdict rules that match, in order of precedence. `matched` is what they match in the
+    text."""
+    contributions: list[dict[str, Any]]
+    """What speaks for and against the verdict: `evidence` (a rule, or what several rules share),
+    `rules` (their ids) and `weight` (change of the log odds), the largest first."""
+    probabilities: dict[str, float]
+    """Verdict → probability, 0 to 1; empty where one rule decides alone."""
+    hidden_rule: dict[str, Any] | None
+    """The rule that decided whether its result hides an error."""
+    findings: list[dict[str, Any]]
+    attempts: list[dict[str, Any]]
+    """The calls of its chain, including itself."""
+    seed: dict[str, Any] | None
+    """The call's row of `seed_scores`, if it was asked for."""
+
+    def __str__(self) -> str:
+        """The explanation as text with secrets masked, as `mcptally show` prints it."""
+        return display.clean_lines(text(masked(self)).rstrip("\n"))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
+        return {"text/plain": str(self), "text/html": _html(masked(self))}
+
+
+def masked(found: Explanation) -> Explanation:
+    """The explanation with secrets masked. Texts are cut later: a cut could split a secret."""
+    return Explanation(**display.mask_value(dataclasses.asdict(found)))
+
+
+def text(found: Explanation, *, limit: int = 4000) -> str:
+    """The explanation as text; payloads longer than `limit` characters are cut."""
+    return "\n".join(_lines(found, limit)) + "\n"
+
+
+MAX_PAYLOAD: Final = 4000
+"""Characters of a request or reply that a notebook shows."""
+
+
+def _html(found: Explanation) -> str:
+    """The explanation as HTML for notebooks; payloads longer than `MAX_PAYLOAD` are cut."""
+    call = found.call
+    target = call["tool"] or call["prompt"] or call["resource_uri"] or ""
+    latency = call["latency_ms"]
+    verdict = f", {call['verdict']}" if call["verdict"] else ""
+    after = "" if latency is None else f" after {latency:,.1f} ms"
+    reported = _reported_name(call["server_name"], call["server_version"])
+    replied = call["answered_at"] is not None
+    payloads = {
+        "Request": "\n".join(_block(requested(found), MAX_PAYLOAD)),
+        f"Reply{after}" if replied else "No reply": "\n".join(
+            _block(replied_with(found), MAX_PAYLOAD) if replied else ()
+        ),
+        "stderr of the server": stderr(found)[-MAX_PAYLOAD:],
+        "The transcript was not read": found.not_read or "",
+    }
+    decided = [*_decision(found), *(_seed(found.seed) if found.seed else ()), *_around(found)]
+    return notebook.call(
+        f"{call['method']} {target}".rstrip(),
+        f"{call['server'] or '?'}{reported}: {call['outcome']}{verdict} ({call['call_id']}, "
+        f"{call['file']}:{call['line']})",
+        {heading: text for heading, text in payloads.items() if text or (heading == "No reply")},
+        "\n".join(decided),
+    )
+
+
+def _lines(found: Explanation, limit: int) -> Iterator[str]:
+    call = found.call
+    target = call["tool"] or call["prompt"] or call["resource_uri"] or ""
+    yield f"{call['method']} {target}".rstrip()
+    yield f"  call        {call['call_id']}"
+    reported = _reported_name(call["server_name"], call["server_version"])
+    yield f"  server      {call['server'] or '?'}{reported}"
+    yield f"  client      {call['client'] or '?'} {call['client_version'] or ''}".rstrip()
+    revision, source = call["protocol_version"], call["protocol_source"]
+    yield f"  protocol    {revision or '?'} ({source or 'unknown'})"
+    asked_at = call["requested_at"]
+    at = f"{asked_at:%Y-%m-%d %H:%M:%S.%f} UTC" if asked_at else "at an unknown time"
+    yield f"  recorded    {at}, {call['file']}:{call['line']}"
+    yield ""
+    yield f"Request ({count(call['request_bytes'], 'byte')}, id {call['request_id']})"
+    yield from _block(requested(found), limit)
+    yield ""
+    if call["answered_at"] is None:
+        yield "No reply"
+    else:
+        latency = call["latency_ms"]
+        after = "" if latency is None else f" after {latency:,.1f} ms"
+        yield f"Reply{after} ({count(call['response_bytes'], 'byte')})"
+        yield from _block(replied_with(found), limit)
+    if found.stderr:
+        yield ""
+        yield "stderr of the server, about this or another call"
+        yield from (f"  {line}" for line in stderr(found)[-limit:].splitlines())
+    if found.not_read:
+        yield ""
+        yield f"The transcript was not read: {found.not_read}"
+        yield f"  {WITHOUT_TRANSCRIPT}"
+    yield ""
+    yield from _decision(found)
+    if found.seed is not None:
+        yield from _seed(found.seed)
+    yield from _around(found)
+
+
+WITHOUT_TRANSCRIPT: Final = (
+    "Shown instead of frames: the arguments and the result that the store has. stderr is missing."
+)
+
+
+def requested(found: Explanation) -> str | None:
+    """The frame of the request, or the arguments if the frame was not read."""
+    arguments: str | None = found.call["arguments"]
+    return arguments if found.request is None else found.request
+
+
+def replied_with(found: Explanation) -> str | None:
+    """The frame of the reply, or its result or error if the frame was not read."""
+    response: str | None = found.call["response"]
+    return response if found.reply is None else found.reply
+
+
+_WHEN: Final = {
+    "before": "in the second before the request",
+    "during": "between request and reply",
+    "after": "in the second after the reply",
+}
+
+
+def stderr(found: Explanation) -> str:
+    """The lines of stderr around a call, with headings; empty if there are none."""
+    when = (
+        _WHEN if found.call["answered_at"] is not None else _WHEN | {"during": "after the request"}
+    )
+    return "\n".join(f"[{when[name]}]\n{lines}" for name, lines in found.stderr.items())
+
+
+def evidence(found: Explanation) -> str:
+    """What decided about a call: outcome, verdict and its rules, schemas, findings, attempts."""
+    return "\n".join([*_decision(found), *_around(found)])
+
+
+def _decision(found: Explanation) -> Iterator[str]:
+    """Outcome, verdict and schemas, with what decided."""
+    call = found.call
+    yield f"Outcome: {call['outcome']}: {_OUTCOMES[call['outcome']]}"
+    for name, why in (
+        ("cancel_reason", "cancelled with the reason"),
+        ("http_status", "HTTP status"),
+        ("closed_by", "the HTTP exchange was closed by the"),
+    ):
+        if call[name] is not None:
+            yield f"  {why} {call[name]}"
+    if found.hidden_rule:
+        rule = found.hidden_rule
+        yield f"  whether the result hides an error was decided by {rule['id']}: {rule['title']}"
+    yield from _verdict(found)
+    yield ""
+    yield "Schemas"
+    for side in ("input", "output"):
+        state = call[f"{side}_schema_state"]
+        detail = call[f"{side}_schema_error"]
+        yield f"  {side:<8}{state or 'not validated'}{f': {detail}' if detail else ''}"
+    yield f"  definition {call['definition'] or '-'} ({call['definition_source'] or 'none'})"
+
+
+def _around(found: Explanation) -> Iterator[str]:
+    """Findings about the call, and the other attempts."""
+    call = found.call
+    if found.findings:
+        yield ""
+        yield "Findings"
+        for finding in found.findings:
+            yield f"  {finding['severity']:<8}{finding['rule']}: {finding['message']}"
+    if len(found.attempts) > 1:
+        yield ""
+        yield "Attempts of this call"
+        for attempt in found.attempts:
+            mark = ">" if attempt["call_id"] == call["call_id"] else " "
+            took = attempt["latency_ms"]
+            spent = f"{took:,.1f} ms" if took is not None else "no reply"
+            why = f" ({attempt['attempt_why']})" if attempt["attempt_why"] else ""
+            name, outcome = attempt["call_id"], attempt["outcome"]
+            yield f" {mark}{attempt['attempt']:>3} {name} {outcome}, {spent}{why}"
+
+
+def _reported_name(name: str | None, version: str | None) -> str:
+    return f" (reports the name {name} {version or ''}".rstrip() + ")" if name else ""
+
+
+def _verdict(found: Explanation) -> Iterator[str]:
+    call = found.call
+    yield ""
+    if call["verdict"] is None:
+        yield "Verdict: none, because the call did not fail"
+        return
+    yield f"Verdict: {call['verdict']}: {_VERDICTS[call['verdict']]}"
+    yield f"  reason {call['reason']}, fault of the {call['fault'] or 'unknown'}"
+    yield f"  retryable: {call['retryable'] or 'unknown'}"
+    if call["confidence"] is not None:
+        yield f"  confidence {call['confidence']:.0f} %: the probability that the verdict is right"
+    if found.probabilities:
+        shares = sorted(found.probabilities.items(), key=lambda each: -each[1])
+        yield "  " + ", ".join(f"{name} {share:.0%}" for name, share in shares)
+    elif found.rules:
+        yield f"  decided by {found.rules[0]['id']} alone"
+    for each in found.contributions:
+        if abs(each["weight"]) >= SMALLEST_SHOWN:
+            side = "for" if each["weight"] > 0 else "against"
+            yield f"    {abs(each['weight']):>5.2f} {side:<8}{_in_words(each, found.rules)}"
+    if found.rules:
+        yield "  rules that match, in order"
+    for rule in found.rules:
+        names = " (names the reason)" if rule["id"] == call["rule"] else ""
+        yield f"    {rule['id']}{names}: {rule['title']}"
+        yield f"        says {rule['verdict']}, {rule['reason']}; source: {rule['source']}"
+        if rule["matched"]:
+            yield f"        matches {rule['matched'][:MATCH_SHOWN]!r}"
+
+
+def _in_words(each: dict[str, Any], matching: list[dict[str, Any]]) -> str:
+    """One contribution as a line."""
+    titles = {rule["id"]: rule["title"] for rule in matching}
+    if len(each["rules"]) == 1 and each["evidence"].startswith(each["rules"][0]):
+        (name,) = each["rules"]
+        return f"{name}: {titles[name]}"
+    rules = f": {', '.join(each['rules'])}" if each["rules"] else ""
+    return f"{weighing.in_words(each['evidence'])}{rules}"
+
+
+def _seed(scores: dict[str, Any]) -> Iterator[str]:
+    yield ""
+    scenario, source = scores["scenario"], scores["scenario_source"]
+    yield f"Scenario of the seed: {f'{scenario} (from: {source})' if scenario else 'none'}"
+    for prefix, title in (
+        ("seed", "by the seed document"),
+        ("inspector", "by its original program"),
+    ):
+        if scores[f"{prefix}_classification"] is None:
+            continue
+        yield ""
+        yield f"Seed score, {title}"
+        yield (
+            f"  {scores[f'{prefix}_classification']}, confidence "
+            f"{scores[f'{prefix}_confidence']:.0f}, valid: {_yes(scores[f'{prefix}_is_valid'])}"
+        )
+        for kind in ("issues", "evidence"):
+            for line in scores[f"{prefix}_{kind}"] or ():
+                yield f"    {kind}: {line}"
+        decision = scores[f"{prefix}_is_business_error"]
+        if decision is None:
+            continue
+        confidence = scores[f"{prefix}_business_confidence"]
+        threshold = scores[f"{prefix}_threshold"]
+        points = "" if confidence is None else f" ({confidence:.0%}, needs {threshold or 0:.0%})"
+        yield f"  business logic error: {_yes(decision)}{points}"
+        for factor in FACTORS:
+            yield f"    {factor.replace('_', ' '):<22}{_yes(scores[f'{prefix}_factor_{factor}'])}"
+
+
+def _yes(value: object) -> str:
+    return "not evaluated" if value is None else "yes" if value else "no"
+
+
+def _block(payload: str | None, limit: int) -> Iterator[str]:
+    if payload is None:
+        yield "  (none, or not kept)"
+        return
+    try:
+        shown = json.dumps(json.loads(payload), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        shown = payload
+    cut = len(shown) - limit
+    for line in shown[:limit].splitlines():
+        yield f"  {line}"
+    if cut > 0:
+        yield f"  … and {count(cut, 'more character')}"

@@ -1,0 +1,203 @@
+"""The seed scores of regular replies, as polars expressions in both readings.
+
+The decoder's columns describe a regular reply completely, so its response is not read.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+
+from mcptally.seeds import javascript
+from mcptally.seeds.inspector import document, inspector, wording
+from mcptally.seeds.inspector.factors import decisions
+from mcptally.seeds.inspector.model import OutputSchemaValidation, ResponseMetadata
+from mcptally.seeds.inspector.score_columns import COLUMNS, LIST, RESULT, ROW, result_columns
+from mcptally.tables.formatting import formatted
+
+
+def successes(rows: pl.DataFrame) -> pl.DataFrame:
+    """Scores of replies without an error, computed once per distinct combination of parts."""
+    counts = ["text_blocks", "image_blocks", "resource_blocks"]
+    flags = ["has_structured_content", "has_meta", "empty", "array", "validated", "refused"]
+    keyed = rows.select(
+        ROW,
+        pl.col(counts).fill_null(0),
+        pl.col("has_structured_content", "has_meta").fill_null(value=False),
+        "refused",
+        array=pl.col("content_kind") == "array",
+        empty=(pl.col("content_types").list.len() == 0).fill_null(value=True),
+        validated=pl.col("has_schema"),
+    )
+    keys = [*counts, *flags]
+    distinct = keyed.select(keys).unique()
+    scored = [_score_parts(**row) for row in distinct.iter_rows(named=True)]
+    found = pl.DataFrame(
+        {
+            f"{reading}_{end}": pl.Series([row[f"{reading}_{end}"] for row in scored], dtype=kind)
+            for reading in ("seed", "inspector")
+            for end, kind in RESULT.items()
+        }
+    )
+    table = pl.concat([distinct, found], how="horizontal")
+    return keyed.join(table, on=keys, how="left", nulls_equal=True).drop(keys)
+
+
+def _score_parts(
+    *,
+    text_blocks: int,
+    image_blocks: int,
+    resource_blocks: int,
+    has_structured_content: bool,
+    has_meta: bool,
+    empty: bool,
+    array: bool,
+    validated: bool,
+    refused: bool,
+) -> dict[str, Any]:
+    """Both readings of a reply with these parts."""
+    scored: dict[str, Any] = {}
+    for reading in ("seed", "inspector"):
+        is_validated = validated and not (refused and reading == "inspector")
+        found = ResponseMetadata(
+            text_block_count=text_blocks,
+            image_count=image_blocks,
+            resource_count=resource_blocks,
+            has_structured_content=has_structured_content,
+            has_meta=has_meta,
+            output_schema_validation=(
+                OutputSchemaValidation(has_output_schema=True, is_valid=True)
+                if is_validated
+                else None
+            ),
+        )
+        if not array:
+            result = inspector.broken(wording.NO_CONTENT, found)
+        elif empty:
+            result = inspector.broken(wording.EMPTY_CONTENT, found)
+        else:
+            result = inspector.responded(found)
+        scored |= result_columns(reading, result)
+    return scored
+
+
+def tool_errors(rows: pl.DataFrame) -> pl.DataFrame:
+    """Scores of replies with isError and a text."""
+    sentence = _error_sentence(rows.get_column("first_text"))
+    inspected = {
+        "classification": pl.lit("fully_working"),
+        "confidence": pl.lit(inspector.ROWS.confidence("fully_working")),
+        "is_valid": pl.lit(value=True),
+        "is_error": pl.lit(value=True),
+        "issues": pl.lit([], dtype=LIST),
+        "evidence": pl.concat_list(pl.lit(wording.RESPONDED_ERROR), "sentence"),
+    }
+    scored = with_decisions(rows.select(ROW), rows, "first_text").with_columns(sentence=sentence)
+    return scored.with_columns(
+        *(value.alias(f"inspector_{name}") for name, value in inspected.items()),
+        *_document_error(
+            otherwise="error",
+            confidence=100 * pl.col("seed_business_confidence"),
+            issues=pl.lit([document.NOT_VALIDATION], dtype=LIST),
+            evidence=pl.concat_list("sentence"),
+        ),
+    )
+
+
+def protocol_errors(rows: pl.DataFrame) -> pl.DataFrame:
+    """Scores of calls that were answered with a JSON-RPC error."""
+    rows = rows.with_columns(pl.col("error_text").fill_null(""))
+    message = formatted(
+        "MCP error {}: {}",
+        pl.col("error_code").cast(pl.String).fill_null("undefined"),
+        "error_text",
+    )
+    rejected = (pl.col("scenario") == "error_case").fill_null(value=False) & ~message.str.contains(
+        wording.TIMEOUT, literal=True
+    )
+    (rule,) = inspector.ROWS.part("rejected")
+    scored = with_decisions(
+        rows.select(ROW, "error_code", "error_text", "scenario"), rows, "error_text"
+    ).with_columns(
+        sentence=_error_sentence(rows.get_column("error_text")), rejected=rejected, message=message
+    )
+    when_rejected = pl.when("rejected")
+    inspected = {
+        "classification": when_rejected.then(pl.lit(rule.classification)).otherwise(
+            pl.lit("broken")
+        ),
+        "confidence": when_rejected.then(rule.value).otherwise(inspector.ROWS.confidence("broken")),
+        "is_valid": pl.col("rejected"),
+        "is_error": pl.lit(value=True),
+        "issues": pl.concat_list(pl.lit(wording.EXECUTION_ERROR) + pl.col("message")),
+        "evidence": when_rejected.then(pl.lit([wording.REJECTED], dtype=LIST)).otherwise(
+            pl.lit([], dtype=LIST)
+        ),
+    }
+    return scored.with_columns(
+        *(value.alias(f"inspector_{name}") for name, value in inspected.items()),
+        *_document_error(
+            otherwise="connectivity_only",
+            confidence=pl.lit(document.ROWS.confidence("connectivity_only")),
+            issues=pl.concat_list(pl.lit(document.CALL_FAILED) + pl.col("message")),
+            evidence=pl.lit([], dtype=LIST),
+        ),
+    ).drop("error_code", "error_text", "scenario", "rejected", "message")
+
+
+def _document_error(
+    *, otherwise: str, confidence: pl.Expr, issues: pl.Expr, evidence: pl.Expr
+) -> list[pl.Expr]:
+    """The document's columns for an error: `fully_working` for business logic, else `otherwise`."""
+    when_business = pl.when("seed_is_business_error")
+    found = {
+        "classification": when_business.then(pl.lit("fully_working")).otherwise(pl.lit(otherwise)),
+        "confidence": when_business.then(document.ROWS.confidence("fully_working")).otherwise(
+            confidence
+        ),
+        "is_valid": pl.col("seed_is_business_error"),
+        "is_error": pl.lit(value=True),
+        "issues": when_business.then(pl.lit([], dtype=LIST)).otherwise(issues),
+        "evidence": when_business.then(
+            pl.concat_list(pl.lit(wording.RESPONDED_ERROR), "sentence")
+        ).otherwise(evidence),
+    }
+    return [value.alias(f"seed_{name}") for name, value in found.items()]
+
+
+def unanswered(rows: pl.DataFrame) -> pl.DataFrame:
+    """Scores of calls without an answer: the program's own timeout applies in every scenario."""
+    scored = result_columns("seed", document.unanswered()) | result_columns(
+        "inspector", inspector.failed_call(wording.TIMEOUT, None)
+    )
+    return rows.select(
+        ROW, *(pl.lit(value, dtype=COLUMNS[name]).alias(name) for name, value in scored.items())
+    )
+
+
+def with_decisions(scored: pl.DataFrame, rows: pl.DataFrame, text: str) -> pl.DataFrame:
+    """`scored` with the business-error decisions; `text` is the column with the examined texts."""
+    inputs = rows.select(
+        ROW,
+        "tool",
+        "arguments",
+        text=pl.col(text),
+        rpc=pl.col("outcome") == "protocol_error",
+        error_code=pl.when(pl.col("outcome") == "protocol_error").then("error_code"),
+    )
+    found = pl.concat([inputs.select(ROW), decisions(inputs)], how="horizontal")
+    return scored.join(found, on=ROW, how="left", maintain_order="left")
+
+
+def _error_sentence(texts: pl.Series) -> pl.Series:
+    """The evidence sentence with the first 100 UTF-16 code units of an error's text."""
+    # polars counts characters, which differ from code units outside the basic plane only.
+    heads = texts.str.head(wording.ERROR_UNITS)
+    wide = heads.str.contains("[\U00010000-\U0010ffff]").fill_null(value=False)
+    if wide.any():
+        cut: Callable[[str], str] = lambda text: javascript.printable(  # noqa: E731
+            javascript.cut(text, wording.ERROR_UNITS)
+        )
+        narrowed = [cut(head) if two else head for head, two in zip(heads, wide, strict=True)]
+        heads = pl.Series(narrowed, dtype=pl.String)
+    return wording.ERROR_MESSAGE + heads.replace("", wording.UNKNOWN_ERROR)
