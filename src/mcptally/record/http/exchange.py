@@ -35,6 +35,21 @@ _REASONS: Final = {
 class ProxiedExchange:
     """The current request of a connection and its response."""
 
+    has_response_head = False
+    """The head of the response has been received."""
+    is_complete = False
+    """The response is complete."""
+    closes_connection = False
+    """The connection closes after this response."""
+    raw_body: BodyParser | None = None
+    """Collects the response as one raw body when it is not HTTP; otherwise None."""
+    unparsed = b""
+    """Bytes of the server before a complete response head: they may not be HTTP."""
+    _request_body: BodyParser | None = None
+    _response_body: BodyParser | None = None
+    _endpoint_filter: EndpointFilter | None = None
+    _own_origin = b""
+
     def __init__(
         self,
         record: ExchangeRecord,
@@ -47,25 +62,11 @@ class ProxiedExchange:
     ) -> None:
         self.record: Final = record
         """Builds the recorded events."""
-        self.has_response_head = False
-        """The head of the response has been received."""
-        self.is_complete = False
-        """The response is complete."""
-        self.closes_connection = False
-        """The connection closes after this response."""
-        self.raw_body: BodyParser | None = None
-        """Collects the response as one raw body when it is not HTTP; otherwise None."""
-        self.unparsed = b""
-        """Bytes of the server before a complete response head: they may not be HTTP."""
         self._client = client
         self._server = server
         self._upstream = upstream
         self._cap = cap
         self._pool = pool
-        self._request_body: BodyParser | None = None
-        self._response_body: BodyParser | None = None
-        self._endpoint_filter: EndpointFilter | None = None
-        self._own_origin = b""
 
     # --- the request ----------------------------------------------------------------------------
 

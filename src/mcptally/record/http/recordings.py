@@ -85,6 +85,20 @@ def _parse_envelope(piece: Piece) -> _Envelope:
 class ExchangeRecord:
     """Builds the events of one request and its response; `take_events` returns them."""
 
+    recording: OpenRecording | None = None
+    """The recording of the exchange; None until it is known."""
+    may_open_session = False
+    """The request is an `initialize` that may open a session."""
+    is_legacy_stream = False
+    """The response is a legacy SSE stream."""
+    status = 0
+    """Status of the response; 0 before it arrives and for responses that are not HTTP."""
+    response_session: str | None = None
+    """Session id in the response head, or None."""
+    has_ended = False
+    """`end` has been called."""
+    _request_size = 0
+
     def __init__(
         self,
         sessions: "Sessions",
@@ -101,19 +115,6 @@ class ExchangeRecord:
         self.path = path
         self.session = head.session
         """Session id in the request, or None."""
-        self.recording: OpenRecording | None = None
-        """The recording of the exchange; None until it is known."""
-        self.may_open_session = False
-        """The request is an `initialize` that may open a session."""
-        self.is_legacy_stream = False
-        """The response is a legacy SSE stream."""
-        self.status = 0
-        """Status of the response; 0 before it arrives and for responses that are not HTTP."""
-        self.response_session: str | None = None
-        """Session id in the response head, or None."""
-        self.has_ended = False
-        """`end` has been called."""
-        self._request_size = 0
         self._events: list[ExchangeEvent] = []
         redaction = sessions.redaction
         self._add_http(
