@@ -118,12 +118,14 @@ class ExchangeRecord:
         self._events: list[ExchangeEvent] = []
         redaction = sessions.redaction
         self._add_http(
-            dir="c2s",
-            phase="request",
-            method=method,
-            path=redaction.path(path),
-            headers=redaction.headers(head),
-            **extra,
+            "c2s",
+            {
+                "phase": "request",
+                "method": method,
+                "path": redaction.path(path),
+                "headers": redaction.headers(head),
+                **extra,
+            },
         )
         sessions.assign_from_request(self, head)
 
@@ -154,13 +156,8 @@ class ExchangeRecord:
         self.status = status or 0
         self.response_session = head.session
         self._sessions.assign_from_response(self, head.get(b"content-type"))
-        self._add_http(
-            dir="s2c",
-            phase="response",
-            status=status,
-            headers=self._sessions.redaction.headers(head),
-            **extra,
-        )
+        headers = self._sessions.redaction.headers(head)
+        self._add_http("s2c", {"phase": "response", "status": status, "headers": headers, **extra})
 
     def response_items(
         self, items: Sequence[BodyItem], *, rewrite: Callable[[bytes], bytes | None] | None = None
@@ -181,7 +178,7 @@ class ExchangeRecord:
         self.has_ended = True
         if self.recording is None:
             self._sessions.assign_shared(self)
-        self._add_http(dir="s2c", phase="end", closed_by=closed_by, **why)
+        self._add_http("s2c", {"phase": "end", "closed_by": closed_by, **why})
 
     def release(self) -> None:
         """Release the recording: the exchange has no more events."""
@@ -203,8 +200,8 @@ class ExchangeRecord:
         for piece, fields, wire_bytes in items:
             self._events.append((piece, direction, self.scope, wire_bytes, fields))
 
-    def _add_http(self, *, dir: Dir, **fields: Any) -> None:  # noqa: A002 - name of the field
-        self._events.append(http_event({"dir": dir, "scope": self.scope, **fields}))
+    def _add_http(self, direction: Dir, fields: dict[str, Any]) -> None:
+        self._events.append(http_event({"dir": direction, "scope": self.scope, **fields}))
 
 
 class Sessions:

@@ -72,7 +72,7 @@ class EventLineEncoder:
         return self._http_template % (seq, ts_ns, fields)
 
     def frame_context(
-        self, direction: Dir, *, scope: str | None, wire_bytes: int | None, fields: dict[str, Any]
+        self, direction: Dir, scope: str | None, wire_bytes: int | None, fields: dict[str, Any]
     ) -> FrameContext:
         """The context for `encode_frame`, computed once for all frames of a call."""
         json_fields = _encode(fields)[1:-1] + b"," if fields else b""
