@@ -607,14 +607,14 @@ def test_an_internal_error_is_logged_and_closes_only_one_connection(tmp_path, mo
             while True:
                 conn.send(json_response(conn.request()[1]))
 
-    original = ProxiedExchange.begin_request
+    original = ProxiedExchange.record_request
 
-    def faulty(self, head):
+    def faulty(self, head, data):
         assert self.record.path != "/mistake", "what is never true"
-        original(self, head)
+        original(self, head, data)
 
     with ScriptedServer(echo) as server, Rig(tmp_path, server) as rig, rig.client() as good:
-        monkeypatch.setattr(ProxiedExchange, "begin_request", faulty)
+        monkeypatch.setattr(ProxiedExchange, "record_request", faulty)
         assert good.call(CALL)[2] == CALL
         with rig.client() as bad:
             bad.post(CALL, path="/mistake")

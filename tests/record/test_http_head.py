@@ -3,13 +3,13 @@
 import h11
 import pytest
 
+from mcptally.record.http.head import parse_head
 from mcptally.record.http.headers import (
     RefusedError,
     check_request,
     closes_connection,
     forward_request,
     forward_response,
-    parse_head,
 )
 from mcptally.record.http.upstream import UpstreamServer, is_loopback
 

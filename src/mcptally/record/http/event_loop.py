@@ -14,6 +14,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+READ_SIZE: Final = 256 * 1024
+"""Most bytes per read from a socket."""
+
 Callback = Callable[[], None]
 
 
@@ -38,14 +41,6 @@ class _Registration:
         self.read: Callback | None = None
         self.write: Callback | None = None
 
-    def readable(self) -> None:
-        if self.read is not None:
-            self.read()
-
-    def writable(self) -> None:
-        if self.write is not None:
-            self.write()
-
 
 class EventLoop:
     """Runs callbacks one at a time until `stop` is called."""
@@ -60,6 +55,9 @@ class EventLoop:
         self._on_signal: Callable[[int], None] = lambda _: None
         self._other_wakeup_fd: int | None = None
         """What `signals` has replaced, and not restored yet."""
+        # Reused: to allocate a large buffer for each read, glibc often maps and unmaps memory.
+        self.read_buffer: Final = memoryview(bytearray(READ_SIZE))
+        """For the data of one read; a callback copies it before it returns."""
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.settimeout(0)
         self._wake_sender.settimeout(0)
@@ -156,21 +154,22 @@ class EventLoop:
         self._running = False
 
     def _run_once(self) -> None:
-        pending = self._pending
-        timeout: float | None = None
-        if pending:
-            timeout = 0.0
-        elif self._timers:
-            timeout = max(0.0, self._timers[0][0] - time.monotonic())
-        for key, events in self._selector.select(timeout):
-            registration: _Registration = key.data
-            if events & selectors.EVENT_READ:
-                pending.append(registration.readable)
-            if events & selectors.EVENT_WRITE:
-                pending.append(registration.writable)
-        while self._timers and self._timers[0][0] <= time.monotonic():
-            timer = heapq.heappop(self._timers)[2]
-            if timer.callback is not None:
-                pending.append(timer.callback)
+        pending, timers = self._pending, self._timers
         for _ in range(len(pending)):
             pending.popleft()()
+        timeout: float | None = None
+        if pending or not self._running:
+            timeout = 0.0
+        elif timers:
+            timeout = max(0.0, timers[0][0] - time.monotonic())
+        for key, events in self._selector.select(timeout):
+            # A callback may have unregistered the descriptor of a later one.
+            registration: _Registration = key.data
+            if events & selectors.EVENT_READ and registration.read is not None:
+                registration.read()
+            if events & selectors.EVENT_WRITE and registration.write is not None:
+                registration.write()
+        while timers and timers[0][0] <= time.monotonic():
+            timer = heapq.heappop(timers)[2]
+            if timer.callback is not None:
+                timer.callback()

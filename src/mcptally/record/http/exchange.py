@@ -12,6 +12,7 @@ import h11
 
 from mcptally.record.http import headers as http_headers
 from mcptally.record.http.body import BodyItem, BodyParser
+from mcptally.record.http.head import NO_HEAD, Head, parse_head
 from mcptally.record.http.recordings import ExchangeRecord
 from mcptally.record.http.sse_endpoint import EndpointFilter, rewrite_url
 from mcptally.record.http.upstream import UpstreamServer
@@ -34,6 +35,21 @@ _REASONS: Final = {
 class ProxiedExchange:
     """The current request of a connection and its response."""
 
+    has_response_head = False
+    """The head of the response has been received."""
+    is_complete = False
+    """The response is complete."""
+    closes_connection = False
+    """The connection closes after this response."""
+    raw_body: BodyParser | None = None
+    """Collects the response as one raw body when it is not HTTP; otherwise None."""
+    unparsed = b""
+    """Bytes of the server before a complete response head: they may not be HTTP."""
+    _request_body: BodyParser | None = None
+    _response_body: BodyParser | None = None
+    _endpoint_filter: EndpointFilter | None = None
+    _own_origin = b""
+
     def __init__(
         self,
         record: ExchangeRecord,
@@ -46,29 +62,15 @@ class ProxiedExchange:
     ) -> None:
         self.record: Final = record
         """Builds the recorded events."""
-        self.has_response_head = False
-        """The head of the response has been received."""
-        self.is_complete = False
-        """The response is complete."""
-        self.closes_connection = False
-        """The connection closes after this response."""
-        self.raw_body: BodyParser | None = None
-        """Collects the response as one raw body when it is not HTTP; otherwise None."""
-        self.unparsed = b""
-        """Bytes of the server before a complete response head: they may not be HTTP."""
         self._client = client
         self._server = server
         self._upstream = upstream
         self._cap = cap
         self._pool = pool
-        self._request_body: BodyParser | None = None
-        self._response_body: BodyParser | None = None
-        self._endpoint_filter: EndpointFilter | None = None
-        self._own_origin = b""
 
     # --- the request ----------------------------------------------------------------------------
 
-    def request_head(self, request: h11.Request, head: http_headers.Head) -> bytes:
+    def request_head(self, request: h11.Request, head: Head) -> bytes:
         """Return the request head to send to the server.
 
         Raises:
@@ -81,10 +83,21 @@ class ProxiedExchange:
         self.begin_request(head)
         return self._server.send(forwarded) or b""
 
-    def begin_request(self, head: http_headers.Head) -> None:
+    def begin_request(self, head: Head) -> None:
         """Begin to record the body of the request."""
         self._request_body = self._new_body(head)
         self._own_origin = b"http://" + (head.get(b"host") or "").encode("latin-1")
+
+    def record_request(self, head: Head, data: bytes) -> None:
+        """Record the body of a request that was received in one piece."""
+        if not self._is_plain(head, data):
+            self.begin_request(head)
+            self.record_request_data(data)
+            self.record_request_end()
+            return
+        if data:
+            self.record.request_items(len(data), [BodyItem(data, {})])
+        self.record.request_complete()
 
     def request_data(self, event: h11.Data) -> bytes:
         """Record a part of the request body and return the bytes for the server."""
@@ -133,7 +146,7 @@ class ProxiedExchange:
 
     def response_head(self, response: h11.Response) -> bytes:
         """Record the response head and return the bytes for the client."""
-        head = http_headers.parse_head(response)
+        head = parse_head(response)
         self.begin_response(response.status_code, head)
         self.closes_connection = http_headers.closes_connection(response, head)
         if self.record.is_legacy_stream and b"content-encoding" not in head:
@@ -142,12 +155,26 @@ class ProxiedExchange:
             )
         return self._client.send(http_headers.forward_response(response, head)) or b""
 
-    def begin_response(self, status: int, head: http_headers.Head) -> None:
+    def begin_response(self, status: int, head: Head) -> None:
         """Record the head of the response, and begin to record its body."""
+        self._record_response_head(status, head)
+        self._response_body = self._new_body(head)
+
+    def record_response(self, status: int, head: Head, data: bytes) -> None:
+        """Record a response that was received in one piece."""
+        if not self._is_plain(head, data):
+            self.begin_response(status, head)
+            self.record_response_data(data)
+            self.record_response_end()
+            return
+        self._record_response_head(status, head)
+        if data:
+            self._record_items([BodyItem(data, {})])
+
+    def _record_response_head(self, status: int, head: Head) -> None:
         self.has_response_head = True
         self.unparsed = b""
-        self.record.response_head(status, head.text)
-        self._response_body = self._new_body(head)
+        self.record.response_head(status, head)
 
     def response_data(self, event: h11.Data) -> bytes:
         """Record a part of the response body and return the bytes for the client."""
@@ -197,7 +224,11 @@ class ProxiedExchange:
     def _rewrite(self, url: bytes) -> bytes | None:
         return rewrite_url(url, server=self._upstream.origins, own_origin=self._own_origin)
 
-    def _new_body(self, head: http_headers.Head) -> BodyParser:
+    def _is_plain(self, head: Head, data: bytes) -> bool:
+        """Whether `data`, a complete body, is recorded as it is."""
+        return head.has_plain_body and len(data) <= self._cap
+
+    def _new_body(self, head: Head) -> BodyParser:
         return BodyParser(
             content_type=head.get(b"content-type"),
             content_encoding=head.get(b"content-encoding"),
@@ -217,8 +248,8 @@ class ProxiedExchange:
             ("Content-Length", str(len(body))),
             ("Connection", "close"),
         ]
-        lower = tuple((name.lower(), text) for name, text in headers)
-        self.record.response_head(status, lower, why=why)
+        head = Head(tuple((name.encode(), text.encode()) for name, text in headers))
+        self.record.response_head(status, head, why=why)
         self.record.end("proxy", why=why)
         events: tuple[Any, ...] = (
             h11.Response(status_code=status, headers=headers, reason=_REASONS.get(status, "")),
@@ -235,7 +266,7 @@ class ProxiedExchange:
         self.raw_body = BodyParser(cap=self._cap, pool=self._pool)
         self.raw_body.feed(data)
         self.closes_connection = True
-        self.record.response_head(None, (), why=f"not HTTP: {why}")
+        self.record.response_head(None, NO_HEAD, why=f"not HTTP: {why}")
         return data
 
     def end_raw(self) -> None:

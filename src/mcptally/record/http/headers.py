@@ -1,33 +1,19 @@
 """Validate the heads of requests and responses, and rewrite them for forwarding.
 
-Header names keep their case and order. Hop-by-hop headers (RFC 9110 section 7.6.1) are removed,
-except `close` and `Keep-Alive`: each client connection has its own server connection with the same
-lifetime, so these two remain correct.
+Header names keep their case and order. Hop-by-hop headers are removed.
 """
 
-import functools
 import re
 from typing import Final
 
 import h11
 
+from mcptally.record.http.head import Head, parse_head
 from mcptally.record.http.upstream import is_loopback
-
-_HOP_BY_HOP: Final = frozenset(
-    {b"connection", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade"}
-)
-_ALWAYS_FORWARDED: Final = frozenset({b"content-length", b"host", b"close", b"keep-alive", b""})
-"""Headers forwarded even if `Connection` names them: removing them would break the framing."""
-
-_FORWARDED_OPTIONS: Final = frozenset({b"keep-alive"})
-_OTHER_HOP_BY_HOP: Final = _HOP_BY_HOP - {b"connection"}
 
 _CHUNKED: Final = (b"Transfer-Encoding", b"chunked")
 _CLOSE: Final = (b"Connection", b"close")
 _KEEP_ALIVE: Final = (b"Connection", b"keep-alive")
-
-_MAX_CACHED_BYTES: Final = 4096
-"""Bytes of the longest head that is cached."""
 
 MAX_FIELDS: Final = 1000
 """Most header fields of a request; ordinary requests have fewer than fifty."""
@@ -42,8 +28,6 @@ _FORBIDDEN_TRAILERS: Final = frozenset(
 _HOST: Final = re.compile(r"[^\s,/?#@\\<>\"]*")
 _PORT: Final = re.compile(r"^[^:]*:\d*$")
 
-Header = tuple[bytes, bytes]
-
 
 class RefusedError(Exception):
     """A request that the recorder answers itself, because forwarding it would not be safe."""
@@ -52,60 +36,6 @@ class RefusedError(Exception):
         super().__init__(why)
         self.status = status
         self.why = why
-
-
-def parse_head(message: h11.Request | h11.Response | h11.InformationalResponse) -> "Head":
-    """Return the parsed head of a message; cached, because peers repeat their headers."""
-    raw = tuple(message.headers.raw_items())
-    size = sum([len(name) + len(value) for name, value in raw])
-    return _cached_head(raw) if size < _MAX_CACHED_BYTES else Head(raw)
-
-
-class Head:
-    """The parsed headers of one message."""
-
-    def __init__(self, raw: tuple[Header, ...]) -> None:
-        self._raw = raw
-        self._names = [name.lower() for name, _ in raw]
-        self.names: Final = frozenset(self._names)
-        """Header names in lower case."""
-        self.text = tuple(
-            (name.decode("latin-1"), value.decode("latin-1"))
-            for name, (_, value) in zip(self._names, raw, strict=True)
-        )
-        """All headers as text, with names in lower case."""
-        self.options: set[bytes] = set()
-        """The options in the `Connection` headers, in lower case."""
-        for name, (_, value) in zip(self._names, raw, strict=True):
-            if name == b"connection":
-                self.options.update(option.strip() for option in value.lower().split(b","))
-        self.is_end_to_end = (
-            self.options <= _FORWARDED_OPTIONS
-            and b"transfer-encoding" not in self._names
-            and _OTHER_HOP_BY_HOP.isdisjoint(self._names)
-        )
-        """Whether no header is hop-by-hop, so that the head may be forwarded unchanged."""
-
-    def __contains__(self, name: bytes) -> bool:
-        return name in self._names
-
-    def get(self, name: bytes) -> str | None:
-        """Return the first value of the header with this lower-case name, or None."""
-        if name in self._names:
-            return self._raw[self._names.index(name)][1].decode("latin-1")
-        return None
-
-    def forwarded(self, *, without: frozenset[bytes] = frozenset()) -> list[Header]:
-        """Return the end-to-end headers, unchanged."""
-        dropped = _HOP_BY_HOP | (self.options - _ALWAYS_FORWARDED) | without
-        return [
-            header
-            for name, header in zip(self._names, self._raw, strict=True)
-            if name not in dropped
-        ]
-
-
-_cached_head = functools.lru_cache(maxsize=512)(Head)
 
 
 def check_request(request: h11.Request, head: Head) -> None:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import h11
 
 from mcptally.record.http import headers as http_headers
+from mcptally.record.http.head import Head, parse_head
 
 MAX_KNOWN_HEAD: Final = 4096
 """Maximum length of a head that is kept, in bytes."""
@@ -21,7 +22,7 @@ class KnownRequest(NamedTuple):
     """The head of a POST whose body has a Content-Length, and which keeps the connection open."""
 
     raw: bytes
-    head: http_headers.Head
+    head: Head
     path: str
     length: int
     forwarded: h11.Request
@@ -32,7 +33,7 @@ class KnownResponse(NamedTuple):
     """The head of a successful response that is forwarded unchanged, with a Content-Length."""
 
     raw: bytes
-    head: http_headers.Head
+    head: Head
     status: int
     length: int
     forwarded: h11.Response
@@ -56,7 +57,7 @@ def known_request(
         request = client.next_event()
         if not isinstance(request, h11.Request) or client.trailing_data[0]:
             return None
-        head = http_headers.parse_head(request)
+        head = parse_head(request)
         http_headers.check_request(request, head)
         if require_loopback_host:
             http_headers.check_host(head)
@@ -91,7 +92,7 @@ def known_response(raw: bytes) -> KnownResponse | None:
         return None
     if not isinstance(response, h11.Response) or server.trailing_data[0]:
         return None
-    head = http_headers.parse_head(response)
+    head = parse_head(response)
     length = head.get(b"content-length")
     if (
         not 200 <= response.status_code < 300

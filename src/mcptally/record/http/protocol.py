@@ -12,13 +12,14 @@ import h11
 from mcptally.record.http import headers as http_headers
 from mcptally.record.http.event_loop import EventLoop
 from mcptally.record.http.exchange import ProxiedExchange
+from mcptally.record.http.head import NO_HEAD, Head, parse_head
 from mcptally.record.http.known_heads import (
     KnownExchange,
     known_request,
     known_response,
     split_head,
 )
-from mcptally.record.http.recordings import Headers, Sessions
+from mcptally.record.http.recordings import Sessions
 from mcptally.record.http.request_limits import RequestLimits
 from mcptally.record.http.upstream import UpstreamServer
 from mcptally.wire.byte_pool import BytePool
@@ -115,10 +116,14 @@ class HttpProtocol:
         )
         if request is None or len(body) > request.length:
             return None
-        exchange = self._new_exchange(method="POST", path=request.path, headers=request.head.text)
-        exchange.begin_request(request.head)
+        exchange = self._new_exchange(method="POST", path=request.path, head=request.head)
         self._known = known = KnownExchange(request)
-        self._record_known_request(known, body)
+        if len(body) == request.length:
+            known.request_left = 0
+            exchange.record_request(request.head, body)
+        else:
+            exchange.begin_request(request.head)
+            self._record_known_request(known, body)
         return request.forwarded_bytes + body
 
     def _record_known_request(self, known: KnownExchange, data: bytes) -> None:
@@ -177,14 +182,14 @@ class HttpProtocol:
 
     def _begin_exchange(self, request: h11.Request) -> bytes:
         self._request_limits.reset()
-        head = http_headers.parse_head(request)
+        head = parse_head(request)
         extra: dict[str, Any] = {}
         if request.http_version != b"1.1":
             extra["http_version"] = request.http_version.decode()
         exchange = self._new_exchange(
             method=request.method.decode("latin-1"),
             path=request.target.decode("latin-1"),
-            headers=head.text,
+            head=head,
             **extra,
         )
         if self._require_loopback_host:
@@ -194,12 +199,10 @@ class HttpProtocol:
     def refused_exchange(self, why: str) -> ProxiedExchange:
         """Return the exchange of a request that the recorder answers itself."""
         # An unparsable head is not recorded: it may contain credentials.
-        return self.exchange or self._new_exchange(method="", path="", headers=(), why=why)
+        return self.exchange or self._new_exchange(method="", path="", head=NO_HEAD, why=why)
 
-    def _new_exchange(
-        self, *, method: str, path: str, headers: Headers, **extra: Any
-    ) -> ProxiedExchange:
-        record = self._sessions.begin(method=method, path=path, headers=headers, **extra)
+    def _new_exchange(self, *, method: str, path: str, head: Head, **extra: Any) -> ProxiedExchange:
+        record = self._sessions.begin(method=method, path=path, head=head, extra=extra)
         self.exchange = ProxiedExchange(
             record,
             client=self._client,
@@ -257,8 +260,12 @@ class HttpProtocol:
             if response is None:
                 return None
             known.response, known.response_left = response, response.length
-            exchange.begin_response(response.status, response.head)
             out = response.forwarded_bytes
+            if len(data) == response.length:
+                known.response_left = 0
+                exchange.record_response(response.status, response.head, data)
+                return out + data, True
+            exchange.begin_response(response.status, response.head)
         elif not data:
             raise NotHttpError("the response is incomplete", b"")
         if len(data) > known.response_left:

@@ -126,9 +126,14 @@ class ProxyConnection:
 
     # --- from the client ------------------------------------------------------------------------
 
-    @_close_on_exception
     def on_data(self, sock: Socket, data: bytes) -> None:
         """Handle bytes from the client or the server; empty `data` means end of stream."""
+        try:
+            self._on_data(sock, data)
+        except Exception as error:  # noqa: BLE001 - see `_close_on_exception`, which costs more
+            self.fail(error)
+
+    def _on_data(self, sock: Socket, data: bytes) -> None:
         if self._closed:
             return
         if sock is self._upstream_connection.socket:
@@ -142,12 +147,13 @@ class ProxyConnection:
         else:
             self._from_client(data)
 
-    def _from_client(self, data: bytes) -> None:
-        self._forward_request(lambda: self._protocol.receive_from_client(data))
-
-    def _forward_request(self, parse: Callable[[], bytes | None]) -> None:
+    def _from_client(self, data: bytes | None) -> None:
+        """Forward the request that `data`, or the pipelined bytes (None), begin or continue."""
         try:
-            forwarded = parse()
+            if data is None:
+                forwarded = self._protocol.parse_pipelined()
+            else:
+                forwarded = self._protocol.receive_from_client(data)
         except RefusedError as refused:
             self._refuse(refused.status, refused.why)
             return
@@ -255,7 +261,8 @@ class ProxyConnection:
             return
         if self._client is not None:
             self._client.resume()
-        self._forward_request(self._protocol.parse_pipelined)
+        if self._protocol.pipelined_bytes:
+            self._from_client(None)
 
     def on_drained(self, sock: Socket) -> None:
         """Resume reading one side after the send buffer of the other side has drained."""

@@ -16,6 +16,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from mcptally.record.http.body import BodyItem, is_event_stream
+from mcptally.record.http.head import Head
 from mcptally.record.writer.event_line import http_event
 from mcptally.record.writer.interface import ArchiveWriter, ExchangeEvent, RecordingWriter
 from mcptally.transcript.format import Dir, Transport
@@ -30,18 +31,12 @@ MAX_SESSION_IDS: Final = 50_000
 _MAX_INITIALIZE_BYTES: Final = 64 * 1024
 """Most bytes of an `initialize` request."""
 
-_SESSION_HEADER: Final = "mcp-session-id"
-
-
-Headers = tuple[tuple[str, str], ...]
-"""Names in lower case, values as text."""
-
 
 class HeadRedaction(Protocol):
     """Redacts heads; server.py implements it with mcptally.redaction.policy."""
 
-    def headers(self, headers: Headers) -> dict[str, str]:
-        """Return the allowed headers, with session ids hashed."""
+    def headers(self, head: Head) -> msgspec.Raw:
+        """Return the allowed headers as a JSON object, with session ids hashed."""
 
     def path(self, path: str) -> str:
         """Return a path and query with session ids hashed."""
@@ -90,6 +85,20 @@ def _parse_envelope(piece: Piece) -> _Envelope:
 class ExchangeRecord:
     """Builds the events of one request and its response; `take_events` returns them."""
 
+    recording: OpenRecording | None = None
+    """The recording of the exchange; None until it is known."""
+    may_open_session = False
+    """The request is an `initialize` that may open a session."""
+    is_legacy_stream = False
+    """The response is a legacy SSE stream."""
+    status = 0
+    """Status of the response; 0 before it arrives and for responses that are not HTTP."""
+    response_session: str | None = None
+    """Session id in the response head, or None."""
+    has_ended = False
+    """`end` has been called."""
+    _request_size = 0
+
     def __init__(
         self,
         sessions: "Sessions",
@@ -97,39 +106,28 @@ class ExchangeRecord:
         scope: str,
         method: str,
         path: str,
-        headers: Headers,
+        head: Head,
         extra: dict[str, Any],
     ) -> None:
         self._sessions = sessions
         self.scope = scope
         self.method = method
         self.path = path
-        self.session = _first_header(headers, _SESSION_HEADER)
+        self.session = head.session
         """Session id in the request, or None."""
-        self.recording: OpenRecording | None = None
-        """The recording of the exchange; None until it is known."""
-        self.may_open_session = False
-        """The request is an `initialize` that may open a session."""
-        self.is_legacy_stream = False
-        """The response is a legacy SSE stream."""
-        self.status = 0
-        """Status of the response; 0 before it arrives and for responses that are not HTTP."""
-        self.response_session: str | None = None
-        """Session id in the response head, or None."""
-        self.has_ended = False
-        """`end` has been called."""
-        self._request_size = 0
         self._events: list[ExchangeEvent] = []
         redaction = sessions.redaction
         self._add_http(
-            dir="c2s",
-            phase="request",
-            method=method,
-            path=redaction.path(path),
-            headers=redaction.headers(headers),
-            **extra,
+            "c2s",
+            {
+                "phase": "request",
+                "method": method,
+                "path": redaction.path(path),
+                "headers": redaction.headers(head),
+                **extra,
+            },
         )
-        sessions.assign_from_request(self, headers)
+        sessions.assign_from_request(self, head)
 
     def take_events(self) -> list[RecordingCall]:
         """A call that hands over the events so far; none until the exchange has a recording."""
@@ -153,18 +151,13 @@ class ExchangeRecord:
         if self.recording is None and self.method != "GET":
             self._sessions.assign_shared(self)
 
-    def response_head(self, status: int | None, headers: Headers, **extra: Any) -> None:
+    def response_head(self, status: int | None, head: Head, **extra: Any) -> None:
         """Record the head of the response."""
         self.status = status or 0
-        self.response_session = _first_header(headers, _SESSION_HEADER)
-        self._sessions.assign_from_response(self, _first_header(headers, "content-type"))
-        self._add_http(
-            dir="s2c",
-            phase="response",
-            status=status,
-            headers=self._sessions.redaction.headers(headers),
-            **extra,
-        )
+        self.response_session = head.session
+        self._sessions.assign_from_response(self, head.get(b"content-type"))
+        headers = self._sessions.redaction.headers(head)
+        self._add_http("s2c", {"phase": "response", "status": status, "headers": headers, **extra})
 
     def response_items(
         self, items: Sequence[BodyItem], *, rewrite: Callable[[bytes], bytes | None] | None = None
@@ -185,7 +178,7 @@ class ExchangeRecord:
         self.has_ended = True
         if self.recording is None:
             self._sessions.assign_shared(self)
-        self._add_http(dir="s2c", phase="end", closed_by=closed_by, **why)
+        self._add_http("s2c", {"phase": "end", "closed_by": closed_by, **why})
 
     def release(self) -> None:
         """Release the recording: the exchange has no more events."""
@@ -207,15 +200,8 @@ class ExchangeRecord:
         for piece, fields, wire_bytes in items:
             self._events.append((piece, direction, self.scope, wire_bytes, fields))
 
-    def _add_http(self, *, dir: Dir, **fields: Any) -> None:  # noqa: A002 - name of the field
-        self._events.append(http_event({"dir": dir, "scope": self.scope, **fields}))
-
-
-def _first_header(headers: Headers, name: str) -> str | None:
-    for header, value in headers:
-        if header == name:
-            return value
-    return None
+    def _add_http(self, direction: Dir, fields: dict[str, Any]) -> None:
+        self._events.append(http_event({"dir": direction, "scope": self.scope, **fields}))
 
 
 class Sessions:
@@ -254,18 +240,16 @@ class Sessions:
         *,
         method: str,
         path: str,
-        headers: Headers,
-        **extra: Any,
+        head: Head,
+        extra: dict[str, Any],
     ) -> ExchangeRecord:
-        """Start the record of a request; `headers` have lower-case names."""
+        """Start the record of a request; `extra` are more fields of its event."""
         scope = f"x{next(self._scopes)}"
-        return ExchangeRecord(
-            self, scope=scope, method=method, path=path, headers=headers, extra=extra
-        )
+        return ExchangeRecord(self, scope=scope, method=method, path=path, head=head, extra=extra)
 
     # --- assignment of exchanges ----------------------------------------------------------------
 
-    def assign_from_request(self, exchange: ExchangeRecord, headers: Headers) -> None:
+    def assign_from_request(self, exchange: ExchangeRecord, head: Head) -> None:
         """Assign the exchange to a recording, if the request head determines it."""
         if exchange.session is not None and exchange.session in self._by_session:
             recording = self._by_session[exchange.session]
@@ -282,10 +266,8 @@ class Sessions:
         elif not (
             exchange.method == "GET"
             and exchange.session is None
-            and "text/event-stream" in (_first_header(headers, "accept") or "")
-            and not any(
-                _first_header(headers, n) for n in ("mcp-protocol-version", "last-event-id")
-            )
+            and "text/event-stream" in (head.get(b"accept") or "")
+            and not any(head.get(name) for name in (b"mcp-protocol-version", b"last-event-id"))
             and _without_query(exchange.path) not in self._streamable
         ):
             self.assign_shared(exchange)

@@ -8,17 +8,21 @@ import socket
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from mcptally.errors import UsageError
 from mcptally.record.http.capacity import Capacity, enable_keepalive, raise_descriptor_limit
 from mcptally.record.http.error_text import INVALID_HOST
 from mcptally.record.http.event_loop import EventLoop, Timer
+from mcptally.record.http.head import Head
 from mcptally.record.http.proxy import ProxyConnection
-from mcptally.record.http.recordings import MAX_OPEN, Headers, Sessions
+from mcptally.record.http.recordings import MAX_OPEN, Sessions
 from mcptally.record.http.socket import Socket
 from mcptally.record.http.upstream import UpstreamServer, address_text, is_loopback
 from mcptally.record.http.write_queue import WriteQueue
 from mcptally.record.limits import Limits
 from mcptally.record.log import log_to_stderr
+from mcptally.record.writer.event_line import json_bytes
 from mcptally.record.writer.interface import ArchiveWriter
 from mcptally.record.writer.opening import open_archive
 from mcptally.redaction import policy as redaction_policy
@@ -37,7 +41,7 @@ _ACCEPT_RETRY_SECONDS: Final = 0.25
 _BACKLOG: Final = 1024
 
 _MAX_CACHED_CHARS: Final = 4096
-"""Characters of the longest head or path that is cached."""
+"""Characters of the longest path that is cached."""
 
 
 def run(
@@ -282,14 +286,15 @@ class _CachedRedaction:
     def __init__(self, policy: redaction_policy.Policy) -> None:
         # Peers repeat nearly all heads and paths.
         self._policy = policy
-        self._headers = functools.lru_cache(512)(lambda headers: policy.headers(headers)[0])
+        self._headers = functools.lru_cache(512)(self._redacted_headers)
         self._path = functools.lru_cache(512)(lambda path: policy.url(path)[0])
 
-    def headers(self, headers: Headers) -> dict[str, str]:
-        """Return the allowed headers, with session ids hashed."""
-        if sum([len(name) + len(value) for name, value in headers]) > _MAX_CACHED_CHARS:
-            return self._policy.headers(headers)[0]
-        return self._headers(headers)
+    def headers(self, head: Head) -> msgspec.Raw:
+        """Return the allowed headers as a JSON object, with session ids hashed."""
+        return self._headers(head) if head.is_cached else self._redacted_headers(head)
+
+    def _redacted_headers(self, head: Head) -> msgspec.Raw:
+        return msgspec.Raw(json_bytes(self._policy.headers(head.text)[0]))
 
     def path(self, path: str) -> str:
         """Return a path and query with session ids hashed."""

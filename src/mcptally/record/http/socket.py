@@ -14,9 +14,6 @@ from mcptally.record.http.event_loop import EventLoop
 if TYPE_CHECKING:
     from mcptally.record.http.tls import TlsStream
 
-READ_SIZE: Final = 256 * 1024
-"""Most bytes per read from a socket."""
-
 HIGH_WATER: Final = 256 * 1024
 """Bytes in the send buffer above which the other side is no longer read."""
 
@@ -152,8 +149,9 @@ class Socket:
             self._sock.shutdown(socket.SHUT_WR)
 
     def _readable(self) -> None:
+        buffer = self._loop.read_buffer
         try:
-            data = self._sock.recv(READ_SIZE)
+            data = bytes(buffer[: self._sock.recv_into(buffer)])
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:

@@ -15,8 +15,8 @@ from mcptally.errors import UsageError
 from mcptally.record.http import sse_endpoint
 from mcptally.record.http.capacity import enable_keepalive
 from mcptally.record.http.error_text import INVALID_HOST
-from mcptally.record.http.event_loop import EventLoop
-from mcptally.record.http.socket import READ_SIZE, Socket, SocketHandler
+from mcptally.record.http.event_loop import READ_SIZE, EventLoop
+from mcptally.record.http.socket import Socket, SocketHandler
 
 if TYPE_CHECKING:
     import ssl

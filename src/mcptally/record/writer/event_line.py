@@ -15,15 +15,20 @@ from mcptally.wire.truncated import fields_of_truncated
 _encode: Final = msgspec.json.Encoder().encode
 
 
+def json_bytes(value: Any) -> bytes:
+    """The value as JSON, with undecodable bytes (surrogates, invalid in JSON) replaced."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(_all_to_utf8(value))
+
+
 def http_event(fields: Mapping[str, Any]) -> bytes:
     """The fields of an `http` event as JSON without braces.
 
     The caller redacts the path and the headers, and hashes session ids.
     """
-    try:
-        return _encode(fields)[1:-1]
-    except UnicodeEncodeError:
-        return _encode(_all_to_utf8(fields))[1:-1]
+    return json_bytes(fields)[1:-1]
 
 
 class FrameContext(NamedTuple):
@@ -60,17 +65,14 @@ class EventLineEncoder:
         """The line of any event except `message`."""
         common_fields = {"v": FORMAT_VERSION, "event": event, "recording": self._recording}
         complete = {**common_fields, "seq": seq, "ts_ns": ts_ns, **fields}
-        try:
-            return _encode(complete) + b"\n"
-        except UnicodeEncodeError:
-            return _encode(_all_to_utf8(complete)) + b"\n"
+        return json_bytes(complete) + b"\n"
 
     def encode_http(self, fields: bytes, *, seq: int, ts_ns: int) -> bytes:
         """The line of an `http` event with fields from `http_event`."""
         return self._http_template % (seq, ts_ns, fields)
 
     def frame_context(
-        self, direction: Dir, *, scope: str | None, wire_bytes: int | None, fields: dict[str, Any]
+        self, direction: Dir, scope: str | None, wire_bytes: int | None, fields: dict[str, Any]
     ) -> FrameContext:
         """The context for `encode_frame`, computed once for all frames of a call."""
         json_fields = _encode(fields)[1:-1] + b"," if fields else b""

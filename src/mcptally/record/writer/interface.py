@@ -7,8 +7,8 @@ from mcptally.record.limits import Limits
 from mcptally.transcript.format import Dir, Transport
 from mcptally.wire.framing import Piece
 
-WAKE_MS: Final = 2
-"""The writer is woken at most once in this time: waking it for each event would cost more."""
+WAKE_MS: Final = 10
+"""The writer is woken at most once in this time: a batch costs as much as several calls."""
 
 WatchFunction = Callable[[int, Callable[[], None] | None], None]
 """Registers a function that a loop calls when a descriptor is readable; None unregisters it."""

@@ -324,9 +324,7 @@ class Recording:
                     line = encoder.encode_http(event, seq=self._seq, ts_ns=now)
                 else:
                     piece, direction, scope, wire_bytes, fields = event
-                    context = encoder.frame_context(
-                        direction, scope=scope, wire_bytes=wire_bytes, fields=fields
-                    )
+                    context = encoder.frame_context(direction, scope, wire_bytes, fields)
                     line, is_message = encoder.encode_frame(
                         piece, context, seq=self._seq, ts_ns=now
                     )
@@ -385,9 +383,7 @@ class Recording:
             if not self._prepare_write(len(pieces)):
                 return
             now = self._clock.now()
-            context = self._encoder.frame_context(
-                direction, scope=scope, wire_bytes=wire_bytes, fields=fields
-            )
+            context = self._encoder.frame_context(direction, scope, wire_bytes, fields)
             lines = []
             messages = 0
             for piece in pieces:
@@ -520,10 +516,12 @@ class Recording:
 
     def _write(self, lines: Sequence[bytes], counts: Mapping[str, int]) -> None:
         """Write lines, or add them to the buffer of a buffered archive."""
-        self._buffer += lines
+        joined = b"".join(lines)
+        self._buffer.append(joined)
+        self._buffer_size += len(joined)
+        buffered = self._buffer_counts
         for event, number in counts.items():
-            self._buffer_counts[event] = self._buffer_counts.get(event, 0) + number
-        self._buffer_size += sum(map(len, lines))
+            buffered[event] = buffered.get(event, 0) + number
         if not self._archive.buffered or self._buffer_size >= _BUFFER_BYTES:
             self._flush()
 

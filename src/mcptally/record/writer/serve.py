@@ -137,9 +137,10 @@ class _Writer:
             return
         self._batch.add(number)
         if method in _EVENTS:
-            written = min(events, self._written.get(number, 0))
-            if written:
-                self._written[number] -= written
+            written = 0
+            if self._written:
+                written = min(events, self._written.get(number, 0))
+                self._written[number] = self._written.get(number, 0) - written
             if is_suspect:
                 recording.count_lost(events - written, _KILLED)
             elif written < events:
