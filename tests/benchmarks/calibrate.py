@@ -27,8 +27,10 @@ import numpy.typing as npt
 import polars as pl
 
 try:
+    from scipy.optimize import minimize_scalar
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
+    from threadpoolctl import threadpool_limits
 except ModuleNotFoundError:
     sys.exit("scikit-learn is not installed; it fits the weights: pip install 'mcptally[dev]'")
 
@@ -60,11 +62,17 @@ READ_WEIGHT = 0.2
 """Weight of a read family in the measured counts of rules."""
 READ_WEIGHT_IN_FIT = 0.5
 FOLDS = 10
-PENALTY = 1.0
-"""`C` of the regression, the inverse of the strength of the penalty on large weights."""
+INNER_FOLDS = 5
+"""Folds within the calls of a fit, which its penalty and temperature are chosen on."""
+PENALTIES = (0.1, 0.3, 1.0)
+"""Candidates for `C` of the regression, the inverse of the strength of the penalty on large
+weights."""
+MAX_TEMPERATURE = 3.0
+"""The temperature is at most this and at least its inverse."""
 CONTEXT_EXAMPLE_WEIGHT = 10.0
 TEXT_EXAMPLE_WEIGHT = 1.0
-"""Weights of the examples of one rule together, where a labelled call has 1 on average."""
+"""Weights of the examples of one rule together, where a labelled call has 1 on average and the
+penalty is 1. Like the penalty, they count more where labelled calls count less."""
 
 
 @functools.cache
@@ -182,24 +190,61 @@ class Sample:
         self.weights /= self.weights.mean()
 
     def fit(self, chosen: npt.NDArray[np.int64]) -> weighing.Weights:
-        """Return the weights fitted on the rows `chosen` and on the examples of rules."""
-        features, classes, weights = examples()
-        model = LogisticRegression(C=PENALTY, max_iter=5000, tol=1e-6)
-        model.fit(
-            np.concatenate([self.features[chosen], features]),
-            np.concatenate([self.classes[chosen], classes]),
-            sample_weight=np.concatenate([self.weights[chosen], weights]),
-        )
-        # Of the equivalent solutions, the one whose weights add up to 0.
-        by_class = np.zeros((len(weighing.CLASSES), len(self.names) + 1))
-        by_class[model.classes_] = np.column_stack([model.intercept_, model.coef_])
-        by_class -= by_class.mean(axis=0)
+        """Return the weights fitted on the rows `chosen` and on the examples of rules.
+
+        The regression counts rare kinds of errors and unread servers more, and its penalty pulls
+        all probabilities together. Dividing the weights by a temperature makes the probabilities
+        those of a call picked at random. Of penalties and temperatures, those are used at which
+        calls of servers that were left out of a fit are most likely.
+        """
+        penalty, temperature = min(
+            (self._temperature(chosen, penalty) for penalty in PENALTIES), key=lambda each: each[2]
+        )[:2]
+        by_class = self._regression(chosen, penalty) / temperature
         features = {
             name: tuple(column)
             for name, column in zip(self.names, by_class[:, 1:].T.round(3).tolist(), strict=True)
             if any(column)
         }
         return weighing.Weights(tuple(by_class[:, 0].round(3).tolist()), features)
+
+    def _regression(self, chosen: npt.NDArray[np.int64], penalty: float) -> npt.NDArray[np.float64]:
+        """Return the intercept and the weights of the features, one row per class."""
+        features, classes, weights = examples()
+        model = LogisticRegression(C=penalty, max_iter=5000, tol=1e-6)
+        model.fit(
+            np.concatenate([self.features[chosen], features]),
+            np.concatenate([self.classes[chosen], classes]),
+            sample_weight=np.concatenate([self.weights[chosen], weights / penalty]),
+        )
+        # Of the equivalent solutions, the one whose weights add up to 0.
+        by_class = np.zeros((len(weighing.CLASSES), len(self.names) + 1))
+        by_class[model.classes_] = np.column_stack([model.intercept_, model.coef_])
+        centered: npt.NDArray[np.float64] = by_class - by_class.mean(axis=0)
+        return centered
+
+    def _temperature(
+        self, chosen: npt.NDArray[np.int64], penalty: float
+    ) -> tuple[float, float, float]:
+        """Return `penalty`, the best temperature for it, and their loss on servers left out.
+
+        The loss is the mean negative logarithm of the probability of a call's class.
+        """
+        scores = np.zeros((len(chosen), len(weighing.CLASSES)))
+        families = [self.families[row] for row in chosen]
+        folds = GroupKFold(INNER_FOLDS, shuffle=True, random_state=1)
+        for others, own in folds.split(chosen, groups=families):
+            by_class = self._regression(chosen[others], penalty)
+            scores[own] = self.features[chosen[own]] @ by_class[:, 1:].T + by_class[:, 0]
+        of_label = scores[np.arange(len(chosen)), self.classes[chosen]]
+
+        def loss(temperature: float) -> float:
+            total = np.logaddexp.reduce(scores / temperature, axis=1)
+            return float((total - of_label / temperature).mean())
+
+        bounds = (1 / MAX_TEMPERATURE, MAX_TEMPERATURE)
+        best = minimize_scalar(loss, bounds=bounds, method="bounded")
+        return penalty, float(best.x), float(best.fun)
 
     @functools.cached_property
     def folds(self) -> list[tuple[weighing.Weights, npt.NDArray[np.int64]]]:
@@ -284,6 +329,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing; fail if out of date")
     check = parser.parse_args().check
+    # Threads cost ten times the CPU time on matrices of this size.
+    threadpool_limits(1)
     rows = labelled()
     sample = Sample(rows)
     held_out = sample.held_out()
