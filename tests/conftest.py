@@ -4,7 +4,6 @@ A loaded machine is no reason to fail, and a change is judged by what it changed
 `HYPOTHESIS_PROFILE=explore` looks for new examples instead.
 """
 
-import fcntl
 import gc
 import os
 from collections.abc import Generator
@@ -21,6 +20,7 @@ import polars  # noqa: F401
 
 import mcptally as mt
 from tests import corpus
+from tests.shared_folder import shared_folder
 
 settings.register_profile(
     "steady",
@@ -42,14 +42,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 @pytest.fixture(scope="session")
 def sample_store(tmp_path_factory: pytest.TempPathFactory) -> mt.Store:
     """A store of `sample_traces`, which no test changes; the workers of a run share it."""
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    with (folder / "sample_store.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "sample_store" / "store.json").exists():
-            mt.score(corpus.SAMPLES, out=folder / "sample_store")
-    return mt.open_store(folder / "sample_store")
+    folder = shared_folder(
+        tmp_path_factory, "samples", lambda new: mt.score(corpus.SAMPLES, out=new / "store")
+    )
+    return mt.open_store(folder / "store")
 
 
 @pytest.hookimpl(wrapper=True)
