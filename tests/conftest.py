@@ -1,6 +1,7 @@
 """How property tests run everywhere: the same examples each time, and never against a clock.
 
 A loaded machine is no reason to fail, and a change is judged by what it changed, not by luck.
+`-m "not slow"` tries a fifth of the examples that all tests try.
 `HYPOTHESIS_PROFILE=explore` looks for new examples instead.
 """
 
@@ -29,6 +30,7 @@ settings.register_profile(
     max_examples=50,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("quick", settings.get_profile("steady"), max_examples=10)
 settings.register_profile(
     "explore",
     deadline=None,
@@ -36,7 +38,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the profile before modules of tests read it."""
+    usual = "quick" if config.option.markexpr == "not slow" else "steady"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
 
 
 @pytest.fixture(scope="session")
