@@ -1,10 +1,10 @@
 """How property tests run everywhere: the same examples each time, and never against a clock.
 
 A loaded machine is no reason to fail, and a change is judged by what it changed, not by luck.
+`-m "not slow"` tries a fifth of the examples that all tests try.
 `HYPOTHESIS_PROFILE=explore` looks for new examples instead.
 """
 
-import fcntl
 import gc
 import os
 from collections.abc import Generator
@@ -21,6 +21,7 @@ import polars  # noqa: F401
 
 import mcptally as mt
 from tests import corpus
+from tests.shared_folder import shared_folder
 
 settings.register_profile(
     "steady",
@@ -29,6 +30,7 @@ settings.register_profile(
     max_examples=50,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("quick", settings.get_profile("steady"), max_examples=10)
 settings.register_profile(
     "explore",
     deadline=None,
@@ -36,20 +38,21 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the profile before modules of tests read it."""
+    usual = "quick" if config.option.markexpr == "not slow" else "steady"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
 
 
 @pytest.fixture(scope="session")
 def sample_store(tmp_path_factory: pytest.TempPathFactory) -> mt.Store:
     """A store of `sample_traces`, which no test changes; the workers of a run share it."""
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    with (folder / "sample_store.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "sample_store" / "store.json").exists():
-            mt.score(corpus.SAMPLES, out=folder / "sample_store")
-    return mt.open_store(folder / "sample_store")
+    folder = shared_folder(
+        tmp_path_factory, "samples", lambda new: mt.score(corpus.SAMPLES, out=new / "store")
+    )
+    return mt.open_store(folder / "store")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -417,7 +417,12 @@ FULL = pytest.mark.skipif(
 @pytest.mark.parametrize("buffered", [True, False], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize(
     "words",
-    [["--help"], ["rules"], ["rules", "pairing.late_reply"], ["query", "STORE", "SELECT 1"]],
+    [
+        ["--help"],
+        pytest.param(["rules"], marks=pytest.mark.slow),
+        ["rules", "pairing.late_reply"],
+        pytest.param(["query", "STORE", "SELECT 1"], marks=pytest.mark.slow),
+    ],
     ids=lambda words: words[0],
 )
 def test_a_full_disk_behind_stdout_is_named(store: mt.Store, words: list[str], buffered: bool):
@@ -468,7 +473,7 @@ def test_a_memory_limit_that_is_too_small_is_not_reported_as_damage(store: mt.St
     assert "damaged" not in done.stderr
 
 
-@pytest.mark.parametrize("seconds", ["1e10", "1e300"])
+@pytest.mark.parametrize("seconds", [pytest.param("1e10", marks=pytest.mark.slow), "1e300"])
 def test_a_time_limit_beyond_that_of_locks_is_accepted(store: mt.Store, seconds: str):
     done = run("query", store.path, "SELECT 1 AS n", "--seconds", seconds, "--format", "csv")
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ['"n"', "1"], "")

@@ -24,6 +24,7 @@ from mcptally.transcript.events import AnyEvent
 from tests.docs import blocks
 from tests.docs.blocks import BARE, DATA, DOCS, PAGES, REASONS, ROOT, RUNNABLE, SHOWN
 from tests.importers.imported_logs import events
+from tests.shared_folder import shared_folder
 
 LINKED = [*PAGES, ROOT / "sample_traces" / "README.md"]
 MARK = re.compile(r"output|first|tests|file: \S+|not run: .+|exits [123]|generated: .+")
@@ -37,7 +38,7 @@ def name(path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def furniture(tmp_path_factory) -> Path:
-    return blocks.archive_and_store(tmp_path_factory.mktemp("furniture"))
+    return shared_folder(tmp_path_factory, "furniture", blocks.archive_and_store)
 
 
 @pytest.mark.slow

@@ -114,20 +114,20 @@ def imported(form: str, data: bytes, **options: object) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", WHOLE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=4 * settings.default.max_examples // 5, deadline=None)
 @given(data=st.data())
 def test_a_damaged_file_gives_a_whole_archive_and_every_record_is_counted(form, data):
     imported(form, data.draw(damaged(WHOLE[form])))
 
 
 @pytest.mark.parametrize("form", sorted(set(FORMATS) - {"mcphawk"}))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings.default.max_examples // 3, deadline=None)
 @given(data=st.binary(max_size=400))
 def test_every_record_of_garbage_is_counted(form, data):
     imported(form, data)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples // 5, deadline=None)
 @given(place=st.integers(0, 60_000), words=st.binary(min_size=1, max_size=400))
 def test_a_damaged_database_never_stops_the_import(place, words):
     data = bytearray((SAMPLES / "mcphawk.db").read_bytes())
@@ -686,7 +686,7 @@ def test_the_number_of_open_files_is_bounded():
     assert opened - before < 2 * MAX_RUN_FILES
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.integers(0, 50)), max_size=60), st.integers(1, 2000))
 def test_items_are_sorted_by_time_with_any_batch_size(times, batch):
     items = [

@@ -220,7 +220,7 @@ messages = st.dictionaries(
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(st.lists(messages | json_values, max_size=8))
 def test_any_json_as_a_message_becomes_rows_without_a_crash(tmp_path_factory, values):
     folder = tmp_path_factory.mktemp("any")

@@ -49,7 +49,7 @@ def cut(data, places):
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-@settings(max_examples=40)
+@settings(max_examples=4 * settings.default.max_examples // 5)
 @given(places=st.lists(st.integers(0, 2000), max_size=8))
 def test_a_compressed_document_is_decoded_and_its_encoded_size_is_reported(coding, places):
     encoded = CODINGS[coding](JSON)
@@ -61,7 +61,7 @@ def test_a_compressed_document_is_decoded_and_its_encoded_size_is_reported(codin
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-@settings(max_examples=40)
+@settings(max_examples=4 * settings.default.max_examples // 5)
 @given(places=st.lists(st.integers(0, 2000), max_size=8))
 def test_a_compressed_event_stream_is_split_into_events(coding, places):
     encoded = CODINGS[coding](EVENTS)

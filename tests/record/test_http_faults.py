@@ -391,7 +391,7 @@ def test_an_absolute_target_goes_only_to_the_configured_server(tmp_path):
     assert heads[0].startswith(b"GET /secret?x HTTP/1.1\r\nHost: h\r\n")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples // 5, deadline=None)
 @given(st.binary(max_size=300), st.booleans())
 def test_arbitrary_bytes_from_either_side_do_not_stop_the_recorder(noise, whole_request):
     def garbage(conn):

@@ -193,16 +193,12 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
-@pytest.fixture(scope="module")
-def refused(tmp_path_factory):
+def run_in_turn(folder, cases):
     """Exit code and stderr of recorders by --url and --listen, run by one process in turn.
 
     A recorder that is not refused runs until the time limit, and has no entry.
     """
-    cases = [(url, listen) for url, listen, _ in INVALID]
-    cases += [(f"http://user:{password}@127.0.0.1:0/", "127.0.0.1:0") for password in PASSWORDS]
-    out = str(tmp_path_factory.mktemp("refused"))
-    given = [["--out", out, "--url", url, "--listen", listen] for url, listen in cases]
+    given = [["--out", str(folder), "--url", url, "--listen", listen] for url, listen in cases]
     command = [sys.executable, "-I", "-c", RUN_EACH, json.dumps(given)]
     try:
         ended = subprocess.run(
@@ -211,6 +207,13 @@ def refused(tmp_path_factory):
     except subprocess.TimeoutExpired as error:
         ended = error.stdout or b""
     return dict(zip(cases, map(json.loads, ended.splitlines()), strict=False))
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory):
+    cases = [(url, listen) for url, listen, _ in INVALID]
+    cases += [(f"http://user:{password}@127.0.0.1:0/", "127.0.0.1:0") for password in PASSWORDS]
+    return run_in_turn(tmp_path_factory.mktemp("refused"), cases)
 
 
 @pytest.mark.parametrize(("url", "listen", "logged"), INVALID)
@@ -235,41 +238,53 @@ OWN = own_address()
 ANY = "0.0.0.0"  # noqa: S104 - bound for a moment by a recorder that refuses
 
 
-@pytest.mark.parametrize(
-    ("host", "listen"),
-    [
-        ("127.0.0.1", "127.0.0.1"),
-        ("localhost", "127.0.0.1"),
-        ("127.0.0.1", "localhost"),
-        (ANY, "127.0.0.1"),
-        ("127.0.0.1", ANY),
-        ("127.0.0.7", ANY),
-        ("[::ffff:127.0.0.1]", "127.0.0.1"),
-        ("user:hush@localhost", ""),
-        *([] if OWN is None else [(OWN, ANY), (OWN, OWN), (ANY, ANY)]),
-        *([("[::1]", "[::1]"), ("[::]", "[::1]"), ("[::1]", "[::]")] if socket.has_ipv6 else []),
-    ],
-)
-def test_a_url_that_points_at_the_recorder_itself_is_refused(tmp_path, host, listen):
-    port = free_port()
-    with (
-        contextlib.suppress(OSError),
-        socket.create_server(
-            (listen.strip("[]") or "127.0.0.1", 0),
-            family=socket.AF_INET6 if ":" in listen else socket.AF_INET,
-        ),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path),
-             "--url", f"http://{host}:{port}/mcp", "--listen", f"{listen}:{port}"],
-            capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
-        )  # fmt: skip
-        assert done.returncode == 2, done.stderr
-        assert "this is the recorder's own address" in done.stderr
-        assert "hush" not in done.stderr
-        assert done.stderr.count("\n") == 1
-        return
-    pytest.skip(f"this machine cannot listen on {listen}")
+def can_listen(listen):
+    """Whether this machine has the address."""
+    with contextlib.suppress(OSError):
+        family = socket.AF_INET6 if ":" in listen else socket.AF_INET
+        socket.create_server((listen.strip("[]") or "127.0.0.1", 0), family=family).close()
+        return True
+    return False
+
+
+OWN_ADDRESSES = [
+    ("127.0.0.1", "127.0.0.1"),
+    ("localhost", "127.0.0.1"),
+    ("127.0.0.1", "localhost"),
+    (ANY, "127.0.0.1"),
+    ("127.0.0.1", ANY),
+    ("127.0.0.7", ANY),
+    ("[::ffff:127.0.0.1]", "127.0.0.1"),
+    ("user:hush@localhost", ""),
+    *([] if OWN is None else [(OWN, ANY), (OWN, OWN), (ANY, ANY)]),
+    *([("[::1]", "[::1]"), ("[::]", "[::1]"), ("[::1]", "[::]")] if socket.has_ipv6 else []),
+]
+
+
+@pytest.fixture(scope="module")
+def at_own_addresses(tmp_path_factory):
+    """Exit code and stderr of recorders whose URL is where they listen."""
+    cases = {
+        (host, listen): (f"http://{host}:{port}/mcp", f"{listen}:{port}")
+        for host, listen in OWN_ADDRESSES
+        if can_listen(listen)
+        for port in [free_port()]
+    }
+    ended = run_in_turn(tmp_path_factory.mktemp("own"), list(cases.values()))
+    return {case: ended.get(options) for case, options in cases.items()}
+
+
+@pytest.mark.parametrize(("host", "listen"), OWN_ADDRESSES)
+def test_a_url_that_points_at_the_recorder_itself_is_refused(at_own_addresses, host, listen):
+    if (host, listen) not in at_own_addresses:
+        pytest.skip(f"this machine cannot listen on {listen}")
+    ended = at_own_addresses[host, listen]
+    assert ended is not None, "the recorder was not refused"
+    code, err = ended
+    assert code == 2, err
+    assert "this is the recorder's own address" in err
+    assert "hush" not in err
+    assert err.count("\n") == 1
 
 
 def test_the_same_port_at_another_address_is_accepted(tmp_path):

@@ -435,7 +435,7 @@ def test_all_addresses_of_a_loopback_name_are_tried(tmp_path):
         assert client.call(CALL)[2] == RESULT
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2, deadline=None)
 @given(st.lists(st.integers(0, 2000), max_size=6), st.lists(st.integers(0, 2000), max_size=6))
 def test_the_recorded_events_do_not_depend_on_how_bytes_are_split(ask, answer):
     response = (

@@ -31,7 +31,12 @@ STUBBORN = (
 )
 
 
-@pytest.mark.parametrize("code", [0, 1, 7, 126, 127, 255])
+def slow(value):
+    """A further case of a test that has other cases in the fast tier."""
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("code", [0, 7, *(slow(code) for code in (1, 126, 127, 255))])
 def test_the_recorder_exits_with_the_servers_exit_code(code, tmp_path):
     with RecordedServer(tmp_path, script(f"import sys; sys.exit({code})")) as recorded_server:
         assert recorded_server.end() == (b"", b"", code)
@@ -39,7 +44,9 @@ def test_the_recorder_exits_with_the_servers_exit_code(code, tmp_path):
     assert (last["reason"], last["exit_code"], last["signal"]) == ("server_exited", code, None)
 
 
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGABRT", "SIGSEGV", "SIGPIPE"])
+@pytest.mark.parametrize(
+    "name", ["SIGKILL", "SIGSEGV", *(slow(name) for name in ("SIGTERM", "SIGABRT", "SIGPIPE"))]
+)
 def test_a_server_killed_by_a_signal_gives_exit_code_128_plus_the_signal(name, tmp_path):
     number = getattr(signal, name)
     server = script(
@@ -53,7 +60,9 @@ def test_a_server_killed_by_a_signal_gives_exit_code_128_plus_the_signal(name, t
     assert of(found, "message")[0]["unterminated"] is True
 
 
-@pytest.mark.parametrize("command", [["no-such-server", "x"], ["/no/such/server"], ["/"], [""]])
+@pytest.mark.parametrize(
+    "command", [["no-such-server", "x"], ["/"], slow(["/no/such/server"]), slow([""])]
+)
 def test_a_server_that_cannot_start_is_recorded_as_not_started(command, tmp_path):
     with RecordedServer(tmp_path, command, env={"PATH": "/searched:/here"}) as recorded_server:
         out, err, code = recorded_server.end()
@@ -95,7 +104,9 @@ def test_a_script_without_a_shebang_starts_as_it_does_from_node(tmp_path):
         assert recorded_server.end() == (b"{} x\n", b"", 3)
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGQUIT"])
+@pytest.mark.parametrize(
+    "name", ["SIGTERM", "SIGUSR1", *(slow(name) for name in ("SIGINT", "SIGHUP", "SIGQUIT"))]
+)
 def test_signals_are_passed_on_to_the_server_at_once(name, tmp_path):
     server = script(
         "import os, signal\n"

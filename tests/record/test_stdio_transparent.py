@@ -51,7 +51,19 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("data", ODD.values(), ids=ODD.keys())
+LINES = {name: data for name, data in ODD.items() if data.endswith(b"\n")}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"".join(LINES.values()), id="all lines"),
+        *(
+            pytest.param(data, id=name, marks=[pytest.mark.slow] if name in LINES else [])
+            for name, data in ODD.items()
+        ),
+    ],
+)
 def test_bytes_are_relayed_unchanged_and_every_frame_is_recorded(data, tmp_path):
     with RecordedServer(tmp_path, ECHO, "--redact", "none") as recorded_server:
         recorded_server.send(data)

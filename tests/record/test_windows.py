@@ -40,7 +40,7 @@ class ServerOnThreads(RecordedServer):
         b"",
         b'{"a":1.50}\r\n\xff\n\n{"b":2}',
         b'{"id":1}\n' * 15_000,
-        b'"' + b"x" * 3_000_000 + b'"\n',
+        pytest.param(b'"' + b"x" * 3_000_000 + b'"\n', marks=pytest.mark.slow),
     ],
     ids=["nothing", "unusual bytes", "many", "large"],
 )

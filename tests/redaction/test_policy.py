@@ -65,7 +65,7 @@ HEADS = [(row, prefix) for row in TOKEN_PREFIXES for prefix in row.prefixes]
 
 
 @pytest.mark.parametrize(("row", "prefix"), HEADS, ids=[f"{r.name}:{p}" for r, p in HEADS])
-@settings(max_examples=5)
+@settings(max_examples=settings.default.max_examples // 10)
 @given(data=st.data())
 def test_tokens_of_every_prefix_are_found_in_json_text_and_urls(row, prefix, data):
     token = data.draw(

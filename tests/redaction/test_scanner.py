@@ -43,7 +43,7 @@ def filled(pieces, seed):
 
 
 @pytest.mark.parametrize("texts", [PREFIXED, OVERLAPPING], ids=["prefixes", "overlapping"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples, deadline=None)
 @given(data=st.data())
 def test_both_engines_find_every_occurrence(texts, data):
     pieces = st.sampled_from([text.encode() for text in texts])

@@ -81,13 +81,13 @@ CHECKS = {
 
 @pytest.mark.parametrize("name", CHECKS)
 @given(value=VALUES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=6 * settings.default.max_examples // 5, deadline=None)
 def test_no_value_makes_a_check_raise(name, value):
     CHECKS[name](value)
 
 
 @given(schema=VALUES, value=VALUES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples, deadline=None)
 def test_no_schema_makes_a_dry_run_raise(schema, value):
     list(schema_errors.schema_remarks(_text(schema), value))
     list(argument_semantics.semantic_remarks(_text(schema), value))
@@ -126,7 +126,7 @@ def test_an_argument_called_keyword_is_not_a_key(scored: Path):
 
 
 @given(schema=VALUES, value=VALUES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples, deadline=None)
 def test_the_reference_validators_raise_only_their_own_exception(schema, value):
     for check in (
         lambda: reference_validators.document_answer({"t": schema}, "t", value),

@@ -143,7 +143,7 @@ def test_json_is_written_as_lines_of_path_and_value(text: str, lines: str):
     assert json_paths.lines(pl.Series([text])).to_list() == [lines]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=6 * settings.default.max_examples // 5, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.text(max_size=200)), min_size=1, max_size=6))
 def test_any_text_is_judged_without_an_error(texts: list[str | None]):
     frame = pl.DataFrame(

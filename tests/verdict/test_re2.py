@@ -52,7 +52,7 @@ def test_re2_supports_most_patterns_of_the_shipped_rules():
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=4 * settings.default.max_examples // 5)
 @given(st.lists(texts, min_size=1, max_size=20))
 @example(["Path '日本語テキスト' must be absolute"])
 @example(["naïve error"])
@@ -65,7 +65,7 @@ def test_both_engines_match_the_same_texts(some):
 
 
 @pytest.mark.slow
-@settings(max_examples=20)
+@settings(max_examples=2 * settings.default.max_examples // 5)
 @given(st.lists(texts, min_size=1, max_size=20))
 @example(["ошибка сети", "błąd połączenia", "数据库连接失败", "Zeitüberschreitung"])
 def test_translated_patterns_match_the_plain_texts_and_no_fewer_others(some):

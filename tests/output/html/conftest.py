@@ -1,5 +1,6 @@
 """Fixtures: stores and their pages, made once, and a Chromium to open them."""
 
+import functools
 import os
 import shutil
 from collections.abc import Iterator
@@ -9,26 +10,29 @@ import pytest
 
 from mcptally.output.html import report
 from tests.output.html import stores
+from tests.shared_folder import shared_folder
 
 
 @pytest.fixture(scope="session")
 def hostile_store(tmp_path_factory) -> Path:
-    return stores.attacked(tmp_path_factory.mktemp("hostile"))
+    return shared_folder(tmp_path_factory, "hostile", stores.attacked) / "store"
 
 
 @pytest.fixture(scope="session")
 def calm_store(tmp_path_factory) -> Path:
-    return stores.calm(tmp_path_factory.mktemp("calm"))
+    return shared_folder(tmp_path_factory, "calm", stores.calm) / "store"
 
 
 @pytest.fixture(scope="session")
 def worse_store(tmp_path_factory) -> Path:
-    return stores.calm(tmp_path_factory.mktemp("worse"), crashes=20)
+    make = functools.partial(stores.calm, crashes=20)
+    return shared_folder(tmp_path_factory, "worse", make) / "store"
 
 
 @pytest.fixture(scope="session")
 def large_store(tmp_path_factory) -> Path:
-    return stores.many(tmp_path_factory.mktemp("large"), 500)
+    make = functools.partial(stores.many, tools=500)
+    return shared_folder(tmp_path_factory, "large", make) / "store"
 
 
 @pytest.fixture(scope="session")
@@ -36,17 +40,20 @@ def pages(
     tmp_path_factory, sample_store, hostile_store, calm_store, worse_store, large_store
 ) -> dict[str, Path]:
     """Name → file of the page."""
-    folder = tmp_path_factory.mktemp("pages")
-    made = {
+    wanted = {
         "sample": (sample_store, None),
         "hostile": (hostile_store, None),
         "calm": (calm_store, None),
         "worse": (worse_store, calm_store),
         "large": (large_store, None),
     }
-    for name, (store, base) in made.items():
-        report(store, folder / f"{name}.html", base=base)
-    return {name: folder / f"{name}.html" for name in made}
+
+    def write_pages(folder: Path) -> None:
+        for name, (store, base) in wanted.items():
+            report(store, folder / f"{name}.html", base=base)
+
+    folder = shared_folder(tmp_path_factory, "pages", write_pages)
+    return {name: folder / f"{name}.html" for name in wanted}
 
 
 # Scope "package": its event loop disturbs tests of other packages while it is open.

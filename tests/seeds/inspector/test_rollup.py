@@ -133,7 +133,11 @@ def test_a_tool_whose_calls_were_all_cancelled_has_no_confidence():
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(
+    max_examples=4 * settings.default.max_examples // 5,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+)
 @given(st.lists(st.tuples(st.lists(RESULT, min_size=1, max_size=9), st.integers(0, 3)), min_size=1))
 def test_the_sql_agrees_with_both_readings(drawn):
     tools = {

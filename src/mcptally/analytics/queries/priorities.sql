@@ -19,6 +19,13 @@ of_tools AS MATERIALIZED (
         retry_rate, retry_rate_low, retry_rate_high
     FROM tool_scores
 ),
+of_servers AS MATERIALIZED (
+    SELECT
+        server, calls, ok, sessions, tool_failures, infrastructure,
+        failure_rate, failure_rate_low, failure_rate_high, failure_rate_insufficient_data,
+        infrastructure_rate, infrastructure_rate_low, infrastructure_rate_high
+    FROM server_scores
+),
 errors AS MATERIALIZED (
     SELECT
         server, tool, template, verdict, calls, confidence, coalesce(example, template) AS example,
@@ -133,7 +140,7 @@ problems AS (
             || _count_of(s.calls, 'call') || ' in ' || _count_of(sessions, 'session'),
         failure_rate_insufficient_data, 'verdict = ''tool_failure''', e.most.message,
         e.most.call_id
-    FROM server_scores s
+    FROM of_servers s
     JOIN scattered ON scattered.server IS NOT DISTINCT FROM s.server
     LEFT JOIN typical_of_server e ON e.server IS NOT DISTINCT FROM s.server
         AND e.verdict = 'tool_failure'
@@ -184,7 +191,7 @@ problems AS (
             || _count_of(s.calls, 'call') || ' in ' || _count_of(sessions, 'session'),
         infrastructure_rate_high - infrastructure_rate_low > 0.4,
         'verdict = ''infrastructure''', e.most.message, e.most.call_id
-    FROM server_scores s
+    FROM of_servers s
     LEFT JOIN typical_of_server e ON e.server IS NOT DISTINCT FROM s.server
         AND e.verdict = 'infrastructure'
     WHERE infrastructure > 0 AND infrastructure_rate_low >= 0.01
