@@ -64,7 +64,7 @@ class Span(msgspec.Struct):
 
 
 class _Call(msgspec.Struct):
-    """What a span says about a call; None: it does not say."""
+    """The facts about a call that a span states; None: it does not state this fact."""
 
     method: str
     rank: Rank
@@ -178,7 +178,7 @@ def _same_call(outer: _Call, inner: _Call) -> bool:
 
 
 def _call_of(span: Span) -> _Call | None:
-    """The call that a span describes, by the first convention that knows it."""
+    """The call that a span describes, by the first convention that applies to the span."""
     for convention in (_mcp, _gen_ai, _openinference, _traceloop):
         if call := convention(span, span.attributes):
             return call

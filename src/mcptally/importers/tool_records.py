@@ -20,7 +20,7 @@ NO_SERVER: Final = "a call of an agent: the source does not say which server ran
 
 
 class ToolRecord(msgspec.Struct, kw_only=True):
-    """What a log says about a call of a tool; None: it does not say."""
+    """The facts about a call of a tool that a log states; None: it does not state this fact."""
 
     id: str
     tool: str | None

@@ -234,7 +234,7 @@ class _Journal:
 
 
 def _repeated_in(files: LiveFiles, recordings: set[str]) -> set[str]:
-    """The transcripts whose events of these recordings are duplicates, which have no rows."""
+    """The transcripts with duplicates of events of these recordings; duplicates have no rows."""
     findings = _read(files, Findings.name, "rule", "recording", "file")
     return set(
         findings.filter(

@@ -146,7 +146,13 @@ class _Secrets:
         return self._walk(value, value if masked == text else json.loads(masked), "value")
 
     def _walk(self, value: Any, masked: Any, place: str) -> Any:
-        """The value; `place` is the name of the member or option before it."""
+        """Replace secrets in a value.
+
+        Args:
+            value: the value.
+            masked: the same value with secrets masked.
+            place: name of the member or option that the value belongs to.
+        """
         if isinstance(value, dict) and isinstance(masked, dict) and len(value) == len(masked):
             return {
                 self._walk(name, other_name, place): self._walk(member, other, other_name)

@@ -130,7 +130,8 @@ class EarlierStores:
     def is_same_store(self, files: Iterable[str], made: Provenance) -> bool:
         """Whether a run over these files would write the store that already exists.
 
-        Only after `without_changed`, and if the run reads all paths that it was given.
+        Call it on a result of `without_changed`, and only if the run reads all paths that it was
+        given.
         """
         if len(self.manifests) != 1 or self.rescored or self.as_scored or self.conflicting:
             return False

@@ -100,7 +100,7 @@ def priorities(answers: Answers) -> list[Priority]:
 
 
 def _problem(row: Mapping[str, Any]) -> Priority:
-    """A row of the question `priorities`."""
+    """Convert a row of the question `priorities`."""
     return Priority(
         kind=row["kind"],
         server=row["server"],

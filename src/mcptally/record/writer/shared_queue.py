@@ -70,7 +70,7 @@ class SharedQueue:
 
     @property
     def counters(self) -> QueueCounters:
-        """The counters, to see whether records wait and whether the taker makes progress."""
+        """The counters: they show whether records wait, and whether the taker makes progress."""
         return QueueCounters(self._words[_HEAD], self._words[_TAIL], self._words[_BEGUN])
 
     def _release(self, head: int, tail: int) -> None:
