@@ -105,7 +105,7 @@ class Copy:
             raise SystemExit(f"the tests would import {found.stdout.strip()}, not the copy")
 
     def _environment(self, folder: Path) -> str:
-        """A Python environment with the copy and this Python's packages, also with the option -I."""
+        """A Python environment with the copy and this Python's packages, also with option -I."""
         venv.create(folder, symlinks=True)
         base = {"base": str(folder), "platbase": str(folder)}
         packages = [path for path in sys.path if Path(path).name == "site-packages"]

@@ -21,11 +21,11 @@ _LOG_NAME: Final = re.compile(
 _T = TypeVar("_T")
 
 OTHER_TOOL: Final = ("not a call of an MCP tool", "not a call of a built-in tool")
-"""What a record without a call is counted as; the second with `Source.built_in`."""
+"""The reason under which a record without a call is counted; the second with `Source.built_in`."""
 
 _RECORD: Final = 16
-"""Least number of bytes that a line or object takes from the `DecompressionBudget`: a few
-compressed bytes can hold millions of empty ones, and each costs time."""
+"""Minimum number of bytes that a line or object takes from the `DecompressionBudget`: a few
+compressed bytes can hold millions of empty ones, and each takes time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -421,14 +421,14 @@ def _code(value: Any) -> int | None:
 
 
 def _parsed(value: Any) -> Any:
-    """The value of a JSON text; anything else as it is."""
+    """The value of a JSON text; other values unchanged."""
     if isinstance(value, str) and strict_json_error(value.encode(errors="replace")) is None:
         return msgspec.json.decode(value)
     return value
 
 
 def _json(value: Any) -> msgspec.Raw:
-    """Arguments as JSON text: a string that is JSON is used as it is."""
+    """Arguments as JSON text: a string that is JSON is used unchanged."""
     if isinstance(value, str):
         data = value.encode(errors="replace")
         if strict_json_error(data) is None:

@@ -20,9 +20,9 @@ SECONDS: Final = 30
 """Shortest time limit of a script; twice the latency of the call if that is longer."""
 
 _REDACTED: Final = re.compile(r"\[redacted:[^\]]*\]|redacted-url-password")
-"""What redaction puts in place of a secret."""
+"""The text by which redaction replaces a secret."""
 _PLACEHOLDER: Final = re.compile(rf"<[a-z]+>|…|{_REDACTED.pattern}")
-"""What stands for varying text in a template."""
+"""The placeholders for varying text in a template."""
 _MODERN: Final = "2026-07-28"
 _NO_REPLY: Final = frozenset({"timeout", "no_response", "cancelled"})
 _WORKED: Final = ("ok", "hidden_error", "task", "input_required")

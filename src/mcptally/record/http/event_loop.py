@@ -59,7 +59,7 @@ class EventLoop:
         self._running = True
         self._on_signal: Callable[[int], None] = lambda _: None
         self._other_wakeup_fd: int | None = None
-        """What `signals` has replaced, and not restored yet."""
+        """The wakeup descriptor that `signals` has replaced and not restored yet."""
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.settimeout(0)
         self._wake_sender.settimeout(0)
