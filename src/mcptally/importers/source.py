@@ -95,9 +95,9 @@ class Source:
             yield line, value
 
     def read_pieces(self) -> Iterator[bytes]:
-        """Yield the decompressed bytes, about a MiB at a time, for documents that are not lines.
+        """Yield the decompressed bytes in pieces of about 1 MiB, for documents without lines.
 
-        If reading stops early, one unused record is counted at that line.
+        If reading stops early, one unused record is counted, with the line where it stopped.
         """
         line = 1
         for piece in read_pieces(self.path, room=self.room):
