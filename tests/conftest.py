@@ -1,8 +1,8 @@
-"""How property tests run everywhere: the same examples each time, and never against a clock.
+"""Settings of property tests: the same examples in each run, and no time limit.
 
-A loaded machine is no reason to fail, and a change is judged by what it changed, not by luck.
+A busy machine must not cause a failure, and random examples must not make a change fail by chance.
 `-m "not slow"` tries a fifth of the examples that all tests try.
-`HYPOTHESIS_PROFILE=explore` looks for new examples instead.
+`HYPOTHESIS_PROFILE=explore` tries new examples instead.
 """
 
 import gc

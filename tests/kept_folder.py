@@ -1,4 +1,4 @@
-"""A folder that tests change and that is put back for each of them, instead of made anew.
+"""A folder that tests change, and that is restored for each test instead of created again.
 
 A store names its transcripts by their paths, so all tests get the folder at the same path.
 """

@@ -105,7 +105,7 @@ class Copy:
             raise SystemExit(f"the tests would import {found.stdout.strip()}, not the copy")
 
     def _environment(self, folder: Path) -> str:
-        """Python with the copy and the packages of this Python, also if started with -I."""
+        """A Python environment with the copy and this Python's packages, also with option -I."""
         venv.create(folder, symlinks=True)
         base = {"base": str(folder), "platbase": str(folder)}
         packages = [path for path in sys.path if Path(path).name == "site-packages"]
@@ -153,7 +153,7 @@ class Copy:
         return Outcome(name, None, took, f"no assertion failed: {done.stdout[-1500:]}")
 
     def mutated(self, mutation: Mutation) -> Outcome:
-        """What the tests say of a mutation; afterwards the copy is as it was."""
+        """Run the tests of a mutation and return the result; the copy is restored afterwards."""
         path = self.root / PACKAGE / mutation.file
         text = path.read_text(encoding="utf-8")
         path.write_text(mutation.broken(text), encoding="utf-8")

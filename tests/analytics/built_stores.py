@@ -1,4 +1,4 @@
-"""Builds stores from calls that a test writes down."""
+"""Builds stores from calls that a test lists."""
 
 import functools
 import hashlib

@@ -40,7 +40,7 @@ def folder(scored_once: KeptFolder) -> Path:
 
 
 def answer_of_duckdb(folder: Path, query: str, *settings: str, file: Path | None = None) -> list:
-    """The answer of a plain DuckDB that was started in `folder`."""
+    """The answer of DuckDB without mcptally, started in `folder`."""
     code = (
         "import duckdb, sys\n"
         "connection = duckdb.connect(sys.argv[1], read_only=True)\n"

@@ -1,4 +1,4 @@
-"""Archives for benchmarks: made from a seed, of any size, or real traffic many times over.
+"""Archives for benchmarks: generated from a seed in any size, or copies of real traffic.
 
 The `traffic` shape has the kinds of lines, sizes, errors and oddities of the 888 recordings of
 the corpus (355.7 MB, measured 2026-11-22): quantiles of line lengths by kind of line, 46 %

@@ -174,7 +174,7 @@ class Sample:
     """Labelled calls as features, classes and weights."""
 
     def __init__(self, rows: pl.DataFrame) -> None:
-        """Take the calls that have a class."""
+        """Use the calls that have a class."""
         self.rows = judged(rows.filter(pl.col("label").is_not_null() | pl.col("is_ambiguous")))
         self.names, self.features = classify.features(self.rows["evidence"])
         names = self.rows["label"].fill_null("ambiguous").to_list()

@@ -274,7 +274,7 @@ def latency_intervals(connection: duckdb.DuckDBPyConnection, n, values):
 
 
 def archive(random, tools: int, *, changed=None) -> pl.DataFrame:
-    """A side of a comparison: failures, latencies and sizes of `tools`, each its own kind."""
+    """One side of a comparison: failures, latencies and sizes of `tools` different tools."""
     kind = np.random.default_rng(5)  # the same tools on both sides
     g = kind.choice([8, 15, 30, 60], tools)
     p = kind.choice([0.005, 0.05, 0.15, 0.3], tools)

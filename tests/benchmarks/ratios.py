@@ -40,18 +40,20 @@ class Ratio(NamedTuple):
 
 
 RATIOS: Final = {
-    "score": Ratio("`score sample_traces`, over imports", "2.0"),
-    "score again": Ratio("the same with nothing new, over imports"),
-    "query SQL": Ratio('`query STORE "select 1"`, over imports', "1.5"),
-    "query tool_scores": Ratio("`query STORE tool_scores`, over imports"),
-    "overview again": Ratio("`mcptally sample_traces` with nothing new, over imports"),
+    "score": Ratio("`score sample_traces`, relative to imports", "2.0"),
+    "score again": Ratio("the same with nothing new, relative to imports"),
+    "query SQL": Ratio('`query STORE "select 1"`, relative to imports', "1.5"),
+    "query tool_scores": Ratio("`query STORE tool_scores`, relative to imports"),
+    "overview again": Ratio("`mcptally sample_traces` with nothing new, relative to imports"),
     "marginal": Ratio(
-        "`score` of a large archive on one core, without the time for a small one, over "
-        "`orjson.loads` of its lines",
+        "`score` of a large archive on one core, without the time for a small one, relative "
+        "to `orjson.loads` of its lines",
         "5.0",
         large=True,
     ),
-    "two cores": Ratio("`score` of the large archive on two cores, over one core", large=True),
+    "two cores": Ratio(
+        "`score` of the large archive on two cores, relative to one core", large=True
+    ),
 }
 
 
@@ -148,8 +150,8 @@ def add(ratios: Mapping[str, float]) -> None:
 
 
 _INTRODUCTION: Final = """\
-Each number is a ratio of CPU seconds, "A, over B". Every case ran in several rounds on one machine,
-alternately with the others, and its least time counts. "Imports" is the time of importing polars,
+Each number is a ratio of CPU seconds, "A, relative to B". Every case ran in several rounds on one
+machine, alternately with the others, and its shortest time counts. "Imports" is the time of importing polars,
 pyarrow, DuckDB, msgspec, jsonschema-rs and numpy. Smaller is better. [Performance of
 scoring](../explanation/speed.md) has other figures.
 """

@@ -1,4 +1,4 @@
-"""What the HTTP recorder costs, beside no recorder, a byte relay and other people's recorders.
+"""The cost of the HTTP recorder, compared with no recorder, a byte relay and other recorders.
 
     python tests/benchmarks/recorder_http.py [--calls 2000] [--mitmdump PATH] [--mcphawk PATH]
     python tests/benchmarks/recorder_http.py --short [--runs 5] [--other-source FOLDER]
@@ -311,7 +311,7 @@ def variants(options, folder, upstream):
 
 
 def many_at_once(variant, calls):
-    """Microseconds a call, by median, with all connections busy at once."""
+    """Median microseconds per call with all connections busy at the same time."""
     clients = [Client(variant.port, variant.path) for _ in range(CONNECTIONS)]
     begin = time.perf_counter()
     for turn in range(max(1, calls // CONNECTIONS)):

@@ -187,7 +187,7 @@ NEGATIVES: dict[str, Callable[[], str]] = {
 
 
 def secret_part(kind: str, secret: str) -> list[str]:
-    """What must not be left of it: the address of a database or hook is no secret."""
+    """The part that must not remain: the address of a database or webhook is not a secret."""
     if kind == "database url":
         return [secret.rpartition("@")[0].rpartition(":")[2]]
     if kind == "pem key":

@@ -125,7 +125,7 @@ def test_a_damaged_store_says_so(own: Path, damage: str):
     assert "Traceback" not in done.stderr
 
 
-def test_columns_of_one_name_are_told_apart(store: Path):
+def test_columns_with_the_same_name_are_numbered(store: Path):
     done = run("query", store, "SELECT 1 AS a, 2 AS a", "--format", "json")
     assert json.loads(done.stdout) == [{"a": 1, "a_1": 2}]
 

@@ -1,4 +1,4 @@
-"""The code blocks of README.md and docs/, and the world in which they run.
+"""The code blocks of README.md and docs/, and the files and commands that they run with.
 
 python -m tests.docs.blocks      runs them and writes the outputs that pages show anew
 
@@ -94,7 +94,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def runs(page: Path) -> bool:
-    """Whether the page has something to run."""
+    """Whether the page has a block to run."""
     return any(b.kind in RUNNABLE and b.why_not is None for b in blocks(page))
 
 

@@ -149,7 +149,7 @@ def _given_back() -> list[type]:
 
 
 def _held(kind: type) -> str:
-    """What a class says of itself and of each of its public attributes."""
+    """The docstrings of a class and of its public attributes."""
     [tree] = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body
     assert isinstance(tree, ast.ClassDef)
     lines = [inspect.getdoc(kind) or "", ""]

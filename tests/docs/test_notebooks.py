@@ -1,4 +1,4 @@
-"""Notebooks run, and the outputs that they are kept with are what running them gives."""
+"""Notebooks run, and their committed outputs equal those of a run."""
 
 from pathlib import Path
 

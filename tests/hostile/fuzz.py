@@ -51,7 +51,7 @@ def decoding(data: bytes) -> None:
 
 
 def accounted(folder: Path, data: bytes) -> int:
-    """Check that every line of a file is accounted for, and return the number of events."""
+    """Check that every line of a file is an event or reported; return the number of events."""
     path = folder / "a.jsonl"
     path.write_bytes(data)
     events = decode([path], ["a.jsonl"])

@@ -122,7 +122,7 @@ def progress(token):
 
 @st.composite
 def messages(draw):
-    """Draw a message: (side, text)."""
+    """Generate a message: (side, text)."""
     side = draw(SIDES)
     kind = draw(st.integers(0, 19))
     if kind < 7:
@@ -338,7 +338,7 @@ EXCHANGES = {
 
 
 @pytest.mark.parametrize("case", EXCHANGES)
-def test_replies_are_told_apart_by_exchange_and_event_id(tmp_path, case):
+def test_replies_are_distinguished_by_exchange_and_event_id(tmp_path, case):
     sent, expected = EXCHANGES[case]
     tape = ArchiveLines()
     opened(tape, "r", "streamable_http")

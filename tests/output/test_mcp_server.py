@@ -134,7 +134,7 @@ def test_a_cell_cannot_be_taken_for_another_row_or_column(folder: Path):
     assert rows(answer) == [values]
 
 
-def test_what_was_recorded_goes_out_as_data_without_escapes_secrets_or_length(folder: Path):
+def test_recorded_text_is_marked_as_data_without_escapes_and_secrets_and_is_cut(folder: Path):
     query = "SELECT call_id, error_text FROM calls WHERE outcome = 'tool_error'"
     [found] = talk(folder, ("sql", {"query": query}))
     [row] = rows(found)
@@ -332,7 +332,7 @@ def test_a_client_of_the_typescript_sdk_is_served_and_its_recording_has_no_findi
         ["tools/call", "--tool-name", "ask", "--tool-arg", "question=tool_scores"],
     ],
 )
-def test_the_inspector_is_content(folder: Path, method):
+def test_the_mcp_inspector_accepts_the_server(folder: Path, method):
     served = [sys.executable, "-m", "mcptally", "serve", str(folder / "store")]
     command = [str(INSPECTOR), "--cli", *served, "--method", *method]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)

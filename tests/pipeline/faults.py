@@ -1,4 +1,4 @@
-"""Checks what is left of a store if a command that changes it is killed.
+"""Checks the state of a store after a command that changes it was killed.
 
 python -m tests.pipeline.faults                 `score`, `forget` and `merge`, before every step
 python -m tests.pipeline.faults --kill          the same, with a process that is killed each time
@@ -235,7 +235,7 @@ def before_each_step(folder: Path, act: Callable[[int, str], object]) -> Iterato
 
 
 def die_at(step: int) -> Callable[[int, str], object]:
-    """What kills this process before a step."""
+    """A function that kills this process before a step."""
     return lambda now, _: os.kill(os.getpid(), signal.SIGKILL) if now == step else None
 
 
@@ -318,7 +318,7 @@ class Scene:
         shutil.copytree(self.kept, self.folder)
 
     def kill(self, steps: Iterable[int]) -> list[int]:
-        """Kill the command at these steps; gives those that the command has."""
+        """Kill the command at these steps; return the steps that the command has."""
         words = [
             sys.executable,
             "-m",

@@ -1,4 +1,4 @@
-"""Runs that are killed, disks that are full, files that cannot be read, stores that are damaged."""
+"""Killed runs, full disks, unreadable files and damaged stores."""
 
 import asyncio
 import random

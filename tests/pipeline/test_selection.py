@@ -167,7 +167,7 @@ def test_the_open_events_in_payloads_name_no_server(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_every_partition_of_two_processes_heeds_the_selection(archive: Path, tmp_path: Path):
+def test_every_partition_of_two_processes_uses_the_selection(archive: Path, tmp_path: Path):
     score([archive], out=tmp_path / "one", tools=["log"], partition_bytes=1)
     score([archive], out=tmp_path / "two", tools=["log"], partition_bytes=1, jobs=2)
     frames = [pl.read_parquet(tmp_path / name / "calls/*.parquet") for name in ("one", "two")]

@@ -125,7 +125,7 @@ def simplified(schema: Any) -> Any:
 
 
 def with_choices_by_type(schema: Any, definitions: dict[str, Any]) -> Any:
-    """A schema in which unions of objects with a constant `type` are choices by `type`."""
+    """A schema in which unions of objects with a constant `type` become choices by `type`."""
 
     def choose(node: dict[str, Any]) -> dict[str, Any]:
         for union in ("anyOf", "oneOf"):

@@ -14,7 +14,7 @@ class Instances:
         self.definitions = definitions
 
     def some(self, schema: Any, *, full: bool, depth: int = 6) -> list[Any]:
-        """Values that satisfy a schema, with all members (`full`) or required members only."""
+        """Values that satisfy a schema, with all members (`full`) or only the required ones."""
         if not isinstance(schema, dict) or not schema:
             return [{}]
         if "$ref" in schema:

@@ -206,7 +206,7 @@ def test_a_client_that_stops_reading_is_noticed_before_the_server_writes(tmp_pat
 
 @contextlib.contextmanager
 def client_of(tmp_path, server):
-    """A client process with a server behind a recorder: (client, [recorder pid, server output])."""
+    """Start a client with a server behind a recorder: (client, [recorder pid, server output])."""
     command = [*recorder(tmp_path), *server]
     source = (
         "import subprocess, sys, time\n"

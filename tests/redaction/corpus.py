@@ -360,7 +360,7 @@ LOOK_ALIKES: dict[str, Callable[[], object]] = {
 
 
 def parts(secret: str) -> list[str]:
-    """A part from the middle of a secret that must not be left."""
+    """A part from the middle of a secret, which must not remain after redaction."""
     if secret.startswith("-----"):
         return secret.splitlines()[1:-1]
     secret = secret.rpartition("/")[2] if "://" in secret else secret

@@ -9,7 +9,7 @@ from tests import corpus
 
 
 def cases(name: str) -> list[Any]:
-    """The cases of a file as parameters; a single skipped one if the file is missing."""
+    """The cases of a file as parameters of tests; a single skipped case if the file is missing."""
     path = corpus.find(f"cases/{name}")
     if path is None:
         skip = pytest.mark.skip(reason=corpus.missing(f"cases/{name}"))

@@ -1,4 +1,4 @@
-"""No value from an untrusted server makes a check of the seed documents raise."""
+"""No value from an untrusted server causes an exception in a check of the seed documents."""
 
 import functools
 import json

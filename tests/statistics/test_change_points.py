@@ -1,4 +1,4 @@
-"""The test for a change of a rate: its parts against direct computations, and its false alarms."""
+"""The test for changes of a rate: comparison with direct computations, and false alarms."""
 
 import math
 

@@ -244,7 +244,7 @@ def _read(pipe: IO[bytes]) -> tuple[bytes, bytes] | None:
 
 
 def _rebuilt_error(kind: str, message: str, cause: str | None) -> McptallyError:
-    """An exception of this process for an error of the child."""
+    """Rebuild an exception of the child process in this process."""
     error: McptallyError = getattr(errors, kind)(message)
     if cause is not None:
         error.__cause__ = getattr(duckdb, cause, duckdb.Error)(message)

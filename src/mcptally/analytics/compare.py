@@ -42,7 +42,7 @@ COMPARED: Final = (*(name.removeprefix("ln_") for name, _, _ in METRICS), "laten
 """The metrics by their names in a comparison. The last one is reported but not tested."""
 
 HIGHER_IS_BETTER: Final = ("confidence", "success_rate")
-"""The metrics of which a lower value is worse; of all others, a higher value is."""
+"""The metrics whose lower values are worse; for all others, higher values are worse."""
 
 MIN_SESSIONS: Final = 5
 MIN_CALLS: Final = 10

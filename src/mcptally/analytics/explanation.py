@@ -56,7 +56,7 @@ class Explanation:
     """The verdict rules that match, in order of precedence. `matched` is what they match in the
     text."""
     contributions: list[dict[str, Any]]
-    """What speaks for and against the verdict: `evidence` (a rule, or what several rules share),
+    """The evidence for and against the verdict: `evidence` (a rule, or what several rules share),
     `rules` (their ids) and `weight` (change of the log odds), the largest first."""
     probabilities: dict[str, float]
     """Verdict → probability, 0 to 1; empty where one rule decides alone."""
@@ -189,7 +189,7 @@ def stderr(found: Explanation) -> str:
 
 
 def evidence(found: Explanation) -> str:
-    """What decided about a call: outcome, verdict and its rules, schemas, findings, attempts."""
+    """The evidence about a call: outcome, verdict and its rules, schemas, findings, attempts."""
     return "\n".join([*_decision(found), *_around(found)])
 
 

@@ -172,7 +172,7 @@ ORDER: Final = (
 
 
 def predicates(table: str, names: Collection[str]) -> list[str]:
-    """SQL conditions of the rows of a table that count, if filters with these names are set."""
+    """The SQL conditions that select the rows of a table for filters with these names."""
     known = _PREDICATES.get(table)
     if known is None:
         columns = next(kind for kind in TABLES if kind.name == table).columns()

@@ -77,7 +77,7 @@ def _verdict(quality: VerdictQuality) -> Iterable[str]:
         f"- {what}: {_rate(rate)}."
         for what, rate in (
             ("Failures of the tools found", quality.tool_failures),
-            ("Whose failure a hidden error is", quality.hidden_causes),
+            ("Right verdicts on hidden errors", quality.hidden_causes),
             ("Right `fault`", quality.fault),
             ("Right `retryable`", quality.retryable),
         )

@@ -274,7 +274,7 @@ def _check_row(gate: Gate, row: Mapping[str, Any]) -> Result | None:
 
 
 _DERIVED: Final = {"confidence_shrunk": "confidence", "failure_rate_corrected": "failure_rate"}
-"""Column that is derived from another one → that one, whose amount of data it shares."""
+"""Derived column → the column that it is derived from, whose amount of data applies to both."""
 
 
 _CONFIDENCES: Final = frozenset({"confidence", "confidence_shrunk", "confidence_tool_mean"})

@@ -1,4 +1,4 @@
-"""What a format's reader returns: `Item`s for a transcript, and a `Tally` of the source's records.
+"""The results of a format's reader: `Item`s for a transcript, and a `Tally` of the records.
 
 A record is a line, entry, span or row. The tally counts each one as used, as context (understood,
 but not traffic) or as unused (with its line and the reason).

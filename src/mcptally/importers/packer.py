@@ -15,7 +15,7 @@ PACK_BYTES: Final = 64 << 20
 """Transcript bytes in a file of small recordings before the next file begins."""
 
 LARGE_BYTES: Final = 8 << 20
-"""Transcript bytes from which a recording gets a file of its own."""
+"""Minimum number of transcript bytes of a recording that gets its own file."""
 
 HELD_BYTES: Final = 64 << 20
 """Most transcript bytes of unfinished recordings in memory; then the largest go to files."""

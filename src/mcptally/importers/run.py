@@ -264,7 +264,7 @@ def _fingerprint(source: Source, hide: Policy) -> str:
 
 
 def _report(outcome: Outcome, about: dict[str, Any], hide: Policy, timezone: str) -> None:
-    """Write the report next to the transcript: what became of each record of the source."""
+    """Write the report next to the transcript: how each record of the source was used."""
     tally = outcome.tally
 
     def places(found: LineRuns) -> dict[str, Any]:

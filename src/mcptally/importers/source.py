@@ -21,11 +21,11 @@ _LOG_NAME: Final = re.compile(
 _T = TypeVar("_T")
 
 OTHER_TOOL: Final = ("not a call of an MCP tool", "not a call of a built-in tool")
-"""What a record without a call is counted as; the second with `Source.built_in`."""
+"""The reason under which a record without a call is counted; the second with `Source.built_in`."""
 
 _RECORD: Final = 16
-"""Least number of bytes that a line or object takes from the `DecompressionBudget`: a few
-compressed bytes can hold millions of empty ones, and each costs time."""
+"""Minimum number of bytes that a line or object takes from the `DecompressionBudget`: a few
+compressed bytes can hold millions of empty ones, and each takes time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,9 +95,9 @@ class Source:
             yield line, value
 
     def read_pieces(self) -> Iterator[bytes]:
-        """Yield the decompressed bytes, about a MiB at a time, for documents that are not lines.
+        """Yield the decompressed bytes in pieces of about 1 MiB, for documents without lines.
 
-        If reading stops early, one unused record is counted at that line.
+        If reading stops early, one unused record is counted, with the line where it stopped.
         """
         line = 1
         for piece in read_pieces(self.path, room=self.room):

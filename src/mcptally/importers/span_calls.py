@@ -66,7 +66,7 @@ class Span(msgspec.Struct):
 
 
 class _Call(msgspec.Struct):
-    """What a span says about a call; None: it does not say."""
+    """The facts about a call that a span states; None: it does not state this fact."""
 
     method: str
     rank: Rank
@@ -193,7 +193,7 @@ def _same_call(outer: _Call, inner: _Call) -> bool:
 
 
 def _call_of(span: Span) -> _Call | None:
-    """The call that a span describes, by the first convention that knows it."""
+    """The call that a span describes, by the first convention that applies to the span."""
     for convention in (_mcp, _gen_ai, _openinference, _traceloop):
         if call := convention(span, span.attributes):
             return call
@@ -437,14 +437,14 @@ def _code(value: Any) -> int | None:
 
 
 def _parsed(value: Any) -> Any:
-    """The value of a JSON text; anything else as it is."""
+    """The value of a JSON text; other values unchanged."""
     if isinstance(value, str) and strict_json_error(value.encode(errors="replace")) is None:
         return msgspec.json.decode(value)
     return value
 
 
 def _json(value: Any) -> msgspec.Raw:
-    """Arguments as JSON text: a string that is JSON is used as it is."""
+    """Arguments as JSON text: a string that is JSON is used unchanged."""
     if isinstance(value, str):
         data = value.encode(errors="replace")
         if strict_json_error(data) is None:

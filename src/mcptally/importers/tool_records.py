@@ -21,7 +21,7 @@ NO_SERVER: Final = "a call of an agent: the source does not say which server ran
 
 
 class ToolRecord(msgspec.Struct, kw_only=True):
-    """What a log says about a call of a tool; None: it does not say."""
+    """The facts about a call of a tool that a log states; None: it does not state this fact."""
 
     id: str
     tool: str | None
@@ -148,7 +148,7 @@ def objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def parsed(value: Any) -> Any:
-    """The value of a JSON text; anything else as it is."""
+    """The value of a JSON text; other values unchanged."""
     if isinstance(value, str) and strict_json_error(value.encode(errors="replace")) is None:
         return msgspec.json.decode(value)
     return value
@@ -166,7 +166,7 @@ def dict_of(value: Any) -> dict[str, Any]:
 
 
 def unwrapped(value: Any) -> tuple[Any, bool]:
-    """What a tool returned, and whether it failed, from a message of LangChain; else `value`."""
+    """The result in a message of LangChain, and whether the tool failed; other values unchanged."""
     message = parsed(value)
     if isinstance(message, dict) and message.get("type") == "tool":
         data = message["data"] if isinstance(message.get("data"), dict) else message

@@ -156,7 +156,7 @@ class _Edges(NamedTuple):
     here: tuple[str, ...]
     """Subschemas that apply to the same value."""
     either: tuple[tuple[str, ...], ...]
-    """Groups of which one subschema applies to the same value: targets of ambiguous references."""
+    """Groups, of each of which one subschema applies to the same value: ambiguous references."""
     each: tuple[str, ...]
     """Subschemas that may apply to every value below."""
     one: tuple[str, ...]

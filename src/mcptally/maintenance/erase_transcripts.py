@@ -41,7 +41,7 @@ CALLLESS: Final = (StderrEvent, RawFrame)
 
 @dataclasses.dataclass(slots=True)
 class EraseTarget:
-    """What is removed from transcripts."""
+    """The data to remove from transcripts."""
 
     whole: set[str] = dataclasses.field(default_factory=set)
     """Recordings that are removed as a whole."""

@@ -54,7 +54,7 @@ CONTENTLESS: Final = (
 
 @dataclasses.dataclass(slots=True)
 class Forgotten:
-    """What was removed, or would be."""
+    """The result of `forget`: the data that it removed, or would remove."""
 
     recordings: int = 0
     """Recordings that are removed as a whole."""
@@ -234,7 +234,7 @@ class _Journal:
 
 
 def _repeated_in(files: LiveFiles, recordings: set[str]) -> set[str]:
-    """The transcripts whose events of these recordings are duplicates, which have no rows."""
+    """The transcripts with duplicates of events of these recordings; duplicates have no rows."""
     findings = _read(files, Findings.name, "rule", "recording", "file")
     return set(
         findings.filter(
@@ -418,7 +418,7 @@ _MESSAGE_COLUMNS: Final = ("recording", "seq", "index", "session", "dir", "metho
 
 
 def _completions(earlier: EarlierStores, tool: str, messages: pl.DataFrame) -> pl.DataFrame:
-    """The calls (`call_id`) of which a message in `messages` names a tool."""
+    """The `call_id` of the calls that have a message in `messages` that names a tool."""
     places = set(messages.select("recording", "seq").iter_rows())
     files = earlier.files_of(messages.get_column("recording").unique())
     found = [

@@ -32,7 +32,7 @@ from mcptally.transcript.remote import url_of_path
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Merged:
-    """What a merge did."""
+    """The result of a merge."""
 
     out: Path
     stores: int

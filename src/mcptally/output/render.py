@@ -171,7 +171,7 @@ def _escape_markdown(text: str) -> str:
 
 
 def _terminal_width() -> tuple[int | None, bool]:
-    """Characters per line of stdout, None if it is no terminal, and whether it has colours."""
+    """Characters per line of stdout (None: not a terminal), and whether it has colours."""
     if not (sys.stdout.isatty() or os.environ.keys() & _FORCED):
         return None, False
     from rich.console import Console  # noqa: PLC0415  (slow to import)

@@ -22,9 +22,9 @@ SECONDS: Final = 30
 """Shortest time limit of a script; twice the latency of the call if that is longer."""
 
 _REDACTED: Final = re.compile(r"\[redacted:[^\]]*\]|redacted-url-password")
-"""What redaction puts in place of a secret."""
+"""The text by which redaction replaces a secret."""
 _PLACEHOLDER: Final = re.compile(rf"<[a-z]+>|…|{_REDACTED.pattern}")
-"""What stands for varying text in a template."""
+"""The placeholders for varying text in a template."""
 _MODERN: Final = "2026-07-28"
 _NO_REPLY: Final = frozenset({"timeout", "no_response", "cancelled"})
 _WORKED: Final = ("ok", "hidden_error", "task", "input_required")
@@ -203,7 +203,13 @@ class _Secrets:
         return self._walk(value, value if masked == text else json.loads(masked), "value")
 
     def _walk(self, value: Any, masked: Any, place: str) -> Any:
-        """The value; `place` is the name of the member or option before it."""
+        """Replace secrets in a value.
+
+        Args:
+            value: the value.
+            masked: the same value with secrets masked.
+            place: name of the member or option that the value belongs to.
+        """
         if isinstance(value, dict) and isinstance(masked, dict) and len(value) == len(masked):
             return {
                 self._walk(name, other_name, place): self._walk(member, other, other_name)

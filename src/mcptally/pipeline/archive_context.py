@@ -58,7 +58,7 @@ class StoredSummaries:
     """The servers that are used (column `server`), for kinds that are by server; None: all."""
 
     def read(self, kind: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """The rows of one kind that are used; all columns of its table, or those given."""
+        """The used rows of one kind, with the given columns; by default with all."""
         files = [self.folder / kind / f"{part}.parquet" for part in self.parts]
         rows = pl.read_parquet(files, columns=None if columns is None else [*columns], glob=False)
         if columns is None:

@@ -42,7 +42,7 @@ class EarlierStores:
 
     folders: Sequence[Path]
     manifests: Sequence[Mapping[str, Any]]
-    """What their `store.json` files say."""
+    """The contents of their `store.json` files."""
     sources: Mapping[str, SourceFile]
     """The files of their archives by name, as they were when they were scored."""
     parts: Sequence[Part]
@@ -53,7 +53,7 @@ class EarlierStores:
     as_scored: frozenset[str]
     """Recordings that should be scored again and cannot be: a file of theirs is unavailable."""
     conflicting: frozenset[str] = frozenset()
-    """Recordings of which the stores have different files, some of them unavailable."""
+    """Recordings whose files differ between the stores, with some files unavailable."""
     rescored: frozenset[str] = frozenset()
     """Files whose rows are not reused. All files that share a recording are in here together."""
     unavailable: frozenset[str] = frozenset()
@@ -130,7 +130,8 @@ class EarlierStores:
     def is_same_store(self, files: Iterable[str], made: Provenance) -> bool:
         """Whether a run over these files would write the store that already exists.
 
-        Only after `without_changed`, and if the run reads all paths that it was given.
+        Call it on a result of `without_changed`, and only if the run reads all paths that it was
+        given.
         """
         if len(self.manifests) != 1 or self.rescored or self.as_scored or self.conflicting:
             return False
@@ -234,7 +235,7 @@ class EarlierStores:
 
 
 def open_earlier(folder: Path, made: Provenance) -> EarlierStores | str | None:
-    """The store in a folder if its rows can be reused, or why not; None if there is no store."""
+    """The store in a folder, or why its rows cannot be reused; None if there is no store."""
     if not (folder / MANIFEST).exists():
         return None
     try:

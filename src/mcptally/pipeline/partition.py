@@ -62,7 +62,7 @@ from mcptally.wire.nesting import with_raised_recursion_limit
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GatheredPartition:
-    """What `gather` hands to `finish`."""
+    """The result of `gather`, from which `finish` makes the tables."""
 
     calls: pl.DataFrame
     """`GatheredCalls`."""

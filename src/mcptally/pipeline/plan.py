@@ -27,12 +27,12 @@ WORTHWHILE: Final = 16 << 20
 """Bytes of transcript that each of several processes gets at least."""
 
 ONE_PROCESS: Final = 96 << 20
-"""Bytes of transcript below which one process ends before two: the second one needs as long to
-start, and to compile the rules, as for 45 MB of transcript."""
+"""Bytes of transcript below which one process is faster than two: to start a second one and compile
+the rules in it takes as long as scoring 45 MB of transcript."""
 
 _USUAL_EXPANSION: Final = 8
-"""Least expansion of a compressed transcript that is planned for. Real ones expand by 5 to 10, and
-by 40 where calls repeat."""
+"""The plan assumes at least this expansion of a compressed transcript. Real ones expand by 5 to 10,
+and by 40 where calls repeat."""
 
 _SMALL: Final = 1 << 14
 """Bytes of a compressed file below which its expansion is not measured."""

@@ -50,7 +50,7 @@ from mcptally.transcript.remote import is_url
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run did."""
+    """The result of a run."""
 
     out: str | Path
     files: int

@@ -59,9 +59,9 @@ def _aggregated(name: str, column: Aggregate) -> pl.Expr:
 
 
 def _chain_flags(tools: pl.LazyFrame) -> Iterator[pl.Expr]:
-    """Flags of the calls that stand for their chains: the first retry, and the first to succeed.
+    """Flags of the first retry of each chain, and of the first retry that succeeded.
 
-    A chain counts once, in the hour of that call.
+    A chain counts once, in the hour of the flagged call.
     """
     chain = (Calls.server.name, Calls.tool.name, Calls.attempt_of.name)
     retries = (

@@ -173,7 +173,7 @@ def _with_method(method: pl.Expr, params: pl.Expr) -> pl.Expr:
 
 
 def _requests(traffic: Traffic) -> pl.DataFrame:
-    """Return the requests that columns do not show to be valid, with their JSON as `text`."""
+    """Return the requests that may be invalid, judging by columns, with their JSON as `text`."""
     asks = traffic.events.asks.select(
         "row", "params", "meta_capabilities", has_params=pl.lit(value=True)
     )
@@ -216,7 +216,7 @@ def _notifications(traffic: Traffic) -> pl.DataFrame:
 
 
 def _results(traffic: Traffic) -> pl.DataFrame:
-    """Return the results that columns do not show to be valid, with their JSON as `text`."""
+    """Return the results that may be invalid, judging by columns, with their JSON as `text`."""
     replies = traffic.events.replies.select(
         "odd", "text_only", "meta_server_info", "meta_subscription", reply_row="row"
     )

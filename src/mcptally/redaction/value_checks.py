@@ -46,7 +46,7 @@ def _is_random_key(view: bytes, start: int, end: int) -> bool:
 
 
 def _is_key_in_capitals(view: bytes, start: int, end: int) -> bool:
-    """Whether the value mixes letters and digits, or letter cases other than those of a name."""
+    """Whether the value mixes letters, digits and cases, and does not read as a name."""
     value = view[start:end]
     if len(value) < 8 or b" " in value or not token_like(value):
         return False

@@ -16,7 +16,7 @@ from mcptally.tables.usage import Usage
 KEYS: Final = tuple(
     name for name, column in Usage.columns().items() if not isinstance(column, Aggregate)
 )
-"""What one row is about: recording, session, server, tool, and the hour in UTC."""
+"""The key of a row: recording, session, server, tool, and the hour in UTC."""
 
 AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
     {name: column for name, column in Usage.columns().items() if isinstance(column, Aggregate)}

@@ -181,7 +181,7 @@ def expansion_ratio(path: Path) -> float | None:
 
 
 def _foreign_format(path: Path, head: bytes) -> str | None:
-    """What a file is that cannot be JSON Lines, else None."""
+    """The format of a file that cannot be JSON Lines, else None."""
     for magic, words in _FOREIGN_MAGIC.items():
         if head.startswith(magic):
             return words

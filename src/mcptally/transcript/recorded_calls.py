@@ -34,7 +34,7 @@ NEAR_NS: Final = 1_000_000_000
 MAX_BEFORE: Final = 5
 """Maximum number of lines of stderr before the request."""
 MAX_DURING: Final = 40
-"""Maximum between request and reply: the last lines, or the first ones if there is no reply."""
+"""Maximum number of lines between request and reply: the last ones; without a reply, the first."""
 MAX_AFTER: Final = 20
 """Maximum number of lines of stderr after the reply."""
 

@@ -35,7 +35,7 @@ _encode: Final = msgspec.json.encode
 
 @dataclasses.dataclass(slots=True)
 class RedactionSummary:
-    """What `redact` did."""
+    """The result of `redact`."""
 
     files: int = 0
     """Number of files copied."""

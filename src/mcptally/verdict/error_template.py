@@ -71,7 +71,7 @@ _MASKS: Final = (
     (r"(?:\B-)?\b\d+(?:[.,]\d+)*(?:[kMGT]?i?[Bb]|[mnµ]?s|min|[hd%])?\b", "<n>"),
     (r"(<text>|<n>)(?:(?:\s*[,|]\s*|\s*,?\s+(?:or|and)\s+)(?:<text>|<n>))+", "${1}, …"),
 )
-"""What varies between calls → its placeholder."""
+"""Pattern of a text that varies between calls → its placeholder."""
 
 
 def templates(texts: pl.Series) -> pl.Series:

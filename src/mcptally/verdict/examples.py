@@ -13,7 +13,7 @@ _USUAL_FORM: Final = "usual"
 """Key in an example of a hidden error; the value `json` means the tool's other results are JSON."""
 
 _OTHER_RESULTS: Final = 19
-"""How many other results the check makes for such an example."""
+"""Number of other results that the check adds to such an example."""
 
 _SHOWN: Final = 200
 """Characters of an example that an error message quotes."""

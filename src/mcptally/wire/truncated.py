@@ -1,4 +1,4 @@
-"""Finds `id`, `method`, `name` and `is_error` of a frame of which only head and tail were kept.
+"""Finds `id`, `method`, `name` and `is_error` of a frame whose middle was not kept.
 
 The head is scanned forwards and the tail backwards, as long as the nesting level is certain.
 """

@@ -1,4 +1,4 @@
-"""A city library: Python, wordy errors, many exceptions caught and reworded by the author."""
+"""A city library in Python, with long error texts; the author rewords many exceptions."""
 
 import base64
 import collections

@@ -42,7 +42,7 @@ _MAX_BLOCK: Final = 1000
 """Most lines of one printed object; further lines do not belong to it."""
 
 CUT: Final = b"chars truncated]..."
-"""Text in files of which some messages were cut."""
+"""Text in files with messages that were cut."""
 
 
 def read(source: Source) -> Iterator[Item]:

@@ -69,7 +69,7 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def _samples(source: Source) -> Iterator[tuple[int, bytes | None]]:
-    """Yield line (of an archive: the number of the member) and JSON text of every sample."""
+    """Yield line and JSON text of every sample; in an archive, the number of the member."""
     if is_zip(source.path):
         found = members(source, lambda name: _MEMBER.match(name) is not None)
         yield from ((number, data) for number, (_, data) in enumerate(found, 1))
@@ -83,7 +83,7 @@ def is_log(path: Path) -> bool:
 
 
 def _with_texts(value: Any, sample: _Sample, depth: int = 0) -> Any:
-    """A value with the texts that are in the sample's attachments."""
+    """Replace references to attachments in a value by the texts in the sample's attachments."""
     if isinstance(value, str) and value.startswith(_ATTACHMENT):
         return sample.attachments.get(value.removeprefix(_ATTACHMENT), value)
     if depth < _DEEPEST and isinstance(value, dict):

@@ -41,7 +41,10 @@ def _record(seen: dict[str, Any]) -> ToolRecord | None:
         return None
     result, failed = unwrapped(seen.get("output"))
     given = parsed(seen.get("input"))
-    if isinstance(given, dict) and given.keys() == {"args", "kwargs"}:  # of a decorated function
+    if isinstance(given, dict) and given.keys() == {
+        "args",
+        "kwargs",
+    }:  # a call of a decorated function
         given = given["kwargs"] if not given["args"] else given
     ended = seen.get("endTime") is not None
     metadata = dict_of(seen.get("metadata"))

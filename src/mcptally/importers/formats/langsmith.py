@@ -44,7 +44,7 @@ def _record(run: dict[str, Any]) -> ToolRecord | None:
         return None
     inputs, outputs = parsed(run.get("inputs")), dict_of(run.get("outputs"))
     if isinstance(inputs, dict) and inputs.keys() == {"input"}:
-        inputs = inputs["input"]  # of versions that store the text of the arguments
+        inputs = inputs["input"]  # some versions store the arguments as one text
     result, failed = unwrapped(outputs.get("output", outputs or None))
     error = text_of(run.get("error"))
     if error and (match := _TRACEBACK.match(error)):

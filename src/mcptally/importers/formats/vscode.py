@@ -28,7 +28,7 @@ _SAYS: Final[dict[bytes, Dir]] = {
 }
 _STDERR: Final = b"[server stderr] "
 _NOT_JSON: Final = re.compile(rb'Failed to parse message: (?P<text>".*")\s*\Z', re.DOTALL)
-"""A line on the server's stdout that is no message, as a JSON string."""
+"""A line on the server's stdout that is not a message, as a JSON string."""
 _STARTING: Final = re.compile(rb"Starting server (?!from )(?P<name>.+)\Z")
 _COMMAND: Final = re.compile(rb"Server command line: (?P<command>.+)\Z")
 _OVER: Final = re.compile(rb"Connection state: (?P<how>Stopped|Error)")
@@ -87,7 +87,7 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def _not_json(text: bytes) -> bytes | None:
-    """What the server wrote to stdout that the editor could not parse; None if it is not that."""
+    """The server's line on stdout that the editor could not parse; None for other log lines."""
     match = _NOT_JSON.match(text)
     if match is None:
         return None

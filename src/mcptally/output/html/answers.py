@@ -41,7 +41,7 @@ _PAYLOADS = """
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compared:
-    """What changed since the base store."""
+    """The changes since the base store."""
 
     base: str
     """The path of the base store."""

@@ -248,7 +248,7 @@ def _payload(
 
 
 def _indented(text: str) -> str:
-    """JSON text with line breaks; text that is too long, or no JSON, as it is."""
+    """JSON text with line breaks; text that is too long or not JSON is unchanged."""
     if len(text) > MAX_INDENTED:
         return text
     try:

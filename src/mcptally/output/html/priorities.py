@@ -100,7 +100,7 @@ def priorities(answers: Answers) -> list[Priority]:
 
 
 def _problem(row: Mapping[str, Any]) -> Priority:
-    """A row of the question `priorities`."""
+    """Convert a row of the question `priorities`."""
     return Priority(
         kind=row["kind"],
         server=row["server"],
@@ -117,7 +117,7 @@ def _problem(row: Mapping[str, Any]) -> Priority:
 
 
 def _typical_error(errors: pl.DataFrame, *conditions: pl.Expr) -> tuple[str | None, str | None]:
-    """The most common error text under the conditions, and the id of a call with it."""
+    """The most common error text of the groups that meet the conditions, and a call with it."""
     found = errors.filter(*conditions).head(1)
     if found.is_empty():
         return None, None

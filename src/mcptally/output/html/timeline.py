@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 CAUSES: Final = ("ok", "tool_failures", "infrastructure", "ambiguous", "business", "other")
-"""What happened to calls, in the order in which a chart stacks them."""
+"""The results of calls, in the order in which a chart stacks them."""
 
 
 def stacked(timeline: pl.DataFrame) -> pl.DataFrame:

@@ -21,7 +21,7 @@ _SHOWN: Final = 5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Overview:
-    """What was read and found, and where the store and the page are."""
+    """The result of `overview`: a summary, and the places of the store and the page."""
 
     folder: Path
     """The folder of the cache."""

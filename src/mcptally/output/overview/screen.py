@@ -69,7 +69,7 @@ def _skipped(files: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
 
 
 def _read(answer: Mapping[str, Any]) -> Iterator[str]:
-    """What was read, and what was not."""
+    """The lines about files that were read, and about those that were not."""
     if answer["transcripts"]:
         yield count(answer["transcripts"], "transcript")
     if answer["logs"]:

@@ -98,7 +98,7 @@ def _on_this_machine(jobs: int) -> Iterator["distributed.Client"]:
 
 
 _LOG_LEVEL: Final = 50
-"""Log level of a cluster of our own: mcptally itself reports what matters."""
+"""Log level of a cluster that mcptally started: mcptally itself reports important events."""
 
 
 class DaskEngine:

@@ -52,7 +52,7 @@ def versions() -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DaskRun:
-    """What all tasks of a run have in common."""
+    """The parameters that all tasks of a run share."""
 
     name: str
     """A name that no other run has."""
@@ -174,7 +174,7 @@ def clear(run: DaskRun, dask_worker: Any = None) -> None:
 
 
 def dask_setup(_worker: object) -> None:
-    """Ignore Ctrl-C; Dask calls this when it starts a worker of a cluster of our own."""
+    """Ignore Ctrl-C; Dask calls this when it starts a worker of a cluster that mcptally started."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started the run ends it
 
 

@@ -1,4 +1,4 @@
-"""What a worker does with a partition: gather it, keep it in memory or on disk, finish it.
+"""The work of a worker on a partition: gather it, keep it in memory or on disk, finish it.
 
 The steps are functions of their arguments. `PartitionWorker` runs them in one process and keeps
 gathered partitions in between; Dask tasks (`dask_tasks`) call the same functions.

@@ -54,7 +54,7 @@ class EventLoop:
         self._running = True
         self._on_signal: Callable[[int], None] = lambda _: None
         self._other_wakeup_fd: int | None = None
-        """What `signals` has replaced, and not restored yet."""
+        """The wakeup descriptor that `signals` has replaced and not restored yet."""
         # Reused: to allocate a large buffer for each read, glibc often maps and unmaps memory.
         self.read_buffer: Final = memoryview(bytearray(READ_SIZE))
         """For the data of one read; a callback copies it before it returns."""

@@ -142,7 +142,7 @@ class Archive:
 
 
 class Progress(NamedTuple):
-    """How far a recording was written: enough to continue it in another process."""
+    """The state that another process needs to continue writing a recording."""
 
     seq: int = 0
     segments: int = 0

@@ -146,7 +146,7 @@ def known_code(code: str) -> bool:
 
 
 def determined(run: Any) -> str | None:
-    """The result that the program derives from a run's errors; None if `errors` is no list."""
+    """The result that the program derives from a run's errors; None if `errors` is not a list."""
     errors = run.get("errors") if isinstance(run, dict) else None
     if not isinstance(errors, list):
         return None
