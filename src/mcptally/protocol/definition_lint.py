@@ -109,15 +109,18 @@ def _check_texts(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
             )
             for pattern in finding_rule("definition.hidden_instruction").matches
         ),
-        Check(
-            "definition.invisible_characters",
-            without_flags.str.contains(invisible),
-            formatted("{} invisible characters", without_flags.str.count_matches(invisible)),
-            evidence=without_flags.str.extract(f"(.{{0,40}}(?:{invisible}).{{0,40}})").map_elements(
-                lambda part: part.encode("unicode_escape").decode(), return_dtype=pl.String
-            ),
-        ),
     )
+    suspects = described.filter(without_flags.str.contains(invisible))
+    if suspects.height:
+        part = without_flags.str.extract(f"(.{{0,40}}(?:{invisible}).{{0,40}})")
+        yield make_findings(
+            "definition.invisible_characters",
+            suspects,
+            formatted("{} invisible characters", without_flags.str.count_matches(invisible)),
+            evidence=part.map_elements(
+                lambda text: text.encode("unicode_escape").decode(), return_dtype=pl.String
+            ),
+        )
 
 
 def _check_schemas(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator[pl.DataFrame]:

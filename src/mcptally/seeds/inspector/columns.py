@@ -5,7 +5,7 @@ or absent, a first text that was not cut. Expressions score those. The others, a
 are irregular: the modules `inspector` and `document` score each distinct one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
 
 import polars as pl
@@ -88,14 +88,22 @@ def add_seed_scores(
     )
     irregular = _is_irregular(business)
     regular = answered.filter(~irregular)
-    successes = _successes(regular.filter(~pl.col("failed")))
+    errors, without_error = regular.filter("failed"), regular.filter(~pl.col("failed"))
+    rejected = rows.filter(pl.col("outcome") == "protocol_error").with_columns(
+        pl.col("error_text").fill_null("")
+    )
+    examined = [(errors, "first_text"), (rejected, "error_text")]
     if business == "every":
-        successes = _with_decisions(successes, regular.filter(~pl.col("failed")), "first_text")
+        examined.append((without_error, "first_text"))
+    decided = _decided(examined)
+    successes = _successes(without_error)
+    if business == "every":
+        successes = successes.join(decided, on=_ROW, how="left", maintain_order="left")
     parts = [
         _irregular(_with_responses(answered.filter(irregular), responses), business),
         successes,
-        _tool_errors(regular.filter("failed")),
-        _protocol_errors(rows.filter(pl.col("outcome") == "protocol_error")),
+        _tool_errors(errors, decided),
+        _protocol_errors(rejected, decided),
         _unanswered(rows.filter(pl.col("outcome").is_in(["timeout", "no_response"]))),
     ]
     found = pl.concat([_with_all_columns(part) for part in parts])
@@ -326,8 +334,8 @@ def _score_parts(
     return scored
 
 
-def _tool_errors(rows: pl.DataFrame) -> pl.DataFrame:
-    """Scores of replies with isError and a text."""
+def _tool_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
+    """Scores of replies with isError and a text; `decided` has their business-error decisions."""
     sentence = _error_sentence(rows.get_column("first_text"))
     inspected = {
         "classification": pl.lit("fully_working"),
@@ -337,8 +345,8 @@ def _tool_errors(rows: pl.DataFrame) -> pl.DataFrame:
         "issues": pl.lit([], dtype=_LIST),
         "evidence": pl.concat_list(pl.lit(wording.RESPONDED_ERROR), "sentence"),
     }
-    scored = _with_decisions(rows.select(_ROW), rows, "first_text").with_columns(sentence=sentence)
-    return scored.with_columns(
+    scored = rows.select(_ROW).join(decided, on=_ROW, how="left", maintain_order="left")
+    return scored.with_columns(sentence=sentence).with_columns(
         *(value.alias(f"inspector_{name}") for name, value in inspected.items()),
         *_document_error(
             otherwise="error",
@@ -349,9 +357,8 @@ def _tool_errors(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _protocol_errors(rows: pl.DataFrame) -> pl.DataFrame:
-    """Scores of calls that were answered with a JSON-RPC error."""
-    rows = rows.with_columns(pl.col("error_text").fill_null(""))
+def _protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
+    """Scores of calls that were answered with a JSON-RPC error; `decided` as in `_tool_errors`."""
     message = formatted(
         "MCP error {}: {}",
         pl.col("error_code").cast(pl.String).fill_null("undefined"),
@@ -361,11 +368,15 @@ def _protocol_errors(rows: pl.DataFrame) -> pl.DataFrame:
         wording.TIMEOUT, literal=True
     )
     (rule,) = inspector.ROWS.part("rejected")
-    scored = _with_decisions(
-        rows.select(_ROW, "error_code", "error_text", "scenario"), rows, "error_text"
-    ).with_columns(
-        sentence=_error_sentence(rows.get_column("error_text")), rejected=rejected, message=message
-    )
+    scored = (
+        rows.select(
+            _ROW,
+            sentence=_error_sentence(rows.get_column("error_text")),
+            rejected=rejected,
+            message=message,
+        )
+        .join(decided, on=_ROW, how="left", maintain_order="left")
+    )  # fmt: skip
     when_rejected = pl.when("rejected")
     inspected = {
         "classification": when_rejected.then(pl.lit(rule.classification)).otherwise(
@@ -387,7 +398,7 @@ def _protocol_errors(rows: pl.DataFrame) -> pl.DataFrame:
             issues=pl.concat_list(pl.lit(document.CALL_FAILED) + pl.col("message")),
             evidence=pl.lit([], dtype=_LIST),
         ),
-    ).drop("error_code", "error_text", "scenario", "rejected", "message")
+    )
 
 
 def _document_error(
@@ -420,18 +431,24 @@ def _unanswered(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _with_decisions(scored: pl.DataFrame, rows: pl.DataFrame, text: str) -> pl.DataFrame:
-    """`scored` with the business-error decisions on the column of `rows` that `text` names."""
-    inputs = rows.select(
-        _ROW,
-        "tool",
-        "arguments",
-        text=pl.col(text),
-        rpc=pl.col("outcome") == "protocol_error",
-        error_code=pl.when(pl.col("outcome") == "protocol_error").then("error_code"),
+def _decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
+    """The business-error decisions about some replies, and the number of each reply's row.
+
+    Args:
+        examined: replies, and the name of the column with the text that decides.
+    """
+    inputs = pl.concat(
+        rows.select(
+            _ROW,
+            "tool",
+            "arguments",
+            text=pl.col(text),
+            rpc=pl.col("outcome") == "protocol_error",
+            error_code=pl.when(pl.col("outcome") == "protocol_error").then("error_code"),
+        )
+        for rows, text in examined
     )
-    found = pl.concat([inputs.select(_ROW), decisions(inputs)], how="horizontal")
-    return scored.join(found, on=_ROW, how="left", maintain_order="left")
+    return inputs.select(_ROW).hstack(decisions(inputs))
 
 
 def _error_sentence(texts: pl.Series) -> pl.Series:
