@@ -293,6 +293,8 @@ def check_read_only_hints(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.
     rows = calls.filter(pl.col("outcome") == "ok", pl.col("definition").is_not_null()).join(
         readers.select("definition").unique(), on="definition", how="semi", maintain_order="left"
     )
+    if not rows.height:
+        return concat_findings([])
     begin = pl.col("text").str.head(300)
     patterns = finding_rule("definition.hint_against_behaviour").matches
     reports_change = pl.any_horizontal(begin.str.contains(pattern) for pattern in patterns)

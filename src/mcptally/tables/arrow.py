@@ -10,8 +10,9 @@ class _Exporter:
     def __init__(self, array: pa.Array) -> None:
         self.array = array
 
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> object:
-        return self.array.__arrow_c_array__(requested_schema)
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        exported: tuple[object, object] = self.array.__arrow_c_array__(requested_schema)
+        return exported
 
 
 def series_from_arrow(array: pa.Array) -> pl.Series:
