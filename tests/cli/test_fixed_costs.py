@@ -76,7 +76,7 @@ class Most(NamedTuple):
 
 
 QUERY = {"pyarrow", "numpy", "duckdb", "msgspec"}
-SCORE = {"polars", "pyarrow", "pyarrow.compute", "numpy", "msgspec", "jsonschema_rs"}
+SCORE = {"polars", "pyarrow", "numpy", "msgspec", "jsonschema_rs"}
 COMMANDS = {
     "score --help": Most(set(), 12),
     "rules": Most({"msgspec", "tomllib"}, 12),

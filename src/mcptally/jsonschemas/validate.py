@@ -12,6 +12,7 @@ import polars as pl
 from mcptally.jsonschemas.validators import (
     UNUSABLE_SCHEMA,
     ValidationResult,
+    Validator,
     compile_validator,
     validate_json,
 )
@@ -159,10 +160,14 @@ def _validated(rows: pl.DataFrame, schemas: list[str], prefix: str) -> pl.DataFr
     """Return the results of validating pairs of schema and value, by `call_id`."""
     distinct = rows.group_by("number", "value").agg("call_id").sort("number")
     results: list[ValidationResult] = []
+    # Rows are sorted by schema. Only the current validator is held: patterns take much memory.
+    current: int | None = None
+    judge: Validator | str = ""
     for number, value in zip(
         distinct.get_column("number").to_list(), distinct.get_column("value").to_list(), strict=True
     ):
-        judge = compile_validator(schemas[number])
+        if number != current:
+            current, judge = number, compile_validator(schemas[number])
         if isinstance(judge, str):
             results.append((UNUSABLE_SCHEMA, judge, None))
         elif value is None:

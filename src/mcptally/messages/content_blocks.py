@@ -11,6 +11,7 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from mcptally.messages.struct_columns import present, transpose
+from mcptally.tables.arrow import series_from_arrow
 from mcptally.transcript.events import OTHER_CONTENT, Result
 
 TEXT_LIMIT: Final = 4000
@@ -72,7 +73,7 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
     lists = pa.LargeListArray.from_arrays(offsets, type_column.to_arrow())
     return {
         "content_kind": pl.Series(kinds, dtype=pl.String),
-        "content_types": pl.Series(lists),
+        "content_types": series_from_arrow(lists),
         "blocks_plain": count(~plain) == 0,
         "text_only": count(~bare) == 0,
         "text_blocks": count_types("text").astype(np.uint32),

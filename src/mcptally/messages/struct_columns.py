@@ -12,6 +12,7 @@ import pyarrow as pa
 from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
+from mcptally.tables.arrow import series_from_arrow
 from mcptally.transcript.events import ABSENT
 
 
@@ -81,4 +82,4 @@ def json_texts(raws: Sequence[Raw], sizes: npt.NDArray[np.int64] | None = None) 
     data = b"".join(raws)
     buffers = [pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(data)]
     array = pa.Array.from_buffers(pa.large_string(), len(raws), buffers)
-    return pl.Series(array)
+    return series_from_arrow(array)

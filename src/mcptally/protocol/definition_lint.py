@@ -109,15 +109,18 @@ def _check_texts(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
             )
             for pattern in finding_rule("definition.hidden_instruction").matches
         ),
-        Check(
-            "definition.invisible_characters",
-            without_flags.str.contains(invisible),
-            formatted("{} invisible characters", without_flags.str.count_matches(invisible)),
-            evidence=without_flags.str.extract(f"(.{{0,40}}(?:{invisible}).{{0,40}})").map_elements(
-                lambda part: part.encode("unicode_escape").decode(), return_dtype=pl.String
-            ),
-        ),
     )
+    suspects = described.filter(without_flags.str.contains(invisible))
+    if suspects.height:
+        part = without_flags.str.extract(f"(.{{0,40}}(?:{invisible}).{{0,40}})")
+        yield make_findings(
+            "definition.invisible_characters",
+            suspects,
+            formatted("{} invisible characters", without_flags.str.count_matches(invisible)),
+            evidence=part.map_elements(
+                lambda text: text.encode("unicode_escape").decode(), return_dtype=pl.String
+            ),
+        )
 
 
 def _check_schemas(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -290,6 +293,8 @@ def check_read_only_hints(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.
     rows = calls.filter(pl.col("outcome") == "ok", pl.col("definition").is_not_null()).join(
         readers.select("definition").unique(), on="definition", how="semi", maintain_order="left"
     )
+    if not rows.height:
+        return concat_findings([])
     begin = pl.col("text").str.head(300)
     patterns = finding_rule("definition.hint_against_behaviour").matches
     reports_change = pl.any_horizontal(begin.str.contains(pattern) for pattern in patterns)

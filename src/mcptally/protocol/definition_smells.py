@@ -438,8 +438,10 @@ def check_required_in_practice(calls: pl.DataFrame, definitions: pl.DataFrame) -
         pl.col("verdict") == "business",
         pl.col("input_schema_state") == "valid",
         pl.col("definition").is_not_null(),
-        pl.col("error_text").str.contains(missing),
     )
+    texts = refused.select(pl.col("error_text").unique())
+    texts = texts.filter(pl.col("error_text").str.contains(missing))
+    refused = refused.filter(pl.col("error_text").is_in(texts.get_column("error_text").implode()))
     if not refused.height:
         return concat_findings([])
     used = definitions.join(refused.select("definition").unique(), on="definition", how="semi")

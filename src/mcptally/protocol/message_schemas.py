@@ -8,6 +8,7 @@ tests/protocol/generate_message_schemas.py), without additions of later revision
 """
 
 import functools
+import re
 from collections.abc import Iterator
 from importlib import resources
 from typing import Any, Final
@@ -89,10 +90,12 @@ def validator(kind: str, method: str, revision: str, *, nulls: bool = False) -> 
         {span.name for span in table()[what] if not span.holds(revision)}
         for what in ("blocks", "lists")
     )
-    definitions = {
-        key: _without_later(value, later, lists, nulls=nulls)
-        for key, value in _reachable(name, era["$defs"]).items()
-    }
+    definitions = _reachable(name, ERA[revision])
+    if later or lists or nulls:
+        definitions = {
+            key: _without_later(value, later, lists, nulls=nulls)
+            for key, value in definitions.items()
+        }
     schema = {"$ref": f"#/$defs/{name}", "$defs": definitions}
     return validator_from_engine(
         jsonschema_rs.Draft202012Validator(schema, offline=True, validate_formats=False)
@@ -112,29 +115,26 @@ def check_shape(kind: str, method: str, revision: str, text: str) -> ShapeResult
     return state, words, pointer
 
 
-def _reachable(name: str, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition `name` and all definitions that it refers to."""
+def _reachable(name: str, era: str) -> dict[str, Any]:
+    """Return the definition `name` of an era and all definitions that it refers to."""
     to_visit = [name]
     reachable: dict[str, Any] = {}
     while to_visit:
         current = to_visit.pop()
         if current not in reachable:
-            reachable[current] = definitions[current]
-            to_visit += _references(definitions[current])
+            reachable[current] = document()[era]["$defs"][current]
+            to_visit += _references(era, current)
     return reachable
 
 
-def _references(schema: Any) -> list[str]:
-    """Return the names of the definitions that a schema refers to."""
-    names: list[str] = []
+@functools.cache
+def _references(era: str, definition: str) -> tuple[str, ...]:
+    """Return the names of the definitions that a definition refers to."""
+    text = msgspec.json.encode(document()[era]["$defs"][definition]).decode()
+    return tuple(dict.fromkeys(_REFERENCE.findall(text)))
 
-    def visit(node: dict[str, Any]) -> dict[str, Any]:
-        if "$ref" in node:
-            names.append(str(node["$ref"]).rsplit("/", 1)[-1])
-        return node
 
-    each_subschema(schema, visit)
-    return names
+_REFERENCE: Final = re.compile(r'"\$ref":"#/\$defs/([^"]*)"')
 
 
 def _without_later(schema: Any, later: set[str], lists: set[str], *, nulls: bool) -> Any:

@@ -136,11 +136,33 @@ def _findings(
         "path": _pointer(path),
         "evidence": _expression(evidence).str.head(EVIDENCE),
     }
-    known = rows.columns
+    known = set(rows.columns)
     return rows.select(
-        values.get(name, pl.col(name) if name in known else pl.lit(None)).cast(dtype).alias(name)
-        for name, dtype in Findings.schema().items()
+        values[name].cast(column.dtype).alias(name)
+        if name in values
+        else column.value
+        if name in known
+        else column.null
+        for name, column in _columns().items()
     )
+
+
+class _Column(NamedTuple):
+    """Expressions for a column of `Findings`; making them anew takes longer than the query."""
+
+    dtype: pl.DataType
+    value: pl.Expr
+    """The column of the same name."""
+    null: pl.Expr
+
+
+@functools.cache
+def _columns() -> Mapping[str, _Column]:
+    """Return the expressions for each column of `Findings`, in order."""
+    return {
+        name: _Column(dtype, pl.col(name).cast(dtype), pl.lit(None, dtype).alias(name))
+        for name, dtype in Findings.schema().items()
+    }
 
 
 class Check(NamedTuple):

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from mcptally.tables.arrow import series_from_arrow
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX2 = np.uint64(0x94D049BB133111EB)
@@ -64,4 +66,4 @@ def _hex(values: npt.NDArray[np.uint64]) -> pl.Series:
     text = binascii.hexlify(values.astype(">u8").tobytes())
     offsets = np.arange(0, 16 * values.size + 1, 16, dtype=np.int64)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
-    return pl.Series(pa.Array.from_buffers(pa.large_string(), values.size, buffers))
+    return series_from_arrow(pa.Array.from_buffers(pa.large_string(), values.size, buffers))

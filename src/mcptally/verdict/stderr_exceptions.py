@@ -9,6 +9,8 @@ from typing import Final
 
 import polars as pl
 
+from mcptally.tables.joins import left_join_columns
+
 MAX_CHARS: Final = 500
 """Characters of an exception that are kept."""
 LATE_NS: Final = 1_000_000_000
@@ -50,10 +52,13 @@ def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
         stderr: `StderrEvents`.
     """
     lines = stderr.select("recording", "seq", "ts_ns", "text").drop_nulls("text")
+    if lines.is_empty():
+        return pl.DataFrame(schema=COLUMNS)
     is_trace = pl.col("text").str.contains(_HEAD, literal=True) | pl.col("text").str.contains(
         f"(?m){_FRAME}"
     )
-    lines = lines.join(lines.filter(is_trace).select("recording").unique(), on="recording")
+    with_trace = lines.get_column("recording").filter(lines.select(is_trace).to_series()).unique()
+    lines = lines.filter(pl.col("recording").is_in(with_trace.implode()))
     if lines.is_empty():
         return pl.DataFrame(schema=COLUMNS)
     lines = (
@@ -82,6 +87,8 @@ def _of_python(lines: pl.DataFrame) -> pl.DataFrame:
     block = ["recording", "block"]
     text = pl.col("text")
     body = pl.col("boxed") | pl.col("head") | (text == "")
+    if not lines.get_column("head").any():
+        return pl.DataFrame(schema=COLUMNS)
     lines = (
         lines.with_columns(
             block=pl.col("head").cum_sum().over("recording"),
@@ -168,31 +175,39 @@ def add_stderr_error(calls: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
         stderr: `StderrEvents` of the same recordings.
     """
     found = find_exceptions(stderr).with_row_index("number")
+    if found.is_empty():
+        return calls.with_columns(stderr_error=pl.lit(None, pl.String))
     calls = calls.with_row_index("call")
     replies = calls.select("call", "recording", "tool", "ts_ns", "reply_ns", "outcome")
-    replies = replies.drop_nulls("reply_ns").sort("reply_ns")
+    of_recordings = pl.col("recording").is_in(found["recording"].unique().implode())
+    replies = replies.filter(of_recordings).drop_nulls("reply_ns").sort("reply_ns")
     is_error = pl.col("outcome").is_in(["tool_error", "protocol_error"])
     matched = []
     for candidates in (replies.filter(is_error), replies.filter(~is_error)):
         for keys in (["recording", "tool"], ["recording"]):
-            if found.is_empty() or candidates.is_empty():
-                break
-            owners = _owners(found, candidates, keys)
+            named = found.drop_nulls(keys)
+            if named.is_empty() or candidates.is_empty():
+                continue
+            owners = _owners(named, candidates, keys)
             matched.append(owners)
             found = found.join(owners, on="number", how="anti", maintain_order="left")
-    none = pl.DataFrame(schema={"call": pl.UInt32, "exception": pl.String, "number": pl.UInt32})
+    if not matched:
+        return calls.drop("call").with_columns(stderr_error=pl.lit(None, pl.String))
     by_call = (
-        pl.concat([none, *matched], how="diagonal")
-        .sort("number")
-        .group_by("call")
-        .agg(stderr_error=pl.col("exception").last())
-    )
-    return calls.join(by_call, on="call", how="left", maintain_order="left").drop("call")
+        pl.concat(matched).sort("number").group_by("call").agg(pl.col("exception").last())
+    ).rename({"exception": "stderr_error"})
+    return left_join_columns(calls, by_call, "call").drop("call")
 
 
 def _owners(found: pl.DataFrame, replies: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Return `number`, `exception` and `call` of the exceptions whose call is among `replies`."""
-    exceptions = found.drop_nulls(keys).rename({"ts_ns": "at"})
+    """Return `number`, `exception` and `call` of the exceptions whose call is among `replies`.
+
+    Args:
+        found: exceptions without nulls in `keys`.
+        replies: replies, ordered by time.
+        keys: columns that must be equal.
+    """
+    exceptions = found.rename({"ts_ns": "at"})
     calls = replies.select(*keys, "call", "reply_ns", "ts_ns").drop_nulls(keys)
     parts = []
     for strategy in ("forward", "backward"):

@@ -60,16 +60,23 @@ def add_seed_scores(
     )
     irregular = _is_irregular(business)
     regular = answered.filter(~irregular)
-    succeeded = regular.filter(~pl.col("failed"))
-    successes = regular_replies.successes(succeeded)
+    errors, without_error = regular.filter("failed"), regular.filter(~pl.col("failed"))
+    rejected = rows.filter(pl.col("outcome") == "protocol_error").with_columns(
+        pl.col("error_text").fill_null("")
+    )
+    examined = [(errors, "first_text"), (rejected, "error_text")]
     if business == "every":
-        successes = regular_replies.with_decisions(successes, succeeded, "first_text")
+        examined.append((without_error, "first_text"))
+    decided = regular_replies.decided(examined)
+    successes = regular_replies.successes(without_error)
+    if business == "every":
+        successes = successes.join(decided, on=ROW, how="left", maintain_order="left")
     unanswered = rows.filter(pl.col("outcome").is_in(["timeout", "no_response"]))
     parts = [
         _irregular(_with_responses(answered.filter(irregular), responses), business),
         successes,
-        regular_replies.tool_errors(regular.filter("failed")),
-        regular_replies.protocol_errors(rows.filter(pl.col("outcome") == "protocol_error")),
+        regular_replies.tool_errors(errors, decided),
+        regular_replies.protocol_errors(rejected, decided),
         regular_replies.unanswered(unanswered),
     ]
     found = pl.concat([_with_all_columns(part) for part in parts])

@@ -3,7 +3,7 @@
 The decoder's columns describe a regular reply completely, so its response is not read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import polars as pl
@@ -81,8 +81,8 @@ def _score_parts(
     return scored
 
 
-def tool_errors(rows: pl.DataFrame) -> pl.DataFrame:
-    """Scores of replies with isError and a text."""
+def tool_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
+    """Scores of replies with isError and a text; `decided` has their business-error decisions."""
     sentence = _error_sentence(rows.get_column("first_text"))
     inspected = {
         "classification": pl.lit("fully_working"),
@@ -92,8 +92,8 @@ def tool_errors(rows: pl.DataFrame) -> pl.DataFrame:
         "issues": pl.lit([], dtype=LIST),
         "evidence": pl.concat_list(pl.lit(wording.RESPONDED_ERROR), "sentence"),
     }
-    scored = with_decisions(rows.select(ROW), rows, "first_text").with_columns(sentence=sentence)
-    return scored.with_columns(
+    scored = rows.select(ROW).join(decided, on=ROW, how="left", maintain_order="left")
+    return scored.with_columns(sentence=sentence).with_columns(
         *(value.alias(f"inspector_{name}") for name, value in inspected.items()),
         *_document_error(
             otherwise="error",
@@ -104,9 +104,8 @@ def tool_errors(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def protocol_errors(rows: pl.DataFrame) -> pl.DataFrame:
-    """Scores of calls that were answered with a JSON-RPC error."""
-    rows = rows.with_columns(pl.col("error_text").fill_null(""))
+def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
+    """Scores of calls that were answered with a JSON-RPC error; `decided` as in `tool_errors`."""
     message = formatted(
         "MCP error {}: {}",
         pl.col("error_code").cast(pl.String).fill_null("undefined"),
@@ -116,11 +115,12 @@ def protocol_errors(rows: pl.DataFrame) -> pl.DataFrame:
         wording.TIMEOUT, literal=True
     )
     (rule,) = inspector.ROWS.part("rejected")
-    scored = with_decisions(
-        rows.select(ROW, "error_code", "error_text", "scenario"), rows, "error_text"
-    ).with_columns(
-        sentence=_error_sentence(rows.get_column("error_text")), rejected=rejected, message=message
-    )
+    scored = rows.select(
+        ROW,
+        sentence=_error_sentence(rows.get_column("error_text")),
+        rejected=rejected,
+        message=message,
+    ).join(decided, on=ROW, how="left", maintain_order="left")
     when_rejected = pl.when("rejected")
     inspected = {
         "classification": when_rejected.then(pl.lit(rule.classification)).otherwise(
@@ -142,7 +142,7 @@ def protocol_errors(rows: pl.DataFrame) -> pl.DataFrame:
             issues=pl.concat_list(pl.lit(document.CALL_FAILED) + pl.col("message")),
             evidence=pl.lit([], dtype=LIST),
         ),
-    ).drop("error_code", "error_text", "scenario", "rejected", "message")
+    )
 
 
 def _document_error(
@@ -175,18 +175,24 @@ def unanswered(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def with_decisions(scored: pl.DataFrame, rows: pl.DataFrame, text: str) -> pl.DataFrame:
-    """`scored` with the business-error decisions; `text` is the column with the examined texts."""
-    inputs = rows.select(
-        ROW,
-        "tool",
-        "arguments",
-        text=pl.col(text),
-        rpc=pl.col("outcome") == "protocol_error",
-        error_code=pl.when(pl.col("outcome") == "protocol_error").then("error_code"),
+def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
+    """The business-error decisions about some replies, and the number of each reply's row.
+
+    Args:
+        examined: replies, and the name of the column with the text that decides.
+    """
+    inputs = pl.concat(
+        rows.select(
+            ROW,
+            "tool",
+            "arguments",
+            text=pl.col(text),
+            rpc=pl.col("outcome") == "protocol_error",
+            error_code=pl.when(pl.col("outcome") == "protocol_error").then("error_code"),
+        )
+        for rows, text in examined
     )
-    found = pl.concat([inputs.select(ROW), decisions(inputs)], how="horizontal")
-    return scored.join(found, on=ROW, how="left", maintain_order="left")
+    return inputs.select(ROW).hstack(decisions(inputs))
 
 
 def _error_sentence(texts: pl.Series) -> pl.Series:
