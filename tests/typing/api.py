@@ -42,6 +42,7 @@ def score_an_archive() -> None:
         out=Path("store"),
         rules="rules.toml",
         scenarios=Path("scenarios.toml"),
+        tokenizer="tokenizer.json",
         payloads=False,
         servers=["time"],
         tools=("convert_time",),
@@ -123,7 +124,7 @@ def write_a_report(store: Store) -> None:
 
 def change_stores() -> None:
     merged = mt.merge_stores(
-        ["store", Path("second")], out="merged", rules="rules.toml", scenarios=None
+        ["store", Path("second")], out="merged", rules="rules.toml", scenarios=None, tokenizer=None
     )
     assert_type(merged.out, Path)
     assert_type(merged.stores, int)
@@ -139,6 +140,7 @@ def change_stores() -> None:
         recording=None,
         rules=None,
         scenarios=Path("scenarios.toml"),
+        tokenizer="tokenizer.json",
         yes=True,
     )
     assert_type(forgotten.recordings, int)

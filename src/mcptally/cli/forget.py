@@ -28,6 +28,11 @@ from mcptally.plural import count
     type=click.Path(path_type=Path),
     help="The scenarios file the store was scored with.",
 )
+@click.option(
+    "--tokenizer",
+    type=click.Path(path_type=Path),
+    help="The tokenizer the store was scored with.",
+)
 @click.option("--yes", is_flag=True, help="Remove the data. Without --yes, nothing is changed.")
 @click.pass_context
 def command(
@@ -40,6 +45,7 @@ def command(
     archive: tuple[Path, ...],
     rules: Path | None,
     scenarios: Path | None,
+    tokenizer: Path | None,
     yes: bool,
 ) -> None:
     """Remove data from a store and from the transcripts that it was made from.
@@ -68,6 +74,7 @@ def command(
         recording=recording,
         rules=rules,
         scenarios=scenarios,
+        tokenizer=tokenizer,
         yes=yes,
     )
     write = sys.stderr.write

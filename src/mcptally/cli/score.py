@@ -42,6 +42,12 @@ class _PathOrUrl(click.Path):
     help="A TOML or JSON file that says which calls tested which scenario.",
 )
 @click.option(
+    "--tokenizer",
+    type=click.Path(path_type=Path),
+    help="Count tokens with this tokenizer.json of a model. Default: bytes over 4. Needs "
+    "mcptally[tokens].",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(min=0),
     default=0,
@@ -105,6 +111,7 @@ def command(
     *,
     rules: Path | None,
     scenarios: Path | None,
+    tokenizer: Path | None,
     jobs: int,
     memory: float | None,
     engine: str,
@@ -156,6 +163,7 @@ def command(
                 out=out,
                 rules=rules,
                 scenarios=scenarios,
+                tokenizer=tokenizer,
                 payloads=not no_payloads,
                 servers=servers,
                 tools=tools,

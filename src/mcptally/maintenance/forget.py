@@ -80,6 +80,7 @@ def forget(
     recording: str | None = None,
     rules: str | Path | None = None,
     scenarios: str | Path | None = None,
+    tokenizer: str | Path | None = None,
     yes: bool = False,
 ) -> Forgotten:
     """Remove data from a store and from its transcripts.
@@ -92,6 +93,7 @@ def forget(
         recording: remove this recording; with `tool`, only that tool in it.
         rules: the rule file that the store was scored with, if any.
         scenarios: the scenarios file that it was scored with, if any.
+        tokenizer: the tokenizer that it was scored with, if any.
         yes: remove the data; otherwise only report what would be removed.
 
     Raises:
@@ -106,9 +108,7 @@ def forget(
         raise UsageError("nothing to forget: name a --server, a --tool or a --recording")
     folder = Path(path)
     read_manifest(folder)  # check before a work folder is created
-    judging = ScoringRules.of(
-        rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
-    )
+    judging = ScoringRules.of(rules=rules, scenarios=scenarios, tokenizer=tokenizer)
     about = {"server": server, "tool": tool, "recording": recording}
     with open_engine("local") as engine, working(folder) as work:
         manifest = read_manifest(folder)
@@ -119,6 +119,7 @@ def forget(
             forgotten=manifest.get("forgotten", ()),
             by=manifest.get("made_by", "score"),
             selection=manifest.get("selection"),
+            tokenizer=judging.tokenizer_name,
         )
         journal = _Journal(folder, manifest, about)
         earlier = _earlier(folder, made)
@@ -179,7 +180,7 @@ def _earlier(folder: Path, made: Provenance) -> EarlierStores:
         return found
     raise StoreError(
         f"{folder}: its rows cannot be reused: {found}; score the archive again first, and give "
-        "--rules and --scenarios if it was scored with them"
+        "--rules, --scenarios and --tokenizer if it was scored with them"
     )
 
 

@@ -55,6 +55,7 @@ def merge_stores(
     out: str | Path,
     rules: str | Path | None = None,
     scenarios: str | Path | None = None,
+    tokenizer: str | Path | None = None,
 ) -> Merged:
     """Merge several stores into one.
 
@@ -64,6 +65,7 @@ def merge_stores(
         out: the folder of the merged store; it may be one of `paths`.
         rules: the rule file that the stores were scored with, if any.
         scenarios: the scenarios file that the stores were scored with, if any.
+        tokenizer: the tokenizer that the stores were scored with, if any.
 
     Raises:
         UsageError: no store is given, `out` is a URL, or two stores have different files of the
@@ -78,9 +80,7 @@ def merge_stores(
         raise UsageError(f"{url}: stores are merged into a folder; copy it to the URL afterwards")
     for folder in folders:
         read_manifest(folder)  # check all stores before `out` is created
-    judging = ScoringRules.of(
-        rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
-    )
+    judging = ScoringRules.of(rules=rules, scenarios=scenarios, tokenizer=tokenizer)
     target = Path(out)
     with contextlib.ExitStack() as stack:
         for folder in folders:
@@ -96,12 +96,13 @@ def merge_stores(
             forgotten=[row for manifest in manifests for row in manifest.get("forgotten", ())],
             by="merge",
             selection=manifests[0].get("selection"),
+            tokenizer=judging.tokenizer_name,
         )
         for folder, manifest in zip(folders, manifests, strict=True):
             if why := fingerprint.reuse_blocker(folder, manifest, made):
                 raise StoreError(
-                    f"{folder}: cannot be merged: {why}; score its archive again, and give --rules "
-                    "and --scenarios if the stores were scored with them"
+                    f"{folder}: cannot be merged: {why}; score its archive again, and give "
+                    "--rules, --scenarios and --tokenizer if the stores were scored with them"
                 )
         _require_same_files(manifests)
         earlier = EarlierStores.read(folders, manifests)

@@ -285,7 +285,7 @@ def relevant_listings(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def tools_table(seen: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """Return the `tools` table from `ListingCounts` and `Definitions`."""
+    """Return the `tools` table from `ListingCounts`, and `Definitions` with their `tokens`."""
     key = Definitions.definition.name
     texts = definitions.drop(Definitions.tool.name).unique(key)
     rows = seen.join(texts, on=key, how="left")
@@ -297,6 +297,5 @@ def tools_table(seen: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
             pl.from_epoch(ListingCounts.last_ns.col, time_unit="ns")
             .cast(TIME)
             .alias(Tools.last_seen.name),
-            (Definitions.bytes.col // 4).alias(Tools.tokens.name),
         )
     ).sort(Tools.key)

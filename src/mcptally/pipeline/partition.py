@@ -30,6 +30,7 @@ from mcptally.messages.tool_definitions import (
 from mcptally.pipeline.partition_summary import PartitionSummary
 from mcptally.pipeline.scoring import ScoringRules, score_calls
 from mcptally.pipeline.selection import EVERYTHING, Selection
+from mcptally.pipeline.tokens import Tokenizer, count_tokens
 from mcptally.pipeline.usage import usage
 from mcptally.process_memory import trim_heap
 from mcptally.protocol import all_rules, definition_lint, definition_smells, leaked_secrets
@@ -161,7 +162,7 @@ def finish(
     Args:
         part: the gathered partition.
         archive: the excerpt of the archive's facts that its calls depend on.
-        judging: rules and scenarios.
+        judging: rules, scenarios and tokenizer.
         payloads: whether arguments, responses and their text are kept.
     """
     calls = add_definitions(part.calls, part.summary.listed, archive.listed)
@@ -213,22 +214,26 @@ def finish(
 
 @with_raised_recursion_limit
 def tools(
-    archive: PartitionSummary, seen: pl.DataFrame | None = None
+    archive: PartitionSummary,
+    seen: pl.DataFrame | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> dict[type[Table], pl.DataFrame]:
     """The `tools` table of the whole archive, and the findings about definitions.
 
     Args:
         archive: facts of all partitions; of listings at least the `relevant_listings`.
         seen: `ListingCounts` of all listings, if `archive` does not have all of them.
+        tokenizer: what counts the tokens of definitions; None: bytes over four.
     """
     seen = count_listings(archive.listed) if seen is None else seen
     texts = dict(archive.definitions.select("definition", "text").iter_rows())
+    tokens = count_tokens(archive.definitions["text"], tokenizer).alias(Tools.tokens.name)
     findings = [
         definition_lint.lint_definitions(archive.listed, archive.definitions),
         stages.archive_findings(archive.listed, archive.definitions, archive.shapes),
     ]
     return {
-        Tools: add_drift(tools_table(seen, archive.definitions), texts),
+        Tools: add_drift(tools_table(seen, archive.definitions.with_columns(tokens)), texts),
         Findings: require_known_rules(concat_findings(findings)),
     }
 

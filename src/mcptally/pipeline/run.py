@@ -96,6 +96,7 @@ def score(
     out: str | Path,
     rules: str | Path | None = None,
     scenarios: str | Path | None = None,
+    tokenizer: str | Path | None = None,
     payloads: bool = True,
     servers: Collection[str] = (),
     tools: Collection[str] = (),
@@ -116,6 +117,8 @@ def score(
             stays as it was until the run is complete.
         rules: a TOML file that adds, replaces or disables rules.
         scenarios: a TOML or JSON file that says which calls were tests of what.
+        tokenizer: the `tokenizer.json` of a model, to count tokens with instead of bytes over
+            four; needs the extra `tokens`.
         payloads: whether arguments, responses and their text are kept.
         servers: only recordings of servers with these labels; empty: all.
         tools: only calls of tools with these names; empty: all calls.
@@ -135,13 +138,12 @@ def score(
         UnreadableError: nothing could be read, or no call is selected.
         StoreError: `out` holds something other than a store, or another run writes to it.
         RuleError: the rule file cannot be used.
-        UsageError: the scenarios file or a time cannot be used, `jobs` is negative, the engine is
-            unknown, or a package that the engine or a URL needs is not installed.
+        UsageError: the scenarios, the tokenizer or a time cannot be used, `jobs` is negative, the
+            engine is unknown, or a package that the engine, the tokenizer or a URL needs is not
+            installed.
         McptallyError: a cluster or a URL cannot be reached, or a process of the run died.
     """
-    judging = ScoringRules.of(
-        rules=Path(rules) if rules else None, scenarios=Path(scenarios) if scenarios else None
-    )
+    judging = ScoringRules.of(rules=rules, scenarios=scenarios, tokenizer=tokenizer)
     selection = Selection.of(servers=servers, tools=tools, since=since, until=until)
     skipped: list[SkippedFile] = []
     found_files = find_transcripts(
@@ -164,6 +166,7 @@ def score(
             code,
             forgotten=removed,
             selection=selection.for_manifest(),
+            tokenizer=judging.tokenizer_name,
         )
         limit = partition_bytes or default_partition_bytes(workers.jobs)
         settings = Settings(store, work, judging, payloads, limit, selection, progress)
@@ -205,7 +208,7 @@ def build(
             )
             carried = _carry_over(settings, earlier)
             finished = list(_finish(settings, pool, gathered, context))
-        archive_tables = _write_archive_tables(settings.work, context, skipped)
+        archive_tables = _write_archive_tables(settings, context, skipped)
         remove_orphan_summaries(settings.work)
         reused = earlier.reused_files(named) if earlier else set()
         return Build(
@@ -300,19 +303,20 @@ def _finish(
 
 
 def _write_archive_tables(
-    work: Path, context: ArchiveContext, skipped: Sequence[SkippedFile]
+    settings: Settings, context: ArchiveContext, skipped: Sequence[SkippedFile]
 ) -> Written:
     """Write the `tools` table, findings about definitions, and findings about skipped paths."""
     rows = dict.fromkeys((table.name for table in TABLES), 0)
-    for table, frame in tools(context.summary(), context.sightings.rows).items():
-        rows[table.name] += write_part(work, table, "tools", frame)
+    tokenizer = settings.judging.tokenizer
+    for table, frame in tools(context.summary(), context.sightings.rows, tokenizer).items():
+        rows[table.name] += write_part(settings.work, table, "tools", frame)
     if skipped:
         findings = [
             Finding("archive.not_followed", "warning", "file", each.why, file=each.name)
             for each in skipped
         ]
         frame = findings_frame(findings)
-        rows[Findings.name] += write_part(work, Findings, SKIPPED, frame)
+        rows[Findings.name] += write_part(settings.work, Findings, SKIPPED, frame)
     return Written(rows, {}, 0)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
+from mcptally.pipeline.tokens import Tokenizer, count_tokens
 from mcptally.seeds.stages import (
     ScenarioEntry,
     add_seed_scores,
@@ -18,26 +19,44 @@ from mcptally.verdict.rule_set import RuleSet
 
 @dataclasses.dataclass(frozen=True)
 class ScoringRules:
-    """The rules and scenarios by which calls are judged: those in force, and the user's."""
+    """What calls are judged with: the rules in force, and what else a user gave."""
 
     rules: RuleSet = dataclasses.field(default_factory=RuleSet)
     given: tuple[ScenarioEntry, ...] = ()
+    tokenizer: Tokenizer | None = None
 
     @classmethod
-    def of(cls, *, rules: Path | None = None, scenarios: Path | None = None) -> "ScoringRules":
-        """The shipped rules with a user's changes (a TOML file), and a user's scenarios.
+    def of(
+        cls,
+        *,
+        rules: str | Path | None = None,
+        scenarios: str | Path | None = None,
+        tokenizer: str | Path | None = None,
+    ) -> "ScoringRules":
+        """The shipped rules with a user's changes, and a user's scenarios and tokenizer.
 
         Raises:
             RuleError: the rule file cannot be read, a row is incomplete, or a rule does not do
                 what its examples say.
-            UsageError: the scenarios file cannot be read, or an entry is incomplete.
+            UsageError: the scenarios or the tokenizer cannot be used, or the package that the
+                tokenizer needs is not installed.
         """
-        return cls(RuleSet.load(rules), load_scenarios(scenarios) if scenarios else ())
+        return cls(
+            RuleSet.load(Path(rules) if rules else None),
+            load_scenarios(Path(scenarios)) if scenarios else (),
+            Tokenizer.load(Path(tokenizer)) if tokenizer else None,
+        )
+
+    @property
+    def tokenizer_name(self) -> str | None:
+        """Name of the tokenizer's file; None: tokens are bytes over four."""
+        return None if self.tokenizer is None else self.tokenizer.name
 
     @property
     def digest(self) -> str:
-        """16 hex digits that change when the rules or scenarios change."""
-        return digest(repr((self.rules.verdict, self.rules.hidden, self.given)))
+        """16 hex digits that change when the rules, the scenarios or the tokenizer change."""
+        given = repr((self.rules.verdict, self.rules.hidden, self.given))
+        return digest(given if self.tokenizer is None else f"{given} {self.tokenizer.digest}")
 
 
 def score_calls(
@@ -63,7 +82,7 @@ def score_calls(
         .then(pl.min_horizontal("confidence", "hidden_confidence"))
         .otherwise(pl.col("confidence"))
         .alias("confidence"),
-        response_tokens=pl.col("response").str.len_bytes().cast(pl.Int64) // 4,
+        response_tokens=count_tokens(calls["response"], judging.tokenizer),
         template=error_template.templates(calls["error_text"]),
     )
     return add_seed_scores(calls, definitions)

@@ -39,7 +39,7 @@ class Provenance:
     """How a store was made: rules, program and selection, and records that its manifest keeps."""
 
     rules: str = "default"
-    """Digest of the rules and scenarios in force."""
+    """Digest of the rules, scenarios and tokenizer in force."""
     payloads: bool = True
     code: str = ""
     """Digest of the program, as another version may judge differently."""
@@ -51,6 +51,8 @@ class Provenance:
     """The command that can rebuild the store: `score` or `merge`."""
     selection: Mapping[str, Any] | None = None
     """The part of the archive that was scored; None: all of it."""
+    tokenizer: str | None = None
+    """Name of the tokenizer that tokens were counted with; None: they are bytes over four."""
 
 
 @contextlib.contextmanager
@@ -226,6 +228,7 @@ def publish(
         "rules": made.rules,
         "payloads": made.payloads,
         "selection": made.selection,
+        "tokenizer": made.tokenizer,
         "scored_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "rows": dict(rows),
         "archive": list(sources),

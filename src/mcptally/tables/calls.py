@@ -152,7 +152,9 @@ class Calls(Table):
     request_bytes = Column(INT64, "Request on the wire.", "bytes")
     response_bytes = Column(INT64, "Reply on the wire.", "bytes")
     response_tokens = Column(
-        INT64, "Estimate: UTF-8 bytes of the response's JSON text over 4.", "tokens"
+        INT64,
+        "Tokens of the response's JSON text: by `score --tokenizer`, otherwise UTF-8 bytes over 4.",
+        "tokens",
     )
     content_types = Column(list_of(STRING), "Type of each content block, in order.")
     text_blocks = Column(UINT32, "Blocks of type text.")

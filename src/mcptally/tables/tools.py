@@ -28,7 +28,11 @@ class Tools(Table):
     output_schema = Column(STRING, "JSON text of outputSchema.")
     annotations = Column(STRING, "JSON text of annotations.")
     bytes = Column(INT64, "Length of the definition's canonical JSON.", "bytes")
-    tokens = Column(INT64, "Estimate: bytes over 4.", "tokens")
+    tokens = Column(
+        INT64,
+        "Tokens of the canonical JSON: by `score --tokenizer`, otherwise bytes over 4.",
+        "tokens",
+    )
     input_dialect = Column(
         STRING, "JSON Schema dialect of inputSchema: `2020-12` unless $schema says otherwise."
     )

@@ -67,7 +67,7 @@ class Usage(Table):
         "CASE WHEN is_retry "
         "THEN coalesce(request_bytes, 0) // 4 + coalesce(response_tokens, 0) END",
         INT64,
-        "What the repetitions cost a model: bytes over 4.",
+        "What the repetitions cost a model: `response_tokens`, and bytes of the request over 4.",
         "tokens",
     )
     latencies_ms = Aggregate(
@@ -87,7 +87,7 @@ class Usage(Table):
         "list",
         "response_tokens",
         list_of(INT64),
-        "Estimate of each response, unordered.",
+        "Tokens of each response, unordered.",
         "tokens",
     )
     sized = _count("response_bytes > 0", "Calls with a response that is not empty.")

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import threading
+from base64 import b64decode, b64encode
 from pathlib import Path
 
 import polars as pl
@@ -153,6 +154,40 @@ def test_durations_are_exported_as_the_metric_of_the_conventions(tmp_path):
     assert known["server.address"] == "tools.example.com"
     assert known["server.port"] == "8443"
     assert known["network.protocol.name"] == "http"
+
+
+def with_ids(value, convert):
+    """`value`, with its ids of traces and spans converted."""
+    if isinstance(value, dict):
+        ids = ("traceId", "spanId", "parentSpanId")
+        return {k: convert(v) if k in ids else with_ids(v, convert) for k, v in value.items()}
+    return [with_ids(each, convert) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    ("form", "module", "name"),
+    [
+        ("otlp", "trace.v1.trace_service_pb2", "ExportTraceServiceRequest"),
+        ("otlp-metrics", "metrics.v1.metrics_service_pb2", "ExportMetricsServiceRequest"),
+    ],
+)
+def test_otlp_is_the_json_encoding_of_its_protocol_buffers(store, tmp_path, form, module, name):
+    """Every name is known, and the encoder of protobuf writes the same JSON.
+
+    So 64-bit integers are strings and enums numbers. OTLP differs in the ids, which are hexadecimal
+    and not base64.
+    """
+    collector = pytest.importorskip(f"opentelemetry.proto.collector.{module}")
+    json_format = pytest.importorskip("google.protobuf.json_format")
+    export(store, to=form, out=tmp_path / "out.jsonl")
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert lines
+    for line in lines:
+        ours = json.loads(line)
+        base64_ids = with_ids(ours, lambda hexed: b64encode(bytes.fromhex(hexed)).decode())
+        message = json_format.ParseDict(base64_ids, getattr(collector, name)())
+        theirs = json_format.MessageToDict(message, use_integers_for_enums=True)
+        assert with_ids(theirs, lambda text: b64decode(text).hex()) == ours
 
 
 def spans(path: Path) -> list[dict]:
