@@ -151,9 +151,9 @@ def add(ratios: Mapping[str, float]) -> None:
 
 _INTRODUCTION: Final = """\
 Each number is a ratio of CPU seconds, "A, relative to B". Every case ran in several rounds on one
-machine, alternately with the others, and its shortest time counts. "Imports" is the time of importing polars,
-pyarrow, DuckDB, msgspec, jsonschema-rs and numpy. Smaller is better. [Performance of
-scoring](../explanation/speed.md) has other figures.
+machine, alternately with the others, and its shortest time counts. "Imports" is the time of
+importing polars, pyarrow, DuckDB, msgspec, jsonschema-rs and numpy. Smaller is better.
+[Performance of scoring](../explanation/speed.md) has other figures.
 """
 
 
