@@ -14,11 +14,6 @@ from hypothesis import HealthCheck, settings
 
 # Workers and commands that tests start reuse compiled modules: compiling takes longer than a test.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# Polars loads with its default threads, as in a user's script. A command that loads it first gives
-# it one (memory.settle), and columns then come in fewer chunks.
-os.environ.pop("POLARS_MAX_THREADS", None)
-import polars  # noqa: F401
-
 import mcptally as mt
 from tests import corpus
 from tests.shared_folder import shared_folder
@@ -41,9 +36,19 @@ settings.register_profile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the profile before modules of tests read it."""
-    usual = "quick" if config.option.markexpr == "not slow" else "steady"
+    """Choose the profile and the threads of Polars before modules of tests need them."""
+    fast_tier = config.option.markexpr == "not slow"
+    usual = "quick" if fast_tier else "steady"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
+
+    # In the fast tier Polars loads with one thread, as in a command (memory.settle). In a run of
+    # all tests it has its default threads, as in a user's script: columns come in more chunks.
+    os.environ.pop("POLARS_MAX_THREADS", None)
+    if fast_tier:
+        os.environ["POLARS_MAX_THREADS"] = "1"
+    import polars  # noqa: F401
+
+    os.environ.pop("POLARS_MAX_THREADS", None)
 
 
 @pytest.fixture(scope="session")

@@ -55,13 +55,18 @@ def own(scored: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(scored, tmp_path / "store"))
 
 
+def further(*case):
+    """A case of a test that has other cases in the fast tier."""
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
 UNREADABLE = {
     "a missing file": (None, "no such file or folder"),
-    "an empty file": (b"", "the file holds no event"),
+    "an empty file": further(b"", "the file holds no event"),
     "not a transcript": (b"hello\nworld\n", ":1: not JSON"),
-    "JSON but no transcript": (b'{"a": 1}\n', ":1: not an event"),
-    "not UTF-8": (b"\xc3\x28\n", ":1: the line is not UTF-8"),
-    "UTF-16": (b"\xff\xfe{\x00\n\x00", "is UTF-16 text"),
+    "JSON but no transcript": further(b'{"a": 1}\n', ":1: not an event"),
+    "not UTF-8": further(b"\xc3\x28\n", ":1: the line is not UTF-8"),
+    "UTF-16": further(b"\xff\xfe{\x00\n\x00", "is UTF-16 text"),
 }
 
 

@@ -70,7 +70,8 @@ def test_a_bomb_is_read_up_to_the_limit_and_reported(
 
 
 def test_a_first_pass_does_not_use_the_budget(tmp_path: Path) -> None:
-    spans = (b'{"resourceSpans":[', b'{"scopeSpans":[{"spans":[{}]}]},', b"{}]}")
+    block = b'{"scopeSpans":[{"spans":[{"name":"%b"}]}]},' % (b"x" * 400)
+    spans = (b'{"resourceSpans":[', block, b"{}]}")
     path = bomb(tmp_path / "x.json.zst", *spans, mebibytes=1)
     source = Source(path, path.name, room=DecompressionBudget(3 << 20))
     assert list(FORMATS["otlp"].read(source)) == []

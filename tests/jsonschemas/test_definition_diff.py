@@ -244,60 +244,80 @@ def test_reordered_members_are_not_a_change():
     assert diff_definitions(json.dumps(BASE), json.dumps(dict(reversed(BASE.items())))) == []
 
 
-def test_the_tools_table_describes_the_change_from_the_previous_version(tmp_path: Path):
-    talk = Conversation("r", server="s")
-    talk.event("open", transport="stdio", server="s", command=["x"], segment=0)
-    talk.handshake("2025-06-18")
-    for tool in (BASE, changed("inputSchema", "required", to=["a", "b"]), BASE):
-        talk.line(f"tools {json.dumps([tool])}")
-    (tmp_path / "a.jsonl").write_bytes(b"".join(talk.lines))
-    mcptally.score([tmp_path / "a.jsonl"], out=tmp_path / "store")
-    tools = pl.read_parquet(tmp_path / "store" / "tools" / "*.parquet").sort("first_seen")
-    old, new = tools.iter_rows(named=True)
-    assert (old["previous"], old["drift"], old["changed"]) == (None, None, None)
-    assert (new["previous"], new["drift"]) == (old["definition"], "breaking")
-    assert new["changed"] == ["inputSchema/required/b: added"]
-    assert (new["input_dialect"], new["output_dialect"]) == ("2020-12", "2020-12")
-    found = pl.read_parquet(tmp_path / "store" / "findings" / "*.parquet")
-    said = found.filter(rule="definition.changed_in_session").get_column("message").to_list()
-    assert said == [
-        "the tool changed within a session (not announced): inputSchema/required/b: added",
-        "the tool changed within a session (not announced): inputSchema/required/b: removed",
+def announced(path: Path) -> Path:
+    lines = [
+        "@2025-06-18",
+        f"tools {json.dumps([BASE])}",
+        '< {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}',
+        f"tools {json.dumps([changed('description', to='x')])}",
     ]
+    return write("\n".join(lines), path, "announced")
 
 
-def test_the_finding_states_that_a_change_was_announced(tmp_path: Path):
-    text = "\n".join(
-        [
-            "@2025-06-18",
-            f"tools {json.dumps([BASE])}",
-            '< {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}',
-            f"tools {json.dumps([changed('description', to='x')])}",
-        ]
-    )
-    path = write(text, tmp_path / "a.x", "r")
-    mcptally.score([path], out=tmp_path / "store")
-    found = pl.read_parquet(tmp_path / "store" / "findings" / "*.parquet")
-    said = found.filter(rule="definition.changed_in_session").get_column("message").to_list()
-    assert said == ["the tool changed within a session (announced): description: changed"]
+def conversation(path: Path, server: str, lines: list[str]) -> None:
+    talk = Conversation(path.stem, server=server)
+    talk.event("open", transport="stdio", server=server, command=["x"], segment=0)
+    for line in lines:
+        talk.line(line)
+    path.write_bytes(b"".join(talk.lines))
 
 
-def test_a_call_is_validated_by_the_version_listed_last_before_it(tmp_path: Path):
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFrame]:
+    """The tables of an archive in which three servers change their tools."""
+    folder = tmp_path_factory.mktemp("definitions")
+    archive = folder / "archive"
+    archive.mkdir()
+    versions = (BASE, changed("inputSchema", "required", to=["a", "b"]), BASE)
+    listings = [f"tools {json.dumps([tool])}" for tool in versions]
+    conversation(archive / "changed.jsonl", "changed", ["@2025-06-18", *listings])
+    announced(archive / "announced.jsonl")
     number, text = ([changed("inputSchema", to={"type": kind})] for kind in ("object", "string"))
     call, reply = 'call add {"a": 1}', '{"content":[]}'
     lines = ["@2025-06-18"]
     for listing in ([], number, text):
         lines += [f"tools {json.dumps(listing)}"] * bool(listing) + [f"{call} {reply}"] * 2
-    for name, said in (("a", lines), ("b", ["+ 60000", "@2025-06-18", f"{call} {reply}"])):
-        talk = Conversation(name, server="s")
-        talk.event("open", transport="stdio", server="s", command=["x"], segment=0)
-        for line in said:
-            talk.line(line)
-        (tmp_path / f"{name}.jsonl").write_bytes(b"".join(talk.lines))
-    mcptally.score(sorted(tmp_path.glob("*.jsonl")), out=tmp_path / "store")
-    calls = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet")
-    told = calls.filter(method="tools/call").sort("recording", "seq")
-    assert told.select("definition_source", "input_schema_state").rows() == [
+    conversation(archive / "a.jsonl", "validated", lines)
+    later = ["+ 60000", "@2025-06-18", f"{call} {reply}"]
+    conversation(archive / "b.jsonl", "validated", later)
+    mcptally.score(archive, out=folder / "store")
+    tables = ("tools", "findings", "calls")
+    return {name: pl.read_parquet(folder / "store" / name / "*.parquet") for name in tables}
+
+
+def changes_in_session(scored: dict[str, pl.DataFrame], recording: str) -> list[str]:
+    rows = scored["findings"].filter(rule="definition.changed_in_session", recording=recording)
+    return rows.get_column("message").to_list()
+
+
+def test_the_tools_table_describes_the_change_from_the_previous_version(
+    scored: dict[str, pl.DataFrame],
+):
+    tools = scored["tools"].filter(server="changed").sort("first_seen")
+    old, new = tools.iter_rows(named=True)
+    assert (old["previous"], old["drift"], old["changed"]) == (None, None, None)
+    assert (new["previous"], new["drift"]) == (old["definition"], "breaking")
+    assert new["changed"] == ["inputSchema/required/b: added"]
+    assert (new["input_dialect"], new["output_dialect"]) == ("2020-12", "2020-12")
+    assert changes_in_session(scored, "changed") == [
+        "the tool changed within a session (not announced): inputSchema/required/b: added",
+        "the tool changed within a session (not announced): inputSchema/required/b: removed",
+    ]
+
+
+def test_the_finding_states_that_a_change_was_announced(scored: dict[str, pl.DataFrame]):
+    assert changes_in_session(scored, "announced") == [
+        "the tool changed within a session (announced): description: changed"
+    ]
+
+
+def test_a_call_is_validated_by_the_version_listed_last_before_it(
+    scored: dict[str, pl.DataFrame],
+):
+    calls = scored["calls"].filter(method="tools/call", server="validated")
+    assert calls.sort("recording", "seq").select(
+        "definition_source", "input_schema_state"
+    ).rows() == [
         *[("later", "valid")] * 2,
         *[("session", "valid")] * 2,
         *[("session", "invalid")] * 2,

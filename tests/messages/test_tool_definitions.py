@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 import mcptally as mt
+from tests.analytics.built_stores import build, definition
 from tests.scored_cases import Cases, Scored
-from tests.transcripts import c2s, opened, s2c, write
+from tests.transcripts import c2s, opened, s2c
 
 
 def listing(place: int, names: str, **result: Any) -> list[dict[str, Any]]:
@@ -34,7 +35,13 @@ CASES = Cases()
 NUMBERS = {name: CASES.add(opened(), *pages) for name, (pages, _) in LISTINGS.items()}
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["payloads", "no payloads"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(True, id="payloads"),
+        pytest.param(False, id="no payloads", marks=pytest.mark.slow),
+    ],
+)
 def scored(request, tmp_path_factory) -> Scored:
     return CASES.score(tmp_path_factory.mktemp("listings"), payloads=request.param)
 
@@ -59,9 +66,10 @@ def test_one_session_with_the_last_page_makes_a_listing_complete(scored: Scored)
 
 
 def test_one_store_with_the_last_page_makes_a_listing_complete(tmp_path: Path):
-    stores = [tmp_path / "one", tmp_path / "two"]
-    for store, events in zip(stores, (FIRST, WHOLE), strict=True):
-        mt.score(write(store.with_suffix(".jsonl"), events), out=store)
-    ask = "SELECT complete FROM tools"
-    assert [mt.open_store(store).sql(ask).fetchall() for store in stores] == [[(False,)], [(True,)]]
-    assert mt.open_store(*stores).sql(ask).fetchall() == [(True,)]
+    tool = definition("a")
+    stores = [
+        build(tmp_path / name, [], [tool | {"complete": complete}]).path
+        for name, complete in (("one", False), ("two", True))
+    ]
+    found = mt.open_store(*stores).sql("SELECT tool, complete FROM tools").fetchall()
+    assert found == [("a", True)]

@@ -13,6 +13,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
+import mcptally as mt
 from mcptally.errors import UsageError
 from mcptally.output import mock
 from tests.transcripts import c2s, call, opened, s2c, text, write
@@ -67,9 +68,7 @@ def archive(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def store(archive: Path) -> Path:
-    from mcptally import score
-
-    score([archive], out=archive.parent / "store")
+    mt.score([archive], out=archive.parent / "store")
     return archive.parent / "store"
 
 
@@ -189,10 +188,10 @@ def test_with_delays_replies_wait_for_the_recorded_time(store: Path, monkeypatch
 
 def test_a_server_must_be_chosen_if_several_are_recorded(archive: Path, tmp_path: Path):
     other = [opened("r2", server="other"), c2s(1, call(1), "r2"), s2c(2, text(1), "r2")]
-    paths = [archive, write(tmp_path / "other.jsonl", other)]
+    mt.score([archive, write(tmp_path / "other.jsonl", other)], out=tmp_path / "store")
     with pytest.raises(UsageError, match=r"choose one with --server: demo, other"):
-        mock.read(paths)
-    assert mock.read(paths, server="other").server == "other"
+        mock.read([tmp_path / "store"])
+    assert mock.read([tmp_path / "store"], server="other").server == "other"
 
 
 MOCK = [sys.executable, "-m", "mcptally", "mock"]

@@ -87,7 +87,11 @@ def test_a_failure_that_happens_again_is_the_same(store, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [("Error: no file 'q' in /tmp/3", 0), ("Error: permission denied", 1)]
+    ("error", "code"),
+    [
+        pytest.param("Error: no file 'q' in /tmp/3", 0, marks=pytest.mark.slow),
+        ("Error: permission denied", 1),
+    ],
 )
 def test_errors_are_the_same_if_only_what_varies_differs(store, tmp_path, monkeypatch, error, code):
     other = mock.mock_server(mock.read([recorded(tmp_path / "traces.jsonl", error)]))
