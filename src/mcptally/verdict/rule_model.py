@@ -32,7 +32,9 @@ class Verdict(enum.StrEnum):
     """The text does not name the cause."""
 
 
-_DESCRIPTIVE: Final = frozenset({"id", "title", "source", "note", "order", "fires", "silent"})
+_DESCRIPTIVE: Final = frozenset(
+    {"id", "title", "source", "note", "order", "kept_for", "fires", "silent"}
+)
 """Fields whose change leaves a rule's measured counts valid."""
 
 PLACES: Final = ("anywhere", "start", "first_line")
@@ -41,6 +43,7 @@ QUOTES: Final = ("caller", "server")
 RECORDS: Final = ("never", "seldom", "mostly", "always")
 STACK_TRACES: Final = ("masked", "repeated")
 RETRYABLE: Final = ("yes", "after_delay", "after_change", "no")
+KEPT_FOR: Final = ("product", "specification", "language", "mistakes", "context", "fit")
 _STATUS: Final = re.compile(r"[0-9]{3}(?:-[0-9]{3})?")
 
 
@@ -125,6 +128,13 @@ class VerdictRule(TextRule):
     """Match only calls that took just over a round number of seconds (`facts.TIME_LIMITS`)."""
     decides: bool = False
     """If it is the first rule that matches, it decides alone, whatever other rules match."""
+    kept_for: str = ""
+    """Why the rule is kept although no verdict on a labelled call needs it.
+
+    It has texts of a named `product`, library or runtime; it reads what a `specification` defines;
+    it is for a `language` with few or no labels; it ends a known class of `mistakes`; it is about
+    the `context` of calls, which most labels lack; or the `fit` of the model is worse without it.
+    """
 
     def __post_init__(self) -> None:
         """Check that each field has a value that its column in the tables allows."""
@@ -133,6 +143,7 @@ class VerdictRule(TextRule):
         _check_choice(self, "fault", self.fault, ("", *FAULTS))
         _check_choice(self, "retryable", self.retryable, ("", *RETRYABLE))
         _check_choice(self, "quotes", self.quotes, ("", *QUOTES))
+        _check_choice(self, "kept_for", self.kept_for, ("", *KEPT_FOR))
         _check_choice(self, "stack_trace", self.stack_trace, ("", *STACK_TRACES))
         for name in ("tool_record", "peer_record"):
             for band in getattr(self, name):

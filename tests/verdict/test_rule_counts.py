@@ -1,0 +1,16 @@
+"""Rules that no labelled call needs are removed or say why they are kept."""
+
+import csv
+from pathlib import Path
+
+from mcptally.verdict import classify
+
+COUNTS = Path(__file__).with_name("rule_counts.csv")
+
+
+def test_a_rule_that_no_labelled_call_needs_says_why_it_is_kept():
+    with COUNTS.open(newline="") as file:
+        needed = {row["rule"]: int(row["needed"]) for row in csv.DictReader(file)}
+    rules = classify.failure_rules()
+    assert needed.keys() == {rule.id for rule in rules}
+    assert [rule.id for rule in rules if needed[rule.id] <= 0 and not rule.kept_for] == []
