@@ -2,8 +2,12 @@
 
 import h11
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mcptally.record.http import known_heads
 from mcptally.record.http.known_heads import (
+    ANY_LENGTH,
     KnownExchange,
     known_request,
     known_response,
@@ -31,6 +35,41 @@ def test_an_ordinary_head_is_known_and_forwarded_as_the_parser_forwards_it():
     response = known_response(RESPONSE)
     assert (response.status, response.length) == (200, 7)
     assert response.forwarded_bytes == RESPONSE
+
+
+LENGTHS = st.one_of(
+    st.integers(0, 10**20).map(b"%d".__mod__),
+    st.sampled_from(
+        [b"", b"007", b"+7", b"7 ", b" 7", b"7,7", b"0x7", b"7_0", b"7;q=1", ANY_LENGTH]
+    ),
+    st.sampled_from(
+        [b"7\r\nContent-Length: 7", b"7\r\ncontent-length:8", b"7\n\nX: y", b"7\r\n y"]
+    ),
+)
+
+
+@given(
+    LENGTHS,
+    st.sampled_from(
+        [b"Content-Length: ", b"content-length:", b"CONTENT-LENGTH: ", b"Content-Length : "]
+    ),
+    st.sampled_from([b"", b"X: 817263549\r\n", b"X: content-length\r\n", b"X: y\r\n "]),
+)
+def test_heads_that_differ_in_the_length_alone_are_known_as_if_each_were_parsed(
+    number, name, before
+):
+    raw = REQUEST.replace(b"Content-Length: 10", before + name + number)
+    options = {"host": b"h", "authorization": None, "require_loopback_host": False}
+    assert_same(known_request(raw, **options), known_heads._known_request(raw, **options))
+    raw = RESPONSE.replace(b"Content-Length: 7", before + name + number)
+    assert_same(known_response(raw), known_heads._known_response(raw))
+
+
+def assert_same(known, parsed):
+    assert (known is None) == (parsed is None)
+    if known is not None:
+        assert (known.raw, known.length) == (parsed.raw, parsed.length)
+        assert known.forwarded_bytes == parsed.forwarded_bytes
 
 
 @pytest.mark.parametrize(

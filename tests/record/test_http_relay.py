@@ -95,6 +95,28 @@ def test_a_frame_is_written_before_its_last_byte_is_forwarded(tmp_path):
     assert len(seen["c2s"]) == 1
 
 
+def test_heads_with_other_lengths_are_forwarded_and_recorded_with_their_own_length(tmp_path):
+    received = []
+
+    def script(conn):
+        for size in (1, 30, 200):
+            received.append(conn.request())
+            conn.send(json_response(b'{"x":"%b"}' % (b"y" * size)))
+        conn.rest()
+
+    bodies = [b'{"id":%d}' % number for number in (1, 22, 333)]
+    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+        answers = [client.call(body)[2] for body in bodies]
+        found = rig.events()
+    assert [len(answer) for answer in answers] == [9, 38, 208]
+    assert [body for _, body in received] == bodies
+    for phase, messages in (("request", bodies), ("response", answers)):
+        heads = select(found, "http", phase=phase)
+        assert [head["headers"]["content-length"] for head in heads] == [
+            str(len(message)) for message in messages
+        ]
+
+
 def test_each_event_is_recorded_and_then_forwarded_immediately(tmp_path):
     go = threading.Semaphore(0)
 

@@ -26,6 +26,7 @@ def test_the_queue_returns_each_record_once_in_order(steps):
     waiting = []
     for step in steps:
         if step is None:
+            assert queue.begin(queue.counters.begun) is None
             assert queue.begin(queue.counters.head) == (waiting[0] if waiting else None)
             if waiting:
                 waiting.pop(0)
@@ -222,6 +223,41 @@ def test_events_in_the_queue_are_written_after_a_kill_of_the_recorder(tmp_path):
     assert eventually(lambda: not alive(writer))
     found = events(tmp_path)
     assert [event["msg"]["id"] for event in of(found, "message")] == list(range(500))
+
+
+def test_events_are_written_after_messages_to_the_writer_found_the_pipe_full(tmp_path):
+    _, found = run(
+        tmp_path,
+        "wait(executed)\n"
+        "stop_writer()\n"
+        "for _ in range(10_000): archive.wake()\n"
+        "frames(10, 20)\n"
+        "os.kill(archive._pid, signal.SIGCONT)\n"
+        "wait(executed)\n"
+        "close()",
+    )
+    assert assert_gaps_count_what_is_missing(found, 20) == 0
+
+
+def test_events_are_written_once_if_the_writer_dies_between_the_file_and_the_queue(tmp_path):
+    _, found = run(
+        tmp_path,
+        "from mcptally.record.writer.shared_queue import SharedQueue\n"
+        "done = SharedQueue.done\n"
+        "def fatal(self, events):\n"
+        "    if events == 7: os.kill(os.getpid(), 9)\n"
+        "    done(self, events)\n"
+        "SharedQueue.done = fatal\n"
+        "wait(executed)\n"
+        "os.kill(archive._pid, 9)\n"
+        "archive._restart()\n"
+        "frames(10, 17)\n"
+        "wait(lambda: archive.queue.begun_bytes)\n"
+        "archive._restart()\n"
+        "frames(17, 20)\n"
+        "close()",
+    )
+    assert assert_gaps_count_what_is_missing(found, 20) == 0
 
 
 def test_a_frame_larger_than_the_queue_is_handed_over_in_parts(tmp_path):

@@ -155,26 +155,31 @@ class ProxiedExchange:
             )
         return self._client.send(http_headers.forward_response(response, head)) or b""
 
-    def begin_response(self, status: int, head: Head) -> None:
-        """Record the head of the response, and begin to record its body."""
-        self._record_response_head(status, head)
+    def begin_response(self, status: int, head: Head, *, length_text: bytes | None = None) -> None:
+        """Record the head of the response, and begin to record its body.
+
+        `length_text` is that of `known_heads.KnownResponse`.
+        """
+        self._record_response_head(status, head, length_text)
         self._response_body = self._new_body(head)
 
-    def record_response(self, status: int, head: Head, data: bytes) -> None:
+    def record_response(
+        self, status: int, head: Head, data: bytes, *, length_text: bytes | None = None
+    ) -> None:
         """Record a response that was received in one piece."""
         if not self._is_plain(head, data):
-            self.begin_response(status, head)
+            self.begin_response(status, head, length_text=length_text)
             self.record_response_data(data)
             self.record_response_end()
             return
-        self._record_response_head(status, head)
+        self._record_response_head(status, head, length_text)
         if data:
             self._record_items([BodyItem(data, {})])
 
-    def _record_response_head(self, status: int, head: Head) -> None:
+    def _record_response_head(self, status: int, head: Head, length_text: bytes | None) -> None:
         self.has_response_head = True
         self.unparsed = b""
-        self.record.response_head(status, head)
+        self.record.response_head(status, head, length_text=length_text)
 
     def response_data(self, event: h11.Data) -> bytes:
         """Record a part of the response body and return the bytes for the client."""

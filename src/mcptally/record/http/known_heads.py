@@ -2,20 +2,30 @@
 
 h11 parses, checks and serializes a head once. A message with the same head, byte for byte, whose
 body has a Content-Length, then needs no parser: its body is the given number of bytes.
+
+Only the number may differ. A head with one Content-Length, written in the usual form, is parsed
+with `ANY_LENGTH` in place of the number, which is put back into what is forwarded and recorded: for
+h11 and for the checks of `headers`, numbers of 1 to 15 digits without leading zeros are all alike.
 """
 
 import functools
+import re
 from typing import Final, NamedTuple
 
 import h11
 
 from mcptally.record.http import headers as http_headers
-from mcptally.record.http.head import Head, parse_head
+from mcptally.record.http.head import Head, Header, parse_head
 
 MAX_KNOWN_HEAD: Final = 4096
 """Maximum length of a head that is kept, in bytes."""
 
 _KEPT: Final = 512
+
+ANY_LENGTH: Final = b"817263549"
+"""Stands for the number of a Content-Length; a head that contains these digits is kept as it is."""
+
+_LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ?(0|[1-9][0-9]{0,14})\r\n")
 
 
 class KnownRequest(NamedTuple):
@@ -27,6 +37,8 @@ class KnownRequest(NamedTuple):
     length: int
     forwarded: h11.Request
     forwarded_bytes: bytes
+    length_text: bytes | None = None
+    """The number that `ANY_LENGTH` stands for in `head` and `forwarded`; None: it is not there."""
 
 
 class KnownResponse(NamedTuple):
@@ -38,6 +50,8 @@ class KnownResponse(NamedTuple):
     length: int
     forwarded: h11.Response
     forwarded_bytes: bytes
+    length_text: bytes | None = None
+    """As in `KnownRequest`."""
 
 
 def split_head(data: bytes) -> tuple[bytes, bytes]:
@@ -46,11 +60,56 @@ def split_head(data: bytes) -> tuple[bytes, bytes]:
     return (data[:end], data[end:]) if end > 3 else (b"", data)
 
 
-@functools.lru_cache(_KEPT)
 def known_request(
     raw: bytes, *, host: bytes | None, authorization: bytes | None, require_loopback_host: bool
 ) -> KnownRequest | None:
     """The request with this head; None if it needs the parser, for example to be refused."""
+    any_length, number = _without_length(raw)
+    known = _known_request(
+        any_length,
+        host=host,
+        authorization=authorization,
+        require_loopback_host=require_loopback_host,
+    )
+    if known is None or number is None:
+        return known
+    _, head, path, _, forwarded, sent, _ = known
+    sent = sent.replace(ANY_LENGTH, number)
+    return KnownRequest(raw, head, path, int(number), forwarded, sent, number)
+
+
+def known_response(raw: bytes) -> KnownResponse | None:
+    """The response with this head to a known request; None if it needs the parser."""
+    any_length, number = _without_length(raw)
+    known = _known_response(any_length)
+    if known is None or number is None:
+        return known
+    _, head, status, _, forwarded, sent, _ = known
+    sent = sent.replace(ANY_LENGTH, number)
+    return KnownResponse(raw, head, status, int(number), forwarded, sent, number)
+
+
+def _without_length(raw: bytes) -> tuple[bytes, bytes | None]:
+    """The head with `ANY_LENGTH`, and the number in its place; or the unchanged head, and None."""
+    match = _LENGTH.search(raw)
+    if match is None or ANY_LENGTH in raw or raw.lower().count(b"content-length") != 1:
+        return raw, None
+    start, end = match.span(1)
+    return raw[:start] + ANY_LENGTH + raw[end:], match[1]
+
+
+def _headers(message: h11.Request | h11.Response, number: bytes | None) -> list[Header]:
+    """The headers with the number of a Content-Length in place of `ANY_LENGTH`."""
+    return [
+        (name, value if number is None else value.replace(ANY_LENGTH, number))
+        for name, value in message.headers.raw_items()
+    ]
+
+
+@functools.lru_cache(_KEPT)
+def _known_request(
+    raw: bytes, *, host: bytes | None, authorization: bytes | None, require_loopback_host: bool
+) -> KnownRequest | None:
     client = h11.Connection(h11.SERVER)
     client.receive_data(raw)
     try:
@@ -74,13 +133,14 @@ def known_request(
         return None
     forwarded = http_headers.forward_request(request, head, host=host, authorization=authorization)
     sent = h11.Connection(h11.CLIENT).send(forwarded) or b""
+    if sent.count(ANY_LENGTH) > 1:
+        return None  # the name of the server contains these digits
     path = request.target.decode("latin-1")
     return KnownRequest(raw, head, path, int(length), forwarded, sent)
 
 
 @functools.lru_cache(_KEPT)
-def known_response(raw: bytes) -> KnownResponse | None:
-    """The response with this head to a known request; None if it needs the parser."""
+def _known_response(raw: bytes) -> KnownResponse | None:
     client, server = h11.Connection(h11.SERVER), h11.Connection(h11.CLIENT)
     request = server.send(h11.Request(method="POST", target="/", headers=[("Host", "x")])) or b""
     client.receive_data(request + (server.send(h11.EndOfMessage()) or b""))
@@ -127,14 +187,24 @@ class KnownExchange:
         """
         request, response = self.request, self.response
         client.receive_data(request.raw + bytes(request.length - self.request_left))
+        forwarded = h11.Request(
+            method=request.forwarded.method,
+            target=request.forwarded.target,
+            headers=_headers(request.forwarded, request.length_text),
+        )
         while isinstance(event := client.next_event(), h11.Request | h11.Data | h11.EndOfMessage):
-            server.send(request.forwarded if isinstance(event, h11.Request) else event)
+            server.send(forwarded if isinstance(event, h11.Request) else event)
             if isinstance(event, h11.EndOfMessage):
                 break
         if response is None:
             return
         server.receive_data(response.raw + bytes(response.length - self.response_left))
+        answer = h11.Response(
+            status_code=response.status,
+            headers=_headers(response.forwarded, response.length_text),
+            reason=response.forwarded.reason,
+        )
         while isinstance(event := server.next_event(), h11.Response | h11.Data | h11.EndOfMessage):
-            client.send(response.forwarded if isinstance(event, h11.Response) else event)
+            client.send(answer if isinstance(event, h11.Response) else event)
             if isinstance(event, h11.EndOfMessage):
                 break

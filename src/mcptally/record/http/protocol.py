@@ -116,7 +116,9 @@ class HttpProtocol:
         )
         if request is None or len(body) > request.length:
             return None
-        exchange = self._new_exchange(method="POST", path=request.path, head=request.head)
+        exchange = self._new_exchange(
+            method="POST", path=request.path, head=request.head, length_text=request.length_text
+        )
         self._known = known = KnownExchange(request)
         if len(body) == request.length:
             known.request_left = 0
@@ -201,8 +203,18 @@ class HttpProtocol:
         # An unparsable head is not recorded: it may contain credentials.
         return self.exchange or self._new_exchange(method="", path="", head=NO_HEAD, why=why)
 
-    def _new_exchange(self, *, method: str, path: str, head: Head, **extra: Any) -> ProxiedExchange:
-        record = self._sessions.begin(method=method, path=path, head=head, extra=extra)
+    def _new_exchange(
+        self,
+        *,
+        method: str,
+        path: str,
+        head: Head,
+        length_text: bytes | None = None,
+        **extra: Any,
+    ) -> ProxiedExchange:
+        record = self._sessions.begin(
+            method=method, path=path, head=head, length_text=length_text, extra=extra
+        )
         self.exchange = ProxiedExchange(
             record,
             client=self._client,
@@ -263,9 +275,13 @@ class HttpProtocol:
             out = response.forwarded_bytes
             if len(data) == response.length:
                 known.response_left = 0
-                exchange.record_response(response.status, response.head, data)
+                exchange.record_response(
+                    response.status, response.head, data, length_text=response.length_text
+                )
                 return out + data, True
-            exchange.begin_response(response.status, response.head)
+            exchange.begin_response(
+                response.status, response.head, length_text=response.length_text
+            )
         elif not data:
             raise NotHttpError("the response is incomplete", b"")
         if len(data) > known.response_left:

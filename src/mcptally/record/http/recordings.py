@@ -35,8 +35,11 @@ _MAX_INITIALIZE_BYTES: Final = 64 * 1024
 class HeadRedaction(Protocol):
     """Redacts heads; server.py implements it with mcptally.redaction.policy."""
 
-    def headers(self, head: Head) -> msgspec.Raw:
-        """Return the allowed headers as a JSON object, with session ids hashed."""
+    def headers(self, head: Head, length_text: bytes | None) -> msgspec.Raw:
+        """Return the allowed headers as a JSON object, with session ids hashed.
+
+        `length_text` is the value of Content-Length, or None if it is the one in `head`.
+        """
 
     def path(self, path: str) -> str:
         """Return a path and query with session ids hashed."""
@@ -107,6 +110,7 @@ class ExchangeRecord:
         method: str,
         path: str,
         head: Head,
+        length_text: bytes | None,
         extra: dict[str, Any],
     ) -> None:
         self._sessions = sessions
@@ -123,7 +127,7 @@ class ExchangeRecord:
                 "phase": "request",
                 "method": method,
                 "path": redaction.path(path),
-                "headers": redaction.headers(head),
+                "headers": redaction.headers(head, length_text),
                 **extra,
             },
         )
@@ -151,12 +155,14 @@ class ExchangeRecord:
         if self.recording is None and self.method != "GET":
             self._sessions.assign_shared(self)
 
-    def response_head(self, status: int | None, head: Head, **extra: Any) -> None:
-        """Record the head of the response."""
+    def response_head(
+        self, status: int | None, head: Head, *, length_text: bytes | None = None, **extra: Any
+    ) -> None:
+        """Record the head of the response; `length_text` as for `HeadRedaction.headers`."""
         self.status = status or 0
         self.response_session = head.session
         self._sessions.assign_from_response(self, head.get(b"content-type"))
-        headers = self._sessions.redaction.headers(head)
+        headers = self._sessions.redaction.headers(head, length_text)
         self._add_http("s2c", {"phase": "response", "status": status, "headers": headers, **extra})
 
     def response_items(
@@ -241,11 +247,23 @@ class Sessions:
         method: str,
         path: str,
         head: Head,
+        length_text: bytes | None,
         extra: dict[str, Any],
     ) -> ExchangeRecord:
-        """Start the record of a request; `extra` are more fields of its event."""
+        """Start the record of a request.
+
+        `length_text` is that of `HeadRedaction.headers`; `extra` are more fields of the event.
+        """
         scope = f"x{next(self._scopes)}"
-        return ExchangeRecord(self, scope=scope, method=method, path=path, head=head, extra=extra)
+        return ExchangeRecord(
+            self,
+            scope=scope,
+            method=method,
+            path=path,
+            head=head,
+            length_text=length_text,
+            extra=extra,
+        )
 
     # --- assignment of exchanges ----------------------------------------------------------------
 

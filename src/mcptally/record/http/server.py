@@ -15,6 +15,7 @@ from mcptally.record.http.capacity import Capacity, enable_keepalive, raise_desc
 from mcptally.record.http.error_text import INVALID_HOST
 from mcptally.record.http.event_loop import EventLoop, Timer
 from mcptally.record.http.head import Head
+from mcptally.record.http.known_heads import ANY_LENGTH
 from mcptally.record.http.proxy import ProxyConnection
 from mcptally.record.http.recordings import MAX_OPEN, Sessions
 from mcptally.record.http.socket import Socket
@@ -280,6 +281,9 @@ def bind(listen: str) -> list[socket.socket]:
     return sockets
 
 
+_ANY_LENGTH: Final = b'"content-length":"%b"' % ANY_LENGTH
+
+
 class _CachedRedaction:
     """Redacts heads by the policy's allowlist, with a cache."""
 
@@ -289,12 +293,15 @@ class _CachedRedaction:
         self._headers = functools.lru_cache(512)(self._redacted_headers)
         self._path = functools.lru_cache(512)(lambda path: policy.url(path)[0])
 
-    def headers(self, head: Head) -> msgspec.Raw:
+    def headers(self, head: Head, length_text: bytes | None) -> msgspec.Raw:
         """Return the allowed headers as a JSON object, with session ids hashed."""
-        return self._headers(head) if head.is_cached else self._redacted_headers(head)
+        redacted = self._headers(head) if head.is_cached else self._redacted_headers(head)
+        if length_text is not None:
+            redacted = redacted.replace(_ANY_LENGTH, b'"content-length":"%b"' % length_text)
+        return msgspec.Raw(redacted)
 
-    def _redacted_headers(self, head: Head) -> msgspec.Raw:
-        return msgspec.Raw(json_bytes(self._policy.headers(head.text)[0]))
+    def _redacted_headers(self, head: Head) -> bytes:
+        return json_bytes(self._policy.headers(head.text)[0])
 
     def path(self, path: str) -> str:
         """Return a path and query with session ids hashed."""
