@@ -1,19 +1,25 @@
 """Tokens of definitions and results: bytes over four, or counted by a tokenizer."""
 
 import json
+import re
+import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import duckdb
 import polars as pl
 import pytest
 
+from mcptally.analytics import duckdb_file
 from mcptally.errors import StoreError, UsageError
 from mcptally.maintenance.merge import merge_stores
-from mcptally.output.html import report
+from mcptally.output.html import caveats
 from mcptally.pipeline.run import score
 from mcptally.pipeline.tokens import Tokenizer, count_tokens
 
-TRACES = Path(__file__).parents[2] / "sample_traces"
+ROOT = Path(__file__).parents[2]
+TRACES = ROOT / "sample_traces"
 WORDS = {
     "version": "1.0",
     "pre_tokenizer": {"type": "Whitespace"},
@@ -65,6 +71,31 @@ def test_without_the_package_the_error_says_what_to_install(tmp_path, monkeypatc
 
 
 @pytest.mark.slow
+def test_the_documented_query_gives_what_a_server_costs(sample_store, tmp_path):
+    page = (ROOT / "docs" / "how-to" / "count-tokens.md").read_text()
+    sql = re.search(r"```sql\n(.*?)```", page, re.DOTALL)[1]
+    (tmp_path / "prices.csv").write_text("model,usd_per_million\nlarge,3\nsmall,0.5\n")
+    store = Path(shutil.copytree(sample_store.path, tmp_path / "store"))
+    duckdb_file.write(store)
+    with duckdb.connect(store / "mcptally.duckdb", read_only=True) as db:
+        found = db.sql(sql.replace("prices.csv", str(tmp_path / "prices.csv"))).fetchall()
+    costs = {(model, server): rest for model, server, *rest in found}
+    calls, tools = (pl.read_parquet(store / t / "*.parquet") for t in ("calls", "tools"))
+    calls, tools = (frame.filter(pl.col("server") == "git") for frame in (calls, tools))
+    tokens = (
+        calls.filter(pl.col("method") == "tools/call")["response_tokens"].sum()
+        + tools.select(pl.col("tokens") * pl.col("sessions")).sum().item()
+    )
+    sessions = calls["session"].n_unique()
+    assert costs["large", "git"][0] == round(tokens / sessions)
+    assert costs["large", "git"][1] == pytest.approx(tokens / sessions * 3 / 1e6)
+    unused = tools.filter(~pl.col("tool").is_in(calls["tool"].drop_nulls().implode()))
+    listed = unused.select(pl.col("tokens") * pl.col("sessions")).sum().item()
+    assert listed > 0
+    assert costs["small", "git"][2] == pytest.approx(listed * 0.5 / 1e6)
+
+
+@pytest.mark.slow
 def test_a_store_has_the_tokens_of_its_tokenizer_and_is_scored_again_with_another(
     tokenizer, tmp_path
 ):
@@ -76,7 +107,10 @@ def test_a_store_has_the_tokens_of_its_tokenizer_and_is_scored_again_with_anothe
     tools = pl.read_parquet(out / "tools" / "*.parquet")
     assert (tools["tokens"] != tools["bytes"] // 4).all()
     assert score(TRACES / "time.jsonl", out=out, tokenizer=tokenizer).reused == 1
-    assert "counted by the tokenizer words.json" in report(out)
+    manifest = json.loads((out / "store.json").read_text())
+    assert "counted by the tokenizer words.json" in caveats._tokens(
+        SimpleNamespace(manifest=manifest)
+    )
     with pytest.raises(StoreError, match=r"another tokenizer.*--tokenizer"):
         merge_stores([out], out=tmp_path / "merged")
     merge_stores([out], out=tmp_path / "merged", tokenizer=tokenizer)
