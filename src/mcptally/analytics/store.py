@@ -148,13 +148,15 @@ class Store:
                 f"no question is called {question!r}{near(question, question_titles())} "
                 f"(there are: {', '.join(question_titles())})"
             )
+        # A view of the question itself would only be one more time to bind its SQL.
+        answer = f'({views.all_texts()[question]}\n) AS "{question}"'
         if not given:
             return self._rows(
-                self._connection(question=question), f'SELECT * FROM "{question}"', alias=question
+                self._connection(question=question), f"SELECT * FROM {answer}", question=question
             )
         self._check_names(given)
         plain = self._connection(question=question)
-        columns = self._rows(plain, f'SELECT * FROM "{question}"').columns
+        columns = self._rows(plain, f"SELECT * FROM {answer}").columns
         if min_calls is not None and "calls" not in columns:
             raise UsageError(
                 f"{question} does not count calls, so min_calls (--min-calls) does not apply"
@@ -175,10 +177,10 @@ class Store:
         where = " AND ".join(conditions.values()) or "true"
         return self._rows(
             self._connection(frozenset(call_filters), question),
-            f'SELECT * FROM "{question}" WHERE {where}',
+            f"SELECT * FROM {answer} WHERE {where}",
             [given[name] for name in conditions],
             call_filters,
-            alias=question,
+            question=question,
         )
 
     def sql(self, query: str, params: Any = None) -> Answer:
@@ -204,7 +206,7 @@ class Store:
     def _connection(
         self, filters: frozenset[str] = frozenset(), question: str | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """A connection with the tables, and this question, as views.
+        """A connection with the tables, and what this question reads, as views.
 
         It is created on first use, under a lock because threads share a store.
         """
@@ -223,7 +225,7 @@ class Store:
                 lock(connection, self.paths)
                 self._connections[key] = connection
             if question is not None and not filters:
-                self._create_questions(views.texts_of(question))
+                self._create_questions(views.texts_read_by(question))
             return self._connections[key]
 
     def _create_questions(self, texts: Mapping[str, str]) -> None:
@@ -243,14 +245,16 @@ class Store:
         params: Any = None,
         variables: Mapping[str, Any] = MappingProxyType({}),
         *,
-        alias: str = "",
+        question: str = "",
     ) -> Answer:
+        """The rows of a query; of a `question`, whose SQL is ours, only an old store has errors."""
         try:
             cursor = connection.cursor()
             sql_functions.close_at_exit(cursor)
             for name, value in variables.items():
                 cursor.execute(f"SET VARIABLE {name} = ?", [value])
-            relation = cursor.sql(query, alias=alias, params=params)
+            with self._reporting_the_version() if question else contextlib.nullcontext():
+                relation = cursor.sql(query, alias=question, params=params)
         except duckdb.Error as error:
             raise QueryError(_with_suggestion(error, connection)) from error
         return as_answer(relation)
