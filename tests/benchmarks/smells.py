@@ -64,10 +64,11 @@ def definitions(store: mt.Store) -> pl.DataFrame:
 def refusals(store: mt.Store) -> pl.DataFrame:
     """Refused calls per server, definition, argument, and whether the schema refuses them."""
     return store.sql("""
-        SELECT a.server, a.definition, a.argument, a.invalid, count(*)::DOUBLE AS refused
-        FROM _argument_refusals a
-        JOIN _refused_arguments r USING (refusal_hash)
-        GROUP BY a.server, a.definition, a.argument, a.invalid
+        SELECT
+            server, definition, argument, invalid,
+            sum(list_sum(list_transform(sessions, lambda s: s.n)))::DOUBLE AS refused
+        FROM _argument_refusals
+        GROUP BY server, definition, argument, invalid
     """).pl()
 
 

@@ -6,7 +6,7 @@ SQL may come from an untrusted source, so a connection can read the stores' tabl
 import contextlib
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -73,7 +73,7 @@ class Connections:
     def get(
         self, filters: frozenset[str] = frozenset(), question: str | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """A connection with the tables, and this question, as views.
+        """A connection with the tables, and what this question reads, as views.
 
         It is created on first use, under a lock because threads share a store.
         """
@@ -92,8 +92,31 @@ class Connections:
                 lock(connection, self.paths)
                 self._open[key] = connection
             if question is not None and not filters:
-                self.create_questions(views.texts_of(question))
+                self.create_questions(views.texts_read_by(question))
             return self._open[key]
+
+    def answer(
+        self,
+        query: str,
+        question: str,
+        params: Any = None,
+        filters: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Answer:
+        """The answer to a question.
+
+        Args:
+            query: SQL that has the question's text as a subquery.
+            question: the question.
+            params: parameters of the query.
+            filters: filters that the views read, and their values.
+
+        Raises:
+            StoreError: the store lacks a column: an older version wrote it.
+            QueryError: DuckDB rejects the query for another reason.
+        """
+        connection = self.get(frozenset(filters), question)
+        with _as_query_errors(connection), self._reporting_the_version():
+            return _answer(connection, query, params, filters, alias=question)
 
     def create_questions(self, texts: Mapping[str, str]) -> None:
         """Create views of those questions that have none yet; each takes 0.01 s.
@@ -109,7 +132,17 @@ class Connections:
         return views.reporting_the_version(self.paths[0], self.manifest.get("mcptally"))
 
 
-def answer_of(
+def answer_of(connection: duckdb.DuckDBPyConnection, query: str, params: Any = None) -> Answer:
+    """The answer to a query, on its own cursor.
+
+    Raises:
+        QueryError: DuckDB rejects the query.
+    """
+    with _as_query_errors(connection):
+        return _answer(connection, query, params)
+
+
+def _answer(
     connection: duckdb.DuckDBPyConnection,
     query: str,
     params: Any = None,
@@ -117,27 +150,19 @@ def answer_of(
     *,
     alias: str = "",
 ) -> Answer:
-    """The answer to a query, on its own cursor.
+    cursor = connection.cursor()
+    sql_functions.close_at_exit(cursor)
+    for name, value in variables.items():
+        cursor.execute(f"SET VARIABLE {name} = ?", [value])
+    return as_answer(cursor.sql(query, alias=alias, params=params))
 
-    Args:
-        connection: the connection.
-        query: the SQL.
-        params: parameters of the query.
-        variables: variables that the views of the connection read, such as values of filters.
-        alias: alias of the answer, such as the name of the question.
 
-    Raises:
-        QueryError: DuckDB rejects the query.
-    """
+@contextlib.contextmanager
+def _as_query_errors(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     try:
-        cursor = connection.cursor()
-        sql_functions.close_at_exit(cursor)
-        for name, value in variables.items():
-            cursor.execute(f"SET VARIABLE {name} = ?", [value])
-        relation = cursor.sql(query, alias=alias, params=params)
+        yield
     except duckdb.Error as error:
         raise QueryError(_with_suggestion(error, connection)) from error
-    return as_answer(relation)
 
 
 _UNKNOWN_COLUMN: Final = re.compile(

@@ -131,12 +131,12 @@ class Store:
                 f"no question is called {question!r}{near(question, question_titles())} "
                 f"(there are: {', '.join(question_titles())})"
             )
+        # A view of the question itself would only be one more time to bind its SQL.
+        answer = f'({views.all_texts()[question]}\n) AS "{question}"'
         if not given:
-            plain = self._connections.get(question=question)
-            return answer_of(plain, f'SELECT * FROM "{question}"', alias=question)
+            return self._connections.answer(f"SELECT * FROM {answer}", question)
         self._check_names(given)
-        plain = self._connections.get(question=question)
-        columns = answer_of(plain, f'SELECT * FROM "{question}"').columns
+        columns = self._connections.answer(f"SELECT * FROM {answer}", question).columns
         if min_calls is not None and "calls" not in columns:
             raise UsageError(
                 f"{question} does not count calls, so min_calls (--min-calls) does not apply"
@@ -155,12 +155,11 @@ class Store:
             name: given[name] for name in CALL_FILTERS & given.keys() - conditions.keys()
         }
         where = " AND ".join(conditions.values()) or "true"
-        return answer_of(
-            self._connections.get(frozenset(call_filters), question),
-            f'SELECT * FROM "{question}" WHERE {where}',
+        return self._connections.answer(
+            f"SELECT * FROM {answer} WHERE {where}",
+            question,
             [given[name] for name in conditions],
             call_filters,
-            alias=question,
         )
 
     def sql(self, query: str, params: Any = None) -> Answer:

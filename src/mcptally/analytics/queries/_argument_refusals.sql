@@ -1,7 +1,30 @@
--- The argument that each refusal of `_refused_arguments` concerns; null: none.
+-- Refusals because of the arguments, as the schema or the server judged them, by the argument concerned.
+-- One row per argument; null: no argument. `sessions` has the calls, `call_id` the first of them.
+-- Calls with the same definition, error and violation are one refusal; most of a tool say the same.
 -- A refusal concerns an argument if the schema refuses that argument, or if the message has its
 -- name or the value that was sent. It may concern several.
-WITH refusals AS MATERIALIZED (
+WITH refused AS MATERIALIZED (
+    SELECT
+        hash(hash(server), hash(definition), hash(template), hash(input_schema_path),
+            hash(input_schema_error)) AS refusal_hash,
+        hash(session) AS session_hash, call_id, server, definition, input_schema_state,
+        input_schema_path, input_schema_error, arguments, error_text
+    FROM calls
+    WHERE method = 'tools/call' AND dir = 'c2s' AND definition IS NOT NULL
+        AND outcome IN ('tool_error', 'protocol_error', 'hidden_error')
+        AND verdict = 'business'
+        AND (input_schema_state = 'invalid' OR reason IN ('validation', 'unsupported_or_disabled'))
+),
+session_counts AS (
+    SELECT refusal_hash, list({session_hash: session_hash, n: n}) AS sessions
+    FROM (
+        SELECT refusal_hash, session_hash, count(*) AS n
+        FROM refused
+        GROUP BY refusal_hash, session_hash
+    )
+    GROUP BY refusal_hash
+),
+refusals AS MATERIALIZED (
     SELECT
         refusal_hash, any_value(server) AS server, any_value(definition) AS definition,
         any_value(input_schema_state) = 'invalid' AS invalid,
@@ -10,10 +33,11 @@ WITH refusals AS MATERIALIZED (
             '/' || nullif(replace(replace(regexp_extract(any_value(input_schema_error),
                 '^lacks the member ''(.*)''$', 1), '~', '~0'), '/', '~1'), '')
         ) AS invalid_pointer,
-        arg_min(CASE WHEN json_valid(arguments) THEN arguments END, call_id) AS sent,
-        left(arg_min(error_text, call_id), 600) AS message, _lower_words(message) AS said
-    FROM _refused_arguments
-    WHERE definition IS NOT NULL
+        min(call_id) AS first_call,
+        arg_min({arguments: arguments, error_text: error_text}, call_id) AS texts,
+        struct_extract(texts, 'arguments') AS sent,
+        left(struct_extract(texts, 'error_text'), 600) AS message, _lower_words(message) AS said
+    FROM refused
     GROUP BY refusal_hash
 ),
 declared AS (
@@ -29,17 +53,20 @@ declared AS (
     )
 ),
 found AS MATERIALIZED (
-    SELECT DISTINCT refusal_hash, d.server, d.definition, invalid, d.name AS argument
+    SELECT DISTINCT refusal_hash, d.name AS argument
     FROM refusals r
     JOIN declared d ON d.definition = r.definition AND d.server IS NOT DISTINCT FROM r.server
     WHERE CASE
         WHEN invalid THEN invalid_pointer = pointer
         ELSE contains(said, words) OR (
-            length(json_extract_string(sent, pointer)) > 3
+            json_valid(sent) AND length(json_extract_string(sent, pointer)) > 3
             AND contains(message, json_extract_string(sent, pointer))
         )
     END
 )
-FROM found
-UNION ALL BY NAME
-SELECT refusal_hash, server, definition, invalid FROM refusals ANTI JOIN found USING (refusal_hash)
+SELECT
+    server, definition, argument, invalid, sessions, first_call AS call_id,
+    left(sent, 300) AS sent, left(message, 300) AS message
+FROM refusals
+JOIN session_counts USING (refusal_hash)
+LEFT JOIN found USING (refusal_hash)

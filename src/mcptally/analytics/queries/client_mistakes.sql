@@ -6,72 +6,56 @@
 -- `calls`: those that could show the mistake. For repeated_refusal, refusals after which the same
 -- call could not succeed.
 WITH unlisted AS (SELECT hash(hash(server), hash(tool)) AS tool_hash FROM _unlisted_names),
-marked AS NOT MATERIALIZED (
+marked AS MATERIALIZED (
     SELECT
-        call_id, hash(hash(client), hash(client_version), hash(model)) AS version_hash,
+        client, client_version, model, call_id,
+        hash(hash(client), hash(client_version), hash(model)) AS version_hash,
         hash(session) AS session_hash, hash(hash(server), hash(tool)) AS tool_hash,
-        hash(server) AS server_hash, hash(attempt_of) AS chain, attempt, attempt_why,
+        hash(server) AS server_hash, tool_hash IN (SELECT tool_hash FROM unlisted) AS invented,
         outcome = 'cancelled' AS given_up,
         -- Refusals after which the same call cannot succeed, whatever the caller does.
         verdict = 'business' AND retryable IN ('no', 'after_change') AS refused,
-        CASE input_schema_state WHEN 'valid' THEN 'valid' WHEN 'invalid' THEN CASE
-            WHEN input_schema_error LIKE 'lacks the member%' THEN 'missing_argument'
-            WHEN input_schema_error LIKE 'has members that%' THEN 'invented_argument'
-            WHEN regexp_matches(input_schema_error, '^is (a |an |null).*, not ') THEN 'wrong_type'
-            ELSE 'wrong_value'
-        END END AS inputs
+        input_schema_state IN ('valid', 'invalid') AS checked,
+        CASE WHEN input_schema_state = 'invalid' THEN CASE
+            WHEN input_schema_error LIKE 'lacks the member%' THEN 'a'
+            WHEN input_schema_error LIKE 'has members that%' THEN 'b'
+            WHEN regexp_matches(input_schema_error, '^is (a |an |null).*, not ') THEN 'c'
+            ELSE 'd'
+        END END AS wrong
     FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL
         AND (client IS NOT NULL OR model IS NOT NULL)
 ),
--- Calls per client, session, tool and result: few rows, so that the kinds are listed from them.
 counts AS MATERIALIZED (
     SELECT
-        version_hash, session_hash, tool_hash, inputs, given_up,
-        tool_hash IN (SELECT tool_hash FROM unlisted) AS invented,
-        any_value(server_hash) AS server_hash, count(*)::DOUBLE AS calls, min(call_id) AS call_id
+        version_hash, session_hash, tool_hash, any_value(server_hash) AS server_hash,
+        any_value(invented) AS invented, count(*)::DOUBLE AS calls,
+        count(*) FILTER (given_up)::DOUBLE AS given_up,
+        count(*) FILTER (refused)::DOUBLE AS refused, count(*) FILTER (checked)::DOUBLE AS checked,
+        count(*) FILTER (wrong = 'a')::DOUBLE AS a, count(*) FILTER (wrong = 'b')::DOUBLE AS b,
+        count(*) FILTER (wrong = 'c')::DOUBLE AS c, count(*) FILTER (wrong = 'd')::DOUBLE AS d
     FROM marked
-    GROUP BY version_hash, session_hash, tool_hash, inputs, given_up
+    GROUP BY version_hash, session_hash, tool_hash
 ),
--- Refusals, and whether the next attempt of their chain repeats the call.
-repetitions AS (
-    SELECT version_hash, session_hash, tool_hash, r.call_id, again.chain IS NOT NULL AS made
-    FROM marked r
-    LEFT JOIN (
-        SELECT chain, attempt - 1 AS attempt FROM marked WHERE attempt_why = 'retry'
-    ) again USING (chain, attempt)
-    WHERE refused
-),
--- Calls by what they can show: `n` of them, of which a, b, c and d show a mistake of `kinds`.
-of_sessions AS MATERIALIZED (
-    SELECT
-        'checked' AS basis, tool_hash AS place, version_hash, session_hash, sum(calls) AS n,
-        coalesce(sum(calls) FILTER (inputs = 'missing_argument'), 0) AS a,
-        coalesce(sum(calls) FILTER (inputs = 'invented_argument'), 0) AS b,
-        coalesce(sum(calls) FILTER (inputs = 'wrong_type'), 0) AS c,
-        coalesce(sum(calls) FILTER (inputs = 'wrong_value'), 0) AS d
-    FROM counts
-    WHERE inputs IS NOT NULL
-    GROUP BY place, version_hash, session_hash
-    UNION ALL
-    SELECT
-        'listed', tool_hash, version_hash, session_hash, sum(calls),
-        coalesce(sum(calls) FILTER (given_up), 0), 0, 0, 0
-    FROM counts
-    WHERE NOT invented
-    GROUP BY tool_hash, version_hash, session_hash
-    UNION ALL
-    SELECT
-        'called', server_hash, version_hash, session_hash, sum(calls),
-        coalesce(sum(calls) FILTER (invented), 0), 0, 0, 0
-    FROM counts
-    GROUP BY server_hash, version_hash, session_hash
-    UNION ALL
-    SELECT
-        'refused', tool_hash, version_hash, session_hash, count(*)::DOUBLE,
-        count(*) FILTER (made)::DOUBLE, 0, 0, 0
-    FROM repetitions
-    GROUP BY tool_hash, version_hash, session_hash
+-- Refusals that the next attempt of their chain repeats.
+repeated AS MATERIALIZED (
+    SELECT version_hash, session_hash, tool_hash, count(*)::DOUBLE AS made, min(call_id) AS call_id
+    FROM (
+        SELECT
+            hash(hash(client), hash(client_version), hash(model)) AS version_hash,
+            hash(session) AS session_hash, hash(hash(server), hash(tool)) AS tool_hash,
+            hash(attempt_of) AS chain, attempt, call_id
+        FROM calls
+        WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL
+            AND (client IS NOT NULL OR model IS NOT NULL)
+            AND verdict = 'business' AND retryable IN ('no', 'after_change')
+    )
+    JOIN (
+        SELECT hash(attempt_of) AS chain, attempt - 1 AS attempt
+        FROM calls
+        WHERE method = 'tools/call' AND dir = 'c2s' AND attempt_why = 'retry'
+    ) USING (chain, attempt)
+    GROUP BY version_hash, session_hash, tool_hash
 ),
 kinds(mistake, basis, letter) AS (
     VALUES
@@ -80,20 +64,53 @@ kinds(mistake, basis, letter) AS (
         ('given_up', 'listed', 'a'), ('invented_tool', 'called', 'a'),
         ('repeated_refusal', 'refused', 'a')
 ),
+-- Calls by what they can show: `n` of them, of which a, b, c and d show a mistake of `kinds`.
+-- `place`: the tool or server, and what its calls can show.
+of_sessions AS MATERIALIZED (
+    SELECT
+        'checked' AS basis, hash(1, tool_hash) AS place, version_hash, session_hash, checked AS n,
+        a, b, c, d
+    FROM counts
+    WHERE checked > 0
+    UNION ALL
+    SELECT 'listed', hash(2, tool_hash), version_hash, session_hash, calls, given_up, 0, 0, 0
+    FROM counts
+    WHERE NOT invented
+    UNION ALL
+    SELECT
+        'called', hash(3, server_hash), version_hash, session_hash, sum(calls),
+        coalesce(sum(calls) FILTER (invented), 0), 0, 0, 0
+    FROM counts
+    GROUP BY server_hash, version_hash, session_hash
+    UNION ALL
+    SELECT
+        'refused', hash(4, tool_hash), version_hash, session_hash, refused, coalesce(made, 0),
+        0, 0, 0
+    FROM counts
+    LEFT JOIN repeated USING (version_hash, session_hash, tool_hash)
+    WHERE refused > 0
+),
 of_places AS MATERIALIZED (
     SELECT
         basis, place, version_hash, sum(n) AS n,
-        sum(sum(n)) OVER (PARTITION BY basis, place) - sum(n) AS others_n
+        sum(sum(n)) OVER (PARTITION BY place) - sum(n) AS others_n
     FROM of_sessions
     GROUP BY basis, place, version_hash
     QUALIFY others_n > 0
+),
+owners AS (
+    -- `scale`: Kish's effective number of calls of the weighed sample of the others, per call.
+    SELECT
+        basis, version_hash, count(*) AS tools, sum(n) / sum(n * n / others_n) AS scale
+    FROM of_places
+    GROUP BY basis, version_hash
 ),
 own_sessions AS (
     SELECT
         basis, version_hash, session_hash, sum(n) AS n,
         sum(a) AS a, sum(b) AS b, sum(c) AS c, sum(d) AS d
     FROM of_sessions
-    SEMI JOIN of_places USING (basis, place, version_hash)
+    SEMI JOIN of_places USING (place, version_hash)
     GROUP BY basis, version_hash, session_hash
 ),
 own AS (
@@ -107,25 +124,14 @@ own AS (
     )
     GROUP BY mistake, version_hash
 ),
-tools AS (
-    SELECT basis, version_hash, count(*) AS tools FROM of_places GROUP BY basis, version_hash
-),
 -- The other clients' calls, weighed so that each tool has the share that it has in this client's.
 weighed AS (
     SELECT
-        p.basis, p.version_hash, session_hash, sum(weight * s.n) AS n,
-        sum(weight * weight * s.n) AS squares, sum(weight * a) AS a, sum(weight * b) AS b,
-        sum(weight * c) AS c, sum(weight * d) AS d
+        p.basis, p.version_hash, session_hash, sum(weight * s.n) AS n, sum(weight * a) AS a,
+        sum(weight * b) AS b, sum(weight * c) AS c, sum(weight * d) AS d
     FROM (SELECT *, n / others_n AS weight FROM of_places) p
-    JOIN of_sessions s ON s.basis = p.basis AND s.place = p.place
-        AND s.version_hash <> p.version_hash
+    JOIN of_sessions s ON s.place = p.place AND s.version_hash <> p.version_hash
     GROUP BY p.basis, p.version_hash, session_hash
-),
-scales AS (
-    -- Kish's effective number of calls of a weighed sample, per call.
-    SELECT basis, version_hash, sum(n) / sum(squares) AS scale
-    FROM weighed
-    GROUP BY basis, version_hash
 ),
 others AS (
     SELECT
@@ -135,38 +141,45 @@ others AS (
             mistake, version_hash, n * scale AS n,
             CASE letter WHEN 'a' THEN a WHEN 'b' THEN b WHEN 'c' THEN c ELSE d END * scale AS y
         FROM weighed
-        JOIN scales USING (basis, version_hash)
+        JOIN owners USING (basis, version_hash)
         JOIN kinds USING (basis)
     )
     GROUP BY mistake, version_hash
 ),
+-- The first call with each mistake.
+mistaken AS MATERIALIZED (
+    SELECT
+        version_hash, tool_hash, any_value(server_hash) AS server_hash, wrong, given_up,
+        any_value(invented) AS invented, min(call_id) AS call_id
+    FROM marked
+    WHERE wrong IS NOT NULL OR given_up OR invented
+    GROUP BY version_hash, tool_hash, wrong, given_up
+),
 examples AS (
     SELECT mistake, version_hash, min(call_id) AS call_id
     FROM (
-        SELECT inputs AS mistake, 'checked' AS basis, tool_hash AS place, version_hash, call_id
-        FROM counts
-        WHERE inputs <> 'valid'
+        SELECT mistake, hash(1, tool_hash) AS place, version_hash, call_id
+        FROM mistaken
+        JOIN kinds ON basis = 'checked' AND letter = wrong
         UNION ALL
-        SELECT 'given_up', 'listed', tool_hash, version_hash, call_id
-        FROM counts
-        WHERE given_up
+        SELECT 'given_up', hash(2, tool_hash), version_hash, call_id FROM mistaken WHERE given_up
         UNION ALL
-        SELECT 'invented_tool', 'called', server_hash, version_hash, call_id
-        FROM counts
+        SELECT 'invented_tool', hash(3, server_hash), version_hash, call_id
+        FROM mistaken
         WHERE invented
         UNION ALL
-        SELECT 'repeated_refusal', 'refused', tool_hash, version_hash, call_id
-        FROM repetitions
-        WHERE made
+        SELECT 'repeated_refusal', hash(4, tool_hash), version_hash, call_id
+        FROM repeated
     )
-    SEMI JOIN of_places USING (basis, place, version_hash)
+    SEMI JOIN of_places USING (place, version_hash)
     GROUP BY mistake, version_hash
 ),
 clients_named AS (
-    SELECT DISTINCT client, client_version, model,
-        hash(hash(client), hash(client_version), hash(model)) AS version_hash
-    FROM calls
-    WHERE client IS NOT NULL OR model IS NOT NULL
+    SELECT
+        version_hash, any_value(client) AS client, any_value(client_version) AS client_version,
+        any_value(model) AS model
+    FROM marked
+    GROUP BY version_hash
 )
 SELECT
     client, client_version, model, mistake, mistakes, o.calls, mistakes / o.calls AS mistake_rate,
@@ -175,11 +188,11 @@ SELECT
     -- Rounded, so that the order in which weighed sessions are added does not matter.
     round(e.mean, 9) AS others_rate, round(e.rate.low, 9) AS others_rate_low,
     round(e.rate.high, 9) AS others_rate_high,
-    t.tools, o.sessions, x.call_id
+    w.tools, o.sessions, x.call_id
 FROM own o
 JOIN others e USING (mistake, version_hash)
 JOIN kinds USING (mistake)
-JOIN tools t USING (basis, version_hash)
+JOIN owners w USING (basis, version_hash)
 JOIN clients_named USING (version_hash)
 LEFT JOIN examples x USING (mistake, version_hash)
 ORDER BY mistake, mistake_rate DESC, client, client_version, model

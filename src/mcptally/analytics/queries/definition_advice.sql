@@ -2,21 +2,27 @@
 -- Shows: server, tool, argument, advice, refused, calls, refused_share, sent, message, call_id
 -- `_argument_refusals` says which argument a refusal concerns. Refusals that concern no argument
 -- concern the description of the tool.
-WITH refused AS MATERIALIZED (SELECT * FROM _refused_arguments WHERE definition IS NOT NULL),
+WITH refusals AS MATERIALIZED (SELECT * FROM _argument_refusals),
 smells AS MATERIALIZED (SELECT row_number() OVER () AS place, * FROM _smells),
-concerned AS (
-    SELECT place, refusal_hash
-    FROM _argument_refusals a
+concerned AS MATERIALIZED (
+    SELECT place, s.server, s.definition, sessions, call_id, sent, message
+    FROM refusals a
     JOIN smells s ON s.definition = a.definition AND s.server IS NOT DISTINCT FROM a.server
         AND s.argument IS NOT DISTINCT FROM a.argument
     -- What a schema refuses about the arguments as a whole is not about the description.
     WHERE NOT (a.argument IS NULL AND a.invalid)
 ),
 hits AS (
-    SELECT place, session_hash, count(*)::DOUBLE AS y, min(call_id) AS call_id
+    SELECT place, s.session_hash, sum(s.n)::DOUBLE AS y
+    FROM (SELECT place, unnest(sessions) AS s FROM concerned)
+    GROUP BY place, s.session_hash
+),
+examples AS (
+    SELECT
+        place, min(call_id) AS call_id,
+        arg_min({sent: sent, message: message}, call_id) AS texts
     FROM concerned
-    JOIN refused USING (refusal_hash)
-    GROUP BY place, session_hash
+    GROUP BY place
 ),
 -- Calls of those definitions, by session.
 called AS MATERIALIZED (
@@ -25,30 +31,29 @@ called AS MATERIALIZED (
         count(*)::DOUBLE AS n
     FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s'
-        AND hash(definition) IN (SELECT hash(definition) FROM refused)
+        AND hash(definition) IN (SELECT hash(definition) FROM concerned)
     GROUP BY definition_hash, session_hash
 ),
 rates AS (
     SELECT
         place, sum(y)::BIGINT AS refused, sum(n)::BIGINT AS calls,
-        count(*) FILTER (y > 0) AS sessions, min(h.call_id) AS call_id,
+        count(*) FILTER (y > 0) AS sessions,
         _interval(_moments(n, coalesce(y, 0))) AS share
     FROM (
-        SELECT place, hash(hash(server), hash(definition)) AS definition_hash FROM smells
+        SELECT DISTINCT place, hash(hash(server), hash(definition)) AS definition_hash FROM concerned
     )
     JOIN called USING (definition_hash)
-    LEFT JOIN hits h USING (place, session_hash)
+    LEFT JOIN hits USING (place, session_hash)
     GROUP BY place
-    HAVING sum(y) > 0
 )
 SELECT
     server, s.tool, argument, array_to_string(advice, '; ') AS advice, refused, r.calls,
     refused / r.calls AS refused_share, share.low AS refused_share_low,
     share.high AS refused_share_high,
     _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
-    r.sessions, left(c.arguments, 300) AS sent, left(c.error_text, 300) AS message, r.call_id,
+    r.sessions, texts.sent, texts.message, call_id,
     rules, s.definition
 FROM rates r
 JOIN smells s USING (place)
-JOIN (SELECT call_id, arguments, error_text FROM refused) c USING (call_id)
+JOIN examples USING (place)
 ORDER BY share.low * r.calls DESC, refused DESC, server, s.tool, argument
