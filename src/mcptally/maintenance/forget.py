@@ -196,7 +196,7 @@ def _trace(about: Mapping[str, str | None], report: Forgotten) -> dict[str, Any]
 
 
 def _copies(earlier: EarlierStores, archive: Iterable[str | Path]) -> set[str]:
-    """The transcripts in `archive` that the store does not know."""
+    """The transcripts in `archive` that the store was not made from."""
     paths = list(archive)
     known = {Path(name).resolve() for name in earlier.sources}
     return (

@@ -106,7 +106,7 @@ class Calls:
         return sum(call.size for call in self.by_id.values())
 
     def of(self, ids: Iterable[str | None]) -> list[Call]:
-        """Those of the calls that are on the page."""
+        """The calls with these ids, without those that are not on the page."""
         return [self.by_id[call] for call in ids if call is not None and call in self.by_id]
 
 

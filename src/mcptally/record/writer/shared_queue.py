@@ -43,7 +43,10 @@ class QueueCounters(NamedTuple):
 
 
 class SharedQueue:
-    """A queue of at most `size` bytes, a multiple of the page size and of BLOCK_BYTES if larger."""
+    """A queue of at most `size` bytes.
+
+    `size` is a multiple of the page size; above BLOCK_BYTES, also a multiple of BLOCK_BYTES.
+    """
 
     def __init__(self, size: int = QUEUE_BYTES) -> None:
         self._size: Final = size
