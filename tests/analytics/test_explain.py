@@ -57,6 +57,32 @@ def test_a_call_shows_its_frames_and_stderr_from_the_transcript(store: mt.Store)
     assert "[between request and reply]" in found._repr_mimebundle_()["text/html"]
 
 
+def test_a_call_is_explained_by_the_users_rules_that_its_store_was_scored_with(tmp_path: Path):
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        """
+[[rule]]
+id = "ours.quota"
+title = "Our gateway's quota"
+source = "us"
+order = 1
+verdict = "infrastructure"
+reason = "quota"
+matches = ['quota of the gateway']
+fires = ["the quota of the gateway is used up"]
+silent = ["the quota is fine"]
+"""
+    )
+    events = [
+        opened(),
+        c2s(1, call(1, "read")),
+        s2c(2, text(1, "quota of the gateway: 0", isError=True)),
+    ]
+    mt.score([write(tmp_path / "x.jsonl", events)], out=tmp_path / "store", rules=rules)
+    found = mt.open_store(tmp_path / "store").show("")
+    assert "decided by ours.quota alone" in str(found)
+
+
 @pytest.mark.parametrize(
     ("payloads", "why"), [(True, "No such file"), (False, "made with --no-payloads")]
 )

@@ -8,7 +8,7 @@ import pytest
 from mcptally.errors import RuleError
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.verdict import classify, find_hidden_errors, hidden_errors, judge
-from mcptally.verdict.rule_model import apply, read_changes
+from mcptally.verdict.rule_model import apply, parse_changes
 
 TEXT = "the moon is in retrograde motion"
 
@@ -29,7 +29,7 @@ silent = ["the sun"]
 def verdicts(folder: Path, toml: str) -> pl.DataFrame:
     file = folder / "rules.toml"
     file.write_text(toml, encoding="utf-8")
-    rows, _ = read_changes(file)
+    rows, _ = parse_changes(file.read_text(), str(file))
     ruleset = apply(classify.failure_rules(), rows, where=str(file))
     frame = pl.DataFrame(
         {"outcome": ["tool_error"] * 2, "error_text": [TEXT, "connect ECONNREFUSED 1.2.3.4:5"]}
@@ -82,7 +82,7 @@ def test_a_disabled_rule_decides_nothing(tmp_path: Path):
 def test_rows_about_hidden_errors_are_recognised_by_their_id(tmp_path: Path):
     file = tmp_path / "rules.toml"
     file.write_text(ADDED + '[[rule]]\nid = "hidden.text.marker"\ndisabled = true\n')
-    about_failures, about_results = read_changes(file)
+    about_failures, about_results = parse_changes(file.read_text(), str(file))
     assert [row["id"] for row in about_failures] == ["verdict.mine.moon"]
     ruleset = apply(hidden_errors.hidden_error_rules(), about_results, where=str(file))
     assert len(ruleset) == len(hidden_errors.hidden_error_rules()) - 1

@@ -86,7 +86,7 @@ def _explanations(
     store: "Store", frame: pl.DataFrame, most_bytes: int, *, seed: bool
 ) -> list[Explanation]:
     """The explanation of each row of `calls`; `most_bytes` of transcripts are read."""
-    rules = RuleSet()
+    rules = RuleSet.parse(store.manifest.get("own_rules", ""), "the rules of the store")
     recorded = _recorded(store, frame, most_bytes)
     unknown = pl.col("evidence").is_null() & pl.col("outcome").is_in(facts.JUDGED_OUTCOMES)
     if frame.filter(unknown).height:

@@ -120,6 +120,7 @@ def forget(
             by=manifest.get("made_by", "score"),
             selection=manifest.get("selection"),
             tokenizer=judging.tokenizer_name,
+            own_rules=judging.rules.changes,
         )
         journal = _Journal(folder, manifest, about)
         earlier = _earlier(folder, made)

@@ -97,6 +97,7 @@ def merge_stores(
             by="merge",
             selection=manifests[0].get("selection"),
             tokenizer=judging.tokenizer_name,
+            own_rules=judging.rules.changes,
         )
         for folder, manifest in zip(folders, manifests, strict=True):
             if why := fingerprint.reuse_blocker(folder, manifest, made):

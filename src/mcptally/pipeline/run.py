@@ -167,6 +167,7 @@ def score(
             forgotten=removed,
             selection=selection.for_manifest(),
             tokenizer=judging.tokenizer_name,
+            own_rules=judging.rules.changes,
         )
         limit = partition_bytes or default_partition_bytes(workers.jobs)
         settings = Settings(store, work, judging, payloads, limit, selection, progress)

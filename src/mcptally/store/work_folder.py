@@ -53,6 +53,8 @@ class Provenance:
     """The part of the archive that was scored; None: all of it."""
     tokenizer: str | None = None
     """Name of the tokenizer that tokens were counted with; None: they are bytes over four."""
+    own_rules: str = ""
+    """The user's rules as TOML text, by which `show` explains a call."""
 
 
 @contextlib.contextmanager
@@ -226,6 +228,7 @@ def publish(
         "made_by": made.by,
         "code": made.code,
         "rules": made.rules,
+        "own_rules": made.own_rules,
         "payloads": made.payloads,
         "selection": made.selection,
         "tokenizer": made.tokenizer,

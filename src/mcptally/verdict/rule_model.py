@@ -10,7 +10,6 @@ import functools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import polars as pl
@@ -246,7 +245,7 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
 
     Args:
         base: the rules that come with mcptally.
-        rows: the rows, each with an id (`read_changes`).
+        rows: the rows, each with an id (`parse_changes`).
         where: the file's name, for error messages.
 
     Raises:
@@ -281,28 +280,32 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
     return in_order((shipped | changed).values())
 
 
-def read_changes(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the rows of a user's rule file: those about failures, and those about hidden errors.
+def parse_changes(text: str, where: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the rows of a user's rules: those about failures, and those about hidden errors.
 
     A row is about hidden errors if its id begins with `hidden.`.
 
+    Args:
+        text: TOML.
+        where: name of the file, for messages.
+
     Raises:
-        RuleError: the file is not readable TOML, or holds anything but `[[rule]]` tables with ids.
+        RuleError: the text is not TOML, or holds anything but `[[rule]]` tables with ids.
     """
     import tomllib  # noqa: PLC0415  (for a user's file only)
 
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise RuleError(f"{path}: cannot be read as a rule file: {error}") from error
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RuleError(f"{where}: cannot be read as a rule file: {error}") from error
     for key in table.keys() - {"rule"}:
-        raise RuleError(f"{path}: unknown table {key!r}; write each rule as a [[rule]] table")
+        raise RuleError(f"{where}: unknown table {key!r}; write each rule as a [[rule]] table")
     rows = table.get("rule", [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise RuleError(f"{path}: 'rule' is not a list of tables; write each rule as [[rule]]")
+        raise RuleError(f"{where}: 'rule' is not a list of tables; write each rule as [[rule]]")
     for number, row in enumerate(rows, start=1):
         if not isinstance(row.get("id"), str):
-            raise RuleError(f"{path}: rule number {number} has no id")
+            raise RuleError(f"{where}: rule number {number} has no id")
     hidden = [row for row in rows if row["id"].startswith("hidden.")]
     return [row for row in rows if row not in hidden], hidden
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+from mcptally.errors import RuleError
 from mcptally.verdict import classify, examples, hidden_errors, rule_model
 
 
@@ -17,6 +18,8 @@ class RuleSet:
     hidden: Sequence[rule_model.HiddenRule] = dataclasses.field(
         default_factory=hidden_errors.hidden_error_rules
     )
+    changes: str = ""
+    """The TOML text of the user's file."""
 
     @classmethod
     def load(cls, path: Path | None = None) -> "RuleSet":
@@ -26,11 +29,30 @@ class RuleSet:
             RuleError: the file cannot be read, a rule is incomplete, or a rule contradicts one of
                 its own examples.
         """
-        shipped = cls()
         if path is None:
+            return cls()
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RuleError(f"{path}: cannot be read as a rule file: {error}") from error
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, changes: str, where: str) -> "RuleSet":
+        """Return the rules that come with mcptally, with changes from TOML text.
+
+        Args:
+            changes: the text; if it is empty, nothing is changed.
+            where: name of the file, for messages.
+
+        Raises:
+            RuleError: a rule is incomplete, or contradicts one of its own examples.
+        """
+        shipped = cls()
+        if not changes:
             return shipped
-        verdict_changes, hidden_changes = rule_model.read_changes(path)
-        verdict = rule_model.apply(shipped.verdict, verdict_changes, where=str(path))
-        hidden = rule_model.apply(shipped.hidden, hidden_changes, where=str(path))
-        examples.check((*verdict, *hidden), (*verdict_changes, *hidden_changes), where=str(path))
-        return cls(verdict=verdict, hidden=hidden)
+        verdict_changes, hidden_changes = rule_model.parse_changes(changes, where)
+        verdict = rule_model.apply(shipped.verdict, verdict_changes, where=where)
+        hidden = rule_model.apply(shipped.hidden, hidden_changes, where=where)
+        examples.check((*verdict, *hidden), (*verdict_changes, *hidden_changes), where=where)
+        return cls(verdict=verdict, hidden=hidden, changes=changes)
