@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from mcptally.analytics.explain import Explanation
 
 _T = TypeVar("_T")
-_Key: TypeAlias = tuple[frozenset[str], str | None]
 
 
 class Store:
@@ -57,8 +56,8 @@ class Store:
         self.path: Final = path
         self.paths: Final = (path, *more)
         self.memory: Final = memory
-        self._connections: Final[dict[_Key, duckdb.DuckDBPyConnection]] = {}
-        self._created: Final[set[str]] = set()
+        self._connections: Final[dict[frozenset[str], duckdb.DuckDBPyConnection]] = {}
+        self._created: Final[dict[frozenset[str], set[str]]] = {}
         self._lock: Final = threading.RLock()
         self._child: ChildProcessPool | None = None
         self._limits: Final[list[tuple[float, int]]] = []
@@ -201,32 +200,33 @@ class Store:
     ) -> duckdb.DuckDBPyConnection:
         """A connection with the tables, and this question, as views.
 
-        It is created on first use, under a lock because threads share a store.
+        There is one per set of filters. It is created on first use, under a lock because threads
+        share a store.
         """
-        key = (filters, question if filters else None)
         with self._lock:
             files = self.files
-            if key not in self._connections:
+            if filters not in self._connections:
                 connection = views.connect(self.memory)
                 with self._reporting_the_version():
-                    if filters:
-                        views.create_views(connection, files, *key)
-                    else:
-                        views.create_tables(connection, files)
+                    created = views.create_tables(connection, files, filters)
                 if self._exact:
                     connection.execute("SET arrow_lossless_conversion = true")
                 lock(connection, self.paths)
-                self._connections[key] = connection
-            if question is not None and not filters:
-                self._create_questions(views.texts_of(question))
-            return self._connections[key]
+                self._connections[filters] = connection
+                self._created[filters] = created
+            if question is not None:
+                self._create_questions(views.texts_of(question), filters)
+            return self._connections[filters]
 
-    def _create_questions(self, texts: Mapping[str, str]) -> None:
+    def _create_questions(
+        self, texts: Mapping[str, str], filters: frozenset[str] = frozenset()
+    ) -> None:
         """Create views of those questions that have none yet; each takes 0.01 s."""
         with self._lock, self._reporting_the_version():
-            new = {name: text for name, text in texts.items() if name not in self._created}
-            views.create_questions(self._connections[frozenset(), None], new)
-            self._created.update(new)
+            created = self._created[filters]
+            new = {name: text for name, text in texts.items() if name not in created}
+            views.create_questions(self._connections[filters], new)
+            created.update(new)
 
     def _reporting_the_version(self) -> contextlib.AbstractContextManager[None]:
         return views.reporting_the_version(self.path, self.manifest.get("mcptally"))
