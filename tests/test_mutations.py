@@ -10,6 +10,7 @@ from tests import mutations
 TESTS = Path(__file__).parent
 
 
+@pytest.mark.slow
 def test_every_mutation_still_breaks_one_place_and_names_tests_that_there_are():
     rows = mutations.mutations()
     assert len(rows) >= 30

@@ -83,6 +83,16 @@ def test_every_question_has_a_reference_answer_or_is_tested_elsewhere():
     assert question_titles().keys() - elsewhere - contracts <= set(NAMES)
 
 
+def test_questions_with_the_same_filters_share_a_connection(store: mt.Store):
+    own = mt.open_store(store.path)
+    own.ask("latency", since="2020-01-01")
+    before = len(own._connections)
+    own.ask("tool_scores", since="2021-01-01")
+    assert len(own._connections) == before
+    own.ask("latency", until="2090-01-01")
+    assert len(own._connections) == before + 1
+
+
 @pytest.mark.parametrize("name", question_titles())
 def test_the_columns_to_show_exist(store: mt.Store, name):
     assert set(displayed_columns(name)) <= set(store.ask(name).columns)

@@ -42,6 +42,11 @@ SERVERS = Servers()
 """Cases whose evidence is far from any limit, so that the number of tools does not matter."""
 
 
+def further(*case):
+    """A case of a test that has other cases in the fast tier."""
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
 def timeline(tmp_path, rows, **filters):
     return build(tmp_path / "s", rows).ask("timeline", **filters).pl()
 
@@ -78,11 +83,11 @@ def test_a_server_in_outage_has_success_rate_zero(tmp_path):
     [
         (timedelta(minutes=59), timedelta(minutes=1)),
         (timedelta(minutes=60), timedelta(minutes=5)),
-        (timedelta(hours=6), timedelta(minutes=15)),
-        (timedelta(hours=20), timedelta(hours=1)),
-        (timedelta(days=3), timedelta(hours=6)),
-        (timedelta(days=20), timedelta(days=1)),
-        (timedelta(days=60), timedelta(weeks=1)),
+        further(timedelta(hours=6), timedelta(minutes=15)),
+        further(timedelta(hours=20), timedelta(hours=1)),
+        further(timedelta(days=3), timedelta(hours=6)),
+        further(timedelta(days=20), timedelta(days=1)),
+        further(timedelta(days=60), timedelta(weeks=1)),
         (timedelta(days=3000), timedelta(weeks=1)),
     ],
 )

@@ -51,43 +51,55 @@ def test_what_a_page_says_to_do_works_and_prints_what_it_shows(page, furniture, 
         )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_block_runs_or_says_in_known_words_why_not(page):
-    for block in blocks.blocks(page):
-        where = f"{name(page)}:{block.line}"
-        assert block.kind in (*RUNNABLE, *DATA, *SHOWN), f"{where}: a block of {block.kind!r}"
-        if block.why_not is not None:
-            assert block.why_not in REASONS, f"{where}: {block.mark}"
-            assert block.kind in RUNNABLE, where
-        assert not block.mark or MARK.fullmatch(block.mark), f"{where}: {block.mark}"
+def test_every_block_runs_or_says_in_known_words_why_not():
+    for page in PAGES:
+        for block in blocks.blocks(page):
+            where = f"{name(page)}:{block.line}"
+            assert block.kind in (*RUNNABLE, *DATA, *SHOWN), f"{where}: a block of {block.kind!r}"
+            if block.why_not is not None:
+                assert block.why_not in REASONS, f"{where}: {block.mark}"
+                assert block.kind in RUNNABLE, where
+            assert not block.mark or MARK.fullmatch(block.mark), f"{where}: {block.mark}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_data_that_a_page_shows_is_well_formed(page):
-    for block in blocks.blocks(page):
-        if block.kind == "toml":
-            tomllib.loads(block.code)
-        elif block.kind == "json":
+def check_data(kind, code):
+    """Raise ValueError if the code is not TOML, JSON or lines of JSON, by its kind."""
+    if kind == "toml":
+        tomllib.loads(code)
+    elif kind == "json":
+        try:
+            json.loads(code)
+        except ValueError:
+            [json.loads(line) for line in code.splitlines()]
+
+
+def test_data_that_a_page_shows_is_well_formed():
+    for page in PAGES:
+        for block in blocks.blocks(page):
             try:
-                json.loads(block.code)
-            except ValueError:
-                [json.loads(line) for line in block.code.splitlines()]
+                check_data(block.kind, block.code)
+            except ValueError as error:
+                pytest.fail(f"{name(page)}:{block.line}: {error}")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_command_that_a_page_shows_is_understood(page):
-    for block in blocks.blocks(page):
-        for words in blocks.invocations(block.code) if block.kind == "sh" else ():
-            verb, *arguments = words or ["--help"]
-            if verb.startswith("-"):
-                continue
-            if verb in {"sample_traces", "traces"}:  # `mcptally PATH`
-                verb, arguments = "overview", words
-            command = cli.get_command(click.Context(cli), verb)
-            assert command is not None, f"{name(page)}:{block.line}: mcptally {verb}"
-            context = click.Context(command, info_name=verb)
-            if "--help" not in arguments:
-                command.parse_args(context, [word for word in arguments if word != "..."])
+def test_every_command_that_a_page_shows_is_understood():
+    for page in PAGES:
+        for block in blocks.blocks(page):
+            for words in blocks.invocations(block.code) if block.kind == "sh" else ():
+                verb, *arguments = words or ["--help"]
+                if verb.startswith("-"):
+                    continue
+                if verb in {"sample_traces", "traces"}:  # `mcptally PATH`
+                    verb, arguments = "overview", words
+                command = cli.get_command(click.Context(cli), verb)
+                assert command is not None, f"{name(page)}:{block.line}: mcptally {verb}"
+                context = click.Context(command, info_name=verb)
+                if "--help" not in arguments:
+                    given = [word for word in arguments if word != "..."]
+                    try:
+                        command.parse_args(context, given)
+                    except click.UsageError as error:
+                        pytest.fail(f"{name(page)}:{block.line}: {error.format_message()}")
 
 
 DOCUMENTED = {
@@ -145,17 +157,17 @@ def prose(page: Path) -> str:
     return fenced.sub("", page.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("page", LINKED, ids=name)
-def test_links_lead_somewhere(page):
-    for link in (*LINK.findall(prose(page)), *IMAGE.findall(prose(page))):
-        if "://" in link:
-            continue
-        path, _, anchor = link.partition("#")
-        target = page.parent / path if path else page
-        assert target.exists(), link
-        if anchor:
-            headings = re.findall(r"^#+ (.*)$", prose(target), flags=re.MULTILINE)
-            assert anchor in map(slug, headings), link
+def test_links_lead_somewhere():
+    for page in LINKED:
+        for link in (*LINK.findall(prose(page)), *IMAGE.findall(prose(page))):
+            if "://" in link:
+                continue
+            path, _, anchor = link.partition("#")
+            target = page.parent / path if path else page
+            assert target.exists(), f"{name(page)}: {link}"
+            if anchor:
+                headings = re.findall(r"^#+ (.*)$", prose(target), flags=re.MULTILINE)
+                assert anchor in map(slug, headings), f"{name(page)}: {link}"
 
 
 def test_every_page_is_in_the_index_that_is_the_sites_navigation():

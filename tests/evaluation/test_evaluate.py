@@ -187,6 +187,7 @@ def test_the_command_prints_tables_and_json(tmp_path: Path):
     assert json.loads(answer.output)["verdict"]["n"] == 2
 
 
+@pytest.mark.slow
 def test_the_verdict_reaches_what_is_promised_under_cross_validation():
     for name in ("errors.jsonl", "traffic.jsonl"):
         measured = evaluate(corpus.need(f"labels/{name}"), cross_validate=True)

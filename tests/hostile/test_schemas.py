@@ -97,7 +97,13 @@ BOMBS: dict[str, tuple[Any, Any, str]] = {
 """Case → the schema, a value, and the expected result."""
 
 
-@pytest.mark.parametrize(("schema", "value", "state"), BOMBS.values(), ids=BOMBS)
+@pytest.mark.parametrize(
+    ("schema", "value", "state"),
+    [
+        pytest.param(*case, id=name, marks=[pytest.mark.slow] if "side by side" in name else [])
+        for name, case in BOMBS.items()
+    ],
+)
 def test_an_expensive_schema_is_validated_or_rejected_in_time(
     schema: Any, value: Any, state: str
 ) -> None:

@@ -20,6 +20,7 @@ def log(tmp_path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_an_imported_log_can_be_scored_and_checked(log, tmp_path):
     done = run("import", "auto", log, "-o", tmp_path / "t")
     assert done.returncode == 0, done.stderr

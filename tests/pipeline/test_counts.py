@@ -48,6 +48,7 @@ def test_recorded_traffic_has_the_calls_replies_and_counts_of_the_reference(file
     assert differences([file]) == []
 
 
+@pytest.mark.slow
 def test_all_sample_traces_together_count_as_they_do_apart():
     together, counts = of_pipeline(SAMPLES)
     calls, messages = of_reference(SAMPLES)

@@ -216,6 +216,7 @@ def test_columns_and_schema_find_the_same_broken_payloads(official, tmp_path: Pa
     assert not wrong
 
 
+@pytest.mark.slow
 def test_on_recorded_traffic_the_schema_accepts_every_result_that_columns_accept():
     files = corpus.recordings()[:12]
     names = [file.name for file in files]

@@ -120,7 +120,7 @@ def test_a_second_signal_does_not_wait_for_active_calls(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
-@pytest.mark.parametrize("calls", [1, 40, 300])
+@pytest.mark.parametrize("calls", [1, 40, pytest.param(300, marks=pytest.mark.slow)])
 def test_calls_answered_before_a_kill_are_in_the_file(tmp_path, calls):
     got = []
     with (

@@ -81,6 +81,7 @@ def test_a_change_whose_p_value_rounds_to_zero_is_found_where_it_is():
     assert change.at == pytest.approx(4500, abs=3)
 
 
+@pytest.mark.slow
 def test_series_without_a_change_seldom_show_one():
     random = np.random.default_rng(4)
     found = 0

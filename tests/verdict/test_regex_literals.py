@@ -107,6 +107,7 @@ def test_an_invalid_pattern_has_no_keywords(pattern: str):
     assert required(pattern) is None
 
 
+@pytest.mark.slow
 def test_examples_of_shipped_rules_contain_a_keyword_of_each_pattern_that_matches():
     for rule in classify.failure_rules():
         texts = pl.Series([e for e in (*rule.fires,) if isinstance(e, str)], dtype=pl.String)

@@ -28,6 +28,7 @@ def test_a_rule_id_has_group_section_and_name():
         assert name, rule.id
 
 
+@pytest.mark.slow
 def test_every_pattern_compiles():
     for rule in (*classify.failure_rules(), *hidden_errors.hidden_error_rules()):
         check_patterns(rule)

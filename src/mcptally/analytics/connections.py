@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import duckdb
 
@@ -19,8 +19,6 @@ from mcptally.analytics.sql_guard import lock
 from mcptally.errors import QueryError, near
 from mcptally.statistics import sql_functions
 from mcptally.store.manifest import LiveFiles, live_files, manifest_version, read_manifest
-
-_Key: TypeAlias = tuple[frozenset[str], str | None]
 
 
 class Connections:
@@ -41,8 +39,8 @@ class Connections:
         self.paths: Final = tuple(paths)
         self.memory: Final = memory
         self.exact = False
-        self._open: Final[dict[_Key, duckdb.DuckDBPyConnection]] = {}
-        self._created: Final[set[str]] = set()
+        self._open: Final[dict[frozenset[str], duckdb.DuckDBPyConnection]] = {}
+        self._created: Final[dict[frozenset[str], set[str]]] = {}
         self._lock: Final = threading.RLock()
         self._load()
 
@@ -75,25 +73,23 @@ class Connections:
     ) -> duckdb.DuckDBPyConnection:
         """A connection with the tables, and what this question reads, as views.
 
-        It is created on first use, under a lock because threads share a store.
+        There is one per set of filters. It is created on first use, under a lock because threads
+        share a store.
         """
-        key = (filters, question if filters else None)
         with self._lock:
             files = self.files
-            if key not in self._open:
+            if filters not in self._open:
                 connection = views.connect(self.memory)
                 with self._reporting_the_version():
-                    if filters:
-                        views.create_views(connection, files, *key)
-                    else:
-                        views.create_tables(connection, files)
+                    created = views.create_tables(connection, files, filters)
                 if self.exact:
                     connection.execute("SET arrow_lossless_conversion = true")
                 lock(connection, self.paths)
-                self._open[key] = connection
-            if question is not None and not filters:
-                self.create_questions(views.texts_read_by(question))
-            return self._open[key]
+                self._open[filters] = connection
+                self._created[filters] = created
+            if question is not None:
+                self.create_questions(views.texts_read_by(question), filters)
+            return self._open[filters]
 
     def answer(
         self,
@@ -118,15 +114,18 @@ class Connections:
         with _as_query_errors(connection), self._reporting_the_version():
             return _answer(connection, query, params, filters, alias=question)
 
-    def create_questions(self, texts: Mapping[str, str]) -> None:
+    def create_questions(
+        self, texts: Mapping[str, str], filters: frozenset[str] = frozenset()
+    ) -> None:
         """Create views of those questions that have none yet; each takes 0.01 s.
 
-        The connection without filters must exist.
+        The connection with these filters must exist.
         """
         with self._lock, self._reporting_the_version():
-            new = {name: text for name, text in texts.items() if name not in self._created}
-            views.create_questions(self._open[frozenset(), None], new)
-            self._created.update(new)
+            created = self._created[filters]
+            new = {name: text for name, text in texts.items() if name not in created}
+            views.create_questions(self._open[filters], new)
+            created.update(new)
 
     def _reporting_the_version(self) -> contextlib.AbstractContextManager[None]:
         return views.reporting_the_version(self.paths[0], self.manifest.get("mcptally"))

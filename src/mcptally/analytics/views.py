@@ -95,29 +95,18 @@ def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def create_views(
-    connection: duckdb.DuckDBPyConnection,
-    stores: Sequence[union.Files],
-    filters: Collection[str] = (),
-    question: str | None = None,
-) -> None:
-    """Create views of the tables of stores, as one, and of what a question reads.
+def create_views(connection: duckdb.DuckDBPyConnection, stores: Sequence[union.Files]) -> None:
+    """Create views of the tables of stores, as one, and of every question.
 
     Args:
         connection: where to create them.
         stores: the live files of each store, by table.
-        filters: names of filters; their values are variables of the cursor that asks.
-        question: the question; None: every question.
 
     Raises:
         StoreError: a table is missing or damaged.
     """
-    create_tables(connection, stores, filters)
-    texts = dict(all_texts() if question is None else texts_read_by(question))
-    if filters:
-        texts |= texts_of("_usage") | {Usage.name: "SELECT * FROM _usage"}
-        texts = {name: text for name, text in texts.items() if name not in ARCHIVE_VIEWS}
-    create_questions(connection, texts)
+    create_tables(connection, stores)
+    create_questions(connection, all_texts())
 
 
 @contextlib.contextmanager
@@ -145,8 +134,16 @@ def create_tables(
     connection: duckdb.DuckDBPyConnection,
     stores: Sequence[union.Files],
     filters: Collection[str] = (),
-) -> None:
+) -> set[str]:
     """Create views of the tables of stores, without the rows that these filters leave out.
+
+    Args:
+        connection: where to create them.
+        stores: the live files of each store, by table.
+        filters: names of filters; their values are variables of the cursor that asks.
+
+    Returns:
+        The names of `all_texts` that are views now.
 
     Raises:
         StoreError: a table is missing or damaged.
@@ -174,6 +171,11 @@ def create_tables(
                 f"{place}: table {name} is damaged: {str(error).splitlines()[0]}; rebuild it "
                 "with: mcptally score ARCHIVE -o STORE"
             ) from error
+    if not filters:
+        return set()
+    texts = {name: text for name, text in texts_of("_usage").items() if name not in ARCHIVE_VIEWS}
+    create_questions(connection, texts | {Usage.name: "SELECT * FROM _usage"})
+    return texts.keys() | ARCHIVE_VIEWS.keys()
 
 
 def texts_read_by(question: str) -> dict[str, str]:
