@@ -271,10 +271,12 @@ def _with_keywords(keywords: _Keywords, texts: pl.Series) -> Mask:
     )
     has_set = np.zeros((keywords.set_count, len(texts)), dtype=np.bool_)
     has_set[occurrences["set"].to_numpy(), occurrences["row"].to_numpy()] = True
-    has_branch = has_set[keywords.sets[keywords.branches]]
+    # Eight texts per byte: the matrices of branches are large.
+    bits = np.packbits(has_set, axis=1)
+    has_branch = bits[keywords.sets[keywords.branches]]
     sizes = np.diff(keywords.branches, append=len(keywords.sets))
     for place in range(1, sizes.max()):
         longer = np.flatnonzero(sizes > place)
-        has_branch[longer] &= has_set[keywords.sets[keywords.branches[longer] + place]]
-    has_pattern: Mask = np.logical_or.reduceat(has_branch, keywords.patterns)
-    return has_pattern
+        has_branch[longer] &= bits[keywords.sets[keywords.branches[longer] + place]]
+    has_pattern = np.bitwise_or.reduceat(has_branch, keywords.patterns)
+    return np.unpackbits(has_pattern, axis=1, count=len(texts)).view(np.bool_)
