@@ -184,6 +184,18 @@ def main() -> None:
     sys.exit(code)
 
 
+def run() -> None:
+    """Run the command line as a program: `main`, and a quick end of the process."""
+    try:
+        main()
+    except SystemExit as end:
+        if "polars" in sys.modules:
+            from mcptally.process_memory import exit_at_once
+
+            exit_at_once(end.code)
+        raise
+
+
 def _os_error(error: OSError) -> UnreadableError:
     """An error of the system as one of ours, with the name of the file if the system gives it."""
     _discard_stdout()  # perhaps stdout could not be written
