@@ -60,6 +60,7 @@ def split_head(data: bytes) -> tuple[bytes, bytes]:
     return (data[:end], data[end:]) if end > 3 else (b"", data)
 
 
+@functools.lru_cache(_KEPT)
 def known_request(
     raw: bytes, *, host: bytes | None, authorization: bytes | None, require_loopback_host: bool
 ) -> KnownRequest | None:
@@ -78,6 +79,7 @@ def known_request(
     return KnownRequest(raw, head, path, int(number), forwarded, sent, number)
 
 
+@functools.lru_cache(_KEPT)
 def known_response(raw: bytes) -> KnownResponse | None:
     """The response with this head to a known request; None if it needs the parser."""
     any_length, number = _without_length(raw)
