@@ -97,8 +97,11 @@ _LOOKS: Final = (
     ),
     _Look(
         "phoenix",
-        lambda line: b'"span_kind"' in line and b'"parent_id"' in line and b'"status_code"' in line,
-        "members span_kind, parent_id and status_code",
+        lambda line: (
+            (b'"span_kind"' in line and b'"parent_id"' in line and b'"status_code"' in line)
+            or (b'"start_time_unix_nano"' in line and b'"span_id"' in line)
+        ),
+        "members span_kind, parent_id and status_code, or span_id and start_time_unix_nano",
     ),
     _Look(
         "sentry",
