@@ -213,6 +213,10 @@ ODD = {
         "codex",
         json.loads(CODEX.replace(b'{"content":[]}', b'"[{\\"type\\":{}}]"')),
     ),
+    "a kind that is a list": (
+        "codex",
+        json.loads(CODEX) | {"payload": {"type": [], "call_id": "1"}},
+    ),
     "an invalid URL": ("har", _entry("http://[::1/mcp")),
     "an invalid endpoint": ("har", _entry(response=STREAM)),
     "an endless duration": ("har", _entry(time=1e300)),
@@ -242,6 +246,9 @@ def test_impossible_values_are_left_out_of_an_import(tmp_path, form, told):
     assert all_records_accounted_for(done)
     assert done.lost == 0
     made = events(tmp_path / "t")
+    if form in {"claude-code", "codex"}:
+        built_in = import_logs(tmp_path / "a.log", tmp_path / "b", format=form, built_in=True)
+        assert all_records_accounted_for(built_in)
     assert made or done.files[0].tally.context
     assert all(0 <= event["ts_ns"] < 2**63 for event in made)
 
