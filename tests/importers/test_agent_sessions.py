@@ -5,6 +5,7 @@ that failed with the connection has no reply in the recording, and an error in t
 """
 
 import gzip
+import sqlite3
 
 import polars as pl
 import pytest
@@ -120,14 +121,32 @@ def test_a_session_gives_the_calls_of_built_in_tools_with_how_they_ended(importe
     assert {(tool, outcome): count for tool, outcome, count in counts} == BUILT_IN[agent]
 
 
-def test_the_output_of_opencode_run_has_the_calls_of_the_exported_session(tmp_path):
-    import_logs(SAMPLES / "opencode-run.jsonl.gz", tmp_path / "run")
+@pytest.mark.parametrize("sample", ["opencode-run.jsonl.gz", "opencode.db"])
+def test_other_forms_of_a_session_of_opencode_have_the_calls_of_the_export(tmp_path, sample):
+    import_logs(SAMPLES / sample, tmp_path / "other")
     import_logs(SAMPLES / "opencode.json.gz", tmp_path / "export")
-    of_run, of_export = (
-        [event.get("msg") for event in events(tmp_path / name)] for name in ("run", "export")
+    of_other, of_export = (
+        [event.get("msg") for event in events(tmp_path / name)] for name in ("other", "export")
     )
-    assert of_run == of_export
-    assert sum(msg is not None for msg in of_run) == 18
+    assert of_other == of_export
+    assert sum(msg is not None for msg in of_other) == 18
+
+
+def test_parts_of_opencode_s_database_that_are_not_objects_are_counted(tmp_path):
+    copy = tmp_path / "opencode.db"
+    copy.write_bytes((SAMPLES / "opencode.db").read_bytes())
+    odd = ["[]", b"\xff", "{"]
+    with sqlite3.connect(copy) as connection:
+        ids = [row[0] for row in connection.execute("SELECT id FROM part ORDER BY id LIMIT 3")]
+        for id_, data in zip(ids, odd, strict=True):
+            connection.execute("UPDATE part SET data = ? WHERE id = ?", [data, id_])
+        connection.execute("UPDATE part SET session_id = x'ff'")
+    connection.close()
+    done = import_logs(copy, tmp_path / "t")
+    assert all_records_accounted_for(done)
+    assert {why: runs.count for why, runs in done.files[0].tally.unused.items()} == {
+        "a part that is not a JSON object": 3
+    }
 
 
 def test_a_call_of_codex_without_an_end_has_no_reply(tmp_path):

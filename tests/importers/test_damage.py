@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from mcptally.errors import UnreadableError
 from mcptally.importers import FORMATS, call_records, import_logs
 from mcptally.importers.detect import detect_format
-from mcptally.importers.formats import claude_code
-from mcptally.importers.formats.mcphawk import is_database
+from mcptally.importers.formats import claude_code, mcphawk
 from mcptally.importers.items import Connection, Item, Tally
 from mcptally.importers.json_array import elements
 from mcptally.importers.sorted_spool import MAX_RUN_FILES, sorted_by_time
+from mcptally.importers.sqlite_tables import is_database
 from mcptally.importers.timestamps import parse_duration, parse_timestamp, parse_timezone
 from mcptally.transcript.check import check
 from tests.importers import styles
@@ -181,7 +181,7 @@ def test_a_database_with_a_view_in_place_of_a_table_is_not_queried(tmp_path):
             "SELECT n.i AS id, session_id, ts, direction, size, body FROM n, m"
         )
     connection.close()
-    assert not is_database(endless)
+    assert not is_database(endless, mcphawk.TABLES)
     done = import_logs(endless, tmp_path / "t", format="mcphawk")
     assert [*done.files[0].tally.unused] == ["not a database of mcphawk: its tables are missing"]
     assert all_records_accounted_for(done)
@@ -213,6 +213,10 @@ ODD = {
         "codex",
         json.loads(CODEX.replace(b'{"content":[]}', b'"[{\\"type\\":{}}]"')),
     ),
+    "a kind that is a list": (
+        "codex",
+        json.loads(CODEX) | {"payload": {"type": [], "call_id": "1"}},
+    ),
     "an invalid URL": ("har", _entry("http://[::1/mcp")),
     "an invalid endpoint": ("har", _entry(response=STREAM)),
     "an endless duration": ("har", _entry(time=1e300)),
@@ -242,6 +246,9 @@ def test_impossible_values_are_left_out_of_an_import(tmp_path, form, told):
     assert all_records_accounted_for(done)
     assert done.lost == 0
     made = events(tmp_path / "t")
+    if form in {"claude-code", "codex"}:
+        built_in = import_logs(tmp_path / "a.log", tmp_path / "b", format=form, built_in=True)
+        assert all_records_accounted_for(built_in)
     assert made or done.files[0].tally.context
     assert all(0 <= event["ts_ns"] < 2**63 for event in made)
 

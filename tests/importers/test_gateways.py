@@ -225,11 +225,12 @@ def messages(source, out):
     return sorted((event["ts_ns"], event["dir"], event.get("msg")) for event in found)
 
 
-def test_spans_of_phoenix_s_api_give_the_calls_of_the_same_spans_in_otlp(tmp_path):
+@pytest.mark.parametrize("sample", ["phoenix.json.gz", "phoenix-otlp.json.gz"])
+def test_spans_of_phoenix_s_api_give_the_calls_of_the_same_spans_in_otlp(tmp_path, sample):
     otlp = tmp_path / "spans.jsonl"
     names = ("spans-agent.jsonl.gz", "spans-openinference.jsonl.gz")
     otlp.write_bytes(b"".join(gzip.decompress((SAMPLES / name).read_bytes()) for name in names))
-    found = messages(SAMPLES / "phoenix.json.gz", tmp_path / "phoenix")
+    found = messages(SAMPLES / sample, tmp_path / "phoenix")
     same = messages(otlp, tmp_path / "otlp")
     assert [each[1:] for each in found] == [each[1:] for each in same]
     # Phoenix rounds to microseconds.

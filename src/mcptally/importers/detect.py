@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
+from mcptally.importers import sqlite_tables
 from mcptally.importers.formats import inspect_ai
 from mcptally.importers.zip_members import MAGIC
 from mcptally.plural import count
@@ -97,8 +98,11 @@ _LOOKS: Final = (
     ),
     _Look(
         "phoenix",
-        lambda line: b'"span_kind"' in line and b'"parent_id"' in line and b'"status_code"' in line,
-        "members span_kind, parent_id and status_code",
+        lambda line: (
+            (b'"span_kind"' in line and b'"parent_id"' in line and b'"status_code"' in line)
+            or (b'"start_time_unix_nano"' in line and b'"span_id"' in line)
+        ),
+        "members span_kind, parent_id and status_code, or span_id and start_time_unix_nano",
     ),
     _Look(
         "sentry",
@@ -160,8 +164,8 @@ def detect_format(path: Path) -> str | None:
         UnreadableError: the file cannot be opened.
     """
     head, _ = _head(path)
-    if head.startswith(b"SQLite format 3\0"):
-        return "mcphawk" if _is_hawk(path) else None
+    if head.startswith(sqlite_tables.MAGIC):
+        return _by_tables(path)
     if head.startswith(MAGIC):
         return "inspect-ai" if inspect_ai.is_log(path) else None
     lines = head.split(b"\n")[:_LINES]
@@ -217,8 +221,8 @@ def why_unknown(path: Path) -> str:
     head, damage = _head(path)
     if damage is not None:
         return f"the file is damaged: {describe_error(damage)}"
-    if head.startswith(b"SQLite format 3\0"):
-        return "an SQLite database that is not mcphawk's"
+    if head.startswith(sqlite_tables.MAGIC):
+        return "an SQLite database that is not mcphawk's or opencode's"
     if head.startswith(MAGIC):
         return "a zip archive that is damaged or not a log of Inspect AI"
     lines = head.split(b"\n")[:_LINES]
@@ -253,7 +257,9 @@ def _by_lines(lines: list[bytes]) -> str | None:
     return None if found in _MOST_LINES and 2 * most < filled else found
 
 
-def _is_hawk(path: Path) -> bool:
-    from mcptally.importers.formats.mcphawk import is_database  # noqa: PLC0415  (few files need it)
+def _by_tables(path: Path) -> str | None:
+    """The format of an SQLite database."""
+    from mcptally.importers.formats import mcphawk, opencode  # noqa: PLC0415  (few files need it)
 
-    return is_database(path)
+    tables = {"mcphawk": mcphawk.TABLES, "opencode": opencode.TABLES}
+    return next((f for f, its in tables.items() if sqlite_tables.is_database(path, its)), None)

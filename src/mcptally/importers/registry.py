@@ -209,12 +209,12 @@ FORMATS: Final[Mapping[str, Format]] = {
         ),
         Format(
             "opencode",
-            "opencode: exported sessions, and the output of opencode run --format json",
+            "opencode: opencode.db, exported sessions, the output of opencode run --format json",
             opencode.read,
             "calls",
             _CALLS,
             chronological=False,
-            names=("*.json", "*.jsonl"),
+            names=("*.json", "*.jsonl", "*.db"),
             has_built_in=True,
         ),
         Format(

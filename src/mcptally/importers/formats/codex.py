@@ -141,7 +141,7 @@ def _built_in(
     if body.get("type") == "command_execution":
         body = _of_command(body)
     call, name, output = body.get("call_id"), body.get("name"), body.get("output")
-    if not isinstance(call, str) or body.get("type") not in _BUILT_IN:
+    if not isinstance(call, str) or str(body.get("type")) not in _BUILT_IN:
         source.tally.context[OTHER_TOOL[True]] += 1
     elif isinstance(name, str) and "__" not in name and _server(body) is None:
         source.tally.used += 1

@@ -5,17 +5,15 @@ no HTTP statuses. Rows are sorted by time, because they are not always written i
 """
 
 import contextlib
-import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 from mcptally.importers.items import Connection, Item
 from mcptally.importers.source import Source
+from mcptally.importers.sqlite_tables import BROKEN, has_tables, open_database
 from mcptally.transcript.format import Dir
 
-_TABLES: Final = {
+TABLES: Final = {
     "messages": {"id", "session_id", "ts", "direction", "size", "body"},
     "sessions": {"id", "name", "transport", "target", "ended_at", "server_name"},
 }
@@ -25,30 +23,7 @@ _QUERY: Final = """
     FROM messages m LEFT JOIN sessions s ON s.id = m.session_id
     ORDER BY m.ts, m.id
 """
-# The message about a damaged schema quotes it, and may not be UTF-8.
-_BROKEN: Final = (sqlite3.Error, UnicodeDecodeError)
 _TRANSPORTS: Final = {"stdio": "stdio", "sse": "http_sse"}
-
-
-def is_database(path: Path) -> bool:
-    """Whether an SQLite file has mcphawk's tables."""
-    try:
-        with contextlib.closing(_open(path)) as connection:
-            return _has_tables(connection)
-    except _BROKEN:
-        return False
-
-
-def _has_tables(connection: sqlite3.Connection) -> bool:
-    # A view or generated column of that name could run untrusted SQL that never ends.
-    kinds = dict(
-        connection.execute("SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master")
-    )
-    return all(
-        kinds.get(table)
-        and columns <= {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
-        for table, columns in _TABLES.items()
-    )
 
 
 def read(source: Source) -> Iterator[Item]:
@@ -56,8 +31,8 @@ def read(source: Source) -> Iterator[Item]:
     tally = source.tally
     last = 0
     try:
-        with contextlib.closing(_open(source.path)) as connection:
-            if not _has_tables(connection):
+        with contextlib.closing(open_database(source.path)) as connection:
+            if not has_tables(connection, TABLES):
                 tally.seen += 1
                 tally.skip(last, "not a database of mcphawk: its tables are missing")
                 return
@@ -72,7 +47,7 @@ def read(source: Source) -> Iterator[Item]:
                 last = item.line
                 tally.used += 1
                 yield item
-    except _BROKEN as error:
+    except BROKEN as error:
         tally.seen += 1
         tally.skip(last, f"reading stopped: {error}")
 
@@ -100,19 +75,3 @@ def _item(source: Source, row: tuple[Any, ...]) -> Item:
 
 def _text(value: object) -> str | None:
     return value.decode(errors="replace") if isinstance(value, bytes) and value else None
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    """A read-only connection to the database.
-
-    A database in use has a journal next to it, which SQLite must open. If the folder does not
-    allow that, the journal is ignored.
-    """
-    place = quote(str(path.resolve()))
-    connection = sqlite3.connect(f"file:{place}?mode=ro", uri=True)
-    try:
-        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-    except _BROKEN:
-        connection.close()
-        connection = sqlite3.connect(f"file:{place}?mode=ro&immutable=1", uri=True)
-    return connection

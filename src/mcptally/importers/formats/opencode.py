@@ -1,14 +1,17 @@
-"""Reads sessions of opencode: `opencode export SESSION`, and `opencode run --format json`.
+"""Reads sessions of opencode: `opencode.db`, `opencode export`, and `opencode run --format json`.
 
     {"info":{"id":"ses_…"},"messages":[{"info":{…},"parts":[{"type":"tool","callID":"…",
      "tool":"web_open","state":{"status":"completed","input":{…},"output":"…",
      "time":{"start":1768748943936,"end":1768748987338}}}]}]}
+
+The database has the parts of all sessions in the table `part`, as JSON in `data`.
 
 A tool of an MCP server is called `SERVER_TOOL`. Names are separated at the first underscore. A
 call that opencode refuses is one of the tool `invalid`, with the name of the tool in its input. A
 shell command has its exit status in `state.metadata.exit`, null if opencode stopped it.
 """
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -18,6 +21,7 @@ from mcptally.importers import call_records
 from mcptally.importers.items import Item
 from mcptally.importers.json_array import elements
 from mcptally.importers.source import OTHER_TOOL, Source
+from mcptally.importers.sqlite_tables import BROKEN, MAGIC, has_tables, open_database
 from mcptally.importers.tool_records import ToolRecord, dict_of, items_of, text_of
 
 _BUILT_IN: Final = frozenset(
@@ -75,6 +79,11 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def _messages(source: Source) -> Iterator[tuple[int, _Line]]:
+    with source.path.open("rb") as file:
+        is_sqlite = file.read(len(MAGIC)) == MAGIC
+    if is_sqlite:
+        yield from _rows(source)
+        return
     head = next(iter(source.preview().read_pieces()), b"")
     if b'"messages"' not in head:
         yield from source.records(_LINE, "not a JSON object")
@@ -85,6 +94,45 @@ def _messages(source: Source) -> Iterator[tuple[int, _Line]]:
             yield element.line, _LINE.decode(element.data or b"")
         except (msgspec.DecodeError, RecursionError, ValueError):
             source.tally.skip(element.line, "not a message, or cut off")
+
+
+TABLES: Final = {
+    "part": {"id", "message_id", "session_id", "time_created", "data"},
+    "message": {"id", "data"},
+}
+_QUERY: Final = """
+    SELECT p.session_id, p.data, m.data
+    FROM part p LEFT JOIN message m ON m.id = p.message_id
+    ORDER BY p.time_created, p.id
+"""
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode(errors="replace")
+
+
+def _rows(source: Source) -> Iterator[tuple[int, _Line]]:
+    """The parts in a database, oldest first, each as a message of its own."""
+    tally, number = source.tally, 0
+    try:
+        with contextlib.closing(open_database(source.path)) as connection:
+            if not has_tables(connection, TABLES):
+                tally.seen += 1
+                tally.skip(number, "not a database of opencode: its tables are missing")
+                return
+            connection.text_factory = _decoded
+            for session, part, message in connection.execute(_QUERY):
+                number += 1
+                tally.seen += 1
+                about = dict_of(part)
+                if about:
+                    about["sessionID"] = session
+                    yield number, _Line(info=dict_of(message), part=about)
+                else:
+                    tally.skip(number, "a part that is not a JSON object")
+    except BROKEN as error:
+        tally.seen += 1
+        tally.skip(number, f"reading stopped: {error}")
 
 
 def _record(part: dict[str, Any], server: str, tool: str) -> ToolRecord:

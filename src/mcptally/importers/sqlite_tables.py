@@ -1,0 +1,53 @@
+"""Opens SQLite databases of other programs, which may be in use, damaged or hostile."""
+
+import contextlib
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+MAGIC: Final = b"SQLite format 3\0"
+"""First bytes of a database."""
+
+# The message about a damaged schema quotes it, and may not be UTF-8.
+BROKEN: Final = (sqlite3.Error, UnicodeDecodeError)
+"""What a damaged database raises."""
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """A read-only connection to the database.
+
+    A database in use has a journal next to it, which SQLite must open. If the folder does not
+    allow that, the journal is ignored.
+    """
+    place = quote(str(path.resolve()))
+    connection = sqlite3.connect(f"file:{place}?mode=ro", uri=True)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except BROKEN:
+        connection.close()
+        connection = sqlite3.connect(f"file:{place}?mode=ro&immutable=1", uri=True)
+    return connection
+
+
+def has_tables(connection: sqlite3.Connection, tables: Mapping[str, set[str]]) -> bool:
+    """Whether a database has all these tables with these columns."""
+    # A view or generated column of that name could run untrusted SQL that never ends.
+    kinds = dict(
+        connection.execute("SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master")
+    )
+    return all(
+        kinds.get(table)
+        and columns <= {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        for table, columns in tables.items()
+    )
+
+
+def is_database(path: Path, tables: Mapping[str, set[str]]) -> bool:
+    """Whether a file is a database with all these tables."""
+    try:
+        with contextlib.closing(open_database(path)) as connection:
+            return has_tables(connection, tables)
+    except BROKEN:
+        return False
