@@ -72,7 +72,7 @@ class _KilledError(Exception):
 
 
 class CancellableCall:
-    """Lets another thread stop a call of a `ChildProcessPool`, also one that waits for a process."""
+    """Lets another thread stop a call of a `ChildProcessPool`, even before it starts."""
 
     def __init__(self) -> None:
         self._lock: Final = threading.Lock()
