@@ -16,6 +16,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 import mcptally as mt
+from mcptally.analytics.child_process import PROCESSES
 from mcptally.analytics.views import question_titles
 from mcptally.output.mcp_server import server
 from tests.transcripts import c2s, call, opened, s2c, text, write
@@ -230,6 +231,24 @@ def test_a_slow_query_keeps_nobody_waiting_until_it_is_stopped(folder: Path):
     assert slow.is_error
     assert "was stopped; ask for less" in slow.content[0].text
     assert not right.is_error
+
+
+def test_a_query_that_its_client_cancels_is_stopped(folder: Path):
+    command = ["-m", "mcptally", "serve", str(folder / "store"), "--seconds", "600"]
+
+    async def conversation():
+        params = StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))
+        async with Client(stdio_client(params)) as client:
+            await client.call_tool("sql", {"query": "SELECT 1"})
+            for _ in range(PROCESSES):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(1):
+                        await client.call_tool("sql", {"query": ENDLESS})
+            # Every process would still be busy.
+            async with asyncio.timeout(60):
+                return await client.call_tool("sql", {"query": "SELECT 1 AS one"})
+
+    assert rows(asyncio.run(conversation())) == [{"one": "1"}]
 
 
 def test_validate_answers_as_the_validation_protocol_does(folder: Path):

@@ -25,7 +25,7 @@ import tempfile
 import threading
 import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import IO, Any, Final
 
 import duckdb
@@ -68,7 +68,45 @@ class _MemoryError(Exception):
 
 
 class _KilledError(Exception):
-    """The child did not answer in time and was killed."""
+    """The child was killed before it answered."""
+
+
+class CancellableCall:
+    """Lets another thread stop a call of a `ChildProcessPool`, even before it starts."""
+
+    def __init__(self) -> None:
+        self._lock: Final = threading.Lock()
+        self._cancelled = False
+        self._child: _Child | None = None
+
+    def cancel(self) -> None:
+        """Stop the call if it has not ended."""
+        with self._lock:
+            self._cancelled = True
+            if self._child is not None:
+                self._child.stop()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._cancelled
+
+    @contextlib.contextmanager
+    def running(self, child: "_Child") -> Iterator[None]:
+        """A context in which `cancel` kills the child.
+
+        Raises:
+            QueryError: the call was cancelled before.
+        """
+        with self._lock:
+            if self._cancelled:
+                raise QueryError("the query was cancelled before it started")
+            self._child = child
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._child = None
 
 
 class ChildProcessPool:
@@ -91,15 +129,22 @@ class ChildProcessPool:
         """Start a process without waiting for it, so that the first call is answered sooner."""
         self._free.append(_Child(*self._start))
 
-    def call(self, *arguments: Any, seconds: float | None = None) -> bytes:
+    def call(
+        self,
+        *arguments: Any,
+        seconds: float | None = None,
+        cancellable: CancellableCall | None = None,
+    ) -> bytes:
         """The result of the function for these arguments, which must be picklable.
 
         Args:
             arguments: the arguments.
             seconds: time limit of the function, and of waiting for a free process.
+            cancellable: what another thread stops the call with.
 
         Raises:
-            QueryError: the function exceeded its time or memory, or every process is busy.
+            QueryError: the function exceeded its time or memory, every process is busy, or the call
+                was cancelled.
             McptallyError: the function raised it; if DuckDB raised an error, that is its cause.
         """
         if seconds is not None:
@@ -111,16 +156,18 @@ class ChildProcessPool:
         try:
             child = self._idle() or _Child(*self._start)
             try:
-                answer = child.call(arguments, seconds)
+                with (cancellable or CancellableCall()).running(child):
+                    answer = child.call(arguments, seconds)
             except McptallyError:
                 self._free.append(child)
                 raise
             except BaseException as error:
                 child.kill()
                 if isinstance(error, _KilledError):
-                    raise QueryError(
-                        f"the query took more than {seconds:g} s and was stopped; {_ADVICE}"
-                    ) from None
+                    why = "was cancelled"
+                    if seconds is not None and not (cancellable and cancellable.is_cancelled):
+                        why = f"took more than {seconds:g} s and was stopped; {_ADVICE}"
+                    raise QueryError(f"the query {why}") from None
                 if isinstance(error, _MemoryError):
                     raise QueryError(
                         f"the query took more than {self._memory} and was stopped; {_ADVICE} "
@@ -152,20 +199,20 @@ class _Child:
             stdout=subprocess.PIPE,
             stderr=self._stderr,
         )
-        self._timed_out = False
+        self._stopped = False
         self._ready = False
         self.kill: Final = weakref.finalize(self, _end, self._process, self._stderr)
         self._send((target, arguments))
 
     def is_alive(self) -> bool:
-        return not self._timed_out and self._process.poll() is None
+        return not self._stopped and self._process.poll() is None
 
     def call(self, arguments: tuple[Any, ...], seconds: float | None) -> bytes:
         """The child's answer. Its start does not count towards the time.
 
         Raises:
             McptallyError: the function raised it.
-            _KilledError: it exceeded its time.
+            _KilledError: it exceeded its time, or `stop` was called.
             _MemoryError: it exceeded its memory.
         """
         if not self._ready:
@@ -178,7 +225,7 @@ class _Child:
         """The result of a step. The process is killed if the step takes longer."""
         if seconds is None:
             return step()
-        timer = threading.Timer(seconds, self._time_out)
+        timer = threading.Timer(seconds, self.stop)
         timer.daemon = True
         timer.start()
         try:
@@ -186,8 +233,9 @@ class _Child:
         finally:
             timer.cancel()
 
-    def _time_out(self) -> None:
-        self._timed_out = True
+    def stop(self) -> None:
+        """Kill the process; the call that it runs raises `_KilledError`."""
+        self._stopped = True
         self._process.kill()
 
     def _send(self, message: Any) -> None:
@@ -200,7 +248,7 @@ class _Child:
         frame = _read(self._process.stdout)
         if frame is None:
             code = self._process.wait()
-            if self._timed_out:
+            if self._stopped:
                 raise _KilledError
             self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - 2000))
             output = self._stderr.read().decode(errors="replace").strip()

@@ -5,11 +5,12 @@ with control characters replaced, secrets masked and long texts cut. A table is 
 which takes a third of the tokens of the same cells as JSON with one value per line.
 """
 
+import asyncio
 import csv
 import inspect
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -22,7 +23,7 @@ from pydantic import BaseModel, Field
 
 import mcptally
 from mcptally.analytics import dry_run, explanation
-from mcptally.analytics.child_process import ChildProcessPool
+from mcptally.analytics.child_process import CancellableCall, ChildProcessPool
 from mcptally.analytics.child_store import MemoryLimitedStore
 from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.analytics.views import displayed_columns, question_titles
@@ -127,16 +128,24 @@ def server(path: Path, *, base: Path | None = None, seconds: float = SECONDS) ->
 
 def _in_child(
     method: Callable[..., str | BaseModel], limited: ChildProcessPool, seconds: float
-) -> Callable[..., str | BaseModel]:
-    """A method of `_Tools` as a tool with the same parameters that a child process answers."""
+) -> Callable[..., Awaitable[str | BaseModel]]:
+    """A method of `_Tools` as a tool with the same parameters that a child process answers.
+
+    The process is killed when the client cancels its request.
+    """
     signature = inspect.signature(method)
     model = signature.return_annotation
 
-    def tool(**arguments: Any) -> str | BaseModel:
+    async def tool(**arguments: Any) -> str | BaseModel:
+        call = CancellableCall()
         try:
-            answer = limited.call(method.__name__, arguments, seconds=seconds)
+            answer = await asyncio.to_thread(
+                limited.call, method.__name__, arguments, seconds=seconds, cancellable=call
+            )
         except McptallyError as error:
             raise ToolError(_with_advice(str(error))) from error
+        finally:
+            call.cancel()  # the thread goes on if this task is cancelled
         if model is str:
             return str(answer, "utf-8")
         result: BaseModel = model.model_validate_json(answer)
