@@ -17,7 +17,8 @@ def command(rule: str | None, form: str) -> None:
     """Print the rules for findings, verdicts and scores.
 
     With the id of a rule, prints the whole rule with its examples. With the beginning of ids, such
-    as protocol or verdict.context, lists the rules of that group. Without ID, lists all rules.
+    as protocol or verdict.context, lists the rules of that group. Without ID, lists all rules. A
+    list shows the severity of a finding, or why a rule is kept that no labelled call needs.
 
     \b
     Examples:
@@ -39,8 +40,8 @@ def command(rule: str | None, form: str) -> None:
     elif len(rows) == 1:
         sys.stdout.write(format_rule(rows[0]))
     else:
+        marks = [row.get("severity", row.get("kept_for", "")) for row in rows]
         width = max(len(row["id"]) for row in rows)
-        for row in rows:
-            sys.stdout.write(
-                f"{row['id']:<{width}}  {row.get('severity', ''):<7}  {row['title']}\n"
-            )
+        mark_width = max(map(len, marks))
+        for row, mark in zip(rows, marks, strict=True):
+            sys.stdout.write(f"{row['id']:<{width}}  {mark:<{mark_width}}  {row['title']}\n")

@@ -251,7 +251,7 @@ def test_lines_that_are_too_long_lose_the_middle_of_names_and_not_the_numbers():
         "calls": 18,
         "interval": None,
         "fault": "tool",
-        "confidence": 96.0,
+        "confidence": 99.7,
         "since": None,
         "insufficient_data": True,
         "message": None,
@@ -272,6 +272,7 @@ def test_lines_that_are_too_long_lose_the_middle_of_names_and_not_the_numbers():
     assert (
         "1. a_rather_long_…ber_103 of many: tool failures, 6 of 18 calls, too little data" in text
     )
+    assert "   fault: tool (99% sure)" in text  # never 100%
 
 
 @pytest.mark.slow
