@@ -71,6 +71,15 @@ def test_a_moved_or_copied_store_can_be_queried(folder: Path, tmp_path: Path):
         assert answer_of_duckdb(place, COUNT) == [("read", 1)]
 
 
+def test_a_run_that_changes_nothing_writes_the_file_of_a_moved_store_again(
+    folder: Path, tmp_path: Path
+):
+    moved = folder.rename(tmp_path / "moved")
+    summary = mt.score([folder.with_name("traces.jsonl")], out=moved)
+    assert summary.reused == summary.files == 1
+    assert answer_of_duckdb(moved, COUNT) == [("read", 1)]
+
+
 def test_a_store_that_was_not_moved_keeps_its_file(folder: Path):
     duckdb_file.write_with_answers(folder)
     duckdb_file.refresh(folder)

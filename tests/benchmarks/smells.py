@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 import mcptally as mt
-from mcptally.protocol.definition_smells import arguments_of
+from mcptally.protocol.definition_arguments import arguments_of
 from mcptally.rules.findings import finding_rule
 
 ARGUMENT_RULES = (

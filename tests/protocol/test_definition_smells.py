@@ -6,11 +6,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from mcptally.protocol.definition_smells import (
-    REFERRING_ARGUMENTS,
-    arguments_of,
-    find_smells,
-)
+from mcptally.protocol.definition_arguments import arguments_of
+from mcptally.protocol.definition_smells import REFERRING_ARGUMENTS, find_smells
 
 
 def smells(schema: Any, description: str = "Does something useful with it.") -> pl.DataFrame:

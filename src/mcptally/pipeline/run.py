@@ -177,6 +177,7 @@ def score(
         if earlier is not None:
             earlier = earlier.without_changed(files)
         if earlier is not None and not skipped and earlier.is_same_store(map(str, files), made):
+            _refresh_views(store)  # the store may have been moved
             summary = _unchanged(store, earlier)
         else:
             built = build(settings, files, workers, earlier, skipped=skipped)
@@ -241,11 +242,8 @@ def publish(settings: Settings, built: Build, made: Provenance) -> Summary:
         made=dataclasses.replace(made, as_scored=built.as_scored),
         kept=built.kept,
     )
-    if (settings.store / VIEWS).exists():
-        # The views name live files: replace them before `working` removes the old files.
-        from mcptally.analytics import duckdb_file  # noqa: PLC0415  (loads DuckDB)
-
-        duckdb_file.refresh(settings.store)
+    # The views name live files: replace them before `working` removes the old files.
+    _refresh_views(settings.store)
     return Summary(
         settings.store,
         len(built.sources),
@@ -256,6 +254,14 @@ def publish(settings: Settings, built: Build, made: Provenance) -> Summary:
         built.reused,
         calls_left_out=built.left_out,
     )
+
+
+def _refresh_views(store: Path) -> None:
+    """Write `mcptally.duckdb` again if the store has one that is not about its files and place."""
+    if (store / VIEWS).exists():
+        from mcptally.analytics import duckdb_file  # noqa: PLC0415  (loads DuckDB)
+
+        duckdb_file.refresh(store)
 
 
 def _unchanged(store: Path, earlier: EarlierStores) -> Summary:

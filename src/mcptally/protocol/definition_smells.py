@@ -5,16 +5,23 @@ learn how to call the tool, or reads more than it needs. `definition_advice` con
 the calls that were refused there.
 """
 
-import functools
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import msgspec
 import polars as pl
 
-from mcptally.jsonschemas.dialects import UnusableSchemaError, parse_schema
 from mcptally.jsonschemas.validators import compile_validator
+from mcptally.protocol.definition_arguments import (
+    FILLING_WORDS,
+    arguments_of,
+    escaped,
+    list_of,
+    parsed_schema,
+    properties_of,
+    repeats_name,
+    words_of,
+)
 from mcptally.rules.findings import (
     Check,
     concat_findings,
@@ -32,45 +39,6 @@ REFERRING_ARGUMENTS: Final = 50
 
 FEWEST_WORDS: Final = 3
 """Minimum number of words of a description that is compared with others."""
-
-_FILLING: Final = frozenset(
-    re.findall(
-        r"\w+",
-        "a an the of to in on for from by with and or this that it its is are be as at into your "
-        "tool function method operation command call mcp server api "
-        "parameter argument param arg value input field string number integer boolean object array",
-    )
-)
-"""Words that do not describe the purpose of a tool or argument."""
-
-_WORD: Final = re.compile(r"[^\W_]+")
-_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-
-
-class Argument(NamedTuple):
-    """The facts about a top-level property of an input schema that the rules test."""
-
-    definition: str
-    name: str
-    words: str
-    """The name as lower-case words: `max length` of `max_length` and of `maxLength`."""
-    pointer: str
-    required: bool
-    kinds: list[str]
-    """JSON types that are allowed, without null."""
-    described: bool
-    repeats_name: bool
-    text: str
-    """Its description, and what the tool's description says beside its name."""
-    bounded: bool
-    """Whether keywords limit its value: bounds, a format, a pattern or an enumeration."""
-    defaulted: bool
-
-
-@functools.lru_cache(maxsize=1024)
-def words_of(name: str) -> tuple[str, ...]:
-    """The lower-case words of an identifier or of a text."""
-    return tuple([word.lower() for word in _WORD.findall(_CAMEL.sub(" ", name))])
 
 
 def find_smells(places: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
@@ -92,164 +60,13 @@ def find_smells(places: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame
     )
 
 
-def arguments_of(definitions: pl.DataFrame) -> pl.DataFrame:
-    """Return the top-level properties of input schemas, as `Argument` rows."""
-    rows = [
-        argument
-        for definition, description, text in definitions.select(
-            "definition", "description", "input_schema"
-        ).iter_rows()
-        if text is not None
-        for argument in _arguments(definition, description or "", text)
-    ]
-    return pl.DataFrame(rows, schema=_ARGUMENT_SCHEMA, orient="row")
-
-
-_ARGUMENT_SCHEMA: Final = {
-    "definition": pl.String(),
-    "name": pl.String(),
-    "words": pl.String(),
-    "pointer": pl.String(),
-    "required": pl.Boolean(),
-    "kinds": pl.List(pl.String),
-    "described": pl.Boolean(),
-    "repeats_name": pl.Boolean(),
-    "text": pl.String(),
-    "bounded": pl.Boolean(),
-    "defaulted": pl.Boolean(),
-}
-
-
-def _arguments(definition: str, description: str, text: str) -> Iterator[Argument]:
-    schema = _parsed(text)
-    if schema is None:
-        return
-    required = schema.get("required")
-    properties = _properties(schema)
-    mentions = _mentions(description, properties)
-    for name, member in properties.items():
-        alternatives = list(_alternatives(member, schema))
-        said = next((str(a["description"]) for a in alternatives if a.get("description")), "")
-        around = mentions[name]
-        headings = (_HEADING.match(line) for line in around)
-        documented = any(heading is not None and heading[1] == name for heading in headings)
-        keywords = {keyword for each in alternatives for keyword in each}
-        yield Argument(
-            definition=definition,
-            name=name,
-            words=" ".join(words_of(name)),
-            pointer=f"/inputSchema/properties/{_escape(name)}",
-            required=isinstance(required, list) and name in required,
-            kinds=sorted({kind for each in alternatives for kind in _kinds(each)} - {"null"}),
-            described=bool(said.strip()) or documented,
-            repeats_name=bool(said.strip()) and not documented and _repeats(said, name),
-            text="\n".join([said, *around]),
-            bounded=not keywords.isdisjoint(_BOUNDS),
-            defaulted="default" in keywords,
-        )
-
-
-_BOUNDS: Final = frozenset(
-    {
-        *("enum", "const", "pattern", "format", "multipleOf"),
-        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-    }
-)
-
-_HEADING: Final = re.compile(
-    r"[ \t]*(?:[-*] ?)?[`\"'*]*([\w.$-]+)[`\"'*]*[ ]?(?:\([^()]*\) ?)?[:=\u2013-]"
-)
-"""A line that begins with a name and goes on with what the name means."""
-
-_NAME: Final = re.compile(r"[\w$][\w.$-]*(?<![.-])")
-_KEPT: Final = 3
-_LENGTH: Final = 200
-_INDENT: Final = 8
-
-
-def _mentions(description: str, names: Iterable[str]) -> dict[str, list[str]]:
-    """Return what a description says beside the names of arguments.
-
-    Three parts are kept per name. Each is on one line, ends before the next name and has at most
-    200 characters.
-    """
-    found: dict[str, list[str]] = {name: [] for name in names}
-    for line in description.splitlines():
-        places = [match for match in _NAME.finditer(line) if match[0] in found]
-        ends = [*(match.start() for match in places[1:]), len(line)]
-        for match, end in zip(places, ends, strict=False):
-            start = 0 if match.start() <= _INDENT and match is places[0] else match.start()
-            parts = found[match[0]]
-            if len(parts) < _KEPT:
-                parts.append(line[start : min(end, match.end() + _LENGTH)])
-    return found
-
-
-def _parsed(text: str) -> dict[str, Any] | None:
-    """Return a schema, or None if it is not an object that can be read."""
-    try:
-        schema = parse_schema(text)
-    except UnusableSchemaError:
-        return None
-    return schema if isinstance(schema, dict) else None
-
-
-def _properties(schema: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the top-level properties whose schema is an object."""
-    found = schema.get("properties")
-    if not isinstance(found, dict):
-        return {}
-    return {name: member for name, member in found.items() if isinstance(member, dict)}
-
-
-def _alternatives(member: Any, root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a property's schema and the schemas that it refers to or chooses from, one level."""
-    if not isinstance(member, dict):
-        return
-    yield member
-    choices = [c for key in ("anyOf", "oneOf", "allOf") for c in _list(member.get(key))]
-    for choice in [member, *choices]:
-        if not isinstance(choice, dict):
-            continue
-        if choice is not member:
-            yield choice
-        match str(choice.get("$ref", "")).split("/"):
-            case ["#", ("$defs" | "definitions") as where, name]:
-                group = root.get(where)
-                target = group.get(name) if isinstance(group, dict) else None
-                if isinstance(target, dict):
-                    yield target
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _kinds(schema: Mapping[str, Any]) -> list[str]:
-    kind = schema.get("type")
-    return [k for k in (kind if isinstance(kind, list) else [kind]) if isinstance(k, str)]
-
-
-def _escape(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
-
-
-def _repeats(text: str, name: str) -> bool:
-    """Whether a text has no word that is not one of the name; `lists` repeats `list`."""
-    known = [word[:4] for word in words_of(name)]
-    return all(
-        word in _FILLING or any(word.startswith(begin) for begin in known)
-        for word in words_of(text)
-    )
-
-
 def _check_descriptions(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Check the descriptions of whole tools."""
     description = pl.col("description").fill_null("")
     length = description.str.len_chars()
     repeats = pl.Series(
         [
-            bool(text and text.strip()) and _repeats(text, name)
+            bool(text and text.strip()) and repeats_name(text, name)
             for name, text in described.select("tool", "description").iter_rows()
         ],
         dtype=pl.Boolean,
@@ -297,7 +114,7 @@ def _contained(tools: Iterable[tuple[str, str, str | None]]) -> Iterator[tuple[s
     """
     words: dict[str, tuple[str, frozenset[str]]] = {}
     for tool, definition, description in tools:
-        words[tool] = definition, frozenset(words_of(description or "")) - _FILLING
+        words[tool] = definition, frozenset(words_of(description or "")) - FILLING_WORDS
     having: dict[str, set[str]] = {}
     for tool, (_, own) in words.items():
         for word in own:
@@ -400,14 +217,14 @@ def _check_examples(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator
 
 def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
     """Yield name, keyword, pointer, message and value of each invalid example or default."""
-    schema = _parsed(text)
+    schema = parsed_schema(text)
     if schema is None:
         return
     shared = {key: schema[key] for key in ("$schema", "$defs", "definitions") if key in schema}
     referring = 0
-    for name, member in _properties(schema).items():
+    for name, member in properties_of(schema).items():
         values = [("default", member["default"])] if "default" in member else []
-        values += [("example", value) for value in _list(member.get("examples"))]
+        values += [("example", value) for value in list_of(member.get("examples"))]
         values += [("example", member["example"])] if "example" in member else []
         if not values:
             continue
@@ -426,7 +243,7 @@ def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
         for key, value in values:
             state, message, _ = validate(value)
             if state == "invalid":
-                pointer = f"/inputSchema/properties/{_escape(name)}"
+                pointer = f"/inputSchema/properties/{escaped(name)}"
                 yield name, key, pointer, message or "", msgspec.json.encode(value).decode()
                 break
 

@@ -1,0 +1,206 @@
+"""The facts about the arguments of a tool that the rules about smells test.
+
+An argument is a top-level property of an input schema. What the description of the tool says
+beside the argument's name counts as documentation of the argument.
+"""
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+
+from mcptally.jsonschemas.dialects import UnusableSchemaError, parse_schema
+
+FILLING_WORDS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "a an the of to in on for from by with and or this that it its is are be as at into your "
+        "tool function method operation command call mcp server api "
+        "parameter argument param arg value input field string number integer boolean object array",
+    )
+)
+"""Words that do not describe the purpose of a tool or argument."""
+
+_WORD: Final = re.compile(r"[^\W_]+")
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class Argument(NamedTuple):
+    """The facts about a top-level property of an input schema that the rules test."""
+
+    definition: str
+    name: str
+    words: str
+    """The name as lower-case words: `max length` of `max_length` and of `maxLength`."""
+    pointer: str
+    required: bool
+    kinds: list[str]
+    """JSON types that are allowed, without null."""
+    described: bool
+    repeats_name: bool
+    text: str
+    """Its description, and what the tool's description says beside its name."""
+    bounded: bool
+    """Whether keywords limit its value: bounds, a format, a pattern or an enumeration."""
+    defaulted: bool
+
+
+@functools.lru_cache(maxsize=1024)
+def words_of(name: str) -> tuple[str, ...]:
+    """The lower-case words of an identifier or of a text."""
+    return tuple([word.lower() for word in _WORD.findall(_CAMEL.sub(" ", name))])
+
+
+def arguments_of(definitions: pl.DataFrame) -> pl.DataFrame:
+    """Return the top-level properties of input schemas, as `Argument` rows."""
+    rows = [
+        argument
+        for definition, description, text in definitions.select(
+            "definition", "description", "input_schema"
+        ).iter_rows()
+        if text is not None
+        for argument in _arguments(definition, description or "", text)
+    ]
+    return pl.DataFrame(rows, schema=_ARGUMENT_SCHEMA, orient="row")
+
+
+_ARGUMENT_SCHEMA: Final = {
+    "definition": pl.String(),
+    "name": pl.String(),
+    "words": pl.String(),
+    "pointer": pl.String(),
+    "required": pl.Boolean(),
+    "kinds": pl.List(pl.String),
+    "described": pl.Boolean(),
+    "repeats_name": pl.Boolean(),
+    "text": pl.String(),
+    "bounded": pl.Boolean(),
+    "defaulted": pl.Boolean(),
+}
+
+
+def _arguments(definition: str, description: str, text: str) -> Iterator[Argument]:
+    schema = parsed_schema(text)
+    if schema is None:
+        return
+    required = schema.get("required")
+    properties = properties_of(schema)
+    mentions = _mentions(description, properties)
+    for name, member in properties.items():
+        alternatives = list(_alternatives(member, schema))
+        said = next((str(a["description"]) for a in alternatives if a.get("description")), "")
+        around = mentions[name]
+        headings = (_HEADING.match(line) for line in around)
+        documented = any(heading is not None and heading[1] == name for heading in headings)
+        keywords = {keyword for each in alternatives for keyword in each}
+        yield Argument(
+            definition=definition,
+            name=name,
+            words=" ".join(words_of(name)),
+            pointer=f"/inputSchema/properties/{escaped(name)}",
+            required=isinstance(required, list) and name in required,
+            kinds=sorted({kind for each in alternatives for kind in _kinds(each)} - {"null"}),
+            described=bool(said.strip()) or documented,
+            repeats_name=bool(said.strip()) and not documented and repeats_name(said, name),
+            text="\n".join([said, *around]),
+            bounded=not keywords.isdisjoint(_BOUNDS),
+            defaulted="default" in keywords,
+        )
+
+
+_BOUNDS: Final = frozenset(
+    {
+        *("enum", "const", "pattern", "format", "multipleOf"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+    }
+)
+
+_HEADING: Final = re.compile(
+    r"[ \t]*(?:[-*] ?)?[`\"'*]*([\w.$-]+)[`\"'*]*[ ]?(?:\([^()]*\) ?)?[:=\u2013-]"
+)
+"""A line that begins with a name and goes on with what the name means."""
+
+_NAME: Final = re.compile(r"[\w$][\w.$-]*(?<![.-])")
+_KEPT: Final = 3
+_LENGTH: Final = 200
+_INDENT: Final = 8
+
+
+def _mentions(description: str, names: Iterable[str]) -> dict[str, list[str]]:
+    """Return what a description says beside the names of arguments.
+
+    Three parts are kept per name. Each is on one line, ends before the next name and has at most
+    200 characters.
+    """
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for line in description.splitlines():
+        places = [match for match in _NAME.finditer(line) if match[0] in found]
+        ends = [*(match.start() for match in places[1:]), len(line)]
+        for match, end in zip(places, ends, strict=False):
+            start = 0 if match.start() <= _INDENT and match is places[0] else match.start()
+            parts = found[match[0]]
+            if len(parts) < _KEPT:
+                parts.append(line[start : min(end, match.end() + _LENGTH)])
+    return found
+
+
+def parsed_schema(text: str) -> dict[str, Any] | None:
+    """Return a schema, or None if it is not an object that can be read."""
+    try:
+        schema = parse_schema(text)
+    except UnusableSchemaError:
+        return None
+    return schema if isinstance(schema, dict) else None
+
+
+def properties_of(schema: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the top-level properties whose schema is an object."""
+    found = schema.get("properties")
+    if not isinstance(found, dict):
+        return {}
+    return {name: member for name, member in found.items() if isinstance(member, dict)}
+
+
+def _alternatives(member: Any, root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a property's schema and the schemas that it refers to or chooses from, one level."""
+    if not isinstance(member, dict):
+        return
+    yield member
+    choices = [c for key in ("anyOf", "oneOf", "allOf") for c in list_of(member.get(key))]
+    for choice in [member, *choices]:
+        if not isinstance(choice, dict):
+            continue
+        if choice is not member:
+            yield choice
+        match str(choice.get("$ref", "")).split("/"):
+            case ["#", ("$defs" | "definitions") as where, name]:
+                group = root.get(where)
+                target = group.get(name) if isinstance(group, dict) else None
+                if isinstance(target, dict):
+                    yield target
+
+
+def list_of(value: Any) -> list[Any]:
+    """Return a list, or an empty one in place of anything else."""
+    return value if isinstance(value, list) else []
+
+
+def _kinds(schema: Mapping[str, Any]) -> list[str]:
+    kind = schema.get("type")
+    return [k for k in (kind if isinstance(kind, list) else [kind]) if isinstance(k, str)]
+
+
+def escaped(name: str) -> str:
+    """Return a name as a part of a JSON Pointer."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def repeats_name(text: str, name: str) -> bool:
+    """Whether a text has no word that is not one of the name; `lists` repeats `list`."""
+    known = [word[:4] for word in words_of(name)]
+    return all(
+        word in FILLING_WORDS or any(word.startswith(begin) for begin in known)
+        for word in words_of(text)
+    )
