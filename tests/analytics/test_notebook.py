@@ -107,7 +107,7 @@ def test_counts_and_texts_have_no_bar(store: mt.Store):
 
 
 def test_a_filtered_or_limited_answer_is_still_shown_as_an_answer(store: mt.Store):
-    asked = store.ask("tool_scores")
+    asked = store.ask("latency")
     for derived in (asked.limit(3), asked.filter("calls = 1").order("tool"), asked.sort("tool")):
         html, _ = shown(derived)
         assert "<th" in html

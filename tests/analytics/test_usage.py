@@ -9,7 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import mcptally as mt
-from mcptally.analytics.views import connect, create_views
+from mcptally.analytics.views import connect, create_questions, create_tables, texts_of
 from mcptally.tables.usage import Usage
 from mcptally.tables.usage_sums import KEYS
 from tests.transcripts import c2s, call, opened, s2c, text, write
@@ -25,7 +25,8 @@ def tidy(frame: pl.DataFrame) -> pl.DataFrame:
 
 def test_polars_and_sql_compute_the_same_rows(store: mt.Store):
     with connect() as connection:
-        create_views(connection, store.files)
+        create_tables(connection, store.files)
+        create_questions(connection, texts_of("_usage"))
         kept, made = (connection.sql(f"SELECT * FROM {name}").pl() for name in ("usage", "_usage"))
     assert kept.height > 100
     assert kept["retried_calls"].sum() > 0
@@ -58,7 +59,8 @@ def test_an_empty_response_does_not_count_as_sized(tmp_path: Path):
     mt.score([write(tmp_path / "a.jsonl", events)], out=tmp_path / "store")
     store = mt.open_store(tmp_path / "store")
     with connect() as connection:
-        create_views(connection, store.files)
+        create_tables(connection, store.files)
+        create_questions(connection, texts_of("_usage"))
         rows = {
             table: connection.sql(
                 f"SELECT sum(sized), sum(ln_response_bytes) FROM {table}"
