@@ -340,6 +340,7 @@ def test_without_memory_or_processes_or_threads_for_it_events_are_recorded(tmp_p
         + PRELUDE.replace("WriterProcess(", "open_archive(").replace(", queue_bytes=16 << 20", ""),
     )
     assert logged in printed
+    assert printed.count("mcptally: ") == 1
     assert assert_gaps_count_what_is_missing(found, 10) == 0
 
 

@@ -7,9 +7,11 @@ only files with the name of a segment, and none that a recorder is writing (and 
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from mcptally.record.log import log_to_stderr
 from mcptally.record.writer.clock import Clock
 from mcptally.record.writer.segment import SEGMENT_NAME, try_lock
 
@@ -47,7 +49,9 @@ class Housekeeper:
         keep_bytes: int | None,
         keep_seconds: float | None,
         compress: bool,
+        log: Callable[[str], None] = log_to_stderr,
     ) -> None:
+        self._log = log
         self._folder = folder
         self._keep_bytes = keep_bytes
         self._keep_seconds = keep_seconds
@@ -57,14 +61,21 @@ class Housekeeper:
         self._finished: SimpleQueue[str | None] = SimpleQueue()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._failed = False
+        """The thread could not be started; it is not tried again."""
 
     def start(self) -> None:
         """Start the thread if it is not running."""
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, name="mcptally-housekeeping", daemon=True
-            )
-            self._thread.start()
+        if self._thread is not None or self._failed:
+            return
+        thread = threading.Thread(target=self._run, name="mcptally-housekeeping", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the limit on memory or processes
+            self._failed = True
+            self._log(f"finished files are neither compressed nor removed: {error}")
+        else:
+            self._thread = thread
 
     def queue(self, path: str) -> None:
         """Queue a finished segment for compression, after which retention is applied."""

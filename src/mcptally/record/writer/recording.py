@@ -90,6 +90,7 @@ class Archive:
             keep_bytes=self.limits.keep_bytes,
             keep_seconds=self.limits.keep_seconds,
             compress=self.limits.compress,
+            log=log,
         )
 
     def open(
@@ -126,10 +127,7 @@ class Archive:
         clock: Clock | None = None,
     ) -> "Recording":
         """A recording without a file yet; `begin` or the first event creates it."""
-        try:
-            self.housekeeper.start()
-        except RuntimeError as error:  # the limit on memory or processes
-            self.log(f"finished files are neither compressed nor removed: {error}")
+        self.housekeeper.start()
         return Recording(
             self,
             transport=transport,
