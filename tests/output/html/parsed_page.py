@@ -1,5 +1,6 @@
 """Parses a page into its elements, attributes, texts and commands."""
 
+import functools
 import html.parser
 from pathlib import Path
 
@@ -47,5 +48,7 @@ class ParsedPage(html.parser.HTMLParser):
         return "".join(self.texts)
 
 
+@functools.cache
 def parse(path: Path) -> ParsedPage:
+    """The elements of a page that is not written again."""
     return ParsedPage(path.read_text(encoding="utf-8"))
