@@ -17,9 +17,18 @@ from typing import Final
 import duckdb
 
 from mcptally.analytics import store as analytics_store
-from mcptally.analytics import union, views
+from mcptally.analytics import views
 from mcptally.errors import StoreError
-from mcptally.store.manifest import MANIFEST, VIEWS, LiveFiles, has_views, live_files, read_manifest
+from mcptally.store.manifest import (
+    MANIFEST,
+    VIEWS,
+    LiveFiles,
+    as_pattern,
+    live_files,
+    place_in_views,
+    read_manifest,
+    views_are_current,
+)
 from mcptally.tables.all_tables import TABLES
 
 FILE: Final = VIEWS
@@ -35,7 +44,7 @@ def refresh(folder: Path) -> None:
     """
     # A damaged table is reported when the store is opened.
     with contextlib.suppress(OSError, duckdb.Error, StoreError):
-        if not has_views(folder) or not _reads_from(folder):
+        if not views_are_current(folder):
             write(folder)
 
 
@@ -88,23 +97,13 @@ def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, LiveFi
         draft.unlink(missing_ok=True)
 
 
-def _place(folder: Path) -> str:
-    """The folder as it is written in the views: absolute, as a glob that matches only itself."""
-    return f"{union.as_pattern(folder.resolve())}/"
-
-
-def _reads_from(folder: Path) -> bool:
-    """Whether the views refer to this folder; DuckDB stores the SQL of views uncompressed."""
-    return _place(folder).encode() in (folder / FILE).read_bytes()
-
-
 def _create_views(
     connection: duckdb.DuckDBPyConnection, folder: Path, files: LiveFiles
 ) -> list[str]:
     """Create views of tables and questions; return the questions that cannot be views."""
-    place = f"coalesce(getvariable('store') || '/', {_sql_string(_place(folder))})"
+    place = f"coalesce(getvariable('store') || '/', {_sql_string(place_in_views(folder))})"
     for table in TABLES:
-        names = [f"{place} || {_sql_string(union.as_pattern(path))}" for path in files[table.name]]
+        names = [f"{place} || {_sql_string(as_pattern(path))}" for path in files[table.name]]
         source = f"read_parquet([{', '.join(names)}])"
         connection.execute(f'CREATE VIEW "{table.name}" AS SELECT * FROM {source}')
         connection.execute(f'COMMENT ON VIEW "{table.name}" IS {_sql_string(table.meaning)}')

@@ -13,8 +13,8 @@ from typing import Final
 import duckdb
 
 from mcptally.analytics.spill import SpillFolder
-from mcptally.analytics.union import as_pattern
 from mcptally.errors import QueryError
+from mcptally.store.manifest import as_pattern
 from mcptally.tables.all_tables import TABLES
 
 SPILL: Final = "20GB"

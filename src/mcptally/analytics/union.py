@@ -4,7 +4,6 @@ A recording that several stores contain counts once, as the first of them has it
 tool's definition are merged into one history, and the drift between them is computed again.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 import duckdb
 import msgspec
 
+from mcptally.store.manifest import as_pattern
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.tools import Tools
@@ -40,11 +40,6 @@ def tables(connection: duckdb.DuckDBPyConnection, stores: Sequence[Files]) -> di
         found[table.name] = f"({' UNION ALL BY NAME '.join(parts)})"
     found[Tools.name] = _versions(connection, found[Tools.name])
     return found
-
-
-def as_pattern(path: Path) -> str:
-    """The path as a glob pattern that matches only itself, since DuckDB reads patterns."""
-    return re.sub(r"([*?\[])", r"[\1]", str(path))
 
 
 def read(files: Sequence[Path]) -> str:

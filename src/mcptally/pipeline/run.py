@@ -36,7 +36,14 @@ from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import Selection
 from mcptally.process_memory import gc_paused
 from mcptally.store import work_folder
-from mcptally.store.manifest import SUMMARIES, VIEWS, WORK, forgotten, live_files
+from mcptally.store.manifest import (
+    SUMMARIES,
+    VIEWS,
+    WORK,
+    forgotten,
+    live_files,
+    views_are_current,
+)
 from mcptally.store.parts import SKIPPED, Written, remove_orphan_summaries, write_part
 from mcptally.store.remote_copy import local_copy
 from mcptally.store.source_files import SourceFile
@@ -258,7 +265,7 @@ def publish(settings: Settings, built: Build, made: Provenance) -> Summary:
 
 def _refresh_views(store: Path) -> None:
     """Write `mcptally.duckdb` again if the store has one that is not about its files and place."""
-    if (store / VIEWS).exists():
+    if (store / VIEWS).exists() and not views_are_current(store):
         from mcptally.analytics import duckdb_file  # noqa: PLC0415  (loads DuckDB)
 
         duckdb_file.refresh(store)

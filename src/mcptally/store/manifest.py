@@ -212,6 +212,27 @@ def has_views(folder: Path) -> bool:
         return False
 
 
+def views_are_current(folder: Path) -> bool:
+    """Whether `mcptally.duckdb` belongs to the current manifest and reads from this folder."""
+    try:
+        # DuckDB stores the texts of views uncompressed.
+        return (
+            has_views(folder) and place_in_views(folder).encode() in (folder / VIEWS).read_bytes()
+        )
+    except OSError:
+        return False
+
+
+def place_in_views(folder: Path) -> str:
+    """The folder as it is written in the views of `mcptally.duckdb`: absolute, as a glob."""
+    return f"{as_pattern(folder.resolve())}/"
+
+
+def as_pattern(path: Path) -> str:
+    """The path as a glob pattern that matches only itself, since DuckDB reads patterns."""
+    return re.sub(r"([*?\[])", r"[\1]", str(path))
+
+
 def replace_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Replace `store.json` in one step. The caller must hold the lock of the store."""
     draft = folder / WORK / MANIFEST
