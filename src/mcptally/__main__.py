@@ -1,5 +1,5 @@
 """`python -m mcptally` is the command line."""
 
-from mcptally.cli import run
+from mcptally.cli import main
 
-run()
+main()

@@ -13,7 +13,6 @@ import gc
 import importlib
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -68,28 +67,6 @@ def _skip_final_collection() -> None:
     """Skip the collection at exit, which takes time; DuckDB would report leaked objects then."""
     if "_duckdb" not in sys.modules:
         gc.freeze()
-
-
-def exit_at_once(code: object) -> None:
-    """End a process that has scored without freeing its objects one by one, which takes 26 ms.
-
-    Handlers of `atexit` run, and output is flushed. Returns if another thread is running, if DuckDB
-    is loaded, which closes its files at exit, or if this process has not scored.
-
-    Args:
-        code: the code of a `SystemExit`.
-    """
-    if not isinstance(code, int) or "polars" not in sys.modules or "_duckdb" in sys.modules:
-        return
-    if threading.active_count() > 1:
-        return
-    atexit._run_exitfuncs()  # noqa: SLF001 - `os._exit` does not call them
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        return  # Python reports it
-    os._exit(code)
 
 
 def call_without_gc(module: str, function: str, *arguments: Any) -> None:

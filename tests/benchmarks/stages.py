@@ -20,10 +20,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from mcptally import process_memory
-from mcptally.no_pandas import hide_pandas
 
-hide_pandas()  # as the command does, before the columnar libraries load
-process_memory.configure_allocators()
+process_memory.configure_allocators()  # as the command does, before the columnar libraries load
 BEFORE: Final = time.process_time()
 
 import polars as pl
@@ -156,9 +154,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = [("loading libraries and modules", Spent(IMPORTS)), *clock.spent.items()]
     for stage, spent in sorted(rows, key=lambda row: -row[1].cpu):
         out = f"{spent.rows:,} | {spent.size / 1e6:,.1f}" if spent.rows else " | "
-        print(f"| {stage} | {spent.cpu:.3f} | {spent.cpu / whole:.0%} | {out} |")
-    print(f"| everything else | {rest:.3f} | {rest / whole:.0%} |  |  |")
-    print(f"| all | {whole:.3f} | 100% |  |  |")
+        print(f"| {stage} | {spent.cpu:.2f} | {spent.cpu / whole:.0%} | {out} |")
+    print(f"| everything else | {rest:.2f} | {rest / whole:.0%} |  |  |")
+    print(f"| all | {whole:.2f} | 100% |  |  |")
 
 
 if __name__ == "__main__":

@@ -115,35 +115,3 @@ def test_a_command_loads_and_executes_no_more_than_it_needs(
         assert set(packages) == most.packages, command
         assert modules <= most.modules, command
         assert statements <= most.statements, command
-
-
-AT_EXIT = """
-import atexit, sys
-import polars
-from mcptally import process_memory
-
-class Freed:
-    def __del__(self):
-        print("freed")
-
-kept = Freed()
-atexit.register(print, "handler")
-if sys.argv[1] == "duckdb":
-    import duckdb
-sys.stdout.write("text, ")
-process_memory.exit_at_once(3)
-print("goes on")
-"""
-
-
-@pytest.mark.parametrize(
-    ("loaded", "printed", "code"),
-    [("polars", "text, handler\n", 3), ("duckdb", "text, goes on\nhandler\nfreed\n", 0)],
-)
-def test_a_process_that_scored_ends_without_freeing_its_objects(
-    loaded: str, printed: str, code: int
-) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", AT_EXIT, loaded], capture_output=True, text=True, check=False
-    )
-    assert (done.stdout, done.returncode) == (printed, code), done.stderr

@@ -184,18 +184,6 @@ def main() -> None:
     sys.exit(code)
 
 
-def run() -> None:
-    """Run the command line as a program: `main`, and a quick end of the process."""
-    try:
-        main()
-    except SystemExit as end:
-        if "polars" in sys.modules:
-            from mcptally.process_memory import exit_at_once
-
-            exit_at_once(end.code)
-        raise
-
-
 def _os_error(error: OSError) -> UnreadableError:
     """Convert an error of the system to `UnreadableError`, with the file's name if it is known."""
     _discard_stdout()  # perhaps stdout could not be written
