@@ -17,12 +17,14 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-# Importing pyarrow.compute takes 20 ms: it makes a Python function of every kernel.
-from pyarrow._compute import MatchSubstringOptions, TakeOptions, call_function
-
 from mcptally import rules as rule_files
 from mcptally.verdict import re2, regex_literals
 from mcptally.verdict.rule_model import TextRule
+
+try:  # pyarrow.compute makes a Python function of every kernel, which takes 20 ms.
+    from pyarrow._compute import MatchSubstringOptions, TakeOptions, call_function
+except ImportError:  # a version of pyarrow whose private modules are different
+    from pyarrow.compute import MatchSubstringOptions, TakeOptions, call_function
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 """Row numbers, ascending."""
