@@ -88,7 +88,7 @@ def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
     with contextlib.suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
     # Of the 0.7 s that DuckDB 2.0 takes to optimise `priorities`, this pass takes 0.5 s
-    # (docs/decisions/0163).
+    # (docs/decisions/0152).
     connection.execute("SET disabled_optimizers = 'projection_pullup'")
     sql_functions.register(connection)
     validation_sql_functions.register(connection)
