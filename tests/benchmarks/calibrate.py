@@ -63,7 +63,7 @@ READ_WEIGHT = 0.2
 READ_WEIGHT_IN_FIT = 0.5
 FOLDS = 10
 INNER_FOLDS = 5
-"""Folds within the calls of a fit, which its penalty and temperature are chosen on."""
+"""Folds within the calls of a fit, on which its penalty and temperature are chosen."""
 PENALTIES = (0.1, 0.3, 1.0)
 """Candidates for `C` of the regression, the inverse of the strength of the penalty on large
 weights."""
@@ -194,8 +194,9 @@ class Sample:
 
         The regression counts rare kinds of errors and unread servers more, and its penalty pulls
         all probabilities together. Dividing the weights by a temperature makes the probabilities
-        those of a call picked at random. Of penalties and temperatures, those are used at which
-        calls of servers that were left out of a fit are most likely.
+        those of a call picked at random. The penalty and the
+        temperature are those that give the labels of servers left out of a fit the highest
+        likelihood.
         """
         penalty, temperature = min(
             (self._temperature(chosen, penalty) for penalty in PENALTIES), key=lambda each: each[2]

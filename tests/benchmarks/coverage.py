@@ -177,7 +177,7 @@ def stored_coverage(random, replicates: int, cells) -> Iterator[Cell]:
 
 
 def known_coverage(random, replicates: int, cells) -> Iterator[float]:
-    """The coverage of the exact interval with equal tails of whoever knows the distribution.
+    """The coverage of the exact interval with equal tails if the distribution is known.
 
     Such an interval contains the true rate unless the observed rate is among the lowest or the
     highest 2.5 % of all. Few failures are few possible results, so that it covers more than 95 %.
@@ -416,7 +416,7 @@ def main() -> None:
     known = np.array(list(known_coverage(parts(), given.replicates, design())))
     high = np.array([cell.covered for cell in cells]) > 0.97
     print(
-        f"The exact interval with equal tails of whoever knows the distribution is above 0.97 in "
+        f"With a known distribution, the exact interval with equal tails is above 0.97 in "
         f"{(known > 0.97).mean():.1%} of the cells, and in {(known > 0.97)[high].mean():.0%} of "
         f"those in which this interval is."
     )

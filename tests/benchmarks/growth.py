@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--odd", action="store_true", help="also sizes out of the ordinary")
     parser.add_argument("--folder", type=Path, help="where archives are made, and left")
     options = parser.parse_args(arguments)
-    print("| archive | MB | CPU s | ms a MB | wall s | peak MB |\n|---|---|---|---|---|---|")
+    print("| archive | MB | CPU s | ms per MB | wall s | peak MB |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         work = Path(folder)
         for size in filter(None, options.sizes.split(",")):

@@ -234,7 +234,7 @@ def create_questions(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, 
 
 
 def _created_object(name: str, text: str) -> str:
-    """The part of a CREATE statement before this SQL; its second line may make it a macro."""
+    """The part of a CREATE statement before this SQL, whose second line may declare a macro."""
     second = text.splitlines()[1] if "\n" in text else ""
     if second.startswith("-- Value of: "):
         return f'MACRO "{name}"({second.removeprefix("-- Value of: ")}) AS'

@@ -31,7 +31,7 @@ _PIECE_BYTES: Final = 1 << 14
 
 
 def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
-    """Return the events of a run of lines, their line numbers, and the other lines' faults."""
+    """Return the events of a run of lines, their line numbers, and the faults of other lines."""
     readable = is_readable(run.data, _is_utf8)
     known = decode_events(run.data, run.count) if readable else None
     if known is not None:

@@ -204,7 +204,7 @@ def _canonical(line: bytes) -> bytes:
 
 
 def _findings(frame: pl.DataFrame, rule: str, severity: Severity, message: pl.Expr) -> pl.DataFrame:
-    """Return the findings; `file` is still the index of the file, except in an empty table."""
+    """Return one finding per row of `frame`. Its `file` is the file's index, not yet its name."""
     if not frame.height:
         return Findings.empty()
     return frame.select(

@@ -51,7 +51,7 @@ class Series(NamedTuple):
     at: Floats
     calls: Floats
     hits: Floats
-    """Of the calls, those that the rate is the share of."""
+    """The calls of the kind whose share of all calls is the rate."""
     tool: Whole
     session: Whole
 

@@ -45,7 +45,7 @@ class Written:
 
 
 def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -> int:
-    """Write a part of a table, sorted by its key, into the work folder; return its rows' number."""
+    """Write a part of a table, sorted by its key, into the work folder; return its row count."""
     target = work / table.name / f"{part}.parquet"
     target.parent.mkdir(parents=True, exist_ok=True)
     data = table.frame(frame)
@@ -63,7 +63,7 @@ def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -
 
 
 def copy_part(source: Path, target: Path, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> int:
-    """Write the rows of a part that the filter `keep` returns; return their number."""
+    """Write the rows of a part that the filter `keep` returns; return their count."""
     target.parent.mkdir(parents=True, exist_ok=True)
     rows = 0
     with pq.ParquetFile(source) as file:

@@ -151,7 +151,7 @@ def _weigh(
 
 
 def _lists(owners: Sequence[_Numbers], ids: Sequence[str], height: int) -> pl.Series:
-    """Return `height` lists of ids; `owners` has, for each id, the numbers of the lists with it."""
+    """Return `height` lists of ids; `owners[i]` has the indices of the lists with `ids[i]`."""
     sizes = np.array([len(each) for each in owners], dtype=np.int64)
     rows = np.concatenate([np.zeros(0, dtype=np.int64), *owners])
     lists = (

@@ -91,7 +91,7 @@ def templates(texts: pl.Series) -> pl.Series:
 
 
 def _cut(texts: pl.Series) -> pl.Series:
-    """Return the texts; a text that is longer than rules read is cut to its head and tail."""
+    """Return the texts, long ones cut to the head and tail that rules read."""
     text = pl.col("text")
     short = pl.concat_str(
         text.str.head(error_text.HEAD), pl.lit(" … "), text.str.tail(error_text.TAIL)

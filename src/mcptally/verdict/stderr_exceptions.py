@@ -1,8 +1,8 @@
 """Finds the exceptions in stack traces on stderr, and the calls that raised them.
 
 Some SDKs hide an unexpected exception from the client ("Error executing tool x") and log it with
-its stack trace. Supported are traces of Python (plain, or in a box that the library rich draws),
-JavaScript and Java.
+its stack trace. Traces of Python (plain, or in a box that the library rich draws), JavaScript and
+Java are supported.
 """
 
 from typing import Final

@@ -91,7 +91,7 @@ def _span(first: str, last: str) -> str:
 
 
 def _rest(rest: Mapping[str, int]) -> Iterator[str]:
-    """Whose fault the other calls are, the most frequent first; then the unfinished calls."""
+    """The failed calls by cause, the most frequent first; then the unfinished calls."""
     causes = sorted((cause for cause in rest if rest[cause]), key=lambda cause: -rest[cause])
     faults = ", ".join(f"{cause} {rest[cause]:,}" for cause in causes if cause != _UNFINISHED)
     unfinished = f"{_UNFINISHED}: {rest[_UNFINISHED]:,}" if rest[_UNFINISHED] else ""

@@ -84,7 +84,7 @@ class _Writer:
     def execute_again(self) -> None:
         """Execute the batch during which the last process ended, call by call.
 
-        If it was a single call, its events are counted as lost: it may end this process too.
+        If the batch has only one call, its events are counted as lost: it may end this process too.
         """
         last = self._queue.begin_again()
         is_first = True

@@ -81,7 +81,7 @@ class _Limits:
     elements: list["_Limits"] = dataclasses.field(default_factory=list)
 
     def members(self, value: Any) -> bool:
-        """Whether a member or an item of `value` is at a boundary, or their number at a limit."""
+        """Whether `value` has a member or item at a boundary, or as many of them as a limit."""
         kind = value.__class__
         if kind is dict:
             if len(value) in self.sizes:

@@ -1,9 +1,9 @@
 """Validation of output schemas as AJV 6.12.6 does it with default options.
 
 AJV asserts formats and follows draft 7. If it rejects the output schema, the tool counts as one
-without a schema. It rejects another `$schema`, an unknown format, a `$ref` that cannot be resolved,
-and what the draft-7 meta-schema rejects. jsonschema-rs validates values; this module adds what AJV
-does differently.
+without a schema. It rejects a `$schema` other than draft 7, an unknown format, a `$ref` that cannot
+be resolved, and what the draft-7 meta-schema rejects. jsonschema-rs validates values; this module
+adds what AJV does differently.
 """
 
 import functools
