@@ -26,8 +26,8 @@ ENVIRONMENT: Final = {
     "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1),
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
-"""Environment of a process that scores: one thread, as there is a process per core, and allocators
-that keep freed memory until the next partition needs it."""
+"""Environment of a process that scores: one thread, because one process per core runs, and
+allocators that keep freed memory until the next partition needs it."""
 
 LARGE_HEAP: Final = 1 << 30
 """Bytes of memory above which a process releases free memory: it has a large recording."""

@@ -53,7 +53,7 @@ POWER_RUNS = 400
 
 LATENCY_SESSIONS = (30, 120, 600)
 LATENCY_SIZES = {
-    "10 calls a session": lambda _, shape: np.full(shape, 10),
+    "10 calls per session": lambda _, shape: np.full(shape, 10),
     "geometric, mean 10": lambda random, shape: random.geometric(1 / 10, shape),
 }
 PACES = (0.3, 1.0)

@@ -223,7 +223,7 @@ def _check_columns(gates: Iterable[Gate], columns: Iterable[str], where: str) ->
 
 
 def _last_matching(gates: Iterable[Gate], row: Mapping[str, Any]) -> Iterable[Gate]:
-    """Of the gates that match a row, the last one for each column and direction."""
+    """The last gate that matches a row, for each column and direction."""
     fitting = {
         (gate.column, gate.beyond): gate
         for gate in gates

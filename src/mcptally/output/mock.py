@@ -266,7 +266,7 @@ def _not_recorded(words: str, nearest: _Call | None = None) -> MCPError:
 
 
 def _nearest(arguments: str, recorded: Mapping[str, Any]) -> str:
-    """The recorded arguments with the most equal members, or of those the most similar text."""
+    """The recorded arguments with the most equal members; if several, the most similar text."""
     wanted = json.loads(arguments)
 
     def equal_members(text: str) -> int:

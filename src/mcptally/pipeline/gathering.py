@@ -167,9 +167,10 @@ def _sharing_recordings(partitions: Mapping[int, Gathered]) -> list[list[int]]:
 def _without_dependents(
     settings: Settings, gathered: Sequence[Gathered], earlier: EarlierStores
 ) -> tuple[EarlierStores, ArchiveContext | None]:
-    """The earlier stores without the rows that depend on what was gathered, and the context.
+    """Leave out the rows of earlier stores that depend on what was gathered.
 
-    No context if a gathered recording has rows in the stores: its other files are gathered first.
+    Returns the stores without these rows, and the facts of the archive. The facts are None if a
+    gathered recording still has rows in the stores: its other files must be gathered first.
     """
     recordings = {name for each in gathered for name in each.report.recordings}
     extended = earlier.without(earlier.files_of(recordings))

@@ -128,7 +128,7 @@ def find_transcripts(
 
 
 def transcript_bytes(path: Path) -> int:
-    """About how many bytes of transcript a file holds, unpacked; 0 if it is gone."""
+    """The approximate unpacked size of a transcript file in bytes; 0 if the file is gone."""
     try:
         stat = path.stat()
     except OSError:
@@ -142,7 +142,7 @@ def transcript_bytes(path: Path) -> int:
 
 @functools.lru_cache(1 << 16)
 def _expansion(path: Path, size: int, mtime_ns: int) -> float:
-    """How many times its size a compressed file unpacks to; at least `_USUAL_EXPANSION`."""
+    """Unpacked size over size of a compressed file; at least `_USUAL_EXPANSION`."""
     del size, mtime_ns  # part of the cache's key
     try:
         measured = expansion_ratio(path)

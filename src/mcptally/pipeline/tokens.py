@@ -73,7 +73,7 @@ def count_tokens(texts: pl.Series, tokenizer: Tokenizer | None) -> pl.Series:
 
 @functools.lru_cache(maxsize=1)
 def _encoder(text: str, name: str) -> Any:
-    # The package starts a thread per core otherwise, in each process of a run.
+    # Otherwise, the package starts one thread per core in each process of a run.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
         import tokenizers  # noqa: PLC0415  (an extra)

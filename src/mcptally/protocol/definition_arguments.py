@@ -164,7 +164,7 @@ def properties_of(schema: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _alternatives(member: Any, root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a property's schema and the schemas that it refers to or chooses from, one level."""
+    """Yield a property's schema and, one level deep, the schemas it refers to or chooses from."""
     if not isinstance(member, dict):
         return
     yield member
@@ -198,7 +198,7 @@ def escaped(name: str) -> str:
 
 
 def repeats_name(text: str, name: str) -> bool:
-    """Whether a text has no word that is not one of the name; `lists` repeats `list`."""
+    """Whether a text only repeats words of the name; `lists` repeats `list`."""
     known = [word[:4] for word in words_of(name)]
     return all(
         word in FILLING_WORDS or any(word.startswith(begin) for begin in known)

@@ -107,7 +107,7 @@ def _check_descriptions(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _contained(tools: Iterable[tuple[str, str, str | None]]) -> Iterator[tuple[str, str]]:
-    """Yield each definition whose description has no word of its own, and the tool that has all.
+    """Yield each definition all of whose words another tool's description has, and that tool.
 
     Args:
         tools: name, definition and description of each tool of one server.

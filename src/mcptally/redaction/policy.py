@@ -138,7 +138,7 @@ class Policy:
         return clean, total
 
     def _options_of_command(self, command: Sequence[str]) -> tuple[list[str], int]:
-        """The command line without the passwords that only the command's name gives away."""
+        """The command line without passwords that only the name of the command identifies."""
         row = next((row for row in self._shapes if row.name == "command-password"), None)
         if row is None or any("\0" in word for word in command):
             return list(command), 0

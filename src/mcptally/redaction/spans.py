@@ -149,7 +149,7 @@ _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 
 
 def replace_spans(data: bytes, spans: Iterable[Span]) -> tuple[bytes, int]:
-    """`data` with spans replaced, and how many; of overlapping spans, the first, longest wins."""
+    """`data` with spans replaced, and how many; of overlapping ones, the first and longest wins."""
     out: list[bytes] = []
     last = count = 0
     for span in sorted(spans, key=lambda s: (s.start, -s.end)):

@@ -249,7 +249,7 @@ def _t_tail(t: Floats, freedom: int) -> Floats:
 
 
 def _rank_tail(high: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]) -> float:
-    """The two-sided p-value of Fisher's exact test: are more `high` clusters late than by chance?
+    """The two-sided p-value of Fisher's exact test of whether `high` clusters tend to be late.
 
     The t test mistakes a burst of failures in few clusters for a change; this test does not.
     """

@@ -48,7 +48,8 @@ def rate_change(
     """The change of a rate between two groups of sessions.
 
     A session of n calls has the weight n / (1 + (n - 1) * rho), where rho is the correlation of the
-    calls of a session on both sides. So a long session counts only for the information it contains.
+    calls of a session, estimated from both groups. So a long session counts only for the
+    information it contains.
 
     Args:
         base_hits: hits per session before.

@@ -187,7 +187,7 @@ def listed_files(folder: Path) -> Collection[str]:
 
 
 def forgotten(folder: Path) -> list[dict[str, Any]]:
-    """The manifest's list of removals on request, also of a store of another format."""
+    """The removals (`forget`) that a manifest lists, whichever format the store has."""
     with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, RecursionError):
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         return list(manifest.get("forgotten", ()))

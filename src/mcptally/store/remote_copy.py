@@ -56,7 +56,7 @@ def local_copy(out: str | Path, *, full: bool = False) -> Iterator[Path]:
 
 
 class _Downloaded(NamedTuple):
-    """The store behind the URL when it was copied."""
+    """The state of the store behind the URL when it was copied."""
 
     version: str | None
     """Version of `store.json`; None if it did not exist."""

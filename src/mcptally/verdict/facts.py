@@ -202,7 +202,7 @@ def _column_matches(
     chosen: tuple[VerdictRule, ...],
     matched: list[match.Rows | None],
 ) -> pl.Series:
-    """Return whether the column that `field` tests matches; other rows than needed are False.
+    """Return whether the column that `field` tests matches; False for rows that are not needed.
 
     A rule needs the column only for rows whose text its patterns match. Unknown arguments count as
     a match of `arguments_unless`, because a rule with that field must not match them.

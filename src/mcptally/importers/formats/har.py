@@ -288,7 +288,7 @@ def _after(start: int | None, milliseconds: float | None) -> int | None:
 
 
 def _split(url: str) -> SplitResult:
-    """The parts of a URL; an invalid URL is all path."""
+    """The parts of a URL; an invalid URL becomes the path."""
     try:
         return urlsplit(url)
     except ValueError:

@@ -90,7 +90,7 @@ def _environment() -> jinja2.Environment:
 
 @functools.cache
 def style() -> str:
-    """The style sheet of all pages: that of the report, and a few rules more."""
+    """The style sheet of all pages: that of the report, and a few more rules."""
     report = resources.files("mcptally.output.html") / "templates/page.css"
     own = resources.files("mcptally.output.explore") / "templates/explore.css"
     return report.read_text("utf-8") + own.read_text("utf-8")

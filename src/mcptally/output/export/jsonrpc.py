@@ -12,7 +12,7 @@ def request_id(row: dict[str, Any]) -> bytes:
 
 
 def request(row: dict[str, Any]) -> bytes:
-    """The request; of its parameters, a store holds name, uri and arguments."""
+    """The request, with the parameters that a store holds: name, uri and arguments."""
     params: list[bytes] = []
     if (name := row.get("tool") or row.get("prompt")) is not None:
         params.append(b'"name":' + dumps(name))

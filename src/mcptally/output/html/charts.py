@@ -153,7 +153,7 @@ class OverTime:
 
 
 def over_time(answer: pl.DataFrame, changes: pl.DataFrame) -> OverTime | None:
-    """The calls over time by outcome; None unless they are in two periods at least.
+    """The calls over time by outcome; None if they are in fewer than two periods.
 
     Args:
         answer: the answer of the question `timeline`.

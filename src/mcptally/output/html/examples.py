@@ -42,7 +42,7 @@ FOLDED: Final = 700
 """Payloads with more characters than this are folded."""
 _FOLDED_LINES: Final = 16
 _MARKUP: Final = 1_200
-"""Bytes of the markup of a call, about."""
+"""Approximate size of the markup of a call in bytes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Call:
     reply: Payload
     evidence: Markup
     size: int
-    """Bytes on the page, about."""
+    """Approximate size on the page in bytes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Calls:
 
     @property
     def size(self) -> int:
-        """Bytes of all calls, about."""
+        """Approximate size of all calls in bytes."""
         return sum(call.size for call in self.by_id.values())
 
     def of(self, ids: Iterable[str | None]) -> list[Call]:

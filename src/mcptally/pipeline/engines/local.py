@@ -44,7 +44,7 @@ class LocalEngine:
         self.jobs = jobs
 
     def pool(self, partitions: int, work: Path, memory: int) -> "LocalPool":
-        """A process per partition, at most `jobs`; see `Engine.pool`."""
+        """One process per partition, at most `jobs`; see `Engine.pool`."""
         return LocalPool(min(self.jobs, partitions), work, memory)
 
 

@@ -28,7 +28,7 @@ _KEEPALIVE_PROBES: Final = 4
 
 
 class Capacity(NamedTuple):
-    """Most client connections and recordings that this process may have open at once."""
+    """How many client connections and recordings this process may have open at once."""
 
     clients: int
     recordings: int

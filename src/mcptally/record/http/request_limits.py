@@ -31,7 +31,7 @@ class RequestLimits:
         return self._deadline is not None
 
     def count_lines(self, data: bytes) -> None:
-        """Count the lines in bytes of a head, which the body may follow.
+        """Count the lines of a head in `data`, which may also contain the start of the body.
 
         Raises:
             RefusedError: there are too many lines; raised before they are parsed.

@@ -424,7 +424,7 @@ class RemoteRecording:
 
 
 def _encode_piece(piece: Piece, large: list[bytes]) -> Any:
-    """The piece as it is in a `Call`; a large one is added to `large`."""
+    """The form of a piece in a `Call`; a large piece is added to `large`."""
     if not isinstance(piece, bytes):
         return tuple(piece)
     if len(piece) < _LARGE:
@@ -434,7 +434,7 @@ def _encode_piece(piece: Piece, large: list[bytes]) -> Any:
 
 
 def _detach(wake: int, messages: int) -> None:
-    """Make a forked writer independent of the recorder, but for the two pipes.
+    """Make a forked writer independent of the recorder, except for the two pipes.
 
     Its stderr is the pipe `messages`: the client must see the end of the recorder's stderr when the
     recorder ends, even if the writer still waits for a disk.
