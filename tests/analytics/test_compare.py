@@ -187,6 +187,18 @@ def test_a_tool_that_is_listed_but_not_called_has_not_vanished(tmp_path):
     assert changes(found)["b"] == "only_in_base"
 
 
+def test_a_server_without_a_failure_is_not_certain_to_be_unchanged(tmp_path):
+    # Ten weights of 0.1 do not add up to 1 in floating point.
+    base, new = (
+        [row for number in range(10) for row in rows(side, f"t{number}", p=0, count=6, size=2)]
+        for side in (1, 2)
+    )
+    found = compared(tmp_path, base, new)
+    [row] = found.metrics.filter("level = 'server' AND metric = 'confidence'").pl().to_dicts()
+    assert (row["base"], row["new"], row["verdict"]) == (100, 100, "unclear")
+    assert row["change_low"] < -1 < 1 < row["change_high"]
+
+
 def test_servers_without_a_label_are_compared_too(tmp_path):
     found = compared(tmp_path, rows(1, p=0.05, server=None), rows(2, p=0.5, server=None))
     assert changes(found) == {"t": "worse"}

@@ -35,6 +35,7 @@ EMPTY = {
         "output_schema_error": "no server of the recorded traffic breaks its own output schema",
         "output_schema_path": "likewise",
         "traceparent": "no client of the recorded traffic sends one",
+        "model": "only imported calls have one",
     },
 }
 """Columns that recorded traffic need not fill, and why."""

@@ -144,7 +144,9 @@ totals AS (
 standardised AS (
     SELECT
         server, metric, share, sum(base_n) AS base_n, sum(new_n) AS new_n,
-        sum(w * base) AS base, sum(w * new) AS new,
+        -- Not sum(w * base): where every call of every tool succeeded, this is exactly 1.
+        sum((base_n + new_n) * base) / sum(base_n + new_n) AS base,
+        sum((base_n + new_n) * new) / sum(base_n + new_n) AS new,
         sum(if(share, w ** 2 * pooled * (1 - pooled) / base_n, 0)) AS base_floor,
         sum(if(share, w ** 2 * pooled * (1 - pooled) / new_n, 0)) AS new_floor
     FROM weighted_tools
