@@ -394,7 +394,7 @@ def test_the_reference_and_the_pipeline_agree_on_any_pipe(files):
         assert differences(written(folder, files)) == []
 
 
-@settings(max_examples=200, deadline=None, phases=PHASES)
+@settings(max_examples=100, deadline=None, phases=PHASES)
 @given(archives([endpoint]))
 def test_the_reference_and_the_pipeline_agree_on_any_http_endpoint(files):
     with tempfile.TemporaryDirectory() as folder:
