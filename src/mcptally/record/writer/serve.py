@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mcptally.record.writer.clock import Clock
+from mcptally.record.writer.interface import WAKE_MS
 from mcptally.record.writer.recording import Archive, Progress, Recording
 from mcptally.record.writer.shared_queue import LIMIT_BYTES
 from mcptally.wire.framing import Piece, TruncatedFrame
@@ -21,7 +22,7 @@ _EVENTS: Final = frozenset({"frame", "frames", "stderr", "events"})
 """Calls that only record events. All others change more than the file, and are repeated by the next
 process if the last one ended during them: each of them ends a batch."""
 
-_UNANNOUNCED_MS: Final = 50
+_UNANNOUNCED_MS: Final = 5 * WAKE_MS
 """Time that a message about events in the queue may take; usually it takes WAKE_MS."""
 
 _BATCH_BYTES: Final = 64 * 1024
