@@ -387,3 +387,29 @@ def test_a_misspelt_policy_is_refused_with_the_valid_names(text):
 def test_of_the_terms_that_trufflehog_ignores_only_masks_are_kept(value, is_kept):
     text = f"API_KEY={value}".encode()
     assert (policy().text(text)[0] == text) is is_kept
+
+
+QUIET = [b'{"id":%d,"result":{"text":"%b"}}' % (number, b"lorem\\n" * 9) for number in range(99)]
+TELLING = [
+    *[
+        json.dumps({"text": made_up(text)}).encode()
+        for row in (*SECRET_PATTERNS, *NAME_RULES)
+        for text in row.fires
+    ],
+    *[b'{"text":"%b%b"}' % (row.prefixes[0].encode(), b"aB3" * 30) for row in TOKEN_PREFIXES],
+    b'{"text":"pa\\u0073sword: hunter2 and more"}',
+    b'{"text":"%70assword%3Dhunter2%26and=more"}',
+    b'{"pass\n":"word"}',
+]
+
+
+@pytest.mark.parametrize("text", ["default", "strict", "none", "none,+jwt"])
+@given(st.data())
+@settings(max_examples=20)
+def test_clean_frames_are_those_that_json_leaves_unchanged(text, data):
+    frames = data.draw(st.lists(st.sampled_from(TELLING), max_size=20))
+    frames = data.draw(st.permutations([*frames, *QUIET]))
+    clean = policy(text).clean_frames(frames)
+    assert all(policy(text).json(frame) == (frame, 0) for frame in clean)
+    if text != "strict":
+        assert clean >= set(QUIET)

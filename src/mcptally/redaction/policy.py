@@ -13,7 +13,9 @@ again.
 
 import functools
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -21,7 +23,13 @@ import msgspec
 from mcptally.errors import UsageError, near
 from mcptally.redaction.key_matching import NAME_HINTS, secret_kind, session_id_spans, spans_by_name
 from mcptally.redaction.key_patterns import NAME_RULES, NameRule, words
-from mcptally.redaction.scanner import MAX_FAILED_MATCHES, Hit, TextSearch, matches_near
+from mcptally.redaction.scanner import (
+    LARGE_FRAME_BYTES,
+    MAX_FAILED_MATCHES,
+    Hit,
+    TextSearch,
+    matches_near,
+)
 from mcptally.redaction.secret_patterns import (
     SECRET_PATTERNS,
     TOKEN_PREFIXES,
@@ -29,6 +37,7 @@ from mcptally.redaction.secret_patterns import (
     TokenPrefix,
 )
 from mcptally.redaction.spans import (
+    ESCAPES,
     URL_PASSWORD,
     Span,
     hashed,
@@ -114,6 +123,27 @@ class Policy:
             # A closing quote was read as the start of a value, or a number as a card's number.
             clean, count = replace_spans(frame, within_strings(frame, spans))
         return clean, count
+
+    def clean_frames(self, frames: Sequence[bytes]) -> frozenset[bytes]:
+        """Frames that `json` returns as they are; frames with any hit, or large ones, are left out.
+
+        One search of many small frames takes a tenth of the time of a search in each.
+        """
+        small = [frame for frame in frames if len(frame) < LARGE_FRAME_BYTES]
+        joined = b"\n".join(small)  # no text that is searched for contains a line break
+        if len(joined) < LARGE_FRAME_BYTES or self._unconditional:
+            return frozenset()
+        ends = list(accumulate([len(frame) + 1 for frame in small]))
+        with_hits = {
+            bisect_right(ends, hit.start)
+            for search, view in (
+                (ESCAPES, joined),
+                (self._hint_search, joined.lower()),
+                (self._prefix_search, joined),
+            )
+            for hit in search.find(view)
+        }
+        return frozenset([frame for number, frame in enumerate(small) if number not in with_hits])
 
     def text(self, data: bytes) -> tuple[bytes, int]:
         """Other bytes (a torn frame, stderr, a path, a URL), redacted and counted as in `json`."""

@@ -76,7 +76,8 @@ _ESCAPE: Final = re.compile(
 )
 """Escapes of ASCII characters in JSON, and of separators and quotes in URLs."""
 
-_ESCAPED: Final = TextSearch(["\\u00", "\\/", "%"])
+ESCAPES: Final = TextSearch(["\\u00", "\\/", "%"])
+"""Finds what may be an escape that `unescape` decodes."""
 
 MapBack = Callable[[int, int], tuple[int, int]]
 """Maps a range of the unescaped view to the range of the frame that it came from."""
@@ -93,7 +94,7 @@ def unescape(data: bytes) -> tuple[bytes, MapBack] | None:
     out: list[bytes] = []
     begins, origins, ends = [0], [0], [0]
     size = last = 0
-    for hit in _ESCAPED.find(data):
+    for hit in ESCAPES.find(data):
         start = hit.start
         while start > last and data[start - 1] == _BACKSLASH == data[start]:
             start -= 1

@@ -6,9 +6,12 @@ asyncio is not used: its import and its transports cost more (docs/decisions/000
 import contextlib
 import heapq
 import itertools
+import os
+import select
 import selectors
 import signal
 import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -47,6 +50,13 @@ class EventLoop:
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
+        self._readable, self._writable = selectors.EVENT_READ, selectors.EVENT_WRITE
+        self._epoll: select.epoll | None = None
+        """On Linux, the selector's epoll: waiting for it needs no key object per event."""
+        if sys.platform == "linux" and isinstance(self._selector, selectors.EpollSelector):
+            self._epoll = select.epoll.fromfd(os.dup(self._selector.fileno()))
+            # After an error, both directions are ready.
+            self._readable, self._writable = ~select.EPOLLOUT, ~select.EPOLLIN
         self._registrations: dict[int, _Registration] = {}
         self._pending: deque[Callback] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
@@ -146,6 +156,8 @@ class EventLoop:
         # After it, `signals` ignores signals: none may write to the closed socket.
         self._restore_wakeup_fd()
         self._selector.close()
+        if self._epoll is not None:
+            self._epoll.close()
         self._wake_receiver.close()
         self._wake_sender.close()
 
@@ -162,14 +174,24 @@ class EventLoop:
             timeout = 0.0
         elif timers:
             timeout = max(0.0, timers[0][0] - time.monotonic())
-        for key, events in self._selector.select(timeout):
+        for registration, events in self._wait(timeout):
             # A callback may have unregistered the descriptor of a later one.
-            registration: _Registration = key.data
-            if events & selectors.EVENT_READ and registration.read is not None:
+            if events & self._readable and registration.read is not None:
                 registration.read()
-            if events & selectors.EVENT_WRITE and registration.write is not None:
+            if events & self._writable and registration.write is not None:
                 registration.write()
         while timers and timers[0][0] <= time.monotonic():
             timer = heapq.heappop(timers)[2]
             if timer.callback is not None:
                 timer.callback()
+
+    def _wait(self, timeout: float | None) -> list[tuple[_Registration, int]]:
+        """Wait for events; return them by registration."""
+        if self._epoll is None:
+            return [(key.data, events) for key, events in self._selector.select(timeout)]
+        registrations = self._registrations
+        return [
+            (registrations[fd], events)
+            for fd, events in self._epoll.poll(timeout, len(registrations))
+            if fd in registrations
+        ]

@@ -62,7 +62,10 @@ def split_head(data: bytes) -> tuple[bytes, bytes]:
 
 @functools.lru_cache(_KEPT)
 def known_request(
-    raw: bytes, *, host: bytes | None, authorization: bytes | None, require_loopback_host: bool
+    raw: bytes,
+    host: bytes | None,
+    authorization: bytes | None,
+    require_loopback_host: bool,  # noqa: FBT001 - the cache is faster without keywords
 ) -> KnownRequest | None:
     """The request with this head; None if it needs the parser, for example to be refused."""
     any_length, number = _without_length(raw)

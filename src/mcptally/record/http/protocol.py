@@ -108,11 +108,9 @@ class HttpProtocol:
         raw, body = split_head(data)
         if not raw:
             return None
+        upstream = self._upstream
         request = known_request(
-            raw,
-            host=self._upstream.host,
-            authorization=self._upstream.authorization,
-            require_loopback_host=self._require_loopback_host,
+            raw, upstream.host, upstream.authorization, self._require_loopback_host
         )
         if request is None or len(body) > request.length:
             return None

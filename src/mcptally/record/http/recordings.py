@@ -33,13 +33,17 @@ _MAX_INITIALIZE_BYTES: Final = 64 * 1024
 
 
 class HeadRedaction(Protocol):
-    """Redacts heads; server.py implements it with mcptally.redaction.policy."""
+    """Redacts heads; server.py implements it with mcptally.redaction.policy.
 
-    def headers(self, head: Head, length_text: bytes | None) -> msgspec.Raw:
-        """Return the allowed headers as a JSON object, with session ids hashed.
+    In the results, session ids are hashed and only allowed headers are left. `length_text` is the
+    value of Content-Length, or None if it is the one in `head`.
+    """
 
-        `length_text` is the value of Content-Length, or None if it is the one in `head`.
-        """
+    def request(self, method: str, path: str, head: Head, length_text: bytes | None) -> bytes:
+        """Return the fields that describe a request, as JSON without braces."""
+
+    def response(self, status: int | None, head: Head, length_text: bytes | None) -> bytes:
+        """Return the fields that describe a response, as JSON without braces."""
 
     def path(self, path: str) -> str:
         """Return a path and query with session ids hashed."""
@@ -66,6 +70,9 @@ class _Envelope(msgspec.Struct):
     method: Any = None
     result: Any = None
 
+
+_HTTP: Final = b'"dir":"%b","scope":"%b",%b'
+_END: Final = b'"phase":"end","closed_by":"%b"'
 
 _envelope: Final = msgspec.json.Decoder(_Envelope).decode
 
@@ -120,17 +127,7 @@ class ExchangeRecord:
         self.session = head.session
         """Session id in the request, or None."""
         self._events: list[ExchangeEvent] = []
-        redaction = sessions.redaction
-        self._add_http(
-            "c2s",
-            {
-                "phase": "request",
-                "method": method,
-                "path": redaction.path(path),
-                "headers": redaction.headers(head, length_text),
-                **extra,
-            },
-        )
+        self._add_http("c2s", sessions.redaction.request(method, path, head, length_text), extra)
         sessions.assign_from_request(self, head)
 
     def take_events(self) -> list[RecordingCall]:
@@ -158,12 +155,11 @@ class ExchangeRecord:
     def response_head(
         self, status: int | None, head: Head, *, length_text: bytes | None = None, **extra: Any
     ) -> None:
-        """Record the head of the response; `length_text` as for `HeadRedaction.headers`."""
+        """Record the head of the response; `length_text` as for `HeadRedaction`."""
         self.status = status or 0
         self.response_session = head.session
         self._sessions.assign_from_response(self, head.get(b"content-type"))
-        headers = self._sessions.redaction.headers(head, length_text)
-        self._add_http("s2c", {"phase": "response", "status": status, "headers": headers, **extra})
+        self._add_http("s2c", self._sessions.redaction.response(status, head, length_text), extra)
 
     def response_items(
         self, items: Sequence[BodyItem], *, rewrite: Callable[[bytes], bytes | None] | None = None
@@ -184,7 +180,7 @@ class ExchangeRecord:
         self.has_ended = True
         if self.recording is None:
             self._sessions.assign_shared(self)
-        self._add_http("s2c", {"phase": "end", "closed_by": closed_by, **why})
+        self._add_http("s2c", _END % closed_by.encode(), why)
 
     def release(self) -> None:
         """Release the recording: the exchange has no more events."""
@@ -206,8 +202,10 @@ class ExchangeRecord:
         for piece, fields, wire_bytes in items:
             self._events.append((piece, direction, self.scope, wire_bytes, fields))
 
-    def _add_http(self, direction: Dir, fields: dict[str, Any]) -> None:
-        self._events.append(http_event({"dir": direction, "scope": self.scope, **fields}))
+    def _add_http(self, direction: Dir, fields: bytes, extra: dict[str, Any]) -> None:
+        if extra:
+            fields = b"%b,%b" % (fields, http_event(extra))
+        self._events.append(_HTTP % (direction.encode(), self.scope.encode(), fields))
 
 
 class Sessions:
@@ -252,7 +250,7 @@ class Sessions:
     ) -> ExchangeRecord:
         """Start the record of a request.
 
-        `length_text` is that of `HeadRedaction.headers`; `extra` are more fields of the event.
+        `length_text` is that of `HeadRedaction`; `extra` are more fields of the event.
         """
         scope = f"x{next(self._scopes)}"
         return ExchangeRecord(

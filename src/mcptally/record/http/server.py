@@ -8,8 +8,6 @@ import socket
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from mcptally.errors import UsageError
 from mcptally.record.http.capacity import Capacity, enable_keepalive, raise_descriptor_limit
 from mcptally.record.http.error_text import INVALID_HOST
@@ -23,7 +21,7 @@ from mcptally.record.http.upstream import UpstreamServer, address_text, is_loopb
 from mcptally.record.http.write_queue import WriteQueue
 from mcptally.record.limits import Limits
 from mcptally.record.log import log_to_stderr
-from mcptally.record.writer.event_line import json_bytes
+from mcptally.record.writer.event_line import http_event
 from mcptally.record.writer.interface import ArchiveWriter
 from mcptally.record.writer.opening import open_archive
 from mcptally.redaction import policy as redaction_policy
@@ -290,19 +288,34 @@ class _CachedRedaction:
     def __init__(self, policy: redaction_policy.Policy) -> None:
         # Peers repeat nearly all heads and paths.
         self._policy = policy
-        self._headers = functools.lru_cache(512)(self._redacted_headers)
-        self._path = functools.lru_cache(512)(lambda path: policy.url(path)[0])
+        self._cached_request = functools.lru_cache(512)(self._request)
+        self._cached_response = functools.lru_cache(512)(self._response)
 
-    def headers(self, head: Head, length_text: bytes | None) -> msgspec.Raw:
-        """Return the allowed headers as a JSON object, with session ids hashed."""
-        redacted = self._headers(head) if head.is_cached else self._redacted_headers(head)
-        if length_text is not None:
-            redacted = redacted.replace(_ANY_LENGTH, b'"content-length":"%b"' % length_text)
-        return msgspec.Raw(redacted)
+    def request(self, method: str, path: str, head: Head, length_text: bytes | None) -> bytes:
+        """Return the fields that describe a request, as JSON without braces."""
+        is_cached = head.is_cached and len(path) <= _MAX_CACHED_CHARS
+        fields = (self._cached_request if is_cached else self._request)(method, path, head)
+        return fields if length_text is None else _with_length(fields, length_text)
 
-    def _redacted_headers(self, head: Head) -> bytes:
-        return json_bytes(self._policy.headers(head.text)[0])
+    def response(self, status: int | None, head: Head, length_text: bytes | None) -> bytes:
+        """Return the fields that describe a response, as JSON without braces."""
+        fields = (self._cached_response if head.is_cached else self._response)(status, head)
+        return fields if length_text is None else _with_length(fields, length_text)
 
     def path(self, path: str) -> str:
         """Return a path and query with session ids hashed."""
-        return self._path(path) if len(path) <= _MAX_CACHED_CHARS else self._policy.url(path)[0]
+        return self._policy.url(path)[0]
+
+    def _request(self, method: str, path: str, head: Head) -> bytes:
+        headers = self._policy.headers(head.text)[0]
+        fields = {"phase": "request", "method": method, "path": self.path(path)}
+        return http_event({**fields, "headers": headers})
+
+    def _response(self, status: int | None, head: Head) -> bytes:
+        headers = self._policy.headers(head.text)[0]
+        return http_event({"phase": "response", "status": status, "headers": headers})
+
+
+def _with_length(fields: bytes, length_text: bytes) -> bytes:
+    """Put the value of Content-Length in place of `ANY_LENGTH`."""
+    return fields.replace(_ANY_LENGTH, b'"content-length":"%b"' % length_text)

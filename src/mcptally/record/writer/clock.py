@@ -3,14 +3,16 @@
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 # CLOCK_BOOTTIME (Linux) includes the time a computer is suspended.
 _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
 
-def _steady_ns() -> int:
-    return time.monotonic_ns() if _BOOTTIME is None else time.clock_gettime_ns(_BOOTTIME)
+_steady_ns: Final[Callable[[], int]] = (
+    time.monotonic_ns if _BOOTTIME is None else partial(time.clock_gettime_ns, _BOOTTIME)
+)
 
 
 class Clock:

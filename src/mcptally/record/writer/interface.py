@@ -7,7 +7,7 @@ from mcptally.record.limits import Limits
 from mcptally.transcript.format import Dir, Transport
 from mcptally.wire.framing import Piece
 
-WAKE_MS: Final = 10
+WAKE_MS: Final = 50
 """The writer is woken at most once in this time: a batch costs as much as several calls."""
 
 WatchFunction = Callable[[int, Callable[[], None] | None], None]

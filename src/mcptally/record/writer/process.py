@@ -348,7 +348,9 @@ class RemoteRecording:
         """Record events of an HTTP exchange."""
         large: list[bytes] = []
         encoded = [
-            event if isinstance(event, bytes) else (_encode_piece(event[0], large), *event[1:])
+            event
+            if isinstance(event, bytes) or _is_small(event[0])
+            else (_encode_piece(event[0], large), *event[1:])
             for event in events
         ]
         self._hand_over("events", len(encoded), encoded, large, {})
@@ -423,12 +425,17 @@ class RemoteRecording:
         return self._writer.put([marshal.dumps(call), *large], events=call[3])
 
 
+def _is_small(piece: Piece) -> bool:
+    """Whether the piece is encoded as it is."""
+    return isinstance(piece, bytes) and len(piece) < _LARGE
+
+
 def _encode_piece(piece: Piece, large: list[bytes]) -> Any:
     """The form of a piece in a `Call`; a large piece is added to `large`."""
+    if _is_small(piece):
+        return piece
     if not isinstance(piece, bytes):
         return tuple(piece)
-    if len(piece) < _LARGE:
-        return piece
     large.append(piece)
     return len(large) - 1
 

@@ -85,6 +85,8 @@ class Archive:
         self.limits = limits or Limits()
         self.log = log
         self.buffered = buffered
+        self.clean_frames: frozenset[bytes] = frozenset()
+        """Frames that the policy leaves as they are, from `Policy.clean_frames`."""
         self.housekeeper = Housekeeper(
             self.folder,
             keep_bytes=self.limits.keep_bytes,
@@ -174,7 +176,9 @@ class Recording:
         self._archive = archive
         self._limits = archive.limits
         self._lock = threading.Lock()
-        self._encoder = EventLineEncoder(self.id, archive.policy)
+        self._encoder = EventLineEncoder(
+            self.id, archive.policy, is_clean=lambda frame: frame in archive.clean_frames
+        )
         self._clock = clock
         self._seq = 0
         self._counts: dict[str, int] = {}

@@ -1,5 +1,6 @@
 """The writer process: executes the calls in the queue on an `Archive` until the recorder ends."""
 
+import contextlib
 import marshal
 import os
 import select
@@ -7,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mcptally.record.writer.clock import Clock
+from mcptally.record.writer.interface import WAKE_MS
 from mcptally.record.writer.recording import Archive, Progress, Recording
 from mcptally.record.writer.shared_queue import LIMIT_BYTES
 from mcptally.wire.framing import Piece, TruncatedFrame
@@ -21,7 +23,10 @@ _EVENTS: Final = frozenset({"frame", "frames", "stderr", "events"})
 """Calls that only record events. All others change more than the file, and are repeated by the next
 process if the last one ended during them: each of them ends a batch."""
 
-_UNANNOUNCED_MS: Final = 50
+_BATCHED: Final = _EVENTS | {"part"}
+"""Calls after which a batch may continue."""
+
+_UNANNOUNCED_MS: Final = 5 * WAKE_MS
 """Time that a message about events in the queue may take; usually it takes WAKE_MS."""
 
 _BATCH_BYTES: Final = 64 * 1024
@@ -90,7 +95,7 @@ class _Writer:
         is_first = True
         while (record := self._queue.begin(last)) is not None:
             is_only = is_first and self._queue.counters.begun == last
-            self._execute(record, is_suspect=is_only)
+            self._execute(marshal.loads(record), record, is_suspect=is_only)  # noqa: S302
             self._end_batch()
             is_first = False
         self._written.clear()
@@ -99,10 +104,22 @@ class _Writer:
     def execute_until(self, limit: int) -> None:
         """Execute the calls in the queue before `limit`."""
         queue = self._queue
+        batch: list[tuple[Call, bytes]] = []
         while (record := queue.begin(limit)) is not None:
-            self._execute(record)
-            if queue.begun_bytes >= _BATCH_BYTES:
-                self._end_batch()
+            call: Call = marshal.loads(record)  # noqa: S302 - from the recorder
+            batch.append((call, record))
+            if queue.begun_bytes >= _BATCH_BYTES or call[2] not in _BATCHED:
+                self._execute_batch(batch)
+                batch = []
+        self._execute_batch(batch)
+
+    def _execute_batch(self, batch: Sequence[tuple["Call", bytes]]) -> None:
+        """Execute calls, after one search for secrets in all their small frames."""
+        frames = [frame for call, _ in batch for frame in _frames(call)]
+        with contextlib.suppress(Exception):  # a failing policy fails for each frame again
+            self.archive.clean_frames = self.archive.policy.clean_frames(frames)
+        for call, record in batch:
+            self._execute(call, record)
         self._end_batch()
 
     def _end_batch(self) -> None:
@@ -116,9 +133,8 @@ class _Writer:
         self._queue.done(self._batch_events)
         self._batch_events = 0
 
-    def _execute(self, record: bytes, *, is_suspect: bool = False) -> None:
+    def _execute(self, call: "Call", record: bytes, *, is_suspect: bool = False) -> None:
         """Execute a call. If it may have ended the last process, count its events as lost."""
-        call: Call = marshal.loads(record)  # noqa: S302 - from the recorder
         number, self._now, method, events, items, sizes, arguments = call
         self._batch_events += events
         if self._executed and self._queue.counters.begun <= self._executed.get(number, 0):
@@ -186,6 +202,16 @@ def _record(
         recording.frames(pieces, **arguments)
     else:
         recording.stderr([line for line in pieces if isinstance(line, bytes)])
+
+
+def _frames(call: "Call") -> list[bytes]:
+    """The frames of a call, without large ones."""
+    _, _, method, _, items, _, _ = call
+    if method == "events":
+        items = [item[0] for item in items if not isinstance(item, bytes)]
+    elif method == "stderr":
+        return []
+    return [item for item in items if isinstance(item, bytes)]
 
 
 def _piece(item: Any, large: Sequence[bytes]) -> Piece:
