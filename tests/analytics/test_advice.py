@@ -125,6 +125,7 @@ def test_clients_are_compared_on_tools_that_both_called(tmp_path: Path) -> None:
     assert found["a", "invented_argument"]["mistakes"] == 0
 
 
+@pytest.mark.slow
 def test_models_are_compared_where_a_log_names_them_and_filters_choose_rows(tmp_path: Path) -> None:
     wrong = INVALID | {"input_schema_error": "is null, not string", "input_schema_path": "/a"}
     calls = [

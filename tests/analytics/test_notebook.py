@@ -116,6 +116,7 @@ def test_a_filtered_or_limited_answer_is_still_shown_as_an_answer(store: mt.Stor
     assert re.findall(r"<th[^>]*>([^<]*)</th>", html) == ["tool", "calls"]
 
 
+@pytest.mark.slow
 def test_an_answer_within_limits_is_shown_as_an_answer(store: mt.Store):
     with store.within(60):
         html, _ = shown(store.ask("tool_scores"))

@@ -47,6 +47,7 @@ def traffic(tool, failed, calls=100, kind=FAILED, **fields):
 SINCE = SERVERS.add(outage())
 
 
+@pytest.mark.slow
 def test_a_tool_that_fails_since_a_time_is_listed_with_it(kinds):
     change = kinds(SINCE)["change"]
     assert change["what"] == (

@@ -255,6 +255,7 @@ def test_an_endless_query_returns_the_requested_rows(small: mt.Store):
     assert rows == [(0,), (1,), (2,)]
 
 
+@pytest.mark.slow
 def test_parameters_and_errors_pass_through_the_child_process(small: mt.Store):
     store = mt.open_store(small.path, memory="200MB")
     assert store.sql("SELECT ? + 1", params=[41]).fetchall() == [(42,)]
@@ -355,6 +356,7 @@ def test_a_killed_query_leaves_no_spill_folder(small: mt.Store):
     assert not Path(aside).exists()
 
 
+@pytest.mark.slow
 def test_the_views_that_only_questions_read_are_not_listed(small: mt.Store):
     names = [name for (name,) in small.sql("show tables;").fetchall()]
     assert {"calls", "usage", "tool_scores"} <= set(names)
@@ -473,6 +475,7 @@ def test_a_store_of_another_format_is_not_compared(small: mt.Store, tmp_path):
         assert f"rebuild it with: mcptally score ARCHIVE -o {old}" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_store_whose_table_lacks_a_column_is_named_with_advice(small: mt.Store, tmp_path):
     """A version between two releases can have the same format and other columns."""
     old = shutil.copytree(small.path, tmp_path / "old")

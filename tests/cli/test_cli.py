@@ -144,6 +144,7 @@ def test_a_huge_name_does_not_cost_minutes(tmp_path: Path):
     assert len(done.stdout) < 5000
 
 
+@pytest.mark.slow
 def test_a_question_is_answered_in_every_format(store: Path):
     printed = {}
     for form in ("table", "json", "csv", "markdown"):

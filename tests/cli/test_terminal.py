@@ -391,6 +391,7 @@ def test_ctrl_c_stops_a_query_at_once_and_says_so_with_its_code(store: mt.Store)
     assert (process.returncode, out, said) == (130, "", "mcptally: interrupted\n")
 
 
+@pytest.mark.slow
 def test_an_answer_that_takes_too_long_is_stopped(store: mt.Store):
     done = run("query", store.path, ENDLESS, "--seconds", "0.5")
     assert done.returncode == 2

@@ -200,7 +200,7 @@ def bait() -> Iterator[tuple[str, list[str]]]:
     asked: list[str] = []
     handler = type("Counting", (_Counting,), {"asked": asked})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}", asked
         server.shutdown()

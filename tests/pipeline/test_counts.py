@@ -16,10 +16,6 @@ TRAFFIC = corpus.traffic() or [
 ]
 
 
-def _slow_if_large(file):
-    return [pytest.mark.slow] if file.name == "commands.jsonl.zst" else []
-
-
 def by(*parts):
     """A function that counts calls by some of recording, direction, method and outcome."""
 
@@ -34,10 +30,8 @@ def by(*parts):
     return count
 
 
-@pytest.mark.parametrize(
-    "file",
-    [pytest.param(file, marks=_slow_if_large(file), id=file.name) for file in SAMPLES],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("file", SAMPLES, ids=lambda file: file.name)
 def test_a_sample_trace_has_the_calls_replies_and_counts_of_the_reference(file):
     assert differences([file]) == []
 

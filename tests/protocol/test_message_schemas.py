@@ -194,9 +194,8 @@ def _expected(kind: str, revision: str, value: Any) -> str:
     return {"requests": "protocol.request_shape", "results": "protocol.result_shape"}[kind]
 
 
-@pytest.mark.parametrize(
-    "revision", [pytest.param("2024-11-05", marks=pytest.mark.slow), "2025-11-25", MODERN]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", MODERN])
 def test_columns_and_schema_find_the_same_broken_payloads(official, tmp_path: Path, revision: str):
     talk, expected = _talk(revision, official[MODERN if revision == MODERN else "2025-11-25"])
     path = tmp_path / "a.jsonl"

@@ -259,6 +259,7 @@ def test_a_request_with_a_thousand_headers_is_accepted_in_any_pieces(tmp_path):
             assert client.response()[2] == body
 
 
+@pytest.mark.slow
 def test_a_slow_head_is_refused_without_affecting_other_clients(tmp_path, monkeypatch):
     monkeypatch.setattr(request_limits, "HEAD_SECONDS", 0.2)
     with (

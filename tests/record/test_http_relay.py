@@ -395,6 +395,7 @@ def test_many_simultaneous_clients_get_their_own_responses(tmp_path):
     assert all(by_scope[e["scope"]] == e["msg"] for e in select(records, "message", dir="s2c"))
 
 
+@pytest.mark.slow
 def test_a_slow_client_slows_the_server_down_without_buffering(tmp_path):
     sent, stuck = [], []
 
@@ -418,6 +419,7 @@ def test_a_slow_client_slows_the_server_down_without_buffering(tmp_path):
     assert sum(sent) < 30_000_000
 
 
+@pytest.mark.slow
 def test_a_slow_server_slows_the_client_down(tmp_path):
     go = threading.Event()
 

@@ -34,6 +34,7 @@ def test_traffic_continues_when_the_folder_cannot_be_written(tmp_path):
     assert b"events could not be recorded" in could_not
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_and_empties_again_leaves_a_gap(tmp_path):
     with RecordedServer(tmp_path, ECHO) as recorded_server:
         call(recorded_server, 0)

@@ -243,8 +243,10 @@ def test_a_stubborn_server_ends_after_a_kill_of(who, tmp_path):
 
 
 @needs_linux
-@pytest.mark.parametrize("who", ["client", "recorder", "server"])
-@pytest.mark.parametrize("detached", [False, True], ids=["in its group", "in a session of its own"])
+@pytest.mark.parametrize("who", ["recorder", slow("client"), slow("server")])
+@pytest.mark.parametrize(
+    "detached", [False, slow(True)], ids=["in its group", "in a session of its own"]
+)
 def test_child_processes_of_the_server_end_after_a_kill_of(who, detached, tmp_path):
     # Like a browser started by a server: ignores SIGTERM, and has its own session if detached.
     server = script(
@@ -262,6 +264,7 @@ def test_child_processes_of_the_server_end_after_a_kill_of(who, detached, tmp_pa
         assert eventually(lambda: not any(alive(pid) for pid in pids))
 
 
+@pytest.mark.slow
 @needs_linux
 def test_killing_the_recorders_group_leaves_no_server(tmp_path):
     # The Python SDK does this to a server that does not end.
@@ -271,6 +274,7 @@ def test_killing_the_recorders_group_leaves_no_server(tmp_path):
         assert eventually(lambda: not alive(server))
 
 
+@pytest.mark.slow
 @needs_linux
 def test_a_client_can_end_a_stubborn_server_by_close_sigterm_and_sigkill(tmp_path):
     with RecordedServer(tmp_path, script(STUBBORN)) as recorded_server:
@@ -303,6 +307,7 @@ def test_a_server_may_go_on_working_after_the_end_of_its_input(tmp_path):
         assert recorded_server.end() == (b"{}\n", b"", 0)
 
 
+@pytest.mark.slow
 def test_all_output_written_before_the_servers_exit_arrives(tmp_path):
     server = script("import os\nos.write(1, b'x' * 60000 + b'\\n'); os._exit(4)")
     for _ in range(5):

@@ -295,6 +295,7 @@ def test_the_parts_of_a_lost_event_are_not_recorded_in_another_event(tmp_path):
     assert not of(found, "raw")
 
 
+@pytest.mark.slow
 def test_a_writer_is_replaced_while_more_than_1024_descriptors_are_open(tmp_path):
     _, found = run(
         tmp_path,

@@ -131,6 +131,7 @@ def nested(depth: int) -> Any:
     return value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", READINGS)
 @pytest.mark.parametrize(
     "judge",

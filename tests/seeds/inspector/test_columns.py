@@ -65,6 +65,7 @@ def printable(texts):
     return [javascript.printable(text) for text in texts]
 
 
+@pytest.mark.slow
 def test_the_table_gives_the_programs_score_for_every_case_that_can_be_sent(tmp_path):
     path = corpus.need("cases/inspector.jsonl")
     cases = {}
