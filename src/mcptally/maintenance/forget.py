@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from mcptally.calling_thread import on_calling_thread
 from mcptally.errors import QueryError, StoreError, UnreadableError, UsageError, near
 from mcptally.maintenance.erase_transcripts import EraseTarget, TranscriptEraser, messages_naming
 from mcptally.pipeline import fingerprint, incremental
@@ -71,6 +72,7 @@ class Forgotten:
     """Whether the data was removed; False in a dry run."""
 
 
+@on_calling_thread
 def forget(
     path: str | Path,
     *,

@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from mcptally.calling_thread import on_calling_thread
 from mcptally.errors import StoreError, UsageError
 from mcptally.pipeline import fingerprint
 from mcptally.pipeline.engines import open_engine
@@ -49,6 +50,7 @@ class Merged:
     """Recordings that should have been scored again, and whose files are not available."""
 
 
+@on_calling_thread
 def merge_stores(
     paths: Sequence[str | Path],
     *,

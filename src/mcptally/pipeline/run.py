@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from mcptally.analytics.filters import Moment
+from mcptally.calling_thread import on_calling_thread
 from mcptally.errors import UnreadableError
 from mcptally.pipeline import fingerprint, incremental
 from mcptally.pipeline.archive_context import ArchiveContext
@@ -97,6 +98,7 @@ class Build:
     """Calls that are not selected."""
 
 
+@on_calling_thread
 def score(
     paths: Iterable[str | Path],
     *,

@@ -20,6 +20,7 @@ from typing import Any, Final
 import polars as pl
 
 import mcptally
+from mcptally.calling_thread import on_calling_thread
 from mcptally.errors import UnreadableError, UsageError
 from mcptally.pipeline.engines.worker import (
     FinishSettings,
@@ -92,6 +93,7 @@ class SavedPartition:
         return 2 * self.transcript_bytes
 
 
+@on_calling_thread
 def gather(run: DaskRun, batch: Batch) -> SavedPartition:
     """Gather a partition and save it in this worker's scratch folder.
 
@@ -108,6 +110,7 @@ def share_settings(settings: FinishSettings) -> FinishSettings:
     return settings
 
 
+@on_calling_thread
 def finish(
     run: DaskRun,
     saved: SavedPartition,

@@ -17,6 +17,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, NoReturn, Self
 
 from mcptally import process_memory
+from mcptally.calling_thread import on_calling_thread
 from mcptally.errors import McptallyError
 from mcptally.no_pandas import hide_pandas
 from mcptally.pipeline.engines.pool import ContextOf
@@ -236,6 +237,7 @@ def _child_environment() -> Iterator[None]:
         os.environ.update(before)
 
 
+@on_calling_thread
 def _serve(pipe: Any, work: Path, memory: int) -> None:
     """Run tasks from the pipe until its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
