@@ -19,6 +19,7 @@ from mcptally.messages.event_tables import Replies, RequestParams
 from mcptally.messages.sessions import HTTP_FALLBACK, Conversation
 from mcptally.tables.ids import call_ids
 from mcptally.tables.joins import left_join_columns
+from mcptally.tables.queries import run_query
 
 TIMEOUT_REASON: Final = r"(?i)time[sd]?[ _-]?out|deadline"
 """Reasons of cancellations that are timeouts, as the TypeScript and Python SDKs word them."""
@@ -66,7 +67,7 @@ def pair(events: Events, conversation: Conversation) -> Paired:
             maintain_order="left",
         )
         .join(rows.select(_FROM_MESSAGE), on="pos", how="left", maintain_order="left")
-        .collect(engine="in-memory")
+        .pipe(run_query)
     )
     calls = calls.with_columns(
         call_ids(
@@ -159,7 +160,7 @@ def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
             & ~PairedMessages.replay.col
         )
         .select("pos", "recording", "session", "scope", "asker", "kind", "id_key")
-        .collect(engine="in-memory")
+        .pipe(run_query)
     )
     asks: list[npt.NDArray[np.uint32]] = []
     replies: list[npt.NDArray[np.uint32]] = []
@@ -178,7 +179,7 @@ def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
             "pos",
             is_reply=PairedMessages.kind.col != "request",
             key=pl.struct(*place, "asker", by_id.alias("id_key")).hash(),
-        ).collect(engine="in-memory")
+        ).pipe(run_query)
         positions = tried.get_column("pos").to_numpy()
         opening, closing = match_ids(
             tried.get_column("key").to_numpy(), tried.get_column("is_reply").to_numpy()
@@ -259,7 +260,7 @@ def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -
         )
         .unique(["recording", "scope"], keep="none")
         .drop("row")
-        .collect(engine="in-memory")
+        .pipe(run_query)
     )
     return left_join_columns(calls, refusals, "recording", "scope")
 
@@ -283,7 +284,7 @@ def _add_identity(calls: pl.DataFrame, conversation: Conversation) -> pl.DataFra
             handshakes, left_on="pos", right_on="reply", by="session", check_sortedness=False
         )
         .select("handshake")
-        .collect(engine="in-memory")
+        .pipe(run_query)
     )
     calls = calls.hstack(last_handshake)
     calls = left_join_columns(calls, conversation.sessions, "session")
@@ -328,7 +329,7 @@ def _add_notifications(calls: pl.DataFrame, messages: pl.DataFrame, events: Even
             how="left",
             maintain_order="left",
         )
-        .collect(engine="in-memory")
+        .pipe(run_query)
     )
     cancelled = (
         _find_calls(notifications, "notifications/cancelled", "request_id", calls, "id")

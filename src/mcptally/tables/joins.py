@@ -2,6 +2,8 @@
 
 import polars as pl
 
+from mcptally.tables.queries import run_query
+
 
 def left_join_columns(
     rows: pl.DataFrame, other: pl.DataFrame | pl.LazyFrame, *on: str, nulls: bool = False
@@ -27,12 +29,12 @@ def left_join_columns(
         )
     keys = rows[list(on)].lazy()
     joined = keys.join(other.lazy(), on=on, how="left", maintain_order="left", nulls_equal=nulls)
-    found = joined.drop(on).collect(engine="in-memory")
+    found = joined.drop(on).pipe(run_query)
     if found.height != rows.height:
         return (
             rows.lazy()
             .join(other.lazy(), on=on, how="left", maintain_order="left", nulls_equal=nulls)
-            .collect(engine="in-memory")
+            .pipe(run_query)
         )
     return rows.hstack(found)
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from mcptally.tables.formatting import formatted
+from mcptally.tables.queries import run_query
 from mcptally.verdict import error_text
 
 MAX_TEMPLATE: Final = 200
@@ -95,7 +96,7 @@ def templates(texts: pl.Series) -> pl.Series:
         .unique(maintain_order=True)
         .filter(text.str.contains(r"\S"))
         .with_columns(read=pl.when(is_long).then(short).otherwise(text))
-        .collect(engine="in-memory")
+        .pipe(run_query)
     )
     messages = _until_stable(distinct["read"], _unwrap)
     made = _until_stable(messages, _mask).alias("template")
@@ -141,7 +142,7 @@ def _unwrap(texts: pl.Series) -> pl.Series:
     frame = query.with_columns(
         pl.col("text").str.extract(pattern, group).str.strip_chars().alias(name)
         for name, (pattern, group) in extracted.items()
-    ).collect(engine="in-memory")
+    ).pipe(run_query)
     frame = frame.with_columns(json_2=_json_messages(frame["json_2"]))
     return frame.select(
         pl.coalesce(
@@ -201,7 +202,7 @@ def _json_messages(texts: pl.Series) -> pl.Series:
             message=pl.coalesce(escaped.str.json_path_match("$.text"), "message").str.strip_chars()
         )
         .select(pl.when(pl.col("message").str.contains(r"\S")).then(message).alias("message"))
-        .collect(engine="in-memory")["message"]
+        .pipe(run_query)["message"]
     )
 
 
@@ -215,4 +216,4 @@ def _mask(texts: pl.Series) -> pl.Series:
     head = text.str.head(MAX_TEMPLATE - 1).str.replace(r"\s\S*$", "") + "…"
     cut = pl.when(text.str.len_chars() > MAX_TEMPLATE).then(head).otherwise(text)
     query = texts.alias("text").to_frame().lazy().select(masked).select(cut.alias("text"))
-    return query.collect(engine="in-memory")["text"]
+    return query.pipe(run_query)["text"]

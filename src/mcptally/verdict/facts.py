@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from mcptally.tables.calls import FAILED_OUTCOMES
+from mcptally.tables.queries import run_query
 from mcptally.verdict import error_text, match, named_object
 from mcptally.verdict.rule_model import VerdictRule, status_in
 
@@ -49,7 +50,7 @@ def failed_calls(calls: pl.DataFrame) -> pl.DataFrame:
         _with_inputs(calls)
         .with_row_index("row")
         .filter(pl.col("outcome").is_in(JUDGED_OUTCOMES))
-        .collect(engine="in-memory")
+        .pipe(run_query)
     )
 
 
@@ -87,7 +88,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
     texts = (
         _texts(failed.lazy().select(text).unique(maintain_order=True))
         .with_row_index("text")
-        .collect(engine="in-memory")
+        .pipe(run_query)
     )
     matched = match.match_rules(chosen, texts["stripped"], texts["stripped"], texts["line"])
     columns = _call_pattern_columns(chosen)
@@ -128,7 +129,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
             outage=pl.col("concurrent_failure_share").mul(10).floor().truediv(10),
             time_limit=_took_a_time_limit(),
         )
-        .collect(engine="in-memory")
+        .pipe(run_query)
     )
     frame = frame.hstack(
         [
@@ -140,9 +141,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
     key += ["names_argument", "stack_trace", "time_limit", "tool_record", "peer_record"]
     key += ["quotes", *columns.values()]
     facts = frame[key]
-    kinds = (
-        facts.lazy().unique(maintain_order=True).with_row_index("kind").collect(engine="in-memory")
-    )
+    kinds = facts.lazy().unique(maintain_order=True).with_row_index("kind").pipe(run_query)
     kind_of_row = facts.join(kinds, on=key, how="left", nulls_equal=True, maintain_order="left")
     return Facts(
         kinds=kinds,
@@ -191,7 +190,7 @@ def matched_texts(
             pattern = f"({match.alternation(rule.matches, start=rule.where == 'start')})"
             parts[rule.id] = column.str.extract(pattern, 1)
     texts = _texts(_with_inputs(calls).select("error_text", "stderr_error")).select(**parts)
-    return texts.collect(engine="in-memory").to_dict(as_series=False)
+    return texts.pipe(run_query).to_dict(as_series=False)
 
 
 def _recording_end() -> pl.Expr:
@@ -279,7 +278,7 @@ def _names_an_argument(frame: pl.DataFrame) -> pl.Series:
             )
         )
         .select("row")
-        .collect(engine="in-memory")
+        .pipe(run_query)
     )
     names = np.zeros(frame.height, dtype=np.bool_)
     names[named["row"].to_numpy()] = True

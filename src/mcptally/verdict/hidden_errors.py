@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from mcptally.tables.queries import run_query
 from mcptally.verdict import confidence, error_text, json_paths, match
 from mcptally.verdict.rule_model import HiddenRule, TextRule, shipped_rules
 
@@ -151,7 +152,7 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
             parsed=pl.when("is_json").then("text").otherwise("structured"),
             unusual=~pl.col("is_json") & usual,
         )
-        .collect(engine="in-memory")
+        .pipe(run_query)
     )
     return blocks.hstack([json_paths.lines(blocks["parsed"]).alias("json")])
 
@@ -236,7 +237,7 @@ class _ViewMatches:
                 # Cut only where some rule reads it: few do.
                 **({"line": error_text.first_line(pl.col("text"))} if reads_line else {}),
             )
-            .collect(engine="in-memory")
+            .pipe(run_query)
         )
         numbered = texts.join(
             distinct[[column, "number"]],

@@ -14,6 +14,8 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from mcptally.tables.queries import run_query
+
 MAX_LINES: Final = 160
 """Lines written per text: an envelope says at its start that it failed."""
 MAX_DEPTH: Final = 6
@@ -51,7 +53,7 @@ def lines(texts: pl.Series) -> pl.Series:
             & text.str.head(4000).str.contains(LIKELY)
         )
         .unique()
-        .collect(engine="in-memory")
+        .pipe(run_query)
         .get_column("text")
     )
     written = pl.Series([_written(text) for text in likely], dtype=pl.String)
@@ -60,7 +62,7 @@ def lines(texts: pl.Series) -> pl.Series:
         frame.lazy()
         .join(known, on="text", how="left", maintain_order="left")
         .select(pl.col("lines").fill_null(""))
-        .collect(engine="in-memory")
+        .pipe(run_query)
         .get_column("lines")
     )
 

@@ -18,6 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from mcptally import rules as rule_files
+from mcptally.tables.queries import run_query
 from mcptally.verdict import re2, regex_literals
 from mcptally.verdict.rule_model import TextRule
 
@@ -269,7 +270,7 @@ def _with_keywords(keywords: _Keywords, texts: pl.Series) -> Mask:
         .drop_nulls()
         .unique()
         .join(keywords.owners.lazy(), on="word")
-        .collect(engine="in-memory")
+        .pipe(run_query)
     )
     has_set = np.zeros((keywords.set_count, len(texts)), dtype=np.bool_)
     has_set[occurrences["set"].to_numpy(), occurrences["row"].to_numpy()] = True

@@ -9,6 +9,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from mcptally.tables.queries import run_query
+
 _QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
 _UNQUOTED: Final = (
     r"(?i)\bno such (?:table|column|function|module|view|index)[:=]? ([\w.]+)"
@@ -50,7 +52,7 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         .with_columns(arguments.str.to_lowercase())
         .with_columns(is_named=arguments.str.contains(pl.col("object"), literal=True) | is_part)
         .with_row_index("row")
-        .collect(engine="in-memory")
+        .pipe(run_query)
     )
     is_callers = named["is_named"] | _has_value(named)
     sources = named.lazy().select(
@@ -62,7 +64,7 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         keyed.lazy()
         .select("text", "key")
         .join(sources, on=["text", "key"], how="left", maintain_order="left")
-        .collect(engine="in-memory")
+        .pipe(run_query)
         .get_column("source")
     )
 
@@ -83,7 +85,7 @@ def _objects(texts: pl.Series) -> pl.DataFrame:
             last_part=pl.col("object").str.extract(_LAST_PART, 1),
             is_plain=pl.col("object").str.contains(_PLAIN),
         )
-        .collect(engine="in-memory")
+        .pipe(run_query)
     )
 
 
@@ -97,7 +99,7 @@ def _has_value(named: pl.DataFrame) -> pl.Series:
         .filter(
             pl.col("object").str.contains(pl.col("value").str.strip_chars('" ,]}\n'), literal=True)
         )
-        .collect(engine="in-memory")
+        .pipe(run_query)
     )
     has_value = np.zeros(named.height, dtype=np.bool_)
     has_value[found["row"].to_numpy()] = True
