@@ -17,7 +17,8 @@ def smells(schema: Any, description: str = "Does something useful with it.") -> 
         [about | {"input_schema": json.dumps(schema)}], schema_overrides={"description": pl.String}
     )
     places = pl.DataFrame({"server": ["s"], "tool": ["t"], "definition": ["d"]})
-    return find_smells(places, definitions)
+    described = places.join(definitions.drop("tool"), on="definition")
+    return find_smells(places, definitions, described)
 
 
 @pytest.mark.parametrize(

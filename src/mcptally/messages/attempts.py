@@ -5,6 +5,7 @@ and the requests about it; a failed `server/discover` and the handshake that fol
 and its retry.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ import polars as pl
 
 from mcptally.tables.calls import FAILED_OUTCOMES, Calls
 from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.queries import run_query
 from mcptally.tables.stages import GatheredCalls
 
 RETRY_WITHIN: Final = 10 * 60 * 10**9
@@ -56,21 +58,33 @@ def link_attempts(calls: pl.DataFrame) -> pl.DataFrame:
     Args:
         calls: calls of a partition with their outcomes; all columns are kept.
     """
-    rows = _Rows.select(calls).with_row_index(_Links.i.name).sort(_Rows.pos.col)
-    links = pl.concat(
-        [_input_links(rows), _task_links(rows), _negotiation_links(rows), _retry_links(rows)]
-    ).unique(_Links.i.name, keep="first", maintain_order=True)
-    root, depth = _resolve(calls.height, links)
-    why = pl.DataFrame({_Links.i.name: pl.Series(range(calls.height), dtype=_Links.i.dtype)}).join(
-        links.select(_Links.i.col, _Links.why.col),
-        on=_Links.i.name,
-        how="left",
-        maintain_order="left",
+    sorted_rows = _Rows.select(calls).with_row_index(_Links.i.name).sort(_Rows.pos.col)
+    rows = sorted_rows.lazy()
+    outcome = _Rows.outcome.col
+    waits, starts_task, probes = sorted_rows.select(
+        waits=(outcome == "input_required").any(),
+        starts_task=(outcome == "task").any(),
+        probes=_is_failed_probe().any(),
+    ).row(0)
+    found = [
+        *(_input_links(rows) if waits else ()),
+        *(_task_links(rows) if starts_task else ()),
+        *(_negotiation_links(rows) if probes else ()),
+        *_retry_links(rows),
+    ]
+    links = _Links.select(
+        pl.concat(found).unique(_Links.i.name, keep="first", maintain_order=True).pipe(run_query)
     )
-    return calls.with_columns(
-        calls.get_column(Calls.call_id.name).gather(root).alias(Calls.attempt_of.name),
-        pl.Series(Calls.attempt.name, depth + 1, dtype=Calls.attempt.dtype),
-        why.get_column(_Links.why.name).alias(Calls.attempt_why.name),
+    root, depth = _resolve(calls.height, links)
+    why = pl.Series([None], dtype=_Links.why.dtype).new_from_index(0, calls.height)
+    if links.height:
+        why = why.scatter(links.get_column(_Links.i.name), links.get_column(_Links.why.name))
+    return calls.hstack(
+        [
+            calls.get_column(Calls.call_id.name)[root].alias(Calls.attempt_of.name),
+            pl.Series(Calls.attempt.name, depth + 1, dtype=Calls.attempt.dtype),
+            why.alias(Calls.attempt_why.name),
+        ]
     )
 
 
@@ -89,26 +103,22 @@ def _resolve(size: int, links: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt
         root = next_root
 
 
-def _links(frame: pl.DataFrame, why: str) -> pl.DataFrame:
-    """Return `_Links` of the rows of `frame`, without links of a call to itself."""
-    return _Links.select(
-        frame.with_columns(
-            _Links.i.col.cast(_Links.i.dtype),
-            _Links.previous.col.cast(_Links.previous.dtype),
-            pl.lit(why).alias(_Links.why.name),
-        )
-    ).filter(_Links.i.col != _Links.previous.col)
+def _links(rows: pl.LazyFrame, why: str) -> pl.LazyFrame:
+    """Return `_Links` of the rows, without links of a call to itself."""
+    return rows.filter(_Links.i.col != _Links.previous.col).select(
+        _Links.i.col.cast(_Links.i.dtype),
+        _Links.previous.col.cast(_Links.previous.dtype),
+        pl.lit(why).alias(_Links.why.name),
+    )
 
 
-def _input_links(rows: pl.DataFrame) -> pl.DataFrame:
-    """Link requests that provide input: by the echoed state, else by tool, prompt or resource."""
+def _input_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
+    """Yield links of requests that provide input: by state, else by tool, prompt or resource."""
     pos, session, method = _Rows.pos, _Rows.session, _Rows.method
     state, reply_state = _Rows.request_state, _Rows.reply_state
     waiting = rows.filter(_Rows.outcome.col == "input_required").with_columns(
         _Links.i.col.alias(_Links.previous.name)
     )
-    if not waiting.height:
-        return _Links.empty()
     answers = rows.filter(state.col.is_not_null() | _Rows.input_responses.col.is_not_null())
     by_state = answers.drop_nulls(state.name).join_asof(
         waiting.select(
@@ -135,32 +145,34 @@ def _input_links(rows: pl.DataFrame) -> pl.DataFrame:
         check_sortedness=False,
         allow_exact_matches=False,
     )
-    found = [part.drop_nulls(_Links.previous.name) for part in (by_state, by_name)]
-    return pl.concat([_links(part, "input_required") for part in found])
+    for part in (by_state, by_name):
+        yield _links(part.drop_nulls(_Links.previous.name), "input_required")
 
 
-def _task_links(rows: pl.DataFrame) -> pl.DataFrame:
-    """Link requests about a task to the earlier call that started it."""
+def _task_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
+    """Yield links of requests about a task to the earlier call that started it."""
     recording, task, task_id = (
         _Rows.recording,
         _Rows.task,
         _Rows.task_id,
     )
-    started = rows.filter(_Rows.outcome.col == "task")
+    started = rows.filter(_Rows.outcome.col == "task").pipe(run_query)
     about = rows.filter(_Rows.method.col.str.starts_with("tasks/")).drop_nulls(task_id.name)
-    if not started.height or not about.height:
-        return _Links.empty()
     ids = [_task_id(text) for text in started.get_column(task.name).to_list()]
-    started = started.select(
-        recording.col,
-        _Links.i.col.alias(_Links.previous.name),
-        _Rows.pos.col.alias("started_pos"),
-        pl.Series(task_id.name, ids, dtype=task_id.dtype),
-    ).drop_nulls()
+    tasks = (
+        started.lazy()
+        .select(
+            recording.col,
+            _Links.i.col.alias(_Links.previous.name),
+            _Rows.pos.col.alias("started_pos"),
+            pl.Series(task_id.name, ids, dtype=task_id.dtype),
+        )
+        .drop_nulls()
+    )
     key = [recording.name, task_id.name]
-    found = about.join(started.unique(key, keep="first", maintain_order=True), on=key)
+    found = about.join(tasks.unique(key, keep="first", maintain_order=True), on=key)
     # Replies to requests about tasks may be tasks. Link only to earlier calls, to avoid cycles.
-    return _links(found.filter(pl.col("started_pos") < _Rows.pos.col), "task")
+    yield _links(found.filter(pl.col("started_pos") < _Rows.pos.col), "task")
 
 
 def _task_id(text: str | None) -> str | None:
@@ -172,22 +184,23 @@ def _task_id(text: str | None) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _negotiation_links(rows: pl.DataFrame) -> pl.DataFrame:
-    """Link a handshake to the failed `server/discover` before it: the fallback in the protocol."""
-    method, outcome = _Rows.method, _Rows.outcome
+def _negotiation_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
+    """Yield links of a handshake to the failed `server/discover` before it: the fallback."""
     pos, recording = _Rows.pos, _Rows.recording
-    probes = rows.filter(
-        (method.col == "server/discover") & outcome.col.is_in(FAILED_OUTCOMES)
-    ).select(pos.col, recording.col, _Links.i.col.alias(_Links.previous.name))
-    if not probes.height:
-        return _Links.empty()
-    handshakes = rows.filter(method.col == "initialize")
+    probes = rows.filter(_is_failed_probe()).select(
+        pos.col, recording.col, _Links.i.col.alias(_Links.previous.name)
+    )
+    handshakes = rows.filter(_Rows.method.col == "initialize")
     linked = handshakes.join_asof(probes, on=pos.name, by=recording.name, check_sortedness=False)
-    return _links(linked.drop_nulls(_Links.previous.name), "negotiation")
+    yield _links(linked.drop_nulls(_Links.previous.name), "negotiation")
 
 
-def _retry_links(rows: pl.DataFrame) -> pl.DataFrame:
-    """Link a call to the failed call with the same session, tool and arguments before it."""
+def _is_failed_probe() -> pl.Expr:
+    return (_Rows.method.col == "server/discover") & _Rows.outcome.col.is_in(FAILED_OUTCOMES)
+
+
+def _retry_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
+    """Yield links of a call to the failed call of the same tool and arguments before it."""
     sent, tool = _Rows.ts_ns, _Rows.tool
     tried = rows.filter((_Rows.method.col == "tools/call") & tool.col.is_not_null())
     group = [
@@ -218,4 +231,4 @@ def _retry_links(rows: pl.DataFrame) -> pl.DataFrame:
             pl.col("pause").is_between(0, RETRY_WITHIN),
         )
     )
-    return _links(linked, "retry")
+    yield _links(linked, "retry")

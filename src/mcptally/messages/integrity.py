@@ -15,6 +15,7 @@ from mcptally.messages.decode import Events
 from mcptally.messages.event_tables import DecodedMessages, Event
 from mcptally.tables.findings import Findings, Severity
 from mcptally.tables.formatting import counted, formatted
+from mcptally.tables.queries import run_query
 from mcptally.transcript.events import FRAME_OF_EVENT
 from mcptally.transcript.files import LineRun, read_lines
 
@@ -32,7 +33,13 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
     ordered = _in_order(_event_rows(events))
     # Duplicates have the same seq, so they are neighbours.
     near = (pl.col("step") == 0) | (pl.col("step").shift(-1) == 0)
-    twice = ordered.filter(near).filter(pl.len().over(identity) > 1).sort("file", "line")
+    twice = (
+        ordered.lazy()
+        .filter(near)
+        .filter(pl.len().over(identity) > 1)
+        .sort("file", "line")
+        .pipe(run_query)
+    )
     conflicts = twice
     if twice.height:
         candidates = twice.with_columns(content=_contents(twice, files))
@@ -44,17 +51,30 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
             for name in _FRAMES
         }
         events = dataclasses.replace(events, **kept)
-        ordered = _in_order(ordered.join(twice, on=["file", "line"], how="anti"))
+        ordered = _in_order(ordered.lazy().join(twice.lazy(), on=["file", "line"], how="anti"))
     hole = pl.col("step") - 1
-    again = twice.group_by("recording", "file", maintain_order=True).agg(
-        pl.col("line", "seq").first(), count=pl.len()
+    again = (
+        twice.lazy()
+        .group_by("recording", "file", maintain_order=True)
+        .agg(pl.col("line", "seq").first(), count=pl.len())
     )
-    opens = events.opens.drop_nulls("segment").sort("recording", "segment")
-    missing = opens.unique(["recording", "segment"], maintain_order=True).with_columns(
-        before=(pl.col("segment").diff() - 1).over("recording").fill_null(pl.col("segment"))
+    missing = (
+        events.opens.lazy()
+        .drop_nulls("segment")
+        .sort("recording", "segment")
+        .unique(["recording", "segment"], maintain_order=True)
+        .with_columns(
+            before=(pl.col("segment").diff() - 1).over("recording").fill_null(pl.col("segment"))
+        )
     )
-    closed = events.closes.select("recording").unique()
-    ends = ordered.filter(pl.col("first").shift(-1, fill_value=True))
+    closed = events.closes.lazy().select("recording").unique()
+    rows = ordered.lazy()
+    odd = rows.with_columns(last=pl.col("first").shift(-1, fill_value=True)).filter(
+        (pl.col("step") != 1)
+        | (pl.col("first") & (Event.seq.col > 0))
+        | pl.col("back")
+        | pl.col("last")
+    )
     found = [
         _findings(
             again,
@@ -68,31 +88,31 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
             ),
         ),
         _findings(
-            ordered.filter(pl.col("step") > 1),
+            odd.filter(pl.col("step") > 1),
             "archive.sequence_hole",
             "warning",
             formatted("{} missing before this one", counted(hole, "event is", "events are")),
         ),
         _findings(
-            conflicts,
+            conflicts.lazy(),
             "archive.conflicting_events",
             "error",
             pl.lit("another event has the same recording, seq and time, but other content"),
         ),
         _findings(
-            ordered.filter(pl.col("step") == 0).join(conflicts, on=["file", "line"], how="anti"),
+            odd.filter(pl.col("step") == 0).join(conflicts.lazy(), on=["file", "line"], how="anti"),
             "archive.sequence_repeat",
             "warning",
             pl.lit("another event of this recording has the same seq"),
         ),
         _findings(
-            ordered.filter(pl.col("first") & (Event.seq.col > 0)),
+            odd.filter(pl.col("first") & (Event.seq.col > 0)),
             "archive.begins_late",
             "warning",
             formatted("the recording's first {} missing", counted("seq", "event is", "events are")),
         ),
         _findings(
-            ordered.filter("back"),
+            odd.filter("back"),
             "archive.time_goes_back",
             "warning",
             pl.lit("ts_ns is smaller than that of the event before"),
@@ -106,13 +126,14 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
             ),
         ),
         _findings(
-            events.duplicate_members.join(ordered, on=["file", "line"], maintain_order="left"),
+            events.duplicate_members.lazy().join(rows, on=["file", "line"], maintain_order="left"),
             "protocol.member_twice",
             "warning",
             formatted("a member occurs twice: {}; the last one is used", "names"),
-        ).with_columns(about=pl.lit("message")),
+            about="message",
+        ),
         _findings(
-            events.gaps,
+            events.gaps.lazy(),
             "archive.gap",
             "warning",
             formatted(
@@ -122,36 +143,37 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
             ),
         ),
         _findings(
-            ends.join(closed, on="recording", how="anti"),
+            odd.filter("last").join(closed, on="recording", how="anti"),
             "archive.no_close",
             "info",
             pl.lit("the recording has no close event: still running, or killed"),
         ),
     ]
-    damage = [rows for rows in found if rows.height]
-    if not damage:
+    file = pl.lit(pl.Series(names, dtype=pl.String)).gather(pl.col("file"))
+    damage = pl.concat(found).with_columns(file=file).pipe(run_query)
+    if not damage.height:
         return events
-    rows = pl.concat(damage)
-    rows = rows.with_columns(file=pl.Series(names, dtype=pl.String).gather(rows.get_column("file")))
-    return dataclasses.replace(events, findings=pl.concat([events.findings, Findings.frame(rows)]))
+    findings = pl.concat([events.findings, Findings.frame(damage)])
+    return dataclasses.replace(events, findings=findings)
 
 
-def _event_rows(events: Events) -> pl.DataFrame:
+def _event_rows(events: Events) -> pl.LazyFrame:
     """Return one row per event.
 
     A batch has several messages, and a frame over the size cap is a raw frame and a message.
     """
-    first = events.messages.filter(DecodedMessages.index.col == 0)
+    first = events.messages.lazy().filter(DecodedMessages.index.col == 0)
     heads = first.filter("truncated").select("file", "line")
-    raws = events.raws.join(heads, on=["file", "line"], how="anti")
-    frames = {name: getattr(events, name) for name in _FRAMES} | {"messages": first, "raws": raws}
-    every: pl.DataFrame = pl.concat(
+    raws = events.raws.lazy().join(heads, on=["file", "line"], how="anti")
+    frames = {name: getattr(events, name).lazy() for name in _FRAMES}
+    frames |= {"messages": first, "raws": raws}
+    every: pl.LazyFrame = pl.concat(
         frame.select(*Event.columns(), kind=pl.lit(name)) for name, frame in frames.items()
     )
     return every
 
 
-def _in_order(every: pl.DataFrame) -> pl.DataFrame:
+def _in_order(every: pl.LazyFrame) -> pl.DataFrame:
     """Sort events by recording and seq.
 
     Adds whether an event is the `first` of its recording, the `step` in seq from the event before,
@@ -160,15 +182,15 @@ def _in_order(every: pl.DataFrame) -> pl.DataFrame:
     # Sorting by a number is faster than by text; the order of recordings does not matter.
     number = Event.recording.col.cast(pl.Categorical).to_physical()
     first = Event.recording.col.ne_missing(Event.recording.col.shift())
-    ordered: pl.DataFrame = (
+    return (
         every.sort(number, "seq", "file", "line")
         .with_columns(first=first)
         .with_columns(
             step=pl.when(~pl.col("first")).then(Event.seq.col.diff()),
             back=pl.when(~pl.col("first")).then(Event.ts_ns.col.diff() < 0),
         )
+        .pipe(run_query)
     )
-    return ordered
 
 
 def _contents(events: pl.DataFrame, files: Sequence[Path]) -> pl.Series:
@@ -203,17 +225,17 @@ def _canonical(line: bytes) -> bytes:
         return line
 
 
-def _findings(frame: pl.DataFrame, rule: str, severity: Severity, message: pl.Expr) -> pl.DataFrame:
-    """Return one finding per row of `frame`. Its `file` is the file's index, not yet its name."""
-    if not frame.height:
-        return Findings.empty()
-    return frame.select(
+def _findings(
+    rows: pl.LazyFrame, rule: str, severity: Severity, message: pl.Expr, about: str = "recording"
+) -> pl.LazyFrame:
+    """Return one finding per row. Its `file` is the file's index, not yet its name."""
+    return rows.select(
         "file",
         "line",
         "recording",
         "seq",
         rule=pl.lit(rule),
         severity=pl.lit(severity),
-        about=pl.lit("recording"),
+        about=pl.lit(about),
         message=message,
     )

@@ -19,6 +19,7 @@ from mcptally.messages.event_tables import Replies, RequestParams
 from mcptally.messages.sessions import HTTP_FALLBACK, Conversation
 from mcptally.tables.ids import call_ids
 from mcptally.tables.joins import left_join_columns
+from mcptally.tables.queries import run_query
 
 TIMEOUT_REASON: Final = r"(?i)time[sd]?[ _-]?out|deadline"
 """Reasons of cancellations that are timeouts, as the TypeScript and Python SDKs word them."""
@@ -47,12 +48,13 @@ def pair(events: Events, conversation: Conversation) -> Paired:
     """Return every request as a call with its reply and outcome; hidden errors have `ok` here."""
     messages = _mark_replays(conversation.messages)
     pairs = _pairs(messages)
-    requests = messages.filter((PairedMessages.kind.col == "request") & ~PairedMessages.replay.col)
+    rows = messages.lazy()
     calls = (
-        requests.select("pos")
-        .join(pairs, left_on="pos", right_on="ask", how="left", maintain_order="left")
+        rows.filter((PairedMessages.kind.col == "request") & ~PairedMessages.replay.col)
+        .select("pos")
+        .join(pairs.lazy(), left_on="pos", right_on="ask", how="left", maintain_order="left")
         .join(
-            messages.select(
+            rows.select(
                 PairedMessages.pos.col.alias("reply"),
                 PairedMessages.row.col.alias("reply_row"),
                 PairedMessages.ts_ns.col.alias("reply_ns"),
@@ -64,7 +66,8 @@ def pair(events: Events, conversation: Conversation) -> Paired:
             how="left",
             maintain_order="left",
         )
-        .join(messages.select(_FROM_MESSAGE), on="pos", how="left", maintain_order="left")
+        .join(rows.select(_FROM_MESSAGE), on="pos", how="left", maintain_order="left")
+        .pipe(run_query)
     )
     calls = calls.with_columns(
         call_ids(
@@ -149,14 +152,20 @@ def _mark_replays(messages: pl.DataFrame) -> pl.DataFrame:
 
 def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
     """Return the positions of each request (`ask`) and its `reply`, and their `match`."""
-    open_ = messages.filter(
-        PairedMessages.kind.col.is_in(["request", "result", "error"])
-        & PairedMessages.id_key.col.is_not_null()
-        & ~PairedMessages.replay.col
-    ).select("pos", "recording", "session", "scope", "asker", "kind", "id_key")
-    found = []
+    open_ = (
+        messages.lazy()
+        .filter(
+            PairedMessages.kind.col.is_in(["request", "result", "error"])
+            & PairedMessages.id_key.col.is_not_null()
+            & ~PairedMessages.replay.col
+        )
+        .select("pos", "recording", "session", "scope", "asker", "kind", "id_key")
+        .pipe(run_query)
+    )
+    asks: list[npt.NDArray[np.uint32]] = []
+    replies: list[npt.NDArray[np.uint32]] = []
     for match, place in ROUNDS:
-        rows = open_
+        rows = open_.lazy()
         if match == "loose":
             value = PairedMessages.id_key.col.str.slice(1).cast(pl.Float64, strict=False)
             value = pl.when(value == 0).then(0.0).otherwise(value)  # -0 is 0
@@ -166,29 +175,39 @@ def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
             by_id = PairedMessages.id_key.col
         if "scope" in place:
             rows = rows.filter(PairedMessages.scope.col.is_not_null())
-        if not rows.height:
-            continue
-        key = rows.select(pl.struct(*place, "asker", by_id.alias("id_key")).hash()).to_series()
-        is_reply = (rows.get_column("kind") != "request").to_numpy()
-        asks, replies = match_ids(key.to_numpy(), is_reply)
-        positions = rows.get_column("pos").to_numpy()
-        found.append(
-            pl.DataFrame(
-                {"ask": positions[asks], "reply": positions[replies]},
-                schema={"ask": pl.UInt32, "reply": pl.UInt32},
-            ).with_columns(match=pl.lit(match))
+        tried = rows.select(
+            "pos",
+            is_reply=PairedMessages.kind.col != "request",
+            key=pl.struct(*place, "asker", by_id.alias("id_key")).hash(),
+        ).pipe(run_query)
+        positions = tried.get_column("pos").to_numpy()
+        opening, closing = match_ids(
+            tried.get_column("key").to_numpy(), tried.get_column("is_reply").to_numpy()
         )
-        done = np.concatenate((positions[asks], positions[replies]))
-        open_ = open_.filter(~PairedMessages.pos.col.is_in(pl.Series(done).implode()))
+        asks.append(positions[opening])
+        replies.append(positions[closing])
+        if not len(opening):
+            continue
+        done = np.isin(open_.get_column("pos").to_numpy(), (asks[-1], replies[-1]))
+        open_ = open_[np.flatnonzero(~done)]
         if not open_.height:
             break
-    schema = {"ask": pl.UInt32, "reply": pl.UInt32, "match": pl.String}
-    return pl.concat([pl.DataFrame(schema=schema), *found])
+    return pl.DataFrame(
+        {
+            "ask": np.concatenate(asks),
+            "reply": np.concatenate(replies),
+            "match": pl.concat(
+                pl.Series([match], dtype=pl.String).new_from_index(0, len(each))
+                for (match, _), each in zip(ROUNDS, asks, strict=False)
+            ),
+        },
+        schema={"ask": pl.UInt32, "reply": pl.UInt32, "match": pl.String},
+    )
 
 
 def _add_params(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Add the parameters of each request."""
-    asks = events.asks.select(
+    asks = events.asks.lazy().select(
         "row", *_FROM_PARAMS, asked_version="protocol_version", traceparent="meta_traceparent"
     )
     method, name = PairedCalls.method.col, PairedCalls.name.col
@@ -201,7 +220,7 @@ def _add_params(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
 
 def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Add the content of each reply and the latency."""
-    replies = events.replies.select(
+    replies = events.replies.lazy().select(
         PairedCalls.row.col.alias("reply_row"),
         *_FROM_REPLY,
         reply_state="request_state",
@@ -228,18 +247,20 @@ def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -
     Without an id it is not a reply, so the call has no reply; but the client received this error.
     """
     refusals = (
-        messages.filter(
+        messages.lazy()
+        .filter(
             (PairedMessages.kind.col == "error")
             & PairedMessages.scope.col.is_not_null()
             & PairedMessages.id_key.col.is_null()
         )
         .select("row", "recording", "scope")
         .join(
-            events.replies.select("row", refused="error_message", refusal_code="error_code"),
+            events.replies.lazy().select("row", refused="error_message", refusal_code="error_code"),
             on="row",
         )
         .unique(["recording", "scope"], keep="none")
         .drop("row")
+        .pipe(run_query)
     )
     return left_join_columns(calls, refusals, "recording", "scope")
 
@@ -247,7 +268,8 @@ def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -
 def _add_identity(calls: pl.DataFrame, conversation: Conversation) -> pl.DataFrame:
     """Add server, client, and the protocol revision in force for each call."""
     handshakes = (
-        calls.filter(
+        calls.lazy()
+        .filter(
             (PairedCalls.method.col == "initialize") & PairedCalls.reply_version.col.is_not_null()
         )
         .select("session", "reply", handshake="reply_version")
@@ -255,12 +277,18 @@ def _add_identity(calls: pl.DataFrame, conversation: Conversation) -> pl.DataFra
     )
     if not calls.get_column("pos").is_sorted():
         calls = calls.sort("pos")
-    last_handshake = calls.select("pos", "session").join_asof(
-        handshakes, left_on="pos", right_on="reply", by="session", check_sortedness=False
+    last_handshake = (
+        calls.lazy()
+        .select("pos", "session")
+        .join_asof(
+            handshakes, left_on="pos", right_on="reply", by="session", check_sortedness=False
+        )
+        .select("handshake")
+        .pipe(run_query)
     )
-    calls = calls.with_columns(last_handshake.get_column("handshake"))
+    calls = calls.hstack(last_handshake)
     calls = left_join_columns(calls, conversation.sessions, "session")
-    recordings = conversation.recordings.select(
+    recordings = conversation.recordings.lazy().select(
         "recording", "transport", "server", command=pl.coalesce("command", "url")
     )
     calls = left_join_columns(calls, recordings, "recording")
@@ -288,34 +316,32 @@ def _add_identity(calls: pl.DataFrame, conversation: Conversation) -> pl.DataFra
 
 def _add_notifications(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Add cancellation and progress of each call."""
-    notifications = messages.filter(
-        PairedCalls.method.col.is_in(["notifications/cancelled", "notifications/progress"])
-        & ~PairedCalls.replay.col
-    )
-    params = events.asks.select("row", "request_id", "progress_token", "reason")
-    notifications = notifications.select("pos", "row", "session", "dir", "method", "ts_ns").join(
-        params, on="row", how="left", maintain_order="left"
+    notifications = (
+        messages.lazy()
+        .filter(
+            PairedCalls.method.col.is_in(["notifications/cancelled", "notifications/progress"])
+            & ~PairedCalls.replay.col
+        )
+        .select("pos", "row", "session", "dir", "method", "ts_ns")
+        .join(
+            events.asks.lazy().select("row", "request_id", "progress_token", "reason"),
+            on="row",
+            how="left",
+            maintain_order="left",
+        )
+        .pipe(run_query)
     )
     cancelled = (
-        _find_calls(
-            notifications.filter(PairedCalls.method.col == "notifications/cancelled"),
-            "request_id",
-            calls.select("pos", "session", "call_id", asker="dir", named="id"),
-            asker=PairedCalls.dir.col,
-        )
+        _find_calls(notifications, "notifications/cancelled", "request_id", calls, "id")
         .group_by("call_id")
         .agg(
             cancelled_ns=PairedCalls.ts_ns.col.min(),
             cancel_reason=pl.col("reason").drop_nulls().first(),
         )
     )
-    other = pl.when(PairedCalls.dir.col == "c2s").then(pl.lit("s2c")).otherwise(pl.lit("c2s"))
     progress = (
         _find_calls(
-            notifications.filter(PairedCalls.method.col == "notifications/progress"),
-            "progress_token",
-            calls.select("pos", "session", "call_id", asker="dir", named="meta_progress_token"),
-            asker=other,
+            notifications, "notifications/progress", "progress_token", calls, "meta_progress_token"
         )
         .group_by("call_id")
         .agg(progress_ns=PairedCalls.ts_ns.col.min(), progress_count=pl.len())
@@ -328,15 +354,30 @@ def _add_notifications(calls: pl.DataFrame, messages: pl.DataFrame, events: Even
 
 
 def _find_calls(
-    notifications: pl.DataFrame, name: str, calls: pl.DataFrame, *, asker: pl.Expr
-) -> pl.DataFrame:
-    """Add the latest earlier call of side `asker` whose token is in the column `name`."""
+    notifications: pl.DataFrame, method: str, name: str, calls: pl.DataFrame, token: str
+) -> pl.LazyFrame:
+    """Return the notifications of a method, each with the latest earlier call that it names.
+
+    Args:
+        notifications: notifications and their parameters.
+        method: a client cancels its own calls, and reports progress of calls of the other side.
+        name: the parameter that names the call.
+        calls: calls of all sides.
+        token: the column of `calls` whose value it names.
+    """
+    asker = PairedCalls.dir.col
+    if method == "notifications/progress":
+        asker = pl.when(asker == "c2s").then(pl.lit("s2c")).otherwise(pl.lit("c2s"))
     return (
-        notifications.with_columns(asker=asker, named=pl.col(name))
-        .filter(pl.col("named") != "null")  # JSON null names no call
+        notifications.lazy()
+        .filter(PairedCalls.method.col == method, pl.col(name) != "null")  # null names no call
+        .with_columns(asker=asker, named=pl.col(name))
         .sort("pos")
         .join_asof(
-            calls.drop_nulls("named").sort("pos"),
+            calls.lazy()
+            .select("pos", "session", "call_id", asker="dir", named=token)
+            .drop_nulls("named")
+            .sort("pos"),
             on="pos",
             by=["session", "asker", "named"],
             check_sortedness=False,
@@ -382,8 +423,9 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
 
 def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Add to messages the call that each belongs to, and how a reply was matched to it."""
-    asks = calls.select("pos", "call_id")
-    replies = calls.select(
+    rows = calls.lazy()
+    asks = rows.select("pos", "call_id")
+    replies = rows.select(
         pl.col("reply").alias("pos"),
         PairedMessages.call_id.col.alias("answers"),
         "match",
@@ -393,14 +435,13 @@ def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     linked = left_join_columns(left_join_columns(messages, asks, "pos"), replies, "pos")
     # A reply that answers no open request: its id was answered before, or no request has it.
     answered = (
-        calls.select("pos", "session", "id_key", asker="dir", earlier="call_id")
+        rows.select("pos", "session", "id_key", asker="dir", earlier="call_id")
         .drop_nulls("id_key")
         .sort("pos")
     )
     strays = (
-        linked.filter(
-            is_reply & pl.col("answers").is_null() & PairedMessages.id_key.col.is_not_null()
-        )
+        linked.lazy()
+        .filter(is_reply & pl.col("answers").is_null() & PairedMessages.id_key.col.is_not_null())
         .select("pos", "session", "asker", "id_key")
         .sort("pos")
         .join_asof(answered, on="pos", by=["session", "asker", "id_key"], check_sortedness=False)

@@ -18,6 +18,7 @@ from mcptally.messages.event_tables import HttpEvents
 from mcptally.tables.formatting import formatted
 from mcptally.tables.ids import digests
 from mcptally.tables.joins import in_order, left_join_columns
+from mcptally.tables.queries import run_query
 from mcptally.transcript.events import FRAME_OF_EVENT
 
 SESSION_PAUSE: Final = 30 * 60 * 10**9
@@ -48,6 +49,7 @@ def assign_sessions(events: Events) -> Conversation:
     ordered = in_order(events.messages, "recording", "seq", "index", "file", "line")
     messages = (
         left_join_columns(ordered.with_row_index("pos"), exchanges, "recording", "scope")
+        .lazy()
         .with_columns(_kind().alias("kind"))
         .with_columns(
             pl.when(SessionMessages.kind.col.is_in(["result", "error"]))
@@ -60,6 +62,7 @@ def assign_sessions(events: Events) -> Conversation:
             .alias("asker"),
             id_key(events.messages, "id"),
         )
+        .pipe(run_query)
     )
     messages = _mark_imported(_add_sessions(messages, events), recordings)
     return Conversation(
@@ -76,9 +79,13 @@ def id_key(frame: pl.DataFrame, name: str) -> pl.Expr:
     and objects give null.
     """
     text = pl.col(name)
-    escaped = frame.get_column(name).drop_nulls().unique()
-    escaped = escaped.filter(
-        escaped.str.starts_with('"') & escaped.str.contains("\\", literal=True)
+    escaped = (
+        frame[[name]]
+        .lazy()
+        .filter(text.str.starts_with('"') & text.str.contains("\\", literal=True))
+        .unique()
+        .pipe(run_query)
+        .get_column(name)
     )
     decoded = pl.Series([msgspec.json.decode(t) for t in escaped], dtype=pl.String)
     plain = pl.lit("s") + text.str.slice(1, text.str.len_chars() - 2)
@@ -120,14 +127,15 @@ def _recordings(events: Events) -> pl.DataFrame:
     fields = ["transport", "server", "command", "url", "recorder", "redaction", "source"]
     as_json = pl.col("command", "redaction", "source")
     opens = (
-        events.opens.sort("recording", "seq")
+        events.opens.lazy()
+        .sort("recording", "seq")
         .with_columns(as_json.replace("null", None))
         .group_by("recording", maintain_order=True)
         .agg([pl.col(name).drop_nulls().first() for name in fields])
     )
     frames: list[pl.DataFrame] = [getattr(events, name) for name in FRAME_OF_EVENT.values()]
-    seen = pl.concat([frame.select("recording") for frame in frames]).unique()
-    return seen.join(opens, on="recording", how="left").sort("recording")
+    seen = pl.concat([frame[["recording"]] for frame in frames]).lazy().unique()
+    return seen.join(opens, on="recording", how="left").sort("recording").pipe(run_query)
 
 
 def _exchanges(events: Events) -> pl.DataFrame:
@@ -139,13 +147,15 @@ def _exchanges(events: Events) -> pl.DataFrame:
 
     in_path = HttpEvents.path.col.str.extract(_SESSION_IN_PATH)
     endpoints = (
-        events.raws.filter(HttpEvents.dir.col == "s2c", HttpEvents.scope.col.is_not_null())
+        events.raws.lazy()
+        .filter(HttpEvents.dir.col == "s2c", HttpEvents.scope.col.is_not_null())
         .select("recording", "scope", stream_id=pl.col("text").str.extract(_SESSION_IN_PATH))
         .drop_nulls("stream_id")
         .unique(["recording", "scope"], keep="first", maintain_order=True)
     )
     return (
-        events.http.sort("recording", "seq")
+        events.http.lazy()
+        .sort("recording", "seq")
         .group_by("recording", "scope", maintain_order=True)
         .agg(
             first("status", response).alias("http_status"),
@@ -163,6 +173,7 @@ def _exchanges(events: Events) -> pl.DataFrame:
         .join(endpoints, on=["recording", "scope"], how="left", maintain_order="left")
         .with_columns(sse_session=pl.coalesce("path_session", "stream_id"))
         .drop("path_session", "stream_id")
+        .pipe(run_query)
     )
 
 
@@ -170,10 +181,11 @@ def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Add `session` and `session_source` to every message."""
     if messages.get_column("scope").null_count() == messages.height:
         return messages.with_columns(session="recording", session_source=pl.lit("pipe"))
-    clients = events.asks.select("row", "meta_client_info")
+    clients = events.asks[["row", "meta_client_info"]]
     messages = left_join_columns(messages, clients, "row")
     per_exchange = (
-        messages.filter(SessionMessages.scope.col.is_not_null())
+        messages.lazy()
+        .filter(SessionMessages.scope.col.is_not_null())
         .group_by("recording", "scope", maintain_order=True)
         .agg(
             pl.col("meta_client_info")
@@ -190,17 +202,14 @@ def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
         )
         .with_columns(pauses=pl.col("exchange_at").cum_sum().over("recording", "exchange_client"))
         .select("recording", "scope", "exchange_client", "pauses")
+        .pipe(run_query)
     )
     session_id = pl.coalesce("http_session", "sse_session", "exchange_client")
-    hashed = digests(
-        messages.select("recording", "scope", "http_session", "sse_session")
-        .join(per_exchange, on=["recording", "scope"], how="left", maintain_order="left")
-        .select(session_id)
-        .to_series()
-    )
     messages = left_join_columns(messages, per_exchange, "recording", "scope")
+    hashed = digests(messages.select(session_id).to_series())
     return (
-        messages.with_columns(session_hash=hashed)
+        messages.hstack([hashed.alias("session_hash")])
+        .lazy()
         .with_columns(
             session_source=pl.when(SessionMessages.scope.col.is_null())
             .then(pl.lit("pipe"))
@@ -219,6 +228,7 @@ def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
             .then(formatted("{}/{}.{}", "recording", "session_hash", "pauses"))
             .otherwise(formatted("{}/{}", "recording", "session_hash"))
         )
+        .pipe(run_query)
     )
 
 
@@ -241,28 +251,39 @@ def _mark_imported(messages: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataF
 
 def _identities(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Return `SessionIdentities`: the first non-null statement of each side in each session."""
-    place = messages.select("row", "pos", "session")
-    client = events.asks.select(
-        "row",
-        client_info=pl.coalesce("client_info", "meta_client_info"),
-        client_capabilities=pl.coalesce("capabilities", "meta_capabilities"),
-    ).filter(pl.any_horizontal(pl.all().exclude("row").is_not_null()))
-    server = events.replies.select(
-        "row",
-        server_info=pl.coalesce("server_info", "meta_server_info"),
-        server_capabilities="capabilities",
-        negotiated="protocol_version",
-    ).filter(pl.any_horizontal(pl.all().exclude("row").is_not_null()))
+    place = messages.lazy().select("row", "pos", "session")
+    client = (
+        events.asks.lazy()
+        .select(
+            "row",
+            client_info=pl.coalesce("client_info", "meta_client_info"),
+            client_capabilities=pl.coalesce("capabilities", "meta_capabilities"),
+        )
+        .filter(pl.any_horizontal(pl.all().exclude("row").is_not_null()))
+    )
+    server = (
+        events.replies.lazy()
+        .select(
+            "row",
+            server_info=pl.coalesce("server_info", "meta_server_info"),
+            server_capabilities="capabilities",
+            negotiated="protocol_version",
+        )
+        .filter(pl.any_horizontal(pl.all().exclude("row").is_not_null()))
+    )
     stated = (
         pl.concat([client, server], how="diagonal")
         .join(place, on="row")
         .sort("pos")
         .group_by("session", maintain_order=True)
         .agg(pl.all().exclude("row", "pos").drop_nulls().first())
+        .pipe(run_query)
     )
-    return stated.with_columns(
-        *_name_and_version(stated.get_column("client_info"), "client", "client_version"),
-        *_name_and_version(stated.get_column("server_info"), "server_name", "server_version"),
+    return stated.hstack(
+        [
+            *_name_and_version(stated.get_column("client_info"), "client", "client_version"),
+            *_name_and_version(stated.get_column("server_info"), "server_name", "server_version"),
+        ]
     )
 
 
@@ -275,15 +296,15 @@ class _Implementation(msgspec.Struct):
 
 def _name_and_version(infos: pl.Series, name: str, version: str) -> tuple[pl.Series, pl.Series]:
     """Return names and versions in `Implementation` objects; each distinct text is parsed once."""
-    parsed: dict[str, tuple[str | None, str | None]] = {}
-    for text in infos.drop_nulls().unique():
+    parsed: dict[str | None, tuple[str | None, str | None]] = {}
+    texts: list[str | None] = infos.to_list()
+    for text in {text: None for text in texts if text is not None}:
         try:
             info = msgspec.json.decode(text, type=_Implementation)
         except (msgspec.DecodeError, RecursionError):
             continue
         both = (info.name, info.version)
         parsed[text] = tuple(v if isinstance(v, str) else None for v in both)  # type: ignore[assignment]
-    texts = infos.to_list()
     nothing = (None, None)
     return (
         pl.Series(name, [parsed.get(t, nothing)[0] for t in texts], dtype=pl.String),

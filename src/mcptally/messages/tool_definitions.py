@@ -15,6 +15,7 @@ from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.ids import digest
 from mcptally.tables.joins import left_join_columns
+from mcptally.tables.queries import run_query
 from mcptally.tables.stages import TIME, Definitions, GatheredCalls, Listings, Timeline
 from mcptally.tables.tools import Tools
 
@@ -24,61 +25,70 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
 
     They are `Listings` and `Definitions`. Each distinct reply is parsed once.
     """
-    replies = calls.filter(
-        (PairedCalls.method.col == "tools/list")
-        & (PairedCalls.dir.col == "c2s")
-        & PairedCalls.tools.col.is_not_null()
-    ).select(
-        PairedCalls.recording.col,
-        PairedCalls.session.col,
-        PairedCalls.server.col,
-        PairedCalls.server_name.col,
-        PairedCalls.tools.col,
-        PairedCalls.file.col,
-        PairedCalls.line.col,
-        PairedCalls.seq.col,
-        PairedCalls.index.col,
-        PairedCalls.reply.col.alias(Listings.pos.name),
-        PairedCalls.reply_ns.col.alias(Listings.listed_ns.name),
-        PairedCalls.protocol_version.col.alias(Listings.revision.name),
-        PairedCalls.response.col,
+    replies = (
+        calls.lazy()
+        .filter(
+            (PairedCalls.method.col == "tools/list")
+            & (PairedCalls.dir.col == "c2s")
+            & PairedCalls.tools.col.is_not_null()
+        )
+        .select(
+            PairedCalls.recording.col,
+            PairedCalls.session.col,
+            PairedCalls.server.col,
+            PairedCalls.server_name.col,
+            PairedCalls.tools.col,
+            PairedCalls.file.col,
+            PairedCalls.line.col,
+            PairedCalls.seq.col,
+            PairedCalls.index.col,
+            PairedCalls.reply.col.alias(Listings.pos.name),
+            PairedCalls.reply_ns.col.alias(Listings.listed_ns.name),
+            PairedCalls.protocol_version.col.alias(Listings.revision.name),
+            PairedCalls.response.col,
+        )
+        .pipe(run_query)
     )
+    if not replies.height:
+        return Listings.empty(), Definitions.empty()
     complete = [response and _is_last_page(response) for response in replies["response"]]
-    replies = replies.drop("response").with_columns(
-        pl.Series(Listings.complete.name, complete, dtype=pl.Boolean)
-    )
-    # A client that reads page by page has the whole listing if its last page names no next page.
-    replies = replies.with_columns(
-        complete=pl.col("complete").sort_by("pos").last().over("session")
-    )
-    changes = messages.filter(PairedCalls.method.col == "notifications/tools/list_changed")
-    replies = replies.join(
-        changes.group_by(PairedCalls.session.name).agg(announced_at=PairedCalls.pos.col.min()),
-        on=PairedCalls.session.name,
-        how="left",
-        maintain_order="left",
-    ).with_columns(
-        (pl.col("announced_at") < Listings.pos.col)
-        .fill_null(value=False)
-        .alias(Listings.announced.name)
-    )
+    changes = messages.lazy().filter(PairedCalls.method.col == "notifications/tools/list_changed")
     # Join by number: the text of a reply contains all its tools, and there is a row for each.
-    texts = replies.select(PairedCalls.tools.col.unique(maintain_order=True)).with_row_index(
-        "number"
+    numbers: dict[str, int] = {}
+    tools = replies.get_column(PairedCalls.tools.name)
+    number = [numbers.setdefault(text, len(numbers)) for text in tools]
+    placed = (
+        replies.lazy()
+        .drop("response", PairedCalls.tools.name)
+        .with_columns(
+            pl.Series(Listings.complete.name, complete, dtype=pl.Boolean),
+            pl.Series("number", number, dtype=pl.UInt32),
+        )
+        # A client that reads page by page has the whole listing if its last page names no next
+        # page.
+        .with_columns(complete=pl.col("complete").sort_by("pos").last().over("session"))
+        .join(
+            changes.group_by(PairedCalls.session.name).agg(announced_at=PairedCalls.pos.col.min()),
+            on=PairedCalls.session.name,
+            how="left",
+            maintain_order="left",
+        )
+        .with_columns(
+            (pl.col("announced_at") < Listings.pos.col)
+            .fill_null(value=False)
+            .alias(Listings.announced.name)
+        )
     )
-    replies = replies.join(
-        texts, on=PairedCalls.tools.name, how="left", maintain_order="left"
-    ).drop(PairedCalls.tools.name)
     rows: list[tuple[int, str, str]] = []
     definitions: dict[str, tuple[Any, ...]] = {}
-    for number, text in texts.iter_rows():
+    for text, place in numbers.items():
         for tool in _objects(text):
             name = tool.get("name")
             if not isinstance(name, str):
                 continue
             canonical = canonical_json(tool)
             key = digest(canonical)
-            rows.append((number, name, key))
+            rows.append((place, name, key))
             definitions[key] = (
                 key,
                 name,
@@ -91,11 +101,11 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
                 canonical,
             )
     columns = {column.name: column.dtype for column in (Listings.tool, Listings.definition)}
-    listed = pl.DataFrame(rows, schema={"number": pl.UInt32, **columns}, orient="row")
+    listed = pl.LazyFrame(rows, schema={"number": pl.UInt32, **columns}, orient="row")
     return (
-        replies.join(listed, on="number", how="inner", maintain_order="left").select(
-            *Listings.columns()
-        ),
+        placed.join(listed, on="number", how="inner", maintain_order="left")
+        .select(*Listings.columns())
+        .pipe(run_query),
         pl.DataFrame(list(definitions.values()), schema=Definitions.schema(), orient="row"),
     )
 
@@ -148,17 +158,18 @@ def add_definitions(
     call_id, session, server = Calls.call_id.name, Calls.session.name, Calls.server.name
     tool, version = Calls.tool.name, Calls.definition.name
     pos, sent, listed_at = GatheredCalls.pos.name, GatheredCalls.ts_ns.name, Timeline.listed_ns.name
-    in_session = listed.select(session, tool, pos, version).sort(pos, version)
-    of_server = everywhere.select(*Timeline.columns()).sort(listed_at, version)
+    in_session = listed.lazy().select(session, tool, pos, version).sort(pos, version)
+    of_server = everywhere.lazy().select(*Timeline.columns()).sort(listed_at, version)
     tool_calls = (
-        calls.filter((Calls.dir.col == "c2s") & Calls.tool.col.is_not_null())
+        calls.lazy()
+        .filter((Calls.dir.col == "c2s") & Calls.tool.col.is_not_null())
         .select(call_id, session, server, tool, pos, sent)
         .sort(pos)
     )
 
     def nearest(
-        rows: pl.DataFrame, versions: pl.DataFrame, at: str, versions_at: str, by: str, after: str
-    ) -> pl.DataFrame:
+        rows: pl.LazyFrame, versions: pl.LazyFrame, at: str, versions_at: str, by: str, after: str
+    ) -> pl.LazyFrame:
         strategy: Any = "forward" if after else "backward"
         return rows.join_asof(
             versions,
@@ -204,11 +215,11 @@ def listing_changes(listed: pl.DataFrame) -> pl.DataFrame:
     They are `Timeline`. Listings between two others of the same definition do not change the result
     of `add_definitions`.
     """
-    rows = listed.select(*Timeline.columns()).sort(*Timeline.columns())
+    rows = listed.lazy().select(*Timeline.columns()).sort(*Timeline.columns())
     changes = [
         pl.col(name).ne_missing(pl.col(name).shift(by)) for name in _VERSION_KEY for by in (1, -1)
     ]
-    return rows.filter(pl.any_horizontal(changes))
+    return rows.filter(pl.any_horizontal(changes)).pipe(run_query)
 
 
 class ListingCounts(StageTable):
@@ -267,7 +278,7 @@ def relevant_listings(listed: pl.DataFrame) -> pl.DataFrame:
     server, definition = Listings.server.name, Listings.definition.name
     pos, listed_at = Listings.pos.name, Listings.listed_ns.name
     key = [recording, session, pos, tool]
-    rows = listed.with_columns(
+    rows = listed.lazy().with_columns(
         times=pl.len().over(key),
         kinds=Listings.definition.col.n_unique().over(recording, session, tool),
     )
@@ -281,16 +292,18 @@ def relevant_listings(listed: pl.DataFrame) -> pl.DataFrame:
     )
     changing = rows.filter(pl.col("kinds") > 1, pl.col("times") == 1)
     chosen = pl.concat([frame.select(key) for frame in (first, twice, changing)]).unique()
-    return rows.join(chosen, on=key, how="semi", nulls_equal=True).select(listed.columns)
+    query = rows.join(chosen, on=key, how="semi", nulls_equal=True).select(listed.columns)
+    return query.pipe(run_query)
 
 
 def tools_table(seen: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """Return the `tools` table from `ListingCounts`, and `Definitions` with their `tokens`."""
     key = Definitions.definition.name
-    texts = definitions.drop(Definitions.tool.name).unique(key)
-    rows = seen.join(texts, on=key, how="left")
+    texts = definitions.lazy().drop(Definitions.tool.name).unique(key)
     return Tools.frame(
-        rows.with_columns(
+        seen.lazy()
+        .join(texts, on=key, how="left")
+        .with_columns(
             pl.from_epoch(ListingCounts.first_ns.col, time_unit="ns")
             .cast(TIME)
             .alias(Tools.first_seen.name),
@@ -298,4 +311,6 @@ def tools_table(seen: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
             .cast(TIME)
             .alias(Tools.last_seen.name),
         )
-    ).sort(Tools.key)
+        .sort(Tools.key)
+        .pipe(run_query)
+    )

@@ -31,6 +31,7 @@ from mcptally.rules.findings import (
     run_checks,
 )
 from mcptally.tables.formatting import formatted
+from mcptally.tables.queries import run_query
 
 _NAME: Final = r"^[A-Za-z0-9_.-]{1,128}$"
 
@@ -45,17 +46,24 @@ def lint_definitions(listed: pl.DataFrame, definitions: pl.DataFrame) -> pl.Data
         listed: `Listings` of the whole archive.
         definitions: `Definitions` of the whole archive.
     """
-    places = listed.sort("listed_ns", "recording", "seq").unique(
-        ["server", "definition"], keep="first", maintain_order=True
+    places = (
+        listed.lazy()
+        .sort("listed_ns", "recording", "seq")
+        .unique(["server", "definition"], keep="first", maintain_order=True)
+        .pipe(run_query)
     )
     known = definitions.unique("definition", maintain_order=True)
-    described = places.join(known.drop("tool"), on="definition", maintain_order="left")
+    described = (
+        places.lazy()
+        .join(known.lazy().drop("tool"), on="definition", maintain_order="left")
+        .pipe(run_query)
+    )
     parts = [
         *_check_texts(described),
         *_check_schemas(places, known),
         *_check_shapes(described),
-        find_smells(places, known),
-        *_check_listings(listed, dict(known.select("definition", "text").iter_rows())),
+        find_smells(places, known, described),
+        *_check_listings(listed, dict(known[["definition", "text"]].iter_rows())),
     ]
     return concat_findings(parts)
 
@@ -127,9 +135,9 @@ def _check_schemas(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator[
     """Check the input and output schemas; each distinct schema is examined once."""
     schemas: dict[str, list[_Defect]] = {}
     rows: list[tuple[str | None, ...]] = []
-    for key, input_schema, output_schema in definitions.select(
-        "definition", "input_schema", "output_schema"
-    ).iter_rows():
+    for key, input_schema, output_schema in definitions[
+        ["definition", "input_schema", "output_schema"]
+    ].iter_rows():
         for name, text in (("inputSchema", input_schema), ("outputSchema", output_schema)):
             if text is None:
                 continue
@@ -141,6 +149,8 @@ def _check_schemas(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator[
             ]
         if input_schema is not None:
             rows += [(key, *defect) for defect in _parameter_defects(input_schema)]
+    if not rows:
+        return
     names = ("definition", "defect", "words", "pointer", "value")
     defects = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
     located = places.join(defects, on="definition", maintain_order="left")
@@ -195,11 +205,13 @@ def _check_shapes(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Check definitions against the schema of the revision in which they were listed."""
     rows = described.filter(pl.col("revision").is_in(REVISIONS))
     results: dict[tuple[str, str], ShapeResult] = {}
-    for revision, text in rows.select("revision", "text").unique().iter_rows():
-        results[revision, text] = check_shape("definitions", "tool", revision, text)
-    known = [results[key] for key in rows.select("revision", "text").rows()]
+    keys: list[tuple[str, str]] = rows[["revision", "text"]].rows()
+    for revision, text in keys:
+        if (revision, text) not in results:
+            results[revision, text] = check_shape("definitions", "tool", revision, text)
+    known = [results[key] for key in keys]
     schema = dict.fromkeys(("state", "words", "pointer"), pl.String)
-    rows = pl.concat([rows, pl.DataFrame(known, schema=schema, orient="row")], how="horizontal")
+    rows = rows.hstack(pl.DataFrame(known, schema=schema, orient="row"))
     member = pl.col("pointer").str.extract(r"([^/]*)$")
     message = (
         pl.when(pl.col("pointer") == "")
@@ -222,13 +234,12 @@ def _check_shapes(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
         for span in spans
     )
     for span in spans:
-        suspects = rows.filter(suspected[span.name])
-        if not suspects.height:
+        if not suspected[span.name].any():
             continue
         has = pl.col("text").str.json_path_match(f"$.{span.name}").is_not_null()
         yield make_findings(
             "definition.too_new",
-            suspects.filter(has),
+            rows.lazy().filter(suspected[span.name]).filter(has),
             formatted(
                 "{} was added in {}; the session uses {}",
                 pl.lit(span.name),
@@ -247,11 +258,15 @@ def _check_listings(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.
         texts: definition → its JSON text.
     """
     listing = ["recording", "session", "pos"]
-    names = listed.group_by(*listing, "tool", maintain_order=True).agg(
-        pl.len().alias("times"),
-        pl.col(
-            "server", "definition", "revision", "file", "line", "seq", "index", "listed_ns"
-        ).first(),
+    names = (
+        listed.lazy()
+        .group_by(*listing, "tool", maintain_order=True)
+        .agg(
+            pl.len().alias("times"),
+            pl.col(
+                "server", "definition", "revision", "file", "line", "seq", "index", "listed_ns"
+            ).first(),
+        )
     )
     duplicates = names.filter(pl.col("times") > 1)
     yield make_findings(
@@ -262,19 +277,21 @@ def _check_listings(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.
         path="/name",
     )
     changes = (
-        listed.select(*listing, "tool", "announced")
+        listed.lazy()
+        .select(*listing, "tool", "announced")
         .unique([*listing, "tool"], keep="first")
         .join(names, on=[*listing, "tool"])
         .filter(pl.col("times") == 1)
         .sort("recording", "session", "tool", "pos")
         .with_columns(before=pl.col("definition").shift().over("session", "tool"))
         .filter(pl.col("before").is_not_null(), pl.col("before") != pl.col("definition"))
+        .pipe(run_query)
     )
     if not changes.height:
         return
     differences = [
         "; ".join(what for what, _ in diff_definitions(texts[before], texts[after]))
-        for before, after in changes.select("before", "definition").iter_rows()
+        for before, after in changes[["before", "definition"]].iter_rows()
     ]
     announced = pl.when("announced").then(pl.lit("announced")).otherwise(pl.lit("not announced"))
     yield make_findings(
@@ -287,19 +304,20 @@ def _check_listings(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.
 def check_read_only_hints(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """Return findings about tools with `readOnlyHint` whose results report a change."""
     hints = pl.col("annotations").fill_null("")
-    readers = definitions.filter(hints.str.contains('"readOnlyHint":true', literal=True))
-    if not readers.height:
-        return concat_findings([])
-    rows = calls.filter(pl.col("outcome") == "ok", pl.col("definition").is_not_null()).join(
-        readers.select("definition").unique(), on="definition", how="semi", maintain_order="left"
-    )
-    if not rows.height:
-        return concat_findings([])
+    readers = definitions.lazy().filter(hints.str.contains('"readOnlyHint":true', literal=True))
     begin = pl.col("text").str.head(300)
     patterns = finding_rule("definition.hint_against_behaviour").matches
     reports_change = pl.any_horizontal(begin.str.contains(pattern) for pattern in patterns)
     first = (
-        rows.filter(reports_change)
+        calls.lazy()
+        .filter(pl.col("outcome") == "ok", pl.col("definition").is_not_null())
+        .join(
+            readers.select("definition").unique(),
+            on="definition",
+            how="semi",
+            maintain_order="left",
+        )
+        .filter(reports_change)
         .sort("ts_ns")
         .with_columns(times=pl.len().over("recording", "definition"))
         .unique(["recording", "definition"], keep="first", maintain_order=True)

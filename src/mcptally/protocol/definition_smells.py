@@ -30,6 +30,7 @@ from mcptally.rules.findings import (
     run_checks,
 )
 from mcptally.tables.formatting import formatted
+from mcptally.tables.queries import run_query
 
 LONG_DESCRIPTION: Final = 1024
 """Characters of a description that the function-calling API of OpenAI accepts."""
@@ -41,14 +42,16 @@ FEWEST_WORDS: Final = 3
 """Minimum number of words of a description that is compared with others."""
 
 
-def find_smells(places: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
+def find_smells(
+    places: pl.DataFrame, definitions: pl.DataFrame, described: pl.DataFrame
+) -> pl.DataFrame:
     """Return the findings about smells of definitions.
 
     Args:
         places: the first listing of each definition of each server.
         definitions: distinct `DEFINITION` rows.
+        described: `places` with the columns of their definitions.
     """
-    described = places.join(definitions.drop("tool"), on="definition", maintain_order="left")
     arguments = arguments_of(definitions)
     located = places.join(arguments, on="definition", maintain_order="left_right")
     return concat_findings(
@@ -67,12 +70,12 @@ def _check_descriptions(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
     repeats = pl.Series(
         [
             bool(text and text.strip()) and repeats_name(text, name)
-            for name, text in described.select("tool", "description").iter_rows()
+            for name, text in described[["tool", "description"]].iter_rows()
         ],
         dtype=pl.Boolean,
     )
     yield from run_checks(
-        described.with_columns(repeats=repeats),
+        described.hstack([repeats.alias("repeats")]),
         Check(
             "definition.description_repeats_name",
             pl.col("repeats"),
@@ -88,15 +91,15 @@ def _check_descriptions(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
         ),
     )
     tools: dict[str | None, list[tuple[str, str, str | None]]] = {}
-    for server, *tool in described.select(
-        "server", "tool", "definition", "description"
-    ).iter_rows():
+    for server, *tool in described[["server", "tool", "definition", "description"]].iter_rows():
         tools.setdefault(server, []).append((tool[0], tool[1], tool[2]))
     pairs = pl.DataFrame(
         [(server, *pair) for server, listed in tools.items() for pair in _contained(listed)],
         schema=dict.fromkeys(("server", "definition", "other"), pl.String),
         orient="row",
     )
+    if not pairs.height:
+        return
     yield make_findings(
         "definition.overlap",
         described.join(pairs, on=["server", "definition"], nulls_equal=True, maintain_order="left"),
@@ -200,10 +203,12 @@ def _check_examples(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator
     """Check that the examples and defaults in a schema are valid in it."""
     rows = [
         (definition, pointer, f"{key} of {name}: {message}", value)
-        for definition, text in definitions.select("definition", "input_schema").iter_rows()
+        for definition, text in definitions[["definition", "input_schema"]].iter_rows()
         if text is not None and ('"default"' in text or '"example' in text)
         for name, key, pointer, message, value in _invalid_examples(text)
     ]
+    if not rows:
+        return
     names = ("definition", "pointer", "words", "value")
     found = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
     yield make_findings(
@@ -251,14 +256,25 @@ def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
 def check_required_in_practice(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """Return findings about optional arguments without which a server refuses calls."""
     (missing,) = finding_rule("definition.optional_required").matches
-    refused = calls.filter(
-        pl.col("verdict") == "business",
-        pl.col("input_schema_state") == "valid",
-        pl.col("definition").is_not_null(),
+    refused = (
+        calls.lazy()
+        .filter(
+            pl.col("verdict") == "business",
+            pl.col("input_schema_state") == "valid",
+            pl.col("definition").is_not_null(),
+        )
+        .pipe(run_query)
     )
-    texts = refused.select(pl.col("error_text").unique())
+    if not refused.height:
+        return concat_findings([])
+    # Match each distinct text once.
+    texts = refused.lazy().select(pl.col("error_text").unique())
     texts = texts.filter(pl.col("error_text").str.contains(missing))
-    refused = refused.filter(pl.col("error_text").is_in(texts.get_column("error_text").implode()))
+    refused = (
+        refused.lazy()
+        .join(texts, on="error_text", how="semi", maintain_order="left")
+        .pipe(run_query)
+    )
     if not refused.height:
         return concat_findings([])
     used = definitions.join(refused.select("definition").unique(), on="definition", how="semi")
@@ -272,8 +288,9 @@ def check_required_in_practice(calls: pl.DataFrame, definitions: pl.DataFrame) -
     )
     name = pl.concat_str(pl.lit('"'), "name", pl.lit('":'))
     found = (
-        refused.with_columns(said=pl.concat_str(pl.lit(" "), said, pl.lit(" ")))
-        .join(optional.select("definition", "name", "words", "pointer"), on="definition")
+        refused.lazy()
+        .with_columns(said=pl.concat_str(pl.lit(" "), said, pl.lit(" ")))
+        .join(optional.lazy().select("definition", "name", "words", "pointer"), on="definition")
         .filter(
             pl.col("said").str.contains(
                 pl.concat_str(pl.lit(" "), "words", pl.lit(" ")), literal=True

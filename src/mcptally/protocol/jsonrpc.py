@@ -9,6 +9,7 @@ from mcptally.protocol.revisions import MODERN, methods, names
 from mcptally.protocol.traffic import KNOWN_SESSION, Traffic
 from mcptally.rules.findings import Check, make_findings, run_checks
 from mcptally.tables.formatting import formatted
+from mcptally.tables.queries import run_query
 
 _ID_IN_TEXT = r'"id"\s*:\s*("[^"\\]*"|-?\d+)'
 """The id in a text that is not strict JSON."""
@@ -93,8 +94,10 @@ def _wrong_version(messages: pl.DataFrame) -> pl.DataFrame:
         pl.col("kind") != "invalid",
         ~pl.col("truncated"),
     )
-    texts = suspects.get_column("jsonrpc").drop_nulls().unique()
-    correct = [text for text in texts if _is_version_2(text)]
+    if not suspects.height:
+        return suspects
+    texts = set(suspects.get_column("jsonrpc").drop_nulls().to_list())
+    correct = sorted(text for text in texts if _is_version_2(text))
     return suspects.filter(~pl.col("jsonrpc").is_in(correct, nulls_equal=True))
 
 
@@ -109,9 +112,15 @@ def _is_version_2(text: str) -> bool:
 
 def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Find methods that are unknown, of another revision, or sent by the wrong side."""
-    with_method = messages.filter(pl.col("kind").is_in(["request", "notification"]))
     keys = ["kind", "dir", "method", "revision"]
-    unknown = with_method.join(methods(), on=keys, how="anti", maintain_order="left")
+    unknown = (
+        messages.lazy()
+        .filter(pl.col("kind").is_in(["request", "notification"]))
+        .join(methods().lazy(), on=keys, how="anti", maintain_order="left")
+        .pipe(run_query)
+    )
+    if not unknown.height:
+        return
     method = pl.col("method")
     notifications, requests = names("notification"), names("request")
     as_request = (pl.col("kind") == "request") & method.str.starts_with("notifications/")
@@ -178,6 +187,8 @@ def _check_pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
         "pairing.replay": ("replay", "a message that an SSE resumption sent again"),
     }
     inexact = traffic.messages.filter(pl.col("match") != "exact")
+    if not inexact.height:
+        return
     yield from run_checks(
         inexact,
         *(
@@ -202,17 +213,19 @@ def _check_pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 def _check_ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Find ids that the same side has used before."""
-    rows = (
-        calls.filter(pl.col("id_key").is_not_null(), ~pl.col("replay"))
+    same_id = ["session", "dir", "id_key"]
+    reused = (
+        calls.lazy()
+        .filter(pl.col("id_key").is_not_null(), ~pl.col("replay"))
         .sort("pos")
         .select(
             *("call_id", "recording", "session", "server", "tool", "seq", "index", "file", "line"),
             *("dir", "id", "id_key", "pos", "reply", "revision", "session_source"),
             *("cancelled_ns", "ts_ns", "closed_by"),
         )
+        .filter(pl.struct(same_id).is_duplicated())
+        .pipe(run_query)
     )
-    same_id = ["session", "dir", "id_key"]
-    reused = rows.filter(pl.struct(same_id).is_duplicated())
     if not reused.height:
         return
     reused = reused.with_columns(

@@ -15,6 +15,7 @@ from ahocorasick_rs import AhoCorasick
 from mcptally.redaction.secret_patterns import SECRET_PATTERNS, TOKEN_PREFIXES
 from mcptally.rules.findings import concat_findings, make_findings
 from mcptally.tables.formatting import formatted
+from mcptally.tables.queries import run_query
 
 METHODS: Final = ("tools/call", "resources/read", "prompts/get")
 """Methods whose results hold data that a server read from elsewhere."""
@@ -61,10 +62,14 @@ def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
         calls: rows with `dir`, `method`, `arguments`, `response` and the columns of findings.
     """
     reads = (pl.col("dir") == "c2s") & pl.col("method").is_in(METHODS)
-    texts = calls.select(pl.col("response").filter(reads)).drop_nulls().unique()
-    suspects = texts.filter(
-        pl.any_horizontal(pl.col("response").str.contains(pattern) for pattern in _scans())
-    ).get_column("response")
+    suspects = (
+        calls.lazy()
+        .select(pl.col("response").filter(reads))
+        .unique()
+        .filter(pl.any_horizontal(pl.col("response").str.contains(pattern) for pattern in _scans()))
+        .pipe(run_query)
+        .get_column("response")
+    )
     found = [(text, *secret) for text in suspects for secret in secrets(text)]
     if not found:
         return concat_findings([])

@@ -10,6 +10,7 @@ from mcptally.protocol.revisions import MODERN
 from mcptally.protocol.traffic import KNOWN_SESSION, Traffic
 from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
 from mcptally.tables.formatting import formatted
+from mcptally.tables.queries import run_query
 
 _HANDSHAKE_COLUMNS: Final = [
     *("call_id", "recording", "session", "server", "tool", "seq", "index", "file", "line"),
@@ -49,7 +50,8 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Find requests before the handshake is complete, and repeated or unknown handshakes."""
     calls, messages = traffic.calls, traffic.messages
     handshakes = (
-        calls.filter(
+        calls.lazy()
+        .filter(
             pl.col("method") == "initialize",
             pl.col("dir") == "c2s",
             pl.col("outcome") != "protocol_error",
@@ -59,15 +61,18 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
         .agg(asked=pl.col("pos").min(), agreed=pl.col("reply").min())
     )
     initialized = (
-        messages.filter(pl.col("method") == "notifications/initialized")
+        messages.lazy()
+        .filter(pl.col("method") == "notifications/initialized")
         .group_by("session")
         .agg(initialized=pl.col("pos").min())
     )
     rows = (
-        calls.filter(pl.col("session_source").is_in(KNOWN_SESSION))
+        calls.lazy()
+        .filter(pl.col("session_source").is_in(KNOWN_SESSION))
         .select(_HANDSHAKE_COLUMNS)
         .join(handshakes, on="session", how="left", maintain_order="left")
         .join(initialized, on="session", how="left", maintain_order="left")
+        .pipe(run_query)
     )
     pos, legacy = pl.col("pos"), pl.col("revision").ne_missing(MODERN)
     from_client = (pl.col("dir") == "c2s") & ~pl.col("method").is_in(BEFORE_HANDSHAKE) & legacy
@@ -99,9 +104,9 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
     )
     yield make_findings(
         "protocol.initialized_missing",
-        rows.filter(from_client & (pos > pl.col("agreed")) & not_initialized).unique(
-            "session", keep="first", maintain_order=True
-        ),
+        rows.lazy()
+        .filter(from_client & (pos > pl.col("agreed")) & not_initialized)
+        .unique("session", keep="first", maintain_order=True),
         formatted("{} without notifications/initialized before it", "method"),
     )
     version = pl.col("reply_version")
@@ -120,30 +125,32 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 def _check_capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Find requests whose capability the receiver did not declare in the handshake."""
-    handshakes = rows.filter(
-        pl.col("method") == "initialize",
-        pl.col("dir") == "c2s",
-        pl.col("reply") == pl.col("agreed"),
-    ).select("session", "row", "reply_row")
-    declared = handshakes.join(
-        traffic.events.asks.select("row", c2s="capabilities"), on="row", how="left"
-    ).join(
-        traffic.events.replies.select(reply_row="row", s2c="capabilities"),
-        on="reply_row",
-        how="left",
+    asks, replies = traffic.events.asks.lazy(), traffic.events.replies.lazy()
+    declared = (
+        rows.lazy()
+        .filter(
+            pl.col("method") == "initialize",
+            pl.col("dir") == "c2s",
+            pl.col("reply") == pl.col("agreed"),
+        )
+        .select("session", "row", "reply_row")
+        .join(asks.select("row", c2s="capabilities"), on="row", how="left")
+        .join(replies.select(reply_row="row", s2c="capabilities"), on="reply_row", how="left")
+        .pipe(run_query)
     )
-    receivers = declared.select(
-        "session",
-        # A request from the client needs a capability of the server, and vice versa.
-        *(
+    # A request from the client needs a capability of the server, and vice versa.
+    receivers = declared[["session"]].hstack(
+        [
             _member_names(declared.get_column(side)).alias(receiver)
             for side, receiver in (("c2s", "receiver_of_s2c"), ("s2c", "receiver_of_c2s"))
-        ),
+        ]
     )
     prefixes = "|".join(sorted({prefix for _, prefix in CAPABILITIES}))
-    later = rows.filter(
-        pl.col("pos") > pl.col("agreed"), pl.col("method").str.contains(f"^(?:{prefixes})")
-    ).join(receivers, on="session", how="inner")
+    later = (
+        rows.lazy()
+        .filter(pl.col("pos") > pl.col("agreed"), pl.col("method").str.contains(f"^(?:{prefixes})"))
+        .join(receivers.lazy(), on="session", how="inner")
+    )
     # Clients probe for features; a rejected probe is not a violation.
     serious = (pl.col("dir") == "s2c") | (pl.col("outcome") != "protocol_error")
     yield from run_checks(
@@ -166,8 +173,9 @@ def _check_capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.Dat
 
 def _member_names(texts: pl.Series) -> pl.Series:
     """Return the names of the members of each JSON object; null where the text is not an object."""
-    known: dict[str, list[str] | None] = {}
-    for text in texts.drop_nulls().unique():
+    known: dict[str | None, list[str] | None] = {}
+    every = texts.to_list()
+    for text in {text: None for text in every if text is not None}:
         try:
             value: Any = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError):
@@ -175,7 +183,7 @@ def _member_names(texts: pl.Series) -> pl.Series:
         known[text] = (
             [k for k, v in value.items() if v is not None] if isinstance(value, dict) else None
         )
-    return pl.Series([known.get(t) for t in texts.to_list()], dtype=pl.List(pl.String))
+    return pl.Series([known.get(text) for text in every], dtype=pl.List(pl.String))
 
 
 def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
@@ -183,21 +191,27 @@ def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
     calls = traffic.calls
     yield make_findings(
         "protocol.cancel_initialize",
-        calls.filter(pl.col("method") == "initialize", pl.col("cancelled_ns").is_not_null()),
+        calls.lazy().filter(pl.col("method") == "initialize", pl.col("cancelled_ns").is_not_null()),
         "initialize must not be cancelled",
     )
     cancelled = (
-        traffic.messages.filter(pl.col("method") == "notifications/cancelled", ~pl.col("replay"))
-        .join(traffic.events.asks.select("row", "request_id"), on="row", maintain_order="left")
+        traffic.messages.lazy()
+        .filter(pl.col("method") == "notifications/cancelled", ~pl.col("replay"))
+        .join(
+            traffic.events.asks.lazy().select("row", "request_id"), on="row", maintain_order="left"
+        )
         .drop_nulls("request_id")
         .sort("pos")
+        .pipe(run_query)
     )
     if not cancelled.height:
         return
-    requests = calls.select("pos", "session", "dir", "reply", request_id="id").drop_nulls(
-        "request_id"
+    requests = (
+        calls.lazy()
+        .select("pos", "session", "dir", "reply", request_id="id")
+        .drop_nulls("request_id")
     )
-    matched = cancelled.join_asof(
+    matched = cancelled.lazy().join_asof(
         requests.sort("pos").with_columns(known=True),
         on="pos",
         by=["session", "dir", "request_id"],
@@ -225,17 +239,18 @@ def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Find messages after the pipe was closed, or after DELETE ended an HTTP session."""
-    closed = traffic.events.closes.group_by("recording").agg(closed=pl.col("seq").max())
+    closed = traffic.events.closes.lazy().group_by("recording").agg(closed=pl.col("seq").max())
     yield make_findings(
         "protocol.after_shutdown",
-        traffic.messages.filter(pl.col("scope").is_null())
+        traffic.messages.lazy()
+        .filter(pl.col("scope").is_null())
         .join(closed, on="recording", how="inner", maintain_order="left")
         .filter(pl.col("seq") > pl.col("closed")),
         "the pipe was closed",
     )
-    http = traffic.events.http
-    if not http.height:
+    if not traffic.events.http.height:
         return
+    http = traffic.events.http.lazy()
     ended = (
         http.filter(pl.col("phase") == "request", pl.col("method") == "DELETE")
         .select("recording", "scope", "mcp_session_id")
@@ -248,22 +263,23 @@ def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
         )
         .group_by("recording", "mcp_session_id")
         .agg(ended=pl.col("seq").min())
+        .pipe(run_query)
     )
     if not ended.height:
         return
     exchanges = (
         http.filter(pl.col("phase") == "request", pl.col("method") == "POST")
         .select("recording", "scope", "mcp_session_id", "seq")
-        .join(ended, on=["recording", "mcp_session_id"])
+        .join(ended.lazy(), on=["recording", "mcp_session_id"])
         .filter(pl.col("seq") > pl.col("ended"))
         .select("recording", "scope")
         .unique()
     )
     yield make_findings(
         "protocol.after_shutdown",
-        traffic.messages.filter(pl.col("dir") == "c2s").join(
-            exchanges, on=["recording", "scope"], how="semi", maintain_order="left"
-        ),
+        traffic.messages.lazy()
+        .filter(pl.col("dir") == "c2s")
+        .join(exchanges, on=["recording", "scope"], how="semi", maintain_order="left"),
         "the client had ended this HTTP session",
     )
 
@@ -274,11 +290,15 @@ def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
     Requests that were built from a log of calls (session source `source`) have no `_meta` of their
     own, and are not checked for it.
     """
-    calls = traffic.calls.filter(pl.col("revision") == MODERN)
+    capabilities = traffic.events.asks.lazy().select("row", "meta_capabilities")
+    calls = (
+        traffic.calls.lazy()
+        .filter(pl.col("revision") == MODERN)
+        .join(capabilities, on="row", how="left", maintain_order="left")
+        .pipe(run_query)
+    )
     if not calls.height:
         return
-    capabilities = traffic.events.asks.select("row", "meta_capabilities")
-    calls = calls.join(capabilities, on="row", how="left", maintain_order="left")
     missing = pl.concat_list(
         pl.when(pl.col(column).is_null()).then(pl.lit(f"io.modelcontextprotocol/{name}"))
         for column, name in (
@@ -288,7 +308,8 @@ def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
     ).list.drop_nulls()
     yield make_findings(
         "protocol.meta_missing",
-        calls.filter(
+        calls.lazy()
+        .filter(
             pl.col("dir") == "c2s",
             ~pl.col("truncated"),
             pl.col("session_source").ne_missing("source"),

@@ -23,6 +23,7 @@ from mcptally.protocol.revisions import ERA, MODERN, names, table
 from mcptally.protocol.traffic import Traffic
 from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
 from mcptally.tables.formatting import formatted
+from mcptally.tables.queries import run_query
 
 ERROR_SCHEMA: Final = {
     "type": "object",
@@ -172,14 +173,16 @@ def _with_method(method: pl.Expr, params: pl.Expr) -> pl.Expr:
     return pl.concat_str(begin, pl.coalesce(member, pl.lit("")), pl.lit("}"))
 
 
-def _requests(traffic: Traffic) -> pl.DataFrame:
+def _requests(traffic: Traffic) -> pl.LazyFrame:
     """Return the requests that may be invalid, judging by columns, with their JSON as `text`."""
-    asks = traffic.events.asks.select(
+    asks = traffic.events.asks.lazy().select(
         "row", "params", "meta_capabilities", has_params=pl.lit(value=True)
     )
-    rows = traffic.calls.filter(
-        ~pl.col("truncated"), pl.col("method").is_in(sorted(names("request")))
-    ).join(asks, on="row", how="left", maintain_order="left")
+    rows = (
+        traffic.calls.lazy()
+        .filter(~pl.col("truncated"), pl.col("method").is_in(sorted(names("request"))))
+        .join(asks, on="row", how="left", maintain_order="left")
+    )
     settled = pl.col("has_params").fill_null(value=False) & pl.col("params").is_null()
     # Decoding settles the parameters of ordinary tool calls, except the client's facts in _meta.
     envelope = pl.concat_str(
@@ -197,11 +200,12 @@ def _requests(traffic: Traffic) -> pl.DataFrame:
     )
 
 
-def _notifications(traffic: Traffic) -> pl.DataFrame:
+def _notifications(traffic: Traffic) -> pl.LazyFrame:
     """Return the notifications with their JSON as `text`."""
-    asks = traffic.events.asks.select("row", "params")
+    asks = traffic.events.asks.lazy().select("row", "params")
     return (
-        traffic.messages.filter(
+        traffic.messages.lazy()
+        .filter(
             pl.col("kind") == "notification",
             ~pl.col("truncated"),
             pl.col("method").is_in(sorted(names("notification"))),
@@ -215,18 +219,22 @@ def _notifications(traffic: Traffic) -> pl.DataFrame:
     )
 
 
-def _results(traffic: Traffic) -> pl.DataFrame:
+def _results(traffic: Traffic) -> pl.LazyFrame:
     """Return the results that may be invalid, judging by columns, with their JSON as `text`."""
-    replies = traffic.events.replies.select(
+    replies = traffic.events.replies.lazy().select(
         "odd", "text_only", "meta_server_info", "meta_subscription", reply_row="row"
     )
-    texts = traffic.events.replies.select("response", reply_row="row")
-    rows = traffic.calls.filter(
-        ~pl.col("error_reply"),
-        ~pl.col("reply_truncated"),
-        "has_response",
-        pl.col("method").is_in(sorted(names("request"))),
-    ).join(replies, on="reply_row", how="left", maintain_order="left")
+    texts = traffic.events.replies.lazy().select("response", reply_row="row")
+    rows = (
+        traffic.calls.lazy()
+        .filter(
+            ~pl.col("error_reply"),
+            ~pl.col("reply_truncated"),
+            "has_response",
+            pl.col("method").is_in(sorted(names("request"))),
+        )
+        .join(replies, on="reply_row", how="left", maintain_order="left")
+    )
     modern = pl.col("revision") == MODERN
     named = pl.col("meta_server_info").is_not_null() | pl.col("meta_subscription").is_not_null()
     settled = (
@@ -266,11 +274,13 @@ def _results(traffic: Traffic) -> pl.DataFrame:
 
 def _validated_errors(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Find errors that are not an object with a code and a message."""
-    replies = traffic.events.replies.select("odd", "response", reply_row="row")
+    replies = traffic.events.replies.lazy().select("odd", "response", reply_row="row")
     rows = (
-        traffic.calls.filter("error_reply", ~pl.col("reply_truncated"), "has_response")
+        traffic.calls.lazy()
+        .filter("error_reply", ~pl.col("reply_truncated"), "has_response")
         .join(replies, on="reply_row", how="left", maintain_order="left")
         .filter(pl.col("odd") | pl.col("error_code").is_null() | pl.col("error_message").is_null())
+        .pipe(run_query)
     )
     if not rows.height:
         return
@@ -279,37 +289,41 @@ def _validated_errors(traffic: Traffic) -> Iterator[pl.DataFrame]:
     results = _with_results({"response": texts}, [validate_json(by_schema, text) for text in texts])
     yield make_findings(
         "protocol.error_shape",
-        rows.join(results, on="response", maintain_order="left").filter(
-            pl.col("state") == "invalid"
-        ),
+        rows.lazy()
+        .join(results.lazy(), on="response", maintain_order="left")
+        .filter(pl.col("state") == "invalid"),
         formatted("the error {}", "words"),
         evidence="response",
         path=pl.lit("/error") + pl.col("pointer"),
     )
 
 
-def _validated(rows: pl.DataFrame, rule: str, *, prefix: str = "") -> Iterator[pl.DataFrame]:
+def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterator[pl.DataFrame]:
     """Yield findings about invalid payloads.
 
     Args:
-        rows: rows with `kind`, `shape` (the method), `revision` and `text`.
+        payloads: rows with `kind`, `shape` (the method), `revision` and `text`.
         rule: the rule that invalid payloads break.
         prefix: JSON Pointer of the payload in its message.
     """
-    rows = rows.filter(pl.col("revision").is_in(REVISIONS), pl.col("text").is_not_null())
+    rows = payloads.filter(pl.col("revision").is_in(REVISIONS), pl.col("text").is_not_null()).pipe(
+        run_query
+    )
     if not rows.height:
         return
     keys = ["kind", "shape", "revision", "text"]
     # Group with row numbers, so that long texts are hashed once and never joined.
-    distinct = rows.with_row_index("at").group_by(keys).agg("at")
-    results = [check_shape(*key) for key in distinct.select(keys).iter_rows()]
+    distinct = rows.lazy().with_row_index("at").group_by(keys).agg("at").pipe(run_query)
+    results = [check_shape(*key) for key in distinct[keys].iter_rows()]
     invalid = (
         _with_results({"at": distinct.get_column("at")}, results)
+        .lazy()
         .filter(pl.col("state") != "valid")
         .explode("at")
         .sort("at")
+        .pipe(run_query)
     )
-    wrong = pl.concat([rows[invalid.get_column("at")], invalid.drop("at")], how="horizontal")
+    wrong = rows[invalid.get_column("at")].hstack(invalid[["state", "words", "pointer"]])
     yield from run_checks(
         wrong,
         *(

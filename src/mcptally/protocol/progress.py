@@ -7,6 +7,7 @@ import polars as pl
 from mcptally.protocol.traffic import Traffic
 from mcptally.rules.findings import make_findings
 from mcptally.tables.formatting import formatted
+from mcptally.tables.queries import run_query
 
 
 def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
@@ -15,35 +16,46 @@ def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
     yield from _check_tokens(calls)
     other_side = pl.when(pl.col("dir") == "c2s").then(pl.lit("s2c")).otherwise(pl.lit("c2s"))
     notifications = (
-        traffic.messages.filter(pl.col("method") == "notifications/progress", ~pl.col("replay"))
+        traffic.messages.lazy()
+        .filter(pl.col("method") == "notifications/progress", ~pl.col("replay"))
         .drop("call_id")
         .join(
-            traffic.events.asks.select("row", "progress", pl.col("progress_token").alias("token")),
+            traffic.events.asks.lazy().select(
+                "row", "progress", pl.col("progress_token").alias("token")
+            ),
             on="row",
             maintain_order="left",
         )
         .drop_nulls("token")
         .with_columns(caller=other_side)
         .sort("pos")
+        .pipe(run_query)
     )
     if not notifications.height:
         return
-    calls_with_token = calls.select(
-        "pos",
-        "session",
-        "call_id",
-        "reply",
-        pl.col("meta_progress_token").alias("token"),
-        caller="dir",
-    ).drop_nulls("token")
-    matched = notifications.join_asof(
-        calls_with_token.sort("pos"),
-        on="pos",
-        by=["session", "caller", "token"],
-        check_sortedness=False,
+    calls_with_token = (
+        calls.lazy()
+        .select(
+            *("pos", "session", "call_id", "reply"),
+            pl.col("meta_progress_token").alias("token"),
+            caller="dir",
+        )
+        .drop_nulls("token")
+        .sort("pos")
+    )
+    matched = (
+        notifications.lazy()
+        .join_asof(
+            calls_with_token,
+            on="pos",
+            by=["session", "caller", "token"],
+            check_sortedness=False,
+        )
+        .pipe(run_query)
+        .lazy()
     )
     # A task keeps the token of its call after the reply that created it (2025-11-25).
-    tasks = calls.filter(pl.col("outcome") == "task").select("call_id")
+    tasks = calls.lazy().filter(pl.col("outcome") == "task").select("call_id")
     known = pl.col("call_id").is_not_null()
     yield make_findings(
         "protocol.progress_without_token",
@@ -78,19 +90,19 @@ def _check_tokens(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Find progress tokens of an earlier call that is still waiting for its reply."""
     same_token = ["session", "dir", "meta_progress_token"]
     rows = (
-        calls.filter(pl.col("meta_progress_token").is_not_null())
+        calls.lazy()
+        .filter(pl.col("meta_progress_token").is_not_null())
         .sort("pos")
         .filter(pl.struct(same_token).is_duplicated())
+        .with_columns(
+            before=pl.col("pos").shift().over(same_token),
+            answered=pl.col("reply").shift().over(same_token),
+            cancelled=(pl.col("cancelled_ns").shift().over(same_token) < pl.col("ts_ns")).fill_null(
+                value=False
+            ),
+        )
+        .filter(pl.col("before").is_not_null(), ~pl.col("cancelled"))
     )
-    if not rows.height:
-        return
-    rows = rows.with_columns(
-        before=pl.col("pos").shift().over(same_token),
-        answered=pl.col("reply").shift().over(same_token),
-        cancelled=(pl.col("cancelled_ns").shift().over(same_token) < pl.col("ts_ns")).fill_null(
-            value=False
-        ),
-    ).filter(pl.col("before").is_not_null(), ~pl.col("cancelled"))
     yield make_findings(
         "protocol.progress_token_reused",
         rows.filter(pl.col("answered").is_null() | (pl.col("answered") > pl.col("pos"))),

@@ -8,6 +8,7 @@ import polars as pl
 
 from mcptally.messages.decode import Events
 from mcptally.tables.joins import in_order, left_join_columns
+from mcptally.tables.queries import run_query
 
 KNOWN_SESSION: Final = ("pipe", "http_session_id", "sse_endpoint")
 """Values of `session_source` for sessions that the protocol itself identifies."""
@@ -57,44 +58,56 @@ class Traffic:
             calls: the calls, likewise.
             names: the names of the files; `events` refers to them by index.
         """
-        servers = events.opens.sort("seq").group_by("recording").agg(pl.col("server").first())
+        rows = calls.lazy()
+        servers = (
+            events.opens.lazy().sort("seq").group_by("recording").agg(pl.col("server").first())
+        )
         revisions = (
-            calls.select("pos", "session", revision="protocol_version").drop_nulls().sort("pos")
+            rows.select("pos", "session", revision="protocol_version").drop_nulls().sort("pos")
         )
-        narrow = messages.select(
-            *("pos", "row", "recording", "session", "session_source", "seq", "index", "file"),
-            *("line", "dir", "scope", "kind", "method", "id", "jsonrpc", "batch", "has_result"),
-            *("has_error", "match", "call_id", "ts_ns", "http_status", "replay", "truncated"),
-            "header_version",
+        narrow = in_order(
+            messages[
+                *("pos", "row", "recording", "session", "session_source", "seq", "index", "file"),
+                *("line", "dir", "scope", "kind", "method", "id", "jsonrpc", "batch", "has_result"),
+                *("has_error", "match", "call_id", "ts_ns", "http_status", "replay", "truncated"),
+                "header_version",
+            ],
+            "pos",
         )
-        by_call = calls.select("call_id", asked_at="pos", asked="protocol_version")
-        narrow = left_join_columns(
-            left_join_columns(narrow, servers, "recording"), by_call, "call_id"
+        by_call = rows.select("call_id", asked_at="pos", asked="protocol_version")
+        first = revisions.unique("session", keep="first", maintain_order=True).select(
+            "session", begin="revision"
         )
-        narrow = in_order(narrow, "pos")
-        known = narrow.select("pos", "session").join_asof(
-            revisions, on="pos", by="session", check_sortedness=False
-        )
-        first = revisions.unique("session", keep="first", maintain_order=True)
-        narrow = narrow.with_columns(known.get_column("revision"))
-        narrow = left_join_columns(
-            narrow, first.select("session", begin="revision"), "session"
-        ).with_columns(
+        narrow = narrow.hstack(
+            narrow.lazy()
+            .select("pos", "recording", "session", "call_id", "header_version")
+            .join(servers, on="recording", how="left", maintain_order="left")
+            .join(by_call, on="call_id", how="left", maintain_order="left")
+            .join_asof(revisions, on="pos", by="session", check_sortedness=False)
+            .join(first, on="session", how="left", maintain_order="left")
             # A request and its reply have the revision of the request; a notification has the last
             # one that the session used.
-            revision=pl.coalesce("header_version", "asked", "revision", "begin")
+            .select(
+                "server",
+                "asked_at",
+                revision=pl.coalesce("header_version", "asked", "revision", "begin"),
+            )
+            .pipe(run_query)
         )
-        of_requests = narrow.filter(pl.col("kind") == "request").select("pos", "revision")
+        of_requests = narrow.lazy().filter(pl.col("kind") == "request").select("pos", "revision")
         file_names = pl.Series(names, dtype=pl.String)
-        raws = events.raws.join(
-            servers, on="recording", how="left", maintain_order="left"
-        ).with_columns(
-            file=file_names.gather(events.raws.get_column("file")),
-            session=pl.when(pl.col("scope").is_null()).then(pl.col("recording")),
+        raws = (
+            events.raws.lazy()
+            .join(servers, on="recording", how="left", maintain_order="left")
+            .with_columns(
+                file=pl.lit(file_names).gather(pl.col("file")),
+                session=pl.when(pl.col("scope").is_null()).then(pl.col("recording")),
+            )
+            .pipe(run_query)
         )
         return cls(
             events,
-            narrow.drop("asked", "begin"),
+            narrow,
             left_join_columns(
                 calls.select(*_PLACE, *_REQUEST, *_REPLY, **_ABOUT_LONG_TEXTS), of_requests, "pos"
             ),

@@ -10,11 +10,13 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, get_args
 
+import numpy as np
 import polars as pl
 
 from mcptally import rules
 from mcptally.errors import RuleError, near
 from mcptally.tables.findings import About, Findings, Severity
+from mcptally.tables.queries import run_query
 
 FILES: Final = (
     "archive.toml",
@@ -87,7 +89,7 @@ def finding_rule(name: str) -> FindingRule:
 
 def make_findings(
     name: str,
-    rows: pl.DataFrame,
+    rows: pl.DataFrame | pl.LazyFrame,
     message: str | pl.Expr,
     *,
     evidence: str | pl.Expr | None = None,
@@ -107,9 +109,15 @@ def make_findings(
         RuleError: no rule has this id.
     """
     rule = finding_rule(name)
-    if rule.revisions and rows.height:
-        rows = rows.filter(_holds_for(rule))
-    return _findings(rule, rows, message, evidence=evidence, path=path)
+    if isinstance(rows, pl.DataFrame) and not rows.height:
+        return Findings.empty()
+    if rule.revisions:
+        rows = rows.lazy().filter(_holds_for(rule))
+    return _findings(rule, _collected(rows), message, evidence=evidence, path=path)
+
+
+def _collected(rows: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
+    return rows if isinstance(rows, pl.DataFrame) else rows.pipe(run_query)
 
 
 def _holds_for(rule: FindingRule) -> pl.Expr:
@@ -175,8 +183,9 @@ class Check(NamedTuple):
     path: str | pl.Expr | None = None
 
 
-def run_checks(rows: pl.DataFrame, *checks: Check) -> Iterator[pl.DataFrame]:
+def run_checks(rows: pl.DataFrame | pl.LazyFrame, *checks: Check) -> Iterator[pl.DataFrame]:
     """Yield the findings of many checks of the same rows; all conditions are tested in one pass."""
+    rows = _collected(rows)
     if not rows.height:
         return
     rules = [finding_rule(check.rule) for check in checks]
@@ -187,7 +196,11 @@ def run_checks(rows: pl.DataFrame, *checks: Check) -> Iterator[pl.DataFrame]:
     for rule, check, mask in zip(rules, checks, masks.iter_columns(), strict=True):
         if mask.any():
             yield _findings(
-                rule, rows.filter(mask), check.message, evidence=check.evidence, path=check.path
+                rule,
+                rows[np.flatnonzero(mask.to_numpy())],
+                check.message,
+                evidence=check.evidence,
+                path=check.path,
             )
 
 
@@ -204,7 +217,7 @@ def require_known_rules(findings: pl.DataFrame) -> pl.DataFrame:
     Raises:
         RuleError: a finding names an unknown rule.
     """
-    for name in findings.get_column("rule").unique():
+    for name in set(findings.get_column("rule").to_list()):
         finding_rule(name)
     return findings
 

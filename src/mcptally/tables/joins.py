@@ -2,9 +2,11 @@
 
 import polars as pl
 
+from mcptally.tables.queries import run_query
+
 
 def left_join_columns(
-    rows: pl.DataFrame, other: pl.DataFrame, *on: str, nulls: bool = False
+    rows: pl.DataFrame, other: pl.DataFrame | pl.LazyFrame, *on: str, nulls: bool = False
 ) -> pl.DataFrame:
     """Return `rows` with the columns of `other` for the same keys: a left join that keeps order.
 
@@ -17,15 +19,27 @@ def left_join_columns(
         on: names of the key columns in both frames.
         nulls: whether null keys match each other.
     """
-    keys = rows[list(on)]
-    found = keys.join(other, on=on, how="left", maintain_order="left", nulls_equal=nulls)
+    if isinstance(other, pl.DataFrame) and not other.height:
+        return rows.hstack(
+            [
+                pl.Series(name, [None], dtype=dtype).new_from_index(0, rows.height)
+                for name, dtype in other.schema.items()
+                if name not in on
+            ]
+        )
+    keys = rows[list(on)].lazy()
+    joined = keys.join(other.lazy(), on=on, how="left", maintain_order="left", nulls_equal=nulls)
+    found = joined.drop(on).pipe(run_query)
     if found.height != rows.height:
-        return rows.join(other, on=on, how="left", maintain_order="left", nulls_equal=nulls)
-    return rows.hstack(found[found.columns[len(on) :]])
+        return (
+            rows.lazy()
+            .join(other.lazy(), on=on, how="left", maintain_order="left", nulls_equal=nulls)
+            .pipe(run_query)
+        )
+    return rows.hstack(found)
 
 
 def in_order(rows: pl.DataFrame, *by: str) -> pl.DataFrame:
     """Return `rows` sorted, nulls last; unchanged if already sorted, as most transcripts are."""
-    order = rows.select(pl.arg_sort_by(by, nulls_last=True).cast(pl.UInt32)).to_series()
-    here = pl.int_range(rows.height, dtype=pl.UInt32, eager=True)
-    return rows if order.equals(here) else rows[order]
+    order = rows.select(pl.arg_sort_by(by, nulls_last=True)).to_series()
+    return rows if order.is_sorted() else rows[order]

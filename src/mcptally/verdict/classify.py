@@ -8,7 +8,9 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import pyarrow as pa
 
+from mcptally.tables.arrow import series_from_arrow
 from mcptally.verdict import confidence, facts, match, weighing
 from mcptally.verdict.rule_model import Verdict, VerdictRule, shipped_rules
 
@@ -71,10 +73,10 @@ def judge(
     known = facts.collect(failed, chosen)
     kinds = _weigh(facts.matching_kinds(known, chosen), known.kinds.height, chosen)
     verdicts = _verdicts(kinds, chosen, weights or weighing.shipped_weights())
-    kind_of_call = np.full(calls.height, -1, dtype=np.int64)
+    none = verdicts.height
+    kind_of_call = np.full(calls.height, none, dtype=np.uint32)
     kind_of_call[failed["row"].to_numpy()] = known.kind_of_row
-    position = pl.Series(kind_of_call).replace(-1, None).cast(pl.UInt32)
-    return verdicts.select(pl.all().gather(position))
+    return verdicts.extend(verdicts.clear(1))[kind_of_call]
 
 
 def judge_evidence(
@@ -151,23 +153,19 @@ def _weigh(
 
 
 def _lists(owners: Sequence[_Numbers], ids: Sequence[str], height: int) -> pl.Series:
-    """Return `height` lists of ids; `owners[i]` has the indices of the lists with `ids[i]`."""
-    sizes = np.array([len(each) for each in owners], dtype=np.int64)
+    """Return `height` lists of ids; `owners[i]` has the indices of the lists with `ids[i]`.
+
+    Lists without ids are null.
+    """
     rows = np.concatenate([np.zeros(0, dtype=np.int64), *owners])
-    lists = (
-        pl.DataFrame(
-            {
-                "row": pl.Series(rows, dtype=pl.Int64),
-                "id": pl.Series(ids, dtype=pl.String).gather(
-                    pl.Series(np.repeat(np.arange(len(ids)), sizes), dtype=pl.UInt32)
-                ),
-            }
-        )
-        .group_by("row", maintain_order=True)
-        .agg("id")
+    numbers = np.repeat(np.arange(len(ids)), [len(each) for each in owners])
+    sizes = np.bincount(rows, minlength=height)
+    lists = pa.ListArray.from_arrays(
+        pl.Series(np.concatenate([[0], np.cumsum(sizes)]), dtype=pl.Int32).to_arrow(),
+        pl.Series(ids, dtype=pl.String)[numbers[np.argsort(rows, kind="stable")]].to_arrow(),
+        mask=pl.Series(sizes == 0).to_arrow(),
     )
-    every = pl.DataFrame({"row": pl.Series(np.arange(height), dtype=pl.Int64)})
-    return every.join(lists, on="row", how="left", maintain_order="left")["id"]
+    return series_from_arrow(lists)
 
 
 def _weigh_evidence(evidence: pl.Series, chosen: tuple[VerdictRule, ...]) -> _Weighed:
@@ -194,15 +192,12 @@ def _verdicts(
     rule[decides] = kinds.first[decides]
     percent = 100 * probability[every, best]
     measured = np.array([*confidence.confidence_percent(chosen), np.nan])[kinds.first]
+    confidences = pl.Series(np.where(decides, measured, percent).round(1), dtype=pl.Float64)
     return (
-        _rule_columns(chosen)
-        .select(pl.all().gather(pl.Series(rule, dtype=pl.UInt32)))
-        .with_columns(
-            confidence=pl.Series(np.where(decides, measured, percent).round(1), dtype=pl.Float64),
-            evidence=kinds.evidence,
+        _rule_columns(chosen)[rule].hstack(
+            [confidences.alias("confidence"), kinds.evidence.alias("evidence")]
         )
-        .select(*COLUMNS)
-    )
+    )[list(COLUMNS)]
 
 
 def _rule_columns(chosen: tuple[VerdictRule, ...]) -> pl.DataFrame:

@@ -7,9 +7,12 @@ headings), then replaces quoted text, URLs, paths, times, ids and numbers by pla
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from mcptally.tables.formatting import formatted
+from mcptally.tables.queries import run_query
 from mcptally.verdict import error_text
 
 MAX_TEMPLATE: Final = 200
@@ -82,52 +85,51 @@ def templates(texts: pl.Series) -> pl.Series:
 
     It is null where the text is null or white space, and never empty.
     """
-    distinct = texts.unique(maintain_order=True).drop_nulls()
-    messages = _until_stable(_cut(distinct.filter(distinct.str.contains(r"\S"))), _unwrap)
-    made = _until_stable(messages, _mask)
-    return texts.replace_strict(
-        distinct.filter(distinct.str.contains(r"\S")), made, default=None, return_dtype=pl.String
-    )
-
-
-def _cut(texts: pl.Series) -> pl.Series:
-    """Return the texts, long ones cut to the head and tail that rules read."""
     text = pl.col("text")
     short = pl.concat_str(
         text.str.head(error_text.HEAD), pl.lit(" … "), text.str.tail(error_text.TAIL)
     )
     is_long = text.str.len_chars() > error_text.HEAD + error_text.TAIL
-    return _evaluate(texts, pl.when(is_long).then(short).otherwise(text))
-
-
-def _evaluate(texts: pl.Series, expression: pl.Expr) -> pl.Series:
-    """Return the value of an expression over the column `text`."""
-    return texts.alias("text").to_frame().select(expression.alias("text"))["text"]
+    frame = texts.alias("text").to_frame()
+    distinct = (
+        frame.lazy()
+        .unique(maintain_order=True)
+        .filter(text.str.contains(r"\S"))
+        .with_columns(read=pl.when(is_long).then(short).otherwise(text))
+        .pipe(run_query)
+    )
+    messages = _until_stable(distinct["read"], _unwrap)
+    made = _until_stable(messages, _mask).alias("template")
+    known = distinct[["text"]].hstack([made])
+    return frame.join(known, on="text", how="left", maintain_order="left")["template"]
 
 
 def _until_stable(texts: pl.Series, step: Callable[[pl.Series], pl.Series]) -> pl.Series:
     """Apply a step again to the texts that it changed, up to `_MAX_PASSES` times."""
-    frame = texts.alias("text").to_frame().with_row_index("row")
-    done = []
+    rows = np.arange(len(texts))
+    done: list[tuple[npt.NDArray[np.int64], pl.Series]] = []
     for _ in range(_MAX_PASSES):
-        after = step(frame["text"]).alias("text")
-        same = after == frame["text"]
-        done.append(frame.filter(same))
-        frame = frame.with_columns(after).filter(~same)
-        if frame.is_empty():
+        if not len(texts):
             break
-    return pl.concat([*done, frame]).sort("row")["text"]
+        after = step(texts)
+        same = after == texts
+        done.append((rows[same.to_numpy()], texts.filter(same)))
+        rows, texts = rows[~same.to_numpy()], after.filter(~same)
+    done.append((rows, texts))
+    order = np.argsort(np.concatenate([rows for rows, _ in done]))
+    return pl.concat([texts for _, texts in done])[order]
 
 
 def _unwrap(texts: pl.Series) -> pl.Series:
     """Return the texts without one layer of the text around their messages."""
-    bare = texts.str.strip_chars()
-    for pattern in (_ENCLOSED, _HEADINGS, _SYMBOLS, _PREFIXES):
-        rest = bare.str.replace(pattern, "${1}${2}${3}").str.strip_chars()
-        bare = rest.zip_with(rest != "", bare)
     # Each column is evaluated before the next one reads it: nested expressions would be planned
     # anew wherever they occur.
-    frame = bare.alias("text").to_frame()
+    query = texts.alias("text").to_frame().lazy().with_columns(pl.col("text").str.strip_chars())
+    for pattern in (_ENCLOSED, _HEADINGS, _SYMBOLS, _PREFIXES):
+        rest = pl.col("text").str.replace(pattern, "${1}${2}${3}").str.strip_chars()
+        query = query.with_columns(rest=rest).with_columns(
+            text=pl.when(pl.col("rest") != "").then("rest").otherwise("text")
+        )
     extracted = {
         **{f"exception_{n}": (p, 1) for n, p in enumerate(_EXCEPTIONS)},
         **{f"json_{n}": (_JSON_START, n) for n in (1, 2)},
@@ -137,10 +139,10 @@ def _unwrap(texts: pl.Series) -> pl.Series:
         **{f"announced_{n}": (_ANNOUNCED, n) for n in (1, 2)},
         "line": (r"^([^\r\n]+)", 1),
     }
-    frame = frame.with_columns(
+    frame = query.with_columns(
         pl.col("text").str.extract(pattern, group).str.strip_chars().alias(name)
         for name, (pattern, group) in extracted.items()
-    )
+    ).pipe(run_query)
     frame = frame.with_columns(json_2=_json_messages(frame["json_2"]))
     return frame.select(
         pl.coalesce(
@@ -176,7 +178,8 @@ def _json_messages(texts: pl.Series) -> pl.Series:
     strings = (
         texts.alias("text")
         .to_frame()
-        .with_columns(
+        .lazy()
+        .select(
             *(
                 json.str.extract(f"(?i)[\"']{name}[\"']{_JSON_STRING}", group).alias(
                     f"{name}.{group}"
@@ -189,24 +192,28 @@ def _json_messages(texts: pl.Series) -> pl.Series:
             .str.replace_all(",", "."),
         )
     )
-    found = strings.select(
-        pl.coalesce(pl.exclude("text", "field").replace("", None)).alias("message"), "field"
-    )
     escaped = pl.concat_str(pl.lit('{"text":"'), "message", pl.lit('"}'))
-    found = found.with_columns(
-        message=pl.coalesce(escaped.str.json_path_match("$.text"), "message").str.strip_chars()
-    )
     # Zod lists one issue per field: `Required` says nothing without the field.
     at_field = pl.concat_str("message", pl.lit(" at "), "field")
     message = pl.when(pl.col("field") != "").then(at_field).otherwise("message")
-    return found.select(pl.when(pl.col("message").str.contains(r"\S")).then(message))["message"]
+    return (
+        strings.select(pl.coalesce(pl.exclude("field").replace("", None)).alias("message"), "field")
+        .with_columns(
+            message=pl.coalesce(escaped.str.json_path_match("$.text"), "message").str.strip_chars()
+        )
+        .select(pl.when(pl.col("message").str.contains(r"\S")).then(message).alias("message"))
+        .pipe(run_query)["message"]
+    )
 
 
 def _mask(texts: pl.Series) -> pl.Series:
     """Return the texts on one line with placeholders, at most `MAX_TEMPLATE` characters."""
-    masked = texts.str.replace_all(r"\s+", " ").str.strip_chars()
+    masked = pl.col("text").str.replace_all(r"\s+", " ").str.strip_chars()
     for pattern, placeholder in _MASKS:
         masked = masked.str.replace_all(pattern, placeholder)
     # Cut between words: a number or a name that is cut in two would be masked in another way.
-    head = masked.str.head(MAX_TEMPLATE - 1).str.replace(r"\s\S*$", "") + "…"
-    return head.zip_with(masked.str.len_chars() > MAX_TEMPLATE, masked)
+    text = pl.col("text")
+    head = text.str.head(MAX_TEMPLATE - 1).str.replace(r"\s\S*$", "") + "…"
+    cut = pl.when(text.str.len_chars() > MAX_TEMPLATE).then(head).otherwise(text)
+    query = texts.alias("text").to_frame().lazy().select(masked).select(cut.alias("text"))
+    return query.pipe(run_query)["text"]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from mcptally.tables.calls import FAILED_OUTCOMES
+from mcptally.tables.queries import run_query
 from mcptally.verdict import error_text, match, named_object
 from mcptally.verdict.rule_model import VerdictRule, status_in
 
@@ -46,14 +47,17 @@ _Numbers: TypeAlias = npt.NDArray[np.int64]
 def failed_calls(calls: pl.DataFrame) -> pl.DataFrame:
     """Return the failed calls with all columns of `INPUTS` and their row number `row`."""
     return (
-        _with_inputs(calls).with_row_index("row").filter(pl.col("outcome").is_in(JUDGED_OUTCOMES))
+        _with_inputs(calls)
+        .with_row_index("row")
+        .filter(pl.col("outcome").is_in(JUDGED_OUTCOMES))
+        .pipe(run_query)
     )
 
 
-def _with_inputs(calls: pl.DataFrame) -> pl.DataFrame:
+def _with_inputs(calls: pl.DataFrame) -> pl.LazyFrame:
     """Return the columns of `INPUTS`; those that are missing are null."""
     present = set(calls.columns)
-    return calls.select(
+    return calls.lazy().select(
         (pl.col(name) if name in present else pl.lit(None)).cast(dtype).alias(name)
         for name, dtype in INPUTS.items()
     )
@@ -81,44 +85,73 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
         chosen: the rules, by order.
     """
     text = ["error_text", "stderr_error"]
-    texts = _texts(failed.select(text).unique(maintain_order=True)).with_row_index("text")
+    texts = (
+        _texts(failed.lazy().select(text).unique(maintain_order=True))
+        .with_row_index("text")
+        .pipe(run_query)
+    )
     matched = match.match_rules(chosen, texts["stripped"], texts["stripped"], texts["line"])
-    frame = failed.join(
-        texts.select(*text, "text", "text_status", "stripped", "stack_trace"),
-        on=text,
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
-    ).with_columns(
-        status=pl.coalesce("http_status", "text_status"),
-        end=pl.when(pl.col("outcome") == "no_response").then(_recording_end()),
-        # Rounded down to tenths, so that there are few kinds of calls.
-        outage=pl.col("concurrent_failure_share").mul(10).floor().truediv(10),
-        time_limit=_took_a_time_limit(),
-    )
     columns = _call_pattern_columns(chosen)
-    frame = frame.with_columns(
-        _column_matches(frame, field, pattern, chosen, matched).alias(name)
+    needed = {
+        name: _any_text(
+            texts.height,
+            [
+                rows
+                for rule, rows in zip(chosen, matched, strict=True)
+                if pattern == getattr(rule, field)
+            ],
+        )
         for (field, pattern), name in columns.items()
+    }
+    quoting = [rows for rule, rows in zip(chosen, matched, strict=True) if rule.quotes]
+    frame = (
+        failed.lazy()
+        .join(
+            texts.lazy()
+            .select(*text, "text", "text_status", "stripped", "stack_trace")
+            .with_columns(
+                *(pl.Series(name, each) for name, each in needed.items() if each.any()),
+                pl.Series("quotes_needed", _any_text(texts.height, quoting)),
+            ),
+            on=text,
+            how="left",
+            nulls_equal=True,
+            maintain_order="left",
+        )
+        .with_columns(
+            *(
+                _column_matches(name, field, pattern, needed=bool(needed[name].any()))
+                for (field, pattern), name in columns.items()
+            ),
+            status=pl.coalesce("http_status", "text_status"),
+            end=pl.when(pl.col("outcome") == "no_response").then(_recording_end()),
+            # Rounded down to tenths, so that there are few kinds of calls.
+            outage=pl.col("concurrent_failure_share").mul(10).floor().truediv(10),
+            time_limit=_took_a_time_limit(),
+        )
+        .pipe(run_query)
     )
-    frame = frame.with_columns(
-        quotes=_quoted_from(texts["stripped"], frame, chosen, matched),
-        names_argument=_names_an_argument(frame),
+    frame = frame.hstack(
+        [
+            _quoted_from(texts["stripped"], frame).alias("quotes"),
+            _names_an_argument(frame).alias("names_argument"),
+        ]
     )
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
     key += ["names_argument", "stack_trace", "time_limit", "tool_record", "peer_record"]
     key += ["quotes", *columns.values()]
-    kinds = frame.select(key).unique(maintain_order=True).with_row_index("kind")
-    kind_of_row = frame.join(kinds, on=key, how="left", nulls_equal=True, maintain_order="left")
+    facts = frame[key]
+    kinds = facts.lazy().unique(maintain_order=True).with_row_index("kind").pipe(run_query)
+    kind_of_row = facts.join(kinds, on=key, how="left", nulls_equal=True, maintain_order="left")
     return Facts(
         kinds=kinds,
-        kind_of_row=kind_of_row["kind"].cast(pl.Int64).to_numpy(),
+        kind_of_row=kind_of_row["kind"].to_numpy().astype(np.int64),
         matched=matched,
         text_count=texts.height,
     )
 
 
-def _texts(distinct: pl.DataFrame) -> pl.DataFrame:
+def _texts(distinct: pl.LazyFrame) -> pl.LazyFrame:
     """Add the columns that rules read: `stripped`, `line`, `text_status` and `stack_trace`.
 
     Args:
@@ -150,14 +183,14 @@ def matched_texts(
     Returns:
         Id of each rule about the text → one text per row; None where it matches nothing.
     """
-    texts = _texts(_with_inputs(calls).select("error_text", "stderr_error"))
-    found: dict[str, list[str | None]] = {}
+    parts = {}
     for rule in chosen:
         if rule.matches:
             column = pl.col("line" if rule.where == "first_line" else "stripped")
             pattern = f"({match.alternation(rule.matches, start=rule.where == 'start')})"
-            found[rule.id] = texts.select(column.str.extract(pattern, 1)).to_series().to_list()
-    return found
+            parts[rule.id] = column.str.extract(pattern, 1)
+    texts = _texts(_with_inputs(calls).select("error_text", "stderr_error")).select(**parts)
+    return texts.pipe(run_query).to_dict(as_series=False)
 
 
 def _recording_end() -> pl.Expr:
@@ -195,77 +228,69 @@ def _call_pattern_columns(chosen: tuple[VerdictRule, ...]) -> dict[tuple[str, st
     return {test: f"matches_{number}" for number, test in enumerate(sorted(tests))}
 
 
-def _column_matches(
-    frame: pl.DataFrame,
-    field: str,
-    pattern: str,
-    chosen: tuple[VerdictRule, ...],
-    matched: list[match.Rows | None],
-) -> pl.Series:
+def _column_matches(name: str, field: str, pattern: str, *, needed: bool) -> pl.Expr:
     """Return whether the column that `field` tests matches; False for rows that are not needed.
 
     A rule needs the column only for rows whose text its patterns match. Unknown arguments count as
     a match of `arguments_unless`, because a rule with that field must not match them.
+
+    Args:
+        name: the column that says which rows are needed, and the name of the result.
+        field: the field of the rule.
+        pattern: what it tests.
+        needed: whether any row is needed; otherwise the pattern is not compiled.
     """
-    rows = _rows_of_texts(
-        frame,
-        [
-            texts
-            for rule, texts in zip(chosen, matched, strict=True)
-            if pattern == getattr(rule, field)
-        ],
-    )
-    column = frame["tool" if field == "tool" else "arguments"]
-    tested = column.gather(pl.Series(rows)).str.contains(match.alternation([pattern]))
-    matches = np.zeros(frame.height, dtype=np.bool_)
-    matches[rows] = tested.fill_null(value=field == "arguments_unless").to_numpy()
-    return pl.Series(matches)
+    if not needed:
+        return pl.lit(value=False).alias(name)
+    tested = pl.when(name).then("tool" if field == "tool" else "arguments")
+    matches = tested.str.contains(match.alternation([pattern]))
+    return pl.col(name) & matches.fill_null(value=field == "arguments_unless")
 
 
-def _quoted_from(
-    texts: pl.Series,
-    frame: pl.DataFrame,
-    chosen: tuple[VerdictRule, ...],
-    matched: list[match.Rows | None],
-) -> pl.Series:
+def _quoted_from(texts: pl.Series, frame: pl.DataFrame) -> pl.Series:
     """Return where the object that each text names comes from (`VerdictRule.quotes`).
 
-    Null where no rule with this condition matches the text.
+    Null where `quotes_needed` is false: no rule with this condition matches the text.
     """
-    rows = _rows_of_texts(
-        frame, [texts for rule, texts in zip(chosen, matched, strict=True) if rule.quotes]
-    )
-    source = named_object.source(texts, frame.select("text", "arguments")[rows])
-    known = pl.DataFrame({"row": rows, "source": source})
-    return pl.DataFrame({"row": np.arange(frame.height)}).join(
-        known, on="row", how="left", maintain_order="left"
-    )["source"]
+    needed = frame["quotes_needed"].to_numpy()
+    sources = pl.Series([None], dtype=pl.String).new_from_index(0, frame.height)
+    if needed.any():
+        rows = np.flatnonzero(needed)
+        source = named_object.source(texts, frame[["text", "arguments"]][rows])
+        sources = sources.scatter(pl.Series(rows), source)
+    return sources
 
 
 def _names_an_argument(frame: pl.DataFrame) -> pl.Series:
     """Return whether each text contains a value of the arguments (`ARGUMENT_VALUE`)."""
-    values = (
-        frame.select(
+    named = (
+        frame.lazy()
+        .select(
             "stripped",
             row=pl.int_range(pl.len()),
             value=pl.col("arguments").str.extract_all(ARGUMENT_VALUE),
         )
         .explode("value")
         .drop_nulls()
-        .with_columns(pl.col("value").str.strip_chars(':[" \t\r\n'))
+        .filter(
+            pl.col("stripped").str.contains(
+                pl.col("value").str.strip_chars(':[" \t\r\n'), literal=True
+            )
+        )
+        .select("row")
+        .pipe(run_query)
     )
-    named = values.filter(pl.col("stripped").str.contains(pl.col("value"), literal=True))["row"]
     names = np.zeros(frame.height, dtype=np.bool_)
-    names[named.to_numpy()] = True
+    names[named["row"].to_numpy()] = True
     return pl.Series(names)
 
 
-def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Numbers:
-    """Return the rows of `frame` whose text is in at least one of `matched`; None is every text."""
-    wanted = np.zeros(frame["text"].n_unique(), dtype=np.bool_)
+def _any_text(count: int, matched: Iterable[match.Rows | None]) -> match.Mask:
+    """Return which of `count` texts are in at least one of `matched`; None is every text."""
+    wanted = np.zeros(count, dtype=np.bool_)
     for texts in matched:
         wanted[slice(None) if texts is None else texts] = True
-    return np.flatnonzero(wanted[frame["text"].to_numpy()])
+    return wanted
 
 
 def matching_kinds(
@@ -274,8 +299,16 @@ def matching_kinds(
     """Yield, in order, each rule that matches some kind of call, and a mask of these kinds."""
     columns = _call_pattern_columns(chosen)
     text_of_kind = facts.kinds["text"].to_numpy()
-    for number, rule in enumerate(chosen):
-        texts = facts.matched[number]
+    tried = {
+        number: conditions
+        for number, (rule, texts) in enumerate(zip(chosen, facts.matched, strict=True))
+        if (texts is None or len(texts)) and (conditions := list(_conditions(rule, columns)))
+    }
+    met = facts.kinds.select(
+        pl.all_horizontal(conditions).fill_null(value=False).alias(str(number))
+        for number, conditions in tried.items()
+    )
+    for number, texts in enumerate(facts.matched):
         if texts is None:
             mask = np.ones(facts.kinds.height, dtype=np.bool_)
         elif not len(texts):
@@ -284,11 +317,8 @@ def matching_kinds(
             of_text = np.zeros(facts.text_count, dtype=np.bool_)
             of_text[texts] = True
             mask = of_text[text_of_kind]
-        if conditions := list(_conditions(rule, columns)):
-            met = facts.kinds.select(
-                pl.all_horizontal(conditions).fill_null(value=False).alias("met")
-            )
-            mask = mask & met["met"].to_numpy()
+        if number in tried:
+            mask &= met[str(number)].to_numpy()
         yield number, mask
 
 

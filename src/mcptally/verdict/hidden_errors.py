@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from mcptally.tables.queries import run_query
 from mcptally.verdict import confidence, error_text, json_paths, match
 from mcptally.verdict.rule_model import HiddenRule, TextRule, shipped_rules
 
@@ -78,19 +79,35 @@ def find_hidden_errors(
         The columns of `COLUMNS`.
     """
     chosen = tuple(hidden_error_rules() if ruleset is None else ruleset)
-    results = _with_views(calls)
-    rule_of_result = np.full(results.height, len(chosen), dtype=np.int64)
-    for number, mask in _matching_results(results, chosen):
-        rule_of_result[mask & (rule_of_result == len(chosen))] = number
+    results = _inputs(calls)
+    blocks = _blocks(results)
+    none = len(chosen)
+    rule_of_block = np.full(blocks.height, none, dtype=np.int64)
+    for number, mask in _matching_blocks(blocks, chosen):
+        rule_of_block[mask & (rule_of_block == none)] = number
+    rule_of_result = rule_of_block[: results.height]
     _apply_echo_rule(results, chosen, rule_of_result)
-    results = _read_later_blocks(results, chosen, rule_of_result)
-    decided = _decisions(chosen).select(pl.all().gather(pl.Series(rule_of_result, dtype=pl.UInt32)))
-    failing = decided.select(pl.col("hidden_confidence").fill_null(0.0) >= THRESHOLD).to_series()
-    rows = failing.arg_true()
+    # The later blocks decide on results on which no rule decided: the first one that reports a
+    # failure.
+    block_of_result = np.arange(results.height)
+    fails = np.array([*(rule.failure for rule in chosen), False])
+    later = np.flatnonzero(fails[rule_of_block])
+    later = later[later >= results.height]
+    owners = blocks["result"].to_numpy()[later]
+    undecided = rule_of_result[owners] == none
+    decided, first = np.unique(owners[undecided], return_index=True)
+    block_of_result[decided] = later[undecided][first]
+    decisions = _decisions(chosen)[rule_of_block[block_of_result]]
+    failing = (decisions["hidden_confidence"].to_numpy() >= THRESHOLD).nonzero()[0]
     texts = pl.Series([None], dtype=pl.String).new_from_index(0, results.height)
-    return decided.with_columns(
-        hidden_error=failing, hidden_text=texts.scatter(rows, _failure_texts(results[rows]))
-    ).select(*COLUMNS)
+    if len(failing):
+        reported = _failure_texts(blocks[block_of_result[failing]])
+        texts = texts.scatter(pl.Series(failing), reported)
+    failed = np.zeros(results.height, dtype=np.bool_)
+    failed[failing] = True
+    return decisions.hstack([pl.Series("hidden_error", failed), texts.alias("hidden_text")])[
+        list(COLUMNS)
+    ]
 
 
 def later_texts(response: pl.Expr, count: pl.Expr) -> pl.Expr:
@@ -109,39 +126,35 @@ def later_texts(response: pl.Expr, count: pl.Expr) -> pl.Expr:
     )
 
 
-def _read_later_blocks(
-    results: pl.DataFrame, chosen: tuple[HiddenRule, ...], rule_of_result: npt.NDArray[np.int64]
-) -> pl.DataFrame:
-    """Apply the rules to the later text blocks of results on which no rule decided.
+def _blocks(results: pl.DataFrame) -> pl.DataFrame:
+    """Return the text blocks of the results with the views that rules read.
 
-    The first block that reports a failure decides: changes `rule_of_result`, and returns `results`
-    with that block in place of the first one.
+    Returns:
+        `result` (row in `results`), the columns of `results`, `prose`, `json`, and `unusual`. The
+        first block of each result comes first, then the later ones.
     """
-    undecided = pl.Series(rule_of_result == len(chosen)) & (results["later_texts"].list.len() > 0)
-    if not undecided.fill_null(value=False).any():
-        return results
-    later = (
-        results.with_row_index("result")
-        .filter(undecided)
-        .drop("text", "structured")
-        .rename({"later_texts": "text"})
-        .explode("text")
+    numbered = results.lazy().with_row_index("result")
+    first = numbered.drop("later_texts")
+    if results["later_texts"].null_count() < results.height:
+        later = (
+            numbered.filter(pl.col("later_texts").list.len() > 0)
+            .explode("later_texts")
+            .with_columns(text="later_texts", structured=pl.lit(None, pl.String))
+            .drop("later_texts")
+        )
+        first = pl.concat([first, later])
+    is_json = pl.col("text").str.contains(_JSON).fill_null(value=False)
+    usual = usually_json(pl.col("results_seen"), pl.col("results_json"))
+    blocks = (
+        first.with_columns(is_json=is_json)
+        .with_columns(
+            prose=pl.when(~pl.col("is_json")).then("text"),
+            parsed=pl.when("is_json").then("text").otherwise("structured"),
+            unusual=~pl.col("is_json") & usual,
+        )
+        .pipe(run_query)
     )
-    blocks = _with_views(later).with_columns(later["result"])
-    rule_of_block = np.full(blocks.height, len(chosen), dtype=np.int64)
-    for number, mask in _matching_results(blocks, chosen):
-        rule_of_block[mask & (rule_of_block == len(chosen))] = number
-    is_failure = np.array([*(rule.failure for rule in chosen), False])
-    failing = (
-        blocks.with_columns(rule=pl.Series(rule_of_block))
-        .filter(pl.Series(is_failure[rule_of_block]))
-        .unique("result", keep="first", maintain_order=True)
-    )
-    rows = failing["result"]
-    rule_of_result[rows.to_numpy()] = failing["rule"].to_numpy()
-    return results.with_columns(
-        results[name].scatter(rows, failing[name]) for name in ("text", "prose", "json")
-    )
+    return blocks.hstack([json_paths.lines(blocks["parsed"]).alias("json")])
 
 
 def _decisions(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
@@ -179,11 +192,10 @@ def usually_json(seen: pl.Expr, json: pl.Expr) -> pl.Expr:
     return (seen.fill_null(0) >= MIN_RESULTS) & (json >= USUAL_SHARE * seen.fill_null(0))
 
 
-def _with_views(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the inputs with two views of each result (`prose`, `json`) and `unusual`.
+def _inputs(calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the columns of `INPUTS`, `results_seen` and `results_json`.
 
-    `unusual` compares with the tool's results in the whole archive if `calls` has `results_seen`
-    and `results_json`, else with those in `calls`.
+    If `calls` does not have the last two, the results in `calls` are counted.
     """
     if "results_seen" not in calls.columns:
         missing = [name for name in ("server", "tool") if name not in calls.columns]
@@ -197,50 +209,56 @@ def _with_views(calls: pl.DataFrame) -> pl.DataFrame:
             known, on=["server", "tool"], how="left", maintain_order="left", nulls_equal=True
         )
     columns = INPUTS | {"results_seen": pl.Int64(), "results_json": pl.Int64()}
-    results = calls.select(
+    return calls.select(
         (pl.col(name) if name in calls.columns else pl.lit(None)).cast(dtype).alias(name)
         for name, dtype in columns.items()
-    )
-    is_json = pl.col("text").str.contains(_JSON).fill_null(value=False)
-    parsed = pl.when(is_json).then("text").otherwise("structured").alias("parsed")
-    usual = usually_json(pl.col("results_seen"), pl.col("results_json"))
-    return results.with_columns(
-        prose=pl.when(~is_json).then("text"),
-        json=json_paths.lines(results.select(parsed)["parsed"]),
-        unusual=~is_json & usual,
     )
 
 
 class _ViewMatches:
-    """The distinct texts of one view of the results, and which rules match which of them."""
+    """The distinct texts of one view of the blocks, and which rules match which of them."""
 
-    def __init__(self, results: pl.DataFrame, column: str, rules: list[HiddenRule]) -> None:
-        distinct = results.select(column).unique(maintain_order=True).with_row_index("number")
-        numbered = results.select(column).join(
-            distinct, on=column, how="left", nulls_equal=True, maintain_order="left"
+    def __init__(self, blocks: pl.DataFrame, column: str, rules: list[HiddenRule]) -> None:
+        texts = blocks[[column]]
+        text = pl.col(column).fill_null("")
+        read = text.str.head(HEAD) if column == "prose" else text
+        reads_line = any(rule.where == "first_line" for rule in rules)
+        distinct = (
+            texts.lazy()
+            .unique(maintain_order=True)
+            .with_row_index("number")
+            .with_columns(
+                text=read,
+                chars=text.str.len_chars(),
+                lines=text.str.strip_chars().str.count_matches("\n", literal=True) + 1,
+            )
+            .with_columns(
+                start=error_text.strip_decoration(pl.col("text")),
+                # Cut only where some rule reads it: few do.
+                **({"line": error_text.first_line(pl.col("text"))} if reads_line else {}),
+            )
+            .pipe(run_query)
         )
-        self._text_of_result = numbered["number"].cast(pl.Int64).to_numpy()
-        whole = pl.col(column).fill_null("")
-        read = whole.str.head(HEAD) if column == "prose" else whole
-        texts = distinct.select(text=read, whole=whole)
-        self._sizes = texts.select(
-            chars=pl.col("whole").str.len_chars(),
-            lines=pl.col("whole").str.strip_chars().str.count_matches("\n", literal=True) + 1,
+        numbered = texts.join(
+            distinct[[column, "number"]],
+            on=column,
+            how="left",
+            nulls_equal=True,
+            maintain_order="left",
         )
-        first_lines = None  # cut only where some rule reads them: few do
-        if any(rule.where == "first_line" for rule in rules):
-            first_lines = texts.select(error_text.first_line(pl.col("text"))).to_series()
+        self._text_of_block = numbered["number"].to_numpy()
+        self._sizes = distinct[["chars", "lines"]]
         matched = match.match_rules(
             rules,
-            texts["text"],
-            texts.select(error_text.strip_decoration(pl.col("text")))["text"],
-            first_lines,
+            distinct["text"],
+            distinct["start"],
+            distinct["line"] if reads_line else None,
             within=self._short_enough,
         )
         self._matched = {rule.id: rows for rule, rows in zip(rules, matched, strict=True)}
 
-    def results(self, rule: HiddenRule) -> match.Mask | None:
-        """Return a mask of the results whose text `rule` matches; None if there are none."""
+    def blocks(self, rule: HiddenRule) -> match.Mask | None:
+        """Return a mask of the blocks whose text `rule` matches; None if there are none."""
         rows = self._matched[rule.id]
         if rows is not None and not len(rows):
             return None
@@ -248,7 +266,7 @@ class _ViewMatches:
         of_text[slice(None) if rows is None else rows] = True
         if (short := self._short_enough(rule)) is not None:
             of_text &= short
-        mask: match.Mask = of_text[self._text_of_result]
+        mask: match.Mask = of_text[self._text_of_block]
         return mask
 
     def _short_enough(self, rule: TextRule) -> match.Mask | None:
@@ -258,36 +276,33 @@ class _ViewMatches:
         return np.logical_and.reduce(masks) if masks else None
 
 
-def _matching_results(
-    results: pl.DataFrame, chosen: tuple[HiddenRule, ...]
+def _matching_blocks(
+    blocks: pl.DataFrame, chosen: tuple[HiddenRule, ...]
 ) -> Iterator[tuple[int, match.Mask]]:
-    """Yield, in order, each rule that matches some result, and a mask of these results.
+    """Yield, in order, each rule that matches some block, and a mask of these blocks.
 
     Rules with `echo` are left out: `_apply_echo_rule` applies them.
     """
     views = {
-        view: _ViewMatches(results, column, [rule for rule in chosen if rule.view == view])
+        view: _ViewMatches(blocks, column, [rule for rule in chosen if rule.view == view])
         for view, column in (("text", "prose"), ("json", "json"))
     }
     for number, rule in enumerate(chosen):
-        if rule.echo or (mask := views[rule.view].results(rule)) is None:
+        if rule.echo or (mask := views[rule.view].blocks(rule)) is None:
             continue
         for column, pattern in (("tool", rule.tool), ("arguments", rule.arguments)):
-            if pattern:
-                mask[mask] = _contains(results[column], mask, pattern)
+            if pattern and mask.any():
+                mask[mask] = _contains(blocks[column], mask, pattern)
         if rule.unusual:
-            mask &= results["unusual"].to_numpy()
+            mask &= blocks["unusual"].to_numpy()
         yield number, mask
 
 
 def _contains(values: pl.Series, mask: match.Mask, pattern: str) -> match.Mask:
     """Return for each value that `mask` selects whether it contains the pattern."""
-    found: match.Mask = (
-        values.filter(pl.Series(mask))
-        .str.contains(match.alternation([pattern]))
-        .fill_null(value=False)
-        .to_numpy()
-    )
+    tested = values.filter(pl.Series(mask)).to_frame("value")
+    contains = pl.col("value").str.contains(match.alternation([pattern])).fill_null(value=False)
+    found: match.Mask = tested.select(contains)["value"].to_numpy()
     return found
 
 
@@ -305,21 +320,22 @@ def _apply_echo_rule(
         return
     line = error_text.first_line(pl.col("text").str.strip_chars()).str.head(MAX_ECHO)
     echoed = (
-        results.select("text", "arguments")[suspects]
+        results[["text", "arguments"]][suspects]
         .select(
-            pl.col("arguments")
-            .str.replace_all('\\"', '"', literal=True)
-            .str.contains(line, literal=True)
-            & (line.str.len_chars() >= MIN_ECHO)
+            (
+                pl.col("arguments")
+                .str.replace_all('\\"', '"', literal=True)
+                .str.contains(line, literal=True)
+                & (line.str.len_chars() >= MIN_ECHO)
+            ).fill_null(value=False)
         )
         .to_series()
-        .fill_null(value=False)
         .to_numpy()
     )
     rule_of_result[suspects[echoed]] = echoes[0]
 
 
-def _failure_texts(results: pl.DataFrame) -> pl.Series:
+def _failure_texts(blocks: pl.DataFrame) -> pl.Series:
     """Return the text that reports each failure: the messages inside JSON, or the whole text."""
     messages = (
         pl.col("json")
@@ -328,6 +344,6 @@ def _failure_texts(results: pl.DataFrame) -> pl.Series:
         .str.replace_all(r"(?m)^\S+ = \"?(.*?)\"?$", "$1")
     )
     whole = pl.coalesce("text", "structured")
-    return results.select(
+    return blocks.select(
         pl.when(messages != "").then(messages).otherwise(whole).str.head(MAX_REPORT)
     ).to_series()

@@ -14,6 +14,8 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from mcptally.tables.queries import run_query
+
 MAX_LINES: Final = 160
 """Lines written per text: an envelope says at its start that it failed."""
 MAX_DEPTH: Final = 6
@@ -41,18 +43,27 @@ LIKELY: Final = (
 
 def lines(texts: pl.Series) -> pl.Series:
     """Return the lines of each text; an empty string if it is not JSON or no word is `LIKELY`."""
-    distinct = texts.unique().drop_nulls()
-    likely = distinct.filter(
-        distinct.str.head(1).is_in(list(_OPENS))
-        & (distinct.str.len_chars() <= MAX_TEXT)
-        & distinct.str.head(4000).str.contains(LIKELY)
+    text = pl.col("text")
+    frame = texts.to_frame("text")
+    likely = (
+        frame.lazy()
+        .filter(
+            text.str.head(1).is_in(list(_OPENS))
+            & (text.str.len_chars() <= MAX_TEXT)
+            & text.str.head(4000).str.contains(LIKELY)
+        )
+        .unique()
+        .pipe(run_query)
+        .get_column("text")
     )
     written = pl.Series([_written(text) for text in likely], dtype=pl.String)
-    known = pl.DataFrame({"text": likely, "lines": written}, schema_overrides={"text": pl.String})
+    known = pl.LazyFrame({"text": likely, "lines": written})
     return (
-        texts.to_frame("text")
-        .join(known, on="text", how="left", maintain_order="left")["lines"]
-        .fill_null("")
+        frame.lazy()
+        .join(known, on="text", how="left", maintain_order="left")
+        .select(pl.col("lines").fill_null(""))
+        .pipe(run_query)
+        .get_column("lines")
     )
 
 

@@ -18,6 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from mcptally import rules as rule_files
+from mcptally.tables.queries import run_query
 from mcptally.verdict import re2, regex_literals
 from mcptally.verdict.rule_model import TextRule
 
@@ -123,12 +124,8 @@ class _Texts:
         self.texts = texts
 
     @functools.cached_property
-    def folded(self) -> pa.Array:
-        return re2.folded(self.texts)
-
-    @functools.cached_property
-    def plain(self) -> Mask:
-        return re2.is_plain(self.texts).to_numpy()
+    def folding(self) -> re2.Folding:
+        return re2.fold(self.texts)
 
     def contain(self, rows: Rows, regex: str) -> Mask:
         """Return for each of `rows` whether the text contains a match of `regex`."""
@@ -140,7 +137,7 @@ class _Texts:
         try:
             if forms.exact:
                 return self._contain_by_re2(rows, forms.plain)
-            matches = self.plain[rows]
+            matches = self.folding.plain[rows]
             others = np.flatnonzero(~matches)
             matches[matches] = self._contain_by_re2(rows[matches], forms.plain)
             if forms.folded is not None:
@@ -153,12 +150,14 @@ class _Texts:
     def _contain_by_re2(self, rows: Rows, regex: str) -> Mask:
         if not len(rows):
             return np.zeros(0, dtype=np.bool_)
+        # `pa.array` imports pandas; a series takes forty times as long.
+        indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
         some = (
-            self.folded
+            self.folding.folded
             if len(rows) == len(self.texts)
             else call_function(
                 "array_take",
-                [self.folded, pl.Series(rows).to_arrow()],
+                [self.folding.folded, indices],
                 TakeOptions(boundscheck=False),
             )
         )
@@ -260,6 +259,7 @@ def _with_keywords(keywords: _Keywords, texts: pl.Series) -> Mask:
     """Return a matrix: whether each text (column) has the keywords of each pattern (row)."""
     occurrences = (
         texts.to_frame("text")
+        .lazy()
         .select(
             row=pl.int_range(pl.len(), dtype=pl.Int64),
             word=pl.col("text")
@@ -269,7 +269,8 @@ def _with_keywords(keywords: _Keywords, texts: pl.Series) -> Mask:
         .explode("word")
         .drop_nulls()
         .unique()
-        .join(keywords.owners, on="word")
+        .join(keywords.owners.lazy(), on="word")
+        .pipe(run_query)
     )
     has_set = np.zeros((keywords.set_count, len(texts)), dtype=np.bool_)
     has_set[occurrences["set"].to_numpy(), occurrences["row"].to_numpy()] = True

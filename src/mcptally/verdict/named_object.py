@@ -6,7 +6,10 @@ the server looked for a file of its own, and is at fault.
 
 from typing import Final
 
+import numpy as np
 import polars as pl
+
+from mcptally.tables.queries import run_query
 
 _QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
 _UNQUOTED: Final = (
@@ -35,60 +38,69 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         texts: texts without wrappers.
         calls: `text` (row number in `texts`) and `arguments` (JSON).
     """
+    objects = _objects(texts)
+    if not objects.height:
+        return pl.Series([None], dtype=pl.String).new_from_index(0, calls.height)
     arguments = pl.col("arguments")
-    keys = calls.select("text", key=arguments.hash())
+    is_part = arguments.str.contains(pl.col("last_part"), literal=True).fill_null(value=False)
+    keyed = calls.with_columns(key=arguments.hash())
     named = (
-        keys.with_columns(calls["arguments"])
+        keyed.lazy()
         .filter(arguments.is_not_null())
         .unique(["text", "key"])
-        .join(_objects(texts), on="text")
+        .join(objects.lazy(), on="text")
         .with_columns(arguments.str.to_lowercase())
-        .with_columns(
-            is_named=arguments.str.contains(pl.col("object"), literal=True)
-            | arguments.str.contains(pl.col("last_part"), literal=True).fill_null(value=False)
-        )
+        .with_columns(is_named=arguments.str.contains(pl.col("object"), literal=True) | is_part)
+        .with_row_index("row")
+        .pipe(run_query)
     )
-    others = named.filter(~pl.col("is_named"))
-    sources = pl.concat(
-        [
-            named.filter("is_named").select("text", "key", source=pl.lit("caller")),
-            others.select(
-                "text",
-                "key",
-                source=pl.when(_has_value(others))
-                .then(pl.lit("caller"))
-                .when("is_plain")
-                .then(pl.lit("server")),
-            ),
-        ]
+    is_callers = named["is_named"] | _has_value(named)
+    sources = named.lazy().select(
+        "text",
+        "key",
+        source=pl.when(is_callers).then(pl.lit("caller")).when("is_plain").then(pl.lit("server")),
     )
-    return keys.join(sources, on=["text", "key"], how="left", maintain_order="left")["source"]
+    return (
+        keyed.lazy()
+        .select("text", "key")
+        .join(sources, on=["text", "key"], how="left", maintain_order="left")
+        .pipe(run_query)
+        .get_column("source")
+    )
 
 
 def _objects(texts: pl.Series) -> pl.DataFrame:
     """Return `text`, `object`, `last_part` of its path and `is_plain` of texts with an object."""
-    quoted = texts.str.extract(_QUOTED, 1)
-    unquoted = texts.filter(quoted.is_null()).str.extract_groups(_UNQUOTED).struct.unnest()
-    objects = quoted.scatter(
-        quoted.is_null().arg_true(), unquoted.select(pl.coalesce(pl.all())).to_series()
-    )
+    unquoted = pl.when(pl.col("quoted").is_null()).then("whole").str.extract_groups(_UNQUOTED)
     return (
-        objects.str.to_lowercase()
-        .to_frame("object")
+        texts.to_frame("whole")
+        .lazy()
+        .select("whole", quoted=pl.col("whole").str.extract(_QUOTED, 1))
         .with_row_index("text")
+        .with_columns(unquoted.alias("unquoted"))
+        .unnest("unquoted", separator="_")
+        .select("text", object=pl.coalesce("quoted", "^unquoted_.*$").str.to_lowercase())
         .drop_nulls("object")
         .with_columns(
             last_part=pl.col("object").str.extract(_LAST_PART, 1),
             is_plain=pl.col("object").str.contains(_PLAIN),
         )
+        .pipe(run_query)
     )
 
 
 def _has_value(named: pl.DataFrame) -> pl.Series:
-    """Return which objects contain a value of the arguments."""
-    values = named.select(
-        "object", row=pl.int_range(pl.len()), value=pl.col("arguments").str.extract_all(_VALUE)
-    ).explode("value")
-    values = values.with_columns(value=pl.col("value").str.strip_chars('" ,]}\n'))
-    found = values.filter(pl.col("object").str.contains(pl.col("value"), literal=True))["row"]
-    return pl.int_range(named.height, eager=True).is_in(found.implode())
+    """Return which objects contain a value of the arguments; False where `is_named`."""
+    found = (
+        named.lazy()
+        .filter(~pl.col("is_named"))
+        .select("object", "row", value=pl.col("arguments").str.extract_all(_VALUE))
+        .explode("value")
+        .filter(
+            pl.col("object").str.contains(pl.col("value").str.strip_chars('" ,]}\n'), literal=True)
+        )
+        .pipe(run_query)
+    )
+    has_value = np.zeros(named.height, dtype=np.bool_)
+    has_value[found["row"].to_numpy()] = True
+    return pl.Series(has_value)

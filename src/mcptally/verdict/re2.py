@@ -12,6 +12,8 @@ import functools
 import re
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
@@ -22,9 +24,9 @@ _REPLACEMENTS: Final = (
     (r"[^\x00-\x7f]", "\x7f"),
 )
 _FOLDED: Final = r"_0 \x7f"
-"""The characters of a class in RE2 that `folded` makes of characters beyond ASCII."""
+"""The characters of a class in RE2 that `fold` makes of characters beyond ASCII."""
 _NEVER: Final = r"\x01"
-"""A character that no plain text contains (`is_plain`)."""
+"""A character that no plain text contains (`Folding.plain`)."""
 _SCRIPTS: Final = (
     "Arabic|Armenian|Bengali|Cyrillic|Devanagari|Ethiopic|Georgian|Greek|Gujarati|Gurmukhi|Han"
     "|Hangul|Hebrew|Hiragana|Kannada|Katakana|Khmer|Lao|Malayalam|Myanmar|Sinhala|Tamil|Telugu|Thai"
@@ -51,27 +53,41 @@ class Forms:
     """Translations of one pattern for RE2."""
 
     plain: str
-    """Matches the same plain texts (`is_plain`)."""
+    """Matches the same plain texts (`Folding.plain`)."""
     folded: str | None
     """Matches every folded text whose original text matches, and perhaps others; None: unknown."""
     exact: bool
     """Whether `folded` matches exactly the texts whose original text matches."""
 
 
-def folded(texts: pl.Series) -> pa.Array:
-    """Return the texts with characters beyond ASCII replaced, for RE2."""
-    affected = texts.str.contains(r"[^\x00-\x7f]|\x0b").fill_null(value=False).arg_true()
-    if len(affected):
-        some = texts.gather(affected)
+@dataclasses.dataclass(frozen=True)
+class Folding:
+    """A column of texts as RE2 reads it."""
+
+    folded: pa.Array
+    """The texts with characters beyond ASCII replaced."""
+    plain: npt.NDArray[np.bool_]
+    """Which texts consist of ASCII characters and have no character that folding changes."""
+
+
+def fold(texts: pl.Series) -> Folding:
+    """Return the form of the texts that RE2 reads."""
+    text = pl.col("text")
+    frame = texts.alias("text").to_frame()
+    marks = frame.select(
+        affected=(
+            (text.str.len_bytes() != text.str.len_chars()) | text.str.contains("\x0b", literal=True)
+        ).fill_null(value=False),
+        marked=text.str.contains("\x01", literal=True).fill_null(value=False),
+    )
+    affected, marked = (marks.get_column(name).to_numpy() for name in ("affected", "marked"))
+    if affected.any():
+        folded = text.filter(pl.lit(marks.get_column("affected")))
         for pattern, replacement in _REPLACEMENTS:
-            some = some.str.replace_all(pattern, replacement)
-        texts = texts.clone().scatter(affected, some)
-    return texts.to_arrow()
-
-
-def is_plain(texts: pl.Series) -> pl.Series:
-    """Return which texts consist of ASCII characters and have no character that folding changes."""
-    return ~texts.str.contains(r"[^\x00-\x7f]|\x01|\x0b")
+            folded = folded.str.replace_all(pattern, replacement)
+        some = frame.select(folded).to_series()
+        texts = texts.clone().scatter(pl.Series(np.flatnonzero(affected)), some)
+    return Folding(texts.to_arrow(), ~(affected | marked))
 
 
 @functools.cache
