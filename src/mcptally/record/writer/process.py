@@ -68,7 +68,7 @@ _IGNORED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2
 
 
 class WriterProcess:
-    """An archive whose files another process writes; it has the calls of `recording.Archive`.
+    """An archive whose files another process writes; it has the calls of `archive.Archive`.
 
     `policy` is called in that process. After one or several events the caller calls `wake`.
 

@@ -7,9 +7,11 @@ import select
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from mcptally.record.writer.archive import Archive
 from mcptally.record.writer.clock import Clock
 from mcptally.record.writer.interface import WAKE_MS
-from mcptally.record.writer.recording import Archive, Progress, Recording
+from mcptally.record.writer.recording import Recording
+from mcptally.record.writer.segment_writer import Progress
 from mcptally.record.writer.shared_queue import LIMIT_BYTES
 from mcptally.wire.framing import Piece, TruncatedFrame
 
