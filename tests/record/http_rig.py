@@ -14,7 +14,7 @@ import h11
 from mcptally.record.http.server import Service, bind
 from mcptally.record.http.upstream import UpstreamServer
 from mcptally.record.limits import Limits
-from mcptally.record.writer.recording import Archive
+from mcptally.record.writer.archive import Archive
 from mcptally.redaction import policy as redaction_policy
 
 TIMEOUT_SECONDS = 60.0

@@ -10,12 +10,13 @@ import threading
 import pytest
 
 from mcptally.record.limits import Limits
-from mcptally.record.writer import recording as writer
+from mcptally.record.writer import segment_writer
+from mcptally.record.writer.archive import Archive
 from mcptally.record.writer.clock import new_id
 from mcptally.record.writer.event_line import http_event
-from mcptally.record.writer.recording import Archive
 from mcptally.record.writer.segment import SEGMENT_NAME
 from mcptally.redaction import policy as redaction_policy
+from mcptally.transcript.format import RECORDER
 from mcptally.wire.framing import FrameSplitter
 from tests.record.recorder_process import events, of
 
@@ -80,7 +81,7 @@ def test_every_kind_of_event_has_its_fields(tmp_path):
             "transport": "streamable_http",
             "server": "s",
             "url": "http://h:1/mcp",
-            "recorder": writer.RECORDER,
+            "recorder": RECORDER,
             "redaction": "none",
             "segment": 0,
         },
@@ -108,7 +109,7 @@ def test_every_kind_of_event_has_its_fields(tmp_path):
 def test_the_recorder_has_the_version_of_the_package():
     from importlib.metadata import version
 
-    assert f"mcptally {version('mcptally')}" == writer.RECORDER
+    assert f"mcptally {version('mcptally')}" == RECORDER
 
 
 def test_an_id_is_a_uuid_of_version_7_and_sorts_by_time():
@@ -231,7 +232,7 @@ def test_events_of_a_removed_segment_are_counted_as_lost_in_the_next_one(tmp_pat
 
 
 def test_a_gap_in_a_removed_segment_is_reported_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(segment_writer, "RETRY_SECONDS", 0)
     folder = tmp_path / "t"
     folder.write_text("in the way")
     made, _ = archive(folder, compress=False)
@@ -272,7 +273,7 @@ def test_many_threads_and_recordings_share_an_archive(tmp_path):
 def test_events_lost_without_a_folder_are_reported_by_a_gap_once_it_can_be_made(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(segment_writer, "RETRY_SECONDS", 0)
     blocker = tmp_path / "t"
     blocker.write_text("in the way")
     made, logged = archive(blocker)
@@ -304,7 +305,7 @@ def test_losses_without_a_gap_event_are_logged_at_close(tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on file size")
 def test_a_full_disk_leaves_whole_lines_and_a_gap_with_the_number_lost(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(segment_writer, "RETRY_SECONDS", 0)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the size limit would truncate it
     made, logged = archive(tmp_path)
     recording = made.open(transport="stdio", server="s")

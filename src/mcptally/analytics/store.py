@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import dataclasses
 import math
 import re
 import threading
@@ -104,18 +105,6 @@ class Store:
             QueryError: there is no such question, server, tool, client or model.
             UsageError: a filter cannot be parsed, or the question does not support it.
         """
-        if self._is_limited:
-            return self._in_child(
-                "ask",
-                question,
-                server=server,
-                tool=tool,
-                since=since,
-                until=until,
-                client=client,
-                model=model,
-                min_calls=min_calls,
-            )
         filters = Filters(
             server=server,
             tool=tool,
@@ -125,6 +114,8 @@ class Store:
             model=model,
             min_calls=min_calls,
         )
+        if self._is_limited:
+            return self._in_child("ask", question, **dataclasses.asdict(filters))
         given = filters.given()
         if question not in question_titles():
             raise QueryError(

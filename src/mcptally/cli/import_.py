@@ -2,11 +2,15 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mcptally.errors import Exit
 from mcptally.plural import count
+
+if TYPE_CHECKING:
+    from mcptally.importers import Imported
 
 
 @click.command(name="import")
@@ -91,11 +95,6 @@ def command(
       mcptally import jsonrpc wire.jsonl -o traces --time at --direction way --c2s out --s2c in
     """
     from mcptally.importers import Envelope, import_logs
-    from mcptally.redaction.display import as_message
-
-    def write_message(text: str) -> None:
-        # Names of files and texts of logs are untrusted.
-        click.echo(f"mcptally: {as_message(text)}", err=True)
 
     envelope = Envelope(time, direction, message, session, c2s, s2c)
     folders = [out, out.with_name(f"{out.name}-builtin")] if all_tools else [out]
@@ -113,38 +112,51 @@ def command(
         )
         for folder in folders
     ]
-    done = imported[0]
+    _print_files(imported[0])
+    for folder, part in zip(folders, imported, strict=True):
+        _print_sums(part, folder, built_in=folder is not out)
+    if not any(part.recordings for part in imported):
+        ctx.exit(Exit.UNREADABLE)
+    ctx.exit(Exit.FAILED if any(part.lost for part in imported) else Exit.DONE)
+
+
+def _print_files(done: "Imported") -> None:
+    """Print the skipped files, and the unused lines and notes of the others."""
     for path, why in done.passed_over.items():
-        write_message(f"skipped: {path}: {why}")
+        _print_message(f"skipped: {path}: {why}")
     for outcome in done.files:
         tally = outcome.tally
         for why, places in tally.unused.items():
             lines = ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in places.runs[:5])
             more = "" if len(places.runs) <= 5 else " and more"
-            write_message(
+            _print_message(
                 f"{outcome.file}:{places.runs[0][0]}: {count(places.count, 'line')} not used: "
                 f"{why} (lines {lines}{more})"
             )
         for note, n in tally.notes.items():
-            write_message(f"{outcome.file}: {count(n)}: {note}")
+            _print_message(f"{outcome.file}: {count(n)}: {note}")
         if not outcome.recordings:
-            write_message(f"{outcome.file}: no MCP traffic found")
-    for folder, part in zip(folders, imported, strict=True):
-        sums = (
-            f"{count(len(part.files), 'file')}: {count(part.recordings, 'recording')}, "
-            f"{count(part.events, 'event')}, {count(part.lost, 'line')} not used"
-        )
-        kind = "" if folder is out else "built-in tools: "
-        store = "store" if folder is out else "store-builtin"
-        following = (
-            f"next: mcptally score {folder} -o {store}"
-            if part.recordings
-            else "there is nothing to score"
-        )
-        click.echo(f"{kind}{sums}; {following}")
-    if not any(part.recordings for part in imported):
-        ctx.exit(Exit.UNREADABLE)
-    ctx.exit(Exit.FAILED if any(part.lost for part in imported) else Exit.DONE)
+            _print_message(f"{outcome.file}: no MCP traffic found")
+
+
+def _print_message(text: str) -> None:
+    from mcptally.redaction.display import as_message
+
+    # Names of files and texts of logs are untrusted.
+    click.echo(f"mcptally: {as_message(text)}", err=True)
+
+
+def _print_sums(done: "Imported", folder: Path, *, built_in: bool) -> None:
+    kind, store = ("built-in tools: ", "store-builtin") if built_in else ("", "store")
+    following = (
+        f"next: mcptally score {folder} -o {store}"
+        if done.recordings
+        else "there is nothing to score"
+    )
+    click.echo(
+        f"{kind}{count(len(done.files), 'file')}: {count(done.recordings, 'recording')}, "
+        f"{count(done.events, 'event')}, {count(done.lost, 'line')} not used; {following}"
+    )
 
 
 def _progress(path: Path, records: int) -> None:

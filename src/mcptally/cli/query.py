@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -50,13 +51,6 @@ def command(
     store: Path,
     question: str | None,
     *,
-    server: str | None,
-    tool: str | None,
-    since: str | None,
-    until: str | None,
-    client: str | None,
-    model: str | None,
-    min_calls: int | None,
     more: tuple[Path, ...],
     limit: int | None,
     seconds: float | None,
@@ -64,6 +58,7 @@ def command(
     keep: bool,
     form: str,
     raw: bool,
+    **filters: Any,
 ) -> None:
     """Answer a predefined question, show a table, or run SQL on a store.
 
@@ -87,15 +82,6 @@ def command(
     from mcptally.tables.all_tables import TABLES
 
     opened = open_store(store, *more, memory=None if memory is None else size_text(memory))
-    filters = {
-        "server": server,
-        "tool": tool,
-        "since": since,
-        "until": until,
-        "client": client,
-        "model": model,
-        "min_calls": min_calls,
-    }
     if keep:
         kept = ", ".join(duckdb_file.write_with_answers(store))
         sys.stderr.write(f"{store / duckdb_file.FILE} has the tables {kept}\n")
@@ -124,7 +110,7 @@ def command(
     columns = displayed_columns(question) if predefined else []
 
     def answer() -> None:
-        found = opened.ask(question, **filters) if predefined else opened.sql(question)  # type: ignore[arg-type]
+        found = opened.ask(question, **filters) if predefined else opened.sql(question)
         render.write(found, form, shown=columns, limit=limit, raw=raw)  # type: ignore[arg-type]
 
     with opened.within(seconds, rows=limit and limit + 1):

@@ -34,12 +34,7 @@ def command(
     *,
     out: Path,
     examples: int,
-    server: str | None,
-    tool: str | None,
-    since: str | None,
-    until: str | None,
-    client: str | None,
-    model: str | None,
+    **filters: str | None,
 ) -> None:
     """Write an HTML report about a store: one self-contained file.
 
@@ -65,13 +60,8 @@ def command(
         reported,
         None if to_stdout else out,
         base=base,
-        server=server,
-        tool=tool,
-        since=since,
-        until=until,
-        client=client,
-        model=model,
         examples=examples,
+        **filters,
     )
     if to_stdout:
         sys.stdout.write(page)

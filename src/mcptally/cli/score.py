@@ -4,7 +4,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from mcptally.cli.quantity import SIZE
 from mcptally.errors import Exit, UsageError
 from mcptally.plural import count
 from mcptally.transcript.remote import is_url
+
+if TYPE_CHECKING:
+    from mcptally.pipeline.run import Summary
 
 
 class _PathOrUrl(click.Path):
@@ -179,6 +182,15 @@ def command(
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_state_after_interrupt(out)}\n")
         ctx.exit(Exit.INTERRUPTED)
+    _print_summary(summary, out, has_selection=bool(servers or tools or since or until))
+    if fail_on:
+        from mcptally.analytics.store import open_store
+
+        write_gate_reports(ctx, gates.check_store(open_store(out), limits), junit, sarif)
+
+
+def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) -> None:
+    """Print what was read and scored, and what can be done next."""
     write = sys.stderr.write
     if summary.in_full:
         write(f"{out}: all files were scored again: {summary.in_full}\n")
@@ -191,7 +203,7 @@ def command(
         f"{count(rows['calls'], 'call')}, {count(rows['tools'], 'tool definition')}, "
         f"{count(rows['findings'], 'finding')}\n"
     )
-    if servers or tools or since or until:
+    if has_selection:
         write(
             f"left out by the selection: {count(summary.files_left_out, 'file')}, and "
             f"{count(summary.calls_left_out, 'call')} of the files that were read\n"
@@ -206,10 +218,6 @@ def command(
             "WHERE about = 'file'\"\n"
         )
     write(f"store: {out}; next: mcptally query {out} tool_scores\n")
-    if fail_on:
-        from mcptally.analytics.store import open_store
-
-        write_gate_reports(ctx, gates.check_store(open_store(out), limits), junit, sarif)
 
 
 def _fit_memory(memory: int, jobs: int) -> tuple[int, int]:

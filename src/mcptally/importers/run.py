@@ -26,10 +26,10 @@ from mcptally.importers.sorted_spool import sorted_by_time
 from mcptally.importers.source import Envelope, Source
 from mcptally.importers.timestamps import parse_timezone
 from mcptally.importers.transcript_builder import TranscriptBuilder
-from mcptally.record.writer.recording import RECORDER
 from mcptally.redaction.policy import Policy, policy
 from mcptally.transcript.discover import SkippedFile, files_below
 from mcptally.transcript.files import DecompressionBudget, LineRun, read_lines
+from mcptally.transcript.format import RECORDER
 
 __all__ = ["FORMATS", "Envelope", "Imported", "Outcome", "import_logs"]
 

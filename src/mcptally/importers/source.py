@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from mcptally.importers.items import Connection, Tally
+from mcptally.importers.json_array import elements
 from mcptally.importers.timestamps import parse_timestamp
 from mcptally.transcript.files import Damage, DecompressionBudget, read_lines, read_pieces
 
@@ -93,6 +94,31 @@ class Source:
                 self.tally.skip(line, why)
                 continue
             yield line, value
+
+    def elements(
+        self,
+        path: tuple[str, ...],
+        decoder: msgspec.json.Decoder[_T],
+        why: str,
+        *,
+        cut_off: str | None = None,
+    ) -> Iterator[tuple[int, _T]]:
+        """Yield the line and decoded value of every object in the array at `path` of a document.
+
+        Each object is counted as seen; refused ones are counted as unused with the reason `why`,
+        and those that are cut off or too large with the reason `cut_off` (None: `why`).
+        """
+        for element in elements(self.read_pieces(), path):
+            self.tally.seen += 1
+            if element.data is None:
+                self.tally.skip(element.line, cut_off or why)
+                continue
+            try:
+                value = decoder.decode(element.data)
+            except (msgspec.DecodeError, RecursionError, ValueError):
+                self.tally.skip(element.line, why)
+                continue
+            yield element.line, value
 
     def read_pieces(self) -> Iterator[bytes]:
         """Yield the decompressed bytes in pieces of about 1 MiB, for documents without lines.

@@ -1,22 +1,13 @@
-"""Finds calls in spans, by the conventions of those who write them.
+"""Builds items from the calls in spans.
 
-| convention | a call is a span with |
-|---|---|
-| OpenTelemetry MCP | `mcp.method.name`, or `mcp.tool.name` (Sentry, Docker, ContextForge) |
-| OpenTelemetry GenAI | `gen_ai.operation.name` = `execute_tool` |
-| OpenInference | `openinference.span.kind` = `TOOL` |
-| Traceloop | `traceloop.span.kind` = `tool`, or a name such as `tools/list.mcp` |
-
-The last three describe what an agent did. They do not say whether an MCP server ran the tool, or
-which one. Nested spans about one call (of the agent, the client and the server) are merged, because
-clients often do not record the tool, and servers do not record the arguments. `jsonrpc.request.id`
-is unique within a session only: without a session id, the span's own id is used.
+Nested spans about one call (of the agent, the client and the server) are merged, because clients
+often do not record the tool, and servers do not record the arguments. `jsonrpc.request.id` is
+unique within a session only: without a session id, the span's own id is used.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +15,8 @@ from mcptally.importers import call_records
 from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item, Tally
 from mcptally.importers.model_of_call import ModelsOfCalls
 from mcptally.importers.source import Source
+from mcptally.importers.span_conventions import Span, SpanCall, call_of, model_of
+from mcptally.importers.values import ERROR_CODE, parsed, text_of
 from mcptally.transcript.format import Dir
 from mcptally.wire.strict_json import strict_json_error
 
@@ -35,51 +28,7 @@ _GAVE_UP: Final = frozenset({"timeout", "cancelled"})
 _BY_SERVERS: Final = ("sampling/", "roots/list", "elicitation/create")
 _CARRIERS: Final = {"pipe": "stdio", "tcp": "streamable_http", "quic": "streamable_http"}
 _TRANSPORTS: Final = {"stdio": "stdio", "http": "streamable_http", "sse": "http_sse"}
-_CODE: Final = re.compile(r"MCP error (?P<code>-?\d+): ?(?P<message>.*)\Z", re.DOTALL)
-_TRACELOOP_METHOD: Final = re.compile(r"(?P<method>[a-z]+(?:/[a-z_]+)*)\.mcp\Z")
 _CODES: Final = ("rpc.response.status_code", "jsonrpc.error.code", "mcp.error.code")
-_MODELS: Final = ("gen_ai.request.model", "llm.model_name", "gen_ai.response.model")
-_ARGUMENT: Final = "mcp.request.argument."
-_PARTS: Final = frozenset({"mcp.client.request", "mcp.client.response"})
-"""Spans of ContextForge within that of the call."""
-
-Rank = Literal[0, 1, 2]
-"""Who wrote a span: the agent (0), the MCP client (1), the server (2). Of nested spans about one
-call, the one with the highest rank decides; the others add facts that it lacks."""
-
-
-class Span(msgspec.Struct):
-    """A span of any source."""
-
-    line: int
-    id: str
-    parent: str | None
-    name: str
-    start: int | None
-    end: int | None
-    attributes: dict[str, Any]
-    resource: dict[str, Any]
-    side: Literal["client", "server"] | None = None
-    failed: bool = False
-    message: str | None = None
-    """Text of the failure."""
-
-
-class _Call(msgspec.Struct):
-    """The facts about a call that a span states; None: it does not state this fact."""
-
-    method: str
-    rank: Rank
-    tool: str | None = None
-    arguments: Any = None
-    result: Any = None
-    is_error: bool | None = None
-    """Whether the tool reported an error."""
-    session: Any = None
-    request: Any = None
-    label: str | None = None
-    is_part: bool = False
-    """Whether the span is shorter than the call: it adds facts, but never the times."""
 
 
 def read_spans(source: Source, spans: Callable[[Source], Iterator[Span]]) -> Iterator[Item]:
@@ -87,9 +36,9 @@ def read_spans(source: Source, spans: Callable[[Source], Iterator[Span]]) -> Ite
     tally = source.tally
     groups, models = _surveyed(spans(source.preview()))
     sizes = Counter(groups.values())
-    waiting: dict[str, list[tuple[Span, _Call]]] = {}
+    waiting: dict[str, list[tuple[Span, SpanCall]]] = {}
     for span in spans(source):
-        call = _call_of(span)
+        call = call_of(span)
         if call is None:
             tally.context["a span without a call"] += 1
             continue
@@ -111,15 +60,15 @@ def _surveyed(spans: Iterator[Span]) -> tuple[dict[str, str], ModelsOfCalls]:
     one.
     """
     parents: dict[str, str | None] = {}
-    calls: dict[str, _Call] = {}
+    calls: dict[str, SpanCall] = {}
     models = ModelsOfCalls()
     for span in spans:
-        models.add(span.id, span.parent, _model(span.attributes))
+        models.add(span.id, span.parent, model_of(span.attributes))
         if len(parents) >= _MAX_SPANS:
             break
         parents[span.id] = span.parent
-        if call := _call_of(span):
-            calls[span.id] = _Call(call.method, call.rank, call.tool)
+        if call := call_of(span):
+            calls[span.id] = SpanCall(call.method, call.rank, call.tool)
     outer: dict[str, str] = {}
     for id_, call in calls.items():
         above = parents[id_]
@@ -138,14 +87,7 @@ def _surveyed(spans: Iterator[Span]) -> tuple[dict[str, str], ModelsOfCalls]:
     return groups, models
 
 
-def _model(attributes: dict[str, Any]) -> str | None:
-    """The language model that a span names: that of the request, which agents' spans also name."""
-    if attributes.get("gen_ai.operation.name") == "embeddings":
-        return None
-    return next(filter(None, (_text(attributes.get(name)) for name in _MODELS)), None)
-
-
-def _merged(about: list[tuple[Span, _Call]], tally: Tally) -> tuple[Span, _Call]:
+def _merged(about: list[tuple[Span, SpanCall]], tally: Tally) -> tuple[Span, SpanCall]:
     """Merge all spans about a call: the best one, with the facts that only the others have."""
     tally.used += 1
     if len(about) > 1:
@@ -171,7 +113,7 @@ def _merged(about: list[tuple[Span, _Call]], tally: Tally) -> tuple[Span, _Call]
         session, request = (
             (told.session, told.request) if call.session is None else (call.session, call.request)
         )
-        call = _Call(
+        call = SpanCall(
             call.method,
             call.rank,
             call.tool or told.tool,
@@ -185,133 +127,19 @@ def _merged(about: list[tuple[Span, _Call]], tally: Tally) -> tuple[Span, _Call]
     return span, call
 
 
-def _same_call(outer: _Call, inner: _Call) -> bool:
+def _same_call(outer: SpanCall, inner: SpanCall) -> bool:
     """Whether two nested spans are about one call; agents put a server's name before the tool's."""
     if outer.method != inner.method or (outer.rank == inner.rank == 2) or outer.rank > inner.rank:
         return False
     return outer.tool is None or inner.tool is None or outer.tool.endswith(inner.tool)
 
 
-def _call_of(span: Span) -> _Call | None:
-    """The call that a span describes, by the first convention that applies to the span."""
-    for convention in (_mcp, _gen_ai, _openinference, _traceloop):
-        if call := convention(span, span.attributes):
-            return call
-    return None
-
-
-def _mcp(span: Span, attributes: dict[str, Any]) -> _Call | None:
-    """The MCP conventions of OpenTelemetry, with the names of Sentry and of gateways."""
-    method = attributes.get("mcp.method.name")
-    other_name = _text(attributes.get("mcp.tool.name"))
-    if not isinstance(method, str):
-        if other_name is None:
-            return None
-        method = "tools/call"
-    named = attributes.get("gen_ai.tool.name")
-    tool = named if isinstance(named, str) else other_name
-    prompt = _text(attributes.get("gen_ai.prompt.name")) or _text(attributes.get("mcp.prompt.name"))
-    arguments = attributes.get("gen_ai.tool.call.arguments")
-    if method == "tools/call" and arguments is None:
-        given = {
-            key.removeprefix(_ARGUMENT): _parsed(value)
-            for key, value in attributes.items()
-            if key.startswith(_ARGUMENT)
-        }
-        arguments = given or None
-    told = attributes.get("mcp.tool.result.is_error")
-    error = attributes.get("error.type")
-    is_error = told if isinstance(told, bool) else True if error == "tool_error" else None
-    if attributes.get("upstream.response.success") is False:  # ContextForge
-        is_error = True
-    return _Call(
-        method,
-        2 if span.side == "server" else 1,
-        prompt if tool is None else tool,
-        arguments,
-        attributes.get("gen_ai.tool.call.result", attributes.get("mcp.tool.result.content")),
-        is_error,
-        attributes.get("mcp.session.id"),
-        attributes.get("jsonrpc.request.id", attributes.get("mcp.request.id")),
-        _text(attributes.get("mcp.server.name"))
-        or _text(attributes.get("mcp.target"))  # agentgateway
-        or _text(span.resource.get("mcptally.server")),
-        span.name in _PARTS,
-    )
-
-
-def _gen_ai(span: Span, attributes: dict[str, Any]) -> _Call | None:
-    """The GenAI conventions of OpenTelemetry: a tool that an agent executed."""
-    if attributes.get("gen_ai.operation.name") != "execute_tool":
-        return None
-    return _Call(
-        "tools/call",
-        0,
-        _text(attributes.get("gen_ai.tool.name")) or span.name.removeprefix("execute_tool "),
-        attributes.get("gen_ai.tool.call.arguments", attributes.get("gen_ai.tool.input")),
-        attributes.get("gen_ai.tool.call.result", attributes.get("gen_ai.tool.output")),
-        span.failed or None,
-        attributes.get("gen_ai.conversation.id"),
-        attributes.get("gen_ai.tool.call.id"),
-    )
-
-
-def _openinference(span: Span, attributes: dict[str, Any]) -> _Call | None:
-    """The conventions of OpenInference (Phoenix, Arize)."""
-    if str(attributes.get("openinference.span.kind")).upper() != "TOOL":
-        return None
-    arguments = _parsed(attributes.get("input.value"))
-    if not isinstance(arguments, dict):
-        parameters = _parsed(attributes.get("tool.parameters"))
-        arguments = parameters if isinstance(parameters, dict) else arguments
-    result, is_error = attributes.get("output.value"), False
-    message = _parsed(result)
-    if isinstance(message, dict) and message.get("type") == "tool":  # a message of LangChain
-        data = message["data"] if isinstance(message.get("data"), dict) else message
-        result, is_error = data.get("content", result), data.get("status") == "error"
-    return _Call(
-        "tools/call",
-        0,
-        _text(attributes.get("tool.name")) or span.name,
-        arguments,
-        result,
-        span.failed or is_error or None,
-        attributes.get("session.id"),
-        attributes.get("tool_call.id", attributes.get("tool.id")),
-    )
-
-
-def _traceloop(span: Span, attributes: dict[str, Any]) -> _Call | None:
-    """The conventions of Traceloop (OpenLLMetry)."""
-    server = _text(attributes.get("traceloop.workflow.name"))
-    if attributes.get("traceloop.span.kind") == "tool":
-        given = _parsed(attributes.get("traceloop.entity.input"))
-        arguments = given.get("arguments", given) if isinstance(given, dict) else given
-        of_client: Rank = 1 if isinstance(given, dict) and "tool_name" in given else 0
-        output = attributes.get("traceloop.entity.output")
-        told = _parsed(output)
-        if isinstance(told, dict) and "result" in told and told.keys() <= {"result", "is_error"}:
-            output = told["result"]
-        return _Call(
-            "tools/call",
-            of_client,
-            _text(attributes.get("traceloop.entity.name")) or span.name.removesuffix(".tool"),
-            arguments,
-            output,
-            span.failed or None,
-            request=None,
-            label=server,
-        )
-    match = _TRACELOOP_METHOD.match(span.name)
-    return _Call(match["method"], 1, label=server) if match else None
-
-
-def _items(source: Source, span: Span, call: _Call, models: ModelsOfCalls) -> Iterator[Item]:
+def _items(source: Source, span: Span, call: SpanCall, models: ModelsOfCalls) -> Iterator[Item]:
     direction: Dir = "s2c" if call.method.startswith(_BY_SERVERS) else "c2s"
     back: Dir = "c2s" if direction == "s2c" else "s2c"
     connection = _connection(source, span, call)
     line = span.line
-    uri = _text(span.attributes.get("mcp.resource.uri"))
+    uri = text_of(span.attributes.get("mcp.resource.uri"))
     uri = uri if call.method.startswith("resources/") else None
     if call.method.startswith("notifications/"):
         extra: dict[str, Any] = {"method": call.method}
@@ -329,7 +157,7 @@ def _items(source: Source, span: Span, call: _Call, models: ModelsOfCalls) -> It
     id_ = str(call.request) if known else span.id
     arguments = call_records.NOT_RECORDED
     if call.method == "tools/call" and call.arguments is not None:
-        if isinstance(_parsed(call.arguments), dict):
+        if isinstance(parsed(call.arguments), dict):
             arguments = _json(call.arguments)
         else:
             source.tally.notes["arguments that are not a JSON object: left out"] += 1
@@ -342,7 +170,7 @@ def _items(source: Source, span: Span, call: _Call, models: ModelsOfCalls) -> It
         method=call.method,
         uri=uri,
         arguments=arguments,
-        version=_text(span.attributes.get("mcp.protocol.version")),
+        version=text_of(span.attributes.get("mcp.protocol.version")),
         model=models.of(span.id) if direction == "c2s" else None,
         direction=direction,
     )
@@ -350,7 +178,7 @@ def _items(source: Source, span: Span, call: _Call, models: ModelsOfCalls) -> It
         yield _reply(connection, id_, span, call, direction=back)
 
 
-def _reply(connection: Connection, id_: str, span: Span, call: _Call, *, direction: Dir) -> Item:
+def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, direction: Dir) -> Item:
     attributes, line, at = span.attributes, span.line, span.end
     told = attributes.get("error.type")
     error = None if told is None else str(told)
@@ -363,13 +191,13 @@ def _reply(connection: Connection, id_: str, span: Span, call: _Call, *, directi
         )
     number = _code(code) if code is not None else _code(error)
     number = None if error == "tool_error" else number
-    message = _text(attributes.get("mcp.error.message")) or span.message  # agentgateway's first
+    message = text_of(attributes.get("mcp.error.message")) or span.message  # agentgateway's first
     # An agent's span does not say which error it was; the MCP conventions do.
     if (
         number is None
         and call.rank == 0
         and call.is_error
-        and (said := _CODE.search(message or ""))
+        and (said := ERROR_CODE.search(message or ""))
     ):
         number, message = int(said["code"]), said["message"]
     if number is not None and (number or failed):
@@ -393,7 +221,7 @@ def _reply(connection: Connection, id_: str, span: Span, call: _Call, *, directi
     )
 
 
-def _connection(source: Source, span: Span, call: _Call) -> Connection:
+def _connection(source: Source, span: Span, call: SpanCall) -> Connection:
     """The connection of a span, by its session, else by process and server address."""
     attributes, resource = span.attributes, span.resource
     address = attributes.get("server.address")
@@ -422,10 +250,6 @@ def _connection(source: Source, span: Span, call: _Call) -> Connection:
     )
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
 def _code(value: Any) -> int | None:
     """A JSON-RPC error code, which the conventions write as text."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
@@ -434,13 +258,6 @@ def _code(value: Any) -> int | None:
         return int(value)
     except ValueError:
         return None
-
-
-def _parsed(value: Any) -> Any:
-    """The value of a JSON text; other values unchanged."""
-    if isinstance(value, str) and strict_json_error(value.encode(errors="replace")) is None:
-        return msgspec.json.decode(value)
-    return value
 
 
 def _json(value: Any) -> msgspec.Raw:

@@ -8,13 +8,11 @@ import msgspec
 
 from mcptally.importers import call_records
 from mcptally.importers.items import Item
-from mcptally.importers.json_array import elements
 from mcptally.importers.model_of_call import ModelsOfCalls
 from mcptally.importers.source import Source
-from mcptally.wire.strict_json import strict_json_error
+from mcptally.importers.values import ERROR_CODE, parsed
 
 _IN_MEMBER: Final = re.compile(rb'\s*\{\s*"(?P<name>data|runs|observations)"\s*:\s*\[')
-_CODE: Final = re.compile(r"MCP error (?P<code>-?\d+): ?(?P<message>.*)\Z", re.DOTALL)
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 
 NO_SERVER: Final = "a call of an agent: the source does not say which server ran the tool"
@@ -104,7 +102,7 @@ def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
         model=record.model,
     )
     failed = record.is_error
-    code = _CODE.search(record.error or "") if failed else None
+    code = ERROR_CODE.search(record.error or "") if failed else None
     gave_up = record.gave_up
     if failed and call_records.TIMED_OUT.match(record.error or ""):
         gave_up = "timeout"
@@ -135,41 +133,5 @@ def objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
         yield from source.records(_OBJECT, "not a JSON object")
         return
     path = () if member is None else (member["name"].decode(),)
-    tally = source.tally
-    for element in elements(source.read_pieces(), path):
-        tally.seen += 1
-        if element.data is None:
-            tally.skip(element.line, "an object that is cut off or too large")
-            continue
-        try:
-            yield element.line, _OBJECT.decode(element.data)
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            tally.skip(element.line, "not a JSON object")
-
-
-def parsed(value: Any) -> Any:
-    """The value of a JSON text; other values unchanged."""
-    if isinstance(value, str) and strict_json_error(value.encode(errors="replace")) is None:
-        return msgspec.json.decode(value)
-    return value
-
-
-def text_of(value: Any) -> str | None:
-    """A text that is not empty, else None."""
-    return value if isinstance(value, str) and value else None
-
-
-def dict_of(value: Any) -> dict[str, Any]:
-    """An object, also if it was stored as JSON text; else an empty one."""
-    value = parsed(value)
-    return value if isinstance(value, dict) else {}
-
-
-def unwrapped(value: Any) -> tuple[Any, bool]:
-    """The result in a message of LangChain, and whether the tool failed; other values unchanged."""
-    message = parsed(value)
-    if isinstance(message, dict) and message.get("type") == "tool":
-        data = message["data"] if isinstance(message.get("data"), dict) else message
-        if "content" in data:
-            return data["content"], data.get("status") == "error"
-    return value, False
+    cut_off = "an object that is cut off or too large"
+    yield from source.elements(path, _OBJECT, "not a JSON object", cut_off=cut_off)

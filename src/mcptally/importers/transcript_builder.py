@@ -16,9 +16,8 @@ import msgspec
 
 from mcptally.importers.items import Connection, Item, Tally
 from mcptally.importers.packer import Packer
-from mcptally.record.writer.recording import RECORDER
 from mcptally.redaction.policy import Policy
-from mcptally.transcript.format import FORMAT_VERSION
+from mcptally.transcript.format import FORMAT_VERSION, RECORDER
 from mcptally.wire.framing import TruncatedFrame, cap_frame
 from mcptally.wire.strict_json import strict_json_error
 from mcptally.wire.truncated import fields_of_truncated

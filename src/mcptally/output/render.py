@@ -80,26 +80,12 @@ def write(
     if form == "table":
         _terminal(table, shown)
     elif form == "json":
-        sys.stdout.write(
-            escape_controls(json.dumps(plain_rows(table), indent=1, ensure_ascii=False)) + "\n"
-        )
+        text = json.dumps(plain_rows(table), indent=1, ensure_ascii=False)
+        sys.stdout.write(escape_controls(text) + "\n")
     elif form == "csv":
-        import pyarrow.csv  # noqa: PLC0415  (the other formats do not need it)
-
-        buffer = io.BytesIO()
-        pyarrow.csv.write_csv(_flat(table), buffer)
-        sys.stdout.buffer.write(buffer.getvalue())
+        sys.stdout.buffer.write(_csv(table))
     elif form == "parquet":
-        import pyarrow.parquet as pq  # noqa: PLC0415  (the other formats do not need it)
-
-        buffer = io.BytesIO()
-        try:
-            pq.write_table(table, buffer)
-        except pa.ArrowException as error:
-            raise QueryError(
-                f"Parquet cannot store this answer ({error}); cast it to text"
-            ) from error
-        sys.stdout.buffer.write(buffer.getvalue())
+        sys.stdout.buffer.write(_parquet(table))
     else:
         sys.stdout.write(markdown(table))
     if not table.num_rows and form == "table":
@@ -114,6 +100,25 @@ def write(
 def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
     """The rows of an answer as JSON values."""
     return [{name: plain(value) for name, value in row.items()} for row in table.to_pylist()]
+
+
+def _parquet(table: pa.Table) -> bytes:
+    import pyarrow.parquet as pq  # noqa: PLC0415  (the other formats do not need it)
+
+    buffer = io.BytesIO()
+    try:
+        pq.write_table(table, buffer)
+    except pa.ArrowException as error:
+        raise QueryError(f"Parquet cannot store this answer ({error}); cast it to text") from error
+    return buffer.getvalue()
+
+
+def _csv(table: pa.Table) -> bytes:
+    import pyarrow.csv  # noqa: PLC0415  (the other formats do not need it)
+
+    buffer = io.BytesIO()
+    pyarrow.csv.write_csv(_flat(table), buffer)
+    return buffer.getvalue()
 
 
 _FORMULA: Final = re.compile("[\\s\x00-\x1f]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")

@@ -18,7 +18,8 @@ import msgspec
 
 from mcptally.importers.items import Item
 from mcptally.importers.source import Source
-from mcptally.importers.span_calls import Span, read_spans
+from mcptally.importers.span_calls import read_spans
+from mcptally.importers.span_conventions import Span
 from mcptally.importers.timestamps import add_duration, parse_duration
 
 _TEXT: Final = re.compile(

@@ -22,7 +22,7 @@ from mcptally.importers import call_records
 from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item
 from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.timestamps import add_duration, parse_duration
-from mcptally.importers.tool_records import dict_of, text_of
+from mcptally.importers.values import dict_of, text_of
 
 _CALLING: Final = re.compile(r"Calling MCP tool: (?P<tool>.+)\Z", re.DOTALL)
 _DONE: Final = re.compile(r"Tool '(?P<tool>.+?)' completed successfully in (?P<took>\S.*)\Z")

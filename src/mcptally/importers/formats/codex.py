@@ -30,7 +30,7 @@ from mcptally.importers import call_records
 from mcptally.importers.items import Connection, Item
 from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.timestamps import add_duration
-from mcptally.importers.tool_records import dict_of, parsed, text_of
+from mcptally.importers.values import dict_of, parsed, text_of
 
 _SECOND: Final = 10**9
 _CANCELLED: Final = ("user cancelled", "user canceled", "user rejected", "cancelled", "canceled")
@@ -50,74 +50,129 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 
 def read(source: Source) -> Iterator[Item]:
     """Yield the calls of a rollout."""
-    tally = source.tally
-    session, model = "", None
-    begun = call_records.PendingCalls(tally)
+    rollout = _Rollout(source)
     for line, event in source.records(_LINE, "not a JSON object"):
-        at = source.at(event.timestamp)
+        yield from rollout.items(line, event)
+    yield from rollout.pending.left()
+
+
+class _Rollout:
+    """The calls of a rollout, and the state that its lines change."""
+
+    def __init__(self, source: Source) -> None:
+        self.pending = call_records.PendingCalls(source.tally)
+        self._source = source
+        self._tally = source.tally
+        self._session = ""
+        self._model: str | None = None
+        self._line = 0
+        self._at: int | None = None
+
+    def items(self, line: int, event: _Line) -> Iterator[Item]:
+        """Yield what a line says about calls."""
+        self._line, self._at = line, self._source.at(event.timestamp)
         body = _first_object(event.payload, event.msg, event.item)
         if event.type == "session_meta" and isinstance(body.get("id"), str):
-            session = body["id"]
+            self._session = body["id"]
         if event.type == "turn_context":
-            model = text_of(body.get("model"))
+            self._model = text_of(body.get("model"))
+        if self._source.built_in:
+            yield from self._built_in(body)
+            return
         kind = body.get("type")
-        if source.built_in:
-            yield from _built_in(source, body, session, begun, line=line, at=at, model=model)
-            continue
         if kind == "mcp_tool_call" and event.type in ("item.started", "item.completed"):
             kind = "mcp_tool_call_begin" if event.type == "item.started" else "mcp_tool_call_end"
             body = _of_item(body)
         if kind == "item_completed" and dict_of(body.get("item")).get("type") == "McpToolCall":
             kind, body = "mcp_tool_call_end", _of_item(dict_of(body["item"]))
         if kind in ("function_call", "function_call_output"):
-            yield from _requested(source, body, session, begun, line=line, at=at, model=model)
-            continue
-        if kind not in ("mcp_tool_call_begin", "mcp_tool_call_end"):
-            tally.context[OTHER_TOOL[False]] += 1
-            continue
+            yield from self._requested(body)
+        elif kind in ("mcp_tool_call_begin", "mcp_tool_call_end"):
+            yield from self._of_mcp(body, is_begin=kind == "mcp_tool_call_begin")
+        else:
+            self._tally.context[OTHER_TOOL[False]] += 1
+
+    def _of_mcp(self, body: dict[str, Any], *, is_begin: bool) -> Iterator[Item]:
+        """Remember the begin of a call of an MCP tool, or yield the call at its end."""
         call, invocation = body.get("call_id"), body.get("invocation")
         if not isinstance(call, str) or not isinstance(invocation, dict):
-            tally.skip(line, "a call without id or invocation")
-            continue
-        tally.used += 1
+            self._tally.skip(self._line, "a call without id or invocation")
+            return
+        self._tally.used += 1
         took = _duration(body.get("duration"))
-        start = at if took is None or kind == "mcp_tool_call_begin" else add_duration(at, -took)
-        ask = _asked(source, invocation, session, call, line=line, at=start, model=model)
-        if kind == "mcp_tool_call_begin":
-            begun.add(call, ask)
-            continue
-        first = begun.pop(call)
-        yield first if first is not None and took is None else ask
-        yield _answered(ask.connection, call, body.get("result"), line=line, at=at)
-    yield from begun.left()
+        start = self._at if took is None or is_begin else add_duration(self._at, -took)
+        request = self._request(invocation, call, at=start)
+        if is_begin:
+            self.pending.add(call, request)
+            return
+        first = self.pending.pop(call)
+        yield first if first is not None and took is None else request
+        yield _answered(request.connection, call, body.get("result"), line=self._line, at=self._at)
 
-
-def _requested(
-    source: Source,
-    body: dict[str, Any],
-    session: str,
-    begun: call_records.PendingCalls,
-    *,
-    line: int,
-    at: int | None,
-    model: str | None,
-) -> Iterator[Item]:
-    """Remember the request of an MCP tool, or yield a call whose output comes before its end."""
-    tally, call, space = source.tally, body.get("call_id"), _server(body)
-    if isinstance(call, str) and space is not None:
-        tally.used += 1
-        given = dict_of(body.get("arguments"))
-        invocation = {"server": space, "tool": body.get("name"), "arguments": given}
-        begun.add(call, _asked(source, invocation, session, call, line=line, at=at, model=model))
-    elif isinstance(call, str) and "output" in body and (ask := begun.pop(call)) is not None:
-        tally.used += 1
-        if str(body["output"]).startswith("aborted"):
-            yield ask
-            yield call_records.cancellation(ask.connection, call, line=line, at=at, why="aborted")
+    def _requested(self, body: dict[str, Any]) -> Iterator[Item]:
+        """Remember the request of an MCP tool, or yield a call whose output precedes its end."""
+        call, server = body.get("call_id"), _server(body)
+        if isinstance(call, str) and server is not None:
+            self._tally.used += 1
+            arguments = dict_of(body.get("arguments"))
+            invocation = {"server": server, "tool": body.get("name"), "arguments": arguments}
+            self.pending.add(call, self._request(invocation, call, at=self._at))
+        elif (
+            isinstance(call, str)
+            and "output" in body
+            and (request := self.pending.pop(call)) is not None
+        ):
+            self._tally.used += 1
+            if str(body["output"]).startswith("aborted"):
+                yield request
+                yield call_records.cancellation(
+                    request.connection, call, line=self._line, at=self._at, why="aborted"
+                )
+            else:
+                self._tally.notes[call_records.REFUSED] += 1
         else:
-            tally.notes[call_records.REFUSED] += 1
-    else:
-        tally.context[OTHER_TOOL[False]] += 1
+            self._tally.context[OTHER_TOOL[False]] += 1
+
+    def _built_in(self, body: dict[str, Any]) -> Iterator[Item]:
+        """Remember the request of a built-in tool, or yield the call when its output is read."""
+        if body.get("type") == "command_execution":
+            body = _of_command(body)
+        call, name = body.get("call_id"), body.get("name")
+        if not isinstance(call, str) or str(body.get("type")) not in _BUILT_IN:
+            self._tally.context[OTHER_TOOL[True]] += 1
+        elif isinstance(name, str) and "__" not in name and _server(body) is None:
+            self._tally.used += 1
+            given = parsed(body.get("arguments", body.get("input")))
+            arguments = given if isinstance(given, dict) else {"input": given}
+            invocation = {"server": "codex", "tool": name, "arguments": arguments}
+            self.pending.add(call, self._request(invocation, call, at=self._at))
+        elif (request := self.pending.pop(call)) is not None:
+            self._tally.used += 1
+            said, failed = _result(body.get("output"))
+            result = call_records.result_of(said, is_error=failed)
+            yield request
+            yield call_records.result_reply(
+                request.connection, call, line=self._line, at=self._at, result=result
+            )
+        else:
+            self._tally.context[OTHER_TOOL[True]] += 1
+
+    def _request(self, invocation: dict[str, Any], call: str, *, at: int | None) -> Item:
+        arguments = call_records.NOT_RECORDED
+        if invocation.get("arguments") is not None:
+            arguments = msgspec.Raw(call_records.json_bytes(invocation["arguments"]))
+        server, tool = invocation.get("server"), invocation.get("tool")
+        return call_records.request(
+            self._source.connection(
+                self._session, server=server if isinstance(server, str) else None
+            ),
+            call,
+            line=self._line,
+            at=at,
+            tool=tool if isinstance(tool, str) else None,
+            arguments=arguments,
+            model=self._model,
+        )
 
 
 def _server(body: dict[str, Any]) -> str | None:
@@ -125,48 +180,6 @@ def _server(body: dict[str, Any]) -> str | None:
     space = body.get("namespace")
     of_mcp = isinstance(space, str) and space.startswith("mcp__")
     return str(space).removeprefix("mcp__") if of_mcp else None
-
-
-def _built_in(
-    source: Source,
-    body: dict[str, Any],
-    session: str,
-    begun: call_records.PendingCalls,
-    *,
-    line: int,
-    at: int | None,
-    model: str | None,
-) -> Iterator[Item]:
-    """Yield a call of a built-in tool when its output is read."""
-    if body.get("type") == "command_execution":
-        body = _of_command(body)
-    call, name, output = body.get("call_id"), body.get("name"), body.get("output")
-    if not isinstance(call, str) or str(body.get("type")) not in _BUILT_IN:
-        source.tally.context[OTHER_TOOL[True]] += 1
-    elif isinstance(name, str) and "__" not in name and _server(body) is None:
-        source.tally.used += 1
-        given = parsed(body.get("arguments", body.get("input")))
-        given = given if isinstance(given, dict) else {"input": given}
-        begun.add(
-            call,
-            call_records.request(
-                source.connection(session, server="codex"),
-                call,
-                line=line,
-                at=at,
-                tool=name,
-                arguments=msgspec.Raw(call_records.json_bytes(given)),
-                model=model,
-            ),
-        )
-    elif (ask := begun.pop(call)) is not None:
-        source.tally.used += 1
-        said, failed = _result(output)
-        text = call_records.result_of(said, is_error=failed)
-        yield ask
-        yield call_records.result_reply(ask.connection, call, line=line, at=at, result=text)
-    else:
-        source.tally.context[OTHER_TOOL[True]] += 1
 
 
 def _result(output: Any) -> tuple[Any, bool | None]:
@@ -212,27 +225,6 @@ _BUILT_IN: Final = frozenset(
     {"function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"}
 )
 """Kinds of items about built-in tools. Those of MCP tools have `__` in the name of the tool."""
-
-
-def _asked(
-    source: Source,
-    invocation: dict[str, Any],
-    session: str,
-    call: str,
-    *,
-    line: int,
-    at: int | None,
-    model: str | None,
-) -> Item:
-    server, tool = invocation.get("server"), invocation.get("tool")
-    arguments = call_records.NOT_RECORDED
-    if invocation.get("arguments") is not None:
-        arguments = msgspec.Raw(call_records.json_bytes(invocation["arguments"]))
-    connection = source.connection(session, server=server if isinstance(server, str) else None)
-    name = tool if isinstance(tool, str) else None
-    return call_records.request(
-        connection, call, line=line, at=at, tool=name, arguments=arguments, model=model
-    )
 
 
 def _answered(connection: Connection, call: str, result: Any, *, line: int, at: int | None) -> Item:

@@ -19,7 +19,8 @@ import msgspec
 from mcptally.importers.items import MAX_PENDING_CALLS, Item
 from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.timestamps import add_duration
-from mcptally.importers.tool_records import ToolRecord, dict_of, items_of, text_of
+from mcptally.importers.tool_records import ToolRecord, items_of
+from mcptally.importers.values import dict_of, text_of
 
 _LINE: Final = msgspec.json.Decoder(dict[str, Any])
 _TRANSPORTS: Final = {"streamablehttp": "streamable_http", "sse": "http_sse", "stdio": "stdio"}

@@ -19,9 +19,9 @@ import msgspec
 
 from mcptally.importers import call_records
 from mcptally.importers.items import MAX_PENDING_CALLS, Item
-from mcptally.importers.json_array import elements
 from mcptally.importers.source import OTHER_TOOL, Source
-from mcptally.importers.tool_records import ToolRecord, dict_of, items_of, parsed, text_of
+from mcptally.importers.tool_records import ToolRecord, items_of
+from mcptally.importers.values import dict_of, parsed, text_of
 
 _SHOWN: Final = re.compile(r"(?P<tool>.+) \((?P<server>.+) MCP Server\)\Z", re.DOTALL)
 """`displayName` of a tool of an MCP server."""
@@ -88,12 +88,7 @@ def _lines(source: Source) -> Iterator[tuple[int, _Line]]:
     if b'"messages"' not in first and first.strip() != b"{":
         yield from source.records(_LINE, "not a JSON object")
         return
-    for element in elements(source.read_pieces(), ("messages",)):
-        source.tally.seen += 1
-        try:
-            yield element.line, _LINE.decode(element.data or b"")
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            source.tally.skip(element.line, "not a message, or cut off")
+    yield from source.elements(("messages",), _LINE, "not a message, or cut off")
 
 
 def _server_and_tool(call: dict[str, Any]) -> tuple[str, str] | None:

@@ -17,7 +17,8 @@ import msgspec
 from mcptally.importers.items import Item
 from mcptally.importers.json_array import elements
 from mcptally.importers.source import Source
-from mcptally.importers.tool_records import ToolRecord, dict_of, items_of, text_of
+from mcptally.importers.tool_records import ToolRecord, items_of
+from mcptally.importers.values import dict_of, text_of
 from mcptally.importers.zip_members import is_zip, member_names, members
 
 _GAVE_UP: Final = frozenset({"timeout", "cancelled"})

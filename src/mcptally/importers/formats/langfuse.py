@@ -11,15 +11,8 @@ from typing import Any
 
 from mcptally.importers.items import Item
 from mcptally.importers.source import Source
-from mcptally.importers.tool_records import (
-    Node,
-    ToolRecord,
-    dict_of,
-    parsed,
-    read_records,
-    text_of,
-    unwrapped,
-)
+from mcptally.importers.tool_records import Node, ToolRecord, read_records
+from mcptally.importers.values import dict_of, parsed, text_of, unwrapped
 
 
 def read(source: Source) -> Iterator[Item]:

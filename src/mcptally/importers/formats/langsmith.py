@@ -10,15 +10,8 @@ from typing import Any, Final
 
 from mcptally.importers.items import Item
 from mcptally.importers.source import Source
-from mcptally.importers.tool_records import (
-    Node,
-    ToolRecord,
-    dict_of,
-    parsed,
-    read_records,
-    text_of,
-    unwrapped,
-)
+from mcptally.importers.tool_records import Node, ToolRecord, read_records
+from mcptally.importers.values import dict_of, parsed, text_of, unwrapped
 
 _TRACEBACK: Final = re.compile(
     r"\A\w+\((?P<quote>['\"])(?P<said>.*?)(?P=quote)\)Traceback", re.DOTALL

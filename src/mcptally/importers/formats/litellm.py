@@ -10,14 +10,8 @@ from typing import Any, Final
 
 from mcptally.importers.items import Item
 from mcptally.importers.source import Source
-from mcptally.importers.tool_records import (
-    Node,
-    ToolRecord,
-    dict_of,
-    parsed,
-    read_records,
-    text_of,
-)
+from mcptally.importers.tool_records import Node, ToolRecord, read_records
+from mcptally.importers.values import dict_of, parsed, text_of
 
 _OF_MODELS: Final = ("completion", "responses", "messages", "generate_content")
 """Parts of the `call_type` of requests to language models."""

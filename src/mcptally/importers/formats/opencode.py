@@ -19,10 +19,10 @@ import msgspec
 
 from mcptally.importers import call_records
 from mcptally.importers.items import Item
-from mcptally.importers.json_array import elements
 from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.sqlite_tables import BROKEN, MAGIC, has_tables, open_database
-from mcptally.importers.tool_records import ToolRecord, dict_of, items_of, text_of
+from mcptally.importers.tool_records import ToolRecord, items_of
+from mcptally.importers.values import dict_of, text_of
 
 _BUILT_IN: Final = frozenset(
     {
@@ -88,12 +88,7 @@ def _messages(source: Source) -> Iterator[tuple[int, _Line]]:
     if b'"messages"' not in head:
         yield from source.records(_LINE, "not a JSON object")
         return
-    for element in elements(source.read_pieces(), ("messages",)):
-        source.tally.seen += 1
-        try:
-            yield element.line, _LINE.decode(element.data or b"")
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            source.tally.skip(element.line, "not a message, or cut off")
+    yield from source.elements(("messages",), _LINE, "not a message, or cut off")
 
 
 TABLES: Final = {

@@ -11,7 +11,8 @@ import msgspec
 from mcptally.importers.items import Item
 from mcptally.importers.json_array import elements
 from mcptally.importers.source import Source
-from mcptally.importers.span_calls import Span, read_spans
+from mcptally.importers.span_calls import read_spans
+from mcptally.importers.span_conventions import Span
 
 _ERRORS: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 _CLIENT: Final = (3, "3", "SPAN_KIND_CLIENT")

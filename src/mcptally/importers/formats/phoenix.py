@@ -21,8 +21,10 @@ from typing import Any, Final
 
 from mcptally.importers.items import Item
 from mcptally.importers.source import Source
-from mcptally.importers.span_calls import Span, read_spans
-from mcptally.importers.tool_records import dict_of, objects, text_of
+from mcptally.importers.span_calls import read_spans
+from mcptally.importers.span_conventions import Span
+from mcptally.importers.tool_records import objects
+from mcptally.importers.values import dict_of, text_of
 
 
 def read(source: Source) -> Iterator[Item]:

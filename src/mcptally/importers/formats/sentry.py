@@ -16,7 +16,8 @@ import msgspec
 
 from mcptally.importers.items import Item
 from mcptally.importers.source import Source
-from mcptally.importers.span_calls import Span, read_spans
+from mcptally.importers.span_calls import read_spans
+from mcptally.importers.span_conventions import Span
 
 _EXECUTE_TOOL: Final = "gen_ai.execute_tool"
 _GAVE_UP: Final = {"deadline_exceeded": "timeout", "cancelled": "cancelled"}

@@ -1,4 +1,4 @@
-"""The interface that the recorder uses, with two implementations: recording.py and process.py."""
+"""The interface that the recorder uses, with two implementations: archive.py and process.py."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
@@ -59,7 +59,7 @@ class RecordingWriter(Protocol):
 
 
 class ArchiveWriter(Protocol):
-    """Writes recordings into one folder; see recording.py."""
+    """Writes recordings into one folder; see archive.py."""
 
     @property
     def folder(self) -> str:

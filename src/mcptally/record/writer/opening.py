@@ -24,6 +24,6 @@ def open_archive(folder: str, *, policy: "Callable[[], Policy]", limits: Limits)
                 f"cannot start a writer process: {error.strerror}; the recorder writes the "
                 "events itself, so a slow disk delays traffic"
             )
-    from mcptally.record.writer.recording import Archive  # noqa: PLC0415 - usually not needed
+    from mcptally.record.writer.archive import Archive  # noqa: PLC0415 - usually not needed
 
     return Archive(folder, policy=policy(), limits=limits)

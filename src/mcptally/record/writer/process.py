@@ -19,7 +19,6 @@ uses an archive in the process of the recorder.
 """
 
 import contextlib
-import marshal
 import math
 import os
 import select
@@ -27,48 +26,29 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from mcptally.record.limits import Limits
 from mcptally.record.log import log_to_stderr, write_to_stderr
-from mcptally.record.writer.clock import Clock, new_id
-from mcptally.record.writer.interface import ExchangeEvent, WatchFunction
+from mcptally.record.writer.interface import WatchFunction
 from mcptally.record.writer.progress import ProgressTable
+from mcptally.record.writer.remote_recording import RemoteRecording
 from mcptally.record.writer.shared_queue import LIMIT_BYTES, QUEUE_BYTES, SharedQueue
-from mcptally.transcript.format import Dir, Transport
-from mcptally.wire.framing import Piece
+from mcptally.transcript.format import Transport
 
 if TYPE_CHECKING:
     from mcptally.redaction.policy import Policy
 
-Call = tuple[int, int, str, int, list[Any], list[int], dict[str, Any]]
-"""Number of the recording, time (ns), method, number of its events, its pieces or events, sizes of
-its large pieces, other arguments.
-
-The bytes of large pieces are at the end of the record, and an index stands for each of them. A
-`TruncatedFrame` is a plain tuple."""
-
-_LARGE: Final = 64 * 1024
-"""Pieces of at least this many bytes are copied into the queue without being encoded."""
-
-_PART: Final = 4 * 1024 * 1024
-"""Size of the parts of a piece that is larger than the queue takes at once."""
-
 _MAX_FAILURES: Final = 3
 """How many writers in a row may end within a second of their start and still be replaced."""
 
-_LARGE_CALL: Final = 4 * 1024 * 1024
-"""Bytes reserved for the part of a record that is not large pieces."""
-
 _RETRY_SECONDS: Final = 0.001
-
-_STALLED: Final = "the process that writes the recording was too slow"
 
 _IGNORED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 
 
 class WriterProcess:
-    """An archive whose files another process writes; it has the calls of `recording.Archive`.
+    """An archive whose files another process writes; it has the calls of `archive.Archive`.
 
     `policy` is called in that process. After one or several events the caller calls `wake`.
 
@@ -125,14 +105,16 @@ class WriterProcess:
         server: str | None = None,
         command: Sequence[str] | None = None,
         url: str | None = None,
-    ) -> "RemoteRecording":
+    ) -> RemoteRecording:
         """A recording without a file yet; `begin` or the first event creates it."""
         self._forget_closed()
         number = self._prepared = self._prepared + 1
         recording = RemoteRecording(
-            self,
             number=number,
             slot=self._free_slots.pop() if self._free_slots else len(self.recordings),
+            put=self._put,
+            largest=self.queue.largest,
+            on_closed=self._keep_closed,
             transport=transport,
             server=server,
             command=None if command is None else list(command),
@@ -248,7 +230,7 @@ class WriterProcess:
 
     # --- handing over ---------------------------------------------------------------------------
 
-    def put(self, parts: Sequence[bytes], *, events: int) -> bool:
+    def _put(self, parts: Sequence[bytes], events: int) -> bool:
         """Put a record into the queue; return False if there was no room for it in time."""
         if not self._pid:
             return False
@@ -285,7 +267,7 @@ class WriterProcess:
         )
         return False
 
-    def closed(self, recording: "RemoteRecording") -> None:
+    def _keep_closed(self, recording: RemoteRecording) -> None:
         """Keep a recording until the writer has executed its last call."""
         self._closed.append((self.queue.counters.head, recording))
 
@@ -296,148 +278,6 @@ class WriterProcess:
             del self.recordings[recording.number]
             self._free_slots.append(recording.slot)
             self._lost += recording.lost
-
-
-class RemoteRecording:
-    """A recording that the writer process writes; it has the calls of `recording.Recording`."""
-
-    def __init__(self, writer: WriterProcess, *, number: int, slot: int, **arguments: Any) -> None:
-        self.number: Final = number
-        self.slot: Final = slot
-        self._clock = Clock()
-        self.arguments: Final = {
-            **arguments,
-            "slot": slot,
-            "began_ns": self._clock.began_ns,
-            "recording_id": new_id(),
-        }
-        """Arguments of `Archive.prepare`, and what else the writer needs to know."""
-        self.lost = 0
-        """Events that could not be handed over and that the writer does not know about."""
-        self._writer = writer
-        self._is_prepared = False
-        self._is_closed = False
-
-    def begin(self) -> None:
-        """Create the file now; otherwise the first event creates it."""
-        self._call("begin", 0, [], {})
-
-    def frame(
-        self,
-        piece: Piece,
-        *,
-        dir: Dir,  # noqa: A002 - name of the field in transcripts
-        scope: str | None = None,
-        wire_bytes: int | None = None,
-        **fields: Any,
-    ) -> None:
-        """Record a frame."""
-        self._call(
-            "frame", 1, [piece], {"dir": dir, "scope": scope, "wire_bytes": wire_bytes, **fields}
-        )
-
-    def frames(self, pieces: Sequence[Piece], *, dir: Dir) -> None:  # noqa: A002
-        """Record several frames."""
-        self._call("frames", len(pieces), pieces, {"dir": dir})
-
-    def stderr(self, lines: Sequence[bytes]) -> None:
-        """Record lines of stderr."""
-        self._call("stderr", len(lines), lines, {})
-
-    def events(self, events: Sequence[ExchangeEvent]) -> None:
-        """Record events of an HTTP exchange."""
-        large: list[bytes] = []
-        encoded = [
-            event
-            if isinstance(event, bytes) or _is_small(event[0])
-            else (_encode_piece(event[0], large), *event[1:])
-            for event in events
-        ]
-        self._hand_over("events", len(encoded), encoded, large, {})
-
-    def close(
-        self,
-        *,
-        reason: str,
-        exit_code: int | None = None,
-        signal: int | None = None,
-        **fields: Any,
-    ) -> None:
-        """End the recording."""
-        if not self._is_closed:
-            end = {"reason": reason, "exit_code": exit_code, "signal": signal, **fields}
-            self._call("close", 1, [], end)
-            self._is_closed = True
-            self._writer.closed(self)
-
-    def _call(
-        self, method: str, events: int, pieces: Sequence[Piece], arguments: dict[str, Any]
-    ) -> None:
-        large: list[bytes] = []
-        encoded = [_encode_piece(piece, large) for piece in pieces]
-        self._hand_over(method, events, encoded, large, arguments)
-
-    def _hand_over(
-        self,
-        method: str,
-        events: int,
-        encoded: list[Any],
-        large: list[bytes],
-        arguments: dict[str, Any],
-    ) -> None:
-        """Hand over a call, or count its events as lost."""
-        now = self._clock.now()
-        sizes = [len(piece) for piece in large] if large else []
-        if not (
-            (self._is_prepared or self._prepare())
-            and (not self.lost or self._hand_over_lost(now))
-            and (not large or self._fits(large) or self._put_parts(now, large))
-            and self._put((self.number, now, method, events, encoded, sizes, arguments), large)
-        ):
-            self.lost += events
-
-    def _prepare(self) -> bool:
-        call: Call = (self.number, self._clock.began_ns, "prepare", 0, [], [], self.arguments)
-        self._is_prepared = self._put(call, [])
-        return self._is_prepared
-
-    def _hand_over_lost(self, now: int) -> bool:
-        arguments = {"events": self.lost, "why": _STALLED}
-        if not self._put((self.number, now, "count_lost", self.lost, [], [], arguments), []):
-            return False
-        self.lost = 0
-        return True
-
-    def _fits(self, large: list[bytes]) -> bool:
-        return sum(map(len, large)) <= self._writer.queue.largest - _LARGE_CALL
-
-    def _put_parts(self, now: int, large: list[bytes]) -> bool:
-        """Hand over the bytes of pieces that do not fit into one record, and empty `large`."""
-        for piece in large:
-            for start in range(0, len(piece), _PART):
-                part = piece[start : start + _PART]
-                if not self._put((self.number, now, "part", 0, [], [len(part)], {}), [part]):
-                    return False
-        large.clear()
-        return True
-
-    def _put(self, call: Call, large: list[bytes]) -> bool:
-        return self._writer.put([marshal.dumps(call), *large], events=call[3])
-
-
-def _is_small(piece: Piece) -> bool:
-    """Whether the piece is encoded as it is."""
-    return isinstance(piece, bytes) and len(piece) < _LARGE
-
-
-def _encode_piece(piece: Piece, large: list[bytes]) -> Any:
-    """The form of a piece in a `Call`; a large piece is added to `large`."""
-    if _is_small(piece):
-        return piece
-    if not isinstance(piece, bytes):
-        return tuple(piece)
-    large.append(piece)
-    return len(large) - 1
 
 
 def _detach(wake: int, messages: int) -> None:

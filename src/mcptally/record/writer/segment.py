@@ -72,6 +72,10 @@ class Segment:
         try_lock(self._fd)
         self.size = 0
         """Size of the file in bytes."""
+        self.counts: dict[str, int] = {}
+        """Events in the file by kind; who writes the lines counts them."""
+        self.reported_lost = 0
+        """Lost events that `gap` events in the file report."""
         self.opened_at = time.monotonic()
         """Time of opening, in seconds of the monotonic clock."""
 

@@ -7,14 +7,22 @@ import select
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from mcptally.record.writer.archive import Archive
+from mcptally.record.writer.calls import (
+    Call,
+    decode_events,
+    decode_piece,
+    large_pieces,
+    small_frames,
+)
 from mcptally.record.writer.clock import Clock
 from mcptally.record.writer.interface import WAKE_MS
-from mcptally.record.writer.recording import Archive, Progress, Recording
+from mcptally.record.writer.recording import Recording
+from mcptally.record.writer.segment_writer import Progress
 from mcptally.record.writer.shared_queue import LIMIT_BYTES
-from mcptally.wire.framing import Piece, TruncatedFrame
 
 if TYPE_CHECKING:
-    from mcptally.record.writer.process import Call, WriterProcess
+    from mcptally.record.writer.process import WriterProcess
 
 _KILLED: Final = "the process that writes the recording ended while it wrote them"
 _INCOMPLETE: Final = "the process that writes the recording ended before it had all their bytes"
@@ -113,9 +121,9 @@ class _Writer:
                 batch = []
         self._execute_batch(batch)
 
-    def _execute_batch(self, batch: Sequence[tuple["Call", bytes]]) -> None:
+    def _execute_batch(self, batch: Sequence[tuple[Call, bytes]]) -> None:
         """Execute calls, after one search for secrets in all their small frames."""
-        frames = [frame for call, _ in batch for frame in _frames(call)]
+        frames = [frame for call, _ in batch for frame in small_frames(call)]
         with contextlib.suppress(Exception):  # a failing policy fails for each frame again
             self.archive.clean_frames = self.archive.policy.clean_frames(frames)
         for call, record in batch:
@@ -133,7 +141,7 @@ class _Writer:
         self._queue.done(self._batch_events)
         self._batch_events = 0
 
-    def _execute(self, call: "Call", record: bytes, *, is_suspect: bool = False) -> None:
+    def _execute(self, call: Call, record: bytes, *, is_suspect: bool = False) -> None:
         """Execute a call. If it may have ended the last process, count its events as lost."""
         number, self._now, method, events, items, sizes, arguments = call
         self._batch_events += events
@@ -160,7 +168,7 @@ class _Writer:
             if is_suspect:
                 recording.count_lost(events - written, _KILLED)
             elif written < events:
-                large = _large_pieces(sizes, b"".join(parts) if parts else record)
+                large = large_pieces(sizes, b"".join(parts) if parts else record)
                 if large is None:
                     recording.count_lost(events - written, _INCOMPLETE)
                 else:
@@ -188,46 +196,12 @@ def _record(
 ) -> None:
     """Record the events of one call."""
     if method == "events":
-        recording.events(
-            [
-                item if isinstance(item, bytes) else (_piece(item[0], large), *item[1:])
-                for item in items
-            ]
-        )
+        recording.events(decode_events(items, large))
         return
-    pieces = [_piece(item, large) for item in items]
+    pieces = [decode_piece(item, large) for item in items]
     if method == "frame":
         recording.frame(pieces[0], **arguments)
     elif method == "frames":
         recording.frames(pieces, **arguments)
     else:
         recording.stderr([line for line in pieces if isinstance(line, bytes)])
-
-
-def _frames(call: "Call") -> list[bytes]:
-    """The frames of a call, without large ones."""
-    _, _, method, _, items, _, _ = call
-    if method == "events":
-        items = [item[0] for item in items if not isinstance(item, bytes)]
-    elif method == "stderr":
-        return []
-    return [item for item in items if isinstance(item, bytes)]
-
-
-def _piece(item: Any, large: Sequence[bytes]) -> Piece:
-    """A piece from its form in a `Call`."""
-    if isinstance(item, bytes):
-        return item
-    return large[item] if isinstance(item, int) else TruncatedFrame(*item)
-
-
-def _large_pieces(sizes: Sequence[int], data: bytes) -> list[bytes] | None:
-    """The large pieces at the end of `data`; None if they are incomplete."""
-    at = len(data) - sum(sizes)
-    if at < 0:
-        return None
-    pieces = []
-    for size in sizes:
-        pieces.append(data[at : at + size])
-        at += size
-    return pieces

@@ -1,0 +1,182 @@
+"""The call that a span describes, by the conventions of those who write spans.
+
+| convention | a call is a span with |
+|---|---|
+| OpenTelemetry MCP | `mcp.method.name`, or `mcp.tool.name` (Sentry, Docker, ContextForge) |
+| OpenTelemetry GenAI | `gen_ai.operation.name` = `execute_tool` |
+| OpenInference | `openinference.span.kind` = `TOOL` |
+| Traceloop | `traceloop.span.kind` = `tool`, or a name such as `tools/list.mcp` |
+
+The last three describe what an agent did. They do not say whether an MCP server ran the tool, or
+which one.
+"""
+
+import re
+from typing import Any, Final, Literal
+
+import msgspec
+
+from mcptally.importers.values import parsed, text_of, unwrapped
+
+_TRACELOOP_METHOD: Final = re.compile(r"(?P<method>[a-z]+(?:/[a-z_]+)*)\.mcp\Z")
+_MODELS: Final = ("gen_ai.request.model", "llm.model_name", "gen_ai.response.model")
+_ARGUMENT: Final = "mcp.request.argument."
+_PARTS: Final = frozenset({"mcp.client.request", "mcp.client.response"})
+"""Spans of ContextForge within that of the call."""
+
+Rank = Literal[0, 1, 2]
+"""Who wrote a span: the agent (0), the MCP client (1), the server (2). Of nested spans about one
+call, the one with the highest rank decides; the others add facts that it lacks."""
+
+
+class Span(msgspec.Struct):
+    """A span of any source."""
+
+    line: int
+    id: str
+    parent: str | None
+    name: str
+    start: int | None
+    end: int | None
+    attributes: dict[str, Any]
+    resource: dict[str, Any]
+    side: Literal["client", "server"] | None = None
+    failed: bool = False
+    message: str | None = None
+    """Text of the failure."""
+
+
+class SpanCall(msgspec.Struct):
+    """The facts about a call that a span states; None: it does not state this fact."""
+
+    method: str
+    rank: Rank
+    tool: str | None = None
+    arguments: Any = None
+    result: Any = None
+    is_error: bool | None = None
+    """Whether the tool reported an error."""
+    session: Any = None
+    request: Any = None
+    label: str | None = None
+    is_part: bool = False
+    """Whether the span is shorter than the call: it adds facts, but never the times."""
+
+
+def call_of(span: Span) -> SpanCall | None:
+    """The call that a span describes, by the first convention that applies to the span."""
+    for convention in (_mcp, _gen_ai, _openinference, _traceloop):
+        if call := convention(span, span.attributes):
+            return call
+    return None
+
+
+def _mcp(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
+    """The MCP conventions of OpenTelemetry, with the names of Sentry and of gateways."""
+    method = attributes.get("mcp.method.name")
+    other_name = text_of(attributes.get("mcp.tool.name"))
+    if not isinstance(method, str):
+        if other_name is None:
+            return None
+        method = "tools/call"
+    named = attributes.get("gen_ai.tool.name")
+    tool = named if isinstance(named, str) else other_name
+    prompt = text_of(attributes.get("gen_ai.prompt.name")) or text_of(
+        attributes.get("mcp.prompt.name")
+    )
+    arguments = attributes.get("gen_ai.tool.call.arguments")
+    if method == "tools/call" and arguments is None:
+        given = {
+            key.removeprefix(_ARGUMENT): parsed(value)
+            for key, value in attributes.items()
+            if key.startswith(_ARGUMENT)
+        }
+        arguments = given or None
+    told = attributes.get("mcp.tool.result.is_error")
+    error = attributes.get("error.type")
+    is_error = told if isinstance(told, bool) else True if error == "tool_error" else None
+    if attributes.get("upstream.response.success") is False:  # ContextForge
+        is_error = True
+    return SpanCall(
+        method,
+        2 if span.side == "server" else 1,
+        prompt if tool is None else tool,
+        arguments,
+        attributes.get("gen_ai.tool.call.result", attributes.get("mcp.tool.result.content")),
+        is_error,
+        attributes.get("mcp.session.id"),
+        attributes.get("jsonrpc.request.id", attributes.get("mcp.request.id")),
+        text_of(attributes.get("mcp.server.name"))
+        or text_of(attributes.get("mcp.target"))  # agentgateway
+        or text_of(span.resource.get("mcptally.server")),
+        span.name in _PARTS,
+    )
+
+
+def _gen_ai(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
+    """The GenAI conventions of OpenTelemetry: a tool that an agent executed."""
+    if attributes.get("gen_ai.operation.name") != "execute_tool":
+        return None
+    return SpanCall(
+        "tools/call",
+        0,
+        text_of(attributes.get("gen_ai.tool.name")) or span.name.removeprefix("execute_tool "),
+        attributes.get("gen_ai.tool.call.arguments", attributes.get("gen_ai.tool.input")),
+        attributes.get("gen_ai.tool.call.result", attributes.get("gen_ai.tool.output")),
+        span.failed or None,
+        attributes.get("gen_ai.conversation.id"),
+        attributes.get("gen_ai.tool.call.id"),
+    )
+
+
+def _openinference(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
+    """The conventions of OpenInference (Phoenix, Arize)."""
+    if str(attributes.get("openinference.span.kind")).upper() != "TOOL":
+        return None
+    arguments = parsed(attributes.get("input.value"))
+    if not isinstance(arguments, dict):
+        parameters = parsed(attributes.get("tool.parameters"))
+        arguments = parameters if isinstance(parameters, dict) else arguments
+    result, is_error = unwrapped(attributes.get("output.value"))
+    return SpanCall(
+        "tools/call",
+        0,
+        text_of(attributes.get("tool.name")) or span.name,
+        arguments,
+        result,
+        span.failed or is_error or None,
+        attributes.get("session.id"),
+        attributes.get("tool_call.id", attributes.get("tool.id")),
+    )
+
+
+def _traceloop(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
+    """The conventions of Traceloop (OpenLLMetry)."""
+    server = text_of(attributes.get("traceloop.workflow.name"))
+    if attributes.get("traceloop.span.kind") == "tool":
+        given = parsed(attributes.get("traceloop.entity.input"))
+        arguments = given.get("arguments", given) if isinstance(given, dict) else given
+        of_client: Rank = 1 if isinstance(given, dict) and "tool_name" in given else 0
+        output = attributes.get("traceloop.entity.output")
+        told = parsed(output)
+        if isinstance(told, dict) and "result" in told and told.keys() <= {"result", "is_error"}:
+            output = told["result"]
+        return SpanCall(
+            "tools/call",
+            of_client,
+            text_of(attributes.get("traceloop.entity.name")) or span.name.removesuffix(".tool"),
+            arguments,
+            output,
+            span.failed or None,
+            request=None,
+            label=server,
+        )
+    match = _TRACELOOP_METHOD.match(span.name)
+    return SpanCall(match["method"], 1, label=server) if match else None
+
+
+def model_of(attributes: dict[str, Any]) -> str | None:
+    """The language model that a span names: that of the request, which agents' spans also name."""
+    if attributes.get("gen_ai.operation.name") == "embeddings":
+        return None
+    return next(filter(None, (text_of(attributes.get(name)) for name in _MODELS)), None)

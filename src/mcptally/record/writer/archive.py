@@ -1,0 +1,124 @@
+"""An archive that this process writes: a folder of recordings.
+
+On POSIX it is in the writer process (process.py). Usage, safe from several threads:
+
+    archive = Archive("traces", policy=policy, limits=Limits())
+    recording = archive.open(transport="stdio", server="time", command=["mcp-server-time"])
+    recording.frame(b'{"jsonrpc":...}', dir="c2s")               # a `message` or a `raw`
+    recording.frame(data, dir="s2c", scope="x1", sse_id="7")     # HTTP: exchange id, SSE fields
+    recording.events([http_event({"dir": "c2s", "scope": "x1", "phase": "request"})])
+    recording.stderr([b"a line"])
+    recording.close(reason="server_exited", exit_code=0)
+
+The policy redacts only the recorded copy. Segments rotate by size and age; housekeeping.py
+compresses finished segments and applies retention in a background thread.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+
+from mcptally.record.limits import Limits
+from mcptally.record.log import log_to_stderr
+from mcptally.record.writer.clock import Clock, new_id
+from mcptally.record.writer.event_line import EventLineEncoder
+from mcptally.record.writer.housekeeping import Housekeeper
+from mcptally.record.writer.interface import WatchFunction
+from mcptally.record.writer.recording import Recording
+from mcptally.record.writer.segment import segment_stem
+from mcptally.record.writer.segment_writer import SegmentWriter
+from mcptally.redaction.policy import Policy
+from mcptally.redaction.policy import policy as policy_named
+from mcptally.transcript.format import RECORDER, Transport
+
+
+class Archive:
+    """A folder for recordings, with one redaction policy and one set of limits.
+
+    `log` is called with each message for the user of the recorder. If `buffered`, events are
+    written when `Recording.flush` is called.
+    """
+
+    def __init__(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        policy: Policy | None = None,
+        limits: Limits | None = None,
+        log: Callable[[str], None] = log_to_stderr,
+        buffered: bool = False,
+    ) -> None:
+        self.folder = os.fspath(out)
+        self.policy = policy or policy_named()
+        self.limits = limits or Limits()
+        self.log = log
+        self.clean_frames: frozenset[bytes] = frozenset()
+        """Frames that the policy leaves as they are, from `Policy.clean_frames`."""
+        self._buffered = buffered
+        self._housekeeper = Housekeeper(
+            self.folder,
+            keep_bytes=self.limits.keep_bytes,
+            keep_seconds=self.limits.keep_seconds,
+            compress=self.limits.compress,
+            log=log,
+        )
+
+    def open(
+        self,
+        *,
+        transport: Transport,
+        server: str | None = None,
+        command: Sequence[str] | None = None,
+        url: str | None = None,
+    ) -> Recording:
+        """Start a recording. If its file cannot be written, events are lost; it raises nothing."""
+        recording = self.prepare(transport=transport, server=server, command=command, url=url)
+        recording.begin()
+        return recording
+
+    def wake(self) -> None:
+        """Do nothing: events are written at once."""
+
+    def watch(self, watch: WatchFunction) -> None:
+        """Do nothing: a write that fails is noticed at once."""
+
+    def close(self) -> None:
+        """Stop the background thread. Recordings must be closed separately."""
+        self._housekeeper.stop()
+
+    def prepare(
+        self,
+        *,
+        transport: Transport,
+        server: str | None = None,
+        command: Sequence[str] | None = None,
+        url: str | None = None,
+        recording_id: str | None = None,
+        clock: Clock | None = None,
+    ) -> Recording:
+        """A recording without a file yet; `begin` or the first event creates it."""
+        self._housekeeper.start()
+        recording_id = recording_id or new_id()
+        clock = clock or Clock()
+        encoder = EventLineEncoder(
+            recording_id, self.policy, is_clean=lambda frame: frame in self.clean_frames
+        )
+        server = None if server is None else encoder.redact_label(server)
+        segments = SegmentWriter(
+            self.folder,
+            segment_stem(server, recording_id, clock.began_ns),
+            encoder=encoder,
+            clock=clock,
+            limits=self.limits,
+            buffered=self._buffered,
+            log=self.log,
+            on_finished=self._housekeeper.queue,
+            open_fields={
+                "transport": transport,
+                "server": server,
+                **({} if command is None else {"command": encoder.redact_command(command)}),
+                **({} if url is None else {"url": encoder.redact_url(url)}),
+                "recorder": RECORDER,
+                "redaction": self.policy.name,
+            },
+        )
+        return Recording(recording_id, segments, encoder=encoder, clock=clock)
