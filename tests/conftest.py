@@ -5,9 +5,13 @@ A busy machine must not cause a failure, and random examples must not make a cha
 `HYPOTHESIS_PROFILE=explore` tries new examples instead.
 """
 
+import atexit
 import gc
 import os
+import re
 from collections.abc import Generator
+from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -35,9 +39,17 @@ settings.register_profile(
 )
 
 
+SLOW_MODULE: Final = re.compile(rb"^pytestmark = .*\bpytest\.mark\.slow\b", re.MULTILINE)
+"""Finds the marker that says that all tests of a module are slow."""
+
+
+def _is_fast_tier(config: pytest.Config) -> bool:
+    return bool(config.option.markexpr == "not slow")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the profile and the threads of Polars before modules of tests need them."""
-    fast_tier = config.option.markexpr == "not slow"
+    fast_tier = _is_fast_tier(config)
     usual = "quick" if fast_tier else "steady"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
 
@@ -74,11 +86,20 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_unconfigure() -> None:
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """In the fast tier, do not import modules that have slow tests only, nor what those import."""
+    if not _is_fast_tier(config) or collection_path.suffix != ".py":
+        return None
+    return bool(SLOW_MODULE.search(collection_path.read_bytes())) or None
+
+
+@atexit.register
+def _return_modules() -> None:
     """Return the modules to the garbage collector, and take Hypothesis's callback from it.
 
     The interpreter keeps frozen objects and the callback, and with them modules, until after
     DuckDB's binding has counted what is left of its objects: it would print that they leaked.
+    pytest collects garbage twice before, which takes longer with the modules.
     """
     gc.unfreeze()
     ours = [each for each in gc.callbacks if not each.__module__.startswith("hypothesis")]

@@ -1,11 +1,10 @@
 """Counts with their nouns."""
 
-import pytest
-
 from mcptally.plural import count
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("n", "words", "text"),
     [
         (0, ("file",), "0 files"),

@@ -23,6 +23,7 @@ from tests.analytics.built_stores import (
     definition,
     sessions,
 )
+from tests.rows import each_row
 
 SERVERS = Servers()
 
@@ -87,7 +88,7 @@ def clients(answers):
     return answers.store.ask("clients").pl().rows_by_key("client", named=True, unique=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("client", "server"),
     [
         (name, SERVERS.add(row | {"client": name} for row in sessions(counts)))
@@ -211,7 +212,7 @@ def test_each_rate_counts_the_calls_that_its_question_is_about(one):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "server"),
     [
         (kind, SERVERS.add(call(n, **kind) for n in range(40)))
@@ -436,9 +437,7 @@ LISTINGS = {
 }
 
 
-@pytest.mark.parametrize(
-    "server", [SERVERS.add(MAYBE, listing) for listing in LISTINGS.values()], ids=LISTINGS
-)
+@each_row("server", [SERVERS.add(MAYBE, listing) for listing in LISTINGS.values()], ids=LISTINGS)
 def test_a_name_stays_a_tool_without_a_whole_listing_that_lacks_it(named, server):
     assert named(server) == ["maybe"]
 
@@ -466,7 +465,7 @@ ENOUGH = {
 """Which quantiles have an interval, by the number of sessions and of the calls of each."""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("server", "known"),
     [
         (
@@ -556,7 +555,7 @@ def empty(tmp_path_factory) -> Store:
     return build(tmp_path_factory.mktemp("empty") / "s", [])
 
 
-@pytest.mark.parametrize("question", ["tool_scores", "server_scores", "timeline", "change_points"])
+@each_row("question", ["tool_scores", "server_scores", "timeline", "change_points"])
 def test_an_empty_store_has_scores_without_rows(empty, question):
     assert empty.ask(question).fetchall() == []
 

@@ -15,6 +15,7 @@ from tests.importers.imported_logs import (
     all_records_accounted_for,
     facts,
 )
+from tests.rows import each_row
 
 LOGS = Logs()
 
@@ -158,7 +159,7 @@ def test_spans_of_openinference_give_arguments_results_and_failures(logs):
 SIDES = ("client", "server")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sample",
     [
         *("mcphawk.db", "mitmproxy.har.gz", "spans-server.jsonl.gz", "spans-client.jsonl.gz"),

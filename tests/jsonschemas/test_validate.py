@@ -1,12 +1,11 @@
 import json
 from typing import Any
 
-import pytest
-
 from mcptally.jsonschemas.validate import first_json_text
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("blocks", "expected"),
     [
         ([{"type": "text", "text": '{"a": 1}'}], '{"a": 1}'),

@@ -6,6 +6,7 @@ import pytest
 
 import mcptally as mt
 from tests import sql_over_tables
+from tests.rows import each_row
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
@@ -125,7 +126,7 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[A
     return found
 
 
-@pytest.mark.parametrize("chain", CHAINS)
+@each_row("chain", CHAINS)
 def test_calls_of_one_logical_call_are_linked(
     attempts: dict[str, list[tuple[Any, Any]]], chain: str
 ):

@@ -29,6 +29,7 @@ from tests.record.http_rig import (
 )
 from tests.record.test_http_process import Program
 from tests.record.test_stdio_transparent import peak_kb
+from tests.rows import each_row
 
 if sys.platform != "win32":
     import resource
@@ -79,7 +80,7 @@ AMBIGUOUS = {
 }
 
 
-@pytest.mark.parametrize("rest", AMBIGUOUS.values(), ids=AMBIGUOUS)
+@each_row("rest", AMBIGUOUS.values(), ids=AMBIGUOUS)
 def test_requests_that_parsers_may_read_differently_are_not_forwarded(tmp_path, rest):
     with (
         ScriptedServer(lambda conn: conn.rest()) as server,
@@ -109,7 +110,7 @@ BROKEN_BODIES = {
 }
 
 
-@pytest.mark.parametrize("body", BROKEN_BODIES.values(), ids=BROKEN_BODIES)
+@each_row("body", BROKEN_BODIES.values(), ids=BROKEN_BODIES)
 def test_an_ambiguous_chunked_body_is_never_completed(tmp_path, body):
     got = []
     with (
@@ -147,7 +148,7 @@ ACCEPTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("rest", "body"), ACCEPTED.values(), ids=ACCEPTED)
+@each_row(("rest", "body"), ACCEPTED.values(), ids=ACCEPTED)
 def test_forwarded_requests_have_exactly_one_framing(tmp_path, rest, body):
     got = []
 
@@ -215,7 +216,7 @@ def test_the_server_receives_only_requests_that_were_recorded(pieces):
 # --- limits ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("head", "logged"),
     [
         (b"X: y\r\n" * 5_000, b"more than 1000 header fields"),
@@ -226,7 +227,7 @@ def test_the_server_receives_only_requests_that_were_recorded(pieces):
     ],
     ids=["many", "nameless", "all different", "one long value", "one long name"],
 )
-@pytest.mark.parametrize("cut", [False, True], ids=["at once", "in pieces"])
+@each_row("cut", [False, True], ids=["at once", "in pieces"])
 def test_a_flood_of_headers_is_refused_and_not_stored(tmp_path, head, logged, cut):
     with (
         ScriptedServer(echo) as server,
@@ -572,7 +573,7 @@ def test_a_thousand_simultaneous_connections_are_served_in_bounded_memory(tmp_pa
 NAMES = ["../../evil", "/etc/passwd", "..", "a\\b", "nul\0byte", "x" * 300, "con", "-rf", "\u202e"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_names_given_by_peers_never_become_paths(tmp_path, name):
     folder = tmp_path / "traces"
     info = {"name": name, "version": name, "title": name}

@@ -26,6 +26,7 @@ from tests.record.http_rig import (
     select,
     sse_head,
 )
+from tests.rows import each_row
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
@@ -84,8 +85,8 @@ def test_a_server_that_closes_before_it_answers(tmp_path, how):
         assert len(select(rig.events(), "message")) == 1
 
 
-@pytest.mark.parametrize("how", ["reset", "close"])
-@pytest.mark.parametrize("framing", ["chunked", "length"])
+@each_row("how", ["reset", "close"])
+@each_row("framing", ["chunked", "length"])
 def test_a_server_that_closes_during_its_response(tmp_path, how, framing):
     go = threading.Event()
 
@@ -290,7 +291,7 @@ SMUGGLED = [
 ]
 
 
-@pytest.mark.parametrize(("headers", "status"), SMUGGLED)
+@each_row(("headers", "status"), SMUGGLED)
 def test_an_ambiguous_request_is_refused(tmp_path, headers, status):
     with (
         ScriptedServer(lambda conn: conn.rest()) as server,
@@ -311,7 +312,7 @@ def test_an_ambiguous_request_is_refused(tmp_path, headers, status):
     assert b"hush" not in b"".join(p.read_bytes() for p in tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_line", "status"),
     [
         (b"CONNECT example.org:443 HTTP/1.1\r\nHost: x", 405),

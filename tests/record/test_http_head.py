@@ -12,6 +12,7 @@ from mcptally.record.http.headers import (
     forward_response,
 )
 from mcptally.record.http.upstream import UpstreamServer, is_loopback
+from tests.rows import each_row
 
 
 def request(*headers, version="1.1", target="/mcp", method="POST"):
@@ -47,7 +48,7 @@ def test_a_head_without_hop_by_hop_headers_is_forwarded_unchanged():
     assert passed(answer) is answer
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "expected"),
     [
         (["Connection: close"], ["Connection: close"]),
@@ -76,7 +77,7 @@ def test_host_is_replaced_unless_the_server_is_on_loopback():
     assert UpstreamServer("https://user:pass@mcp.example/mcp").host == b"mcp.example"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("host", "expected"),
     [
         ("127.0.0.1", True),
@@ -95,7 +96,7 @@ def test_loopback_names_and_addresses_are_recognised(host, expected):
     assert is_loopback(host) is expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("target", "expected"),
     [
         ("/mcp?x=http://y/", "/mcp?x=http://y/"),
@@ -115,7 +116,7 @@ def test_a_request_without_host_is_given_one():
     assert lines(sent(old, host=b"mcp.example"))[0] == "Host: mcp.example"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("bad", "status"),
     [
         (request("Content-Length: 5", "Transfer-Encoding: chunked"), 400),
@@ -136,7 +137,7 @@ def test_a_response_with_both_framings_loses_its_content_length():
     assert lines(passed(answer)) == ["X: 1"]  # h11 adds the framing for the client's version
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "expected"),
     [
         (response("Content-Length: 0"), False),

@@ -1,11 +1,10 @@
 """The default label of a server."""
 
-import pytest
-
 from mcptally.record.server_label import label
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "wanted"),
     [
         ("mcp-server-time --local-timezone UTC", "mcp-server-time"),

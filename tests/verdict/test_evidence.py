@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.rows import each_row
 from tests.scored_cases import Cases
 from tests.transcripts import c2s, call, event, opened, s2c, text
 
@@ -23,7 +24,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("case", "verdict"),
     [
         (

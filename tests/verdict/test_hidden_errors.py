@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.verdict import find_hidden_errors, hidden_errors, json_paths
+from tests.rows import each_row
 
 
 def found(text: str | None, **more: object) -> bool:
     return bool(find_hidden_errors(pl.DataFrame([{"text": text, **more}]))["hidden_error"][0])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Error: no such branch",
@@ -50,7 +51,7 @@ def test_a_result_that_reports_a_failure_is_a_hidden_error(text: str):
     assert found(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         None,
@@ -128,7 +129,7 @@ def test_a_rule_that_says_it_is_not_a_failure_is_named():
     assert judged["hidden_confidence"] < 50
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "lines"),
     [
         ('{"a": {"error": "x"}}', 'a.error = "x"'),
@@ -200,7 +201,7 @@ def test_a_later_block_that_is_no_failure_changes_nothing():
     assert results["hidden_text"].to_list() == [None, "Error: closed"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         '{"valid": false, "errors": ["Path does not exist: /a"]}',
@@ -213,7 +214,7 @@ def test_an_answer_of_a_checker_is_not_a_failure(text):
     assert not found(text, tool="validate")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         '{"data": {"result": {"isError": true, "text": "no order"}}}',

@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 
 from mcptally.verdict import judge, named_object
+from tests.rows import each_row
 
 
 def source(text: str, arguments: str | None) -> str | None:
@@ -12,7 +13,7 @@ def source(text: str, arguments: str | None) -> str | None:
     return named_object.source(pl.Series([text]), calls)[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "arguments"),
     [
         ("ENOENT: no such file or directory, open '/srv/files/notes.txt'", '{"path": "notes.txt"}'),
@@ -32,7 +33,7 @@ def test_an_object_that_the_arguments_name_is_the_callers(text, arguments):
     assert source(text, arguments) == "caller"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "arguments"),
     [
         ("open '/srv/app/rates.json'", '{"currency": "EUR"}'),

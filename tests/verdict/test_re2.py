@@ -12,6 +12,7 @@ from mcptally.verdict import classify, hidden_errors
 from mcptally.verdict.match import alternation, match_rules
 from mcptally.verdict.re2 import fold, forms
 from mcptally.verdict.rule_model import words_of_languages
+from tests.rows import each_row
 
 PATTERNS = [
     alternation([each], start=rule.where == "start")
@@ -82,7 +83,7 @@ def test_translated_patterns_match_the_plain_texts_and_no_fewer_others(some):
             assert all(w for w, r in zip(wide, rust, strict=True) if r), each
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "text", "matches"),
     [
         ("für|fur", "fur", True),
@@ -108,7 +109,7 @@ def rule_with(pattern):
     return dataclasses.replace(classify.failure_rules()[0], matches=(pattern,), unless=(), also=())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pattern", [r"\x{e9}", r"\pL", r"\p{Latin}", r"(?x) a", r"[a-z&&[^e]]", r"\b{start}a", "\u017f"]
 )
 def test_a_pattern_that_re2_reads_in_another_way_has_no_translation(pattern):

@@ -1,10 +1,10 @@
 """Exceptions on stderr belong to the calls that raised them, and explain replies that mask them."""
 
 import polars as pl
-import pytest
 
 from mcptally.verdict import judge
 from mcptally.verdict.stderr_exceptions import LATE_NS, add_stderr_error, find_exceptions
+from tests.rows import each_row
 
 PLAIN = """\
 Tool 'add' raised an unexpected exception
@@ -58,7 +58,7 @@ def lines(text: str, *, start: int = 0, recording: str = "r") -> pl.DataFrame:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "tool", "exception"),
     [
         (PLAIN, "add", "KeyError: 'vat'"),
@@ -116,7 +116,7 @@ def verdict(text: str, exception: str | None, arguments: str | None = None) -> s
     return judged["verdict"].item()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("exception", "expected"),
     [
         ("KeyError: 'vat'", "tool_failure"),

@@ -9,6 +9,7 @@ from mcptally.errors import RuleError
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.verdict import classify, find_hidden_errors, hidden_errors, judge
 from mcptally.verdict.rule_model import apply, parse_changes
+from tests.rows import each_row
 
 TEXT = "the moon is in retrograde motion"
 
@@ -91,7 +92,7 @@ def test_rows_about_hidden_errors_are_recognised_by_their_id(tmp_path: Path):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("toml", "message"),
     [
         ("[[rule]\n", "cannot be read"),
@@ -134,7 +135,7 @@ silent = ["the sun"]
 """
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("toml", "message"),
     [
         (ADDED.replace("the moon is in it", "the moon"), "moon: does not match its example"),
@@ -166,7 +167,7 @@ def test_a_rule_that_contradicts_its_examples_is_rejected(tmp_path: Path, toml: 
         ScoringRules.of(rules=file)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "toml",
     [
         ADDED + HIDDEN,

@@ -2,10 +2,9 @@
 
 import json
 
-import pytest
-
 from mcptally.wire.framing import cap_frame
 from mcptally.wire.truncated import fields_of_truncated
+from tests.rows import each_row
 
 BIG = "x" * 200_000
 
@@ -49,15 +48,13 @@ MESSAGES = {
 }
 
 
-@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["tight", "spaced"])
-@pytest.mark.parametrize(("message", "wanted"), MESSAGES.values(), ids=MESSAGES.keys())
+@each_row("separators", [(",", ":"), (", ", ": ")], ids=["tight", "spaced"])
+@each_row(("message", "wanted"), MESSAGES.values(), ids=MESSAGES.keys())
 def test_members_at_either_end_of_a_large_frame_are_found(message, wanted, separators):
     frame = json.dumps(message, separators=separators).encode()
     assert fields_of_truncated(cap_frame(frame, cap=100_000)) == wanted
 
 
-@pytest.mark.parametrize(
-    "junk", [b"}" * 99, b"[" * 99, b'"' * 99, b"\\" * 99, b"\xff" * 99, b"{:,"]
-)
+@each_row("junk", [b"}" * 99, b"[" * 99, b'"' * 99, b"\\" * 99, b"\xff" * 99, b"{:,"])
 def test_garbage_has_no_members(junk):
     assert fields_of_truncated(cap_frame(junk * 2000, cap=1000)) == {}

@@ -8,6 +8,7 @@ from mcptally.seeds import javascript
 from mcptally.seeds.inspector import single
 from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
 from tests import corpus
+from tests.rows import each_row
 
 FACTORS = {
     "mcpCode": "mcp_code",
@@ -168,7 +169,7 @@ def test_overall_confidence_with_an_unknown_classification_is_nan():
     assert math.isnan(single.overall_confidence(results, rules="document"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("response", "message"),
     [
         (None, "null"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import CLASSIFICATIONS, SCENARIOS, ScenarioResult
 from tests import corpus
+from tests.rows import each_row
 from tests.seeds.inspector import rollup
 
 RESULTS = {
@@ -198,7 +199,7 @@ THROWS = GOOD | {
 CANCELLED: dict[str, object] = {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rows", "health", "status"),
     [
         ([GOOD] * 3, "functional", "fully_working"),

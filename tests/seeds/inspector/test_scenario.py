@@ -8,6 +8,7 @@ import pytest
 from mcptally.errors import UsageError
 from mcptally.jsonschemas.validators import compile_validator, validate_json
 from mcptally.seeds.inspector import scenario, scenario_file
+from tests.rows import each_row
 
 
 def frame(rows):
@@ -44,7 +45,7 @@ CASES += [
 ]
 
 
-@pytest.mark.parametrize(("name", "example", "fires"), CASES)
+@each_row(("name", "example", "fires"), CASES)
 def test_a_scenario_row_fires_and_stays_silent_on_its_own_examples(name, example, fires):
     assert (derived(**example) == name) is fires
 
@@ -63,7 +64,7 @@ def test_rare_combinations_are_counted_over_all_partitions():
     assert together["scenario"].to_list() == ["happy_path"] * 25 + ["edge_case"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [None, "5", "[1]", '"x"', "null", "{", '{"a":' * 600 + "1" + "}" * 600],
 )
@@ -77,7 +78,7 @@ def test_arguments_that_are_not_an_object_have_a_scenario(arguments):
     assert found["scenario"].to_list() == ["happy_path"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "schema",
     [
         {"$ref": "#"},
@@ -153,7 +154,7 @@ def scenarios_by_call(tmp_path, text, name="s.toml"):
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entry", "calls"),
     [
         ('tool = "git_commit"', {"1"}),
@@ -200,7 +201,7 @@ def test_the_first_entry_that_matches_counts(tmp_path):
     assert scenarios_by_call(tmp_path, text, "s.json") == {"1": "error_case", "2": "boundary"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "says"),
     [
         ("[[scenario]]\nscenario = 'hapy_path'\ntool = 'x'", "did you mean happy_path"),

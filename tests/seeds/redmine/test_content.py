@@ -9,20 +9,21 @@ import pytest
 
 from mcptally.seeds.redmine import content, xml
 from mcptally.seeds.redmine.list_counts import count_messages
+from tests.rows import each_row
 from tests.seeds.cases import cases
 
 READINGS = {"repo": content.program, "adr": content.document}
 
 
-@pytest.mark.parametrize("case", cases("content-shape.jsonl"))
-@pytest.mark.parametrize("name", READINGS)
+@each_row("case", cases("content-shape.jsonl"))
+@each_row("name", READINGS)
 def test_both_readings_stop_where_the_originals_do(case, name):
     violations = READINGS[name](case["response"])
     outcome = {"valid": False, "error": violations[0].code} if violations else {"valid": True}
     assert outcome == case["oracle"][name]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("block", "program", "document"),
     [
         ({"type": "text", "text": ""}, content.MORE, None),
@@ -74,7 +75,7 @@ def test_the_assertion_accepts_sdk_models_and_json_text():
 PNG = "iVBORw0KGgo="
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("block", "rules"),
     [
         ({"type": "text", "text": "x"}, []),
@@ -104,7 +105,7 @@ def test_a_block_is_checked_against_the_mcp_specification(block, rules):
 DECLARED = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "messages"),
     [
         ('<issues type="array" total_count="0" limit="25" offset="0"/>', []),
@@ -141,7 +142,7 @@ def test_entities_are_not_expanded():
     assert list(xml.check(DECLARED + "<a>" * 100_000)) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("counts", "items", "wrong"),
     [
         ({}, 3, 0),

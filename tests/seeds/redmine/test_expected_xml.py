@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import mcptally as mt
+from tests.rows import each_row
 from tests.scored_cases import Cases, Scored
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
@@ -69,7 +70,7 @@ COMPARED = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("case", "rules"),
     [(results(*texts), rules) for texts, rules in COMPARED],
     ids=[

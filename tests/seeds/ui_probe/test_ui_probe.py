@@ -4,17 +4,16 @@
 import json
 import re
 
-import pytest
-
 import mcptally as mt
 from mcptally.seeds.redmine import error_phrases
 from mcptally.seeds.ui_probe import envelopes, test_runs, tool_data
 from tests import corpus
 from tests import transcripts as t
+from tests.rows import each_row
 from tests.seeds.cases import cases
 
 
-@pytest.mark.parametrize("case", cases("ui-test-run.jsonl"))
+@each_row("case", cases("ui-test-run.jsonl"))
 def test_a_run_has_the_issues_that_the_program_finds(case):
     issues = test_runs.program(case["run"])
     assert case["oracle"] == {
@@ -41,7 +40,7 @@ def test_the_documents_own_example_contradicts_itself():
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "program", "document"),
     [
         ({}, 0, 0),
@@ -84,7 +83,7 @@ def test_the_documents_examples_conform_to_the_document():
         assert list(tool_data.violations(tool, answer["data"], "/data")) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("envelope", "document", "program"),
     [
         ({"success": True, "data": {}}, [], []),
@@ -102,7 +101,7 @@ def test_an_envelope_is_checked_in_both_readings(envelope, document, program):
     assert [violation.path for violation in envelopes.program(envelope)] == program
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "found"),
     [
         ("Network error", True),
