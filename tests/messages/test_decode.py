@@ -199,6 +199,36 @@ def test_content_blocks_are_counted_and_unexpected_ones_marked(
     assert row["text"] == words
 
 
+LONG_TEXTS = {
+    "ASCII": "x" * 70_000,
+    "escapes": '\\"\n' * 40_000,
+    "other scripts": "é東\N{GRINNING FACE}" * 30_000,
+    "shifted by a byte": "x" + "é東\N{GRINNING FACE}" * 30_000,
+}
+
+
+@pytest.mark.parametrize("words", LONG_TEXTS.values(), ids=LONG_TEXTS)
+@pytest.mark.parametrize("ascii_only", [False, True])
+@pytest.mark.parametrize(("is_error", "limit"), [(False, 4000), (True, 65536)])
+def test_of_a_long_text_the_beginning_is_kept(tmp_path: Path, words, ascii_only, is_error, limit):
+    blocks = [{"type": "text", "text": words}, {"type": "text", "text": None}]
+    line = s2c(1, {"id": 1, "result": {"content": blocks, "isError": is_error}})
+    line = json.dumps(line, ensure_ascii=ascii_only).encode() + b"\n"
+    events = decoded(tmp_path, line, s2c(2, {"id": 2, "result": {"content": blocks[:1] * 2}}))
+    row = events.replies.row(0, named=True)
+    assert row["text"] == words[:limit]
+    assert row["content_types"] == ["text", "text"]
+    assert row["blocks_plain"] is False
+    assert events.replies["text"][1] == words[:4000]
+
+
+def test_a_long_text_of_another_type_is_odd(tmp_path: Path):
+    content = [{"type": "text", "text": ["x" * 70_000]}, {"type": "text", "text": "a"}]
+    events = decoded(tmp_path, s2c(1, {"id": 1, "result": {"content": content}}))
+    assert events.replies.row(0, named=True)["odd"]
+    assert events.replies["text"][0] == "a"
+
+
 json_values = st.recursive(
     st.none()
     | st.booleans()

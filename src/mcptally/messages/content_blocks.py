@@ -1,24 +1,86 @@
-"""Turn the content blocks of results into columns: their types, counts and text."""
+"""Decode results, and turn their content blocks into columns: their types, counts and text."""
 
 import itertools
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
-from msgspec import UNSET
+from msgspec import UNSET, Raw, UnsetType
 
 from mcptally.messages.struct_columns import present, transpose
 from mcptally.tables.arrow import series_from_arrow
-from mcptally.transcript.events import OTHER_CONTENT, Result
+from mcptally.transcript.events import ABSENT, OTHER_CONTENT, Block, LenientDecoder, Result
 
 TEXT_LIMIT: Final = 4000
 """Characters kept of the text of a result without `isError`."""
 
 ERROR_TEXT_LIMIT: Final = 65536
 """Characters kept of the text of an error."""
+
+_LONG_RESULT: Final = 1 << 16
+"""Bytes of a result from which only the kept beginnings of its texts are decoded."""
+
+_MAX_ESCAPE: Final = len(r"\ud83d\ude00")
+"""Most bytes that a character takes in JSON."""
+
+
+class _LongBlock(Block, gc=False, rename="camel"):
+    text: Raw = ABSENT  # type: ignore[assignment]
+    """Raw JSON, which `_decode_long` replaces."""
+
+
+class _LongResult(Result, gc=False, rename="camel"):
+    content: list[_LongBlock] | UnsetType | None = UNSET  # type: ignore[assignment]
+
+
+class _ResultDecoder(LenientDecoder[Result]):
+    """Decodes results; of long ones, only the beginnings of texts that `content_columns` keeps."""
+
+    def __init__(self) -> None:
+        super().__init__(Result)
+        whole = self.decode
+
+        def decode(text: Raw) -> Result:
+            return whole(text) if len(text) < _LONG_RESULT else _decode_long(text)
+
+        self.decode = decode
+
+
+RESULT_DECODER: Final = _ResultDecoder()
+
+
+_LONG_DECODER: Final = msgspec.json.Decoder(_LongResult)
+_TEXT_DECODER: Final[msgspec.json.Decoder[str | None]] = msgspec.json.Decoder(str | None)
+
+
+def _decode_long(text: Raw) -> Result:
+    result = _LONG_DECODER.decode(text)
+    limit = ERROR_TEXT_LIMIT if bytes(result.is_error) == b"true" else TEXT_LIMIT
+    for block in result.content or ():
+        block.text = _beginning(block.text, limit)  # type: ignore[assignment]
+    return result
+
+
+def _beginning(text: Raw, limit: int) -> str | UnsetType | None:
+    """Return at least `limit` characters of a JSON string, or all if it has fewer.
+
+    Raises:
+        msgspec.ValidationError: it is not a string.
+    """
+    size = (limit + 2) * _MAX_ESCAPE
+    if len(text) <= size or bytes(memoryview(text)[:1]) != b'"':
+        return _TEXT_DECODER.decode(text) if len(text) else UNSET
+    head = bytes(memoryview(text)[:size])
+    for cut in range(_MAX_ESCAPE):  # the last character may be incomplete
+        try:
+            return _TEXT_DECODER.decode(head[: size - cut] + b'"')
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+    return _TEXT_DECODER.decode(text)
 
 
 def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from msgspec import UNSET, Raw
 
 from mcptally.messages import event_tables
 from mcptally.messages.batches import message_from_head, split_batches
-from mcptally.messages.content_blocks import content_columns
+from mcptally.messages.content_blocks import RESULT_DECODER, content_columns
 from mcptally.messages.decode_lines import LineNumbers, decode_run
 from mcptally.messages.duplicate_members import repeated_members, unexplained_sizes
 from mcptally.messages.event_tables import DuplicateMembers
@@ -41,7 +41,6 @@ from mcptally.transcript.events import (
     ERROR_DECODER,
     FRAME_OF_EVENT,
     PARAMS_DECODER,
-    RESULT_DECODER,
     AnyEvent,
     Error,
     Headers,
@@ -291,13 +290,10 @@ class _Collector:
         self.rereads_left -= len(places)
         runs = iter(self.runs)
         owner, run = next(runs)
-        texts: list[bytes] = []
         for file, line in places:
             while owner != file or line >= run.first + run.count:
                 owner, run = next(runs)
-                texts = []
-            texts = texts or run.data.split(b"\n")
-            if names := repeated_members(texts[line - run.first]):
+            if names := repeated_members(run.line(line)):
                 self.duplicate_members[file, line] = ", ".join(map(repr, names))[:200]
 
     def _add_params(

@@ -4,6 +4,7 @@ A run of lines is decoded by one native call. If that fails, the lines are decod
 line does not affect the lines beside it.
 """
 
+import bisect
 from typing import Final
 
 import numpy as np
@@ -26,41 +27,38 @@ LineNumbers = npt.NDArray[np.int64]
 Fault = tuple[int, str, str]
 """Line, rule, message."""
 
-_PIECE_BYTES: Final = 1 << 14
-"""Size of the pieces in which a run that failed is decoded again."""
+_PIECE_BYTES: Final = 1 << 15
+"""Bytes decoded by one native call; a piece with a bad line is decoded line by line."""
 
 
 def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
     """Return the events of a run of lines, their line numbers, and the faults of other lines."""
-    readable = is_readable(run.data, _is_utf8)
-    known = decode_events(run.data, run.count) if readable else None
-    if known is not None:
-        return known, np.arange(run.first, run.first + run.count), []
-    if len(run.data) <= _PIECE_BYTES:
-        return _one_by_one(run)
-    # Only pieces with a bad line are decoded line by line.
+    readable = is_readable(run.data, run.ends, _is_utf8)
     events: list[AnyEvent] = []
     numbers: list[LineNumbers] = []
     faults: list[Fault] = []
-    start, first = 0, run.first
-    while start < len(run.data):
-        end = run.data.find(b"\n", start + _PIECE_BYTES) + 1 or len(run.data)
-        data = run.data[start:end]
-        piece = LineRun(data, first, data.count(b"\n") + (not data.endswith(b"\n")))
+    view = memoryview(run.data)
+    start = line = 0
+    while line < run.count:
+        after = min(bisect.bisect_left(run.ends, start + _PIECE_BYTES) + 1, run.count)
+        end = run.ends[after - 1]
         known = (
-            decode_events(data, piece.count)
+            decode_events(view[start:end], after - line)
             if readable
-            else parse_lines(data, piece.count, _is_utf8)
+            else parse_lines(
+                run.data[start:end], [each - start for each in run.ends[line:after]], _is_utf8
+            )
         )
         if known is not None:
             events += known
-            numbers.append(np.arange(first, first + piece.count))
+            numbers.append(np.arange(run.first + line, run.first + after))
         else:
+            piece = LineRun(run.data[start:end], run.first + line)
             more_events, more_numbers, more_faults = _one_by_one(piece)
             events += more_events
             numbers.append(more_numbers)
             faults += more_faults
-        start, first = end, first + piece.count
+        start, line = end, after
     return events, np.concatenate(numbers), faults
 
 

@@ -210,8 +210,7 @@ def _lines_of(
         for run in read_lines(files[number]):
             if isinstance(run, LineRun):
                 here = left.intersection(range(run.first, run.first + run.count))
-                texts = run.data.split(b"\n") if here else []
-                yield from (((number, line), texts[line - run.first]) for line in sorted(here))
+                yield from (((number, line), run.line(line)) for line in sorted(here))
                 left -= here
             if not left:
                 break

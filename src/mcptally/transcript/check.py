@@ -179,7 +179,7 @@ def _check_file(
             problems.append(f"{where}{run.message}")
             continue
         total = run.first + run.count - 1
-        known = parse_lines(run.data, run.count)
+        known = parse_lines(run.data, run.ends)
         for event in known or ():
             _add_event(event, path, seen)
         for number, line in _numbered_lines(run) if known is None else ():

@@ -5,7 +5,7 @@ strings are typed as strings. `LenientDecoder` treats a member of another type a
 the rest of an invalid message is still decoded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar, get_type_hints
 
 import msgspec
@@ -247,7 +247,7 @@ class LenientDecoder(Generic[T]):
     def __init__(self, cls: type[T]) -> None:
         hints = get_type_hints(cls, include_extras=True)
         self.cls = cls
-        self.decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(cls)
+        self.decode: Callable[[Raw], T] = msgspec.json.Decoder(cls).decode
         self.fields = {
             field.encode_name: (field.name, msgspec.json.Decoder(hints[field.name]))
             for field in msgspec.structs.fields(cls)
@@ -258,7 +258,7 @@ class LenientDecoder(Generic[T]):
         out: list[T] = []
         odd: list[int] = []
         # Decode one by one: joining the texts into lines would copy them all.
-        decoded = map(self.decoder.decode, texts)
+        decoded = map(self.decode, texts)
         while len(out) < len(texts):
             try:
                 out.extend(decoded)
@@ -271,7 +271,7 @@ class LenientDecoder(Generic[T]):
     def one(self, text: Raw) -> T:
         """Decode one text; a member whose type is not the declared one counts as absent."""
         try:
-            return self.decoder.decode(text)
+            return self.decode(text)
         except (msgspec.DecodeError, RecursionError):
             return self._decode_by_member(text)
 
@@ -308,7 +308,6 @@ def _value_of_other_type(name: str, raw: Raw, default: Any) -> Any:
 
 MSG_DECODER: Final = LenientDecoder(Msg)
 PARAMS_DECODER: Final = LenientDecoder(Params)
-RESULT_DECODER: Final = LenientDecoder(Result)
 BLOCK_DECODER: Final = LenientDecoder(Block)
 ERROR_DECODER: Final = LenientDecoder(Error)
 EVENT_DECODER: Final[msgspec.json.Decoder[AnyEvent]] = msgspec.json.Decoder(AnyEvent)

@@ -6,6 +6,7 @@ memory as a whole, and is read up to the size that it had when it was opened. A 
 """
 
 import dataclasses
+import functools
 import gzip
 import io
 import os
@@ -190,7 +191,7 @@ def _foreign_format(path: Path, head: bytes) -> str | None:
     return None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class LineRun:
     """Consecutive whole lines of one file."""
 
@@ -198,8 +199,28 @@ class LineRun:
     """The lines, each with its newline; the last line of a file may lack it."""
     first: int
     """Number of the first line, counted from 1."""
-    count: int
-    """Number of lines."""
+
+    @functools.cached_property
+    def ends(self) -> list[int]:
+        """Offset in `data` of the end of each line, after its newline."""
+        # `find` per line takes a third of the time of `bytes.count` for the whole.
+        find, at, ends = self.data.find, 0, []
+        while at := find(b"\n", at) + 1:
+            ends.append(at)
+        if not self.data.endswith(b"\n"):
+            ends.append(len(self.data))
+        return ends
+
+    @property
+    def count(self) -> int:
+        """Number of lines."""
+        return len(self.ends)
+
+    def line(self, number: int) -> bytes:
+        """The line with a number, without its newline."""
+        place = number - self.first
+        begin = self.ends[place - 1] if place else 0
+        return self.data[begin : self.ends[place]].removesuffix(b"\n")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -246,7 +267,7 @@ def read_lines(
         for piece in _blocks(stream, size, chunk, room or DecompressionBudget()):
             if isinstance(piece, Damage):
                 if rest:
-                    yield LineRun(b"".join(rest), number, 1)
+                    yield LineRun(b"".join(rest), number)
                     number += 1
                 yield dataclasses.replace(piece, line=number)
                 return
@@ -271,13 +292,13 @@ def read_lines(
                     rest, held, skipping = [], 0, True
                 continue
             data = b"".join([*rest, memoryview(block)[:cut]])
-            count = data.count(b"\n")
-            yield LineRun(data, number, count)
-            number += count
+            run = LineRun(data, number)
+            yield run
+            number += run.count
             rest = [block[cut:]] if cut < len(block) else []
             held = len(block) - cut
     if rest:
-        yield LineRun(b"".join(rest), number, 1)
+        yield LineRun(b"".join(rest), number)
 
 
 def read_pieces(path: Path, *, room: DecompressionBudget | None = None) -> Iterator[bytes | Damage]:

@@ -3,9 +3,10 @@
 `score`, `check` and `forget` all use this module, so they never disagree about a line.
 """
 
+import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -45,25 +46,32 @@ _MAX_QUOTED: Final = 200
 
 
 def parse_lines(
-    data: bytes, lines: int, valid: Callable[[bytes], bool] | None = None
+    data: bytes, ends: Sequence[int], valid: Callable[[bytes], bool] | None = None
 ) -> list[AnyEvent] | None:
     """The events of `data`; None if any of its lines is not an event.
 
     Args:
         data: whole lines.
-        lines: their number.
+        ends: the offset of the end of each line, after its newline.
         valid: whether bytes are UTF-8; default `is_utf8`.
     """
-    return decode_events(data, lines) if is_readable(data, valid) else None
+    return decode_events(data, len(ends)) if is_readable(data, ends, valid) else None
 
 
-def is_readable(data: bytes, valid: Callable[[bytes], bool] | None = None) -> bool:
+def is_readable(
+    data: bytes, ends: Sequence[int], valid: Callable[[bytes], bool] | None = None
+) -> bool:
     """Whether whole lines are UTF-8 and no line is nested too deep; arguments as `parse_lines`."""
-    return (valid or is_utf8)(data) and not _has_too_deep(data)
+    return (valid or is_utf8)(data) and not _has_too_deep(data, ends)
 
 
-def decode_events(data: bytes, lines: int) -> list[AnyEvent] | None:
-    """What `parse_lines` does, for lines that have passed `is_readable`."""
+def decode_events(data: bytes | memoryview, lines: int) -> list[AnyEvent] | None:
+    """The events of lines that have passed `is_readable`; None if any of them is not an event.
+
+    Args:
+        data: the lines.
+        lines: their number.
+    """
     try:
         events: list[AnyEvent] = EVENT_DECODER.decode_lines(data)
     except msgspec.DecodeError:
@@ -117,22 +125,14 @@ def _withheld_message(members: dict[str, Raw]) -> str:
     return f"`mcptally redact` withheld this line because it could not search it for secrets{why}"
 
 
-def _has_too_deep(data: bytes) -> bool:
+def _has_too_deep(data: bytes, ends: Sequence[int]) -> bool:
     """Whether a line is nested too deep; most lines are too short or have few brackets."""
-    if len(data) <= 2 * LINE_DEPTH:
-        return False
     codes = np.frombuffer(data, np.uint8)
-    ends = np.append(np.flatnonzero(codes == ord("\n")), len(data))
-    starts = np.append(0, ends[:-1] + 1)
-    long = np.flatnonzero(ends - starts > 2 * LINE_DEPTH)
-    if not long.size:
-        return False
-    opening = (codes & _BRACES_TO_BRACKETS) == ord("[")
     return any(
-        np.count_nonzero(opening[start:end]) > LINE_DEPTH
+        end - start > 2 * LINE_DEPTH
         and may_be_too_deep(codes[start:end], LINE_DEPTH)
         and is_too_deep(data[start:end], LINE_DEPTH)
-        for start, end in zip(starts[long].tolist(), ends[long].tolist(), strict=True)
+        for start, end in itertools.pairwise((0, *ends))
     )
 
 
@@ -148,6 +148,8 @@ def may_be_too_deep(line: npt.NDArray[np.uint8], limit: int) -> bool:
     if line.size > _MAX_COUNTED:
         return True
     opening = (line & _BRACES_TO_BRACKETS) == ord("[")
+    if np.count_nonzero(opening) <= limit:
+        return False
     # Of JSON in a string, most braces come before an escaped quote or line break.
     opening[:-1] &= line[1:] != _BACKSLASH
     if np.count_nonzero(opening) <= limit:
