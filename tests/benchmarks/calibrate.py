@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.calibrate [--check]
 
-Reads the labelled files beside the checkout, our own (tests/verdict/held_out.jsonl), and the
-recordings of the labelled traffic, and writes two files beside the rules and one beside the tests:
+Reads the labelled files beside the checkout, our own (in tests/verdict and tests/truth), and the
+recordings of labelled calls, and writes two files beside the rules and one beside the tests:
 
     measured.json    `hits` and `right` of every rule
     weights.json     the weights of the features (`verdict.weighing`)
@@ -52,8 +52,14 @@ LABELS = FOLDER / "labels"
 TRAFFIC = FOLDER / "traffic"
 SHARED_LABELS = (LABELS / "errors.jsonl", LABELS / "traffic.jsonl")
 TESTS = Path(__file__).resolve().parents[1]
-OUR_LABELS = TESTS / "verdict" / "held_out.jsonl"
-INJECTED_FAULTS = TESTS / "truth"
+OUR_LABELS = (TESTS / "verdict" / "held_out.jsonl", TESTS / "verdict" / "recorded.jsonl")
+INJECTED_FAULTS = TESTS / "truth" / "labels.jsonl"
+RECORDINGS = {
+    LABELS / "traffic.jsonl": TRAFFIC,
+    OUR_LABELS[1]: TESTS / "verdict" / "recordings",
+    INJECTED_FAULTS: TESTS / "truth" / "recordings",
+}
+"""Labelled file → the recordings of its calls."""
 RULES = Path(rule_files.__file__).parent
 MEASURED = RULES / "measured.json"
 WEIGHTS = RULES / "weights.json"
@@ -78,9 +84,9 @@ penalty is 1. Like the penalty, they count more where labelled calls count less.
 @functools.cache
 def ours() -> dict[str, bool]:
     """Families of our own labels, and whether rules were changed after their mistakes were read."""
-    rows = (json.loads(line) for line in OUR_LABELS.read_text(encoding="utf-8").splitlines())
-    known = {labels.family(row["server"]): row["part"] == "read" for row in rows}
-    known |= dict.fromkeys(labels.read(INJECTED_FAULTS / "labels.jsonl")["family"], True)
+    lines = (line for file in OUR_LABELS for line in file.read_text(encoding="utf-8").splitlines())
+    known = {labels.family(row["server"]): row["part"] == "read" for row in map(json.loads, lines)}
+    known |= dict.fromkeys(labels.read(INJECTED_FAULTS)["family"], True)
     shared = set(pl.concat(labels.read(file) for file in SHARED_LABELS)["family"])
     return {family: read for family, read in known.items() if family not in shared}
 
@@ -98,14 +104,10 @@ def was_read(family: str) -> bool:
 
 def labelled() -> pl.DataFrame:
     """All labelled calls; those of recorded traffic with the evidence of their archive."""
-    recordings = {
-        LABELS / "traffic.jsonl": TRAFFIC,
-        INJECTED_FAULTS / "labels.jsonl": INJECTED_FAULTS / "recordings",
-    }
     frames = []
-    for file in (*SHARED_LABELS, OUR_LABELS, INJECTED_FAULTS / "labels.jsonl"):
+    for file in (*SHARED_LABELS, *OUR_LABELS, INJECTED_FAULTS):
         rows = labels.read(file)
-        if archive := recordings.get(file):
+        if archive := RECORDINGS.get(file):
             rows = labels.with_traffic(rows, recorded_calls(archive, rows))
         frames.append(rows.with_columns(file=pl.lit(file.name)))
     return pl.concat(frames, how="diagonal")

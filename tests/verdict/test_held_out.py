@@ -1,12 +1,10 @@
 """The rules are accurate and calibrated on servers that were not used to write them.
 
-`held_out.jsonl` has errors and results of public servers that are in no other labelled file. Those
-from npm and PyPI were recorded without network, with valid, missing, wrong and unusual arguments.
-Those from GitHub (ids G000 and later) also ran with missing and crashing programs, missing
-settings, corrupt files, and upstreams that refuse connections or return errors and invalid data.
-One reader labelled each part, without seeing verdicts, after the common guideline. `part` is `read`
-if mistakes on that server were used to improve rules, `held` if they were only counted. Texts are
-cut to 300 characters, or 700 in the later part; `reason` was not labelled with care.
+`held_out.jsonl` has errors and results of public servers from npm and PyPI that are in no other
+labelled file. They were recorded without network, with valid, missing, wrong and unusual arguments.
+One reader labelled them, without seeing verdicts, after the common guideline. `part` is `read` if
+mistakes on that server were used to improve rules, `held` if they were only counted. Texts are cut
+to 300 characters; `reason` was not labelled with care. The recordings were not kept.
 """
 
 import json
