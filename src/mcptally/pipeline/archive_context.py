@@ -182,15 +182,11 @@ class ArchiveContext:
         """Calls by minute of the same servers in the same minutes and those next to them."""
         at = needs.lazy().select("server", "minute").unique()
         near = pl.concat([at.with_columns(Needs.minute.col + step) for step in (-1, 0, 1)])
-        minutes = needs.get_column("minute")
-        first, last = minutes.min(), minutes.max()
-        rows = (
-            self.minutes.between(None, None)
-            if first is None or last is None
-            else self.minutes.between(int(first) - 1, int(last) + 1)
-        )
-        keys = ["server", "minute"]
-        return rows.lazy().join(near, on=keys, how="semi", nulls_equal=True).pipe(run_query)
+        minute = Needs.minute.col
+        span = needs.select(first=minute.min() - 1, last=minute.max() + 1).row(0)
+        rows = self.minutes.between(*span).lazy()
+        query = rows.join(near, on=["server", "minute"], how="semi", nulls_equal=True)
+        return query.pipe(run_query)
 
 
 class _CompactRows:
