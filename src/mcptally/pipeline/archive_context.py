@@ -29,7 +29,8 @@ from mcptally.pipeline.partition_summary import (
     summed,
 )
 from mcptally.seeds.stages import PREDICTION_COLUMNS
-from mcptally.tables.stages import Definitions, Needs, Timeline
+from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Needs, Timeline
 from mcptally.verdict import evidence
 
 AT_A_TIME: Final = 8
@@ -63,6 +64,8 @@ class StoredSummaries:
         rows = pl.read_parquet(files, columns=None if columns is None else [*columns], glob=False)
         if columns is None:
             rows = SUMMARY_TABLES[kind].select(rows)
+        if not rows.height:
+            return rows
         if self.servers is not None and kind in (*_BY_SERVER, NEEDS):
             rows = rows.join(self.servers, on="server", how="semi", nulls_equal=True)
         if self.recordings is not None and "recording" in rows.columns:
@@ -89,7 +92,9 @@ class ArchiveContext:
         self.calls_by_tool = _CompactRows(_by_tool)
         self.minutes = _SpilledRows(spool, "minute", lambda rows: summed([rows], COUNTS["minutes"]))
         self.validations = _SpilledRows(spool, "answered_ns", lambda rows: rows)
-        self.definitions = _CompactRows(lambda rows: rows.unique("definition").sort("definition"))
+        self.definitions = _CompactRows(
+            lambda rows: rows.lazy().unique("definition").sort("definition").pipe(run_query)
+        )
         self.listed = _CompactRows(relevant_listings)
         self.sightings = _CompactRows(lambda rows: sum_listing_counts([rows]))
         self.timeline = Timeline.select(self._read())
@@ -102,17 +107,18 @@ class ArchiveContext:
             listed = batch.read("listed")
             self.listed.add(listed)
             self.sightings.add(count_listings(listed))
-            here = listed.select("definition").unique()
-            self.definitions.add(batch.read("definitions").join(here, on="definition", how="semi"))
+            definitions = batch.read("definitions").lazy()
+            here = definitions.join(listed.lazy(), on="definition", how="semi")
+            self.definitions.add(here.pipe(run_query))
             for kind, rows in self.sums.items():
                 rows.add(batch.read(kind))
             minutes = batch.read("minutes")
             self.calls_by_tool.add(_by_tool(minutes))
             self.minutes.add(minutes)
             self.validations.add(
-                batch.read("validations")
-                .select(PREDICTION_COLUMNS)
-                .drop_nulls(["valid", "answered_ns"])
+                batch.read("validations")[list(PREDICTION_COLUMNS)].drop_nulls(
+                    ["valid", "answered_ns"]
+                )
             )
             total += listed.height
             if total <= ROWS:
@@ -159,26 +165,28 @@ class ArchiveContext:
             needs: `Needs` rows.
             own: definitions that were listed in the calls' own sessions.
         """
-        servers = needs.select("server").unique()
-        tools = needs.select("server", "tool").unique()
+        servers, tools = needs[["server"]], needs[["server", "tool"]]
         listed = _of_keys(self.timeline, tools)
-        used = pl.concat([listed.get_column("definition"), own]).unique()
+        used = pl.concat([listed.get_column("definition"), own])
         return PartitionSummary(
             listed,
-            self.definitions.rows.filter(Definitions.definition.col.is_in(used.implode())),
+            _of_keys(self.definitions.rows, used.to_frame("definition")),
             combinations=_of_keys(self.sums["combinations"].rows, servers),
             validations=_of_keys(self.validations.between(None, None), servers),
-            shapes=self.sums["shapes"].rows.clear(),
+            shapes=self.sums["shapes"].rows[:0],
             minutes=evidence.keep_working_tools(self._minutes(needs), self.calls_by_tool.rows),
             forms=_of_keys(self.sums["forms"].rows, servers),
         )
 
     def _minutes(self, needs: pl.DataFrame) -> pl.DataFrame:
         """Calls by minute of the same servers in the same minutes and those next to them."""
-        at = needs.select("server", "minute").unique()
+        at = needs.lazy().select("server", "minute").unique()
         near = pl.concat([at.with_columns(Needs.minute.col + step) for step in (-1, 0, 1)])
-        span = near.select(first=Needs.minute.col.min(), last=Needs.minute.col.max()).row(0)
-        return _of_keys(self.minutes.between(*span), near.unique())
+        minute = Needs.minute.col
+        span = needs.select(first=minute.min() - 1, last=minute.max() + 1).row(0)
+        rows = self.minutes.between(*span).lazy()
+        query = rows.join(near, on=["server", "minute"], how="semi", nulls_equal=True)
+        return query.pipe(run_query)
 
 
 class _CompactRows:
@@ -247,4 +255,6 @@ def _by_tool(minutes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_keys(rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
+    if not rows.height:
+        return rows
     return rows.join(keys, on=keys.columns, how="semi", nulls_equal=True)

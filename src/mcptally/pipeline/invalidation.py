@@ -17,6 +17,7 @@ from mcptally.seeds.stages import (
     rare_combinations,
     xml_servers,
 )
+from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Listings, Needs, ResultForms
 from mcptally.verdict import evidence
 from mcptally.verdict.hidden_errors import usually_json
@@ -53,7 +54,7 @@ def _stale(
         only = mine.join(theirs, on="server", how="anti", nulls_equal=True)
         yield undeclared.join(only, on="server", how="semi", nulls_equal=True)
     keys = ["server", "tool", "combination"]
-    scarce = (rare_combinations(before.combinations), rare_combinations(now.combinations))
+    scarce = [rare_combinations(each.combinations).pipe(run_query) for each in (before, now)]
     for mine, theirs in (scarce, scarce[::-1]):
         only = mine.join(theirs, on=keys, how="anti", nulls_equal=True)
         yield combinations.join(only, on=keys, how="semi", nulls_equal=True)

@@ -40,6 +40,7 @@ from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Table
 from mcptally.tables.findings import Findings
 from mcptally.tables.messages import Messages
+from mcptally.tables.queries import run_query
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.seed_scores import SeedScores
 from mcptally.tables.stages import (
@@ -188,9 +189,12 @@ def finish(
             ]
         )
     )
-    counts = findings.group_by("recording").agg(findings=pl.len())
-    recordings = part.recordings.join(counts, on="recording", how="left").with_columns(
-        Recordings.findings.col.fill_null(0)
+    counts = findings.lazy().group_by("recording").agg(findings=pl.len())
+    recordings = (
+        part.recordings.lazy()
+        .join(counts, on="recording", how="left")
+        .with_columns(Recordings.findings.col.fill_null(0))
+        .pipe(run_query)
     )
     seed_tables = stages.contract_tables(
         ui_tables, calls, part.summary.validations, payloads=payloads
@@ -198,13 +202,13 @@ def finish(
     if not payloads:
         calls = calls.drop("arguments", "response", "text")
         findings = findings.with_columns(evidence=pl.lit(None, pl.String))
-    calls = calls.with_columns(_times(_CALL_TIMES)).rename({"id": "request_id"})
+    calls = _renamed(calls.with_columns(_times(_CALL_TIMES)), "id", "request_id")
     return {
         Calls: Calls.frame(calls),
         SeedScores: SeedScores.frame(calls),
         Usage: usage(calls),
         Messages: Messages.frame(
-            part.messages.with_columns(_times({"at": "ts_ns"})).rename({"id": "request_id"})
+            _renamed(part.messages.with_columns(_times({"at": "ts_ns"})), "id", "request_id")
         ),
         Findings: Findings.frame(findings),
         Recordings: Recordings.frame(recordings),
@@ -226,14 +230,14 @@ def tools(
         tokenizer: what counts the tokens of definitions; None: bytes over four.
     """
     seen = count_listings(archive.listed) if seen is None else seen
-    texts = dict(archive.definitions.select("definition", "text").iter_rows())
+    texts = dict(archive.definitions[["definition", "text"]].iter_rows())
     tokens = count_tokens(archive.definitions["text"], tokenizer).alias(Tools.tokens.name)
     findings = [
         definition_lint.lint_definitions(archive.listed, archive.definitions),
         stages.archive_findings(archive.listed, archive.definitions, archive.shapes),
     ]
     return {
-        Tools: add_drift(tools_table(seen, archive.definitions.with_columns(tokens)), texts),
+        Tools: add_drift(tools_table(seen, archive.definitions.hstack([tokens])), texts),
         Findings: require_known_rules(concat_findings(findings)),
     }
 
@@ -257,9 +261,14 @@ def _times(names: Mapping[str, str]) -> list[pl.Expr]:
     ]
 
 
+def _renamed(rows: pl.DataFrame, name: str, other: str) -> pl.DataFrame:
+    """The rows with one column renamed; `DataFrame.rename` plans a query."""
+    return rows.hstack([rows.get_column(name).alias(other)])
+
+
 def _with_file_names(frame: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
     """The frame with names of files in place of their numbers."""
-    return frame.with_columns(file=names.gather(frame.get_column("file")))
+    return frame.with_columns(file=names[frame.get_column("file")])
 
 
 def _recordings(
@@ -277,12 +286,13 @@ def _recordings(
     }
     envelope = ["recording", "file", "seq", "ts_ns"]
     known = pl.col("ts_ns").filter(pl.col("ts_ns") > 0)  # 0: an imported event without a time
-    every = pl.concat([frame[envelope] for frame in frames.values()]).with_columns(
-        kind=pl.Series(
-            np.repeat(np.arange(len(frames), dtype=np.uint8), [f.height for f in frames.values()])
-        )
+    kind = np.repeat(np.arange(len(frames), dtype=np.uint8), [f.height for f in frames.values()])
+    every = (
+        pl.concat([frame[envelope] for frame in frames.values()])
+        .hstack([pl.Series("kind", kind)])
+        .lazy()
     )
-    rows = conversation.recordings.join(
+    rows = conversation.recordings.lazy().join(
         every.group_by("recording").agg(
             *((pl.col("kind") == n).sum().alias(name) for n, name in enumerate(frames)),
             events=pl.len(),
@@ -295,24 +305,26 @@ def _recordings(
     files = (
         every.group_by("recording", "file")
         .agg(pl.col("seq").min())
-        .pipe(_with_file_names, file_names)
+        .with_columns(file=pl.lit(file_names).gather(pl.col("file")))
         .sort("recording", "seq", "file")
         .group_by("recording", maintain_order=True)
         .agg(files=pl.col("file"))
     )
     additions = [
         files,
-        events.opens.group_by("recording").agg(segments=pl.col("segment").n_unique()),
-        events.http.group_by("recording").agg(exchanges=pl.col("scope").n_unique()),
-        events.gaps.group_by("recording").agg(pl.col("lost").sum()),
-        events.closes.sort("seq")
+        events.opens.lazy().group_by("recording").agg(segments=pl.col("segment").n_unique()),
+        events.http.lazy().group_by("recording").agg(exchanges=pl.col("scope").n_unique()),
+        events.gaps.lazy().group_by("recording").agg(pl.col("lost").sum()),
+        events.closes.lazy()
+        .sort("seq")
         .group_by("recording")
         .agg(
             pl.col("reason").last().alias("close_reason"),
             pl.col("exit_code").last(),
             pl.col("signal").last(),
         ),
-        calls.sort("pos")
+        calls.lazy()
+        .sort("pos")
         .group_by("recording")
         .agg(
             pl.len().alias("calls"),
@@ -337,4 +349,4 @@ def _recordings(
     return rows.with_columns(
         pl.col(*counts, "lost").fill_null(0),
         end=pl.when(pl.col("closes") > 0).then(pl.lit("closed")).otherwise(pl.lit("open")),
-    )
+    ).pipe(run_query)

@@ -14,6 +14,7 @@ import polars as pl
 
 from mcptally.seeds.stages import FORM_COUNTS
 from mcptally.tables.declaration import StageTable
+from mcptally.tables.queries import run_query
 from mcptally.tables.stages import (
     ArgumentCombinations,
     CallsByMinute,
@@ -78,16 +79,17 @@ KINDS: Final = tuple(SUMMARY_TABLES)
 def summed(frames: Sequence[pl.DataFrame], counts: Sequence[str]) -> pl.DataFrame:
     """The columns `counts` summed over recordings."""
     keys = [name for name in frames[0].columns if name not in ("recording", *counts)]
-    every = pl.concat([frame.select(*keys, *counts) for frame in frames])
+    every = pl.concat([frame[[*keys, *counts]] for frame in frames])
     return every.group_by(keys).agg(pl.col(counts).sum())
 
 
 def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
     """The `Needs` of calls, given the `Listings` of their partition."""
     is_tool = (pl.col("dir") == "c2s") & pl.col("tool").is_not_null()
-    own = listed.select("session", "tool", own=pl.lit(value=True)).unique()
+    own = listed.lazy().select("session", "tool", own=pl.lit(value=True)).unique()
     rows = (
-        calls.select(
+        calls.lazy()
+        .select(
             *("recording", "server", "session", "tool", "ts_ns"),
             minute=pl.col("ts_ns") // evidence.MINUTE_NS,
             is_tool=is_tool,
@@ -98,12 +100,14 @@ def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
             open_ns=pl.when("is_tool", pl.col("own").is_null()).then("ts_ns"),
         )
     )
-    return Needs.select(rows.unique())
+    return Needs.select(rows.unique().pipe(run_query))
 
 
 def summary_frames(summary: PartitionSummary, calls: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """The summary of a partition that is stored for this run and later ones: kind → rows."""
     frames = {kind: getattr(summary, kind) for kind in KINDS if kind != NEEDS}
     # Arguments may hold secrets: only their digest (`same`) is stored.
-    hidden = summary.validations.with_columns(arguments=pl.lit(None, pl.String))
+    hidden = summary.validations
+    if hidden.height:
+        hidden = hidden.with_columns(arguments=pl.lit(None, pl.String))
     return frames | {"validations": hidden, NEEDS: needs(calls, summary.listed)}

@@ -13,6 +13,7 @@ from mcptally.seeds.stages import (
     load_scenarios,
 )
 from mcptally.tables.ids import digest
+from mcptally.tables.queries import run_query
 from mcptally.verdict import classify, error_template, hidden_errors
 from mcptally.verdict.rule_set import RuleSet
 
@@ -91,7 +92,8 @@ def score_calls(
 def _with_hidden_errors(calls: pl.DataFrame, judging: ScoringRules) -> pl.DataFrame:
     """`calls`, where results that report a failure in their text have outcome `hidden_error`."""
     is_result = (pl.col("outcome") == "ok") & pl.col("tool").is_not_null()
-    results = calls.with_columns(
+    results = calls.select(
+        *(name for name in hidden_errors.READ if name in calls.columns),
         text=pl.when(is_result).then("first_text"),
         structured=pl.when(is_result).then("structured_content"),
         later_texts=hidden_errors.later_texts(
@@ -101,7 +103,12 @@ def _with_hidden_errors(calls: pl.DataFrame, judging: ScoringRules) -> pl.DataFr
     )
     calls = calls.hstack(hidden_errors.find_hidden_errors(results, judging.rules.hidden))
     is_hidden = (pl.col("outcome") == "ok") & pl.col("hidden_error").fill_null(value=False)
-    return calls.with_columns(
-        outcome=pl.when(is_hidden).then(pl.lit("hidden_error")).otherwise(pl.col("outcome")),
-        error_text=pl.when(is_hidden).then(pl.col("hidden_text")).otherwise(pl.col("error_text")),
-    ).drop("hidden_error", "hidden_text")
+    return (
+        calls.lazy()
+        .with_columns(
+            outcome=pl.when(is_hidden).then(pl.lit("hidden_error")).otherwise("outcome"),
+            error_text=pl.when(is_hidden).then("hidden_text").otherwise("error_text"),
+        )
+        .drop("hidden_error", "hidden_text")
+        .pipe(run_query)
+    )

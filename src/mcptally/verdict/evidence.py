@@ -15,6 +15,7 @@ import msgspec
 import polars as pl
 
 from mcptally.tables.joins import left_join_columns
+from mcptally.tables.queries import run_query
 from mcptally.verdict import hidden_errors
 
 MINUTE_NS: Final = 60 * 10**9
@@ -42,16 +43,18 @@ def add_recording_end(calls: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame
     A call was in flight if it has no reply and no later call of its side has one. For all other
     calls the three columns are null: how a recording ended does not explain them.
     """
+    signals = set(closes.get_column("signal").drop_nulls().to_list())
+    numbers = {text: _signal_number(text) for text in sorted(signals)}
+    signal_number = pl.col("signal").last()
     ends = (
-        closes.sort("recording", "seq")
+        closes.lazy()
+        .sort("recording", "seq")
         .group_by("recording", maintain_order=True)
-        .agg(pl.col("exit_code").last(), pl.col("signal").last())
-    )
-    signals = ends.get_column("signal").drop_nulls().unique()
-    numbers = {text: _signal_number(text) for text in signals}
-    ends = ends.with_columns(
-        signal=pl.col("signal").replace_strict(numbers, default=None, return_dtype=pl.Int64),
-        closed=pl.lit(value=True),
+        .agg(
+            pl.col("exit_code").last(),
+            signal_number.replace_strict(numbers, default=None, return_dtype=pl.Int64),
+            closed=pl.lit(value=True),
+        )
     )
     answered = pl.col("pos").filter(pl.col("reply").is_not_null()).max().over("session", "dir")
     pending = pl.col("reply").is_null() & (pl.col("pos") > answered.fill_null(-1))
@@ -72,13 +75,15 @@ def _signal_number(text: str) -> int | None:
 def count_calls_per_minute(calls: pl.DataFrame) -> pl.DataFrame:
     """Count calls and failed calls by recording, server, minute and tool."""
     return (
-        calls.filter((pl.col("dir") == "c2s") & pl.col("tool").is_not_null())
+        calls.lazy()
+        .filter((pl.col("dir") == "c2s") & pl.col("tool").is_not_null())
         .group_by("recording", "server", "tool", minute=pl.col("ts_ns") // MINUTE_NS)
         .agg(
             calls=pl.len().cast(pl.Int64),
             failed=pl.col("outcome").is_in(_FAILED).sum().cast(pl.Int64),
         )
         .select(*_MINUTE_KEYS, "calls", "failed")
+        .pipe(run_query)
     )
 
 
@@ -92,9 +97,10 @@ def keep_working_tools(at: pl.DataFrame, counted: pl.DataFrame | None = None) ->
         counted: `calls` and `failed` per tool, if `at` does not have all calls of a tool.
     """
     per_tool = at if counted is None else counted
-    totals = per_tool.group_by("server", "tool").agg(pl.col("calls", "failed").sum())
+    totals = per_tool.lazy().group_by("server", "tool").agg(pl.col("calls", "failed").sum())
     works = totals.filter(pl.col("failed") < pl.col("calls"))
-    return at.join(works, on=["server", "tool"], how="semi", nulls_equal=True)
+    query = at.lazy().join(works, on=["server", "tool"], how="semi", nulls_equal=True)
+    return query.pipe(run_query)
 
 
 def count_result_forms(calls: pl.DataFrame, more: Mapping[str, pl.Expr]) -> pl.DataFrame:
@@ -104,21 +110,23 @@ def count_result_forms(calls: pl.DataFrame, more: Mapping[str, pl.Expr]) -> pl.D
         calls: `GatheredCalls`.
         more: further columns → conditions of the results that they count.
     """
-    calls = calls.filter((pl.col("dir") == "c2s") & pl.col("tool").is_not_null())
+    rows = calls.lazy().filter((pl.col("dir") == "c2s") & pl.col("tool").is_not_null())
     keys = ["server", "tool", "recording"]
     results = hidden_errors.count_result_forms(
-        calls.filter(pl.col("outcome") == "ok").with_columns(text="first_text"),
+        rows.filter(pl.col("outcome") == "ok").with_columns(text="first_text"),
         "recording",
         **more,
     )
     failures = (
-        calls.filter(pl.col("outcome").is_in(_FAILED))
+        rows.filter(pl.col("outcome").is_in(_FAILED))
         .group_by(keys)
         .agg(failed=pl.len().cast(pl.Int64))
     )
-    return results.join(
-        failures, on=keys, how="full", coalesce=True, nulls_equal=True
-    ).with_columns(pl.col("seen", "json", "all", "failed").fill_null(0))
+    return (
+        results.join(failures, on=keys, how="full", coalesce=True, nulls_equal=True)
+        .with_columns(pl.col("seen", "json", "all", "failed").fill_null(0))
+        .pipe(run_query)
+    )
 
 
 def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> pl.DataFrame:
@@ -134,38 +142,45 @@ def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> 
     """
     keys = ["server", "minute"]
     counts = [pl.col("calls").sum(), pl.col("failed").sum()]
-    near = pl.concat([at.with_columns(pl.col("minute") + step) for step in (-1, 0, 1)])
+    near = pl.concat([at.lazy().with_columns(pl.col("minute") + step) for step in (-1, 0, 1)])
     all_tools = near.group_by(keys).agg(counts)
     own_tool = near.group_by([*keys, "tool"]).agg(
         own_calls=pl.col("calls").sum(), own_failed=pl.col("failed").sum()
     )
     others = pl.col("calls") - pl.col("own_calls").fill_null(0)
     share = (pl.col("failed") - pl.col("own_failed").fill_null(0)) / others
-    calls = calls.with_columns(minute=pl.col("ts_ns") // MINUTE_NS)
-    calls = left_join_columns(calls, all_tools, *keys, nulls=True)
-    calls = left_join_columns(calls, own_tool, *keys, "tool", nulls=True)
-    calls = calls.with_columns(
-        concurrent_failure_share=pl.when(others >= MIN_CONCURRENT).then(share)
-    ).drop("minute", "calls", "failed", "own_calls", "own_failed")
     worked, failed = pl.col("all").sum(), pl.col("failed").sum()
     results = (
-        usual.group_by("server", "tool")
+        usual.lazy()
+        .group_by("server", "tool")
         .agg(
             results_seen=pl.col("seen").sum(),
             results_json=pl.col("json").sum(),
             worked=worked,
             failed=failed,
         )
-        .with_columns(
+        .select(
+            *("server", "tool", "results_seen", "results_json"),
             tool_record=record(pl.col("worked"), pl.col("failed")),
             peer_record=record(
                 pl.col("worked").sum().over("server") - pl.col("worked"),
                 pl.col("failed").sum().over("server") - pl.col("failed"),
             ),
         )
-        .drop("worked", "failed")
     )
-    return left_join_columns(calls, results, "server", "tool", nulls=True)
+    added = (
+        calls.lazy()
+        .select("server", "tool", minute=pl.col("ts_ns") // MINUTE_NS)
+        .join(all_tools, on=keys, how="left", maintain_order="left", nulls_equal=True)
+        .join(own_tool, on=[*keys, "tool"], how="left", maintain_order="left", nulls_equal=True)
+        .join(results, on=["server", "tool"], how="left", maintain_order="left", nulls_equal=True)
+        .select(
+            pl.when(others >= MIN_CONCURRENT).then(share).alias("concurrent_failure_share"),
+            *("results_seen", "results_json", "tool_record", "peer_record"),
+        )
+        .pipe(run_query)
+    )
+    return calls.hstack(added)
 
 
 def record(worked: pl.Expr, failed: pl.Expr) -> pl.Expr:

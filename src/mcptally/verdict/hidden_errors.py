@@ -59,6 +59,9 @@ INPUTS: Final[dict[str, pl.DataType]] = {
 """The columns that `find_hidden_errors` reads, besides `results_seen` and `results_json` of the
 whole archive; a missing column counts as null."""
 
+READ: Final = ("server", "tool", "arguments", "results_seen", "results_json")
+"""The inputs besides texts."""
+
 
 @functools.cache
 def hidden_error_rules() -> tuple[HiddenRule, ...]:
@@ -167,7 +170,7 @@ def _decisions(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
     return pl.DataFrame([*rows, (None, None)], schema=schema, orient="row")
 
 
-def count_result_forms(calls: pl.DataFrame, *by: str, **more: pl.Expr) -> pl.DataFrame:
+def count_result_forms(calls: pl.LazyFrame, *by: str, **more: pl.Expr) -> pl.LazyFrame:
     """Count the results of each tool in `calls` and how many of them are JSON.
 
     Args:
@@ -199,15 +202,15 @@ def _inputs(calls: pl.DataFrame) -> pl.DataFrame:
     """
     if "results_seen" not in calls.columns:
         missing = [name for name in ("server", "tool") if name not in calls.columns]
-        calls = calls.with_columns(pl.lit(None, pl.String).alias(name) for name in missing)
+        rows = calls.lazy().with_columns(pl.lit(None, pl.String).alias(name) for name in missing)
         known = (
-            count_result_forms(calls)
+            count_result_forms(rows)
             .drop("all")
             .rename({"seen": "results_seen", "json": "results_json"})
         )
-        calls = calls.join(
+        calls = rows.join(
             known, on=["server", "tool"], how="left", maintain_order="left", nulls_equal=True
-        )
+        ).pipe(run_query)
     columns = INPUTS | {"results_seen": pl.Int64(), "results_json": pl.Int64()}
     return calls.select(
         (pl.col(name) if name in calls.columns else pl.lit(None)).cast(dtype).alias(name)

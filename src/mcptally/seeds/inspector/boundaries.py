@@ -9,40 +9,42 @@ import msgspec
 import polars as pl
 
 from mcptally.jsonschemas import cost, dialects
+from mcptally.tables.queries import run_query
 
 _EMPTY: Final = r'""|\[\s*\]|\{\s*\}|null'
 """Matches arguments that may contain an empty value or null; text inside a string matches too."""
 
 
 def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """The distinct `definition` and `arguments` with a value at a boundary, and `boundary`: true.
+    """Distinct `definition` and `arguments`, and whether a value is at a `boundary`.
 
     Arguments are parsed only if the tool declares a limit or `_EMPTY` matches.
     """
-    schemas = (
-        definitions.select("definition", "input_schema")
-        .drop_nulls()
-        .unique("definition")
-        .join(rows.select("definition").unique(), on="definition", how="semi")
-    )
-    limited = schemas.with_columns(
-        limited=pl.Series([_has_limits(s) for s in schemas["input_schema"]], dtype=pl.Boolean)
-    ).filter("limited")
+    used = set(rows.get_column("definition").to_list())
+    limited = [
+        (definition, schema)
+        for definition, schema in definitions[["definition", "input_schema"]].iter_rows()
+        if schema is not None and definition in used and _has_limits(schema)
+    ]
+    schemas = pl.LazyFrame(
+        limited, schema={"definition": pl.String, "input_schema": pl.String}, orient="row"
+    ).unique("definition")
     candidates = (
-        rows.select("definition", "arguments")
+        rows.lazy()
+        .select("definition", "arguments")
         .filter(pl.col("arguments").is_not_null())
         .unique()
-        .join(limited, on="definition", how="left")
-        .filter(pl.col("limited").is_not_null() | pl.col("arguments").str.contains(_EMPTY))
+        .join(schemas, on="definition", how="left")
+        .filter(pl.col("input_schema").is_not_null() | pl.col("arguments").str.contains(_EMPTY))
+        .pipe(run_query)
     )
     found = [
         _at_boundary(schema, text)
-        for schema, text in candidates.select("input_schema", "arguments").iter_rows()
+        for schema, text in candidates[["input_schema", "arguments"]].iter_rows()
     ]
-    return (
-        candidates.filter(pl.Series(found, dtype=pl.Boolean))
-        .select("definition", "arguments", boundary=pl.lit(value=True))
-    )  # fmt: skip
+    return candidates[["definition", "arguments"]].hstack(
+        [pl.Series("boundary", found, dtype=pl.Boolean)]
+    )
 
 
 def _at_boundary(schema: str | None, text: str) -> bool:

@@ -7,6 +7,8 @@ a few in a thousand: the modules `inspector` and `document` score each distinct 
 
 from typing import Any, Final, Literal
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from mcptally.messages.content_blocks import ERROR_TEXT_LIMIT, TEXT_LIMIT
@@ -15,6 +17,7 @@ from mcptally.seeds.inspector import document, inspector, regular_replies
 from mcptally.seeds.inspector.ajv import schemas as ajv
 from mcptally.seeds.inspector.model import BusinessDecision, ValidationContext, ValidationResult
 from mcptally.seeds.inspector.score_columns import COLUMNS, ROW, decision_columns, result_columns
+from mcptally.tables.queries import run_query
 
 Business = Literal["errors", "every"]
 """Which replies get a business-error decision: errors only, as in both readings, or every reply,
@@ -48,22 +51,40 @@ def add_seed_scores(
         calls = calls.with_columns(scenario=pl.lit(None, pl.String))
     # Responses may be large: only those of irregular replies are copied.
     responses = calls.get_column("response")
-    rows = calls.select(
-        *(name for name in _INPUTS if name != "response"),
-        replied=pl.col("response").is_not_null(),
-        is_object=pl.col("response").str.starts_with("{"),
+    is_decided = pl.lit(value=True) if business == "every" else pl.col("failed")
+    limit = pl.when("failed").then(ERROR_TEXT_LIMIT).otherwise(TEXT_LIMIT)
+    rows = (
+        _with_schemas(
+            calls.lazy()
+            .select(
+                *(name for name in _INPUTS if name != "response"),
+                replied=pl.col("response").is_not_null(),
+                is_object=pl.col("response").str.starts_with("{"),
+            )
+            .with_row_index(ROW)
+            .filter(pl.col("tool").is_not_null()),
+            definitions,
+        )
+        .with_columns(
+            failed=pl.col("is_error").eq("true").fill_null(value=False),
+            is_answered=pl.col("outcome").is_in(_ANSWERED) & pl.col("replied"),
+            is_rejected=pl.col("outcome") == "protocol_error",
+            is_unanswered=pl.col("outcome").is_in(["timeout", "no_response"]),
+            is_interim=pl.col("outcome").is_in(_INTERIM),
+        )
+        .with_columns(
+            is_irregular=_is_irregular(business),
+            is_cut=is_decided
+            & (pl.col("first_text").str.len_chars() >= limit).fill_null(value=False),
+            error_text=pl.col("error_text").fill_null(""),
+        )
+        .pipe(run_query)
     )
-    rows = rows.with_row_index(ROW).filter(pl.col("tool").is_not_null())
-    rows = _with_schemas(rows, definitions)
-    answered = _with_text(
-        rows.filter(pl.col("outcome").is_in(_ANSWERED) & pl.col("replied")), responses, business
-    )
-    irregular = _is_irregular(business)
-    regular = answered.filter(~irregular)
-    errors, without_error = regular.filter("failed"), regular.filter(~pl.col("failed"))
-    rejected = rows.filter(pl.col("outcome") == "protocol_error").with_columns(
-        pl.col("error_text").fill_null("")
-    )
+    answered = _with_whole_text(rows[_indices(rows, "is_answered")], responses)
+    regular = answered[_indices(answered, "is_irregular", is_not=True)]
+    errors = regular[_indices(regular, "failed")]
+    without_error = regular[_indices(regular, "failed", is_not=True)]
+    rejected = rows[_indices(rows, "is_rejected")]
     examined = [(errors, "first_text"), (rejected, "error_text")]
     if business == "every":
         examined.append((without_error, "first_text"))
@@ -71,19 +92,29 @@ def add_seed_scores(
     successes = regular_replies.successes(without_error)
     if business == "every":
         successes = successes.join(decided, on=ROW, how="left", maintain_order="left")
-    unanswered = rows.filter(pl.col("outcome").is_in(["timeout", "no_response"]))
+    irregular = answered[_indices(answered, "is_irregular")]
     parts = [
-        _irregular(_with_responses(answered.filter(irregular), responses), business),
+        _irregular(_with_responses(irregular, responses), business),
         successes,
         regular_replies.tool_errors(errors, decided),
         regular_replies.protocol_errors(rejected, decided),
-        regular_replies.unanswered(unanswered),
+        regular_replies.unanswered(rows[_indices(rows, "is_unanswered")]),
     ]
-    found = pl.concat([_with_all_columns(part) for part in parts])
-    found = _without_interim(found, rows)
-    every = calls.select(pl.int_range(pl.len(), dtype=pl.UInt32).alias(ROW))
-    scores = every.join(found, on=ROW, how="left", maintain_order="left").drop(ROW)
+    found = _without_interim(pl.concat([_with_all_columns(part) for part in parts]), rows)
+    scores = (
+        calls.lazy()
+        .select(pl.int_range(pl.len(), dtype=pl.UInt32).alias(ROW))
+        .join(found, on=ROW, how="left", maintain_order="left")
+        .drop(ROW)
+        .pipe(run_query)
+    )
     return calls.hstack(scores)
+
+
+def _indices(rows: pl.DataFrame, name: str, *, is_not: bool = False) -> npt.NDArray[np.int64]:
+    """The indices of the rows for which the column `name` is true, or for which it `is_not`."""
+    mask = rows.get_column(name).to_numpy()
+    return np.flatnonzero(~mask if is_not else mask)
 
 
 # --- irregular replies ---
@@ -118,26 +149,22 @@ def _is_irregular(business: Business) -> pl.Expr:
 
 
 def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    return rows.with_columns(responses.gather(rows.get_column(ROW)).alias("response"))
+    return rows.hstack([responses[rows.get_column(ROW)].alias("response")])
 
 
-def _with_text(answered: pl.DataFrame, responses: pl.Series, business: Business) -> pl.DataFrame:
-    """`answered` with `failed`, and with the whole first text where the decoder may have cut it."""
-    answered = answered.with_columns(failed=pl.col("is_error").eq("true").fill_null(value=False))
-    limit = pl.when("failed").then(ERROR_TEXT_LIMIT).otherwise(TEXT_LIMIT)
-    is_decided = pl.lit(value=True) if business == "every" else pl.col("failed")
-    cut = answered.filter(is_decided & (pl.col("first_text").str.len_chars() >= limit))
-    if not cut.height:
+def _with_whole_text(answered: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
+    """`answered` with the whole first text where the decoder may have cut it (`is_cut`)."""
+    cut = _indices(answered, "is_cut")
+    if not len(cut):
         return answered
-    whole = _with_responses(cut.select(ROW), responses).select(
-        ROW, whole=pl.col("response").str.json_path_match("$.content[0].text")
+    texts = _with_responses(answered[[ROW, "first_text"]][cut], responses).select(
+        pl.coalesce(pl.col("response").str.json_path_match("$.content[0].text"), "first_text")
     )
-    return answered.join(whole, on=ROW, how="left", maintain_order="left").with_columns(
-        first_text=pl.coalesce("whole", "first_text")
-    )
+    first_text = answered.get_column("first_text").clone().scatter(cut, texts.to_series())
+    return answered.with_columns(first_text)
 
 
-def _with_schemas(rows: pl.DataFrame, definitions: pl.DataFrame | None) -> pl.DataFrame:
+def _with_schemas(rows: pl.LazyFrame, definitions: pl.DataFrame | None) -> pl.LazyFrame:
     """`rows` with `output_schema`, `has_schema`, `refused` and `readings_agree`.
 
     `refused` is whether AJV rejects the schema, `readings_agree` whether every value is valid in
@@ -148,14 +175,19 @@ def _with_schemas(rows: pl.DataFrame, definitions: pl.DataFrame | None) -> pl.Da
             output_schema=pl.lit(None, pl.String), has_schema=False, readings_agree=True,
             refused=False,
         )  # fmt: skip
-    known = definitions.select("definition", "output_schema").drop_nulls().unique("definition")
-    schemas = known.get_column("output_schema").unique()
-    statuses = pl.DataFrame(
+    schemas = dict.fromkeys(definitions.get_column("output_schema").drop_nulls().to_list())
+    statuses = pl.LazyFrame(
         [(text, *ajv.compile_status(text)) for text in schemas],
         schema={"output_schema": pl.String, "refused": pl.Boolean, "readings_agree": pl.Boolean},
         orient="row",
     )
-    known = known.join(statuses, on="output_schema", how="left")
+    known = (
+        definitions.lazy()
+        .select("definition", "output_schema")
+        .drop_nulls()
+        .unique("definition")
+        .join(statuses, on="output_schema", how="left")
+    )
     return rows.join(known, on="definition", how="left", maintain_order="left").with_columns(
         has_schema=pl.col("output_schema").is_not_null(),
         refused=pl.col("refused").fill_null(value=False),
@@ -166,7 +198,10 @@ def _with_schemas(rows: pl.DataFrame, definitions: pl.DataFrame | None) -> pl.Da
 def _irregular(rows: pl.DataFrame, business: Business) -> pl.DataFrame:
     """Scores of irregular replies, computed once per distinct call and response."""
     keys = ["tool", "output_schema", "arguments", "response"]
-    distinct = rows.select(keys).unique()
+    keyed = rows[[ROW, *keys]]
+    if not keyed.height:
+        return keyed[[ROW]]
+    distinct = keyed[keys].unique()
     scored = [_score_one(*row, business=business) for row in distinct.iter_rows()]
     found = pl.DataFrame(
         {
@@ -174,8 +209,9 @@ def _irregular(rows: pl.DataFrame, business: Business) -> pl.DataFrame:
             for name, kind in COLUMNS.items()
         }
     )
-    table = pl.concat([distinct, found], how="horizontal")
-    return rows.select(ROW, *keys).join(table, on=keys, how="left", nulls_equal=True).drop(keys)
+    table = distinct.hstack(found).lazy()
+    query = keyed.lazy().join(table, on=keys, how="left", nulls_equal=True).drop(keys)
+    return query.pipe(run_query)
 
 
 def _score_one(
@@ -214,9 +250,9 @@ def _parsed(arguments: str | None) -> Any:
         return {}
 
 
-def _without_interim(found: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+def _without_interim(found: pl.LazyFrame, rows: pl.DataFrame) -> pl.LazyFrame:
     """`found` without `seed_*` values for interim answers: the document scores final ones only."""
-    interim = rows.filter(pl.col("outcome").is_in(_INTERIM)).get_column(ROW)
+    interim = rows.get_column(ROW)[_indices(rows, "is_interim")]
     if not len(interim):
         return found
     hidden = [name for name in COLUMNS if name.startswith("seed_")]
@@ -224,10 +260,10 @@ def _without_interim(found: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(pl.when(keep).then(pl.col(hidden)).name.keep())
 
 
-def _with_all_columns(part: pl.DataFrame) -> pl.DataFrame:
+def _with_all_columns(part: pl.DataFrame) -> pl.LazyFrame:
     """A part with every column of `COLUMNS`, in order."""
     known = set(part.columns)
-    return part.select(
+    return part.lazy().select(
         ROW,
         *(
             pl.col(name).cast(kind) if name in known else pl.lit(None, kind).alias(name)

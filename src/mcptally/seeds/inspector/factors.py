@@ -7,12 +7,14 @@ recorded traffic.
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from mcptally.seeds import javascript
 from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import FACTORS
 from mcptally.seeds.inspector.rows import RuleRows
+from mcptally.tables.queries import run_query
 
 BUSINESS: Final = (
     "is_business_error",
@@ -34,13 +36,15 @@ def decisions(inputs: pl.DataFrame) -> pl.DataFrame:
             decision about those).
     """
     rows = (
-        inputs.join(_texts(inputs.get_column("text")), on="text", how="left", maintain_order="left")
-        .join(_tools(inputs.get_column("tool")), on="tool", how="left", maintain_order="left")
-        .join(_references(inputs), on=["text", "arguments"], how="left", nulls_equal=True,
+        inputs.lazy()
+        .join(_texts(inputs.get_column("text")), on="text", how="left", maintain_order="left")
+        .join(_tools(inputs), on="tool", how="left", maintain_order="left")
+        .join(_references(inputs).lazy(), on=["text", "arguments"], how="left", nulls_equal=True,
               maintain_order="left")
         .with_columns(pl.col("s_tested").fill_null(value=False))
+        .with_columns(*_program_points(), *_document_points())
+        .pipe(run_query)
     )  # fmt: skip
-    rows = rows.with_columns(*_program_points(), *_document_points())
     return rows.with_columns(
         i_share=_share(rows.get_column("i_points"), inspector.ROWS.value("total")),
         s_share=_share(rows.get_column("s_points"), document.ROWS.value("total")),
@@ -50,10 +54,8 @@ def decisions(inputs: pl.DataFrame) -> pl.DataFrame:
 def _share(points: pl.Series, total: float) -> pl.Series:
     """Points divided by the total, at most 1, with the same rounding as in Python."""
     # polars multiplies by the inverse of a constant divisor: 5/9 and 5/6 would differ in the last
-    # digit. Python divides the few distinct values instead.
-    distinct = points.unique()
-    shares = [min(1.0, each / total) for each in distinct]
-    return points.replace_strict(distinct, pl.Series(shares, dtype=pl.Float64))
+    # digit. NumPy divides.
+    return pl.Series(np.minimum(1.0, points.to_numpy() / total))
 
 
 def _holds(rows: RuleRows, *parts: str) -> pl.Expr:
@@ -68,19 +70,25 @@ def _holds(rows: RuleRows, *parts: str) -> pl.Expr:
     return pl.any_horizontal(tests)
 
 
-def _texts(texts: pl.Series) -> pl.DataFrame:
+def _texts(texts: pl.Series) -> pl.LazyFrame:
     """Which rows match each distinct text, in both readings."""
     program, written = inspector.ROWS, document.ROWS
-    found = pl.DataFrame({"text": texts.unique()}).with_columns(
-        low=pl.col("text").str.to_lowercase()
+    text = pl.col("text")
+    found = (
+        texts.to_frame("text")
+        .lazy()
+        .unique()
+        .with_columns(
+            low=text.str.to_lowercase(),
+            object=pl.when(text.str.contains(r"^[ \t\r\n]*\{")).then("text"),
+        )
+        .pipe(run_query)
     )
     is_json = [
-        bool(text) and document.is_structured_error(text)
-        for text in found.select(
-            pl.when(pl.col("text").str.contains(r"^[ \t\r\n]*\{")).then("text")
-        ).to_series()
+        bool(text) and document.is_structured_error(text) for text in found.get_column("object")
     ]
-    return found.with_columns(
+    return found.lazy().select(
+        "text",
         i_code=_holds(program, "mcp_code_named") & _holds(program, "mcp_code"),
         i_pattern=_holds(program, "pattern"),
         i_status=_holds(program, "http_status"),
@@ -97,15 +105,13 @@ def _texts(texts: pl.Series) -> pl.DataFrame:
         s_structured=pl.Series(is_json, dtype=pl.Boolean),
         s_strong=_holds(written, "strong"),
         s_high=_holds(written, "high_confidence"),
-    ).drop("low")
-
-
-def _tools(tools: pl.Series) -> pl.DataFrame:
-    """Whether the name of each distinct tool says that it validates its input."""
-    names = pl.DataFrame({"tool": tools.unique()}).with_columns(
-        low=pl.col("tool").str.to_lowercase()
     )
-    return names.select(
+
+
+def _tools(inputs: pl.DataFrame) -> pl.LazyFrame:
+    """Whether the name of each distinct tool says that it validates its input."""
+    names = inputs.lazy().select(pl.col("tool").unique())
+    return names.with_columns(low=pl.col("tool").str.to_lowercase()).select(
         "tool",
         i_expected=_holds(inspector.ROWS, "tool_keyword"),
         s_expected=_holds(document.ROWS, "tool_keyword"),
@@ -125,20 +131,32 @@ A single pattern for all three takes five times as long, because it has no liter
 def _references(inputs: pl.DataFrame) -> pl.DataFrame:
     """The pairs of text and arguments in which the text contains an id from the arguments."""
     worth = pl.any_horizontal(pl.col("arguments").str.contains(each) for each in _MAY_HOLD_IDS)
-    pairs = inputs.select("text", "arguments").filter(worth & pl.col("text").is_not_null()).unique()
-    carried = _ids(pairs.get_column("arguments").unique())
-    held = pairs.join(carried, on="arguments").filter(
-        pl.col("text").str.to_lowercase().str.contains(pl.col("id"), literal=True)
+    pairs = (
+        inputs.lazy()
+        .select("text", "arguments")
+        .filter(worth & pl.col("text").is_not_null())
+        .unique()
+        .pipe(run_query)
+    )
+    if not pairs.height:
+        return pairs.hstack([pl.Series("s_tested", [], dtype=pl.Boolean)])
+    held = (
+        pairs.lazy()
+        .join(_ids(pairs.get_column("arguments").unique()).lazy(), on="arguments")
+        .filter(pl.col("text").str.to_lowercase().str.contains(pl.col("id"), literal=True))
+        .pipe(run_query)
     )
     # Check the word boundaries of the few that are left.
     found = [
         document.references_ids(text.lower(), (each,))
-        for text, each in held.select("text", "id").iter_rows()
+        for text, each in held[["text", "id"]].iter_rows()
     ]
     return (
-        held.filter(pl.Series(found, dtype=pl.Boolean))
+        held.lazy()
+        .filter(pl.Series(found, dtype=pl.Boolean))
         .select("text", "arguments", s_tested=pl.lit(value=True))
         .unique()
+        .pipe(run_query)
     )
 
 

@@ -3,7 +3,7 @@
 The decoder's columns describe a regular reply completely, so its response is not read.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import polars as pl
@@ -14,6 +14,7 @@ from mcptally.seeds.inspector.factors import decisions
 from mcptally.seeds.inspector.model import OutputSchemaValidation, ResponseMetadata
 from mcptally.seeds.inspector.score_columns import COLUMNS, LIST, RESULT, ROW, result_columns
 from mcptally.tables.formatting import formatted
+from mcptally.tables.queries import run_query
 
 
 def successes(rows: pl.DataFrame) -> pl.DataFrame:
@@ -30,7 +31,7 @@ def successes(rows: pl.DataFrame) -> pl.DataFrame:
         validated=pl.col("has_schema"),
     )
     keys = [*counts, *flags]
-    distinct = keyed.select(keys).unique()
+    distinct = keyed[keys].unique()
     scored = [_score_parts(**row) for row in distinct.iter_rows(named=True)]
     found = pl.DataFrame(
         {
@@ -39,8 +40,9 @@ def successes(rows: pl.DataFrame) -> pl.DataFrame:
             for end, kind in RESULT.items()
         }
     )
-    table = pl.concat([distinct, found], how="horizontal")
-    return keyed.join(table, on=keys, how="left", nulls_equal=True).drop(keys)
+    table = distinct.hstack(found).lazy()
+    query = keyed.lazy().join(table, on=keys, how="left", nulls_equal=True).drop(keys)
+    return query.pipe(run_query)
 
 
 def _score_parts(
@@ -92,15 +94,19 @@ def tool_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
         "issues": pl.lit([], dtype=LIST),
         "evidence": pl.concat_list(pl.lit(wording.RESPONDED_ERROR), "sentence"),
     }
-    scored = rows.select(ROW).join(decided, on=ROW, how="left", maintain_order="left")
-    return scored.with_columns(sentence=sentence).with_columns(
-        *(value.alias(f"inspector_{name}") for name, value in inspected.items()),
-        *_document_error(
-            otherwise="error",
-            confidence=100 * pl.col("seed_business_confidence"),
-            issues=pl.lit([document.NOT_VALIDATION], dtype=LIST),
-            evidence=pl.concat_list("sentence"),
-        ),
+    scored = rows[[ROW]].hstack([sentence.alias("sentence")]).lazy()
+    return (
+        scored.join(decided.lazy(), on=ROW, how="left", maintain_order="left")
+        .with_columns(
+            *(value.alias(f"inspector_{name}") for name, value in inspected.items()),
+            *_document_error(
+                otherwise="error",
+                confidence=100 * pl.col("seed_business_confidence"),
+                issues=pl.lit([document.NOT_VALIDATION], dtype=LIST),
+                evidence=pl.concat_list("sentence"),
+            ),
+        )
+        .pipe(run_query)
     )
 
 
@@ -115,12 +121,16 @@ def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
         wording.TIMEOUT, literal=True
     )
     (rule,) = inspector.ROWS.part("rejected")
-    scored = rows.select(
-        ROW,
-        sentence=_error_sentence(rows.get_column("error_text")),
-        rejected=rejected,
-        message=message,
-    ).join(decided, on=ROW, how="left", maintain_order="left")
+    scored = (
+        rows.lazy()
+        .select(
+            ROW,
+            sentence=_error_sentence(rows.get_column("error_text")),
+            rejected=rejected,
+            message=message,
+        )
+        .join(decided.lazy(), on=ROW, how="left", maintain_order="left")
+    )
     when_rejected = pl.when("rejected")
     inspected = {
         "classification": when_rejected.then(pl.lit(rule.classification)).otherwise(
@@ -142,7 +152,7 @@ def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
             issues=pl.concat_list(pl.lit(document.CALL_FAILED) + pl.col("message")),
             evidence=pl.lit([], dtype=LIST),
         ),
-    )
+    ).pipe(run_query)
 
 
 def _document_error(
@@ -167,6 +177,8 @@ def _document_error(
 
 def unanswered(rows: pl.DataFrame) -> pl.DataFrame:
     """Scores of calls without an answer: the program's own timeout applies in every scenario."""
+    if not rows.height:
+        return rows[[ROW]]
     scored = result_columns("seed", document.unanswered()) | result_columns(
         "inspector", inspector.failed_call(wording.TIMEOUT, None)
     )
@@ -182,7 +194,7 @@ def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
         examined: replies, and the name of the column with the text that decides.
     """
     inputs = pl.concat(
-        rows.select(
+        rows.lazy().select(
             ROW,
             "tool",
             "arguments",
@@ -191,19 +203,30 @@ def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
             error_code=pl.when(pl.col("outcome") == "protocol_error").then("error_code"),
         )
         for rows, text in examined
-    )
-    return inputs.select(ROW).hstack(decisions(inputs))
+    ).pipe(run_query)
+    return inputs[[ROW]].hstack(decisions(inputs))
 
 
 def _error_sentence(texts: pl.Series) -> pl.Series:
     """The evidence sentence with the first 100 UTF-16 code units of an error's text."""
     # polars counts characters, which differ from code units outside the basic plane only.
-    heads = texts.str.head(wording.ERROR_UNITS)
-    wide = heads.str.contains("[\U00010000-\U0010ffff]").fill_null(value=False)
-    if wide.any():
-        cut: Callable[[str], str] = lambda text: javascript.printable(  # noqa: E731
-            javascript.cut(text, wording.ERROR_UNITS)
+    text = pl.col("text")
+    frame = (
+        texts.alias("text")
+        .to_frame()
+        .lazy()
+        .with_columns(text.str.head(wording.ERROR_UNITS))
+        .with_columns(
+            wide=text.str.contains("[\U00010000-\U0010ffff]").fill_null(value=False),
+            sentence=wording.ERROR_MESSAGE + text.replace("", wording.UNKNOWN_ERROR),
         )
-        narrowed = [cut(head) if two else head for head, two in zip(heads, wide, strict=True)]
-        heads = pl.Series(narrowed, dtype=pl.String)
-    return wording.ERROR_MESSAGE + heads.replace("", wording.UNKNOWN_ERROR)
+        .pipe(run_query)
+    )
+    if not frame.get_column("wide").any():
+        return frame.get_column("sentence")
+    heads = [
+        javascript.printable(javascript.cut(head, wording.ERROR_UNITS)) if wide else head
+        for head, wide in frame[["text", "wide"]].iter_rows()
+    ]
+    narrowed = pl.Series(heads, dtype=pl.String).replace("", wording.UNKNOWN_ERROR)
+    return wording.ERROR_MESSAGE + narrowed

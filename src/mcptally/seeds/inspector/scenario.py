@@ -18,6 +18,7 @@ from mcptally import rules
 from mcptally.seeds.inspector.boundaries import calls_at_boundary
 from mcptally.seeds.inspector.scenario_file import ScenarioEntry
 from mcptally.tables.joins import left_join_columns
+from mcptally.tables.queries import run_query
 from mcptally.tables.stages import ArgumentCombinations
 
 
@@ -34,7 +35,13 @@ ROWS: Final = {row.scenario: row for row in rules.load(ScenarioRule, "scenario.t
 
 def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
     """`calls` with `combination`: the sorted names of the arguments; null for other methods."""
-    texts = calls.filter(pl.col("tool").is_not_null()).get_column("arguments").drop_nulls().unique()
+    texts = (
+        calls.lazy()
+        .filter(pl.col("tool").is_not_null())
+        .select(pl.col("arguments").drop_nulls().unique())
+        .pipe(run_query)
+        .get_column("arguments")
+    )
     combos = [_combination(names) for names in _names(texts)]
     known = pl.DataFrame({"arguments": texts, "combination": pl.Series(combos, dtype=pl.String)})
     return left_join_columns(calls, known, "arguments").with_columns(
@@ -44,10 +51,10 @@ def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
 
 def argument_combinations(calls: pl.DataFrame) -> pl.DataFrame:
     """The number of calls by recording, tool and `combination`, as `ArgumentCombinations`."""
-    named = calls.filter(pl.col("tool").is_not_null())
+    named = calls.lazy().filter(pl.col("tool").is_not_null())
     *keys, _ = ArgumentCombinations.columns()
-    counts = named.group_by(keys).agg(calls=pl.len())
-    return counts.cast(ArgumentCombinations.schema())
+    counts = named.group_by(keys).agg(calls=pl.len().cast(ArgumentCombinations.calls.dtype))
+    return counts.pipe(run_query)
 
 
 def assign_scenarios(
@@ -65,14 +72,22 @@ def assign_scenarios(
         counts: `argument_combinations` of the whole archive, summed or not.
         entries: entries of a scenarios file, in order.
     """
-    rows = calls.select(
-        pl.int_range(pl.len(), dtype=pl.UInt32).alias("row"),
-        *("server", "tool", "combination", "definition", "arguments", "input_schema_state"),
-    ).filter(pl.col("tool").is_not_null())
+    inputs = calls[
+        ["server", "tool", "combination", "definition", "arguments", "input_schema_state"]
+    ]
+    rows = inputs.lazy().filter(pl.col("tool").is_not_null())
+    boundaries = calls_at_boundary(
+        rows.select("definition", "arguments").pipe(run_query), definitions
+    )
+    matched = [entry.matched(calls) for entry in entries]
+    given = calls.select(given=pl.coalesce(pl.lit(None, pl.String), *matched)) if entries else None
     keys = ["server", "tool", "combination"]
-    derived = (
-        rows.join(
-            calls_at_boundary(rows, definitions),
+    is_tool_call = pl.col("tool").is_not_null()
+    return (
+        inputs.lazy()
+        .with_columns(given=pl.lit(None, pl.String) if given is None else given.to_series())
+        .join(
+            boundaries.lazy(),
             on=["definition", "arguments"],
             how="left",
             nulls_equal=True,
@@ -81,30 +96,24 @@ def assign_scenarios(
         .join(
             rare_combinations(counts), on=keys, how="left", nulls_equal=True, maintain_order="left"
         )
-        .select(
-            "row",
+        .with_columns(
             derived=pl.when(pl.col("input_schema_state") == "invalid")
             .then(pl.lit("error_case"))
             .when("boundary")
             .then(pl.lit("boundary"))
             .when("rare")
             .then(pl.lit("edge_case"))
-            .otherwise(pl.lit("happy_path")),
+            .otherwise(pl.lit("happy_path"))
         )
-    )
-    given = calls.select(
-        pl.int_range(pl.len(), dtype=pl.UInt32).alias("row"),
-        given=pl.coalesce(pl.lit(None, pl.String), *(entry.matched(calls) for entry in entries)),
-    )
-    found = given.join(derived, on="row", how="left", maintain_order="left")
-    is_tool_call = pl.col("derived").is_not_null()
-    return found.select(
-        scenario=pl.when(is_tool_call).then(pl.coalesce("given", "derived")),
-        scenario_source=pl.when(is_tool_call).then(
-            pl.when(pl.col("given").is_not_null())
-            .then(pl.lit("given"))
-            .otherwise(pl.lit("arguments"))
-        ),
+        .select(
+            scenario=pl.when(is_tool_call).then(pl.coalesce("given", "derived")),
+            scenario_source=pl.when(is_tool_call).then(
+                pl.when(pl.col("given").is_not_null())
+                .then(pl.lit("given"))
+                .otherwise(pl.lit("arguments"))
+            ),
+        )
+        .pipe(run_query)
     )
 
 
@@ -120,10 +129,9 @@ def _combination(names: Iterable[str]) -> str:
 
 def _names(texts: pl.Series) -> Iterator[Iterable[str]]:
     for start in range(0, len(texts), 512):
-        batch = texts.slice(start, 512)
-        joined: bytes = batch.str.join("\n").cast(pl.Binary).item()
+        batch = texts.slice(start, 512).to_list()
         try:
-            yield from _NAMES.decode_lines(joined)
+            yield from _NAMES.decode_lines("\n".join(batch))
         except (msgspec.DecodeError, RecursionError):
             yield from map(_names_of, batch)
 
@@ -135,13 +143,13 @@ def _names_of(text: str) -> Iterable[str]:
         return ()  # arguments that are not an object have no names
 
 
-def rare_combinations(counts: pl.DataFrame) -> pl.DataFrame:
+def rare_combinations(counts: pl.DataFrame) -> pl.LazyFrame:
     """The combinations that are rare among the calls of their tool, with `rare` set to true.
 
     Args:
         counts: `argument_combinations` of the whole archive, summed or not.
     """
     keys = ["server", "tool", "combination"]
-    total = counts.group_by(keys).agg(pl.col("calls").sum())
+    total = counts.lazy().group_by(keys).agg(pl.col("calls").sum())
     share = pl.col("calls") / pl.col("calls").sum().over("server", "tool")
     return total.filter(share <= ROWS["edge_case"].value).select(*keys, rare=pl.lit(value=True))
