@@ -11,7 +11,8 @@ from pathlib import Path
 
 import mcptally
 from mcptally.rules import COMPILED
-from mcptally.verdict import classify, hidden_errors, regex_literals
+from mcptally.seeds.validation_logic import normalised_error
+from mcptally.verdict import classify, hidden_errors, match, regex_literals
 
 PACKAGE = Path(mcptally.__file__).parent
 PATH = PACKAGE / "rules" / COMPILED
@@ -25,11 +26,13 @@ def compiled_text() -> str:
         name: {"sha256": _digest(data), "table": tomllib.loads(data.decode())}
         for name, data in files.items()
     }
-    rules = (*classify.failure_rules(), *hidden_errors.hidden_error_rules())
-    keywords = {
-        pattern: _sorted(regex_literals.required(pattern))
-        for pattern in sorted({each for rule in rules for each in rule.matches})
-    }
+    rules = (
+        *classify.failure_rules(),
+        *hidden_errors.hidden_error_rules(),
+        *normalised_error.category_rules(),
+    )
+    patterns = {each for rule in rules for each in match.patterns_of(rule) if each}
+    keywords = {each: _sorted(regex_literals.required(each)) for each in sorted(patterns)}
     parser = _digest(Path(regex_literals.__file__).read_bytes())
     return (
         f'{{"toml": {_lines(toml)},\n"parser": {json.dumps(parser)},\n'

@@ -19,6 +19,7 @@ from mcptally.jsonschemas.validators import (
 from mcptally.rules.findings import concat_findings, make_findings
 from mcptally.tables.formatting import formatted
 from mcptally.tables.joins import left_join_columns
+from mcptally.tables.queries import run_query
 
 
 def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
@@ -29,36 +30,41 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
             `structured_content`, `response` and `reply_truncated`.
         definitions: `definition`, `input_schema` and `output_schema` (JSON text).
     """
-    schemas = definitions.select("definition", "input_schema", "output_schema").unique("definition")
-    texts = pl.concat([schemas.get_column(f"{side}_schema") for side in ("input", "output")])
-    numbered = (
-        pl.DataFrame({"schema": texts.drop_nulls().unique(maintain_order=True)})
-        .with_row_index("number")
-        .select("schema", "number")
-    )
-    numbers = schemas.select(
-        "definition",
-        *(
-            schemas.select(schema=f"{side}_schema")
-            .join(numbered, on="schema", how="left", maintain_order="left")
-            .get_column("number")
-            .alias(f"{side}_number")
+    number_of: dict[str, int] = {}
+    schemas = definitions[["definition", "input_schema", "output_schema"]].unique("definition")
+    numbers = pl.LazyFrame(
+        {"definition": schemas.get_column("definition")}
+        | {
+            f"{side}_number": pl.Series(
+                [
+                    None if text is None else number_of.setdefault(text, len(number_of))
+                    for text in schemas.get_column(f"{side}_schema")
+                ],
+                dtype=pl.UInt32,
+            )
             for side in ("input", "output")
-        ),
+        }
     )
     tool = pl.col("tool").is_not_null()
     # Responses may be large and few are needed: they are looked up later by `row`.
-    rows = calls.select(
-        "call_id",
-        "definition",
-        "outcome",
-        row=pl.int_range(pl.len(), dtype=pl.UInt32),
-        whole=~pl.col("truncated") & ~pl.col("reply_truncated").fill_null(value=False),
-        # Missing arguments are validated as an empty object.
-        input=pl.when(tool & ~pl.col("truncated")).then(pl.coalesce("arguments", pl.lit("{}"))),
-        output="structured_content",
-    ).join(numbers, on="definition", how="left", maintain_order="left")
-    with_input = rows.filter(pl.col("input_number").is_not_null() & pl.col("input").is_not_null())
+    rows = (
+        calls.lazy()
+        .select(
+            "call_id",
+            "definition",
+            "outcome",
+            row=pl.int_range(pl.len(), dtype=pl.UInt32),
+            whole=~pl.col("truncated") & ~pl.col("reply_truncated").fill_null(value=False),
+            # Missing arguments are validated as an empty object.
+            input=pl.when(tool & ~pl.col("truncated")).then(pl.coalesce("arguments", pl.lit("{}"))),
+            output="structured_content",
+        )
+        .join(numbers, on="definition", how="left", maintain_order="left")
+        .pipe(run_query)
+    )
+    with_input = rows.lazy().filter(
+        pl.col("input_number").is_not_null() & pl.col("input").is_not_null()
+    )
     with_output = _with_json_text(
         rows.filter(
             pl.col("output_number").is_not_null()
@@ -67,19 +73,20 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
         ),
         calls.get_column("response"),
     )
-    schema_texts = numbered.get_column("schema").to_list()
+    schema_texts = list(number_of)
     inputs = _validated(
         with_input.select("call_id", number="input_number", value="input"),
         schema_texts,
         "input_schema",
     )
     outputs = _validated(
-        with_output.select("call_id", number="output_number", value="output"),
+        with_output.lazy().select("call_id", number="output_number", value="output"),
         schema_texts,
         "output_schema",
     )
     return (
         left_join_columns(left_join_columns(calls, inputs, "call_id"), outputs, "call_id")
+        .lazy()
         .with_columns(
             _unless_redacted("input_schema_state", "arguments"),
             _unless_redacted("output_schema_state", "response"),
@@ -89,6 +96,7 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
             .then(pl.col("input_schema_state", "output_schema_state").fill_null("none"))
             .name.keep()
         )
+        .pipe(run_query)
     )
 
 
@@ -108,9 +116,8 @@ def _with_json_text(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
     `responses` has the responses of all calls; `row` is an index into it.
     """
-    missing = rows.filter(pl.col("output").is_null()).select("row")
-    missing = missing.with_columns(responses.gather(missing.get_column("row")).alias("response"))
-    missing = missing.drop_nulls("response")
+    row = rows.get_column("row").filter(rows.get_column("output").is_null())
+    missing = pl.DataFrame({"row": row, "response": responses[row]}).drop_nulls("response")
     if not missing.height:
         return rows
     texts = missing.get_column("response").unique()
@@ -156,9 +163,9 @@ def first_json_text(response: str) -> str | None:
     return None
 
 
-def _validated(rows: pl.DataFrame, schemas: list[str], prefix: str) -> pl.DataFrame:
+def _validated(rows: pl.LazyFrame, schemas: list[str], prefix: str) -> pl.DataFrame:
     """Return the results of validating pairs of schema and value, by `call_id`."""
-    distinct = rows.group_by("number", "value").agg("call_id").sort("number")
+    distinct = rows.group_by("number", "value").agg("call_id").sort("number").pipe(run_query)
     results: list[ValidationResult] = []
     # Rows are sorted by schema. Only the current validator is held: patterns take much memory.
     current: int | None = None
@@ -176,7 +183,7 @@ def _validated(rows: pl.DataFrame, schemas: list[str], prefix: str) -> pl.DataFr
             results.append(validate_json(judge, value))
     names = [f"{prefix}_{name}" for name in ("state", "error", "path")]
     validated = pl.DataFrame(results, schema=dict.fromkeys(names, pl.String), orient="row")
-    return validated.with_columns(distinct.get_column("call_id")).explode("call_id")
+    return validated.hstack([distinct.get_column("call_id")]).explode("call_id")
 
 
 def schema_findings(calls: pl.DataFrame) -> pl.DataFrame:
@@ -194,7 +201,7 @@ def schema_findings(calls: pl.DataFrame) -> pl.DataFrame:
             ),
             make_findings(
                 "schema.invalid_arguments_accepted",
-                invalid.filter(pl.col("outcome") == "ok"),
+                invalid.lazy().filter(pl.col("outcome") == "ok") if invalid.height else invalid,
                 "the server accepted arguments that do not match its schema",
                 path="input_schema_path",
             ),

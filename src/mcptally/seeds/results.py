@@ -6,6 +6,7 @@ Column expressions select the results that may break a contract; each distinct o
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
 from mcptally.rules import findings as rule_findings
@@ -16,6 +17,7 @@ from mcptally.seeds.ui_probe import tables as ui_tables
 from mcptally.seeds.violation import Violation, findings, pointer, text_pointer
 from mcptally.tables.declaration import Table
 from mcptally.tables.formatting import formatted
+from mcptally.tables.queries import run_query
 
 
 def _check_blocks(result: ToolResult) -> Iterator[Violation]:
@@ -172,9 +174,15 @@ def check_results(
         is_result=is_result,
     ).with_row_index("call")
     responses = results.get_column("response")
-    may_violate = results.select(_MAY_VIOLATE).to_series().fill_null(value=False)
-    results = results.drop("response").filter("is_result").with_row_index("row")
-    suspects = results.filter(may_violate.gather(results.get_column("call")))
+    results = (
+        results.lazy()
+        .with_columns(may_violate=_MAY_VIOLATE.fill_null(value=False))
+        .drop("response")
+        .filter("is_result")
+        .with_row_index("row")
+        .pipe(run_query)
+    )
+    suspects = results[np.flatnonzero(results.get_column("may_violate").to_numpy())]
     suspects = _with_responses(suspects, responses)
     violations: list[tuple[int, Violation]] = []
     runs: list[tuple[int, dict[str, Any]]] = []
@@ -192,16 +200,15 @@ def check_results(
         if wanted[-1]:
             runs += [(row, run) for row in rows for _, run in _runs(result)]
     forms = results.filter(pl.col("tool").is_in(form_confidence.TOOLS))
-    parts = [
-        *findings(results, violations),
-        *_column_findings(results),
-        form_confidence.low_confidence_findings(_with_responses(forms, responses)),
-    ]
+    parts = [*findings(results, violations), *_column_findings(results)]
+    if forms.height:
+        forms = _with_responses(forms, responses)
+        parts.append(form_confidence.low_confidence_findings(forms))
     return parts, ui_tables.ui_tables(results, runs)
 
 
 def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    return rows.with_columns(responses.gather(rows.get_column("call")).alias("response"))
+    return rows.hstack([responses[rows.get_column("call")].alias("response")])
 
 
 def _distinct(suspects: pl.DataFrame) -> pl.DataFrame:
@@ -211,9 +218,12 @@ def _distinct(suspects: pl.DataFrame) -> pl.DataFrame:
         for number, (condition, _) in enumerate(CHECKS)
     ]
     keys = ["tool", "response", "expected_xml"]
-    selected = suspects.select(*keys, "row", *flags).filter(pl.any_horizontal(pl.col("^check_.*$")))
-    return selected.group_by(keys, maintain_order=True).agg(
-        pl.col("row"), pl.col("^check_.*$").first()
+    selected = suspects.lazy().select(*keys, "row", *flags)
+    return (
+        selected.filter(pl.any_horizontal(pl.col("^check_.*$")))
+        .group_by(keys, maintain_order=True)
+        .agg(pl.col("row"), pl.col("^check_.*$").first())
+        .pipe(run_query)
     )
 
 
@@ -227,7 +237,7 @@ def _column_findings(results: pl.DataFrame) -> list[pl.DataFrame]:
         .then(pl.lit(", beside structuredContent"))
         .otherwise(pl.lit(""))
     )
-    missing = results.filter(pl.col("is_error").is_null(), pl.col("outcome") != "task")
+    missing = results.lazy().filter(pl.col("is_error").is_null(), pl.col("outcome") != "task")
     # Calls are in order of arrival: the finding is about the first of each tool.
     first = missing.group_by("recording", "tool", maintain_order=True).agg(
         pl.col(*set(_CALL) - {"recording", "tool"}).first(), times=pl.len()

@@ -32,6 +32,9 @@ Rows: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _START: Final = "start"
+_FEW_BYTES: Final = 1 << 16
+"""Bytes of texts up to which keywords that cannot occur are left out of the search: making the
+automaton of all keywords takes as long as searching 4 MB."""
 _AT_ONCE: Final = 4096
 """Texts in which keywords are looked for at once; limits memory."""
 
@@ -58,7 +61,7 @@ def match_rules(
     places[_START] = whole_texts if starts is texts else _Texts(starts)
     if lines is not None:
         places["first_line"] = _Texts(lines)
-    patterns = tuple((*rule.matches, "|".join(rule.also), "|".join(rule.unless)) for rule in rules)
+    patterns = tuple(patterns_of(rule) for rule in rules)
     candidates = _candidates(_keywords(patterns), texts)
     every = np.ones(len(texts), dtype=np.bool_)
     matched: list[Rows | None] = []
@@ -77,6 +80,11 @@ def match_rules(
             rows = rows[~_matching(rule.unless, of_unless, whole_texts, rows)]
         matched.append(rows)
     return matched
+
+
+def patterns_of(rule: TextRule) -> tuple[str, ...]:
+    """Return the patterns of a rule that are tried separately: `matches`, `also` and `unless`."""
+    return (*rule.matches, "|".join(rule.also), "|".join(rule.unless))
 
 
 def alternation(patterns: Sequence[str], *, start: bool = False) -> str:
@@ -194,6 +202,30 @@ class _Keywords:
     def words(self) -> list[str]:
         return self.owners["word"].unique(maintain_order=True).to_list()
 
+    @functools.cached_property
+    def _beginnings(self) -> Rows:
+        """The first three bytes of each word; no word is shorter."""
+        return _triples(b"".join(word.encode()[:3] for word in self.words))[::3]
+
+    def possible_words(self, texts: pl.Series, size: int) -> list[str]:
+        """Return at least the words that occur in the texts.
+
+        Args:
+            texts: texts in lower case.
+            size: their bytes.
+        """
+        if size > _FEW_BYTES:
+            return self.words
+        occurring = _triples("\n".join(texts).encode())
+        possible = np.isin(self._beginnings, occurring)
+        return [self.words[number] for number in np.flatnonzero(possible)]
+
+
+def _triples(data: bytes) -> Rows:
+    """Return each run of three bytes as a number."""
+    values = np.frombuffer(data, dtype=np.uint8).astype(np.int64)
+    return values[:-2] << 16 | values[1:-1] << 8 | values[2:]
+
 
 @functools.lru_cache(maxsize=8)
 def _keywords(patterns_by_rule: tuple[tuple[str, ...], ...]) -> _Keywords:
@@ -213,9 +245,11 @@ def _keywords(patterns_by_rule: tuple[tuple[str, ...], ...]) -> _Keywords:
                 sets += [number_of.setdefault(frozenset(words), len(number_of)) for words in branch]
     return _Keywords(
         owners=pl.DataFrame(
-            [(word, number) for words, number in number_of.items() for word in words],
+            {
+                "word": [word for words in number_of for word in words],
+                "set": np.repeat(np.arange(len(number_of)), [len(words) for words in number_of]),
+            },
             schema={"word": pl.String, "set": pl.Int64},
-            orient="row",
         ),
         set_count=len(number_of),
         sets=np.array(sets, dtype=np.int64),
@@ -257,14 +291,16 @@ def _candidates(keywords: _Keywords, texts: pl.Series) -> list[list[Rows | None]
 
 def _with_keywords(keywords: _Keywords, texts: pl.Series) -> Mask:
     """Return a matrix: whether each text (column) has the keywords of each pattern (row)."""
+    text = pl.col("text")
+    lower = texts.to_frame("text").select(text.str.to_lowercase(), size=text.str.len_bytes())
+    words = keywords.possible_words(lower["text"], int(lower["size"].to_numpy().sum()))
+    if not words:
+        return np.zeros((len(keywords.numbers), len(texts)), dtype=np.bool_)
     occurrences = (
-        texts.to_frame("text")
-        .lazy()
+        lower.lazy()
         .select(
             row=pl.int_range(pl.len(), dtype=pl.Int64),
-            word=pl.col("text")
-            .str.to_lowercase()
-            .str.extract_many(keywords.words, overlapping=True),
+            word=text.str.extract_many(words, overlapping=True),
         )
         .explode("word")
         .drop_nulls()

@@ -23,6 +23,7 @@ from mcptally.seeds.validation_logic.structured_error import (
     read_first,
 )
 from mcptally.tables.calls import FAILED_OUTCOMES
+from mcptally.tables.queries import run_query
 from mcptally.verdict import error_text, match
 from mcptally.verdict.rule_model import TextRule, status_in
 
@@ -79,23 +80,33 @@ def category_rules() -> tuple[CategoryRule, ...]:
 def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
     """The columns of `COLUMNS` for `calls`, one row per call in the same order."""
     present = set(calls.columns)
-    rows = calls.select(
-        (pl.col(name) if name in present else pl.lit(None)).cast(kind).alias(name)
-        for name, kind in INPUTS.items()
+    structure = pl.any_horizontal(pl.col(*_STRUCTURES).str.contains(MEMBERS.pattern))
+    errors = (
+        calls.lazy()
+        .select(
+            (pl.col(name) if name in present else pl.lit(None)).cast(kind).alias(name)
+            for name, kind in INPUTS.items()
+        )
+        .with_row_index("row")
+        .filter(pl.col("outcome").is_in(FAILED_OUTCOMES))
+        .with_columns(key=pl.struct(*INPUTS).hash())
+        .pipe(run_query)
     )
-    errors = rows.with_row_index("row").filter(pl.col("outcome").is_in(FAILED_OUTCOMES))
-    errors = errors.with_columns(key=pl.struct(*INPUTS).hash())
-    distinct = errors.unique("key", maintain_order=True)
+    distinct = (
+        errors.lazy()
+        .unique("key", maintain_order=True)
+        .with_columns(
+            is_structured=structure | pl.col("error_data").str.contains(r"^[{\[]"),
+            text=pl.col("error_text").fill_null(""),
+        )
+        .pipe(run_query)
+    )
     deciding = _deciding_rules(distinct)
+    is_structured = distinct.get_column("is_structured").to_list()
     structured = {
         place: read_first(*sources)
-        for place, *sources in distinct.with_row_index("place")
-        .filter(
-            pl.any_horizontal(pl.col(*_STRUCTURES).str.contains(MEMBERS.pattern))
-            | pl.col("error_data").str.contains(r"^[{\[]")
-        )
-        .select("place", *_STRUCTURES)
-        .iter_rows()
+        for place, sources in enumerate(distinct[list(_STRUCTURES)].iter_rows())
+        if is_structured[place]
     }
     has_code = distinct.get_column("error_code").is_not_null().to_list()
     values = [
@@ -103,25 +114,33 @@ def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
         for place, (rule, coded) in enumerate(zip(deciding, has_code, strict=True))
     ]
     normalised = pl.DataFrame(values, schema=dict(COLUMNS), orient="row")
-    known = errors.select("row", "key").join(
-        distinct.select("key").hstack(normalised), on="key", how="left", maintain_order="left"
-    )
-    every = pl.DataFrame({"row": pl.int_range(calls.height, dtype=pl.UInt32, eager=True)})
-    return every.join(known, on="row", how="left", maintain_order="left").select(*COLUMNS)
+    place = np.full(calls.height, distinct.height, dtype=np.uint32)
+    places = distinct.lazy().select("key").with_row_index("place")
+    of_error = errors.lazy().select("row", "key").join(places, on="key", maintain_order="left")
+    found = of_error.pipe(run_query)
+    place[found.get_column("row").to_numpy()] = found.get_column("place").to_numpy()
+    return normalised.extend(normalised.clear(1))[place]
 
 
 def _deciding_rules(errors: pl.DataFrame) -> list[CategoryRule]:
-    """The first rule that holds for each error; the last rule holds for all."""
+    """The first rule that holds for each of `errors`; the last rule holds for all."""
     rules = category_rules()
-    text = pl.col("error_text").fill_null("")
-    texts = errors.select(text=text).unique(maintain_order=True).with_row_index("number")
-    texts = texts.with_columns(status_in_text=error_text.http_status(pl.col("text")))
+    texts = (
+        errors.lazy()
+        .select("text")
+        .unique(maintain_order=True)
+        .with_row_index("number")
+        .with_columns(status_in_text=error_text.http_status(pl.col("text")))
+        .pipe(run_query)
+    )
     matched = match.match_rules(rules, texts["text"], texts["text"])
-    rows = errors.with_columns(text=text).join(texts, on="text", how="left", maintain_order="left")
     # The status of the HTTP exchange counts from 400 on: a 200 carries every error of a tool.
     exchange_status = pl.when(pl.col("http_status") >= 400).then("http_status")
-    rows = rows.with_columns(
-        status=pl.coalesce(pl.col("status_in_text").cast(pl.Int64), exchange_status)
+    rows = (
+        errors.lazy()
+        .join(texts.lazy(), on="text", how="left", maintain_order="left")
+        .with_columns(status=pl.coalesce(pl.col("status_in_text").cast(pl.Int64), exchange_status))
+        .pipe(run_query)
     )
     number = rows["number"].to_numpy()
     conditions = {place: list(_conditions(rule)) for place, rule in enumerate(rules)}
@@ -181,4 +200,6 @@ def deciding_rule_ids(examples: Sequence[str | Mapping[str, Any]]) -> list[str]:
         | ({"error_text": example} if isinstance(example, str) else dict(example))
         for example in examples
     ]
-    return [rule.id for rule in _deciding_rules(pl.DataFrame(inputs, schema=dict(INPUTS)))]
+    errors = pl.DataFrame(inputs, schema=dict(INPUTS))
+    errors = errors.with_columns(text=pl.col("error_text").fill_null(""))
+    return [rule.id for rule in _deciding_rules(errors)]

@@ -25,6 +25,7 @@ from mcptally.seeds.violation import Violation, findings
 from mcptally.tables.formatting import formatted
 from mcptally.tables.ids import digest
 from mcptally.tables.joins import left_join_columns
+from mcptally.tables.queries import run_query
 from mcptally.tables.stages import TIME, DryRuns
 from mcptally.tables.validations import Validations
 
@@ -93,7 +94,7 @@ def candidates(calls: pl.DataFrame, params: pl.DataFrame | None = None) -> pl.Da
     is_method = pl.col("method") == METHOD
     by_name = pl.col("tool").is_not_null() & pl.col("tool").str.contains(NAME)
     rows = calls.filter((pl.col("dir") == "c2s") & (is_method | by_name))
-    if params is None or not rows.filter(is_method).height:
+    if params is None or METHOD not in rows.get_column("method"):
         return rows
     known = params.select("row", "params").drop_nulls()
     return rows.join(known, on="row", how="left", maintain_order="left").with_columns(
@@ -148,10 +149,12 @@ def with_validations(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataF
         calls: scored calls.
         validations: `PREDICTION_COLUMNS` of the whole archive.
     """
+    none = {"validated_by": pl.lit(None, pl.String), "validated_as": pl.lit(None, pl.Boolean)}
+    if not validations.height:
+        return calls.with_columns(**none)
     answered = validations.filter(
         pl.col("valid").is_not_null(), pl.col("answered_ns").is_not_null()
     )
-    none = {"validated_by": pl.lit(None, pl.String), "validated_as": pl.lit(None, pl.Boolean)}
     if not answered.height:
         return calls.with_columns(**none)
     validated_tools = answered.select("server", "tool").unique()
@@ -286,9 +289,13 @@ def declaration_findings(listed: pl.DataFrame, definitions: pl.DataFrame) -> lis
         listed: the tools that servers listed, in the whole archive.
         definitions: the tools' definitions.
     """
-    known = listed.select("server", "tool", "definition").unique(maintain_order=True)
-    schemas = definitions.select("definition", "input_schema").unique("definition")
-    named = known.filter(pl.col("tool").str.contains(NAME)).join(schemas, on="definition")
+    known = listed.lazy().select("server", "tool", "definition").unique(maintain_order=True)
+    schemas = definitions.lazy().select("definition", "input_schema").unique("definition")
+    named = (
+        known.filter(pl.col("tool").str.contains(NAME))
+        .join(schemas, on="definition")
+        .pipe(run_query)
+    )
     texts = named.get_column("input_schema").to_list()
     differences = [
         (number, difference)
@@ -300,14 +307,18 @@ def declaration_findings(listed: pl.DataFrame, definitions: pl.DataFrame) -> lis
         [pl.Series("difference", [text for _, text in differences], dtype=pl.String)]
     )
     is_validation = pl.Series([declares_validation(schema) for schema in texts], dtype=pl.Boolean)
-    having = named.filter(is_validation).select("server").unique()
-    without = known.select("server").unique()
-    without = without.join(having, on="server", how="anti", nulls_equal=True)
+    having = named.lazy().filter(is_validation).select("server")
+    without = (
+        known.select("server")
+        .unique()
+        .join(having, on="server", how="anti", nulls_equal=True)
+        .sort("server")
+    )
     return [
         rule_findings.make_findings(
             "validation.declared_schema", rows, pl.col("difference"), path="/inputSchema"
         ),
         rule_findings.make_findings(
-            "validation.missing", without.sort("server"), "the server has no validate tool"
+            "validation.missing", without, "the server has no validate tool"
         ),
     ]
