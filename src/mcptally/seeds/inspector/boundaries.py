@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import math
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -10,14 +12,18 @@ import polars as pl
 
 from mcptally.jsonschemas import cost, dialects
 
-_EMPTY: Final = r'""|\[\s*\]|\{\s*\}|null'
+_EMPTY: Final = r'""|\[[ \t\n\r]*\]|\{[ \t\n\r]*\}|null'
 """Matches arguments that may contain an empty value or null; text inside a string matches too."""
+
+_ODD_NUMBER: Final = "[0-9](?:[eE]|[0-9]{15})"
+"""Matches numbers with an exponent or 16 digits, which `_with_number` does not compare."""
 
 
 def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """The distinct `definition` and `arguments` with a value at a boundary, and `boundary`: true.
 
-    Arguments are parsed only if the tool declares a limit or `_EMPTY` matches.
+    Arguments are parsed only if they may have such a value: `_EMPTY` matches, the tool declares a
+    limit of size, or it declares limits of numbers and one of these numbers may be there.
     """
     schemas = (
         definitions.select("definition", "input_schema")
@@ -25,15 +31,26 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataF
         .unique("definition")
         .join(rows.select("definition").unique(), on="definition", how="semi")
     )
-    limited = schemas.with_columns(
-        limited=pl.Series([_has_limits(s) for s in schemas["input_schema"]], dtype=pl.Boolean)
-    ).filter("limited")
+    has_limit = pl.col("input_schema").str.contains_any
+    limited = schemas.with_columns(sized=has_limit(_SIZES)).filter(
+        pl.col("sized") | has_limit(_NUMBERS)
+    )
     candidates = (
         rows.select("definition", "arguments")
         .filter(pl.col("arguments").is_not_null())
         .unique()
         .join(limited, on="definition", how="left")
-        .filter(pl.col("limited").is_not_null() | pl.col("arguments").str.contains(_EMPTY))
+        .filter(
+            pl.col("sized")
+            | pl.col("arguments").str.contains(_EMPTY)
+            | (
+                pl.col("sized").is_not_null()
+                & (
+                    pl.col("arguments").str.contains(_with_number(limited["input_schema"]))
+                    | pl.col("arguments").str.contains(_ODD_NUMBER)
+                )
+            )
+        )
     )
     found = [
         _at_boundary(schema, text)
@@ -59,14 +76,28 @@ def _at_boundary(schema: str | None, text: str) -> bool:
         return False
 
 
-_LIMITS: Final = (
-    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-    *("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
+_NUMBERS: Final = ['"minimum"', '"maximum"', '"exclusiveMinimum"', '"exclusiveMaximum"']
+_SIZES: Final = [
+    f'"{end}{of}"' for end in ("min", "max") for of in ("Length", "Items", "Properties")
+]
+_NUMBER_LIMIT: Final = re.compile(
+    rf"(?:{'|'.join(_NUMBERS)})\s*:\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
 )
+_MAX_NUMBERS: Final = 500
+"""Numbers in a pattern: more would take long to compile."""
 
 
-def _has_limits(text: str) -> bool:
-    return any(f'"{name}"' in text for name in _LIMITS)
+def _with_number(schemas: pl.Series) -> str:
+    """Return a pattern for arguments that may have a number at a limit of one of the schemas.
+
+    It compares the digits before the decimal point, except in an `_ODD_NUMBER`.
+    """
+    limits = {float(each) for text in schemas for each in _NUMBER_LIMIT.findall(text)}
+    if len(limits) > _MAX_NUMBERS or not all(map(math.isfinite, limits)):
+        return ""
+    # The limit of an integer may be one more or less: see `_number_limits`.
+    digits = {str(abs(int(limit) + step)) for limit in limits for step in (-1, 0, 1)}
+    return rf"[\[:, \t\n\r-](?:{'|'.join(sorted(digits))})[^0-9]"
 
 
 @dataclasses.dataclass
