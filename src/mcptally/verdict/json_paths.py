@@ -33,20 +33,23 @@ _CLOSES: Final = ("}", "]")
 _CONTAINERS: Final = frozenset((dict, list))
 
 LIKELY: Final = (
-    r"(?i)err|fail|exception|fault|success|\bok\b|invalid|denied|reject|\bcode\b|status|message|"
-    r"reason|unable|could not|cannot|错误|錯誤|失败|失敗"
+    r"(?i)err|fail|exception|fault|success|invalid|denied|reject|status|message|"
+    r"reason|unable|could not|cannot|错误|錯誤|失败|失敗",
+    r"(?i)\b(?:ok|code)\b",
 )
-"""Only texts with one of these words are parsed."""
+"""Only texts with one of these words are parsed.
+
+Two patterns, because one with `\\b` and all words takes thirty times as long."""
 
 
 def lines(texts: pl.Series) -> pl.Series:
     """Return the lines of each text; an empty string if it is not JSON or no word is `LIKELY`."""
     distinct = texts.unique().drop_nulls()
-    likely = distinct.filter(
-        distinct.str.head(1).is_in(list(_OPENS))
-        & (distinct.str.len_chars() <= MAX_TEXT)
-        & distinct.str.head(4000).str.contains(LIKELY)
+    json = distinct.filter(
+        distinct.str.head(1).is_in(list(_OPENS)) & (distinct.str.len_chars() <= MAX_TEXT)
     )
+    words, whole_words = map(json.str.head(4000).str.contains, LIKELY)
+    likely = json.filter(words | whole_words)
     written = pl.Series([_written(text) for text in likely], dtype=pl.String)
     known = pl.DataFrame({"text": likely, "lines": written}, schema_overrides={"text": pl.String})
     return (

@@ -18,9 +18,12 @@ import pyarrow as pa
 _REPLACEMENTS: Final = (
     (r"[\x01\x0b\s--[\x00-\x7f]]|\x0b", " "),
     (r"[\d--[\x00-\x7f]]", "0"),
-    (r"[\w--[\x00-\x7f]]", "_"),
-    (r"[^\x00-\x7f]", "\x7f"),
+    (r"[^\w\x00-\x7f]", "\x7f"),
 )
+_NEEDS_REPLACEMENT: Final = r"[^\w\x00-\x7f]|[\d--[\x00-\x7f]]|\x0b"
+"""Matches texts in which one of `_REPLACEMENTS` replaces a character; in most, only letters are
+beyond ASCII."""
+_LETTER: Final = r"[\w--[\x00-\x7f]]"
 _FOLDED: Final = r"_0 \x7f"
 """The characters of a class in RE2 that `folded` makes of characters beyond ASCII."""
 _NEVER: Final = r"\x01"
@@ -63,8 +66,13 @@ def folded(texts: pl.Series) -> pa.Array:
     affected = texts.str.contains(r"[^\x00-\x7f]|\x0b").fill_null(value=False).arg_true()
     if len(affected):
         some = texts.gather(affected)
-        for pattern, replacement in _REPLACEMENTS:
-            some = some.str.replace_all(pattern, replacement)
+        rows = some.str.contains(_NEEDS_REPLACEMENT).arg_true()
+        if len(rows):
+            others = some.gather(rows)
+            for pattern, replacement in _REPLACEMENTS:
+                others = others.str.replace_all(pattern, replacement)
+            some = some.scatter(rows, others)
+        some = some.str.replace_all(_LETTER, "_")
         texts = texts.clone().scatter(affected, some)
     return texts.to_arrow()
 
