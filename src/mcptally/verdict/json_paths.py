@@ -33,8 +33,10 @@ _CLOSES: Final = ("}", "]")
 _CONTAINERS: Final = frozenset((dict, list))
 
 LIKELY: Final = (
-    r"(?i)err|fail|exception|fault|success|invalid|denied|reject|status|message|"
-    r"reason|unable|could not|cannot|错误|錯誤|失败|失敗",
+    (
+        r"(?i)err|fail|exception|fault|success|invalid|denied|reject|status|message|"
+        r"reason|unable|could not|cannot|错误|錯誤|失败|失敗"
+    ),
     r"(?i)\b(?:ok|code)\b",
 )
 """Only texts with one of these words are parsed.
