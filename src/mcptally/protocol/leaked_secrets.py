@@ -98,7 +98,7 @@ def _scans() -> tuple[str, ...]:
     literals = sorted({*literals, *EXTRA_PREFIXES, *shapes})
     groups = [literals[start : start + GROUP_SIZE] for start in range(0, len(literals), GROUP_SIZE)]
     patterns = [_any(group) for group in groups]
-    return (*patterns, f"(?:{_any(short)}){FOLLOWING}", WITH_PASSWORD)
+    return (*patterns, f"(?:{_any(short)}){FOLLOWING}|{WITH_PASSWORD}")
 
 
 class _Credential(NamedTuple):

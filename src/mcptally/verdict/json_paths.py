@@ -35,22 +35,28 @@ _CLOSES: Final = ("}", "]")
 _CONTAINERS: Final = frozenset((dict, list))
 
 LIKELY: Final = (
-    r"(?i)err|fail|exception|fault|success|\bok\b|invalid|denied|reject|\bcode\b|status|message|"
-    r"reason|unable|could not|cannot|错误|錯誤|失败|失敗"
+    (
+        r"(?i)err|fail|exception|fault|success|invalid|denied|reject|status|message|"
+        r"reason|unable|could not|cannot|错误|錯誤|失败|失敗"
+    ),
+    r"(?i)\b(?:ok|code)\b",
 )
-"""Only texts with one of these words are parsed."""
+"""Only texts with one of these words are parsed.
+
+Two patterns, because one with `\\b` and all words takes thirty times as long."""
 
 
 def lines(texts: pl.Series) -> pl.Series:
     """Return the lines of each text; an empty string if it is not JSON or no word is `LIKELY`."""
     text = pl.col("text")
+    words, whole_words = map(text.str.head(4000).str.contains, LIKELY)
     frame = texts.to_frame("text")
     likely = (
         frame.lazy()
         .filter(
             text.str.head(1).is_in(list(_OPENS))
             & (text.str.len_chars() <= MAX_TEXT)
-            & text.str.head(4000).str.contains(LIKELY)
+            & (words | whole_words)
         )
         .unique()
         .pipe(run_query)

@@ -20,9 +20,12 @@ import pyarrow as pa
 _REPLACEMENTS: Final = (
     (r"[\x01\x0b\s--[\x00-\x7f]]|\x0b", " "),
     (r"[\d--[\x00-\x7f]]", "0"),
-    (r"[\w--[\x00-\x7f]]", "_"),
-    (r"[^\x00-\x7f]", "\x7f"),
+    (r"[^\w\x00-\x7f]", "\x7f"),
 )
+_NEEDS_REPLACEMENT: Final = r"[^\w\x00-\x7f]|[\d--[\x00-\x7f]]|\x0b"
+"""Matches texts in which one of `_REPLACEMENTS` replaces a character; in most, only letters are
+beyond ASCII."""
+_LETTER: Final = r"[\w--[\x00-\x7f]]"
 _FOLDED: Final = r"_0 \x7f"
 """The characters of a class in RE2 that `fold` makes of characters beyond ASCII."""
 _NEVER: Final = r"\x01"
@@ -82,12 +85,19 @@ def fold(texts: pl.Series) -> Folding:
     )
     affected, marked = (marks.get_column(name).to_numpy() for name in ("affected", "marked"))
     if affected.any():
-        folded = text.filter(pl.lit(marks.get_column("affected")))
-        for pattern, replacement in _REPLACEMENTS:
-            folded = folded.str.replace_all(pattern, replacement)
-        some = frame.select(folded).to_series()
-        texts = texts.clone().scatter(pl.Series(np.flatnonzero(affected)), some)
+        rows = pl.Series(np.flatnonzero(affected))
+        texts = texts.clone().scatter(rows, _fold_affected(texts.gather(rows)))
     return Folding(texts.to_arrow(), ~(affected | marked))
+
+
+def _fold_affected(texts: pl.Series) -> pl.Series:
+    rows = texts.str.contains(_NEEDS_REPLACEMENT).arg_true()
+    if len(rows):
+        others = texts.gather(rows)
+        for pattern, replacement in _REPLACEMENTS:
+            others = others.str.replace_all(pattern, replacement)
+        texts = texts.scatter(rows, others)
+    return texts.str.replace_all(_LETTER, "_")
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import pytest
 
 from mcptally.errors import UsageError
 from mcptally.jsonschemas.validators import compile_validator, validate_json
-from mcptally.seeds.inspector import scenario, scenario_file
+from mcptally.seeds.inspector import boundaries, scenario, scenario_file
 from tests.rows import each_row
 
 
@@ -48,6 +48,25 @@ CASES += [
 @each_row(("name", "example", "fires"), CASES)
 def test_a_scenario_row_fires_and_stays_silent_on_its_own_examples(name, example, fires):
     assert (derived(**example) == name) is fires
+
+
+def test_a_number_at_a_limit_is_a_boundary_however_it_is_written():
+    limits = {
+        "minimum": ({"minimum": 5}, ("5", "5.0", "50e-1", "0.5E+1", " 5 ")),
+        "negative": ({"minimum": -5}, ("-5", "-5.00")),
+        "fraction": ({"maximum": 2.5}, ("2.5", "2.50", "25e-1")),
+        "exclusive": ({"type": "integer", "exclusiveMinimum": 9}, ("10",)),
+        "exclusive, below": ({"type": "integer", "exclusiveMaximum": -9}, ("-10",)),
+        "large": ({"maximum": 10**20}, (str(10**20), "1e20", "100000000000000000000.0")),
+        "length": ({"maxLength": 3}, ('"abc"',)),
+    }
+    for name, (limit, at_limit) in limits.items():
+        schemas = definitions({"properties": {"a": limit}})
+        others = ("7", "55", '"5"', "[[[7]]]")
+        texts = [f'{{"b": 1,"a":{value}}}' for value in (*at_limit, *others)]
+        rows = pl.DataFrame({"definition": "d", "arguments": texts})
+        found = boundaries.calls_at_boundary(rows, schemas)
+        assert set(found["arguments"]) == set(texts[: len(at_limit)]), name
 
 
 def test_rare_combinations_are_counted_over_all_partitions():

@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+import math
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -11,31 +13,48 @@ import polars as pl
 from mcptally.jsonschemas import cost, dialects
 from mcptally.tables.queries import run_query
 
-_EMPTY: Final = r'""|\[\s*\]|\{\s*\}|null'
+_EMPTY: Final = r'""|\[[ \t\n\r]*\]|\{[ \t\n\r]*\}|null'
 """Matches arguments that may contain an empty value or null; text inside a string matches too."""
+
+_ODD_NUMBER: Final = "[0-9](?:[eE]|[0-9]{15})"
+"""Matches numbers with an exponent or 16 digits, which `_with_number` does not compare."""
 
 
 def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """Distinct `definition` and `arguments`, and whether a value is at a `boundary`.
 
-    Arguments are parsed only if the tool declares a limit or `_EMPTY` matches.
+    Arguments are parsed only if they may have such a value: `_EMPTY` matches, the tool declares a
+    limit of size, or it declares limits of numbers and one of these numbers may be there.
     """
     used = set(rows.get_column("definition").to_list())
-    limited = [
-        (definition, schema)
+    limited = {
+        definition: (schema, sized)
         for definition, schema in definitions[["definition", "input_schema"]].iter_rows()
-        if schema is not None and definition in used and _has_limits(schema)
-    ]
+        if schema is not None
+        and definition in used
+        and ((sized := _has_any(schema, _SIZES)) or _has_any(schema, _NUMBERS))
+    }
     schemas = pl.LazyFrame(
-        limited, schema={"definition": pl.String, "input_schema": pl.String}, orient="row"
-    ).unique("definition")
+        [(definition, *limit) for definition, limit in limited.items()],
+        schema={"definition": pl.String, "input_schema": pl.String, "sized": pl.Boolean},
+        orient="row",
+    )
+    arguments = pl.col("arguments").str
+    number = _with_number(schema for schema, _ in limited.values())
     candidates = (
         rows.lazy()
         .select("definition", "arguments")
         .filter(pl.col("arguments").is_not_null())
         .unique()
         .join(schemas, on="definition", how="left")
-        .filter(pl.col("input_schema").is_not_null() | pl.col("arguments").str.contains(_EMPTY))
+        .filter(
+            pl.col("sized")
+            | arguments.contains(_EMPTY)
+            | (
+                pl.col("sized").is_not_null()
+                & (arguments.contains(number) | arguments.contains(_ODD_NUMBER))
+            )
+        )
         .pipe(run_query)
     )
     found = [
@@ -61,14 +80,32 @@ def _at_boundary(schema: str | None, text: str) -> bool:
         return False
 
 
-_LIMITS: Final = (
-    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-    *("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
+_NUMBERS: Final = ['"minimum"', '"maximum"', '"exclusiveMinimum"', '"exclusiveMaximum"']
+_SIZES: Final = [
+    f'"{end}{of}"' for end in ("min", "max") for of in ("Length", "Items", "Properties")
+]
+_NUMBER_LIMIT: Final = re.compile(
+    rf"(?:{'|'.join(_NUMBERS)})\s*:\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
 )
+_MAX_NUMBERS: Final = 500
+"""Numbers in a pattern: more would take long to compile."""
 
 
-def _has_limits(text: str) -> bool:
-    return any(f'"{name}"' in text for name in _LIMITS)
+def _has_any(text: str, names: Iterable[str]) -> bool:
+    return any(name in text for name in names)
+
+
+def _with_number(schemas: Iterable[str]) -> str:
+    """Return a pattern for arguments that may have a number at a limit of one of the schemas.
+
+    It compares the digits before the decimal point, except in an `_ODD_NUMBER`.
+    """
+    limits = {float(each) for text in schemas for each in _NUMBER_LIMIT.findall(text)}
+    if len(limits) > _MAX_NUMBERS or not all(map(math.isfinite, limits)):
+        return ""
+    # The limit of an integer may be one more or less: see `_number_limits`.
+    digits = {str(abs(int(limit) + step)) for limit in limits for step in (-1, 0, 1)}
+    return rf"[\[:, \t\n\r-](?:{'|'.join(sorted(digits))})[^0-9]"
 
 
 @dataclasses.dataclass
