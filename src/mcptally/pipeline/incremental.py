@@ -209,7 +209,7 @@ class EarlierStores:
             StoredSummaries(
                 folder / SUMMARIES,
                 [part.name for part in self.parts if part.store == number],
-                self.reused_places().filter(store=number).select("recording").unique(),
+                self.reused_places().filter(store=number).select("part", "recording"),
                 chosen,
             )
             for number, folder in enumerate(self.folders)
