@@ -174,7 +174,8 @@ def _without_dependents(
     Returns the stores without these rows, and the facts of the archive. The facts are None if a
     gathered recording still has rows in the stores: its other files must be gathered first.
     """
-    recordings = {name for each in gathered for name in each.report.recordings}
+    none = pl.Series("recording", dtype=pl.String)
+    recordings = pl.concat([none, *(each.report.recordings for each in gathered)])
     extended = earlier.without(earlier.files_of(recordings))
     if extended.rescored != earlier.rescored:
         return extended, None
