@@ -37,8 +37,8 @@ from tests.benchmarks.archive import SHAPES, generate
 
 IMPORTS: Final = time.process_time() - BEFORE
 
-STAGES: Final[tuple[tuple[str, ModuleType, tuple[str, ...]], ...]] = (
-    ("lines to columns", partition, ("decode",)),
+STAGES: Final[tuple[tuple[str, ModuleType | type, tuple[str, ...]], ...]] = (
+    ("lines to columns", partition, ("decode_slices",)),
     ("integrity", partition, ("deduplicate",)),
     ("sessions", partition, ("assign_sessions",)),
     ("pairing", partition, ("pair",)),
@@ -61,10 +61,10 @@ STAGES: Final[tuple[tuple[str, ModuleType, tuple[str, ...]], ...]] = (
     ("secrets in results", leaked_secrets, ("find_leaked_secrets",)),
     ("findings about definitions", definition_lint, ("lint_definitions", "check_read_only_hints")),
     ("usage", partition, ("usage",)),
-    ("gathering, rest", worker, ("gather",)),
+    ("gathering, rest", partition, ("_gather_next",)),
     ("finishing, rest", worker, ("finish",)),
     ("summaries and spool", worker, ("write_summary", "save", "load", "pack", "unpack")),
-    ("Parquet", worker, ("write_part",)),
+    ("Parquet", worker.PartWriter, ("write", "__exit__")),
     ("tools table", run, ("tools",)),
     ("publishing", work_folder, ("publish",)),
     ("checksums", worker, ("file_state", "source_of")),

@@ -1,6 +1,8 @@
 """The tables do not depend on how many of the archive's facts fit into memory."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import polars as pl
 import pytest
@@ -9,6 +11,8 @@ from polars.testing import assert_frame_equal
 import mcptally as mt
 from mcptally.messages.tool_definitions import add_definitions, listing_changes
 from mcptally.pipeline import archive_context
+from mcptally.pipeline.archive_context import ArchiveContext, StoredSummaries
+from mcptally.store.manifest import SUMMARIES
 from tests.pipeline.golden import TRACES
 from tests.pipeline.test_partitioning import tables
 
@@ -42,6 +46,28 @@ def test_an_incremental_run_with_facts_on_disk_gives_the_tables_of_a_full_run(
     assert mt.score(FILES, out=tmp_path / "store", partition_bytes=1).reused
     for name, frame in tables(tmp_path / "store").items():
         assert_frame_equal(frame, in_memory[name])
+
+
+class CountedSummaries(StoredSummaries):
+    """Summaries that count how often each kind is read."""
+
+    reads: ClassVar[list[str]] = []
+
+    def read(self, kind: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        self.reads.append(kind)
+        return super().read(kind, columns)
+
+
+def test_listings_are_read_once_however_many_there_are(
+    sample_store: mt.Store, tmp_path, monkeypatch
+):
+    folder = sample_store.path / SUMMARIES
+    parts = [path.stem for path in (folder / "listed").iterdir()]
+    whole = ArchiveContext([StoredSummaries(folder, parts)], tmp_path)
+    monkeypatch.setattr(archive_context, "ROWS", 10)
+    found = ArchiveContext([CountedSummaries(folder, parts)], tmp_path)
+    assert CountedSummaries.reads.count("listed") == 1
+    assert_frame_equal(found.timeline, whole.timeline, check_row_order=False)
 
 
 def test_the_timeline_gives_the_definitions_in_force_of_all_listings():

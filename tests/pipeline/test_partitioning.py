@@ -11,7 +11,13 @@ import zstandard
 from polars.testing import assert_frame_equal
 
 import mcptally as mt
+from mcptally.pipeline.archive_context import ArchiveContext
+from mcptally.pipeline.engines.worker import FinishSettings, PartitionWorker
+from mcptally.pipeline.gathering import stored_summaries
+from mcptally.pipeline.partition_summary import NEEDS
 from mcptally.pipeline.plan import transcript_bytes
+from mcptally.pipeline.scoring import ScoringRules
+from mcptally.store.manifest import SUMMARIES
 from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.files import numbered_lines
 from tests.pipeline.golden import TRACES
@@ -24,7 +30,7 @@ FILES = sorted(TRACES.rglob("*.jsonl*"))
 def tables(store: Path) -> dict[str, pl.DataFrame]:
     """Every table of a store, sorted, without columns that name files and lines."""
     found = {}
-    for table in TABLES:
+    for table in (table for table in TABLES if (store / table.name).exists()):
         frame = pl.read_parquet(store / table.name / "*.parquet", missing_columns="insert")
         frame = frame.drop("file", "line", "files", strict=False)
         keys = [key for key in table.key if key in frame.columns]
@@ -60,6 +66,32 @@ def test_the_tables_do_not_depend_on_partitions(tmp_path: Path, whole, size: int
     mt.score(FILES, out=tmp_path / "store", partition_bytes=size)
     for name, frame in tables(tmp_path / "store").items():
         assert_frame_equal(frame, whole[name])
+
+
+def finished(work: Path, chunk: int, *, several: bool) -> dict[str, pl.DataFrame]:
+    """The tables of the sample traces as one partition; all but those of the whole archive."""
+    (work / SUMMARIES).mkdir(parents=True)
+    worker = PartitionWorker(work)
+    worker.configure(FinishSettings(ScoringRules.of(), payloads=True))
+    report = worker.gather(0, FILES, chunk=chunk)
+    assert any(work.glob("spool/*/*")) == several
+    summaries = stored_summaries(work, [0])
+    context = ArchiveContext([summaries], work / "facts")
+    own = summaries.read("listed", ["definition"]).get_column("definition")
+    written = worker.finish(0, context.excerpt(summaries.read(NEEDS), own))
+    assert written.rows["recordings"] == report.recordings.n_unique() == report.recordings.len()
+    assert not list(work.glob("spool/*"))
+    return tables(work)
+
+
+def test_the_tables_do_not_depend_on_slices_of_a_partition(tmp_path: Path):
+    whole = finished(tmp_path / "whole", chunk=1 << 30, several=False)
+    sliced = finished(tmp_path / "sliced", chunk=6 << 20, several=True)
+    for name, frame in sliced.items():
+        assert_frame_equal(frame, whole[name])
+    works = (tmp_path / "whole", tmp_path / "sliced")
+    needs = [pl.read_parquet(work / SUMMARIES / NEEDS / "*.parquet") for work in works]
+    assert_frame_equal(*needs, check_row_order=False)
 
 
 def test_recordings_split_over_files_are_put_together(tmp_path: Path, whole):

@@ -283,7 +283,7 @@ def _store(path: Path) -> Iterator[Check]:
         manifest = read_manifest(path)
         again = how_to_rebuild(path, manifest)
         written, scored_at = dict(manifest["rows"]), manifest["scored_at"]
-        sources = {source["file"]: source["size"] for source in manifest["archive"]}
+        sources = {source.file: source.size for source in manifest["archive"]}
         if broken := fingerprint.damaged(path, manifest):
             yield Check(
                 name, "error", f"{', '.join(broken)}: missing or changed since written", again

@@ -142,10 +142,10 @@ def _require_same_files(manifests: Sequence[Mapping[str, Any]]) -> None:
     """Check that files of the same name in different stores are the same file."""
     digests: dict[str, str] = {}
     for manifest in manifests:
-        for row in manifest["archive"]:
-            if digests.setdefault(row["file"], row["sha256"]) != row["sha256"]:
+        for source in manifest["archive"]:
+            if digests.setdefault(source.file, source.sha256) != source.sha256:
                 raise UsageError(
-                    f"{row['file']}: means different files in these stores; score the archives "
+                    f"{source.file}: means different files in these stores; score the archives "
                     "together"
                 )
 

@@ -10,7 +10,7 @@ Why not a columnar JSON reader: docs/decisions/0002.
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from mcptally.messages.batches import message_from_head, split_batches
 from mcptally.messages.content_blocks import RESULT_DECODER, content_columns
 from mcptally.messages.decode_lines import LineNumbers, decode_run
 from mcptally.messages.duplicate_members import repeated_members, unexplained_sizes
+from mcptally.messages.event_spool import EventSpool, Slicing
 from mcptally.messages.event_tables import DuplicateMembers
 from mcptally.messages.memory_budget import MemoryBudget
 from mcptally.messages.struct_columns import (
@@ -103,6 +104,16 @@ _TABLES: Final[dict[str, type[StageTable]]] = {
 """Field of `Events` → its table, for those that are gathered batch by batch."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slices:
+    """The events of a set of files, divided by recording if they are many."""
+
+    several: bool
+    """Whether there is more than one slice."""
+    events: Iterator[Events]
+    """The events of each slice, read from files if there are several."""
+
+
 @with_raised_recursion_limit
 def decode(
     files: Sequence[Path], names: Sequence[str] | None = None, *, memory: int | None = None
@@ -119,18 +130,46 @@ def decode(
     Raises:
         McptallyError: a file behind a URL cannot be reached.
     """
-    collect = _Collector(names or [str(path) for path in files], memory, alone=len(files) == 1)
+    return next(_collected(files, names, memory, None).slices().events)
+
+
+@with_raised_recursion_limit
+def decode_slices(files: Sequence[Path], names: Sequence[str], slicing: Slicing | None) -> Slices:
+    """Return every event of `files` as `decode` does, in slices if there are many.
+
+    All events of a recording are in one slice. Findings about files are in the first slice. If
+    `slicing` is None, there is one slice.
+
+    Raises:
+        McptallyError: a file behind a URL cannot be reached.
+    """
+    return _collected(files, names, None, slicing).slices()
+
+
+def _collected(
+    files: Sequence[Path],
+    names: Sequence[str] | None,
+    memory: int | None,
+    slicing: Slicing | None,
+) -> "_Collector":
+    collect = _Collector(
+        names or [str(path) for path in files], memory, slicing, alone=len(files) == 1
+    )
     for number, path in enumerate(files):
         collect.file(number, path)
-    return collect.events()
+    return collect
 
 
 class _Collector:
     """Gathers tables, one batch of events after the other."""
 
-    def __init__(self, names: Sequence[str], memory: int | None, *, alone: bool) -> None:
+    def __init__(
+        self, names: Sequence[str], memory: int | None, slicing: Slicing | None, *, alone: bool
+    ) -> None:
         self.names = names
-        self.budget = MemoryBudget(memory, alone=alone)
+        self.slicing = slicing
+        self.budget = MemoryBudget(memory, alone=alone, chunk=slicing.chunk if slicing else None)
+        self.spool: EventSpool | None = None
         self.frames: dict[str, list[pl.DataFrame]] = {}
         self.rows = 0
         self.findings: list[Finding] = []
@@ -171,6 +210,8 @@ class _Collector:
             self.bytes += len(run.data)
             if self.bytes >= BATCH:
                 self._batch()
+            if self.budget.is_chunk_full():
+                self._spool_chunk()
             if noise > MAX_NOISE_LINES:
                 bad["archive.noise"] += 1
                 self._find(number, run.first + run.count, "archive.noise", "error", NOISE_MESSAGE)
@@ -376,22 +417,63 @@ class _Collector:
     def _add(self, name: str, frame: pl.DataFrame) -> None:
         self.frames.setdefault(name, []).append(frame)
 
-    def events(self) -> Events:
+    def _spool_chunk(self) -> None:
+        """Move the rows to files, divided by recording, unless one recording has most of them."""
+        # Otherwise no chunk is full.
+        assert self.slicing is not None and self.budget.limit is not None  # noqa: S101, PT018
+        self._batch()
+        tables = self._take_tables()
+        if self.spool is None:
+            recordings = pl.concat(
+                [frame["recording"] for frame in tables.values() if "recording" in frame.columns]
+            )
+            if max(recordings.value_counts()["count"].to_list()) * 2 > recordings.len():
+                self.frames = {name: [frame] for name, frame in tables.items()}
+                self.budget.continue_chunk()
+                return
+            self.spool = EventSpool(self.slicing, limit=self.budget.limit, read=self.budget.read)
+        self.spool.add(tables, self.budget.total)
+        self.budget.begin_chunk(self.spool.memory_of_shares().max(), self.spool.shares)
+
+    def slices(self) -> Slices:
         """Return everything that was gathered."""
         self._batch()
-        return Events(
-            **{name: self._gathered(name, table) for name, table in _TABLES.items()},
-            findings=findings_frame(self.findings),
-            duplicate_members=pl.DataFrame(
-                [(*place, names) for place, names in sorted(self.duplicate_members.items())],
-                schema=DuplicateMembers.schema(),
-                orient="row",
-            ),
+        findings = findings_frame(self.findings)
+        duplicates = pl.DataFrame(
+            [(*place, names) for place, names in sorted(self.duplicate_members.items())],
+            schema=DuplicateMembers.schema(),
+            orient="row",
         )
+        tables = self._take_tables()
+        if self.spool is not None:
+            self.spool.add(tables, self.budget.total)
+            return Slices(several=True, events=_shares(self.spool, findings, duplicates))
+        events = [Events(**tables, findings=findings, duplicate_members=duplicates)]
+        return Slices(several=False, events=(events.pop() for _ in range(1)))
 
-    def _gathered(self, name: str, table: type[StageTable]) -> pl.DataFrame:
-        empty = table.empty()
-        return table.select(pl.concat([empty, *self.frames.get(name, ())], how="diagonal"))
+    def _take_tables(self) -> dict[str, pl.DataFrame]:
+        """Return the tables gathered so far by name, and begin with empty ones."""
+        return {
+            name: table.select(
+                pl.concat([table.empty(), *self.frames.pop(name, ())], how="diagonal")
+            )
+            for name, table in _TABLES.items()
+        }
+
+
+def _shares(
+    spool: EventSpool, findings: pl.DataFrame, duplicate_members: pl.DataFrame
+) -> Iterator[Events]:
+    """Yield the events of each share; the first share has the findings."""
+    empty = {name: table.empty() for name, table in _TABLES.items()}
+    for share in range(spool.shares):
+        if share == 0 or spool.has(share):
+            # A local variable would keep the tables alive while they are scored.
+            yield Events(
+                **spool.read(share, empty),
+                findings=findings.clear() if share else findings,
+                duplicate_members=duplicate_members,
+            )
 
 
 MAX_REREAD: Final = 10_000

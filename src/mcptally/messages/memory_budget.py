@@ -1,12 +1,16 @@
 """Estimate the memory that a partition needs, and stop reading it when there is not enough.
 
 Partitions are planned with `PROCESS_BASE_BYTES` and `BYTES_PER_TRANSCRIPT_BYTE` before anything is
-read; while lines are read, `MemoryBudget` estimates what they need so far. A recording or file is
-never split over partitions, so one may need more than is free: then the part that fits is read, and
-a finding reports the rest (docs/decisions/0042, 0077).
+read; while lines are read, `MemoryBudget` estimates what they need so far. A partition that needs
+more than planned is divided by recording (docs/decisions/0166). A recording is never divided, so
+one may need more than is free: then the part that fits is read, and a finding reports the rest
+(docs/decisions/0042, 0077).
 """
 
-from typing import Final
+from typing import Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from mcptally.process_memory import available_memory
 from mcptally.transcript.files import LineRun
@@ -31,33 +35,77 @@ BYTES_PER_TRANSCRIPT_BYTE: Final = BYTES_PER_BYTE + BYTES_PER_EVENT // 1000
 real traffic, whose lines have 1,000 bytes or more on average."""
 
 TOO_LARGE: Final = (
-    "the rest was not read: this file, with those that share a recording with it, needs more than "
-    "the {} MB of free memory; score with --full on a machine with more memory, or split the file "
-    "by recording"
+    "the rest was not read: this file has a recording that needs more than the {} MB of free "
+    "memory; score with --full on a machine with more memory"
 )
 
 
 class MemoryBudget:
     """Compares the memory needed by the lines read so far with the available memory."""
 
-    def __init__(self, memory: int | None, *, alone: bool) -> None:
+    def __init__(self, memory: int | None, *, alone: bool, chunk: int | None = None) -> None:
+        """Start with nothing read.
+
+        Args:
+            memory: bytes of available memory; None: ask the system.
+            alone: whether there is a single file, whose memory is compared from its first line.
+            chunk: bytes of memory from which lines are too many to be scored together, or less
+                if less is free; None: all lines are scored together.
+        """
         self.memory = available_memory() if memory is None else memory
         self.unchecked = UNCHECKED_BYTES if memory is None and not alone else 0
         """Bytes of transcript below which the memory is not compared."""
+        if chunk is not None and self.memory is not None and not self.unchecked:
+            chunk = min(chunk, max(chunk // 8, (self.memory - PARTITION_BASE_BYTES) // 2))
+        self.limit = self.chunk = chunk
+        self.read = 0
+        """Bytes of transcript that were read."""
         self.total = self.lines = self.longest = 0
+        """The same of the current chunk, its lines, and the length of the longest line of all."""
+        self.spooled = 0.0
+        """Bytes of memory that the largest share of the earlier chunks needs."""
+        self.shares = 1
+        """Number of shares into which chunks are divided."""
 
     def exceeded_by(self, run: LineRun) -> str | None:
         """Count these lines; return a message if all lines so far need too much memory."""
+        self.read += len(run.data)
         self.total += len(run.data)
         self.lines += run.count
         # Only the first line of a run can be longer than a chunk.
         self.longest = max(self.longest, run.data.find(b"\n") + 1 or len(run.data))
-        if self.memory is None or self.total <= self.unchecked:
+        if self.memory is None or self.read <= self.unchecked:
             return None
+        chunk = memory_of_lines(self.lines, self.total)
         need = (
             PARTITION_BASE_BYTES
-            + self.lines * BYTES_PER_EVENT
-            + self.total * BYTES_PER_BYTE
+            + max(chunk, self.spooled + chunk / self.shares)
             + self.longest * BYTES_PER_LONGEST_BYTE
         )
         return TOO_LARGE.format(self.memory >> 20) if need > self.memory else None
+
+    def is_chunk_full(self) -> bool:
+        """Whether the lines of the current chunk are too many to be scored together."""
+        return self.chunk is not None and memory_of_lines(self.lines, self.total) > self.chunk
+
+    def continue_chunk(self) -> None:
+        """Let the current chunk become twice as large: it cannot be divided."""
+        self.chunk = self.chunk and 2 * self.chunk
+
+    def begin_chunk(self, spooled: float, shares: int) -> None:
+        """Count from zero: the lines so far are in files, divided into `shares` shares.
+
+        Args:
+            spooled: bytes of memory that the largest share needs.
+            shares: their number.
+        """
+        self.spooled, self.shares = spooled, shares
+        self.total = self.lines = 0
+
+
+Amount = TypeVar("Amount", float, npt.NDArray[np.float64])
+
+
+def memory_of_lines(lines: Amount, size: Amount) -> Amount:
+    """Bytes of memory that it takes to score so many lines of `size` bytes in all."""
+    return lines * BYTES_PER_EVENT + size * BYTES_PER_BYTE

@@ -8,6 +8,7 @@ the number of calls. Facts that grow with time (calls by minute) go to disk abov
 
 import dataclasses
 import functools
+import itertools
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -42,6 +43,10 @@ ROWS: Final = 500_000
 _BY_SERVER: Final = ("combinations", "validations", "minutes", "forms")
 """Kinds of facts that only calls of the same server depend on."""
 
+_SHARES: Final = 1 << 16
+_SHARE: Final = (pl.struct("server", "tool").hash() % _SHARES).cast(pl.UInt32).alias("share")
+"""Number of the share of all tools to which a listing belongs."""
+
 COMPACT_FROM: Final = 10_000
 """Number of rows below which they are not compacted."""
 
@@ -54,7 +59,7 @@ class StoredSummaries:
     """Has a folder of files for each kind."""
     parts: Sequence[str]
     recordings: pl.DataFrame | None = None
-    """The recordings that are used (column `recording`); None: all."""
+    """The recordings that are used, with their parts (`part`, `recording`); None: all."""
     servers: pl.DataFrame | None = None
     """The servers that are used (column `server`), for kinds that are by server; None: all."""
 
@@ -75,7 +80,11 @@ class StoredSummaries:
     def batches(self) -> Iterator["StoredSummaries"]:
         """Yield these summaries in groups of `AT_A_TIME` partitions."""
         for start in range(0, len(self.parts), AT_A_TIME):
-            yield dataclasses.replace(self, parts=self.parts[start : start + AT_A_TIME])
+            parts = self.parts[start : start + AT_A_TIME]
+            recordings = self.recordings
+            if recordings is not None:
+                recordings = recordings.filter(pl.col("part").is_in(parts))
+            yield dataclasses.replace(self, parts=parts, recordings=recordings)
 
 
 class ArchiveContext:
@@ -97,14 +106,15 @@ class ArchiveContext:
         )
         self.listed = _CompactRows(relevant_listings)
         self.sightings = _CompactRows(lambda rows: sum_listing_counts([rows]))
-        self.timeline = Timeline.select(self._read())
+        self.timeline = self._read(_SpilledRows(spool, "share", lambda rows: rows))
 
-    def _read(self) -> pl.DataFrame:
-        """Read all summaries; return the timeline."""
-        listings: list[pl.DataFrame] = []
+    def _read(self, listings: "_SpilledRows") -> pl.DataFrame:
+        """Read all summaries; return the timeline. `listings` are empty."""
         total = 0
         for batch in (batch for summaries in self.summaries for batch in summaries.batches()):
             listed = batch.read("listed")
+            total += listed.height
+            listings.add(listed.select(*Timeline.columns(), _SHARE))
             self.listed.add(listed)
             self.sightings.add(count_listings(listed))
             definitions = batch.read("definitions").lazy()
@@ -120,29 +130,12 @@ class ArchiveContext:
                     ["valid", "answered_ns"]
                 )
             )
-            total += listed.height
-            if total <= ROWS:
-                listings.append(Timeline.select(listed))
-            else:
-                listings.clear()
-        if total <= ROWS:
-            return listing_changes(pl.concat(listings))
         # The timeline of one tool does not depend on others: make it for some tools at a time.
-        shares = -(-total // ROWS)
+        groups = -(-total // ROWS) or 1
+        bounds = [group * _SHARES // groups for group in range(groups + 1)]
         return pl.concat(
-            [listing_changes(self._listings(share, shares)) for share in range(shares)]
-        )
-
-    def _listings(self, share: int, shares: int) -> pl.DataFrame:
-        """All listings of the tools in share number `share` of `shares`."""
-        mine = pl.struct("server", "tool").hash() % shares == share
-        columns = ("recording", *Timeline.schema().names())
-        return pl.concat(
-            [
-                Timeline.select(batch.read("listed", columns).filter(mine))
-                for summaries in self.summaries
-                for batch in summaries.batches()
-            ]
+            listing_changes(listings.between(first, end - 1))
+            for first, end in itertools.pairwise(bounds)
         )
 
     def summary(self) -> PartitionSummary:
@@ -235,14 +228,16 @@ class _SpilledRows:
             self.in_memory.add(written.clear())
 
     def between(self, first: int | None, last: int | None) -> pl.DataFrame:
-        """At least the rows whose value is between `first` and `last`; all if these are None."""
-        rows = self.in_memory.rows
+        """The rows whose value is between `first` and `last`.
+
+        All rows if these are None, or if all are in memory.
+        """
         if not self.files:
-            return rows
-        files = pl.scan_parquet(self.files, glob=False)
+            return self.in_memory.rows
+        rows = pl.concat([self.in_memory.rows.lazy(), pl.scan_parquet(self.files, glob=False)])
         if first is not None and last is not None:
-            files = files.filter(pl.col(self.order).is_between(first, last))
-        return pl.concat([rows, files.collect()])
+            rows = rows.filter(pl.col(self.order).is_between(first, last))
+        return rows.collect()
 
 
 def _summed(counts: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:

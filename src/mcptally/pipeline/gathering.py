@@ -10,7 +10,7 @@ from mcptally.pipeline.archive_context import ArchiveContext, StoredSummaries
 from mcptally.pipeline.engines.pool import Engine, WorkerPool
 from mcptally.pipeline.engines.worker import GatherReport, Partition
 from mcptally.pipeline.incremental import EarlierStores
-from mcptally.pipeline.plan import plan, transcript_bytes
+from mcptally.pipeline.plan import bytes_in_slice, plan, transcript_bytes
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.store.manifest import SUMMARIES
@@ -94,8 +94,10 @@ def _gather(
 ) -> list[Gathered]:
     """Gather groups of files as partitions, numbered after those of `before`, or from `first`."""
     first = max((each.partition.number + 1 for each in before), default=first)
+    chunk = bytes_in_slice(settings.partition_bytes)
     partitions = [
-        Partition(first + place, group, settings.selection) for place, group in enumerate(groups)
+        Partition(first + place, group, settings.selection, chunk)
+        for place, group in enumerate(groups)
     ]
     sizes = {each.number: sum(map(transcript_bytes, each.files)) for each in partitions}
     done = sum(each.size for each in before)
@@ -122,7 +124,7 @@ def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> l
             parts = [partitions.pop(each) for each in group]
             pool.discard(group)
             files = sorted({path for part in parts for path in part.partition.files})
-            merged = Partition(number, files, parts[0].partition.selection)
+            merged = dataclasses.replace(parts[0].partition, number=number, files=files)
             [(_, report)] = pool.gather([merged])
             partitions[number] = Gathered(merged, sum(part.size for part in parts), report)
     return list(partitions.values())
@@ -172,7 +174,8 @@ def _without_dependents(
     Returns the stores without these rows, and the facts of the archive. The facts are None if a
     gathered recording still has rows in the stores: its other files must be gathered first.
     """
-    recordings = {name for each in gathered for name in each.report.recordings}
+    none = pl.Series("recording", dtype=pl.String)
+    recordings = pl.concat([none, *(each.report.recordings for each in gathered)])
     extended = earlier.without(earlier.files_of(recordings))
     if extended.rescored != earlier.rescored:
         return extended, None

@@ -69,9 +69,7 @@ class EarlierStores:
         """The stores in these folders, with nothing excluded."""
         sources: dict[str, SourceFile] = {}
         for manifest in manifests:
-            for row in manifest["archive"]:
-                stat = row.get("stat")
-                source = SourceFile(**{**row, "stat": tuple(stat) if stat else None})
+            for source in manifest["archive"]:
                 sources.setdefault(source.file, source)
         parts = [
             Part(number, path.stem)
@@ -169,9 +167,10 @@ class EarlierStores:
         rows = self.recording_places.filter(RecordingPlaces.file.col.is_in(list(files)))
         return set(rows.get_column("recording"))
 
-    def files_of(self, recordings: Iterable[str]) -> set[str]:
+    def files_of(self, recordings: Iterable[str] | pl.Series) -> set[str]:
         """The files that hold events of these recordings, where their rows are reused."""
-        names = pl.DataFrame({"recording": list(recordings)}, schema={"recording": pl.String})
+        ids = recordings if isinstance(recordings, pl.Series) else list(recordings)
+        names = pl.DataFrame({"recording": ids}, schema={"recording": pl.String})
         return set(self.reused_places().join(names, on="recording", how="semi").get_column("file"))
 
     def reused_files(self, files: Iterable[str]) -> set[str]:
@@ -209,7 +208,7 @@ class EarlierStores:
             StoredSummaries(
                 folder / SUMMARIES,
                 [part.name for part in self.parts if part.store == number],
-                self.reused_places().filter(store=number).select("recording").unique(),
+                self.reused_places().filter(store=number).select("part", "recording"),
                 chosen,
             )
             for number, folder in enumerate(self.folders)

@@ -7,7 +7,8 @@ Both depend on their arguments only, so that one process, many and a cluster giv
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,8 @@ import polars as pl
 from mcptally.jsonschemas import validate
 from mcptally.jsonschemas.definition_diff import add_drift
 from mcptally.messages.attempts import link_attempts
-from mcptally.messages.decode import Events, decode
+from mcptally.messages.decode import Events, decode_slices
+from mcptally.messages.event_spool import Slicing
 from mcptally.messages.integrity import deduplicate
 from mcptally.messages.pair import pair
 from mcptally.messages.sessions import Conversation, assign_sessions
@@ -79,7 +81,6 @@ class GatheredPartition:
     """Calls of its recordings that are not selected."""
 
 
-@with_raised_recursion_limit
 def gather(
     files: Sequence[Path], names: Sequence[str], selection: Selection = EVERYTHING
 ) -> GatheredPartition:
@@ -87,7 +88,34 @@ def gather(
 
     Calls that are not selected are left out, but count as context of those that are.
     """
-    events = selection.events(decode(files, names))
+    return next(gather_slices(files, names, selection)[1])
+
+
+def gather_slices(
+    files: Sequence[Path],
+    names: Sequence[str],
+    selection: Selection,
+    slicing: Slicing | None = None,
+) -> tuple[bool, Iterator[GatheredPartition]]:
+    """Do what `gather` does, in slices of whole recordings if there are many events.
+
+    Returns whether there are several slices, and the slices.
+    """
+    slices = decode_slices(files, names, slicing)
+    gathered = functools.partial(_gather_next, slices.events, files, names, selection)
+    return slices.several, iter(gathered, None)
+
+
+@with_raised_recursion_limit
+def _gather_next(
+    slices: Iterator[Events], files: Sequence[Path], names: Sequence[str], selection: Selection
+) -> GatheredPartition | None:
+    """Gather the next slice; None if there is none."""
+    # Not an argument: the caller would keep the events until the end.
+    events = next(slices, None)
+    if events is None:
+        return None
+    events = selection.events(events)
     trim_heap()
     events = deduplicate(events, list(names), files)
     conversation = assign_sessions(events)

@@ -61,6 +61,18 @@ def bytes_in_memory(limit: int) -> int:
     return limit * 4 // 5
 
 
+def bytes_in_slice(limit: int) -> int:
+    """Bytes of memory from which a partition is divided into slices of whole recordings.
+
+    Partitions are planned by their size. One that is a large file, or has many short lines, needs
+    more memory than planned.
+
+    Args:
+        limit: the limit of a partition in bytes of transcript.
+    """
+    return max(limit, WORTHWHILE) * BYTES_PER_TRANSCRIPT_BYTE
+
+
 def jobs_for_memory(memory: int, cores: int) -> int:
     """How many processes can share `memory` bytes, with enough for each; at most one per core."""
     return max(

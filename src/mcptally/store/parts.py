@@ -1,9 +1,11 @@
 """The Parquet files of a store: parts of tables, and summaries of partitions."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from types import TracebackType
+from typing import Any, Final, Self, cast
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -44,22 +46,52 @@ class Written:
     """Findings of severity error about files."""
 
 
-def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -> int:
-    """Write a part of a table, sorted by its key, into the work folder; return its row count."""
-    target = work / table.name / f"{part}.parquet"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    data = table.frame(frame)
-    order = data.select(pl.arg_sort_by(table.key, nulls_last=True).cast(pl.UInt32)).to_series()
-    in_order = order.equals(pl.int_range(data.height, dtype=pl.UInt32, eager=True))
-    schema = table.described(data.clear().to_arrow(compat_level=pl.CompatLevel.newest()).schema)
-    # One row group at a time: sorting and converting the whole frame would make two more copies.
-    with pq.ParquetWriter(target, schema, **_options(schema.names)) as writer:
+class PartWriter:
+    """Writes a part of each table into the work folder; rows may come in several frames."""
+
+    def __init__(self, work: Path, part: str) -> None:
+        self.work = work
+        self.part = part
+        self.writers: dict[str, pq.ParquetWriter] = {}
+        self.files = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.files.__exit__(kind, error, trace)
+
+    def write(self, table: type[Table], frame: pl.DataFrame) -> int:
+        """Write rows of a table, sorted by its key; return their number."""
+        data = table.frame(frame)
+        order = data.select(pl.arg_sort_by(table.key, nulls_last=True).cast(pl.UInt32)).to_series()
+        in_order = order.equals(pl.int_range(data.height, dtype=pl.UInt32, eager=True))
+        writer = self.writers.get(table.name)
+        if writer is None:
+            target = self.work / table.name / f"{self.part}.parquet"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            empty = data.clear().to_arrow(compat_level=pl.CompatLevel.newest())
+            schema = table.described(empty.schema)
+            writer = pq.ParquetWriter(target, schema, **_options(schema.names))
+            self.writers[table.name] = self.files.enter_context(writer)
+        # One row group at a time: sorting and converting the whole frame would copy it twice.
         for start in range(0, max(1, data.height), ROW_GROUP):
             rows = data.slice(start, ROW_GROUP)
             if not in_order:
                 rows = data[order.slice(start, ROW_GROUP)]
             writer.write_table(rows.to_arrow(compat_level=pl.CompatLevel.newest()))
-    return data.height
+        return data.height
+
+
+def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -> int:
+    """Write a part of a table, sorted by its key, into the work folder; return its row count."""
+    with PartWriter(work, part) as writer:
+        return writer.write(table, frame)
 
 
 def copy_part(source: Path, target: Path, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> int:

@@ -189,6 +189,7 @@ class DaskPool:
                 [path.absolute() for path in part.files],
                 [str(path) for path in part.files],
                 part.selection,
+                part.chunk,
             )
             numbers[self._submit(dask_tasks.gather, self.run, batch)] = part.number
         for future, saved in self._results(list(numbers)):

@@ -25,9 +25,10 @@ from mcptally.errors import UnreadableError, UsageError
 from mcptally.pipeline.engines.worker import (
     FinishSettings,
     GatherReport,
+    SavedSlices,
     finish_and_write,
     gather_files,
-    load,
+    load_saved,
     save,
     write_summary,
 )
@@ -72,6 +73,8 @@ class Batch:
     files: list[Path]
     names: list[str]
     selection: Selection
+    chunk: int
+    """Bytes of memory from which the partition is divided into slices of whole recordings."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -134,7 +137,7 @@ def finish(
     """
     with _prepared(run):
         try:
-            part = load(saved.folder)
+            part = load_saved(saved.folder)
         except OSError:
             part, saved = _gather(run, saved.batch)
         if changed := [
@@ -186,7 +189,7 @@ def sees(folder: Path) -> bool:
     return folder.is_dir()
 
 
-def _gather(run: DaskRun, batch: Batch) -> tuple[GatheredPartition, SavedPartition]:
+def _gather(run: DaskRun, batch: Batch) -> tuple[GatheredPartition | SavedSlices, SavedPartition]:
     folder = _scratch(_worker()) / run.name / f"{batch.number:06d}-{secrets.token_hex(4)}"
     for path in batch.files:
         # On one machine a missing file is a finding; on a worker it means a wrong setup.
@@ -196,10 +199,13 @@ def _gather(run: DaskRun, batch: Batch) -> tuple[GatheredPartition, SavedPartiti
                 "put it where all of them find it under the same path, or name it by a URL such "
                 "as s3://bucket/traces"
             )
-    part, report = gather_files(batch.files, batch.names, batch.selection)
-    save(folder, part)
+    part, report, summary = gather_files(
+        batch.files, batch.names, batch.selection, batch.chunk, folder
+    )
+    if isinstance(part, GatheredPartition):
+        save(folder, part)
     with _output_folder(run) as work:
-        write_summary(work, batch.number, part)
+        write_summary(work, batch.number, summary)
     return part, SavedPartition(batch, report, folder, sum(map(transcript_bytes, batch.files)))
 
 

@@ -8,19 +8,22 @@ import contextlib
 import dataclasses
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
-from mcptally.pipeline.partition import GatheredPartition, finish, gather
-from mcptally.pipeline.partition_summary import PartitionSummary, summary_frames
+from mcptally.messages.event_spool import Slicing
+from mcptally.pipeline.partition import GatheredPartition, finish, gather_slices
+from mcptally.pipeline.partition_summary import KINDS, PartitionSummary, summary_frames
 from mcptally.pipeline.plan import transcript_bytes
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.store import parts
-from mcptally.store.parts import Written, write_part
+from mcptally.store.manifest import SUMMARIES
+from mcptally.store.parts import PartWriter, Written
 from mcptally.store.source_files import SourceFile, file_state, source_of
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
@@ -41,6 +44,15 @@ class Partition:
     number: int
     files: Sequence[Path]
     selection: Selection = EVERYTHING
+    chunk: int = sys.maxsize
+    """Bytes of memory from which it is divided into slices of whole recordings."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SavedSlices:
+    """A partition that was gathered in slices of whole recordings, each saved in a folder."""
+
+    folders: Sequence[Path]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,25 +79,55 @@ class FinishSettings:
 
 
 def gather_files(
-    files: Sequence[Path], names: Sequence[str], selection: Selection
-) -> tuple[GatheredPartition, GatherReport]:
-    """Gather `files` as one partition; tables and findings call them by `names`."""
+    files: Sequence[Path], names: Sequence[str], selection: Selection, chunk: int, folder: Path
+) -> tuple[GatheredPartition | SavedSlices, GatherReport, Mapping[str, pl.DataFrame]]:
+    """Gather `files` as one partition; tables and findings call them by `names`.
+
+    Returns the partition, what a run needs of it now, and its summary to be stored (kind → rows).
+
+    Args:
+        files: the files.
+        names: their names.
+        selection: the calls that are scored.
+        chunk: bytes of memory from which the partition is divided into slices.
+        folder: a folder for slices, which does not exist yet.
+    """
     states = [file_state(path) for path in files]
-    part = gather(files, names, selection)
+    slicing = Slicing(folder / "events", chunk, sum(map(transcript_bytes, files)))
+    recordings: list[pl.Series] = []
+    servers: dict[str | None, None] = {}
+    summary: Mapping[str, pl.DataFrame] = {}
+    folders: list[Path] = []
+    left_out = 0
+    several, slices = gather_slices(files, names, selection, slicing)
+    for part in slices:
+        # Copy: a slice would keep the buffer with all texts of its frame alive.
+        recordings.append(pl.Series("recording", part.recordings["recording"].to_list()))
+        servers |= dict.fromkeys(part.recordings["server"].unique().to_list())
+        summary = summary_frames(part.summary, part.calls)
+        left_out += part.left_out
+        if several:
+            folders.append(folder / f"{len(folders):04d}")
+            save(folders[-1], part)
+            # To a file: the frames would keep the texts of all calls alive.
+            parts.write_summary(slicing.folder, folders[-1].name, summary)
+            del part, summary  # before the next slice is gathered
+    if folders:
+        summary = {
+            kind: pl.read_parquet(slicing.folder / SUMMARIES / kind / "*.parquet") for kind in KINDS
+        }
+        shutil.rmtree(slicing.folder)
     sources = [
         dataclasses.replace(source_of(path, state), file=name)
         for path, state, name in zip(files, states, names, strict=True)
     ]
-    # Copy: a slice would keep the buffer with all texts of its frame alive.
-    recordings = pl.Series("recording", part.recordings.get_column("recording").to_list())
-    servers = part.recordings.get_column("server").unique().to_list()
-    return part, GatherReport(recordings, sources, servers, part.left_out)
+    report = GatherReport(pl.concat(recordings), sources, [*servers], left_out)
+    return SavedSlices(folders) if folders else part, report, summary
 
 
-def write_summary(work: Path, number: int, part: GatheredPartition) -> None:
+def write_summary(work: Path, number: int, frames: Mapping[str, pl.DataFrame]) -> None:
     """Write the summary of a partition into the work folder."""
     with _draft(work) as draft:
-        frames = summary_frames(part.summary, part.calls)
         parts.write_summary(draft, f"{number:06d}", frames)
 
 
@@ -132,21 +174,46 @@ def load(folder: Path) -> GatheredPartition:
     return unpack(part)
 
 
+def load_saved(folder: Path) -> GatheredPartition | SavedSlices:
+    """The partition that was saved in a folder, or its slices.
+
+    Raises:
+        OSError: it is not there.
+    """
+    folders = sorted(path for path in folder.iterdir() if path.is_dir())
+    return SavedSlices(folders) if folders else load(folder)
+
+
+def _slices(part: GatheredPartition | SavedSlices) -> Iterator[GatheredPartition]:
+    """Yield the slices of a partition, or the partition if it has none."""
+    if isinstance(part, GatheredPartition):
+        yield part
+        return
+    for folder in part.folders:
+        yield load(folder)
+
+
 def finish_and_write(
     work: Path,
     number: int,
-    part: GatheredPartition,
+    part: GatheredPartition | SavedSlices,
     context: PartitionSummary,
     settings: FinishSettings,
 ) -> Written:
     """Finish a partition and write all of its tables into the work folder, or none of them."""
-    tables = finish(part, context, settings.judging, payloads=settings.payloads)
     rows = dict.fromkeys((table.name for table in TABLES), 0)
-    with _draft(work) as draft:
-        for table, frame in tables.items():
-            rows[table.name] += write_part(draft, table, f"{number:06d}", frame)
-    outcomes = dict(tables[Calls].group_by("outcome").len().iter_rows())
-    broken = tables[Findings].filter(about="file", severity="error").height
+    outcomes: dict[str, int] = {}
+    broken = 0
+    with _draft(work) as draft, PartWriter(draft, f"{number:06d}") as writer:
+        for each in _slices(part):
+            tables = finish(each, context, settings.judging, payloads=settings.payloads)
+            del each  # before the next slice is loaded
+            for table, frame in tables.items():
+                rows[table.name] += writer.write(table, frame)
+            for outcome, count in tables[Calls].group_by("outcome").len().iter_rows():
+                outcomes[outcome] = outcomes.get(outcome, 0) + count
+            broken += tables[Findings].filter(about="file", severity="error").height
+            del tables, frame
     return Written(rows, outcomes, broken)
 
 
@@ -187,13 +254,19 @@ class PartitionWorker:
         self.settings: FinishSettings | None = None
 
     def gather(
-        self, number: int, files: Sequence[Path], selection: Selection = EVERYTHING
+        self,
+        number: int,
+        files: Sequence[Path],
+        selection: Selection = EVERYTHING,
+        chunk: int = sys.maxsize,
     ) -> GatherReport:
         """Gather a partition and keep it."""
         self._put_away()
-        part, report = gather_files(files, [str(path) for path in files], selection)
-        write_summary(self.work, number, part)
-        self.latest = (number, sum(map(transcript_bytes, files)), part)
+        names = [str(path) for path in files]
+        part, report, summary = gather_files(files, names, selection, chunk, self._folder(number))
+        write_summary(self.work, number, summary)
+        if isinstance(part, GatheredPartition):
+            self.latest = (number, sum(map(transcript_bytes, files)), part)
         return report
 
     def _put_away(self) -> None:
@@ -221,19 +294,19 @@ class PartitionWorker:
     def finish(self, number: int, context: PartitionSummary) -> Written:
         """Finish a gathered partition and write its tables."""
         assert self.settings is not None  # noqa: S101  (`configure` is always called before)
-        return finish_and_write(self.work, number, self._take(number), context, self.settings)
+        part = self._take(number)
+        written = finish_and_write(self.work, number, part, context, self.settings)
+        shutil.rmtree(self._folder(number), ignore_errors=True)
+        return written
 
     def _folder(self, number: int) -> Path:
         return self.work / "spool" / f"{number:06d}"
 
-    def _take(self, number: int) -> GatheredPartition:
+    def _take(self, number: int) -> GatheredPartition | SavedSlices:
         if self.latest is not None and self.latest[0] == number:
             part, self.latest = self.latest[2], None
             return part
         kept = self.packed.pop(number, None)
         if kept is not None:
             return unpack(kept[1])
-        folder = self._folder(number)
-        part = load(folder)
-        shutil.rmtree(folder)
-        return part
+        return load_saved(self._folder(number))

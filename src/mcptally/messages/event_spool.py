@@ -1,0 +1,137 @@
+"""Keep the decoded events of a large partition in files, divided by recording.
+
+    chunks of decoded tables → files of each share → the tables of one share after the other
+
+All events of a recording are in the same share, so that each share can be scored alone.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from mcptally.messages.event_tables import DecodedMessages, Event
+from mcptally.messages.memory_budget import memory_of_lines
+
+MARGIN: Final = 1.6
+"""Factor by which the shares are more than needed if all were equal: some become larger, and the
+process keeps memory from one share to the next."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slicing:
+    """When the events of a partition are divided by recording, and where they are put."""
+
+    folder: Path
+    """A folder for files, which does not exist yet."""
+    chunk: int
+    """Bytes of memory from which lines are too many to be scored together."""
+    size: int
+    """About how many bytes of transcript the files have."""
+
+
+class EventSpool:
+    """The tables of `decode` in files: for each chunk, a file per share of the recordings."""
+
+    def __init__(self, slicing: Slicing, *, limit: int, read: int) -> None:
+        """Create the folder.
+
+        Args:
+            slicing: folder and size of the partition.
+            limit: bytes of memory that it may take to score a share.
+            read: bytes of transcript in the first chunk.
+        """
+        slicing.folder.mkdir(parents=True)
+        self.folder = slicing.folder
+        self.limit = limit
+        self.shares = max(2, math.ceil(MARGIN * slicing.size / read))
+        self.chunks: list[int] = []
+        """Number of shares of each chunk."""
+        self.written: set[tuple[int, int]] = set()
+        """Chunk and share of each file."""
+        self.lines = np.zeros(self.shares)
+        """Events of each share."""
+        self.bytes = np.zeros(self.shares)
+        """About how many bytes of transcript each share has."""
+
+    def add(self, tables: Mapping[str, pl.DataFrame], size: int) -> None:
+        """Write a chunk: tables by name, from `size` bytes of transcript.
+
+        Tables without a recording refer to the `row` of a message in the same chunk.
+        """
+        sizes = np.zeros(self.shares)
+        for name, frame in tables.items():
+            numbers = _share_numbers(frame, tables["messages"], self.shares)
+            for share in range(self.shares):
+                part = frame.filter(numbers == share)
+                if part.height:
+                    part.write_ipc(self._file(len(self.chunks), share, name), compression="lz4")
+                    self.written.add((len(self.chunks), share))
+                    sizes[share] += part.estimated_size()
+                    self.lines[share] += part.height * _has_recordings(frame)
+        self.bytes += size * sizes / max(1, sizes.sum())
+        self.chunks.append(self.shares)
+        # More than expected, if the size of a compressed file was estimated too low.
+        while self.memory_of_shares().mean() > self.limit:
+            self.shares *= 2
+            self.lines, self.bytes = (np.tile(each / 2, 2) for each in (self.lines, self.bytes))
+
+    def memory_of_shares(self) -> npt.NDArray[np.float64]:
+        """Return about how many bytes of memory it takes to score each share."""
+        return memory_of_lines(self.lines, self.bytes)
+
+    def has(self, share: int) -> bool:
+        """Return whether a share may have events."""
+        chunks = enumerate(self.chunks)
+        return any((chunk, share % shares) in self.written for chunk, shares in chunks)
+
+    def read(self, share: int, empty: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+        """Return the tables of a share.
+
+        Args:
+            share: its number, from 0.
+            empty: name of each table → the table without rows.
+        """
+        chunks = [self._chunk(chunk, share, empty) for chunk in range(len(self.chunks))]
+        return {name: pl.concat([each.pop(name) for each in chunks]) for name in empty}
+
+    def _chunk(
+        self, chunk: int, share: int, empty: Mapping[str, pl.DataFrame]
+    ) -> dict[str, pl.DataFrame]:
+        """Return the tables of a share in one chunk."""
+        shares = self.chunks[chunk]
+        files = {name: self._file(chunk, share % shares, name) for name in empty}
+        tables = {
+            name: pl.scan_ipc(path, glob=False).collect() if path.exists() else empty[name]
+            for name, path in files.items()
+        }
+        if shares == self.shares:
+            return tables
+        return {
+            name: frame.filter(_share_numbers(frame, tables["messages"], self.shares) == share)
+            for name, frame in tables.items()
+        }
+
+    def _file(self, chunk: int, share: int, name: str) -> Path:
+        return self.folder / f"{chunk}-{share}-{name}.arrow"
+
+
+def _has_recordings(frame: pl.DataFrame) -> bool:
+    return Event.recording.name in frame.columns
+
+
+def _share_numbers(frame: pl.DataFrame, messages: pl.DataFrame, shares: int) -> pl.Series:
+    """Return the share of each row: a hash of its recording modulo the number of shares."""
+    share = (Event.recording.col.hash() % shares).alias("share")
+    if not _has_recordings(frame):
+        row = DecodedMessages.row.name
+        of_messages = messages.select(row, share)
+        return frame.select(row).join(of_messages, on=row, how="left", maintain_order="left")[
+            "share"
+        ]
+    return frame.select(share).to_series()

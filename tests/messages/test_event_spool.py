@@ -1,0 +1,65 @@
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from mcptally.messages.decode import Events, decode, decode_slices
+from mcptally.messages.event_spool import Slicing
+from mcptally.transcript.events import FRAME_OF_EVENT
+from mcptally.transcript.files import numbered_lines
+from tests.benchmarks import growth
+from tests.corpus import SAMPLES
+
+TABLES = ("messages", "asks", "replies", "raws", "http", "opens", "closes", "gaps", "stderr")
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory) -> Path:
+    """A file with all recordings of two sample traces, and a line that is not an event."""
+    path = tmp_path_factory.mktemp("archive") / "all.jsonl"
+    names = ("everything-http.jsonl.zst", "excel.jsonl.zst")
+    lines = [line for name in names for _, line in numbered_lines(SAMPLES / name)]
+    path.write_bytes(b"".join([b"{oops}\n", *lines]))
+    return path
+
+
+def sliced(path: Path, folder: Path, *, size: int) -> list[Events]:
+    """The slices of a file, with a limit of memory that has room for 200 lines."""
+    slices = decode_slices([path], [path.name], Slicing(folder / "events", 400_000, size))
+    assert slices.several
+    return list(slices.events)
+
+
+def recordings(events: Events) -> set[str]:
+    """The recordings that have events in a slice."""
+    tables = [getattr(events, table) for table in FRAME_OF_EVENT.values()]
+    return {name for table in tables for name in table["recording"]}
+
+
+@pytest.mark.parametrize("size", [1, 4 << 20], ids=["more than expected", "less than expected"])
+def test_slices_have_each_event_once_and_whole_recordings(archive: Path, tmp_path: Path, size: int):
+    whole = decode([archive], [archive.name])
+    slices = sliced(archive, tmp_path, size=size)
+    for name in TABLES:
+        together = pl.concat([getattr(each, name) for each in slices])
+        expected = getattr(whole, name)
+        keys = ["row"] if "row" in expected.columns else ["file", "line"]
+        assert together.sort(keys).equals(expected.sort(keys)), name
+    found = [recordings(each) for each in slices]
+    assert sum(map(len, found)) == len(set.union(*found)) > 1
+    assert [each.findings.height for each in slices] == [1] + [0] * (len(slices) - 1)
+
+
+def test_replies_are_in_the_slice_of_their_message(archive: Path, tmp_path: Path):
+    for each in sliced(archive, tmp_path, size=1):
+        assert each.replies["row"].is_in(each.messages["row"].implode()).all()
+        assert each.asks["row"].is_in(each.messages["row"].implode()).all()
+
+
+def test_one_recording_is_not_divided(tmp_path: Path):
+    path = tmp_path / "one.jsonl"
+    path.write_bytes(growth.exchange(1, "one") + growth.exchange(2, "two"))
+    slices = decode_slices([path], ["a"], Slicing(tmp_path / "events", 1000, path.stat().st_size))
+    assert not slices.several
+    assert next(slices.events).messages.height == 4
+    assert not (tmp_path / "events").exists()
