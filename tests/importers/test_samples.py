@@ -10,18 +10,12 @@ from mcptally.importers import import_logs
 from tests.importers.imported_logs import (
     FACTS,
     SAMPLES,
-    ImportedLog,
     Logs,
     all_records_accounted_for,
     facts,
 )
 
 LOGS = Logs()
-
-
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory) -> list[ImportedLog]:
-    return LOGS.import_and_score(tmp_path_factory.mktemp("samples"))
 
 
 def add(sample: str, recorded: str) -> tuple[int, int]:
