@@ -62,7 +62,7 @@ def is_complete(found):
 
 def test_every_kind_of_event_has_its_fields(tmp_path):
     made, logged = archive(tmp_path, frame_bytes=100)
-    recording = made.open(transport="streamable_http", server="s", url="http://h:1/mcp")
+    recording = made.prepare(transport="streamable_http", server="s", url="http://h:1/mcp")
     request = {"dir": "c2s", "scope": "x", "phase": "request", "method": "POST", "path": "/mcp"}
     frame = (b'{"id":1}', "c2s", "x", None, {})
     recording.events([http_event({**request, "headers": {}}), frame])
@@ -123,7 +123,7 @@ def test_an_id_is_a_uuid_of_version_7_and_sorts_by_time():
 @pytest.mark.parametrize("label", ["a/b\\..", "..", "", "ü" * 99, "x" * 300, None, "@scope/pkg"])
 def test_no_label_makes_a_file_outside_the_folder(label, tmp_path):
     made, _ = archive(tmp_path / "t")
-    made.open(transport="stdio", server=label).close(reason="x")
+    made.prepare(transport="stdio", server=label).close(reason="x")
     (file,) = (tmp_path / "t").iterdir()
     assert SEGMENT_NAME.fullmatch(file.name)
     assert events(tmp_path / "t")[0]["server"] == label
@@ -132,14 +132,14 @@ def test_no_label_makes_a_file_outside_the_folder(label, tmp_path):
 def test_a_secret_in_a_label_is_redacted_in_the_event_and_in_the_file_name(tmp_path):
     made, _ = archive(tmp_path, policy="default")
     token = "ghp_" + "a1B2" * 9
-    made.open(transport="stdio", server=f"x-{token}").close(reason="x")
+    made.prepare(transport="stdio", server=f"x-{token}").close(reason="x")
     assert not [path for path in tmp_path.iterdir() if token in path.name]
     assert events(tmp_path)[0]["server"] == "x-[redacted:github-token]"
 
 
 def test_system_strings_that_are_not_utf8_are_recorded_with_replacement_characters(tmp_path):
     made, logged = archive(tmp_path)
-    made.open(transport="stdio", server="a\udcff").close(reason="x", path="/bin:/\udcff")
+    made.prepare(transport="stdio", server="a\udcff").close(reason="x", path="/bin:/\udcff")
     first, last = events(tmp_path)
     assert (first["event"], first["server"]) == ("open", "a\ufffd")
     assert (last["event"], last["path"]) == ("close", "/bin:/\ufffd")
@@ -149,7 +149,9 @@ def test_system_strings_that_are_not_utf8_are_recorded_with_replacement_characte
 def test_the_recorded_copy_is_redacted_and_counts_its_redactions(tmp_path):
     made, _ = archive(tmp_path, policy="default", frame_bytes=300)
     token = "ghp_" + "a1B2" * 9
-    recording = made.open(transport="stdio", server="s", command=["x", "--token", "hunter2hunter2"])
+    recording = made.prepare(
+        transport="stdio", server="s", command=["x", "--token", "hunter2hunter2"]
+    )
     recording.frame(b'{"t":"%b"}' % token.encode(), dir="c2s")
     recording.frame(b"banner %b" % token.encode(), dir="s2c")
     recording.frame(
@@ -176,7 +178,7 @@ def test_a_failing_policy_drops_the_copy_and_leaks_nothing(tmp_path):
 
     made = Archive(tmp_path, policy=Broken("broken", frozenset()))
     OPEN_ARCHIVES.append(made)
-    recording = made.open(transport="stdio", server="s", command=["secret"])
+    recording = made.prepare(transport="stdio", server="s", command=["secret"])
     recording.frame(b'{"a":"secret"}', dir="c2s")
     recording.frame(b"secret", dir="c2s")
     recording.stderr([b"secret"])
@@ -189,7 +191,7 @@ def test_a_failing_policy_drops_the_copy_and_leaks_nothing(tmp_path):
 
 def test_segments_rotate_by_size_and_each_begins_with_open(tmp_path):
     made, _ = archive(tmp_path, segment_bytes=2000, compress=False)
-    recording = made.open(transport="stdio", server="s")
+    recording = made.prepare(transport="stdio", server="s")
     for number in range(100):
         recording.frame(b'{"id":%d}' % number, dir="c2s")
     recording.close(reason="x")
@@ -205,7 +207,8 @@ def test_segments_rotate_by_size_and_each_begins_with_open(tmp_path):
 
 def test_segments_rotate_by_age(tmp_path):
     made, _ = archive(tmp_path, segment_seconds=1e-6, compress=False)
-    recording = made.open(transport="stdio", server="s")
+    recording = made.prepare(transport="stdio", server="s")
+    recording.begin()
     for _ in range(3):
         recording.frame(b"{}", dir="c2s")
     recording.close(reason="x")
@@ -217,7 +220,7 @@ def test_segments_rotate_by_age(tmp_path):
 def test_events_of_a_removed_segment_are_counted_as_lost_in_the_next_one(tmp_path):
     folder = tmp_path / "t"
     made, logged = archive(folder, compress=False)
-    recording = made.open(transport="stdio", server="s")
+    recording = made.prepare(transport="stdio", server="s")
     recording.frame(b'{"id":1}', dir="c2s")
     (first,) = folder.iterdir()
     shutil.rmtree(folder)
@@ -236,7 +239,7 @@ def test_a_gap_in_a_removed_segment_is_reported_again(tmp_path, monkeypatch):
     folder = tmp_path / "t"
     folder.write_text("in the way")
     made, _ = archive(folder, compress=False)
-    recording = made.open(transport="stdio", server="s")
+    recording = made.prepare(transport="stdio", server="s")
     recording.frame(b"{}", dir="c2s")
     folder.unlink()
     recording.frame(b"{}", dir="c2s")  # open, gap of 1, message
@@ -250,7 +253,7 @@ def test_a_gap_in_a_removed_segment_is_reported_again(tmp_path, monkeypatch):
 
 def test_many_threads_and_recordings_share_an_archive(tmp_path):
     made, _ = archive(tmp_path, segment_bytes=5000, compress=False)
-    recordings = [made.open(transport="stdio", server=f"s{n}") for n in range(4)]
+    recordings = [made.prepare(transport="stdio", server=f"s{n}") for n in range(4)]
 
     def work():
         for number in range(200):
@@ -277,7 +280,7 @@ def test_events_lost_without_a_folder_are_reported_by_a_gap_once_it_can_be_made(
     blocker = tmp_path / "t"
     blocker.write_text("in the way")
     made, logged = archive(blocker)
-    recording = made.open(transport="stdio", server="s")
+    recording = made.prepare(transport="stdio", server="s")
     for _ in range(3):
         recording.frame(b"{}", dir="c2s")
     recording.stderr([b"a", b"b"])
@@ -296,7 +299,7 @@ def test_losses_without_a_gap_event_are_logged_at_close(tmp_path):
     blocker = tmp_path / "t"
     blocker.write_text("in the way")
     made, logged = archive(blocker)
-    recording = made.open(transport="stdio", server="s")
+    recording = made.prepare(transport="stdio", server="s")
     recording.frame(b"{}", dir="c2s")
     recording.close(reason="x")
     assert len(logged) == 2
@@ -308,7 +311,7 @@ def test_a_full_disk_leaves_whole_lines_and_a_gap_with_the_number_lost(tmp_path,
     monkeypatch.setattr(segment_writer, "RETRY_SECONDS", 0)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the size limit would truncate it
     made, logged = archive(tmp_path)
-    recording = made.open(transport="stdio", server="s")
+    recording = made.prepare(transport="stdio", server="s")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
     try:
