@@ -66,8 +66,8 @@ def test_every_kind_of_event_has_its_fields(tmp_path):
     request = {"dir": "c2s", "scope": "x", "phase": "request", "method": "POST", "path": "/mcp"}
     frame = (b'{"id":1}', "c2s", "x", None, {})
     recording.events([http_event({**request, "headers": {}}), frame])
-    recording.frame(b"{\n}", dir="s2c", scope='"', sse_id="7", sse_event="message", wire_bytes=9)
-    recording.frame(b"Accepted", dir="s2c", scope="x")
+    fields = {"sse_id": "7", "sse_event": "message"}
+    recording.events([(b"{\n}", "s2c", '"', 9, fields), (b"Accepted", "s2c", "x", None, {})])
     recording.stderr([b"one", b"\xff"])
     recording.close(reason="ended")
     recording.close(reason="again")
@@ -152,10 +152,10 @@ def test_the_recorded_copy_is_redacted_and_counts_its_redactions(tmp_path):
     recording = made.prepare(
         transport="stdio", server="s", command=["x", "--token", "hunter2hunter2"]
     )
-    recording.frame(b'{"t":"%b"}' % token.encode(), dir="c2s")
-    recording.frame(b"banner %b" % token.encode(), dir="s2c")
-    recording.frame(
-        *FrameSplitter(cap=300).feed(b"%b %b\n" % (token.encode(), b"x" * 400)), dir="s2c"
+    recording.frames([b'{"t":"%b"}' % token.encode()], dir="c2s")
+    recording.frames([b"banner %b" % token.encode()], dir="s2c")
+    recording.frames(
+        FrameSplitter(cap=300).feed(b"%b %b\n" % (token.encode(), b"x" * 400)), dir="s2c"
     )
     recording.stderr([b"Authorization: Bearer %b" % token.encode()])
     recording.close(reason="x")
@@ -179,8 +179,8 @@ def test_a_failing_policy_drops_the_copy_and_leaks_nothing(tmp_path):
     made = Archive(tmp_path, policy=Broken("broken", frozenset()))
     OPEN_ARCHIVES.append(made)
     recording = made.prepare(transport="stdio", server="s", command=["secret"])
-    recording.frame(b'{"a":"secret"}', dir="c2s")
-    recording.frame(b"secret", dir="c2s")
+    recording.frames([b'{"a":"secret"}'], dir="c2s")
+    recording.frames([b"secret"], dir="c2s")
     recording.stderr([b"secret"])
     recording.close(reason="x")
     assert "secret" not in "".join(path.read_text() for path in tmp_path.iterdir())
@@ -193,7 +193,7 @@ def test_segments_rotate_by_size_and_each_begins_with_open(tmp_path):
     made, _ = archive(tmp_path, segment_bytes=2000, compress=False)
     recording = made.prepare(transport="stdio", server="s")
     for number in range(100):
-        recording.frame(b'{"id":%d}' % number, dir="c2s")
+        recording.frames([b'{"id":%d}' % number], dir="c2s")
     recording.close(reason="x")
     found = events(tmp_path)
     assert is_complete(found)
@@ -210,7 +210,7 @@ def test_segments_rotate_by_age(tmp_path):
     recording = made.prepare(transport="stdio", server="s")
     recording.begin()
     for _ in range(3):
-        recording.frame(b"{}", dir="c2s")
+        recording.frames([b"{}"], dir="c2s")
     recording.close(reason="x")
     found = events(tmp_path)
     assert is_complete(found)
@@ -221,10 +221,10 @@ def test_events_of_a_removed_segment_are_counted_as_lost_in_the_next_one(tmp_pat
     folder = tmp_path / "t"
     made, logged = archive(folder, compress=False)
     recording = made.prepare(transport="stdio", server="s")
-    recording.frame(b'{"id":1}', dir="c2s")
+    recording.frames([b'{"id":1}'], dir="c2s")
     (first,) = folder.iterdir()
     shutil.rmtree(folder)
-    recording.frame(b'{"id":2}', dir="c2s")
+    recording.frames([b'{"id":2}'], dir="c2s")
     recording.close(reason="x")
     found = events(folder)
     assert [e["event"] for e in found] == ["open", "gap", "message", "close"]
@@ -240,9 +240,9 @@ def test_a_gap_in_a_removed_segment_is_reported_again(tmp_path, monkeypatch):
     folder.write_text("in the way")
     made, _ = archive(folder, compress=False)
     recording = made.prepare(transport="stdio", server="s")
-    recording.frame(b"{}", dir="c2s")
+    recording.frames([b"{}"], dir="c2s")
     folder.unlink()
-    recording.frame(b"{}", dir="c2s")  # open, gap of 1, message
+    recording.frames([b"{}"], dir="c2s")  # open, gap of 1, message
     shutil.rmtree(folder)
     recording.close(reason="x")
     found = events(folder)
@@ -257,7 +257,7 @@ def test_many_threads_and_recordings_share_an_archive(tmp_path):
 
     def work():
         for number in range(200):
-            recordings[number % 4].frame(b'{"id":%d}' % number, dir="c2s")
+            recordings[number % 4].frames([b'{"id":%d}' % number], dir="c2s")
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -282,11 +282,11 @@ def test_events_lost_without_a_folder_are_reported_by_a_gap_once_it_can_be_made(
     made, logged = archive(blocker)
     recording = made.prepare(transport="stdio", server="s")
     for _ in range(3):
-        recording.frame(b"{}", dir="c2s")
+        recording.frames([b"{}"], dir="c2s")
     recording.stderr([b"a", b"b"])
     assert len(logged) == 1
     blocker.unlink()
-    recording.frame(b"{}", dir="c2s")
+    recording.frames([b"{}"], dir="c2s")
     recording.close(reason="x")
     found = events(blocker)
     assert [e["event"] for e in found] == ["open", "gap", "message", "close"]
@@ -300,7 +300,7 @@ def test_losses_without_a_gap_event_are_logged_at_close(tmp_path):
     blocker.write_text("in the way")
     made, logged = archive(blocker)
     recording = made.prepare(transport="stdio", server="s")
-    recording.frame(b"{}", dir="c2s")
+    recording.frames([b"{}"], dir="c2s")
     recording.close(reason="x")
     assert len(logged) == 2
     assert "2 events could not be recorded" in logged[1]
@@ -316,13 +316,13 @@ def test_a_full_disk_leaves_whole_lines_and_a_gap_with_the_number_lost(tmp_path,
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
     try:
         for number in range(50):
-            recording.frame(b'{"id":%d}' % number, dir="c2s")
+            recording.frames([b'{"id":%d}' % number], dir="c2s")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert len(logged) == 1
     (file,) = tmp_path.iterdir()
     assert file.read_bytes().endswith(b"}\n")
-    recording.frame(b'{"id":50}', dir="c2s")
+    recording.frames([b'{"id":50}'], dir="c2s")
     recording.close(reason="x")
     found = events(tmp_path)
     assert is_complete(found)

@@ -4,9 +4,9 @@ On POSIX it is in the writer process (process.py). Usage, safe from several thre
 
     archive = Archive("traces", policy=policy, limits=Limits())
     recording = archive.prepare(transport="stdio", server="time", command=["mcp-server-time"])
-    recording.frame(b'{"jsonrpc":...}', dir="c2s")               # a `message` or a `raw`
-    recording.frame(data, dir="s2c", scope="x1", sse_id="7")     # HTTP: exchange id, SSE fields
+    recording.frames([b'{"jsonrpc":...}'], dir="c2s")            # a `message` or a `raw`
     recording.events([http_event({"dir": "c2s", "scope": "x1", "phase": "request"})])
+    recording.events([(data, "s2c", "x1", None, {"sse_id": "7"})])
     recording.stderr([b"a line"])
     recording.close(reason="server_exited", exit_code=0)
 
