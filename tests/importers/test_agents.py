@@ -8,7 +8,6 @@ from mcptally.importers import import_logs
 from tests.commands import run
 from tests.importers.imported_logs import (
     SAMPLES,
-    ImportedLog,
     Logs,
     all_records_accounted_for,
     events,
@@ -19,24 +18,6 @@ NAMES = ("server", "tool", "arguments", "outcome", "text", "latency_ms")
 
 
 LOGS = Logs()
-
-
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory) -> list[ImportedLog]:
-    return LOGS.import_and_score(tmp_path_factory.mktemp("agents"))
-
-
-@pytest.fixture(scope="module")
-def imported(logs):
-    """The tally and the calls of a log that must have the format."""
-
-    def tally_and_calls(number, expected):
-        done = logs[number].done
-        assert done.files[0].format == expected
-        assert all_records_accounted_for(done)
-        return done.files[0].tally, logs[number].calls.sort("requested_at", "answered_at")
-
-    return tally_and_calls
 
 
 SAMPLE = {

@@ -6,14 +6,9 @@ import polars as pl
 import pytest
 
 from mcptally.importers import import_logs
-from tests.importers.imported_logs import ImportedLog, Logs, all_records_accounted_for
+from tests.importers.imported_logs import Logs, all_records_accounted_for
 
 LOGS = Logs()
-
-
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory) -> list[ImportedLog]:
-    return LOGS.import_and_score(tmp_path_factory.mktemp("calls"))
 
 
 CODE_LOG = [

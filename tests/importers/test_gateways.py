@@ -12,7 +12,6 @@ from mcptally.importers.source import Source
 from mcptally.transcript.files import DecompressionBudget
 from tests.importers.imported_logs import (
     SAMPLES,
-    ImportedLog,
     Logs,
     all_records_accounted_for,
     events,
@@ -23,24 +22,6 @@ LOGS = Logs()
 
 def log(name, source):
     return LOGS.add(name, source, timezone="UTC")
-
-
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory) -> list[ImportedLog]:
-    return LOGS.import_and_score(tmp_path_factory.mktemp("gateways"))
-
-
-@pytest.fixture(scope="module")
-def imported(logs):
-    """The tally and the calls of a log that must have the format."""
-
-    def tally_and_calls(number, expected):
-        done = logs[number].done
-        assert done.files[0].format == expected
-        assert all_records_accounted_for(done)
-        return done.files[0].tally, logs[number].calls.sort("requested_at", "answered_at")
-
-    return tally_and_calls
 
 
 FORGE = [

@@ -5,16 +5,11 @@ import json
 import pytest
 
 from mcptally.importers.model_of_call import ModelsOfCalls
-from tests.importers.imported_logs import SAMPLES, ImportedLog, Logs
+from tests.importers.imported_logs import SAMPLES, Logs
 from tests.rows import each_row
 
 LOGS = Logs()
 BIG, SMALL = "model-big", "model-small"
-
-
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory) -> list[ImportedLog]:
-    return LOGS.import_and_score(tmp_path_factory.mktemp("models"))
 
 
 def lines(*values: object) -> str:

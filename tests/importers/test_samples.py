@@ -10,7 +10,6 @@ from mcptally.importers import import_logs
 from tests.importers.imported_logs import (
     FACTS,
     SAMPLES,
-    ImportedLog,
     Logs,
     all_records_accounted_for,
     facts,
@@ -18,11 +17,6 @@ from tests.importers.imported_logs import (
 from tests.rows import each_row
 
 LOGS = Logs()
-
-
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory) -> list[ImportedLog]:
-    return LOGS.import_and_score(tmp_path_factory.mktemp("samples"))
 
 
 def add(sample: str, recorded: str) -> tuple[int, int]:

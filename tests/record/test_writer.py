@@ -63,12 +63,12 @@ def is_complete(found):
 
 def test_every_kind_of_event_has_its_fields(tmp_path):
     made, logged = archive(tmp_path, frame_bytes=100)
-    recording = made.open(transport="streamable_http", server="s", url="http://h:1/mcp")
+    recording = made.prepare(transport="streamable_http", server="s", url="http://h:1/mcp")
     request = {"dir": "c2s", "scope": "x", "phase": "request", "method": "POST", "path": "/mcp"}
     frame = (b'{"id":1}', "c2s", "x", None, {})
     recording.events([http_event({**request, "headers": {}}), frame])
-    recording.frame(b"{\n}", dir="s2c", scope='"', sse_id="7", sse_event="message", wire_bytes=9)
-    recording.frame(b"Accepted", dir="s2c", scope="x")
+    fields = {"sse_id": "7", "sse_event": "message"}
+    recording.events([(b"{\n}", "s2c", '"', 9, fields), (b"Accepted", "s2c", "x", None, {})])
     recording.stderr([b"one", b"\xff"])
     recording.close(reason="ended")
     recording.close(reason="again")
@@ -124,7 +124,7 @@ def test_an_id_is_a_uuid_of_version_7_and_sorts_by_time():
 @each_row("label", ["a/b\\..", "..", "", "ü" * 99, "x" * 300, None, "@scope/pkg"])
 def test_no_label_makes_a_file_outside_the_folder(label, tmp_path):
     made, _ = archive(tmp_path / "t")
-    made.open(transport="stdio", server=label).close(reason="x")
+    made.prepare(transport="stdio", server=label).close(reason="x")
     (file,) = (tmp_path / "t").iterdir()
     assert SEGMENT_NAME.fullmatch(file.name)
     assert events(tmp_path / "t")[0]["server"] == label
@@ -133,14 +133,14 @@ def test_no_label_makes_a_file_outside_the_folder(label, tmp_path):
 def test_a_secret_in_a_label_is_redacted_in_the_event_and_in_the_file_name(tmp_path):
     made, _ = archive(tmp_path, policy="default")
     token = "ghp_" + "a1B2" * 9
-    made.open(transport="stdio", server=f"x-{token}").close(reason="x")
+    made.prepare(transport="stdio", server=f"x-{token}").close(reason="x")
     assert not [path for path in tmp_path.iterdir() if token in path.name]
     assert events(tmp_path)[0]["server"] == "x-[redacted:github-token]"
 
 
 def test_system_strings_that_are_not_utf8_are_recorded_with_replacement_characters(tmp_path):
     made, logged = archive(tmp_path)
-    made.open(transport="stdio", server="a\udcff").close(reason="x", path="/bin:/\udcff")
+    made.prepare(transport="stdio", server="a\udcff").close(reason="x", path="/bin:/\udcff")
     first, last = events(tmp_path)
     assert (first["event"], first["server"]) == ("open", "a\ufffd")
     assert (last["event"], last["path"]) == ("close", "/bin:/\ufffd")
@@ -150,11 +150,13 @@ def test_system_strings_that_are_not_utf8_are_recorded_with_replacement_characte
 def test_the_recorded_copy_is_redacted_and_counts_its_redactions(tmp_path):
     made, _ = archive(tmp_path, policy="default", frame_bytes=300)
     token = "ghp_" + "a1B2" * 9
-    recording = made.open(transport="stdio", server="s", command=["x", "--token", "hunter2hunter2"])
-    recording.frame(b'{"t":"%b"}' % token.encode(), dir="c2s")
-    recording.frame(b"banner %b" % token.encode(), dir="s2c")
-    recording.frame(
-        *FrameSplitter(cap=300).feed(b"%b %b\n" % (token.encode(), b"x" * 400)), dir="s2c"
+    recording = made.prepare(
+        transport="stdio", server="s", command=["x", "--token", "hunter2hunter2"]
+    )
+    recording.frames([b'{"t":"%b"}' % token.encode()], dir="c2s")
+    recording.frames([b"banner %b" % token.encode()], dir="s2c")
+    recording.frames(
+        FrameSplitter(cap=300).feed(b"%b %b\n" % (token.encode(), b"x" * 400)), dir="s2c"
     )
     recording.stderr([b"Authorization: Bearer %b" % token.encode()])
     recording.close(reason="x")
@@ -177,9 +179,9 @@ def test_a_failing_policy_drops_the_copy_and_leaks_nothing(tmp_path):
 
     made = Archive(tmp_path, policy=Broken("broken", frozenset()))
     OPEN_ARCHIVES.append(made)
-    recording = made.open(transport="stdio", server="s", command=["secret"])
-    recording.frame(b'{"a":"secret"}', dir="c2s")
-    recording.frame(b"secret", dir="c2s")
+    recording = made.prepare(transport="stdio", server="s", command=["secret"])
+    recording.frames([b'{"a":"secret"}'], dir="c2s")
+    recording.frames([b"secret"], dir="c2s")
     recording.stderr([b"secret"])
     recording.close(reason="x")
     assert "secret" not in "".join(path.read_text() for path in tmp_path.iterdir())
@@ -190,9 +192,9 @@ def test_a_failing_policy_drops_the_copy_and_leaks_nothing(tmp_path):
 
 def test_segments_rotate_by_size_and_each_begins_with_open(tmp_path):
     made, _ = archive(tmp_path, segment_bytes=2000, compress=False)
-    recording = made.open(transport="stdio", server="s")
+    recording = made.prepare(transport="stdio", server="s")
     for number in range(100):
-        recording.frame(b'{"id":%d}' % number, dir="c2s")
+        recording.frames([b'{"id":%d}' % number], dir="c2s")
     recording.close(reason="x")
     found = events(tmp_path)
     assert is_complete(found)
@@ -206,9 +208,10 @@ def test_segments_rotate_by_size_and_each_begins_with_open(tmp_path):
 
 def test_segments_rotate_by_age(tmp_path):
     made, _ = archive(tmp_path, segment_seconds=1e-6, compress=False)
-    recording = made.open(transport="stdio", server="s")
+    recording = made.prepare(transport="stdio", server="s")
+    recording.begin()
     for _ in range(3):
-        recording.frame(b"{}", dir="c2s")
+        recording.frames([b"{}"], dir="c2s")
     recording.close(reason="x")
     found = events(tmp_path)
     assert is_complete(found)
@@ -218,11 +221,11 @@ def test_segments_rotate_by_age(tmp_path):
 def test_events_of_a_removed_segment_are_counted_as_lost_in_the_next_one(tmp_path):
     folder = tmp_path / "t"
     made, logged = archive(folder, compress=False)
-    recording = made.open(transport="stdio", server="s")
-    recording.frame(b'{"id":1}', dir="c2s")
+    recording = made.prepare(transport="stdio", server="s")
+    recording.frames([b'{"id":1}'], dir="c2s")
     (first,) = folder.iterdir()
     shutil.rmtree(folder)
-    recording.frame(b'{"id":2}', dir="c2s")
+    recording.frames([b'{"id":2}'], dir="c2s")
     recording.close(reason="x")
     found = events(folder)
     assert [e["event"] for e in found] == ["open", "gap", "message", "close"]
@@ -237,10 +240,10 @@ def test_a_gap_in_a_removed_segment_is_reported_again(tmp_path, monkeypatch):
     folder = tmp_path / "t"
     folder.write_text("in the way")
     made, _ = archive(folder, compress=False)
-    recording = made.open(transport="stdio", server="s")
-    recording.frame(b"{}", dir="c2s")
+    recording = made.prepare(transport="stdio", server="s")
+    recording.frames([b"{}"], dir="c2s")
     folder.unlink()
-    recording.frame(b"{}", dir="c2s")  # open, gap of 1, message
+    recording.frames([b"{}"], dir="c2s")  # open, gap of 1, message
     shutil.rmtree(folder)
     recording.close(reason="x")
     found = events(folder)
@@ -251,11 +254,11 @@ def test_a_gap_in_a_removed_segment_is_reported_again(tmp_path, monkeypatch):
 
 def test_many_threads_and_recordings_share_an_archive(tmp_path):
     made, _ = archive(tmp_path, segment_bytes=5000, compress=False)
-    recordings = [made.open(transport="stdio", server=f"s{n}") for n in range(4)]
+    recordings = [made.prepare(transport="stdio", server=f"s{n}") for n in range(4)]
 
     def work():
         for number in range(200):
-            recordings[number % 4].frame(b'{"id":%d}' % number, dir="c2s")
+            recordings[number % 4].frames([b'{"id":%d}' % number], dir="c2s")
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -278,13 +281,13 @@ def test_events_lost_without_a_folder_are_reported_by_a_gap_once_it_can_be_made(
     blocker = tmp_path / "t"
     blocker.write_text("in the way")
     made, logged = archive(blocker)
-    recording = made.open(transport="stdio", server="s")
+    recording = made.prepare(transport="stdio", server="s")
     for _ in range(3):
-        recording.frame(b"{}", dir="c2s")
+        recording.frames([b"{}"], dir="c2s")
     recording.stderr([b"a", b"b"])
     assert len(logged) == 1
     blocker.unlink()
-    recording.frame(b"{}", dir="c2s")
+    recording.frames([b"{}"], dir="c2s")
     recording.close(reason="x")
     found = events(blocker)
     assert [e["event"] for e in found] == ["open", "gap", "message", "close"]
@@ -297,8 +300,8 @@ def test_losses_without_a_gap_event_are_logged_at_close(tmp_path):
     blocker = tmp_path / "t"
     blocker.write_text("in the way")
     made, logged = archive(blocker)
-    recording = made.open(transport="stdio", server="s")
-    recording.frame(b"{}", dir="c2s")
+    recording = made.prepare(transport="stdio", server="s")
+    recording.frames([b"{}"], dir="c2s")
     recording.close(reason="x")
     assert len(logged) == 2
     assert "2 events could not be recorded" in logged[1]
@@ -309,18 +312,18 @@ def test_a_full_disk_leaves_whole_lines_and_a_gap_with_the_number_lost(tmp_path,
     monkeypatch.setattr(segment_writer, "RETRY_SECONDS", 0)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the size limit would truncate it
     made, logged = archive(tmp_path)
-    recording = made.open(transport="stdio", server="s")
+    recording = made.prepare(transport="stdio", server="s")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
     try:
         for number in range(50):
-            recording.frame(b'{"id":%d}' % number, dir="c2s")
+            recording.frames([b'{"id":%d}' % number], dir="c2s")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert len(logged) == 1
     (file,) = tmp_path.iterdir()
     assert file.read_bytes().endswith(b"}\n")
-    recording.frame(b'{"id":50}', dir="c2s")
+    recording.frames([b'{"id":50}'], dir="c2s")
     recording.close(reason="x")
     found = events(tmp_path)
     assert is_complete(found)

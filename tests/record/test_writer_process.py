@@ -75,7 +75,7 @@ archive = WriterProcess(sys.argv[1], policy=policy, limits=limits, queue_bytes=1
 recording = archive.prepare(transport="stdio", server="s")
 def frames(first, last, size=0):
     for number in range(first, last):
-        recording.frame(b'{"id":%d,"x":"%b"}' % (number, b"y" * size), dir="c2s")
+        recording.frames([b'{"id":%d,"x":"%b"}' % (number, b"y" * size)], dir="c2s")
     archive.wake()
 def stop_writer():
     os.kill(archive._pid, signal.SIGSTOP)
@@ -165,7 +165,7 @@ def test_the_call_that_ends_the_writer_is_lost_unless_it_was_written(tmp_path, p
         "wait(executed)\n"
         "os.kill(archive._pid, 9)\n"
         "archive._restart()\n"
-        "recording.frame(b'{\"id\":10,\"fatal\":1}', dir='c2s')\n"
+        "recording.frames([b'{\"id\":10,\"fatal\":1}'], dir='c2s')\n"
         "frames(11, 20)\n"
         "wait(lambda: archive.queue.begun_bytes)\n"
         "archive._restart()\n"
@@ -285,7 +285,7 @@ def test_the_parts_of_a_lost_event_are_not_recorded_in_another_event(tmp_path):
         "assert recording.lost == 1\n"
         "os.kill(archive._pid, signal.SIGCONT)\n"
         "wait(executed)\n"
-        "other.frame(b'{\"z\":\"' + b'z' * 100_000 + b'\"}', dir='c2s')\n"
+        "other.frames([b'{\"z\":\"' + b'z' * 100_000 + b'\"}'], dir='c2s')\n"
         "other.close(reason='end')\n"
         "close()",
     )

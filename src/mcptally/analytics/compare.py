@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from mcptally.analytics.answer import Answer, as_answer
 from mcptally.analytics.sql_guard import lock
-from mcptally.analytics.union import Files
 from mcptally.analytics.views import connect, create_views, reporting_the_version
 from mcptally.plural import count
 from mcptally.statistics import sql_functions
+from mcptally.store.manifest import LiveFiles
 
 METRICS: Final = (
     ("confidence", "failures", 1.0),
@@ -43,6 +43,9 @@ COMPARED: Final = (*(name.removeprefix("ln_") for name, _, _ in METRICS), "laten
 
 HIGHER_IS_BETTER: Final = ("confidence", "success_rate")
 """The metrics whose lower values are worse; for all others, higher values are worse."""
+
+OMITTED_CHANGES: Final = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_new")
+"""Kinds of change that tables for people leave out; its `repr` is an SQL list."""
 
 MIN_SESSIONS: Final = 5
 MIN_CALLS: Final = 10
@@ -110,7 +113,7 @@ class Side(NamedTuple):
 
     paths: Sequence[Path]
     """The folders."""
-    files: Sequence[Files]
+    files: Sequence[LiveFiles]
     """The live files of each folder, by table."""
     memory: str | None
     """Memory limit of DuckDB, such as `2GB`."""

@@ -4,8 +4,8 @@
 """
 
 import dataclasses
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import polars as pl
 
@@ -88,10 +88,8 @@ def _explanations(
     """The explanation of each row of `calls`; `most_bytes` of transcripts are read."""
     rules = RuleSet.parse(store.manifest.get("own_rules", ""), "the rules of the store")
     recorded = _recorded(store, frame, most_bytes)
-    unknown = pl.col("evidence").is_null() & pl.col("outcome").is_in(facts.JUDGED_OUTCOMES)
-    if frame.filter(unknown).height:
-        judged = classify.judge(frame, rules.verdict).get_column("evidence")
-        frame = frame.with_columns(pl.coalesce("evidence", judged.alias("judged")))
+    frame = _with_evidence(frame, rules)
+    judgements = _judgements(frame, rules)
     ids = frame.get_column("call_id").to_list()
     findings = _rows_by(
         store,
@@ -118,55 +116,80 @@ def _explanations(
         if seed
         else {}
     )
-    present = set(frame.get_column("evidence").explode().drop_nulls())
+    return [
+        Explanation(
+            call=call,
+            request=frames.request,
+            reply=frames.reply,
+            stderr=dict(frames.stderr),
+            not_read=frames.not_read,
+            rules=judgement.rules,
+            contributions=judgement.contributions,
+            probabilities=judgement.probabilities,
+            hidden_rule=next(
+                (_rule(rule) for rule in rules.hidden if rule.id == call["hidden_rule"]), None
+            ),
+            findings=findings.get(call["call_id"], []),
+            attempts=attempts.get(call["attempt_of"], []),
+            seed=scores[call["call_id"]][0] if seed else None,
+        )
+        for call, frames, judgement in zip(
+            frame.iter_rows(named=True), recorded, judgements, strict=True
+        )
+    ]
+
+
+def _with_evidence(frame: pl.DataFrame, rules: RuleSet) -> pl.DataFrame:
+    """The calls, with the `evidence` of those that were judged and are stored without it."""
+    unknown = pl.col("evidence").is_null() & pl.col("outcome").is_in(facts.JUDGED_OUTCOMES)
+    if not frame.filter(unknown).height:
+        return frame
+    judged = classify.judge(frame, rules.verdict).get_column("evidence")
+    return frame.with_columns(pl.coalesce("evidence", judged.alias("judged")))
+
+
+class _Judgement(NamedTuple):
+    """What led to the verdict on a call: the members of `Explanation` of these names."""
+
+    rules: list[dict[str, Any]]
+    contributions: list[dict[str, Any]]
+    probabilities: dict[str, float]
+
+
+def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
+    """Yield what led to the verdict on each call."""
+    evidence = frame.get_column("evidence").fill_null([])
+    present = set(evidence.explode().drop_nulls())
     firing = [rule for rule in rules.verdict if rule.id in present]
     about = {rule.id: _rule(rule) for rule in firing}
     matched = facts.matched_texts(frame, firing)
-    evidence = frame.get_column("evidence").fill_null([])
     names, features = classify.features(evidence, rules.verdict)
     weights = weighing.shipped_weights()
     shares = weighing.probabilities(features, names, weights)
-    explanations = []
-    for number, call in enumerate(frame.iter_rows(named=True)):
-        hidden = next((rule for rule in rules.hidden if rule.id == call["hidden_rule"]), None)
-        matching = [rule for rule in firing if rule.id in (call["evidence"] or ())]
-        weighed = call["verdict"] is not None and not (matching and matching[0].decides)
-        explanations.append(
-            Explanation(
-                call=call,
-                request=recorded[number].request,
-                reply=recorded[number].reply,
-                stderr=dict(recorded[number].stderr),
-                not_read=recorded[number].not_read,
-                rules=[
-                    about[rule.id] | {"matched": matched[rule.id][number] if rule.matches else None}
-                    for rule in matching
-                ],
-                contributions=[
-                    {
-                        "evidence": name,
-                        "rules": weighing.rules_of(name, matching),
-                        "weight": round(weight, 2),
-                    }
-                    for name, weight in weighing.contributions(
-                        features[number], names, call["verdict"], weights
-                    )
-                ]
-                if weighed
-                else [],
-                probabilities={
-                    str(name): round(float(share), 3)
-                    for name, share in zip(weighing.CLASSES, shares[number], strict=True)
-                }
-                if weighed
-                else {},
-                hidden_rule=_rule(hidden) if hidden else None,
-                findings=findings.get(call["call_id"], []),
-                attempts=attempts.get(call["attempt_of"], []),
-                seed=scores[call["call_id"]][0] if seed else None,
-            )
-        )
-    return explanations
+    for number, (ids, verdict) in enumerate(
+        zip(evidence.to_list(), frame["verdict"].to_list(), strict=True)
+    ):
+        matching = [rule for rule in firing if rule.id in ids]
+        texts = [matched[rule.id][number] if rule.matches else None for rule in matching]
+        found = [
+            about[rule.id] | {"matched": text} for rule, text in zip(matching, texts, strict=True)
+        ]
+        if verdict is None or (matching and matching[0].decides):
+            yield _Judgement(found, [], {})
+            continue
+        contributions = [
+            {
+                "evidence": name,
+                "rules": weighing.rules_of(name, matching),
+                "weight": round(weight, 2),
+            }
+            for name, weight in weighing.contributions(features[number], names, verdict, weights)
+        ]
+        probabilities = {
+            str(name): round(float(share), 3)
+            for name, share in zip(weighing.CLASSES, shares[number], strict=True)
+        }
+        yield _Judgement(found, contributions, probabilities)
 
 
 _REPLIES: Final = """

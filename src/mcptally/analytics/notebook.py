@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from mcptally.redaction.display import clean_line, clean_lines
-from mcptally.tables.values import SHARE, cell_of
+from mcptally.tables.values import SHARE, cell_of, is_number
 
 MAX_CELL: Final = 160
 """Characters of a text in a cell."""
@@ -34,7 +34,7 @@ def table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) ->
         notes: lines below the table.
     """
     kinds = {name: rows.schema.field(name).type for name in names}
-    sides = {name: "right" if _is_number(kind) else "left" for name, kind in kinds.items()}
+    sides = {name: "right" if is_number(kind) else "left" for name, kind in kinds.items()}
     head = "".join(
         f'<th style="text-align:{side}">{_escaped(name)}</th>' for name, side in sides.items()
     )
@@ -60,12 +60,6 @@ def plain_table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = 
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}\N{HORIZONTAL ELLIPSIS}"
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    )
 
 
 def _cell(name: str, row: Mapping[str, Any], side: str) -> str:

@@ -8,21 +8,20 @@ import dataclasses
 import math
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
 import pyarrow as pa
 
-from mcptally.analytics import compare, views
+from mcptally.analytics import ask, compare, views
 from mcptally.analytics.answer import Answer, as_answer
 from mcptally.analytics.child_process import ChildProcessPool
 from mcptally.analytics.connections import Connections, answer_of
-from mcptally.analytics.filters import CALL_FILTERS, COMPARED, Filters, Moment
+from mcptally.analytics.filters import Filters, Moment
 from mcptally.analytics.sql_guard import SPILL, check_select
-from mcptally.analytics.views import question_titles
-from mcptally.errors import QueryError, StoreError, UsageError, near
+from mcptally.errors import QueryError, StoreError
 from mcptally.store.manifest import LiveFiles
 
 if TYPE_CHECKING:
@@ -116,42 +115,7 @@ class Store:
         )
         if self._is_limited:
             return self._in_child("ask", question, **dataclasses.asdict(filters))
-        given = filters.given()
-        if question not in question_titles():
-            raise QueryError(
-                f"no question is called {question!r}{near(question, question_titles())} "
-                f"(there are: {', '.join(question_titles())})"
-            )
-        # A view of the question itself would only be one more time to bind its SQL.
-        answer = f'({views.all_texts()[question]}\n) AS "{question}"'
-        if not given:
-            return self._connections.answer(f"SELECT * FROM {answer}", question)
-        self._check_names(given)
-        columns = self._connections.answer(f"SELECT * FROM {answer}", question).columns
-        if min_calls is not None and "calls" not in columns:
-            raise UsageError(
-                f"{question} does not count calls, so min_calls (--min-calls) does not apply"
-            )
-        conditions = {
-            name: condition
-            for name, column, condition in (
-                ("server", "server", "server = ?"),
-                ("tool", "tool", "tool = ?"),
-                *((name, name, f"{name} = ?") for name in COMPARED.get(question, ())),
-                ("min_calls", "calls", "calls >= ?"),
-            )
-            if name in given and column in columns
-        }
-        call_filters = {
-            name: given[name] for name in CALL_FILTERS & given.keys() - conditions.keys()
-        }
-        where = " AND ".join(conditions.values()) or "true"
-        return self._connections.answer(
-            f"SELECT * FROM {answer} WHERE {where}",
-            question,
-            [given[name] for name in conditions],
-            call_filters,
-        )
+        return ask.answer(self._connections, question, filters)
 
     def sql(self, query: str, params: Any = None) -> Answer:
         """The answer to a SELECT over the tables and questions, which are views.
@@ -172,34 +136,6 @@ class Store:
             # Perhaps the query names a question in an unexpected way; DuckDB also suggests names.
             self._connections.create_questions(views.all_texts())
             return answer_of(connection, query, params)
-
-    def _check_names(self, given: Mapping[str, Any]) -> None:
-        """Raise if no server, tool, client or model has the given name; suggest similar names."""
-        for kind, sources in _TABLES_WITH_NAMES.items():
-            if kind not in given:
-                continue
-            names_in = " UNION ALL ".join(f"SELECT {kind} FROM {table}" for table in sources)
-            rows = answer_of(
-                self._connections.get(),
-                f"SELECT DISTINCT {kind} FROM ({names_in}) WHERE {kind} IS NOT NULL",
-            ).fetchall()
-            names = [name for (name,) in rows]
-            if given[kind] not in names:
-                hint = near(given[kind], names) or _list_of_names(kind, names)
-                raise QueryError(f"no {kind} is called {given[kind]!r}{hint}")
-        if "server" in given and "tool" in given:
-            rows = answer_of(
-                self._connections.get(),
-                "SELECT DISTINCT server FROM (SELECT server, tool FROM calls UNION ALL "
-                "SELECT server, tool FROM tools) WHERE tool = ?",
-                [given["tool"]],
-            ).fetchall()
-            servers = sorted(str(name) for (name,) in rows)
-            if given["server"] not in servers:
-                raise QueryError(
-                    f"server {given['server']!r} has no tool {given['tool']!r}; it belongs to "
-                    f"{', '.join(servers[:5])}"
-                )
 
     def show(self, call: str, *, seed: bool = False) -> "Explanation":
         """A call: its request and reply, and all rules that led to its verdict.
@@ -301,28 +237,12 @@ class Store:
         return f"Store({', '.join(repr(str(path)) for path in self.paths)})"
 
 
-_TABLES_WITH_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "server": ("calls", "recordings"),
-    "tool": ("calls", "tools"),
-    "client": ("calls", "recordings"),
-    "model": ("calls",),
-}
-"""Filter → the tables that have the names which it may be given."""
-
 _SHOW_TABLES: Final = re.compile(r"\s*SHOW\s+(?:ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
 _LIST_TABLES: Final = (
     "SELECT view_name AS name FROM duckdb_views() "
     "WHERE NOT internal AND view_name NOT LIKE '\\_%' ESCAPE '\\' ORDER BY name"
 )
 """Replaces SHOW TABLES, which would also list the views that only questions read."""
-
-
-def _list_of_names(kind: str, names: list[str]) -> str:
-    """The end of an error message: the first eight names in the store, in order."""
-    if not names:
-        return f"; no {kind} is named in this store"
-    few = ", ".join(sorted(names)[:8])
-    return f"; there are: {few}{', …' if len(names) > 8 else ''}"
 
 
 def retry_if_replaced(

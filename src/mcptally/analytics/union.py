@@ -4,23 +4,20 @@ A recording that several stores contain counts once, as the first of them has it
 tool's definition are merged into one history, and the drift between them is computed again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 import msgspec
 
-from mcptally.store.manifest import as_pattern
+from mcptally.store.manifest import LiveFiles, as_pattern
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.tools import Tools
 
-Files = Mapping[str, list[Path]]
-"""The live files of a store, by table."""
 
-
-def tables(connection: duckdb.DuckDBPyConnection, stores: Sequence[Files]) -> dict[str, str]:
+def tables(connection: duckdb.DuckDBPyConnection, stores: Sequence[LiveFiles]) -> dict[str, str]:
     """Name of each table → the FROM clause that reads it from the live files of the stores."""
     if len(stores) == 1:
         return {table.name: read(stores[0][table.name]) for table in TABLES}
@@ -48,7 +45,7 @@ def read(files: Sequence[Path]) -> str:
     return f"read_parquet([{names}])"
 
 
-def _shared(connection: duckdb.DuckDBPyConnection, stores: Sequence[Files]) -> str:
+def _shared(connection: duckdb.DuckDBPyConnection, stores: Sequence[LiveFiles]) -> str:
     """Create a table of the recordings that several stores contain, with the first such store."""
     parts = " UNION ALL ".join(
         f"SELECT recording, {number} AS owner FROM {read(files[Recordings.name])}"

@@ -23,6 +23,7 @@ from mcptally.analytics.filters import ORDER, predicates
 from mcptally.errors import QueryError, StoreError, UsageError
 from mcptally.seeds.validation_protocol import sql_functions as validation_sql_functions
 from mcptally.statistics import sql_functions
+from mcptally.store.manifest import LiveFiles
 from mcptally.tables.findings import Findings
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.tools import Tools
@@ -95,7 +96,7 @@ def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def create_views(connection: duckdb.DuckDBPyConnection, stores: Sequence[union.Files]) -> None:
+def create_views(connection: duckdb.DuckDBPyConnection, stores: Sequence[LiveFiles]) -> None:
     """Create views of the tables of stores, as one, and of every question.
 
     Args:
@@ -132,7 +133,7 @@ def reporting_the_version(path: Path, made_by: str | None) -> Iterator[None]:
 
 def create_tables(
     connection: duckdb.DuckDBPyConnection,
-    stores: Sequence[union.Files],
+    stores: Sequence[LiveFiles],
     filters: Collection[str] = (),
 ) -> set[str]:
     """Create views of the tables of stores, without the rows that these filters leave out.

@@ -9,9 +9,6 @@ from mcptally.cli.options import gate_reports, raw, require_gates, write_gate_re
 from mcptally.cli.query import FORMATS
 from mcptally.plural import count
 
-_OMITTED_CHANGES = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_new")
-"""Kinds of change that a table only counts."""
-
 
 @click.command(name="compare")
 @click.argument("base", type=click.Path(path_type=Path))
@@ -87,6 +84,7 @@ def command(
       mcptally compare main branch --fail-on worse --junit report.xml
       mcptally compare main branch --fail-on 'failure_rate > 5%' --fail-on definition_changed
     """
+    from mcptally.analytics.compare import OMITTED_CHANGES
     from mcptally.analytics.store import open_store
     from mcptally.gates import limits as gates
     from mcptally.output import render
@@ -97,11 +95,10 @@ def command(
     found = before.compare(after, min_difference=min_difference, min_ratio=min_ratio, alpha=alpha)
     rows = found.metrics if metrics else found.tools
     if form == "table" and not metrics and not every:
-        omitted = ", ".join(f"'{name}'" for name in _OMITTED_CHANGES)
-        counts = rows.filter(f"change IN ({omitted})").aggregate(
+        counts = rows.filter(f"change IN {OMITTED_CHANGES}").aggregate(
             "level, change, count(*)", "level, change"
         )
-        rows = rows.filter(f"change NOT IN ({omitted})")
+        rows = rows.filter(f"change NOT IN {OMITTED_CHANGES}")
         for level, change, n in sorted(counts.fetchall()):
             sys.stderr.write(f"{count(n, level)} {change.replace('_', ' ')}\n")
     shown = () if metrics else ("level", "server", "tool", "change", "words")

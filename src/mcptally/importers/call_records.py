@@ -28,6 +28,7 @@ MAX_MODEL: Final = 200
 """Most characters that are kept of a model's name."""
 
 FORGOTTEN: Final = "calls dropped: too many without a reply"
+OUTCOME_UNKNOWN: Final = "a reply: whether it is an error is not recorded"
 REFUSED: Final = "calls that the client itself refused: left out"
 
 TIMED_OUT: Final = re.compile(

@@ -24,6 +24,9 @@ _ARGUMENT: Final = "mcp.request.argument."
 _PARTS: Final = frozenset({"mcp.client.request", "mcp.client.response"})
 """Spans of ContextForge within that of the call."""
 
+ERROR_STATUSES: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
+"""The ways to write the status code of a span that failed."""
+
 Rank = Literal[0, 1, 2]
 """Who wrote a span: the agent (0), the MCP client (1), the server (2). Of nested spans about one
 call, the one with the highest rank decides; the others add facts that it lacks."""

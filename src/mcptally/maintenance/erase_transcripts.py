@@ -29,6 +29,7 @@ from mcptally.transcript.events import (
     StderrEvent,
 )
 from mcptally.transcript.files import numbered_lines
+from mcptally.transcript.line_reasons import LineReasons
 from mcptally.transcript.parse import parse_event, parse_members
 from mcptally.transcript.redact import compressed_like
 
@@ -90,8 +91,8 @@ class TranscriptEraser:
         """First event of each recording that is removed as a whole."""
         self.lost: Counter[str] = Counter()
         """Number of its events."""
-        self.not_events: dict[str, list[int]] = {}
-        """Reason → first line and number of the lines that are removed as they are not events."""
+        self.not_events = LineReasons()
+        """The lines that are removed because they are not events."""
         self.damage: list[str] = []
         """Unreadable parts of the file, which are removed."""
         if not any(self._is_about(line) for _, line in numbered_lines(path)):
@@ -105,13 +106,7 @@ class TranscriptEraser:
     @property
     def taken_out(self) -> list[str]:
         """Places and reasons of lines that are removed because they cannot be read."""
-        return [
-            *self.damage,
-            *(
-                f"{self.path}:{number}: {why}" + (f" (and {count - 1} more)" if count > 1 else "")
-                for why, (number, count) in self.not_events.items()
-            ),
-        ]
+        return [*self.damage, *self.not_events.messages(self.path)]
 
     def _is_about(self, line: bytes) -> bool:
         event = parse_event(line)
@@ -153,7 +148,7 @@ class TranscriptEraser:
             return line
         if isinstance(event, tuple):
             # It may be part of a removed event that was torn.
-            self.not_events.setdefault(event[1], [number, 0])[1] += 1
+            self.not_events.add(event[1], number)
             return b""
         if event.recording in self.target.whole:
             self.first_events.setdefault(event.recording, event)

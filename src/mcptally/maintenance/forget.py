@@ -4,7 +4,7 @@ The store says which messages that are. Each transcript is rewritten without the
 (`erase_transcripts`), and then the store is scored again from the remaining archive. A `gap` event
 in the transcript and an entry in `store.json` say that something was removed, never what.
 
-Data that cannot be separated from what is removed is removed too: see `_tool_target`.
+Data that cannot be separated from what is removed is removed too: see `forget_target`.
 """
 
 import dataclasses
@@ -12,13 +12,12 @@ import datetime
 import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
-
-import polars as pl
+from typing import Any
 
 from mcptally.calling_thread import on_calling_thread
-from mcptally.errors import QueryError, StoreError, UnreadableError, UsageError, near
-from mcptally.maintenance.erase_transcripts import EraseTarget, TranscriptEraser, messages_naming
+from mcptally.errors import StoreError, UnreadableError, UsageError
+from mcptally.maintenance.erase_transcripts import EraseTarget, TranscriptEraser
+from mcptally.maintenance.forget_target import files_with_duplicates, find_target
 from mcptally.pipeline import fingerprint, incremental
 from mcptally.pipeline.engines import open_engine
 from mcptally.pipeline.gathering import Settings
@@ -29,28 +28,14 @@ from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import Selection
 from mcptally.store.manifest import (
     MANIFEST,
-    SUMMARIES,
-    LiveFiles,
     live_files,
     read_manifest,
     replace_manifest,
 )
 from mcptally.store.source_files import digest_of
 from mcptally.store.work_folder import Provenance, remove_unlisted, working
-from mcptally.tables.calls import Calls
-from mcptally.tables.findings import Findings
 from mcptally.tables.ids import digest
-from mcptally.tables.messages import Messages
-from mcptally.tables.recordings import Recordings
-from mcptally.tables.validations import Validations
 from mcptally.transcript.discover import discover
-
-CONTENTLESS: Final = (
-    *("notifications/initialized", "notifications/tools/list_changed"),
-    *("notifications/prompts/list_changed", "notifications/resources/list_changed"),
-    "notifications/roots/list_changed",
-)
-"""Notifications that belong to no call and have no content."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -127,10 +112,10 @@ def forget(
         journal = _Journal(folder, manifest, about)
         earlier = _earlier(folder, made)
         files = live_files(folder, manifest)
-        target, calls = _target(files, earlier, server=server, tool=tool, recording=recording)
+        target, calls = find_target(files, earlier, server=server, tool=tool, recording=recording)
         report = Forgotten(len(target.whole), calls)
         copies = _copies(earlier, archive)
-        repeated = _repeated_in(files, target.recordings)
+        repeated = files_with_duplicates(files, target.recordings)
         _find_transcripts(earlier, target, repeated, report, journal)
         for name in sorted({*report.files, *copies}):
             events = journal.changed_lines(name)
@@ -237,17 +222,6 @@ class _Journal:
         replace_manifest(self.folder, self.manifest | {"erasing": erasing})
 
 
-def _repeated_in(files: LiveFiles, recordings: set[str]) -> set[str]:
-    """The transcripts with duplicates of events of these recordings; duplicates have no rows."""
-    findings = _read(files, Findings.name, "rule", "recording", "file")
-    return set(
-        findings.filter(
-            pl.col("rule") == "archive.duplicate_events",
-            pl.col("recording").is_in(list(recordings)),
-        )["file"].drop_nulls()
-    )
-
-
 def _find_transcripts(
     earlier: EarlierStores,
     target: EraseTarget,
@@ -287,150 +261,3 @@ def _find_transcripts(
             f"{lost[0]}: is not here, and to forget a tool its recordings are scored again; run "
             "this where the archive is, or forget its recordings"
         )
-
-
-# --- what is removed -----------------------------------------------------------------------------
-
-
-def _target(
-    files: LiveFiles,
-    earlier: EarlierStores,
-    *,
-    server: str | None,
-    tool: str | None,
-    recording: str | None,
-) -> tuple[EraseTarget, int]:
-    """The target that the names stand for, and its number of calls."""
-    recordings = _read(files, Recordings.name, "recording", "server")
-    calls = _read(files, Calls.name, *_CALL_COLUMNS)
-    for column, name in (("server", server), ("recording", recording)):
-        if name is not None:
-            _require(recordings, column, name)
-            recordings = recordings.filter(pl.col(column) == name)
-    calls = calls.join(recordings.select("recording"), on="recording", how="semi")
-    if tool is None:
-        return EraseTarget(whole=set(recordings.get_column("recording"))), calls.height
-    return _tool_target(files, earlier, tool, recordings.select("recording"), calls)
-
-
-_CALL_COLUMNS: Final = (
-    *("call_id", "recording", "seq", "session", "dir", "method", "tool", "attempt_of"),
-)
-
-
-def _read(files: LiveFiles, table: str, *columns: str) -> pl.DataFrame:
-    return pl.read_parquet(files[table], columns=list(columns), glob=False)
-
-
-def _require(frame: pl.DataFrame, column: str, name: str) -> None:
-    names = [each for each in frame.get_column(column).unique() if each is not None]
-    if name not in names:
-        raise QueryError(f"the store has no {column} {name!r}{near(name, names)}")
-
-
-def _tool_target(
-    files: LiveFiles,
-    earlier: EarlierStores,
-    tool: str,
-    recordings: pl.DataFrame,
-    calls: pl.DataFrame,
-) -> tuple[EraseTarget, int]:
-    """The target for a tool in these recordings, and the number of the tool's calls.
-
-    The target has:
-
-    - the tool's calls with their replies, progress, cancellations, continuations and tasks;
-    - validations of its arguments;
-    - requests of the server, and their replies, while one of its calls was open;
-    - from its first call in a recording on: stderr, frames that are not JSON, and messages without
-      a call, such as logs;
-    - its definition in every listing;
-    - completions and other events without a call that name it.
-    """
-    listed = pl.concat(
-        [pl.DataFrame(schema={"recording": pl.String, "tool": pl.String})]
-        + [
-            pl.read_parquet(path, columns=["recording", "tool"], glob=False)
-            for path in files.get(f"{SUMMARIES}/listed", ())
-        ]
-    ).join(recordings, on="recording", how="semi")
-    _require(pl.concat([listed, calls.select("recording", "tool")]), "tool", tool)
-    validations = _read(files, Validations.name, "call_id", "tool").filter(tool=tool)
-    own = calls.filter(
-        (pl.col("tool") == tool)
-        | pl.col("call_id").is_in(validations.get_column("call_id").implode())
-    )
-    own = calls.join(own.select("attempt_of").unique(), on="attempt_of", how="semi")
-    all_messages = _read(files, Messages.name, *_MESSAGE_COLUMNS)
-    messages = all_messages.join(own.select("recording").unique(), on="recording", how="semi")
-    spans = (
-        messages.join(own.select("call_id"), on="call_id", how="semi")
-        .group_by("call_id", "recording")
-        .agg(first=pl.col("seq").min(), last=pl.col("seq").max())
-    )
-    # The last message of any call that began until then; a call without a reply never ends.
-    reach = pl.when(pl.col("last") > pl.col("first")).then("last").otherwise(2**63 - 1)
-    reached = spans.sort("first").select(
-        "recording", "first", reach=reach.cum_max().over("recording")
-    )
-    server_requests = calls.filter(pl.col("dir") == "s2c").sort("seq")
-    inside = server_requests.join_asof(
-        reached,
-        left_on="seq",
-        right_on="first",
-        by="recording",
-        allow_exact_matches=False,
-        check_sortedness=False,
-    ).filter(pl.col("seq") < pl.col("reach"))
-    completions = _completions(
-        earlier,
-        tool,
-        all_messages.join(
-            calls.filter(
-                pl.col("method") == "completion/complete",
-                pl.col("recording").is_in(
-                    pl.concat([listed.filter(tool=tool)["recording"], own["recording"]]).implode()
-                ),
-            ),
-            on="call_id",
-            how="semi",
-        ),
-    )
-    removed_calls = pl.concat(
-        [own.select("call_id"), inside.select("call_id"), completions]
-    ).unique()
-    removed = all_messages.join(removed_calls, on="call_id", how="semi").select(
-        "recording", "seq", "index"
-    )
-    begins = dict(spans.group_by("recording").agg(pl.col("first").min()).iter_rows())
-    stray = pl.col("call_id").is_null() & ~pl.col("method").is_in(CONTENTLESS).fill_null(
-        value=False
-    )
-    since = pl.col("recording").replace_strict(begins, default=None, return_dtype=pl.Int64)
-    strays = messages.filter(stray, pl.col("seq") > since)
-    target = EraseTarget(
-        callless_after=begins,
-        tool=tool,
-        listing=set(listed.filter(tool=tool).get_column("recording")) | set(begins),
-    )
-    for name, seq, index in pl.concat([removed, strays.select(removed.columns)]).iter_rows():
-        target.members.setdefault(name, {}).setdefault(seq, set()).add(index)
-    return target, own.height
-
-
-_MESSAGE_COLUMNS: Final = ("recording", "seq", "index", "session", "dir", "method", "call_id")
-
-
-def _completions(earlier: EarlierStores, tool: str, messages: pl.DataFrame) -> pl.DataFrame:
-    """The `call_id` of the calls that have a message in `messages` that names a tool."""
-    places = set(messages.select("recording", "seq").iter_rows())
-    files = earlier.files_of(messages.get_column("recording").unique())
-    found = [
-        place
-        for path in sorted(map(Path, files))
-        if places and path.is_file()
-        for place in messages_naming(path, tool, places)
-    ]
-    schema = {name: messages.schema[name] for name in ("recording", "seq", "index")}
-    named = pl.DataFrame(found, schema=schema, orient="row")
-    return messages.join(named, on=["recording", "seq", "index"], how="semi").select("call_id")

@@ -25,6 +25,7 @@ import mcptally
 from mcptally.analytics import dry_run, explanation
 from mcptally.analytics.child_process import CancellableCall, ChildProcessPool
 from mcptally.analytics.child_store import MemoryLimitedStore
+from mcptally.analytics.compare import OMITTED_CHANGES
 from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.errors import McptallyError
@@ -316,8 +317,7 @@ class _Tools:
         """Describe what changed from the base store to this one, one row per tool or server."""
         assert self.base is not None  # noqa: S101  (the tool exists only with a base)
         found = self.base.compare(self.store).tools
-        omitted = "('unclear', 'unchanged', 'too_little_data', 'only_in_base', 'only_in_new')"
-        rows = found if every else found.filter(f"change NOT IN {omitted}")
+        rows = found if every else found.filter(f"change NOT IN {OMITTED_CHANGES}")
         columns = ["level", "server", "tool", "change", "words"]
         return _table(rows, limit, columns, empty="Nothing changed significantly.")
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from mcptally.redaction.display import clean_line
-from mcptally.tables.values import NEVER_WORKED, SHARE, cell_of
+from mcptally.tables.values import NEVER_WORKED, SHARE, cell_of, is_number
 
 
 def text_table(
@@ -27,7 +27,7 @@ def text_table(
     names = [name for name in shown or table.column_names if name in table.column_names]
     rows = table.to_pylist()
     cells = {name: [_with_interval(name, row) for row in rows] for name in names}
-    numbers = {name for name in names if _is_number(table.schema.field(name).type)}
+    numbers = {name for name in names if is_number(table.schema.field(name).type)}
     headings = {name: _wrap_heading(clean_line(name), _width(cells[name])) for name in names}
     times = {name for name in names if pa.types.is_temporal(table.schema.field(name).type)}
     fixed = numbers | times | {name for name in names if _CALL_ID.search(name)}
@@ -109,12 +109,6 @@ def _wrap_heading(text: str, column_width: int) -> str:
         return text
     splits = [("".join(words[:n]), "".join(words[n:])) for n in range(1, len(words))]
     return "\n".join(min(splits, key=lambda lines: max(map(len, lines))))
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    )
 
 
 _CALL_ID: Final = re.compile(r"(?:^|_)call_id$")

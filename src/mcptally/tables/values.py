@@ -121,3 +121,10 @@ def distinct_names(names: Sequence[str]) -> list[str]:
         seen[name] = seen.get(name, 0) + 1
         distinct.append(name if seen[name] == 1 else f"{name}_{seen[name] - 1}")
     return distinct
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether tables align the values of this type to the right."""
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )

@@ -38,30 +38,8 @@ def discover(
             name that is not UTF-8; a pattern is invalid; or no file was found.
     """
     named = [Path(path) for path in paths]
-    found: dict[Path, None] = {}
     out: list[SkippedFile] = []
-    for path in named:
-        if _path_is(path, Path.is_dir):
-            found.update(dict.fromkeys(files_below(path, out)))
-        elif _path_is(path, Path.exists):
-            if not path.is_file():
-                raise UnreadableError(
-                    f"{path}: is not a regular file; name a transcript or a folder"
-                )
-            if not _is_utf8_name(path):
-                raise UnreadableError(f"{_printable_path(path)}: {_NAME_NOT_UTF8}")
-            found[path] = None
-        else:
-            matches = sorted(pattern_matches(path))
-            if not matches:
-                raise UnreadableError(f"{path}: no such file or folder")
-            for match in matches:
-                if match.is_dir():
-                    found.update(dict.fromkeys(files_below(match, out)))
-                elif _is_utf8_name(match):
-                    found[match] = None
-                else:
-                    out.append(SkippedFile(_printable_path(match), _NAME_NOT_UTF8))
+    found = {file for path in named for file in _files_of(path, out)}
     for each in out:
         passed_over(each)
     if not found:
@@ -72,6 +50,29 @@ def discover(
             f"(looked for {', '.join('*' + s for s in SUFFIXES)}){seen}"
         )
     return sorted(found)
+
+
+def _files_of(path: Path, out: list[SkippedFile]) -> Iterator[Path]:
+    """Yield the files that one path names; skipped files are appended to `out`."""
+    if _path_is(path, Path.is_dir):
+        yield from files_below(path, out)
+    elif _path_is(path, Path.exists):
+        if not path.is_file():
+            raise UnreadableError(f"{path}: is not a regular file; name a transcript or a folder")
+        if not _is_utf8_name(path):
+            raise UnreadableError(f"{_printable_path(path)}: {_NAME_NOT_UTF8}")
+        yield path
+    else:
+        matches = sorted(pattern_matches(path))
+        if not matches:
+            raise UnreadableError(f"{path}: no such file or folder")
+        for match in matches:
+            if match.is_dir():
+                yield from files_below(match, out)
+            elif _is_utf8_name(match):
+                yield match
+            else:
+                out.append(SkippedFile(_printable_path(match), _NAME_NOT_UTF8))
 
 
 def _path_is(path: Path, what: Callable[[Path], bool]) -> bool:
@@ -120,20 +121,28 @@ def files_below(
             path = here / entry.name
             if entry.is_dir(follow_symlinks=False):
                 todo.append(path)
-            elif entry.is_symlink() and not _within(path, root):
-                if entry.name.endswith(suffixes) or _leads_to_folder(entry):
-                    out.append(
-                        SkippedFile(
-                            _printable_path(path), "a link out of the folder; name it as well"
-                        )
-                    )
-            elif entry.name.endswith(suffixes):
-                if not path.is_file():
-                    out.append(SkippedFile(_printable_path(path), "not a regular file"))
-                elif not _is_utf8_name(path):
-                    out.append(SkippedFile(_printable_path(path), _NAME_NOT_UTF8))
-                elif not entry.is_symlink() or not path.resolve().name.endswith(suffixes):
-                    yield path  # (the target of a link inside the folder is found by its own name)
+            elif why := _why_skipped(entry, path, root, suffixes):
+                out.append(SkippedFile(_printable_path(path), why))
+            elif entry.name.endswith(suffixes) and not (
+                # The target of a link inside the folder is found by its own name.
+                entry.is_symlink() and path.resolve().name.endswith(suffixes)
+            ):
+                yield path
+
+
+def _why_skipped(
+    entry: os.DirEntry[str], path: Path, root: Path, suffixes: tuple[str, ...]
+) -> str | None:
+    """Why an entry of a folder is skipped; None if it is read, or its name says nothing."""
+    is_named = entry.name.endswith(suffixes)
+    if entry.is_symlink() and not _within(path, root):
+        is_skipped = is_named or _leads_to_folder(entry)
+        return "a link out of the folder; name it as well" if is_skipped else None
+    if not is_named:
+        return None
+    if not path.is_file():
+        return "not a regular file"
+    return None if _is_utf8_name(path) else _NAME_NOT_UTF8
 
 
 _NAME_NOT_UTF8: Final = "its name is not UTF-8, which tables cannot store; rename it"

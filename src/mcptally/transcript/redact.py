@@ -28,6 +28,7 @@ from mcptally.redaction.policy import HEADERS, Policy, policy
 from mcptally.transcript.discover import discover
 from mcptally.transcript.files import Damage, read_lines
 from mcptally.transcript.format import EVENT_NAMES, FORMAT_VERSION, WITHHELD
+from mcptally.transcript.line_reasons import LineReasons
 from mcptally.transcript.parse import Member, join_members, parse_members
 
 _encode: Final = msgspec.json.encode
@@ -114,7 +115,7 @@ def _copies(roots: list[Path], out: Path) -> list[tuple[Path, Path]]:
 def _redact_file(source: Path, target: Path, redaction: _Redaction, done: RedactionSummary) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
-    withheld: dict[str, list[int]] = {}
+    withheld = LineReasons()
     try:
         with compressed_like(source, part) as write:
             for run in read_lines(source):
@@ -126,15 +127,12 @@ def _redact_file(source: Path, target: Path, redaction: _Redaction, done: Redact
                     clean, why = _redact_line(line, redaction, done)
                     write(clean)
                     if why:
-                        first_and_count = withheld.setdefault(why, [number, 0])
-                        first_and_count[1] += 1
+                        withheld.add(why, number)
         part.replace(target)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    for why, (number, count) in withheld.items():
-        more = f" (and {count - 1} more)" if count > 1 else ""
-        done.withheld.append(f"{source}:{number}: {why}{more}")
+    done.withheld += withheld.messages(source)
 
 
 @contextlib.contextmanager

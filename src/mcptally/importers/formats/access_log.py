@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mcptally.importers import call_records
 from mcptally.importers.items import Item
 from mcptally.importers.source import Source
 from mcptally.importers.span_calls import read_spans
@@ -35,8 +36,6 @@ _SERVER: Final = ("mcp.target", "mcp.provider.name", "route")
 _STATUS: Final = ("http.status", "response_code")
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 _MS: Final = 1_000_000
-
-UNKNOWN: Final = "a reply: whether it is an error is not recorded"
 
 
 def read(source: Source) -> Iterator[Item]:
@@ -97,7 +96,7 @@ def _span(source: Source, fields: dict[str, Any], line: int) -> Span:
     if status == "0":  # Envoy: the client closed the connection before the reply
         fields["error.type"] = "no_response"
     elif not failed:
-        source.tally.notes[UNKNOWN] += 1
+        source.tally.notes[call_records.OUTCOME_UNKNOWN] += 1
     took = _duration(fields.get("duration"))
     start, end = source.at(fields.get("start_time")), source.at(fields.get("time"))
     if end is None:

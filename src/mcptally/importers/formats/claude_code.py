@@ -22,14 +22,13 @@ from mcptally.importers import call_records
 from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item
 from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.timestamps import add_duration, parse_duration
-from mcptally.importers.values import dict_of, text_of
+from mcptally.importers.values import ERROR_CODE, dict_of, text_of
 
 _CALLING: Final = re.compile(r"Calling MCP tool: (?P<tool>.+)\Z", re.DOTALL)
 _DONE: Final = re.compile(r"Tool '(?P<tool>.+?)' completed successfully in (?P<took>\S.*)\Z")
 _FAILED: Final = re.compile(
     r"Tool '(?P<tool>.+?)' failed after (?P<took>[^:]{1,40}): (?P<why>.*)\Z", re.DOTALL
 )
-_CODE: Final = re.compile(r"MCP error (?P<code>-?\d+): ?(?P<message>.*)\Z", re.DOTALL)
 _STDERR: Final = "Server stderr: "
 _BEGINS: Final = ("Starting connection", "Initializing ")
 _ENDS: Final = re.compile(r"(?:\w+ )*connection closed", re.IGNORECASE)
@@ -162,7 +161,7 @@ class _Reader:
             )
         elif call_records.TIMED_OUT.match(why):
             yield call_records.cancellation(connection, begun.call, line=line, at=at, why="timeout")
-        elif code := _CODE.match(why):
+        elif code := ERROR_CODE.match(why):
             number, message = int(code["code"]), code["message"]
             yield call_records.error_reply(
                 connection, begun.call, line=line, at=at, message=message, code=number
@@ -237,7 +236,7 @@ class _Reader:
         if failed and call_records.TIMED_OUT.match(said):
             yield call_records.cancellation(ask.connection, call, line=line, at=at, why="timeout")
             return
-        code = _CODE.match(said) if failed else None
+        code = ERROR_CODE.match(said) if failed else None
         if code is not None:
             number, message = int(code["code"]), code["message"]
             yield call_records.error_reply(

@@ -30,7 +30,6 @@ _CODE: Final = re.compile(r"(?:MCP error (?P<code>-?\d+): )+(?P<message>.*)\Z", 
 _TIMEOUT: Final = -32001
 """The code that the TypeScript SDK gives to a request that it stopped waiting for."""
 
-UNKNOWN: Final = "a reply: whether it is an error is not recorded"
 IN_ORDER: Final = "calls of one tool at the same time: replies taken in order"
 
 Key = tuple[str | None, str]
@@ -91,7 +90,7 @@ def _reply(
     at: int | None,
 ) -> Item:
     if call["what"] != "Error calling":
-        tally.notes[UNKNOWN] += 1
+        tally.notes[call_records.OUTCOME_UNKNOWN] += 1
         return call_records.result_reply(connection, id_, line=line, at=at)
     text = call["error"] or ""
     coded = _CODE.match(text)

@@ -12,9 +12,8 @@ from mcptally.importers.items import Item
 from mcptally.importers.json_array import elements
 from mcptally.importers.source import Source
 from mcptally.importers.span_calls import read_spans
-from mcptally.importers.span_conventions import Span
+from mcptally.importers.span_conventions import ERROR_STATUSES, Span
 
-_ERRORS: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 _CLIENT: Final = (3, "3", "SPAN_KIND_CLIENT")
 _SERVER: Final = (2, "2", "SPAN_KIND_SERVER")
 
@@ -104,7 +103,7 @@ def _span(source: Source, span: _Span, resource: dict[str, Any], line: int) -> S
         _plain(span.attributes),
         resource,
         "client" if span.kind in _CLIENT else "server" if span.kind in _SERVER else None,
-        status.code in _ERRORS,
+        status.code in ERROR_STATUSES,
         _message(status.message, _exception(span.events)),
     )
 

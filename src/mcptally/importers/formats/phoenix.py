@@ -22,7 +22,7 @@ from typing import Any, Final
 from mcptally.importers.items import Item
 from mcptally.importers.source import Source
 from mcptally.importers.span_calls import read_spans
-from mcptally.importers.span_conventions import Span
+from mcptally.importers.span_conventions import ERROR_STATUSES, Span
 from mcptally.importers.tool_records import objects
 from mcptally.importers.values import dict_of, text_of
 
@@ -76,12 +76,9 @@ def _otlp_span(source: Source, data: dict[str, Any], line: int) -> Span:
         source.at(data.get("end_time_unix_nano")),
         _plain(data.get("attributes")),
         {},
-        failed=status.get("code") in _ERRORS,
+        failed=status.get("code") in ERROR_STATUSES,
         message=_exception(plain) or text_of(status.get("message")),
     )
-
-
-_ERRORS: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 
 
 _MAX_DEPTH: Final = 20

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from mcptally.output.html import sections
+from mcptally.analytics.compare import OMITTED_CHANGES
 from mcptally.output.html.answers import Answers
 from mcptally.output.html.commands import Commands
 from mcptally.output.html.examples import BUDGET, Calls
@@ -264,7 +264,7 @@ def omitted_changes(found: Answers) -> str:
     if found.compared is None:
         return ""
     counted = found.compared.tools["change"].value_counts(name="n").to_dicts()
-    omitted = [row for row in counted if row["change"] in sections.OMITTED_CHANGES]
+    omitted = [row for row in counted if row["change"] in OMITTED_CHANGES]
     counts = ", ".join(
         f"{count(row['n'])} {row['change'].replace('_', ' ')}"
         for row in sorted(omitted, key=lambda row: (-row["n"], row["change"]))

@@ -11,6 +11,7 @@ from typing import Any, Final
 import polars as pl
 from markupsafe import escape
 
+from mcptally.analytics.compare import OMITTED_CHANGES
 from mcptally.output.html import charts
 from mcptally.output.html.answers import Answers, Compared
 from mcptally.output.html.commands import Commands
@@ -21,8 +22,6 @@ MAX_TOOL_CHARACTERS: Final = 1_800_000
 """Characters of escaped names and commands in the table of tools; further rows are omitted."""
 MAX_ROWS: Final = 60
 MAX_HISTOGRAMS: Final = 24
-OMITTED_CHANGES: Final = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_new")
-"""Kinds of change that are counted but not listed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ _EVENT_STREAM: Final = "text/event-stream"
 
 
 class BodyItem(NamedTuple):
-    """One complete document or event of a body: the arguments of `Recording.frame`."""
+    """One complete document or event of a body, which becomes a frame of the recording."""
 
     piece: Piece
     fields: dict[str, Any]

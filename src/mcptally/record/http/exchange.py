@@ -12,8 +12,8 @@ import h11
 
 from mcptally.record.http import headers as http_headers
 from mcptally.record.http.body import BodyItem, BodyParser
+from mcptally.record.http.exchange_record import ExchangeRecord
 from mcptally.record.http.head import NO_HEAD, Head, parse_head
-from mcptally.record.http.recordings import ExchangeRecord
 from mcptally.record.http.sse_endpoint import EndpointFilter, rewrite_url
 from mcptally.record.http.upstream import UpstreamServer
 from mcptally.wire.byte_pool import BytePool

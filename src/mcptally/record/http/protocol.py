@@ -12,6 +12,7 @@ import h11
 from mcptally.record.http import headers as http_headers
 from mcptally.record.http.event_loop import EventLoop
 from mcptally.record.http.exchange import ProxiedExchange
+from mcptally.record.http.exchange_record import ExchangeRecord
 from mcptally.record.http.head import NO_HEAD, Head, parse_head
 from mcptally.record.http.known_heads import (
     KnownExchange,
@@ -210,8 +211,13 @@ class HttpProtocol:
         length_text: bytes | None = None,
         **extra: Any,
     ) -> ProxiedExchange:
-        record = self._sessions.begin(
-            method=method, path=path, head=head, length_text=length_text, extra=extra
+        record = ExchangeRecord(
+            self._sessions,
+            method=method,
+            path=path,
+            head=head,
+            length_text=length_text,
+            extra=extra,
         )
         self.exchange = ProxiedExchange(
             record,

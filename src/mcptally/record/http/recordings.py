@@ -1,4 +1,4 @@
-"""Assign HTTP exchanges to recordings, and build the events to write.
+"""Assign HTTP exchanges to recordings.
 
 docs/explanation/http-recording.md has the rules in full. Each session that an `initialize` opened
 with an `Mcp-Session-Id` has its own recording, and so has each legacy SSE stream; all other
@@ -9,27 +9,20 @@ result is known: it starts a recording that becomes that of the session.
 import functools
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 from urllib.parse import urljoin, urlsplit
 
-import msgspec
-
-from mcptally.record.http.body import BodyItem, is_event_stream
+from mcptally.record.http.body import is_event_stream
 from mcptally.record.http.head import Head
-from mcptally.record.writer.event_line import http_event
-from mcptally.record.writer.interface import ArchiveWriter, ExchangeEvent, RecordingWriter
-from mcptally.transcript.format import Dir, Transport
-from mcptally.wire.framing import Piece
+from mcptally.record.writer.interface import ArchiveWriter, RecordingWriter
+from mcptally.transcript.format import Transport
 
 MAX_OPEN: Final = 512
 """Most open session recordings; beyond it the one idle for longest is closed."""
 
 MAX_SESSION_IDS: Final = 50_000
 """Most session ids kept, including those whose recording was closed."""
-
-_MAX_INITIALIZE_BYTES: Final = 64 * 1024
-"""Most bytes of an `initialize` request."""
 
 
 class HeadRedaction(Protocol):
@@ -66,34 +59,8 @@ RecordingCall = Callable[[], None]
 """A call of a method of a recording, which hands over events."""
 
 
-class _Envelope(msgspec.Struct):
-    method: Any = None
-    result: Any = None
-
-
-_HTTP: Final = b'"dir":"%b","scope":"%b",%b'
-_END: Final = b'"phase":"end","closed_by":"%b"'
-
-_envelope: Final = msgspec.json.Decoder(_Envelope).decode
-
-
-def _is_initialize(piece: Piece) -> bool:
-    return (
-        isinstance(piece, bytes)
-        and b"initialize" in piece
-        and _parse_envelope(piece).method == "initialize"
-    )
-
-
-def _parse_envelope(piece: Piece) -> _Envelope:
-    try:
-        return _envelope(piece) if isinstance(piece, bytes) else _Envelope()
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return _Envelope()
-
-
-class ExchangeRecord:
-    """Builds the events of one request and its response; `take_events` returns them."""
+class Exchange:
+    """The facts about an exchange on which its recording depends."""
 
     recording: OpenRecording | None = None
     """The recording of the exchange; None until it is known."""
@@ -105,107 +72,12 @@ class ExchangeRecord:
     """Status of the response; 0 before it arrives and for responses that are not HTTP."""
     response_session: str | None = None
     """Session id in the response head, or None."""
-    has_ended = False
-    """`end` has been called."""
-    _request_size = 0
 
-    def __init__(
-        self,
-        sessions: "Sessions",
-        *,
-        scope: str,
-        method: str,
-        path: str,
-        head: Head,
-        length_text: bytes | None,
-        extra: dict[str, Any],
-    ) -> None:
-        self._sessions = sessions
-        self.scope = scope
+    def __init__(self, *, method: str, path: str, session: str | None) -> None:
         self.method = method
         self.path = path
-        self.session = head.session
+        self.session = session
         """Session id in the request, or None."""
-        self._events: list[ExchangeEvent] = []
-        self._add_http("c2s", sessions.redaction.request(method, path, head, length_text), extra)
-        sessions.assign_from_request(self, head)
-
-    def take_events(self) -> list[RecordingCall]:
-        """A call that hands over the events so far; none until the exchange has a recording."""
-        if self.recording is None or not self._events:
-            return []
-        events, self._events = self._events, []
-        return [functools.partial(self.recording.writer.events, events)]
-
-    def request_items(self, size: int, items: Sequence[BodyItem]) -> None:
-        """Record the items of the request body; `size` is the number of body bytes received."""
-        self._request_size += size
-        if self.recording is None:
-            if any(_is_initialize(item.piece) for item in items):
-                self._sessions.open_session(self)
-            elif items or self._request_size > _MAX_INITIALIZE_BYTES:
-                self._sessions.assign_shared(self)
-        self._add_frames("c2s", items)
-
-    def request_complete(self) -> None:
-        """Record that the request is complete."""
-        if self.recording is None and self.method != "GET":
-            self._sessions.assign_shared(self)
-
-    def response_head(
-        self, status: int | None, head: Head, *, length_text: bytes | None = None, **extra: Any
-    ) -> None:
-        """Record the head of the response; `length_text` as for `HeadRedaction`."""
-        self.status = status or 0
-        self.response_session = head.session
-        self._sessions.assign_from_response(self, head.get(b"content-type"))
-        self._add_http("s2c", self._sessions.redaction.response(status, head, length_text), extra)
-
-    def response_items(
-        self, items: Sequence[BodyItem], *, rewrite: Callable[[bytes], bytes | None] | None = None
-    ) -> None:
-        """Record the items of the response; `rewrite` rewrites an endpoint URL."""
-        for item in items:
-            recorded = item
-            if self.may_open_session and _parse_envelope(item.piece).result is not None:
-                self._sessions.session_opened(self)
-            if self.is_legacy_stream and item.fields.get("sse_event") == "endpoint":
-                recorded = self._endpoint_item(item, rewrite)
-            self._add_frames("s2c", [recorded])
-
-    def end(self, closed_by: str, **why: Any) -> None:
-        """Record the end of the exchange; only the first call has an effect."""
-        if self.has_ended:
-            return
-        self.has_ended = True
-        if self.recording is None:
-            self._sessions.assign_shared(self)
-        self._add_http("s2c", _END % closed_by.encode(), why)
-
-    def release(self) -> None:
-        """Release the recording: the exchange has no more events."""
-        self._sessions.release(self)
-
-    def _endpoint_item(
-        self, item: BodyItem, rewrite: Callable[[bytes], bytes | None] | None
-    ) -> BodyItem:
-        url = item.piece if isinstance(item.piece, bytes) else b""
-        text = url.decode(errors="replace")
-        self._sessions.add_legacy_endpoint(self, text)
-        redaction = self._sessions.redaction
-        fields = dict(item.fields)
-        if rewrite is not None and (new_url := rewrite(url)):
-            fields["rewritten"] = redaction.path(new_url.decode(errors="replace"))
-        return BodyItem(redaction.path(text).encode(), fields, len(url))
-
-    def _add_frames(self, direction: Dir, items: Iterable[BodyItem]) -> None:
-        for piece, fields, wire_bytes in items:
-            self._events.append((piece, direction, self.scope, wire_bytes, fields))
-
-    def _add_http(self, direction: Dir, fields: bytes, extra: dict[str, Any]) -> None:
-        if extra:
-            fields = b"%b,%b" % (fields, http_event(extra))
-        self._events.append(_HTTP % (direction.encode(), self.scope.encode(), fields))
 
 
 class Sessions:
@@ -222,14 +94,15 @@ class Sessions:
         clock: Callable[[], float],
         max_open: int = MAX_OPEN,
     ) -> None:
-        self.redaction = redaction
+        self.redaction: Final = redaction
+        self.scopes: Final = map("x{}".format, itertools.count(1))
+        """The scopes of exchanges, in the order in which they begin."""
         self._archive = archive
         self._server = server
         self._url = url
         self._write_later = write_later
         self._clock = clock
         self._max_open = max_open
-        self._scopes = itertools.count(1)
         self._shared: OpenRecording | None = None
         self._spare: OpenRecording | None = None
         self._stateless = False
@@ -239,33 +112,9 @@ class Sessions:
         self._streamable: set[str] = set()
         self._open: dict[OpenRecording, None] = {}
 
-    def begin(
-        self,
-        *,
-        method: str,
-        path: str,
-        head: Head,
-        length_text: bytes | None,
-        extra: dict[str, Any],
-    ) -> ExchangeRecord:
-        """Start the record of a request.
-
-        `length_text` is that of `HeadRedaction`; `extra` are more fields of the event.
-        """
-        scope = f"x{next(self._scopes)}"
-        return ExchangeRecord(
-            self,
-            scope=scope,
-            method=method,
-            path=path,
-            head=head,
-            length_text=length_text,
-            extra=extra,
-        )
-
     # --- assignment of exchanges ----------------------------------------------------------------
 
-    def assign_from_request(self, exchange: ExchangeRecord, head: Head) -> None:
+    def assign_from_request(self, exchange: Exchange, head: Head) -> None:
         """Assign the exchange to a recording, if the request head determines it."""
         if exchange.session is not None and exchange.session in self._by_session:
             recording = self._by_session[exchange.session]
@@ -289,13 +138,13 @@ class Sessions:
             self.assign_shared(exchange)
         # Otherwise the response decides: it may be a legacy stream.
 
-    def assign_shared(self, exchange: ExchangeRecord) -> None:
+    def assign_shared(self, exchange: Exchange) -> None:
         """Assign an exchange without a session to the shared recording."""
         if self._shared is None:
             self._shared = self._open_recording("streamable_http")
         self._assign(exchange, self._shared)
 
-    def open_session(self, exchange: ExchangeRecord) -> None:
+    def open_session(self, exchange: Exchange) -> None:
         """Assign an `initialize` to a new recording, unless the server is stateless."""
         if self._stateless:
             self.assign_shared(exchange)
@@ -304,7 +153,7 @@ class Sessions:
         exchange.may_open_session = True
         self._assign(exchange, recording)
 
-    def session_opened(self, exchange: ExchangeRecord) -> None:
+    def session_opened(self, exchange: Exchange) -> None:
         """After a successful `initialize`, make its recording the session's or the shared one."""
         recording = exchange.recording
         if recording is None or not 200 <= exchange.status < 300:
@@ -326,7 +175,7 @@ class Sessions:
         if previous is not None and previous is not recording:
             self._close_when_unused(previous, "continued")
 
-    def assign_from_response(self, exchange: ExchangeRecord, content_type: str | None) -> None:
+    def assign_from_response(self, exchange: Exchange, content_type: str | None) -> None:
         """Assign the exchange by its response head, if necessary, and update the sessions."""
         is_success = 200 <= exchange.status < 300
         if exchange.recording is None:
@@ -345,7 +194,7 @@ class Sessions:
             if recording is not None:
                 self._close_when_unused(recording, "session_deleted")
 
-    def add_legacy_endpoint(self, exchange: ExchangeRecord, url: str) -> None:
+    def add_legacy_endpoint(self, exchange: Exchange, url: str) -> None:
         """Store the URL to which the client of a legacy stream posts."""
         if exchange.recording is not None:
             target = urlsplit(urljoin(exchange.path, url))
@@ -353,7 +202,7 @@ class Sessions:
                 f"{target.path}?{target.query}" if target.query else target.path
             ] = exchange.recording
 
-    def release(self, exchange: ExchangeRecord) -> None:
+    def release(self, exchange: Exchange) -> None:
         """Release the recording of an exchange that has no more events."""
         recording = exchange.recording
         if recording is None:
@@ -412,7 +261,7 @@ class Sessions:
         self._open[recording] = None
         return recording
 
-    def _assign(self, exchange: ExchangeRecord, recording: OpenRecording) -> None:
+    def _assign(self, exchange: Exchange, recording: OpenRecording) -> None:
         exchange.recording = recording
         recording.active_exchanges += 1
 

@@ -70,7 +70,7 @@ class FrameStream(Stream):
         """Record the last frame if it has no line ending."""
         rest = self._splitter.end()
         if rest is not None:
-            self._recording.frame(rest, dir=self._direction, unterminated=True)
+            self._recording.frames([rest], dir=self._direction, unterminated=True)
 
 
 class StderrStream(Stream):

@@ -151,7 +151,7 @@ class _ThreadedRelay:
                 break
             self._last_transfer = time.monotonic()
         if (rest := splitter.end()) is not None:
-            self._recording.frame(rest, dir=direction, unterminated=True)
+            self._recording.frames([rest], dir=direction, unterminated=True)
         if source == 0:
             self._input_ended.set()
         else:

@@ -3,10 +3,10 @@
 On POSIX it is in the writer process (process.py). Usage, safe from several threads:
 
     archive = Archive("traces", policy=policy, limits=Limits())
-    recording = archive.open(transport="stdio", server="time", command=["mcp-server-time"])
-    recording.frame(b'{"jsonrpc":...}', dir="c2s")               # a `message` or a `raw`
-    recording.frame(data, dir="s2c", scope="x1", sse_id="7")     # HTTP: exchange id, SSE fields
+    recording = archive.prepare(transport="stdio", server="time", command=["mcp-server-time"])
+    recording.frames([b'{"jsonrpc":...}'], dir="c2s")            # a `message` or a `raw`
     recording.events([http_event({"dir": "c2s", "scope": "x1", "phase": "request"})])
+    recording.events([(data, "s2c", "x1", None, {"sse_id": "7"})])
     recording.stderr([b"a line"])
     recording.close(reason="server_exited", exit_code=0)
 
@@ -61,19 +61,6 @@ class Archive:
             compress=self.limits.compress,
             log=log,
         )
-
-    def open(
-        self,
-        *,
-        transport: Transport,
-        server: str | None = None,
-        command: Sequence[str] | None = None,
-        url: str | None = None,
-    ) -> Recording:
-        """Start a recording. If its file cannot be written, events are lost; it raises nothing."""
-        recording = self.prepare(transport=transport, server=server, command=command, url=url)
-        recording.begin()
-        return recording
 
     def wake(self) -> None:
         """Do nothing: events are written at once."""

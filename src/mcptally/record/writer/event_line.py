@@ -32,7 +32,7 @@ def http_event(fields: Mapping[str, Any]) -> bytes:
 
 
 class FrameContext(NamedTuple):
-    """The values shared by all frames of one call of `Recording.frame` or `Recording.frames`."""
+    """The values shared by all frames of one call of `Recording.frames`."""
 
     direction: Dir
     scope: str | None

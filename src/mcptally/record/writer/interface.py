@@ -15,7 +15,8 @@ WatchFunction = Callable[[int, Callable[[], None] | None], None]
 
 
 FrameEvent = tuple[Piece, Dir, str | None, int | None, dict[str, Any]]
-"""The arguments of `RecordingWriter.frame`: piece, direction, scope, wire bytes, other fields."""
+"""A frame of an HTTP exchange: piece, direction, scope, length on the wire if it differs from the
+frame's (decoded SSE), and fields such as `sse_id` that are added to the event unchanged."""
 
 ExchangeEvent = bytes | FrameEvent
 """A frame, or the fields of an `http` event as JSON, made by `event_line.http_event`."""
@@ -27,19 +28,14 @@ class RecordingWriter(Protocol):
     def begin(self) -> None:
         """Create the file now; otherwise the first event creates it."""
 
-    def frame(
+    def frames(
         self,
-        piece: Piece,
+        pieces: Sequence[Piece],
         *,
         dir: Dir,  # noqa: A002
-        scope: str | None = None,
-        wire_bytes: int | None = None,
         **fields: Any,
     ) -> None:
-        """Record a frame."""
-
-    def frames(self, pieces: Sequence[Piece], *, dir: Dir) -> None:  # noqa: A002
-        """Record several frames."""
+        """Record frames of a pipe."""
 
     def stderr(self, lines: Sequence[bytes]) -> None:
         """Record lines of stderr."""

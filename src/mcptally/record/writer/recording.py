@@ -71,25 +71,32 @@ class Recording:
 
     # --- events ---------------------------------------------------------------------------------
 
-    def frame(
+    def frames(
         self,
-        piece: Piece,
+        pieces: Sequence[Piece],
         *,
         dir: Dir,  # noqa: A002 - name of the field in transcripts
-        scope: str | None = None,
-        wire_bytes: int | None = None,
         **fields: Any,
     ) -> None:
-        """Record a frame: as `message`, or as `raw` if not strict JSON or too large.
+        """Record frames of a pipe in one write: each as `message`, or as `raw` (`encode_frame`).
 
-        `wire_bytes` is the length on the wire if it differs from the frame's (decoded SSE);
-        `fields` (`sse_id`, `sse_event`, `unterminated`) are added to the event unchanged.
+        `fields` (`unterminated`) are added to the events unchanged.
         """
-        self._write_frames([piece], dir, scope, wire_bytes, fields)
-
-    def frames(self, pieces: Sequence[Piece], *, dir: Dir) -> None:  # noqa: A002
-        """Record the frames completed by one read of a pipe: one event each, in one write."""
-        self._write_frames(pieces, dir, None, None, {})
+        if self._closed:
+            return
+        with self._lock:
+            if not self._segments.prepare(len(pieces)):
+                return
+            now = self._clock.now()
+            encoder = self._encoder
+            context = encoder.frame_context(dir, None, None, fields)
+            lines = []
+            messages = 0
+            for seq, piece in enumerate(pieces, self._segments.seq):
+                line, is_message = encoder.encode_frame(piece, context, seq=seq, ts_ns=now)
+                messages += is_message
+                lines.append(line)
+            self._segments.write(lines, {"message": messages, "raw": len(lines) - messages})
 
     def stderr(self, lines: Sequence[bytes]) -> None:
         """Record lines that the server wrote to stderr, one event per line."""
@@ -141,30 +148,6 @@ class Recording:
         self.flush()
         self._closed = True
         self._segments.close()
-
-    def _write_frames(
-        self,
-        pieces: Sequence[Piece],
-        direction: Dir,
-        scope: str | None,
-        wire_bytes: int | None,
-        fields: dict[str, Any],
-    ) -> None:
-        if self._closed:
-            return
-        with self._lock:
-            if not self._segments.prepare(len(pieces)):
-                return
-            now = self._clock.now()
-            encoder = self._encoder
-            context = encoder.frame_context(direction, scope, wire_bytes, fields)
-            lines = []
-            messages = 0
-            for seq, piece in enumerate(pieces, self._segments.seq):
-                line, is_message = encoder.encode_frame(piece, context, seq=seq, ts_ns=now)
-                messages += is_message
-                lines.append(line)
-            self._segments.write(lines, {"message": messages, "raw": len(lines) - messages})
 
     def _write_events(self, event: str, fields: Sequence[Callable[[], Mapping[str, Any]]]) -> None:
         if self._closed:

@@ -59,23 +59,15 @@ class RemoteRecording:
         """Create the file now; otherwise the first event creates it."""
         self._call("begin", 0, [], {})
 
-    def frame(
+    def frames(
         self,
-        piece: Piece,
+        pieces: Sequence[Piece],
         *,
         dir: Dir,  # noqa: A002 - name of the field in transcripts
-        scope: str | None = None,
-        wire_bytes: int | None = None,
         **fields: Any,
     ) -> None:
-        """Record a frame."""
-        self._call(
-            "frame", 1, [piece], {"dir": dir, "scope": scope, "wire_bytes": wire_bytes, **fields}
-        )
-
-    def frames(self, pieces: Sequence[Piece], *, dir: Dir) -> None:  # noqa: A002
-        """Record several frames."""
-        self._call("frames", len(pieces), pieces, {"dir": dir})
+        """Record frames of a pipe."""
+        self._call("frames", len(pieces), pieces, {"dir": dir, **fields})
 
     def stderr(self, lines: Sequence[bytes]) -> None:
         """Record lines of stderr."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _KILLED: Final = "the process that writes the recording ended while it wrote them"
 _INCOMPLETE: Final = "the process that writes the recording ended before it had all their bytes"
 
-_EVENTS: Final = frozenset({"frame", "frames", "stderr", "events"})
+_EVENTS: Final = frozenset({"frames", "stderr", "events"})
 """Calls that only record events. All others change more than the file, and are repeated by the next
 process if the last one ended during them: each of them ends a batch."""
 
@@ -199,9 +199,7 @@ def _record(
         recording.events(decode_events(items, large))
         return
     pieces = [decode_piece(item, large) for item in items]
-    if method == "frame":
-        recording.frame(pieces[0], **arguments)
-    elif method == "frames":
+    if method == "frames":
         recording.frames(pieces, **arguments)
     else:
         recording.stderr([line for line in pieces if isinstance(line, bytes)])

@@ -1,0 +1,99 @@
+"""Answers predefined questions, with filters, through the connections to a store."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mcptally.analytics import views
+from mcptally.analytics.answer import Answer
+from mcptally.analytics.connections import Connections, answer_of
+from mcptally.analytics.filters import CALL_FILTERS, COMPARED, Filters
+from mcptally.analytics.views import question_titles
+from mcptally.errors import QueryError, UsageError, near
+
+_TABLES_WITH_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "server": ("calls", "recordings"),
+    "tool": ("calls", "tools"),
+    "client": ("calls", "recordings"),
+    "model": ("calls",),
+}
+"""Filter → the tables that have the names which it may be given."""
+
+
+def answer(connections: Connections, question: str, filters: Filters) -> Answer:
+    """The answer to a question; see `Store.ask` for the filters.
+
+    Raises:
+        QueryError: there is no such question, server, tool, client or model.
+        UsageError: a filter cannot be parsed, or the question does not support it.
+    """
+    given = filters.given()
+    if question not in question_titles():
+        raise QueryError(
+            f"no question is called {question!r}{near(question, question_titles())} "
+            f"(there are: {', '.join(question_titles())})"
+        )
+    # A view of the question itself would only be one more time to bind its SQL.
+    source = f'({views.all_texts()[question]}\n) AS "{question}"'
+    if not given:
+        return connections.answer(f"SELECT * FROM {source}", question)
+    _check_names(connections, given)
+    columns = connections.answer(f"SELECT * FROM {source}", question).columns
+    if filters.min_calls is not None and "calls" not in columns:
+        raise UsageError(
+            f"{question} does not count calls, so min_calls (--min-calls) does not apply"
+        )
+    conditions = {
+        name: condition
+        for name, column, condition in (
+            ("server", "server", "server = ?"),
+            ("tool", "tool", "tool = ?"),
+            *((name, name, f"{name} = ?") for name in COMPARED.get(question, ())),
+            ("min_calls", "calls", "calls >= ?"),
+        )
+        if name in given and column in columns
+    }
+    call_filters = {name: given[name] for name in CALL_FILTERS & given.keys() - conditions.keys()}
+    where = " AND ".join(conditions.values()) or "true"
+    return connections.answer(
+        f"SELECT * FROM {source} WHERE {where}",
+        question,
+        [given[name] for name in conditions],
+        call_filters,
+    )
+
+
+def _check_names(connections: Connections, given: Mapping[str, Any]) -> None:
+    """Raise if no server, tool, client or model has the given name; suggest similar names."""
+    for kind, sources in _TABLES_WITH_NAMES.items():
+        if kind not in given:
+            continue
+        names_in = " UNION ALL ".join(f"SELECT {kind} FROM {table}" for table in sources)
+        rows = answer_of(
+            connections.get(),
+            f"SELECT DISTINCT {kind} FROM ({names_in}) WHERE {kind} IS NOT NULL",
+        ).fetchall()
+        names = [name for (name,) in rows]
+        if given[kind] not in names:
+            hint = near(given[kind], names) or _list_of_names(kind, names)
+            raise QueryError(f"no {kind} is called {given[kind]!r}{hint}")
+    if "server" in given and "tool" in given:
+        rows = answer_of(
+            connections.get(),
+            "SELECT DISTINCT server FROM (SELECT server, tool FROM calls UNION ALL "
+            "SELECT server, tool FROM tools) WHERE tool = ?",
+            [given["tool"]],
+        ).fetchall()
+        servers = sorted(str(name) for (name,) in rows)
+        if given["server"] not in servers:
+            raise QueryError(
+                f"server {given['server']!r} has no tool {given['tool']!r}; it belongs to "
+                f"{', '.join(servers[:5])}"
+            )
+
+
+def _list_of_names(kind: str, names: list[str]) -> str:
+    """The end of an error message: the first eight names in the store, in order."""
+    if not names:
+        return f"; no {kind} is named in this store"
+    few = ", ".join(sorted(names)[:8])
+    return f"; there are: {few}{', …' if len(names) > 8 else ''}"
