@@ -14,9 +14,10 @@ def said(name: str) -> list:
     return [opened(name, server=name), c2s(1, call(1, "read"), name), s2c(2, text(1), name)]
 
 
-@pytest.mark.parametrize("name", ["a[1]", "a*b", "a?b", "it's, {b}"])
-def test_every_stage_works_in_a_folder_of_any_name(tmp_path: Path, name: str):
-    for other in ("a1", "a-b", "aab"):  # a pattern would match these, too
+def test_every_stage_works_in_a_folder_of_any_name(tmp_path: Path):
+    name = "it's {b}, a*, a?b[1]"
+    for other in ("b", "a-", "aab1", f"{name[:-3]}1", name.replace("?", "a"), "it's b, aa, aab1"):
+        # A pattern or a list would match some of these, too.
         (tmp_path / other / "store" / "calls").mkdir(parents=True)
         (tmp_path / other / "store" / "calls" / "000000.parquet").write_bytes(b"no Parquet")
     folder = tmp_path / name

@@ -70,7 +70,7 @@ def write_with_answers(folder: Path) -> list[str]:
                 connection.unregister("_answer")
                 comment = f"{views.question_titles()[name]} Answered when this file was written."
                 connection.execute(f'COMMENT ON TABLE "{name}" IS {_sql_string(comment)}')
-    except (OSError, duckdb.IOException) as error:
+    except (OSError, duckdb.IOException, duckdb.TransactionException) as error:
         raise StoreError(f"{folder / FILE}: cannot be written: {error}") from error
     return left
 

@@ -96,20 +96,6 @@ def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def create_views(connection: duckdb.DuckDBPyConnection, stores: Sequence[LiveFiles]) -> None:
-    """Create views of the tables of stores, as one, and of every question.
-
-    Args:
-        connection: where to create them.
-        stores: the live files of each store, by table.
-
-    Raises:
-        StoreError: a table is missing or damaged.
-    """
-    create_tables(connection, stores)
-    create_questions(connection, all_texts())
-
-
 @contextlib.contextmanager
 def reporting_the_version(path: Path, made_by: str | None) -> Iterator[None]:
     """Turn a DuckDB error about missing columns into one that names the store's version.

@@ -171,22 +171,21 @@ def damaged_state(_: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "change", [changed_input, removed_input, changed_page, removed_store, damaged_state]
-)
-def test_what_changed_is_read_again(tmp_path, change):
+def test_what_changed_is_read_again(tmp_path):
     traces = tmp_path / "traces"
     traces.mkdir()
     session(traces / NAMES[0], True, True)
     session(traces / "other.jsonl", True)
-    first = overview([traces], jobs=1)
-    change(traces, first.folder)
-    again = overview([traces], jobs=1)
-    assert again.folder == first.folder
-    assert again.page.read_text() != "changed"
-    [(stored,)] = mt.open_store(again.store).sql("SELECT count(*) FROM calls").fetchall()
-    assert again.answer["calls"] == stored
-    assert again.answer["transcripts"] == len(list(traces.iterdir()))
+    last = overview([traces], jobs=1)
+    for change in (changed_page, removed_store, damaged_state, changed_input, removed_input):
+        change(traces, last.folder)
+        again = overview([traces], jobs=1)
+        assert again.folder == last.folder, change
+        assert again.page.read_text() != "changed", change
+        [(stored,)] = mt.open_store(again.store).sql("SELECT count(*) FROM calls").fetchall()
+        assert again.answer["calls"] == stored, change
+        assert again.answer["transcripts"] == len(list(traces.iterdir())), change
+        last = again
 
 
 @pytest.mark.slow
