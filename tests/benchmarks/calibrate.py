@@ -61,7 +61,7 @@ COUNTS = TESTS / "verdict" / "rule_counts.csv"
 READ_WEIGHT = 0.2
 """Weight of a read family in the measured counts of rules."""
 READ_WEIGHT_IN_FIT = 0.5
-UNKNOWN_TEXT_WEIGHT = 0.15
+UNKNOWN_TEXT_WEIGHT = 0.3
 """Weight of a labelled call without the first rule about its text, relative to the call itself."""
 FOLDS = 10
 INNER_FOLDS = 5
@@ -173,10 +173,18 @@ def examples() -> tuple[weighing.Features, npt.NDArray[np.int64], npt.NDArray[np
 
 
 def without_first_rule(evidence: pl.Series) -> pl.Series:
-    """Return the lists of rule ids without the first rule about the text."""
-    about_text = [rule.id for rule in classify.failure_rules() if weighing.tier(rule) is not None]
-    first = evidence.list.eval(pl.element().filter(pl.element().is_in(about_text)).head(1))
-    return evidence.list.set_difference(first)
+    """Return the lists of rule ids without the first rule about the text.
+
+    Null where there is none, or where it is about the form of one library: other libraries have
+    other forms.
+    """
+    tiers = {rule.id: weighing.tier(rule) for rule in classify.failure_rules()}
+    lists: list[list[str] | None] = []
+    for ids in evidence.to_list():
+        first = next((each for each in ids or () if tiers[each] is not None), None)
+        known = first is None or tiers[first] == "form"
+        lists.append(None if known else [each for each in ids if each != first])
+    return pl.Series(lists, dtype=pl.List(pl.String))
 
 
 class Sample:
@@ -188,8 +196,8 @@ class Sample:
         evidence = self.rows["evidence"]
         self.names, self.features = classify.features(evidence)
         fewer = without_first_rule(evidence)
-        self.has_text_rule = (fewer.list.len() < evidence.list.len()).fill_null(False).to_numpy()
-        _, self.features_without = classify.features(fewer)
+        self.has_fewer = fewer.is_not_null().to_numpy()
+        _, self.features_of_fewer = classify.features(fewer)
         names = self.rows["label"].fill_null("ambiguous").to_list()
         self.classes = np.array([weighing.CLASSES.index(name) for name in names])
         self.families = self.rows["family"].to_list()
@@ -229,10 +237,10 @@ class Sample:
         no rule was written for.
         """
         features, classes, weights = examples()
-        again = chosen[self.has_text_rule[chosen]]
+        again = chosen[self.has_fewer[chosen]]
         model = LogisticRegression(C=penalty, max_iter=5000, tol=1e-6)
         model.fit(
-            np.concatenate([self.features[chosen], self.features_without[again], features]),
+            np.concatenate([self.features[chosen], self.features_of_fewer[again], features]),
             np.concatenate([self.classes[chosen], self.classes[again], classes]),
             sample_weight=np.concatenate(
                 [self.weights[chosen], UNKNOWN_TEXT_WEIGHT * self.weights[again], weights / penalty]

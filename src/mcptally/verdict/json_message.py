@@ -49,6 +49,9 @@ def _messages(text: str) -> str | None:
         value = [{key: string} for key, string in members]
     found = [line for line in _strings(value, 0) if line.lower() not in _UNINFORMATIVE]
     found.sort(key=_is_name)
+    if all(map(_is_name, found)):
+        # As words as well: patterns with word boundaries find none around underscores.
+        found += [line.replace("_", " ") for line in found]
     return "\n".join(dict.fromkeys(found)) or None
 
 
