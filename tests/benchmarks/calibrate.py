@@ -67,6 +67,8 @@ COUNTS = TESTS / "verdict" / "rule_counts.csv"
 READ_WEIGHT = 0.2
 """Weight of a read family in the measured counts of rules."""
 READ_WEIGHT_IN_FIT = 0.5
+UNKNOWN_TEXT_WEIGHT = 0.3
+"""Weight of a labelled call without the first rule about its text, relative to the call itself."""
 FOLDS = 10
 INNER_FOLDS = 5
 """Folds within the calls of a fit, on which its penalty and temperature are chosen."""
@@ -172,13 +174,32 @@ def examples() -> tuple[weighing.Features, npt.NDArray[np.int64], npt.NDArray[np
     return features, classes, frame["weight"].to_numpy()
 
 
+def without_first_rule(evidence: pl.Series) -> pl.Series:
+    """Return the lists of rule ids without the first rule about the text.
+
+    Null where there is none, or where it is about the form of one library: other libraries have
+    other forms.
+    """
+    tiers = {rule.id: weighing.tier(rule) for rule in classify.failure_rules()}
+    lists: list[list[str] | None] = []
+    for ids in evidence.to_list():
+        first = next((each for each in ids or () if tiers[each] is not None), None)
+        known = first is None or tiers[first] == "form"
+        lists.append(None if known else [each for each in ids if each != first])
+    return pl.Series(lists, dtype=pl.List(pl.String))
+
+
 class Sample:
     """Labelled calls as features, classes and weights."""
 
     def __init__(self, rows: pl.DataFrame) -> None:
         """Use the calls that have a class."""
         self.rows = judged(rows.filter(pl.col("label").is_not_null() | pl.col("is_ambiguous")))
-        self.names, self.features = classify.features(self.rows["evidence"])
+        evidence = self.rows["evidence"]
+        self.names, self.features = classify.features(evidence)
+        fewer = without_first_rule(evidence)
+        self.has_fewer = fewer.is_not_null().to_numpy()
+        _, self.features_of_fewer = classify.features(fewer)
         names = self.rows["label"].fill_null("ambiguous").to_list()
         self.classes = np.array([weighing.CLASSES.index(name) for name in names])
         self.families = self.rows["family"].to_list()
@@ -212,13 +233,20 @@ class Sample:
         return weighing.Weights(tuple(by_class[:, 0].round(3).tolist()), features)
 
     def _regression(self, chosen: npt.NDArray[np.int64], penalty: float) -> npt.NDArray[np.float64]:
-        """Return the intercept and the weights of the features, one row per class."""
+        """Return the intercept and the weights of the features, one row per class.
+
+        Each call counts a second time without the first rule about its text, as a call whose text
+        no rule was written for.
+        """
         features, classes, weights = examples()
+        again = chosen[self.has_fewer[chosen]]
         model = LogisticRegression(C=penalty, max_iter=5000, tol=1e-6)
         model.fit(
-            np.concatenate([self.features[chosen], features]),
-            np.concatenate([self.classes[chosen], classes]),
-            sample_weight=np.concatenate([self.weights[chosen], weights / penalty]),
+            np.concatenate([self.features[chosen], self.features_of_fewer[again], features]),
+            np.concatenate([self.classes[chosen], self.classes[again], classes]),
+            sample_weight=np.concatenate(
+                [self.weights[chosen], UNKNOWN_TEXT_WEIGHT * self.weights[again], weights / penalty]
+            ),
         )
         # Of the equivalent solutions, the one whose weights add up to 0.
         by_class = np.zeros((len(weighing.CLASSES), len(self.names) + 1))

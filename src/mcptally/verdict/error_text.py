@@ -105,6 +105,11 @@ def strip_wrappers(text: pl.Expr) -> pl.Expr:
     return _cut(text).str.replace(_ALL_WRAPPERS, "").str.replace_all(_URL_REST, "$1")
 
 
+def is_masked(text: pl.Expr) -> pl.Expr:
+    """Return whether `text` only says that something failed."""
+    return text.str.contains(_MASKED)
+
+
 def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
     """Return how the reply `text` relates to the exception on stderr: `masked` or `repeated`.
 
@@ -113,7 +118,7 @@ def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
     message = exception.str.extract(r"^(?:[A-Za-z_][\w.]*:\s+)?([^\n]*)", 1)
     text = pl.when(exception.is_not_null()).then(text)  # Few calls have an exception.
     return (
-        pl.when(text.str.contains(_MASKED))
+        pl.when(is_masked(text))
         .then(pl.lit("masked"))
         .when((message != "") & text.str.contains(message, literal=True))
         .then(pl.lit("repeated"))

@@ -10,7 +10,7 @@ import polars as pl
 
 from mcptally.tables.calls import FAILED_OUTCOMES
 from mcptally.tables.queries import run_query
-from mcptally.verdict import error_text, match, named_object
+from mcptally.verdict import error_text, json_message, match, named_object
 from mcptally.verdict.rule_model import VerdictRule, status_in
 
 JUDGED_OUTCOMES: Final = tuple(outcome for outcome in FAILED_OUTCOMES if outcome != "cancelled")
@@ -158,9 +158,12 @@ def _texts(distinct: pl.LazyFrame) -> pl.LazyFrame:
         distinct: distinct combinations of `error_text` and `stderr_error`.
     """
     reply, exception = pl.col("error_text").fill_null(""), pl.col("stderr_error")
+    message = pl.lit(json_message.messages(distinct["error_text"]))
+    # The members without a message may name the cause.
+    message = pl.when(~error_text.is_masked(message)).then(message)
     return (
         distinct.with_columns(
-            stripped=error_text.strip_wrappers(reply),
+            stripped=error_text.strip_wrappers(pl.coalesce(message, reply)),
             stack_trace=error_text.stack_trace(reply, exception),
             text_status=error_text.http_status(reply),
         )
