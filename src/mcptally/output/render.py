@@ -20,7 +20,7 @@ from mcptally.output.text_table import text_table
 from mcptally.plural import count
 from mcptally.redaction.arrow_masking import mask_rows
 from mcptally.redaction.display import CONTROL_CHARACTERS, clean_line, escape_controls
-from mcptally.tables.values import cell_of, distinct_names, plain
+from mcptally.tables.values import FORMULA, cell_of, distinct_names, plain
 
 Format = Literal["table", "json", "csv", "parquet", "markdown"]
 """The formats of an answer, named as in the option `--format`."""
@@ -121,10 +121,6 @@ def _csv(table: pa.Table) -> bytes:
     return buffer.getvalue()
 
 
-_FORMULA: Final = re.compile("[\\s\x00-\x1f]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
-"""Matches texts that a spreadsheet may run as a formula; same as in `output/export/csv.py`."""
-
-
 def _flat(table: pa.Table) -> pa.Table:
     """The table as CSV can hold it: nested values as JSON text, no formulas, no control characters.
 
@@ -138,7 +134,7 @@ def _flat(table: pa.Table) -> pa.Table:
         text = CONTROL_CHARACTERS.sub(
             lambda found: found[0] if found[0] in "\n\t" else "\N{REPLACEMENT CHARACTER}", text
         )
-        return f"'{text}" if _FORMULA.match(text) else text
+        return f"'{text}" if re.match(FORMULA, text) else text
 
     def flat(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
         if pa.types.is_nested(column.type):

@@ -20,6 +20,14 @@ SHARE: Final = re.compile(
 _PERCENT: Final = re.compile(r"confidence")
 """Matches the names of columns that hold percentages from 0 to 100."""
 
+FORMULA: Final = (
+    "^[\\s\\x00-\\x1f\\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*"
+    "[=+\\-@\uff1d\uff0b\uff0d\uff20]|^[\\t\\r\\n]"
+)
+"""Matches texts that a spreadsheet may run as a formula, in Python's and in Arrow's syntax.
+
+Arrow's `\\s` matches only ASCII spaces."""
+
 
 def plain(value: object) -> Any:
     """A value as JSON: NaN is null, a decimal a number, a time ISO 8601, bytes are text."""

@@ -245,7 +245,7 @@ def test_a_span_has_the_trace_and_the_parent_that_the_request_names(tmp_path):
 
 HOSTILE = [
     *("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\r=1", "\n=1"),
-    "\uff1d1",
+    *("\uff1d1", "\u00a0=1", "\u3000=1"),
     '=HYPERLINK("http://x","y")',
 ]
 

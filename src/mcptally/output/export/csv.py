@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from mcptally.output.export.values import nested_as_json
+from mcptally.tables.values import FORMULA
 
-_FORMULA: Final = "^[\\s\\x00-\\x1f]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|^[\\t\\r\\n]"
 _CONTROL: Final = (
     "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x{9f}"
     "\\x{61c}\\x{200e}\\x{200f}\\x{2028}-\\x{202e}\\x{2066}-\\x{2069}\\x{e0000}-\\x{e007f}]"
@@ -52,4 +52,4 @@ def _safe(column: pa.Array) -> pa.Array:
         return column
     text = pc.replace_substring_regex(pc.cast(column, pa.string()), _CONTROL, "\ufffd")
     quoted = pc.binary_join_element_wise(pa.scalar("'"), text, "")
-    return pc.if_else(pc.match_substring_regex(text, _FORMULA), quoted, text)
+    return pc.if_else(pc.match_substring_regex(text, FORMULA), quoted, text)
