@@ -47,12 +47,10 @@ def lines(texts: pl.Series) -> pl.Series:
     frame = texts.to_frame("text")
     likely = (
         frame.lazy()
-        .filter(
-            text.str.head(1).is_in(list(_OPENS))
-            & (text.str.len_chars() <= MAX_TEXT)
-            & text.str.head(4000).str.contains(LIKELY)
-        )
+        .drop_nulls()
         .unique()
+        .filter(text.str.head(1).is_in(list(_OPENS)) & (text.str.len_chars() <= MAX_TEXT))
+        .filter(text.str.head(4000).str.contains(LIKELY))
         .pipe(run_query)
         .get_column("text")
     )
