@@ -1,6 +1,6 @@
 """Counts of what scoring a small partition costs: they do not vary between runs.
 
-A query on a small frame takes 0.02 to 0.1 ms whatever it does, and compiling a pattern up to 17 ms.
+A query on a small frame takes 0.02 to 0.2 ms whatever it does, and compiling a pattern up to 17 ms.
 """
 
 import re
@@ -16,7 +16,7 @@ from mcptally import rules
 from mcptally.verdict import error_template
 from tests.corpus import SAMPLES
 
-MOST: Final = 390
+MOST: Final = 385
 """Lower it after a change that needs fewer."""
 
 
