@@ -85,11 +85,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
         chosen: the rules, by order.
     """
     text = ["error_text", "stderr_error"]
-    texts = (
-        _texts(failed.lazy().select(text).unique(maintain_order=True))
-        .with_row_index("text")
-        .pipe(run_query)
-    )
+    texts = _texts(failed[text].unique(maintain_order=True)).with_row_index("text").pipe(run_query)
     matched = match.match_rules(chosen, texts["stripped"], texts["stripped"], texts["line"])
     frame = (
         failed.lazy()
@@ -130,7 +126,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
     )
 
 
-def _texts(distinct: pl.LazyFrame) -> pl.LazyFrame:
+def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
     """Add the columns that rules read: `stripped`, `line`, `text_status` and `stack_trace`.
 
     Args:
@@ -138,7 +134,8 @@ def _texts(distinct: pl.LazyFrame) -> pl.LazyFrame:
     """
     reply, exception = pl.col("error_text").fill_null(""), pl.col("stderr_error")
     return (
-        distinct.with_columns(
+        distinct.lazy()
+        .with_columns(
             stripped=error_text.strip_wrappers(reply),
             stack_trace=error_text.stack_trace(reply, exception),
             text_status=error_text.http_status(reply),
@@ -168,7 +165,8 @@ def matched_texts(
             column = pl.col("line" if rule.where == "first_line" else "stripped")
             pattern = f"({match.alternation(rule.matches, start=rule.where == 'start')})"
             parts[rule.id] = column.str.extract(pattern, 1)
-    texts = _texts(_with_inputs(calls).select("error_text", "stderr_error")).select(**parts)
+    rows = _with_inputs(calls).select("error_text", "stderr_error").pipe(run_query)
+    texts = _texts(rows).select(**parts)
     return texts.pipe(run_query).to_dict(as_series=False)
 
 
