@@ -1,6 +1,6 @@
 """Counts of what scoring a small partition costs: they do not vary between runs.
 
-A query on a small frame takes 0.02 to 0.1 ms whatever it does, and compiling a pattern up to 17 ms.
+A query on a small frame takes 0.02 to 0.2 ms whatever it does, and compiling a pattern up to 17 ms.
 """
 
 import re

@@ -87,38 +87,16 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
     text = ["error_text", "stderr_error"]
     texts = _texts(failed[text].unique(maintain_order=True)).with_row_index("text").pipe(run_query)
     matched = match.match_rules(chosen, texts["stripped"], texts["stripped"], texts["line"])
-    columns = _call_pattern_columns(chosen)
-    needed = {
-        name: _any_text(
-            texts.height,
-            [
-                rows
-                for rule, rows in zip(chosen, matched, strict=True)
-                if pattern == getattr(rule, field)
-            ],
-        )
-        for (field, pattern), name in columns.items()
-    }
-    quoting = [rows for rule, rows in zip(chosen, matched, strict=True) if rule.quotes]
     frame = (
         failed.lazy()
         .join(
-            texts.lazy()
-            .select(*text, "text", "text_status", "stripped", "stack_trace")
-            .with_columns(
-                *(pl.Series(name, each) for name, each in needed.items() if each.any()),
-                pl.Series("quotes_needed", _any_text(texts.height, quoting)),
-            ),
+            texts.lazy().select(*text, "text", "text_status", "stripped", "stack_trace"),
             on=text,
             how="left",
             nulls_equal=True,
             maintain_order="left",
         )
         .with_columns(
-            *(
-                _column_matches(name, field, pattern, needed=bool(needed[name].any()))
-                for (field, pattern), name in columns.items()
-            ),
             status=pl.coalesce("http_status", "text_status"),
             end=pl.when(pl.col("outcome") == "no_response").then(_recording_end()),
             # Rounded down to tenths, so that there are few kinds of calls.
@@ -127,12 +105,13 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
         )
         .pipe(run_query)
     )
-    frame = frame.hstack(
-        [
-            _quoted_from(texts["stripped"], frame).alias("quotes"),
-            _names_an_argument(frame).alias("names_argument"),
-        ]
-    )
+    columns = _call_pattern_columns(chosen)
+    matches = [
+        _column_matches(frame, field, pattern, chosen, matched).alias(name)
+        for (field, pattern), name in columns.items()
+    ]
+    quotes = _quoted_from(texts["stripped"], frame, chosen, matched).alias("quotes")
+    frame = frame.hstack([*matches, quotes, _names_an_argument(frame).alias("names_argument")])
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
     key += ["names_argument", "stack_trace", "time_limit", "tool_record", "peer_record"]
     key += ["quotes", *columns.values()]
@@ -189,8 +168,8 @@ def matched_texts(
             column = pl.col("line" if rule.where == "first_line" else "stripped")
             pattern = f"({match.alternation(rule.matches, start=rule.where == 'start')})"
             parts[rule.id] = column.str.extract(pattern, 1)
-    inputs = _with_inputs(calls).select("error_text", "stderr_error").pipe(run_query)
-    texts = _texts(inputs).select(**parts)
+    rows = _with_inputs(calls).select("error_text", "stderr_error").pipe(run_query)
+    texts = _texts(rows).select(**parts)
     return texts.pipe(run_query).to_dict(as_series=False)
 
 
@@ -229,34 +208,50 @@ def _call_pattern_columns(chosen: tuple[VerdictRule, ...]) -> dict[tuple[str, st
     return {test: f"matches_{number}" for number, test in enumerate(sorted(tests))}
 
 
-def _column_matches(name: str, field: str, pattern: str, *, needed: bool) -> pl.Expr:
+def _column_matches(
+    frame: pl.DataFrame,
+    field: str,
+    pattern: str,
+    chosen: tuple[VerdictRule, ...],
+    matched: list[match.Rows | None],
+) -> pl.Series:
     """Return whether the column that `field` tests matches; False for rows that are not needed.
 
     A rule needs the column only for rows whose text its patterns match. Unknown arguments count as
     a match of `arguments_unless`, because a rule with that field must not match them.
-
-    Args:
-        name: the column that says which rows are needed, and the name of the result.
-        field: the field of the rule.
-        pattern: what it tests.
-        needed: whether any row is needed; otherwise the pattern is not compiled.
     """
-    if not needed:
-        return pl.lit(value=False).alias(name)
-    tested = pl.when(name).then("tool" if field == "tool" else "arguments")
-    matches = tested.str.contains(match.alternation([pattern]))
-    return pl.col(name) & matches.fill_null(value=field == "arguments_unless")
+    rows = _rows_of_texts(
+        frame,
+        [
+            texts
+            for rule, texts in zip(chosen, matched, strict=True)
+            if pattern == getattr(rule, field)
+        ],
+    )
+    matches = np.zeros(frame.height, dtype=np.bool_)
+    if len(rows):
+        tested = pl.col("tested").str.contains(match.alternation([pattern]))
+        column = frame["tool" if field == "tool" else "arguments"][rows].to_frame("tested")
+        found = column.select(tested.fill_null(value=field == "arguments_unless")).to_series()
+        matches[rows] = found.to_numpy()
+    return pl.Series(matches)
 
 
-def _quoted_from(texts: pl.Series, frame: pl.DataFrame) -> pl.Series:
+def _quoted_from(
+    texts: pl.Series,
+    frame: pl.DataFrame,
+    chosen: tuple[VerdictRule, ...],
+    matched: list[match.Rows | None],
+) -> pl.Series:
     """Return where the object that each text names comes from (`VerdictRule.quotes`).
 
-    Null where `quotes_needed` is false: no rule with this condition matches the text.
+    Null where no rule with this condition matches the text.
     """
-    needed = frame["quotes_needed"].to_numpy()
+    rows = _rows_of_texts(
+        frame, [texts for rule, texts in zip(chosen, matched, strict=True) if rule.quotes]
+    )
     sources = pl.Series([None], dtype=pl.String).new_from_index(0, frame.height)
-    if needed.any():
-        rows = np.flatnonzero(needed)
+    if len(rows):
         source = named_object.source(texts, frame[["text", "arguments"]][rows])
         sources = sources.scatter(pl.Series(rows), source)
     return sources
@@ -286,12 +281,13 @@ def _names_an_argument(frame: pl.DataFrame) -> pl.Series:
     return pl.Series(names)
 
 
-def _any_text(count: int, matched: Iterable[match.Rows | None]) -> match.Mask:
-    """Return which of `count` texts are in at least one of `matched`; None is every text."""
-    wanted = np.zeros(count, dtype=np.bool_)
+def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Numbers:
+    """Return the rows of `frame` whose text is in at least one of `matched`; None is every text."""
+    number = frame["text"].to_numpy()
+    wanted = np.zeros(frame["text"].n_unique(), dtype=np.bool_)
     for texts in matched:
         wanted[slice(None) if texts is None else texts] = True
-    return wanted
+    return np.flatnonzero(wanted[number])
 
 
 def matching_kinds(

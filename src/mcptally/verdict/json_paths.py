@@ -53,12 +53,10 @@ def lines(texts: pl.Series) -> pl.Series:
     frame = texts.to_frame("text")
     likely = (
         frame.lazy()
-        .filter(
-            text.str.head(1).is_in(list(_OPENS))
-            & (text.str.len_chars() <= MAX_TEXT)
-            & (words | whole_words)
-        )
+        .drop_nulls()
         .unique()
+        .filter(text.str.head(1).is_in(list(_OPENS)) & (text.str.len_chars() <= MAX_TEXT))
+        .filter(words | whole_words)
         .pipe(run_query)
         .get_column("text")
     )

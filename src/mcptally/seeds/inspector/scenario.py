@@ -129,9 +129,11 @@ def _combination(names: Iterable[str]) -> str:
 
 def _names(texts: pl.Series) -> Iterator[Iterable[str]]:
     for start in range(0, len(texts), 512):
-        batch = texts.slice(start, 512).to_list()
+        batch = texts.slice(start, 512)
+        lines = pl.col("arguments").str.join("\n").cast(pl.Binary)
+        joined: bytes = batch.to_frame("arguments").select(lines).item()
         try:
-            yield from _NAMES.decode_lines("\n".join(batch))
+            yield from _NAMES.decode_lines(joined)
         except (msgspec.DecodeError, RecursionError):
             yield from map(_names_of, batch)
 
