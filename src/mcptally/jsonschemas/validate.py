@@ -170,9 +170,9 @@ def _validated(rows: pl.LazyFrame, schemas: list[str], prefix: str) -> pl.DataFr
     # Rows are sorted by schema. Only the current validator is held: patterns take much memory.
     current: int | None = None
     judge: Validator | str = ""
-    for number, value in zip(
-        distinct.get_column("number").to_list(), distinct.get_column("value").to_list(), strict=True
-    ):
+    # Bytes: the decoder would encode text beyond ASCII again.
+    values = distinct.get_column("value").cast(pl.Binary)
+    for number, value in zip(distinct.get_column("number").to_list(), values, strict=True):
         if number != current:
             current, judge = number, compile_validator(schemas[number])
         if isinstance(judge, str):

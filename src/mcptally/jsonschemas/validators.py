@@ -86,7 +86,7 @@ def compile_engine(name: str, schema: Any) -> Any:
     )
 
 
-def validate_json(judge: Validator, text: str) -> ValidationResult:
+def validate_json(judge: Validator, text: str | bytes) -> ValidationResult:
     """Validate a JSON text."""
     try:
         return judge(msgspec.json.decode(text))

@@ -43,12 +43,17 @@ def scalar_columns(items: Sequence[Struct], shape: type[Struct]) -> dict[str, pl
     """Return the columns of the fields that `scalar_types` names."""
     types = scalar_types(shape)
     return {
-        field.name: json_texts(values)
-        if field.default is ABSENT
-        else pl.Series(values, dtype=types[field.name])
+        field.name: _scalar_column(values, types[field.name], field.default)
         for field, values in zip(msgspec.structs.fields(shape), transpose(items), strict=True)
         if field.name in types
     }
+
+
+def _scalar_column(values: tuple[Any, ...], dtype: pl.DataType, default: Any) -> pl.Series:
+    # Most optional members are absent from a whole batch, and counting them is fast.
+    if values[0] is default and values.count(default) == len(values):
+        return pl.Series([None], dtype=dtype).new_from_index(0, len(values))
+    return json_texts(values) if default is ABSENT else pl.Series(values, dtype=dtype)
 
 
 def mask_at(places: list[int], size: int) -> npt.NDArray[np.bool_]:

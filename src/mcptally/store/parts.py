@@ -33,6 +33,10 @@ _MOSTLY_DISTINCT: Final = frozenset(
 _DICTIONARY_BYTES: Final = 4 << 20
 """Limit of a column's dictionary: enough for the error texts of a row group."""
 
+_VALUES_AT_A_TIME: Final = 256
+"""Values of a column after which the writer checks the size of a page. With its default of 1,024, a
+page of long responses takes tens of megabytes of fresh memory."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Written:
@@ -125,6 +129,7 @@ def _options(names: Sequence[str]) -> dict[str, Any]:
         "compression_level": 3,
         "use_dictionary": repeating,
         "dictionary_pagesize_limit": _DICTIONARY_BYTES,
+        "write_batch_size": _VALUES_AT_A_TIME,
         "write_statistics": [name for name in names if name in _FILTERED],
     }
 

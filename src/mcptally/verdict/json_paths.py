@@ -60,7 +60,8 @@ def lines(texts: pl.Series) -> pl.Series:
         .pipe(run_query)
         .get_column("text")
     )
-    written = pl.Series([_written(text) for text in likely], dtype=pl.String)
+    # Bytes: the decoder would encode text beyond ASCII again.
+    written = pl.Series([_written(text) for text in likely.cast(pl.Binary)], dtype=pl.String)
     known = pl.LazyFrame({"text": likely, "lines": written})
     return (
         frame.lazy()
@@ -71,13 +72,13 @@ def lines(texts: pl.Series) -> pl.Series:
     )
 
 
-def _written(text: str) -> str:
+def _written(text: bytes) -> str:
     """Return the lines of one text."""
     try:
-        value = _DECODER.decode(text.encode("utf-8", "surrogatepass"))
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        value = _DECODER.decode(text)
+    except (msgspec.DecodeError, RecursionError):
         # Truncated or invalid JSON: write its pairs in order, without paths.
-        pairs = _PAIR.findall(text[:4000])
+        pairs = _PAIR.findall(text.decode()[:4000])
         return "\n".join(f"{key} = {' '.join(value.split())}" for key, value in pairs[:MAX_LINES])
     written: list[str] = []
     _write("", value, 0, written)
