@@ -4,24 +4,30 @@
 
 Made archives of each size (MB) are scored on one core. With `--limit` an archive `--times` as
 large as that many MB is scored inside a memory cgroup of the limit, where the system lets us make
-one: beyond the limit the kernel kills. `--odd`: one frame of 200 MB, a session of a million calls,
-a million recordings in one file, 100,000 files of one call each.
+one: beyond the limit the kernel kills. The cost model, CPU = fixed + rate * size, is fitted to all
+sizes but the last, which it then predicts. `--odd`: one frame of 200 MB, a session of a million
+calls, a million recordings in one file, 100,000 files of one call each.
 """
 
 import argparse
 import contextlib
 import json
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from tests.benchmarks.archive import generate
 from tests.benchmarks.score import Cost, run
 
 MEGA: Final = 1_000_000
+FIT_FROM: Final = 2
+"""Number of sizes above which the cost model is fitted and checked."""
 CGROUPS: Final = Path("/sys/fs/cgroup")
 
 
@@ -32,15 +38,19 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--limit", type=int, help="MB of memory, enforced by the kernel")
     parser.add_argument("--times", type=int, default=10, help="the archive is so often as large")
     parser.add_argument("--odd", action="store_true", help="also sizes out of the ordinary")
-    parser.add_argument("--folder", type=Path, help="where archives are made, and left")
+    parser.add_argument("--folder", type=Path, help="where archives are made")
     options = parser.parse_args(arguments)
     print("| archive | MB | CPU s | ms per MB | wall s | peak MB |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         work = Path(folder)
+        points = []
         for size in filter(None, options.sizes.split(",")):
             archive = work / size
             generate(archive, size=int(float(size) * MEGA))
-            report(f"{size} MB", archive, work)
+            points.append((float(size), report(f"{size} MB", archive, work).cpu))
+            shutil.rmtree(archive)
+        if len(points) > FIT_FROM:
+            print(f"\n{model(points)}\n")
         if options.odd:
             for name, make in (
                 ("one frame of 200 MB", frame),
@@ -57,10 +67,23 @@ def main(arguments: Sequence[str]) -> None:
                 report(name, archive, work, prefix, ["--memory", f"{options.limit * MEGA}"])
 
 
+def model(points: Sequence[tuple[float, float]]) -> str:
+    """The fit of CPU seconds to sizes (MB), in words; the last point is predicted."""
+    *known, (size, measured) = points
+    sizes, cpu = np.array(known).T
+    rate, fixed = np.polyfit(sizes, cpu, 1)
+    expected = fixed + rate * size
+    return (
+        f"CPU s = {fixed:.2f} + {rate:.4f} * MB; predicted for {size:,.0f} MB: {expected:.1f}, "
+        f"measured {measured:.1f} ({measured / expected - 1:+.0%}); "
+        f"1 TB: {rate * 1e6 / 3600:.1f} CPU hours"
+    )
+
+
 def report(
     name: str, archive: Path, work: Path, prefix: Sequence[str] = (), more: Sequence[str] = ()
-) -> None:
-    """Score and print a row."""
+) -> Cost:
+    """Score, print a row, and return the cost."""
     score = [sys.executable, "-m", "mcptally", "score", str(archive), "--full", "--jobs", "1"]
     cost: Cost = run([*prefix, *score, "-o", str(work / "store"), *more])
     size = sum(path.stat().st_size for path in archive.iterdir()) / MEGA
@@ -69,6 +92,7 @@ def report(
         f"| {cost.wall:.1f} | {cost.megabytes:,.0f} |",
         flush=True,
     )
+    return cost
 
 
 def line(seq: int, direction: str, message: object, recording: str = "r") -> bytes:

@@ -10,7 +10,7 @@ from polars.testing import assert_frame_equal
 
 import mcptally as mt
 from mcptally.messages.tool_definitions import add_definitions, listing_changes
-from mcptally.pipeline import archive_context
+from mcptally.pipeline import archive_context, incremental
 from mcptally.pipeline.archive_context import ArchiveContext, StoredSummaries
 from mcptally.store.manifest import SUMMARIES
 from tests.pipeline.golden import TRACES
@@ -42,6 +42,7 @@ def test_an_incremental_run_with_facts_on_disk_gives_the_tables_of_a_full_run(
 ):
     monkeypatch.setattr(archive_context, "ROWS", 10)
     monkeypatch.setattr(archive_context, "COMPACT_FROM", 3)
+    monkeypatch.setattr(incremental, "IN_MEMORY", 0)
     mt.score(FILES[::2], out=tmp_path / "store", partition_bytes=1)
     assert mt.score(FILES, out=tmp_path / "store", partition_bytes=1).reused
     for name, frame in tables(tmp_path / "store").items():

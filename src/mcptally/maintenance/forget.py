@@ -160,7 +160,8 @@ def _earlier(folder: Path, made: Provenance) -> EarlierStores:
     """
     found = incremental.open_earlier(folder, made)
     if isinstance(found, EarlierStores):
-        if unknown := sorted({*found.recording_places["file"].drop_nulls()} - found.sources.keys()):
+        files = found.places.all().select("file").unique().collect().to_series()
+        if unknown := sorted({*files.drop_nulls()} - found.sources.keys()):
             raise StoreError(
                 f"{folder / MANIFEST}: does not name {unknown[0]}, and the store has "
                 f"rows of it; rebuild the store with: mcptally score ARCHIVE -o {folder}"

@@ -157,7 +157,7 @@ def _without_copies(earlier: EarlierStores) -> tuple[EarlierStores, int]:
     as the first store has it if a file is unavailable.
     """
     digests = {name: source.sha256 for name, source in earlier.sources.items()}
-    places = earlier.recording_places.with_columns(
+    places = earlier.places.all().with_columns(
         sha256=pl.col("file").replace_strict(digests, default=None, return_dtype=pl.String)
     )
     shared = (
@@ -165,6 +165,7 @@ def _without_copies(earlier: EarlierStores) -> tuple[EarlierStores, int]:
         .agg(pl.col("sha256").unique().sort(), pl.col("file").unique())
         .sort("recording", "store")
         .filter(pl.len().over("recording") > 1)
+        .collect()
     )
     later: dict[int, list[str]] = {}
     for (recording,), rows in shared.group_by("recording", maintain_order=True):
@@ -186,10 +187,16 @@ def _without_copies(earlier: EarlierStores) -> tuple[EarlierStores, int]:
     return _without_unused_files(earlier), shared.get_column("recording").n_unique()
 
 
+def _values(column: pl.LazyFrame) -> pl.Series:
+    """The distinct values of a table with one column."""
+    return column.unique().collect().to_series()
+
+
 def _without_unused_files(earlier: EarlierStores) -> EarlierStores:
     """The stores without unused files: copies of files whose rows come from another store."""
-    recordings = earlier.recording_places.get_column("recording").unique()
-    used = earlier.files_of(recordings) | {*earlier.file_places.get_column("file")}
-    unused = {*earlier.recording_places.get_column("file")} - used - earlier.rescored
+    places = earlier.places.all().select("file")
+    reused = earlier.reused(earlier.places.all()).select("file")
+    used = {*_values(reused), *earlier.file_places.get_column("file")}
+    unused = {*_values(places)} - used - earlier.rescored
     sources = {name: each for name, each in earlier.sources.items() if name not in unused}
     return dataclasses.replace(earlier, sources=sources, unavailable=earlier.unavailable - unused)

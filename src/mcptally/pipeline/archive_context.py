@@ -58,10 +58,12 @@ class StoredSummaries:
     folder: Path
     """Has a folder of files for each kind."""
     parts: Sequence[str]
-    recordings: pl.DataFrame | None = None
-    """The recordings that are used, with their parts (`part`, `recording`); None: all."""
+    recordings_of: Callable[[Sequence[str]], pl.DataFrame] | None = None
+    """Parts → their recordings that are used (column `recording`); None: all."""
     servers: pl.DataFrame | None = None
     """The servers that are used (column `server`), for kinds that are by server; None: all."""
+    recordings: pl.DataFrame | None = None
+    """The same for `parts`, in `batches`."""
 
     def read(self, kind: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """The used rows of one kind, with the given columns; by default with all."""
@@ -81,9 +83,7 @@ class StoredSummaries:
         """Yield these summaries in groups of `AT_A_TIME` partitions."""
         for start in range(0, len(self.parts), AT_A_TIME):
             parts = self.parts[start : start + AT_A_TIME]
-            recordings = self.recordings
-            if recordings is not None:
-                recordings = recordings.filter(pl.col("part").is_in(parts))
+            recordings = self.recordings_of and self.recordings_of(parts)
             yield dataclasses.replace(self, parts=parts, recordings=recordings)
 
 

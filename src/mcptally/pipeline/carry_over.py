@@ -87,15 +87,16 @@ def carry_over(earlier: EarlierStores, work: Path, target: Path) -> CarriedOver:
 
 def _reused(earlier: EarlierStores, part: Part) -> _Reused:
     here = (pl.col("store") == part.store) & (pl.col("part") == part.name)
-    places, files = earlier.recording_places.filter(here), earlier.file_places.filter(here)
-    recordings = earlier.reused_places().filter(here).get_column("recording").unique().to_list()
+    places, files = earlier.places.of([part]), earlier.file_places.filter(here)
+    reused = earlier.reused(places).select("recording").unique().collect()
+    recordings = reused.to_series().to_list()
     names = (
         files.filter(~earlier.is_rescored())
         .join(earlier.excluded_files, on=["store", "file"], how="anti")
         .get_column("file")
         .to_list()
     )
-    every = places.get_column("recording").n_unique() + files.height
+    every = places.select(pl.col("recording").n_unique()).collect().item() + files.height
     return _Reused(recordings, names, len(recordings) + len(names) == every)
 
 

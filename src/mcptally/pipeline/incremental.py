@@ -5,9 +5,10 @@ its rows depend (`affected_recordings`). All other rows are carried over unchang
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import polars as pl
 
@@ -23,6 +24,10 @@ from mcptally.store.work_folder import Provenance
 from mcptally.tables.findings import Findings
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import ExcludedFiles, ExcludedRecordings, FilePlaces, RecordingPlaces
+
+IN_MEMORY: Final = 1_000_000
+"""Number of places of recordings that are kept in memory; more are read whenever they are needed.
+A place takes about 150 bytes."""
 
 
 class Part(NamedTuple):
@@ -46,8 +51,8 @@ class EarlierStores:
     sources: Mapping[str, SourceFile]
     """The files of their archives by name, as they were when they were scored."""
     parts: Sequence[Part]
-    recording_places: pl.DataFrame
-    """`RecordingPlaces`: the part with the rows of a recording, and the files with its events."""
+    places: "Places"
+    """The part with the rows of a recording, and the files with its events."""
     file_places: pl.DataFrame
     """`FilePlaces`: the part with the findings of a file that belong to no recording."""
     as_scored: frozenset[str]
@@ -82,7 +87,8 @@ class EarlierStores:
             manifests,
             sources,
             parts,
-            *_places(folders, parts),
+            Places.read(folders, parts),
+            _file_places(folders, parts),
             frozenset(name for each in manifests for name in each.get("as_scored", ())),
         )
 
@@ -152,11 +158,9 @@ class EarlierStores:
         """These files and all that share a recording with them, directly or through others."""
         found, new = set(files), set(files)
         while new:
-            recordings = self.recording_places.filter(RecordingPlaces.file.col.is_in(list(new)))
-            near = self.recording_places.join(
-                recordings.select("recording").unique(), on="recording", how="semi"
-            )
-            new = set(near.get_column("file").unique()) - found
+            here = RecordingPlaces.file.col.is_in(list(new))
+            recordings = self.places.all().filter(here).select("recording").unique().collect()
+            new = set(_files(self.places.all(), recordings)) - found
             found |= new
         return found
 
@@ -164,23 +168,23 @@ class EarlierStores:
 
     def recordings_of(self, files: Iterable[str]) -> set[str]:
         """The recordings that have events in these files."""
-        rows = self.recording_places.filter(RecordingPlaces.file.col.is_in(list(files)))
-        return set(rows.get_column("recording"))
+        rows = self.places.all().filter(RecordingPlaces.file.col.is_in(list(files)))
+        return set(rows.select("recording").collect().to_series())
 
     def files_of(self, recordings: Iterable[str] | pl.Series) -> set[str]:
         """The files that hold events of these recordings, where their rows are reused."""
         ids = recordings if isinstance(recordings, pl.Series) else list(recordings)
         names = pl.DataFrame({"recording": ids}, schema={"recording": pl.String})
-        return set(self.reused_places().join(names, on="recording", how="semi").get_column("file"))
+        return set(_files(self.reused(self.places.all()), names))
 
     def reused_files(self, files: Iterable[str]) -> set[str]:
         """Which of these files, and of the unavailable ones, keep their rows."""
         return ({*files} | self.unavailable) & self.sources.keys() - self.rescored
 
-    def reused_places(self) -> pl.DataFrame:
-        """`recording_places` of the rows that are reused."""
-        return self.recording_places.filter(~self.is_rescored()).join(
-            self.excluded_recordings, on=["store", "recording"], how="anti"
+    def reused(self, places: pl.LazyFrame) -> pl.LazyFrame:
+        """Those of `places` whose rows are reused."""
+        return places.filter(~self.is_rescored()).join(
+            self.excluded_recordings.lazy(), on=["store", "recording"], how="anti"
         )
 
     def is_rescored(self) -> pl.Expr:
@@ -192,12 +196,16 @@ class EarlierStores:
 
         These are the servers of recordings that are not reused, and those in several stores.
         """
-        dropped = self.recording_places.join(
-            self.reused_places(), on=["store", "recording"], how="anti"
+        places = self.places.all()
+        # All rows of a recording are about the same files: those that are not reused suffice.
+        excluded = places.join(
+            self.excluded_recordings.lazy(), on=["store", "recording"], how="semi"
         )
-        stores = self.recording_places.group_by("server").agg(pl.col("store").n_unique())
+        dropped = pl.concat([places.filter(self.is_rescored()), excluded])
+        stores = places.group_by("server").agg(pl.col("store").n_unique())
         shared = stores.filter(pl.col("store") > 1)
-        return {*dropped.get_column("server"), *shared.get_column("server")}
+        servers = pl.concat([dropped.select("server"), shared.select("server")])
+        return set(servers.unique().collect().to_series())
 
     # --- what reused rows depend on ---
 
@@ -208,11 +216,16 @@ class EarlierStores:
             StoredSummaries(
                 folder / SUMMARIES,
                 [part.name for part in self.parts if part.store == number],
-                self.reused_places().filter(store=number).select("part", "recording"),
-                chosen,
+                functools.partial(self._reused_recordings, number),
+                servers=chosen,
             )
             for number, folder in enumerate(self.folders)
         ]
+
+    def _reused_recordings(self, store: int, parts: Iterable[str]) -> pl.DataFrame:
+        """The recordings of some parts of a store whose rows are reused."""
+        places = self.places.of([Part(store, name) for name in parts])
+        return self.reused(places).select("recording").collect()
 
     def affected_recordings(
         self, now: ArchiveContext, servers: Iterable[str | None], spool: Path
@@ -226,7 +239,7 @@ class EarlierStores:
         """
         found: set[str] = set()
         for summaries in self.summaries(servers):
-            before = ArchiveContext([dataclasses.replace(summaries, recordings=None)], spool)
+            before = ArchiveContext([dataclasses.replace(summaries, recordings_of=None)], spool)
             for batch in summaries.batches():
                 for rows in stale_recordings(batch, before, now):
                     found |= set(rows.get_column("recording"))
@@ -244,21 +257,64 @@ def open_earlier(folder: Path, made: Provenance) -> EarlierStores | str | None:
     return reuse_blocker(folder, manifest, made) or EarlierStores.read([folder], [manifest])
 
 
-def _places(folders: Sequence[Path], parts: Sequence[Part]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`RecordingPlaces` and `FilePlaces` of the parts of some stores."""
-    recordings, files = [RecordingPlaces.empty()], [FilePlaces.empty()]
+class Places:
+    """`RecordingPlaces` of the parts of some stores: in memory, or read when they are asked for."""
+
+    def __init__(
+        self, folders: Sequence[Path], parts: Sequence[Part], in_memory: pl.DataFrame | None
+    ) -> None:
+        self.folders = folders
+        self.parts = parts
+        self.in_memory = in_memory
+
+    @classmethod
+    def read(cls, folders: Sequence[Path], parts: Sequence[Part]) -> Self:
+        """The places of all parts, in memory if they are not more than `IN_MEMORY`."""
+        found = cls(folders, parts, None)
+        frames, rows = [RecordingPlaces.empty()], 0
+        for part in parts:
+            frames.append(found.of([part]).collect())
+            rows += frames[-1].height
+            if rows > IN_MEMORY:
+                return found
+        return cls(folders, parts, pl.concat(frames))
+
+    def all(self) -> pl.LazyFrame:
+        """The places of all parts."""
+        return self.of(self.parts) if self.in_memory is None else self.in_memory.lazy()
+
+    def of(self, parts: Sequence[Part]) -> pl.LazyFrame:
+        """The places of some parts."""
+        if self.in_memory is not None:
+            chosen = pl.LazyFrame(parts, schema=["store", "part"], orient="row")
+            return self.in_memory.lazy().join(chosen, on=["store", "part"], how="semi")
+        scans = [
+            pl.scan_parquet(
+                self.folders[part.store] / Recordings.name / f"{part.name}.parquet", glob=False
+            )
+            .select("recording", "server", file="files")
+            .explode("file")
+            .with_columns(store=pl.lit(part.store, pl.Int64), part=pl.lit(part.name))
+            .select(*RecordingPlaces.columns())
+            for part in parts
+        ]
+        return pl.concat([RecordingPlaces.empty().lazy(), *scans])
+
+
+def _files(places: pl.LazyFrame, recordings: pl.DataFrame) -> pl.Series:
+    """The files of these recordings among `places`."""
+    found = places.join(recordings.lazy(), on="recording", how="semi")
+    return found.select("file").unique().collect().to_series()
+
+
+def _file_places(folders: Sequence[Path], parts: Sequence[Part]) -> pl.DataFrame:
+    """`FilePlaces` of the parts of some stores."""
+    files = [FilePlaces.empty()]
     for part in parts:
-        place = [pl.lit(part.store, pl.Int64).alias("store"), pl.lit(part.name).alias("part")]
-        found = pl.read_parquet(
-            folders[part.store] / Recordings.name / f"{part.name}.parquet",
-            columns=["recording", "server", "files"],
-            glob=False,
-        )
-        rows = found.explode("files").rename({"files": "file"}).with_columns(place)
-        recordings.append(RecordingPlaces.select(rows))
         path = folders[part.store] / Findings.name / f"{part.name}.parquet"
         if path.exists():
             about = pl.read_parquet(path, columns=["recording", "file"], glob=False)
             rows = about.filter(pl.col("recording").is_null(), pl.col("file").is_not_null())
-            files.append(FilePlaces.select(rows.with_columns(place)).unique())
-    return pl.concat(recordings), pl.concat(files)
+            place = {"store": pl.lit(part.store, pl.Int64), "part": pl.lit(part.name)}
+            files.append(FilePlaces.select(rows.with_columns(**place)).unique())
+    return pl.concat(files)

@@ -12,6 +12,7 @@ import secrets
 import shutil
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,7 +74,7 @@ class Batch:
     files: list[Path]
     names: list[str]
     selection: Selection
-    chunk: int
+    chunk: int = sys.maxsize
     """Bytes of memory from which the partition is divided into slices of whole recordings."""
 
 
