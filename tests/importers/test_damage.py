@@ -660,7 +660,7 @@ _OBJECTS = st.lists(st.dictionaries(st.text(max_size=8), _JSON, max_size=4), max
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=4 * settings.default.max_examples)
 @given(_OBJECTS, _JSON, st.integers(1, 40), st.sampled_from([None, 1]), st.booleans())
 def test_elements_of_the_array_do_not_depend_on_chunks(objects, other, size, indent, ascii_):
     document = {"a": {"entries": [{"no": 1}]}, "log": {"x": other, "entries": objects}, "z": other}

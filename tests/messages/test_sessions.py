@@ -91,7 +91,7 @@ GARBAGE = st.sampled_from(
         b"[1,2]",
         b"7",
         b'{"event":"message"}',
-        b"\xff\xfe\x00",
+        b"\xff\xfd\x00",  # with \xfe, a file that begins so is UTF-16 text and not read
         b'{"v":1,"seq":3}',
         b"null",
         b'"text"',
@@ -387,21 +387,21 @@ def test_a_session_id_in_an_error_reply_does_not_start_a_session(tmp_path):
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
 
 
-@settings(max_examples=100, deadline=None, phases=PHASES)
+@settings(phases=PHASES)
 @given(archives([pipe]))
 def test_the_reference_and_the_pipeline_agree_on_any_pipe(files):
     with tempfile.TemporaryDirectory() as folder:
         assert differences(written(folder, files)) == []
 
 
-@settings(max_examples=100, deadline=None, phases=PHASES)
+@settings(phases=PHASES)
 @given(archives([endpoint]))
 def test_the_reference_and_the_pipeline_agree_on_any_http_endpoint(files):
     with tempfile.TemporaryDirectory() as folder:
         assert differences(written(folder, files)) == []
 
 
-@settings(max_examples=40, deadline=None, phases=PHASES)
+@settings(max_examples=settings.default.max_examples // 2, phases=PHASES)
 @given(archives(), st.randoms(use_true_random=False))
 def test_the_order_of_files_does_not_change_the_result(files, chance):
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
@@ -411,7 +411,7 @@ def test_the_order_of_files_does_not_change_the_result(files, chance):
         assert of_pipeline(written(other, mixed)) == of_pipeline(there)
 
 
-@settings(max_examples=8, deadline=None, phases=PHASES)
+@settings(max_examples=settings.default.max_examples // 8, phases=PHASES)
 @given(archives())
 def test_partitioning_does_not_change_the_tables(files):
     with tempfile.TemporaryDirectory() as folder:

@@ -43,11 +43,15 @@ def scored(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module", params=faults.SCENARIOS)
+def scene(request, tmp_path_factory) -> faults.Scene:
+    """Each command that writes a store, with the files that it works on."""
+    return faults.Scene(request.param, tmp_path_factory.mktemp(request.param))
+
+
 @ON_POSIX
-@pytest.mark.parametrize("command", faults.SCENARIOS)
-def test_after_a_kill_the_store_is_the_old_one_or_the_new_one(tmp_path: Path, command: str):
+def test_after_a_kill_the_store_is_the_old_one_or_the_new_one(scene: faults.Scene):
     """Kills at two steps; `python -m tests.pipeline.faults --kill` kills at all."""
-    scene = faults.Scene(command, tmp_path)
     for step in scene.kill([20, 110]):
         scene.after_kill(step)
 
@@ -67,13 +71,10 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("command", faults.SCENARIOS)
-def test_before_changes_of_each_kind_the_store_is_the_old_one_or_the_new_one(
-    tmp_path: Path, command: str
-):
+def test_before_changes_of_each_kind_the_store_is_the_old_one_or_the_new_one(scene: faults.Scene):
     """Some steps of each kind; `python -m tests.pipeline.faults` checks all."""
-    found = faults.Scene(command, tmp_path).after_each_step(faults.spread)
-    assert {kind for kind, _ in found} == STEPS[command]
+    found = scene.after_each_step(faults.spread)
+    assert {kind for kind, _ in found} == STEPS[scene.command]
     left = [store for _, store in found]
     assert set(left) == {"the old store", "the new store"}
     # There is one step that replaces the store.

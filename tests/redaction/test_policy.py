@@ -406,7 +406,7 @@ TELLING = [
 
 @pytest.mark.parametrize("text", ["default", "strict", "none", "none,+jwt"])
 @given(st.data())
-@settings(max_examples=20)
+@settings(max_examples=settings.default.max_examples // 2)
 def test_clean_frames_are_those_that_json_leaves_unchanged(text, data):
     frames = data.draw(st.lists(st.sampled_from(TELLING), max_size=20))
     frames = data.draw(st.permutations([*frames, *QUIET]))

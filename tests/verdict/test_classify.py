@@ -186,7 +186,6 @@ TEXTS = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=8))
 def test_any_text_gets_a_verdict(texts: list[str | None]):
     frame = pl.DataFrame(
@@ -199,7 +198,7 @@ def test_any_text_gets_a_verdict(texts: list[str | None]):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.lists(TEXTS, min_size=2, max_size=8))
 def test_a_verdict_does_not_depend_on_the_other_calls_of_the_batch(texts: list[str | None]):
     def judged(some: list[str | None]) -> list[tuple[object, ...]]:

@@ -165,7 +165,6 @@ NESTED = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
 @given(st.dictionaries(st.sampled_from(["error", "status", "a", "message"]), NESTED, max_size=4))
 def test_any_json_is_judged_without_an_error(value: dict[str, object]):
     import json

@@ -299,9 +299,9 @@ def test_nobody_else_can_read_the_cache(summary):
 
 @pytest.mark.slow
 def test_caches_that_were_not_used_for_long_are_removed(tmp_path):
-    for name in "ab":
-        session(tmp_path / f"{name}.jsonl", True)
-    old, recent = (overview([tmp_path / f"{name}.jsonl"], jobs=1).folder for name in "ab")
+    session(tmp_path / "a.jsonl", True)
+    old = overview([tmp_path / "a.jsonl"], jobs=1).folder
+    recent = shutil.copytree(old, cache.folder_of(cache.root(), [tmp_path / "b.jsonl"]))
     foreign = old.parent / "foreign"
     foreign.mkdir()
     days = cache.UNUSED_DAYS * 24 * 3600
