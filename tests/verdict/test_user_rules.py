@@ -71,7 +71,7 @@ def test_a_rule_of_a_user_is_only_evidence_if_it_says_so(tmp_path: Path):
     alone, weighed = (
         verdicts(tmp_path, late + f"decides = {each}\n") for each in ("true", "false")
     )
-    assert (alone["verdict"][0], weighed["verdict"][0]) == ("infrastructure", "ambiguous")
+    assert (alone["verdict"][0], weighed["verdict"][0]) == ("infrastructure", "business")
     assert "verdict.mine.moon" in weighed["evidence"].to_list()[0]
 
 
