@@ -10,6 +10,7 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -34,13 +35,28 @@ def code_digest() -> str:
     code = hashlib.sha256(f"{mcptally.__version__} {platform.python_version()}".encode())
     for name in DECIDING_PACKAGES:
         try:
-            code.update(f"{name} {importlib.metadata.version(name)}\n".encode())
+            code.update(f"{name} {_version(name)}\n".encode())
         except importlib.metadata.PackageNotFoundError:
             continue
     for name in deciding_files(folder):
         code.update(f"{name}\n".encode())
         code.update((folder / name).read_bytes())
     return code.hexdigest()[:16]
+
+
+def _version(name: str) -> str:
+    """Return the version of an installed package.
+
+    Raises:
+        PackageNotFoundError: it is not installed.
+    """
+    installed = importlib.metadata.distribution(name)
+    # `installed.version` parses all metadata as an e-mail message, which takes 1 ms per package.
+    found = _VERSION.search(installed.read_text("METADATA") or "")
+    return found[1] if found else installed.version
+
+
+_VERSION: Final = re.compile("^Version: (.+)$", re.MULTILINE)
 
 
 def deciding_files(folder: Path) -> list[str]:
