@@ -224,7 +224,7 @@ def test_on_recorded_traffic_the_schema_accepts_every_result_that_columns_accept
     paired = pair(events, assign_sessions(events))
     calls = paired.calls.with_columns(file=pl.lit("a"))
     traffic = Traffic.of(events, paired.messages.with_columns(file=pl.lit("a")), calls, names)
-    validated = _results(traffic).get_column("call_id")
+    validated = _results(traffic).collect().get_column("call_id")
     settled = traffic.calls.filter(
         ~pl.col("call_id").is_in(validated.implode()),
         ~pl.col("error_reply"),
