@@ -138,10 +138,16 @@ def test_a_frame_over_the_size_cap_is_a_message_with_the_values_of_its_head(tmp_
         event("raw", 1, **head, text='{"id":1,', id=1, method="tools/call", name="echo"),
         event("raw", 2, **(head | {"dir": "s2c"}), text='{"id":1,', id=1, is_error=True),
         event("raw", 3, dir="s2c", why="not_json", text="banner", bytes=6),
+        event("raw", 4, **head, text='{"params":{', id=None),
+        event("raw", 5, **head, text='{"method":"x",', id=None, method="notifications/x"),
     )
     rows = events.messages.select("dir", "id", "method", "has_result", "truncated").rows()
-    assert rows == [("c2s", "1", "tools/call", False, True), ("s2c", "1", None, True, True)]
-    assert events.asks["name"].to_list() == ["echo"]
+    assert rows == [
+        ("c2s", "1", "tools/call", False, True),
+        ("s2c", "1", None, True, True),
+        ("c2s", None, "notifications/x", False, True),
+    ]
+    assert events.asks["name"].to_list() == ["echo", None]
     assert events.replies["is_error"].to_list() == ["true"]
 
 

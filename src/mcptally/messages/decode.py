@@ -268,7 +268,7 @@ class _Collector:
         chosen = [i for i, item in enumerate(items) if item.why == "too_large"]
         # The recorder writes a null id if it found none in the head.
         for i in chosen:
-            items[i].id = ABSENT if items[i].id == b"null" else items[i].id
+            items[i].id = ABSENT if bytes(items[i].id) == b"null" else items[i].id
         known = [i for i in chosen if items[i].method is not None or len(items[i].id)]
         if known:
             messages = [message_from_head(items[i]) for i in known]
