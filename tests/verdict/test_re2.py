@@ -1,7 +1,6 @@
 """RE2 on folded texts gives the same matches as the Rust engine on the original texts."""
 
-import dataclasses
-
+import msgspec
 import polars as pl
 import pyarrow.compute as pc
 import pytest
@@ -106,7 +105,9 @@ def test_a_pattern_with_characters_beyond_ascii_matches_what_rust_matches(patter
 
 
 def rule_with(pattern):
-    return dataclasses.replace(classify.failure_rules()[0], matches=(pattern,), unless=(), also=())
+    return msgspec.structs.replace(
+        classify.failure_rules()[0], matches=(pattern,), unless=(), also=()
+    )
 
 
 @each_row(

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
 import polars as pl
 
 from mcptally.analytics.explanation import Explanation
@@ -220,7 +221,7 @@ def _recorded(store: "Store", frame: pl.DataFrame, most_bytes: int) -> list[Reco
 
 
 def _rule(rule: Any) -> dict[str, Any]:
-    about = dataclasses.asdict(rule)
+    about = msgspec.structs.asdict(rule)
     return {key: about[key] for key in about if about[key] not in ((), "", None, False)}
 
 

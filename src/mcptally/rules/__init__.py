@@ -8,7 +8,6 @@ other fields as a subclass of `Rule`. Measured counts of rules are in `measured.
 `python -m tests.benchmarks.calibrate` writes.
 """
 
-import dataclasses
 import functools
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -20,8 +19,7 @@ import msgspec
 from mcptally.errors import RuleError, near
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of every rule; subclasses add the condition."""
 
     id: str
@@ -127,11 +125,11 @@ def parse(cls: type[R], table: Mapping[str, Any], *, where: str) -> list[R]:
         RuleError: a row lacks a field, has an unknown field, a value that is not allowed, or no
             examples.
     """
-    fields = {field.name: field for field in dataclasses.fields(cls)}
+    fields = cls.__struct_fields__
     rows = []
     for number, row in enumerate(table.get("rule", ()), start=1):
         name = row.get("id", f"number {number}")
-        for key in row.keys() - fields.keys():
+        for key in row.keys() - set(fields):
             hint = near(key, fields)
             raise RuleError(f"{where}: rule {name}: unknown field {key!r}{hint}")
         try:

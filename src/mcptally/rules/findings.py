@@ -5,7 +5,6 @@ are and for which revisions of the protocol it holds; the caller says which rows
 it. Every finding has a rule: `finding_rule` raises an error for an unknown id.
 """
 
-import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, get_args
@@ -38,8 +37,7 @@ EVIDENCE: Final = 500
 """Characters of `message` and `evidence` that a finding keeps."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FindingRule(rules.Rule):
+class FindingRule(rules.Rule, frozen=True, kw_only=True):
     """A rule that makes findings. Its examples are conversations: docs/reference/rules.md."""
 
     severity: Severity

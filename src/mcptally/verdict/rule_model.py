@@ -4,7 +4,6 @@ Patterns are regular expressions of the Rust `regex` crate (no look-around) that
 are data: to disagree with a verdict, change one row.
 """
 
-import dataclasses
 import enum
 import functools
 import math
@@ -12,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+import msgspec
 import polars as pl
 
 from mcptally import rules
@@ -46,8 +46,7 @@ KEPT_FOR: Final = ("product", "specification", "language", "mistakes", "context"
 _STATUS: Final = re.compile(r"[0-9]{3}(?:-[0-9]{3})?")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TextRule(rules.Rule):
+class TextRule(rules.Rule, frozen=True, kw_only=True):
     """A condition on the text of a reply and on the facts of its call."""
 
     order: int
@@ -85,8 +84,7 @@ class TextRule(rules.Rule):
             )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class VerdictRule(TextRule):
+class VerdictRule(TextRule, frozen=True, kw_only=True):
     """A rule about failed calls: evidence for the verdict that it names."""
 
     verdict: str
@@ -155,8 +153,7 @@ class VerdictRule(TextRule):
                 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class HiddenRule(TextRule):
+class HiddenRule(TextRule, frozen=True, kw_only=True):
     """A rule that decides whether a result that is not marked as an error reports a failure."""
 
     failure: bool = True
@@ -196,7 +193,7 @@ def shipped_rules(cls: type[R], *files: str) -> tuple[R, ...]:
     rows = rules.load(cls, *files)
     return in_order(
         _with_words(
-            dataclasses.replace(row, hits=counts["hits"], right=counts["right"])
+            msgspec.structs.replace(row, hits=counts["hits"], right=counts["right"])
             if (counts := measured.get(row.id))
             else row
         )
@@ -228,7 +225,7 @@ def _with_words(rule: R) -> R:
             f"rule {rule.id}: words {rule.words!r} is not one of "
             f"{', '.join(words_of_languages())}{near(rule.words, words_of_languages())}"
         )
-    return dataclasses.replace(rule, matches=tuple(dict.fromkeys((*rule.matches, *patterns))))
+    return msgspec.structs.replace(rule, matches=tuple(dict.fromkeys((*rule.matches, *patterns))))
 
 
 def in_order(rows: Iterable[R]) -> tuple[R, ...]:
@@ -265,7 +262,7 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
                 f"{where}: rule {name}: cannot disable a rule that does not exist"
                 f"{near(name, shipped)}"
             )
-        old = {} if known is None else dataclasses.asdict(known)
+        old = {} if known is None else msgspec.structs.asdict(known)
         if known is not None and row.keys() - _DESCRIPTIVE:
             old |= {"hits": 0, "right": 0}
         if cls is VerdictRule and row.keys() - _DESCRIPTIVE:

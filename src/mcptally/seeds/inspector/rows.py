@@ -13,8 +13,7 @@ from mcptally.seeds.inspector.model import Reading, ScenarioResult, ValidationRe
 FILES: Final[dict[Reading, str]] = {"document": "seed.toml", "inspector": "inspector.toml"}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SeedRule(rules.Rule):
+class SeedRule(rules.Rule, frozen=True, kw_only=True):
     """A rule row of the seed score."""
 
     part: str

@@ -7,7 +7,6 @@ rare combinations, each partition counts its `argument_combinations`, and `assig
 the counts of all partitions.
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -22,8 +21,7 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import ArgumentCombinations
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ScenarioRule(rules.Rule):
+class ScenarioRule(rules.Rule, frozen=True, kw_only=True):
     """A row that describes a scenario."""
 
     scenario: str

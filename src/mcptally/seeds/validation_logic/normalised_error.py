@@ -6,7 +6,6 @@ rows of `rules/regular.toml`. The categories are those of the validation-logic d
 is decided elsewhere and may disagree.
 """
 
-import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -56,8 +55,7 @@ _STRUCTURES: Final = ("structured_content", "text", "error_text", "error_data")
 """Columns that may hold a structured error, in the order in which they are read."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CategoryRule(TextRule):
+class CategoryRule(TextRule, frozen=True, kw_only=True):
     """A row that gives a category to errors without a structure."""
 
     category: str

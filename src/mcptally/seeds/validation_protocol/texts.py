@@ -3,7 +3,6 @@
 The texts are untrusted: invalid parts become violations and the rest is still read.
 """
 
-import dataclasses
 import functools
 import re
 from collections.abc import Iterator, Sequence
@@ -21,8 +20,7 @@ ANSWER: Final = ("valid", "errors", "warnings")
 """The members that an answer must have; it may not have others."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PhaseRule(rule_files.Rule):
+class PhaseRule(rule_files.Rule, frozen=True, kw_only=True):
     """A rule whose texts show how thoroughly a validation checks: its phase."""
 
     phase: str
