@@ -95,9 +95,9 @@ def _mcp(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
             if key.startswith(_ARGUMENT)
         }
         arguments = given or None
-    told = attributes.get("mcp.tool.result.is_error")
+    flag = attributes.get("mcp.tool.result.is_error")
     error = attributes.get("error.type")
-    is_error = told if isinstance(told, bool) else True if error == "tool_error" else None
+    is_error = flag if isinstance(flag, bool) else True if error == "tool_error" else None
     if attributes.get("upstream.response.success") is False:  # ContextForge
         is_error = True
     return SpanCall(
@@ -161,9 +161,13 @@ def _traceloop(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
         arguments = given.get("arguments", given) if isinstance(given, dict) else given
         of_client: Rank = 1 if isinstance(given, dict) and "tool_name" in given else 0
         output = attributes.get("traceloop.entity.output")
-        told = parsed(output)
-        if isinstance(told, dict) and "result" in told and told.keys() <= {"result", "is_error"}:
-            output = told["result"]
+        wrapper = parsed(output)
+        if (
+            isinstance(wrapper, dict)
+            and "result" in wrapper
+            and wrapper.keys() <= {"result", "is_error"}
+        ):
+            output = wrapper["result"]
         return SpanCall(
             "tools/call",
             of_client,

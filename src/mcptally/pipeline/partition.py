@@ -110,7 +110,7 @@ def gather_slices(
 def _gather_next(
     slices: Iterator[Events], files: Sequence[Path], names: Sequence[str], selection: Selection
 ) -> GatheredPartition | None:
-    """Gather the next slice; None if there is none."""
+    """Gather the next slice; return None after the last."""
     # Not an argument: the caller would keep the events until the end.
     events = next(slices, None)
     if events is None:
