@@ -60,6 +60,9 @@ RECORDINGS = {
     INJECTED_FAULTS: TESTS / "truth" / "recordings",
 }
 """Labelled file → the recordings of its calls."""
+FAULTY = (OUR_LABELS[1].name, INJECTED_FAULTS.name)
+"""Labelled files whose servers or backends were made to fail. Confidence is calibrated on the
+others: it is the share of right verdicts among calls of servers as their users run them."""
 RULES = Path(rule_files.__file__).parent
 MEASURED = RULES / "measured.json"
 WEIGHTS = RULES / "weights.json"
@@ -203,6 +206,7 @@ class Sample:
         names = self.rows["label"].fill_null("ambiguous").to_list()
         self.classes = np.array([weighing.CLASSES.index(name) for name in names])
         self.families = self.rows["family"].to_list()
+        self.is_usual = (~self.rows["file"].is_in(FAULTY)).to_numpy()
         read = {family: was_read(family) for family in set(self.families)}
         keys = pl.DataFrame({"family": self.families, "label": names})
         same = keys.select(pl.len().over("family", "label"))["len"].to_numpy()
@@ -217,9 +221,9 @@ class Sample:
 
         The regression counts rare kinds of errors and unread servers more, and its penalty pulls
         all probabilities together. Dividing the weights by a temperature makes the probabilities
-        those of a call picked at random. The penalty and the
-        temperature are those that give the labels of servers left out of a fit the highest
-        likelihood.
+        those of a call picked at random. The penalty and the temperature are those that give the
+        labels of servers left out of a fit the highest likelihood; servers that were made to fail
+        have no part in this choice.
         """
         penalty, temperature = min(
             (self._temperature(chosen, penalty) for penalty in PENALTIES), key=lambda each: each[2]
@@ -262,6 +266,7 @@ class Sample:
         The loss is the mean negative logarithm of the probability of a call's class.
         """
         scores = np.zeros((len(chosen), len(weighing.CLASSES)))
+        usual = self.is_usual[chosen]
         families = [self.families[row] for row in chosen]
         folds = GroupKFold(INNER_FOLDS, shuffle=True, random_state=1)
         for others, own in folds.split(chosen, groups=families):
@@ -271,7 +276,7 @@ class Sample:
 
         def loss(temperature: float) -> float:
             total = np.logaddexp.reduce(scores / temperature, axis=1)
-            return float((total - of_label / temperature).mean())
+            return float((total - of_label / temperature)[usual].mean())
 
         bounds = (1 / MAX_TEMPERATURE, MAX_TEMPERATURE)
         best = minimize_scalar(loss, bounds=bounds, method="bounded")
