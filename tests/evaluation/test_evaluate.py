@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from mcptally.cli import cli
 from mcptally.errors import UnreadableError
-from mcptally.evaluation import calibration, evaluate, labels, measures
+from mcptally.evaluation import calibration, evaluate, labels, measures, verdict_rows
 from mcptally.verdict import classify
 from tests import corpus
 from tests.rows import each_row
@@ -157,6 +157,17 @@ def test_verdicts_are_measured_by_cause_and_by_call(tmp_path: Path):
     assert (quality.fault.k, quality.fault.n) == (2, 3)
     assert (quality.retryable.k, quality.retryable.n) == (2, 3)
     assert [tool["tool"] for tool in quality.changing_tools] == ["u"]
+
+
+def test_the_verdict_on_a_hidden_error_reads_what_reports_the_failure(tmp_path: Path):
+    crash = "TypeError: Cannot read properties of undefined (reading 'id')"
+    steps = [{"name": "refuse invalid input: must be a number", "ok": True}, {"error": crash}]
+    label = ERROR | {"verdict": "tool_failure", "hidden": True, "is_error": False}
+    row = label | {"text": json.dumps({"steps": steps})}
+    (decided,) = verdict_rows(labels.read(write(tmp_path, row))).to_dicts()
+    (alone,) = verdict_rows(labels.read(write(tmp_path, label | {"text": crash}))).to_dicts()
+    assert decided["evidence"] == alone["evidence"]
+    assert decided["verdict"] == "tool_failure"
 
 
 def test_a_server_does_not_vouch_for_its_own_messages():

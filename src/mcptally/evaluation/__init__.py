@@ -177,10 +177,16 @@ def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
 
 
 def judged(labelled: pl.DataFrame) -> pl.DataFrame:
-    """The labelled calls with the columns of `judge`."""
+    """The labelled calls with the columns of `judge`.
+
+    As in scoring, the verdict on a hidden error reads the text that reports the failure.
+    """
     names = list(classify.COLUMNS)
-    texts = labelled.drop(names, strict=False).rename({"text": "error_text"})
-    verdicts = classify.judge(texts)
+    calls = labelled.drop(names, strict=False)
+    reported = hidden_errors.find_hidden_errors(calls)["hidden_text"]
+    is_hidden = pl.col("outcome") == "hidden_error"
+    text = pl.coalesce(pl.when(is_hidden).then(reported), "text")
+    verdicts = classify.judge(calls.with_columns(error_text=text))
     if "evidence" in labelled.columns:
         recorded = labelled["evidence"].is_not_null()
         verdicts = verdicts.with_columns(
