@@ -114,6 +114,8 @@ ALL: Final = (
     Server("hotel", "mcp1", "held", "hotel.py"),
     Server("hotel", "mcp2", "held", "hotel.py"),
     Server("hotel", "rich", "held", "hotel.py"),
+    Server("invoices", "mcp1", "held", "invoices.py"),
+    Server("invoices", "mcp2", "held", "invoices.py"),
 )
 
 
