@@ -116,6 +116,7 @@ ALL: Final = (
     Server("hotel", "rich", "held", "hotel.py"),
     Server("invoices", "mcp1", "held", "invoices.py"),
     Server("invoices", "mcp2", "held", "invoices.py"),
+    Server("sensors", "fastmcp", "held", "sensors.py"),
 )
 
 
