@@ -117,6 +117,7 @@ ALL: Final = (
     Server("invoices", "mcp1", "held", "invoices.py"),
     Server("invoices", "mcp2", "held", "invoices.py"),
     Server("sensors", "fastmcp", "held", "sensors.py"),
+    Server("recipes", "masked", "held", "recipes.py"),
 )
 
 
