@@ -118,6 +118,7 @@ ALL: Final = (
     Server("invoices", "mcp2", "held", "invoices.py"),
     Server("sensors", "fastmcp", "held", "sensors.py"),
     Server("recipes", "masked", "held", "recipes.py"),
+    Server("geodata", "lowlevel", "held", "geodata.py"),
 )
 
 
