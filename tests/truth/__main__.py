@@ -119,6 +119,7 @@ ALL: Final = (
     Server("sensors", "fastmcp", "held", "sensors.py"),
     Server("recipes", "masked", "held", "recipes.py"),
     Server("geodata", "lowlevel", "held", "geodata.py"),
+    Server("tickets", "typescript", "held", "tickets.mjs"),
 )
 
 
