@@ -120,6 +120,7 @@ ALL: Final = (
     Server("recipes", "masked", "held", "recipes.py"),
     Server("geodata", "lowlevel", "held", "geodata.py"),
     Server("tickets", "typescript", "held", "tickets.mjs"),
+    Server("phrasebook", "typescript-server", "held", "phrasebook.mjs"),
 )
 
 
