@@ -121,6 +121,7 @@ ALL: Final = (
     Server("geodata", "lowlevel", "held", "geodata.py"),
     Server("tickets", "typescript", "held", "tickets.mjs"),
     Server("phrasebook", "typescript-server", "held", "phrasebook.mjs"),
+    Server("repository", "perl", "held", "repository.pl"),
 )
 
 
