@@ -116,12 +116,16 @@ ALL: Final = (
     Server("hotel", "rich", "held", "hotel.py"),
     Server("invoices", "mcp1", "held", "invoices.py"),
     Server("invoices", "mcp2", "held", "invoices.py"),
+    Server("invoices", "rich", "held", "invoices.py"),
     Server("sensors", "fastmcp", "held", "sensors.py"),
+    Server("sensors", "masked", "held", "sensors.py"),
+    Server("recipes", "fastmcp", "held", "recipes.py"),
     Server("recipes", "masked", "held", "recipes.py"),
     Server("geodata", "lowlevel", "held", "geodata.py"),
     Server("tickets", "typescript", "held", "tickets.mjs"),
     Server("phrasebook", "typescript-server", "held", "phrasebook.mjs"),
     Server("repository", "perl", "held", "repository.pl"),
+    Server("gallery", "java", "held", "Gallery.java"),
 )
 
 

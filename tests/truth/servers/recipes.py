@@ -1,4 +1,4 @@
-"""Recipes: standalone FastMCP with `mask_error_details=True`."""
+"""Recipes: standalone FastMCP; details of exceptions masked on request."""
 
 import asyncio
 import datetime
@@ -37,7 +37,7 @@ from fastmcp.tools.base import ToolResult
 from kit import CLOSED_PORT, UPSTREAM, fails, hides, works
 from native import also, calls, run
 
-mcp = FastMCP("recipes", mask_error_details=True)
+mcp = FastMCP("recipes", mask_error_details="masked" in sys.argv)
 log = logging.getLogger(__name__)
 BOOK = Path("cookbook")
 

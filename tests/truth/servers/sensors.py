@@ -1,4 +1,4 @@
-"""Sensor logs: standalone FastMCP, asynchronous tools, details of exceptions shown."""
+"""Sensor logs: standalone FastMCP, asynchronous tools; details of exceptions masked on request."""
 
 import asyncio
 import base64
@@ -21,6 +21,7 @@ import socket
 import sqlite3
 import statistics
 import struct
+import sys
 import tarfile
 import uuid
 import wave
@@ -36,7 +37,7 @@ from kit import CLOSED_PORT, UPSTREAM, fails, hides, works
 from native import also, calls, run
 from pydantic import BaseModel, Field
 
-mcp = FastMCP("sensors")
+mcp = FastMCP("sensors", mask_error_details="masked" in sys.argv)
 ROOT = Path.home() / "measurements"
 
 
