@@ -86,9 +86,9 @@ penalty is 1. Like the penalty, they count more where labelled calls count less.
 @functools.cache
 def ours() -> dict[str, bool]:
     """Families of our own labels, and whether rules were changed after their mistakes were read."""
-    lines = (line for file in OUR_LABELS for line in file.read_text(encoding="utf-8").splitlines())
+    files = (*OUR_LABELS, INJECTED_FAULTS)
+    lines = (line for file in files for line in file.read_text(encoding="utf-8").splitlines())
     known = {labels.family(row["server"]): row["part"] == "read" for row in map(json.loads, lines)}
-    known |= dict.fromkeys(labels.read(INJECTED_FAULTS)["family"], True)
     shared = set(pl.concat(labels.read(file) for file in SHARED_LABELS)["family"])
     return {family: read for family, read in known.items() if family not in shared}
 
@@ -367,11 +367,14 @@ def main() -> None:
     held_out = sample.held_out()
     unread = ~pl.col("family").map_elements(was_read, return_dtype=pl.Boolean)
     recorded = pl.col("file") == OUR_LABELS[1].name
-    usual, faulty = held_out.filter(unread & ~recorded), held_out.filter(unread & recorded)
+    injected = pl.col("file") == INJECTED_FAULTS.name
+    usual = held_out.filter(unread & ~recorded & ~injected)
+    faulty, ours_faulty = (held_out.filter(unread & some) for some in (recorded, injected))
     for title, some in (
         ("servers whose texts were not read while rules were written", usual),
         ("the same servers, texts that no validator or SDK wrote", usual.filter(is_hard(usual))),
         ("other servers whose texts were not read, with faulty backends", faulty),
+        ("our servers whose texts were not read, with injected faults", ours_faulty),
         ("all servers", held_out),
     ):
         print(f"# Cross-validated by server: {title}\n")

@@ -82,7 +82,7 @@ class Server:
     part: str
     """`read`: its mistakes may be looked at to improve rules. `held`: they are only counted."""
     script: str = ""
-    """File in `servers/` that serves itself, instead of a module that serve.py or serve.mjs does."""
+    """File in `servers/` that serves itself; without it, serve.py or serve.mjs serves `module`."""
 
     @property
     def name(self) -> str:

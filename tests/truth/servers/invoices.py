@@ -501,7 +501,7 @@ def summary(number: str) -> str:
 def statement(month: str) -> dict:
     """Bank statement of a month."""
     if month == "2026-12":
-        return {"status": "error", "message": "No such file or directory: 'statements/2026-12.mt940'", "data": None}
+        return {"status": "error", "message": "No such file or directory: 'statements/index.db'", "data": None}
     if month == "2026-11":
         reply = requests.get(f"{UPSTREAM}/500", timeout=2)
         return {"status": "error", "code": reply.status_code, "message": reply.reason, "data": None}
