@@ -31,7 +31,9 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from native import also, calls, run
 
-logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+logging.basicConfig(
+    level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+)
 log = logging.getLogger("geodata")
 LAYERS = Path("layers")
 TOOLS = {}
@@ -39,8 +41,25 @@ TOOLS = {}
 
 def prepare():
     LAYERS.mkdir(exist_ok=True)
-    square = {"type": "Polygon", "coordinates": [[[15, 47], [16, 47], [16, 48], [15, 48], [15, 47]]]}
-    (LAYERS / "districts.geojson").write_text(json.dumps({"features": [{"id": "d1", "geometry": square, "properties": {"name": "Mitte", "people": 1200}}, {"id": "d2", "geometry": None, "properties": {"name": "Süd"}}, {"id": "d3", "geometry": {"type": "Point"}, "properties": None}]}))
+    square = {
+        "type": "Polygon",
+        "coordinates": [[[15, 47], [16, 47], [16, 48], [15, 48], [15, 47]]],
+    }
+    (LAYERS / "districts.geojson").write_text(
+        json.dumps(
+            {
+                "features": [
+                    {
+                        "id": "d1",
+                        "geometry": square,
+                        "properties": {"name": "Mitte", "people": 1200},
+                    },
+                    {"id": "d2", "geometry": None, "properties": {"name": "Süd"}},
+                    {"id": "d3", "geometry": {"type": "Point"}, "properties": None},
+                ]
+            }
+        )
+    )
     (LAYERS / "rivers.geojson").write_text('{"features": [{"id": "r1", NaN')
     (LAYERS / "roads.gpkg").write_bytes(b"GPKG but not really" * 50)
     (LAYERS / "dem.bin").write_bytes(b"\x00\x01\x02")
@@ -67,7 +86,10 @@ def tool(**schema):
     def register(function):
         properties = {name: {"type": kind.rstrip("?")} for name, kind in schema.items()}
         required = [name for name, kind in schema.items() if not kind.endswith("?")]
-        TOOLS[function.__name__] = (function, {"type": "object", "properties": properties, "required": required})
+        TOOLS[function.__name__] = (
+            function,
+            {"type": "object", "properties": properties, "required": required},
+        )
         return function
 
     return register
@@ -88,7 +110,13 @@ def district(id):
     raise invalid(f"Unknown district id: {id}")
 
 
-@calls(works(id="d1"), works(id="d2"), fails("not_found", id="d9"), fails("validation"), fails("validation", id=17))
+@calls(
+    works(id="d1"),
+    works(id="d2"),
+    fails("not_found", id="d9"),
+    fails("validation"),
+    fails("validation", id=17),
+)
 @tool(id="string")
 def get_district(args):
     if "id" not in args:
@@ -119,7 +147,12 @@ def slug(args):
     return text if text == "Süd" else text.encode().lower().replace(" ", "-")
 
 
-@calls(works(lat=47.0, lon=15.0), fails("validation", lat=470.0, lon=15.0), fails("validation", lat="47N", lon=15.0), works(lat=-12.5, lon=100.0))
+@calls(
+    works(lat=47.0, lon=15.0),
+    fails("validation", lat=470.0, lon=15.0),
+    fails("validation", lat="47N", lon=15.0),
+    works(lat=-12.5, lon=100.0),
+)
 @tool(lat="number", lon="number")
 def utm_zone(args):
     lat, lon = args["lat"], args["lon"]
@@ -137,7 +170,12 @@ def mercator(args):
     return str(math.log(math.tan(math.radians(lat)) + 1 / math.cos(math.radians(lat))))
 
 
-@calls(works(stop="s1"), fails("crash", stop="s2"), fails("crash", stop="s3"), fails("not_found", stop="s7"))
+@calls(
+    works(stop="s1"),
+    fails("crash", stop="s2"),
+    fails("crash", stop="s3"),
+    fails("not_found", stop="s7"),
+)
 @tool(stop="string")
 def stop_position(args):
     for row in csv.DictReader((LAYERS / "stops.csv").open()):
@@ -198,7 +236,9 @@ def tile(args):
 @calls(fails("misconfig", layer="buildings"), fails("misconfig", layer="trees"))
 @tool(layer="string")
 def simplify(args):
-    done = subprocess.run(["ogr2ogr", "-simplify", "5", "/vsistdout/", args["layer"]], capture_output=True)
+    done = subprocess.run(
+        ["ogr2ogr", "-simplify", "5", "/vsistdout/", args["layer"]], capture_output=True
+    )
     return done.stdout.decode()
 
 
@@ -235,14 +275,20 @@ def geocode(args):
 @tool(place="string")
 def population(args):
     with sqlite3.connect(LAYERS / "geocache.db") as db:
-        return str(db.execute("SELECT population FROM places WHERE name = ?", (args["place"],)).fetchone())
+        return str(
+            db.execute("SELECT population FROM places WHERE name = ?", (args["place"],)).fetchone()
+        )
 
 
 @calls(fails("misconfig", epsg=4326), fails("misconfig", epsg=31287))
 @tool(epsg="integer")
 def projection(args):
     try:
-        return Path(os.environ.get("PROJ_DATA", "/usr/local/share/proj"), "proj.db").read_bytes()[:4].hex()
+        return (
+            Path(os.environ.get("PROJ_DATA", "/usr/local/share/proj"), "proj.db")
+            .read_bytes()[:4]
+            .hex()
+        )
     except FileNotFoundError:
         return failure("proj_create: no database context specified (proj.db is missing)")
 
@@ -321,10 +367,24 @@ async def recompute(args):
         return failure("Background worker did not pick up the job; is the queue stuck?")
 
 
-@calls(works(place="Graz"), fails("upstream", place="Wien"), fails("upstream", place="Linz"), fails("timeout", place="Wels"), fails("quota", place="Steyr"), fails("auth", place="Enns"))
+@calls(
+    works(place="Graz"),
+    fails("upstream", place="Wien"),
+    fails("upstream", place="Linz"),
+    fails("timeout", place="Wels"),
+    fails("quota", place="Steyr"),
+    fails("auth", place="Enns"),
+)
 @tool(place="string")
 async def nominatim(args):
-    path = {"Graz": "200", "Wien": "502", "Linz": "html", "Wels": "slow", "Steyr": "429", "Enns": "403"}[args["place"]]
+    path = {
+        "Graz": "200",
+        "Wien": "502",
+        "Linz": "html",
+        "Wels": "slow",
+        "Steyr": "429",
+        "Enns": "403",
+    }[args["place"]]
     async with httpx.AsyncClient(timeout=0.3) as client:
         try:
             reply = await client.get(f"{UPSTREAM}/{path}")
@@ -333,7 +393,9 @@ async def nominatim(args):
         except httpx.TimeoutException:
             return failure("Request to Nominatim timed out")
         except httpx.HTTPStatusError as e:
-            return failure(f"Nominatim API error: {e.response.status_code} {e.response.reason_phrase}")
+            return failure(
+                f"Nominatim API error: {e.response.status_code} {e.response.reason_phrase}"
+            )
         except json.JSONDecodeError:
             return failure("Nominatim returned an invalid response (text/html instead of JSON)")
 
@@ -386,7 +448,10 @@ def postgis(args):
 async def overpass(args):
     async with httpx.AsyncClient(timeout=0.2) as client:
         reply = await client.get(f"{UPSTREAM}/{'504' if args['id'] == '123' else 'slow'}")
-    raise MCPError(code=types.INTERNAL_ERROR, message=f"Overpass: {reply.status_code} The server is probably too busy to handle your request.")
+    raise MCPError(
+        code=types.INTERNAL_ERROR,
+        message=f"Overpass: {reply.status_code} The server is probably too busy to handle your request.",
+    )
 
 
 @calls(works(bbox=[1, 2, 3, 4]), fails("payload", bbox=[1, 2]), fails("payload", bbox=[9, 2, 3, 4]))
@@ -401,7 +466,13 @@ def area(args):
     return str((east - west) * (north - south))
 
 
-@calls(works(name="parks"), fails("conflict", name="districts"), fails("permission", name="../secret"), fails("unsupported", name="parks.shp"), fails("state", name="frozen"))
+@calls(
+    works(name="parks"),
+    fails("conflict", name="districts"),
+    fails("permission", name="../secret"),
+    fails("unsupported", name="parks.shp"),
+    fails("state", name="frozen"),
+)
 @tool(name="string")
 def create_layer(args):
     name = args["name"]
@@ -427,7 +498,9 @@ def area_of_district(args):
         return f"Failed to compute area: {e}"
 
 
-@calls(works(layer="districts"), hides("misconfig", layer="rivers"), hides("misconfig", layer="lakes"))
+@calls(
+    works(layer="districts"), hides("misconfig", layer="rivers"), hides("misconfig", layer="lakes")
+)
 @tool(layer="string")
 def count_features(args):
     try:
@@ -448,7 +521,9 @@ async def air_quality(args):
         return "PM10: 18 µg/m³ (no exceedance, sensor error ±5 %)"
     async with httpx.AsyncClient(timeout=1) as client:
         try:
-            reply = await client.get(f"{UPSTREAM}/503" if args["place"] == "Wien" else f"http://127.0.0.1:{CLOSED_PORT}")
+            reply = await client.get(
+                f"{UPSTREAM}/503" if args["place"] == "Wien" else f"http://127.0.0.1:{CLOSED_PORT}"
+            )
             return f"Error fetching air quality: HTTP {reply.status_code}"
         except httpx.ConnectError as e:
             return f"Error fetching air quality: {e}"
@@ -464,14 +539,23 @@ def validate_geojson(args):
 @calls(works(near="nowhere"), works(near="Graz"))
 @tool(near="string")
 def nearby(args):
-    return "No results" if args["near"] == "nowhere" else json.dumps([{"name": "Fehlerturm", "error_m": 3}])
+    return (
+        "No results"
+        if args["near"] == "nowhere"
+        else json.dumps([{"name": "Fehlerturm", "error_m": 3}])
+    )
 
 
 also("delete_layer", fails("unknown", name="districts"))
 
 
 async def list_tools(ctx, params):
-    return types.ListToolsResult(tools=[types.Tool(name=name, description=name.replace("_", " "), input_schema=schema) for name, (_, schema) in TOOLS.items()])
+    return types.ListToolsResult(
+        tools=[
+            types.Tool(name=name, description=name.replace("_", " "), input_schema=schema)
+            for name, (_, schema) in TOOLS.items()
+        ]
+    )
 
 
 async def call_tool(ctx, params):

@@ -49,10 +49,16 @@ def prepare():
         (DATA / link).symlink_to(target)
     (DATA / "hotel.db").unlink(missing_ok=True)
     with sqlite3.connect(DATA / "hotel.db") as db:
-        db.execute("CREATE TABLE bookings (id INTEGER PRIMARY KEY, guest TEXT, room INTEGER, state TEXT)")
+        db.execute(
+            "CREATE TABLE bookings (id INTEGER PRIMARY KEY, guest TEXT, room INTEGER, state TEXT)"
+        )
         db.executemany(
             "INSERT INTO bookings VALUES (?, ?, ?, ?)",
-            [(1, "Moreau", 101, "confirmed"), (2, "Okafor", 204, "cancelled"), (3, "Lind", 103, None)],
+            [
+                (1, "Moreau", 101, "confirmed"),
+                (2, "Okafor", 204, "cancelled"),
+                (3, "Lind", 103, None),
+            ],
         )
 
 
@@ -84,7 +90,14 @@ def fetch(path, timeout=2.0):
     return httpx.get(f"{UPSTREAM}/{path}", timeout=timeout)
 
 
-@calls(works(number=101), works(number=102), fails("not_found", number=999), fails("crash", number=204), fails("validation", number="garden room"), fails("validation"))
+@calls(
+    works(number=101),
+    works(number=102),
+    fails("not_found", number=999),
+    fails("crash", number=204),
+    fails("validation", number="garden room"),
+    fails("validation"),
+)
 @mcp.tool()
 def room_details(number: int) -> str:
     """Describe a room."""
@@ -92,7 +105,13 @@ def room_details(number: int) -> str:
     return f"Room {number}: {room['type']}, {room['beds']} beds, view: {room['features'].get('view', 'none')}"
 
 
-@calls(works(number=102, nights=2), fails("crash", number=103, nights=2), fails("crash", number=204, nights=1), fails("validation", number=101, nights=0), works(number=101, nights=1))
+@calls(
+    works(number=102, nights=2),
+    fails("crash", number=103, nights=2),
+    fails("crash", number=204, nights=1),
+    fails("validation", number=101, nights=0),
+    works(number=101, nights=1),
+)
 @mcp.tool()
 def quote_stay(number: int, nights: int) -> str:
     """Price of a stay."""
@@ -119,7 +138,12 @@ def referral_chain(guest: str) -> str:
     return f"{guest} <- {referral_chain(REFERRALS[guest])}"
 
 
-@calls(works(arrival="2026-12-01", nights=3), fails("validation", arrival="first of May", nights=3), fails("validation", arrival="2026-02-30", nights=1), works(arrival="2026-12-24", nights=1))
+@calls(
+    works(arrival="2026-12-01", nights=3),
+    fails("validation", arrival="first of May", nights=3),
+    fails("validation", arrival="2026-02-30", nights=1),
+    works(arrival="2026-12-24", nights=1),
+)
 @mcp.tool()
 def free_rooms(arrival: str, nights: int) -> dict:
     """Rooms that are free for a stay."""
@@ -129,7 +153,13 @@ def free_rooms(arrival: str, nights: int) -> dict:
     return {"available": True, "until": str(start + timedelta(days=nights)), "rooms": [101, 102]}
 
 
-@calls(works(booking=1), fails("not_found", booking=77), fails("crash", booking=3), fails("state", booking=2), works(booking=1))
+@calls(
+    works(booking=1),
+    fails("not_found", booking=77),
+    fails("crash", booking=3),
+    fails("state", booking=2),
+    works(booking=1),
+)
 @mcp.tool()
 def booking_state(booking: int) -> str:
     """State of a booking."""
@@ -158,7 +188,9 @@ def guest_bookings(guest: str, order: Literal["room", "newest"]) -> list:
     """Bookings of a guest."""
     column = {"room": "room", "newest": "created_at"}[order]
     with sqlite3.connect(DATA / "hotel.db") as db:
-        return db.execute(f"SELECT id, room FROM bookings WHERE guest = ? ORDER BY {column}", (guest,)).fetchall()
+        return db.execute(
+            f"SELECT id, room FROM bookings WHERE guest = ? ORDER BY {column}", (guest,)
+        ).fetchall()
 
 
 @calls(fails("misconfig", card="K-17"), fails("misconfig", card="K-18"))
@@ -220,7 +252,11 @@ def concierge_notes() -> str:
     return (DATA / "notes.txt").read_text(encoding="utf-8")
 
 
-@calls(works(booking=1, send=False), fails("internal", booking=1, send=True), works(booking=2, send=False))
+@calls(
+    works(booking=1, send=False),
+    fails("internal", booking=1, send=True),
+    works(booking=2, send=False),
+)
 @mcp.tool()
 def print_folio(booking: int, send: bool) -> str:
     """Write the folio of a booking."""
@@ -240,12 +276,18 @@ def append_audit(entry: str) -> str:
     return "ok"
 
 
-@calls(works(booking=1, kind="text"), fails("misconfig", booking=1, kind="pdf"), fails("misconfig", booking=2, kind="pdf"))
+@calls(
+    works(booking=1, kind="text"),
+    fails("misconfig", booking=1, kind="pdf"),
+    fails("misconfig", booking=2, kind="pdf"),
+)
 @mcp.tool()
 def confirmation(booking: int, kind: Literal["text", "pdf"] = "text") -> str:
     """Confirmation of a booking."""
     if kind == "pdf":
-        subprocess.run(["wkhtmltopdf", "-q", "confirmation.html", f"confirmation-{booking}.pdf"], check=True)
+        subprocess.run(
+            ["wkhtmltopdf", "-q", "confirmation.html", f"confirmation-{booking}.pdf"], check=True
+        )
     return f"Confirmation of booking {booking}"
 
 
@@ -332,7 +374,12 @@ def handover(shift: str) -> str:
     raise NotImplementedError
 
 
-@calls(works(currency="EUR"), fails("upstream", currency="USD"), fails("upstream", currency="GBP"), fails("quota", currency="JPY"))
+@calls(
+    works(currency="EUR"),
+    fails("upstream", currency="USD"),
+    fails("upstream", currency="GBP"),
+    fails("quota", currency="JPY"),
+)
 @mcp.tool()
 def exchange_rate(currency: str) -> float:
     """Exchange rate for a currency."""
@@ -369,7 +416,9 @@ def local_events(city: str) -> str:
         reply = fetch("slow" if city == "Linz" else "503", timeout=0.3)
         reply.raise_for_status()
     except httpx.TimeoutException as error:
-        raise ToolError(f"The events service took too long to answer ({type(error).__name__})") from error
+        raise ToolError(
+            f"The events service took too long to answer ({type(error).__name__})"
+        ) from error
     except httpx.HTTPStatusError as error:
         raise ToolError(f"Events service answered {error.response.status_code}") from error
     return reply.text
@@ -401,7 +450,9 @@ def spa_slots(day: str) -> list:
     try:
         return httpx.post(f"http://127.0.0.1:{CLOSED_PORT}/rpc", json={"day": day}).json()
     except httpx.ConnectError:
-        raise ToolError("Spa scheduler is not running. Start the desktop application and open its API port.")
+        raise ToolError(
+            "Spa scheduler is not running. Start the desktop application and open its API port."
+        )
 
 
 @calls(fails("network", route="airport"))
@@ -411,7 +462,12 @@ def shuttle(route: str) -> str:
     return fetch("reset").text
 
 
-@calls(works(room=101, start="2026-12-01"), fails("conflict", room=102, start="2026-12-01"), fails("permission", room=204, start="2026-12-01"), fails("validation", room=101, start="2020-01-01"))
+@calls(
+    works(room=101, start="2026-12-01"),
+    fails("conflict", room=102, start="2026-12-01"),
+    fails("permission", room=204, start="2026-12-01"),
+    fails("validation", room=101, start="2020-01-01"),
+)
 @mcp.tool()
 def book_room(room: int, start: str, guests: int = Field(default=1, ge=1, le=4)) -> str:
     """Book a room."""

@@ -50,7 +50,9 @@ def prepare():
     (STORE / "counters.bin").write_bytes(b"\x01\x02\x03")
     (STORE / "convert.sh").write_text("#!/bin/sh\necho done\n")
     (STORE / "convert.sh").chmod(0o644)
-    (STORE / "sign.sh").write_text("#!/bin/sh\necho 'sign: private key store is locked' >&2\nexit 3\n")
+    (STORE / "sign.sh").write_text(
+        "#!/bin/sh\necho 'sign: private key store is locked' >&2\nexit 3\n"
+    )
     (STORE / "sign.sh").chmod(0o755)
     (STORE / "export.csv").unlink(missing_ok=True)
     (STORE / "export.csv").symlink_to("/dev/full")
@@ -64,9 +66,27 @@ def prepare():
 prepare()
 
 INVOICES: dict[str, dict[str, Any]] = {
-    "2026-001": {"customer": "Albrecht AG", "total": "1200.50", "state": "open", "lines": [{"text": "Design", "qty": 3}], "currency": "EUR"},
-    "2026-002": {"customer": "Baird Ltd", "total": "80,00", "state": "paid", "lines": [], "currency": "GBP"},
-    "2026-003": {"customer": None, "total": "15.00", "state": "draft", "lines": None, "currency": "XBT"},
+    "2026-001": {
+        "customer": "Albrecht AG",
+        "total": "1200.50",
+        "state": "open",
+        "lines": [{"text": "Design", "qty": 3}],
+        "currency": "EUR",
+    },
+    "2026-002": {
+        "customer": "Baird Ltd",
+        "total": "80,00",
+        "state": "paid",
+        "lines": [],
+        "currency": "GBP",
+    },
+    "2026-003": {
+        "customer": None,
+        "total": "15.00",
+        "state": "draft",
+        "lines": None,
+        "currency": "XBT",
+    },
 }
 
 
@@ -112,7 +132,12 @@ def logged(function):
     return wrapper
 
 
-@calls(works(number="2026-001"), fails("not_found", number="1999-777"), works(number="2026-002"), fails("validation", num="2026-001"))
+@calls(
+    works(number="2026-001"),
+    fails("not_found", number="1999-777"),
+    works(number="2026-002"),
+    fails("validation", num="2026-001"),
+)
 @mcp.tool()
 @guarded("Could not load the invoice")
 def get_invoice(number: str) -> dict:
@@ -120,7 +145,9 @@ def get_invoice(number: str) -> dict:
     return get(number)
 
 
-@calls(works(number="2026-001"), fails("crash", number="2026-002"), fails("crash", number="2026-003"))
+@calls(
+    works(number="2026-001"), fails("crash", number="2026-002"), fails("crash", number="2026-003")
+)
 @mcp.tool()
 @guarded("Could not sum up the lines")
 def average_line(number: str) -> float:
@@ -145,7 +172,12 @@ def salutation(number: str) -> str:
     return "Dear " + unicodedata.normalize("NFC", INVOICES[number]["customer"]).strip()
 
 
-@calls(works(number="2026-001", language="en"), fails("misconfig", number="2026-001", language="de"), fails("crash", number="2026-001", language="it"), fails("validation", number="2026-001", language="klingon"))
+@calls(
+    works(number="2026-001", language="en"),
+    fails("misconfig", number="2026-001", language="de"),
+    fails("crash", number="2026-001", language="it"),
+    fails("validation", number="2026-001", language="klingon"),
+)
 @mcp.tool()
 def render(number: str, language: str = "en") -> str:
     """Text of an invoice."""
@@ -155,7 +187,9 @@ def render(number: str, language: str = "en") -> str:
     if not file.exists():
         raise ToolError(f"Template {file.name} could not be loaded")
     invoice = get(number)
-    return Template(file.read_text()).substitute(number=number, customer=invoice["customer"], total=invoice["total"])
+    return Template(file.read_text()).substitute(
+        number=number, customer=invoice["customer"], total=invoice["total"]
+    )
 
 
 @calls(fails("misconfig", country="AT"), fails("misconfig", country="DE"))
@@ -209,7 +243,9 @@ def next_number(series: str) -> int:
 def export_pdf(number: str) -> str:
     """Invoice as PDF."""
     if shutil.which("weasyprint") is None:
-        raise ToolError("weasyprint is required for PDF export but was not found on this host. Install it with `pip install weasyprint`.")
+        raise ToolError(
+            "weasyprint is required for PDF export but was not found on this host. Install it with `pip install weasyprint`."
+        )
     return "done"
 
 
@@ -218,7 +254,9 @@ def export_pdf(number: str) -> str:
 @guarded("PDF/A conversion")
 def to_archive_format(number: str) -> str:
     """Convert an invoice for the archive."""
-    done = subprocess.run(["gs -dPDFA=2 -o out.pdf in.pdf"], shell=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["gs -dPDFA=2 -o out.pdf in.pdf"], shell=True, capture_output=True, text=True
+    )
     if done.returncode:
         raise RuntimeError(f"exit status {done.returncode}: {done.stderr.strip()}")
     return "converted"
@@ -236,7 +274,9 @@ def to_xrechnung(number: str) -> str:
 @mcp.tool()
 def sign(number: str) -> str:
     """Sign an invoice."""
-    return subprocess.run([str(STORE / "sign.sh"), number], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        [str(STORE / "sign.sh"), number], check=True, capture_output=True, text=True
+    ).stdout
 
 
 @calls(works(sum="12.50"), fails("payload", sum="twelve"), works(sum="1e3"))
@@ -311,7 +351,9 @@ def send_mail(number: str, to: str) -> str:
     """Send an invoice."""
     host = os.getenv("SMTP_HOST")
     if not host:
-        raise ToolError("Mail is not configured: set SMTP_HOST and SMTP_USER in the server's environment")
+        raise ToolError(
+            "Mail is not configured: set SMTP_HOST and SMTP_USER in the server's environment"
+        )
     return host
 
 
@@ -325,7 +367,9 @@ def payment_link(number: str) -> str:
     return key
 
 
-@calls(fails("crash", number="2026-001"), works(number="2026-002"), fails("crash", number="2026-003"))
+@calls(
+    fails("crash", number="2026-001"), works(number="2026-002"), fails("crash", number="2026-003")
+)
 @mcp.tool()
 @guarded("internal")
 def due_date(number: str) -> str:
@@ -333,7 +377,9 @@ def due_date(number: str) -> str:
     if number == "2026-002":
         return "2026-12-01"
     created = datetime(2026, 11, 1, tzinfo=ZoneInfo("UTC"))
-    return str(created - datetime.fromtimestamp(0) if number == "2026-001" else created.replace(month=13))
+    return str(
+        created - datetime.fromtimestamp(0) if number == "2026-001" else created.replace(month=13)
+    )
 
 
 @calls(fails("crash", customer="Albrecht AG"), works(customer="Baird Ltd"))
@@ -347,7 +393,11 @@ def reminder_level(customer: str) -> int:
     return level
 
 
-@calls(works(numbers=["2026-001"]), fails("crash", numbers=["2026-003"]), fails("validation", numbers="2026-001"))
+@calls(
+    works(numbers=["2026-001"]),
+    fails("crash", numbers=["2026-003"]),
+    fails("validation", numbers="2026-001"),
+)
 @mcp.tool()
 @guarded("merge")
 def merge_lines(numbers: list[str]) -> list:
@@ -370,7 +420,13 @@ def currency_symbol(number: str) -> str:
     raise RuntimeError("unreachable")
 
 
-@calls(works(currency="EUR"), fails("upstream", currency="CHF"), fails("upstream", currency="NOK"), fails("network", currency="SEK"), fails("quota", currency="DKK"))
+@calls(
+    works(currency="EUR"),
+    fails("upstream", currency="CHF"),
+    fails("upstream", currency="NOK"),
+    fails("network", currency="SEK"),
+    fails("quota", currency="DKK"),
+)
 @mcp.tool()
 def convert(currency: str) -> str:
     """Rate of a currency."""
@@ -379,21 +435,34 @@ def convert(currency: str) -> str:
     try:
         if currency == "SEK":
             return requests.get("http://fx.invoices.invalid/sek", timeout=2).text
-        reply = requests.get(f"{UPSTREAM}/{ {'CHF': 'html', 'NOK': 504, 'DKK': 429}[currency] }", timeout=2)
+        reply = requests.get(
+            f"{UPSTREAM}/{ {'CHF': 'html', 'NOK': 504, 'DKK': 429}[currency] }", timeout=2
+        )
         reply.raise_for_status()
         return reply.json()["rate"]
     except requests.exceptions.JSONDecodeError:
-        raise ToolError("The exchange rate provider sent something that is not JSON: <!DOCTYPE html>…")
+        raise ToolError(
+            "The exchange rate provider sent something that is not JSON: <!DOCTYPE html>…"
+        )
     except requests.exceptions.RequestException as e:
         raise ToolError(f"Exchange rates unavailable: {e}")
 
 
-@calls(works(vat_id="ATU12345678"), fails("timeout", vat_id="DE999"), fails("upstream", vat_id="FR1"), works(vat_id="XX"))
+@calls(
+    works(vat_id="ATU12345678"),
+    fails("timeout", vat_id="DE999"),
+    fails("upstream", vat_id="FR1"),
+    works(vat_id="XX"),
+)
 @mcp.tool()
 def check_vat_id(vat_id: str) -> dict:
     """Check a VAT number with the tax office."""
     if vat_id[:2] in {"AT", "XX"}:
-        return {"vat_id": vat_id, "valid": vat_id[:2] == "AT", "message": "" if vat_id[:2] == "AT" else "INVALID_INPUT"}
+        return {
+            "vat_id": vat_id,
+            "valid": vat_id[:2] == "AT",
+            "message": "" if vat_id[:2] == "AT" else "INVALID_INPUT",
+        }
     try:
         reply = requests.get(f"{UPSTREAM}/{'slow' if vat_id == 'DE999' else '503'}", timeout=0.3)
     except requests.Timeout:
@@ -448,7 +517,12 @@ def sell_claim(number: str) -> str:
     return "sold"
 
 
-@calls(works(number="2026-001"), fails("state", number="2026-002"), fails("state", number="2026-003"), fails("not_found", number="2027-001"))
+@calls(
+    works(number="2026-001"),
+    fails("state", number="2026-002"),
+    fails("state", number="2026-003"),
+    fails("not_found", number="2027-001"),
+)
 @mcp.tool()
 @guarded("Cancel")
 def cancel_invoice(number: str) -> str:
@@ -461,7 +535,12 @@ def cancel_invoice(number: str) -> str:
     return "cancelled"
 
 
-@calls(works(customer="Cole", total=10.0), fails("conflict", customer="Baird Ltd", total=80.0), fails("validation", customer="", total=1.0), fails("validation", customer="Cole", total=-4.0))
+@calls(
+    works(customer="Cole", total=10.0),
+    fails("conflict", customer="Baird Ltd", total=80.0),
+    fails("validation", customer="", total=1.0),
+    fails("validation", customer="Cole", total=-4.0),
+)
 @mcp.tool()
 def create_invoice(customer: str, total: float, note: Optional[str] = None) -> str:
     """Create an invoice."""
@@ -496,12 +575,18 @@ def summary(number: str) -> str:
         return f"❌ Unexpected error: {exc}"
 
 
-@calls(works(month="2026-10"), hides("upstream", month="2026-11"), hides("misconfig", month="2026-12"))
+@calls(
+    works(month="2026-10"), hides("upstream", month="2026-11"), hides("misconfig", month="2026-12")
+)
 @mcp.tool()
 def statement(month: str) -> dict:
     """Bank statement of a month."""
     if month == "2026-12":
-        return {"status": "error", "message": "No such file or directory: 'statements/index.db'", "data": None}
+        return {
+            "status": "error",
+            "message": "No such file or directory: 'statements/index.db'",
+            "data": None,
+        }
     if month == "2026-11":
         reply = requests.get(f"{UPSTREAM}/500", timeout=2)
         return {"status": "error", "code": reply.status_code, "message": reply.reason, "data": None}

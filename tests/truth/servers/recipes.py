@@ -44,8 +44,27 @@ BOOK = Path("cookbook")
 
 def prepare():
     BOOK.mkdir(exist_ok=True)
-    (BOOK / "pancakes.json").write_text(json.dumps({"serves": 4, "minutes": 20, "steps": ["mix", "fry"], "grams": {"flour": 250, "milk": 500}}))
-    (BOOK / "risotto.json").write_text(json.dumps({"serves": 0, "minutes": None, "steps": [], "grams": {"rice": "300 g"}, "author": {"name": None}}))
+    (BOOK / "pancakes.json").write_text(
+        json.dumps(
+            {
+                "serves": 4,
+                "minutes": 20,
+                "steps": ["mix", "fry"],
+                "grams": {"flour": 250, "milk": 500},
+            }
+        )
+    )
+    (BOOK / "risotto.json").write_text(
+        json.dumps(
+            {
+                "serves": 0,
+                "minutes": None,
+                "steps": [],
+                "grams": {"rice": "300 g"},
+                "author": {"name": None},
+            }
+        )
+    )
     (BOOK / "goulash.json").write_text('{"serves": 4, "minutes": 90, "steps": ["brown onions"')
     (BOOK / "strudel.json").write_bytes(b'{"serves": 6, "note": "f\xfcr Oma"}')
     (BOOK / "photos.z").write_bytes(b"x\x9c\x03 broken")
@@ -73,14 +92,26 @@ def load(name: str) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-@calls(works(name="pancakes"), works(name="risotto"), fails("not_found", name="lasagne"), fails("misconfig", name="goulash"), fails("misconfig", name="strudel"), fails("validation", name=7), fails("validation"))
+@calls(
+    works(name="pancakes"),
+    works(name="risotto"),
+    fails("not_found", name="lasagne"),
+    fails("misconfig", name="goulash"),
+    fails("misconfig", name="strudel"),
+    fails("validation", name=7),
+    fails("validation"),
+)
 @mcp.tool
 def get_recipe(name: str) -> dict:
     """One recipe."""
     return load(name)
 
 
-@calls(works(name="pancakes", guests=8), fails("crash", name="risotto", guests=2), fails("validation", name="pancakes", guests=0))
+@calls(
+    works(name="pancakes", guests=8),
+    fails("crash", name="risotto", guests=2),
+    fails("validation", name="pancakes", guests=0),
+)
 @mcp.tool
 def scale(name: str, guests: int) -> str:
     """Factor for a number of guests."""
@@ -114,7 +145,9 @@ def author(name: str) -> str:
 @mcp.tool
 def ready_at(name: str) -> str:
     """When the meal is ready if one starts at noon."""
-    return str(datetime.datetime(2026, 11, 1, 12) + datetime.timedelta(minutes=load(name)["minutes"]))
+    return str(
+        datetime.datetime(2026, 11, 1, 12) + datetime.timedelta(minutes=load(name)["minutes"])
+    )
 
 
 @calls(works(level=1), fails("crash", level=2))
@@ -199,7 +232,13 @@ def menu_tree(depth: int) -> str:
 
 
 @calls(works(name="pancakes"), fails("crash", name="risotto"))
-@mcp.tool(output_schema={"type": "object", "properties": {"kcal": {"type": "integer"}}, "required": ["kcal"]})
+@mcp.tool(
+    output_schema={
+        "type": "object",
+        "properties": {"kcal": {"type": "integer"}},
+        "required": ["kcal"],
+    }
+)
 def calories(name: str):
     """Calories per portion."""
     return {"kcal": 380} if name == "pancakes" else ["n/a"]
@@ -235,7 +274,11 @@ def nutrition(name: str) -> dict:
 @mcp.tool
 def meal_plan(week: int) -> list:
     """Meals of a week."""
-    return sqlite3.connect(BOOK / "plans.db").execute("SELECT * FROM plans WHERE week = ?", (week,)).fetchall()
+    return (
+        sqlite3.connect(BOOK / "plans.db")
+        .execute("SELECT * FROM plans WHERE week = ?", (week,))
+        .fetchall()
+    )
 
 
 @calls(fails("misconfig", name="pancakes"))
@@ -252,7 +295,9 @@ def scan_card(name: str) -> str:
     try:
         subprocess.run(["tesseract", f"{name}.png", "-"], check=True)
     except FileNotFoundError:
-        raise ToolError("tesseract is not installed or it's not in your PATH. See README file for more information.")
+        raise ToolError(
+            "tesseract is not installed or it's not in your PATH. See README file for more information."
+        )
     return ""
 
 
@@ -339,7 +384,13 @@ def similar(name: str) -> str:
     return urllib.request.urlopen(f"{UPSTREAM}/502").read().decode()
 
 
-@calls(fails("upstream", query="soup"), fails("timeout", query="stew"), fails("timeout", query="broth"), fails("quota", query="curry"), works(query="pie"))
+@calls(
+    fails("upstream", query="soup"),
+    fails("timeout", query="stew"),
+    fails("timeout", query="broth"),
+    fails("quota", query="curry"),
+    works(query="pie"),
+)
 @mcp.tool
 async def search_web(query: str) -> list:
     """Recipes on the web."""
@@ -362,7 +413,11 @@ async def search_web(query: str) -> list:
 @mcp.tool
 def family_book(family: str) -> str:
     """Cookbook of a family."""
-    return str(pymysql.connect(host="127.0.0.1", port=CLOSED_PORT, user="cook", password="x", connect_timeout=1))
+    return str(
+        pymysql.connect(
+            host="127.0.0.1", port=CLOSED_PORT, user="cook", password="x", connect_timeout=1
+        )
+    )
 
 
 @calls(fails("network", shop="spices"))
@@ -390,7 +445,14 @@ def sync_list(list: str) -> str:
     return "synced"
 
 
-@calls(works(name="toast", minutes=3), fails("conflict", name="pancakes", minutes=3), fails("validation", name="", minutes=3), fails("validation", name="soup", minutes=-1), fails("permission", name="admin-cake", minutes=9), fails("state", name="locked", minutes=9))
+@calls(
+    works(name="toast", minutes=3),
+    fails("conflict", name="pancakes", minutes=3),
+    fails("validation", name="", minutes=3),
+    fails("validation", name="soup", minutes=-1),
+    fails("permission", name="admin-cake", minutes=9),
+    fails("state", name="locked", minutes=9),
+)
 @mcp.tool
 def add_recipe(name: str, minutes: int) -> str:
     """Add a recipe."""
@@ -417,7 +479,11 @@ def find_recipes(pattern: str) -> list:
         raise ToolError(f"Bad pattern: {e}") from e
 
 
-@calls(fails("unsupported", format="docx"), works(format="text"), fails("not_found", format="text", name="pho"))
+@calls(
+    fails("unsupported", format="docx"),
+    works(format="text"),
+    fails("not_found", format="text", name="pho"),
+)
 @mcp.tool
 def export(format: str, name: str = "pancakes") -> str:
     """Export a recipe."""
@@ -439,7 +505,9 @@ def minutes_per_step(name: str) -> str:
         return f"Something went wrong: {e!r}"
 
 
-@calls(works(name="pancakes"), hides("misconfig", name="goulash"), hides("misconfig", name="strudel"))
+@calls(
+    works(name="pancakes"), hides("misconfig", name="goulash"), hides("misconfig", name="strudel")
+)
 @mcp.tool
 def step_count(name: str) -> dict:
     """Number of steps."""
@@ -474,7 +542,9 @@ def check_ingredient(text: str) -> dict:
 @mcp.tool
 def tips(name: str) -> str:
     """Tips for cooking."""
-    return {"burnt": "If the crust has burnt, the oven failed to vent.", "failed": "no results"}[name]
+    return {"burnt": "If the crust has burnt, the oven failed to vent.", "failed": "no results"}[
+        name
+    ]
 
 
 also("order_pizza", fails("unknown", size="L"))

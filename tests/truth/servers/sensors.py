@@ -43,7 +43,9 @@ ROOT = Path.home() / "measurements"
 
 def prepare():
     ROOT.mkdir(exist_ok=True)
-    (ROOT / "roof.jsonl").write_text('{"t": 1, "value": 20.5}\n{"t": 2, "value": 21.0}\n{"t": 3, "val\n')
+    (ROOT / "roof.jsonl").write_text(
+        '{"t": 1, "value": 20.5}\n{"t": 2, "value": 21.0}\n{"t": 3, "val\n'
+    )
     (ROOT / "cellar.jsonl").write_text('{"t": 1, "value": 12.0}\n{"t": 2, "value": 12.5}\n')
     (ROOT / "calibration.lzma").write_bytes(b"\xfd7zXZ\x00 nothing")
     (ROOT / "old.bz2").write_bytes(bz2.compress(b"1;2;3\n" * 500)[:30])
@@ -57,7 +59,9 @@ def prepare():
     (ROOT / "alarms.d").mkdir(exist_ok=True)
     with sqlite3.connect(ROOT / "series.db") as db:
         db.execute("CREATE TABLE readings (sensor TEXT, t INTEGER, value REAL)")
-        db.executemany("INSERT INTO readings VALUES (?, ?, ?)", [("roof", 1, 20.5), ("cellar", 1, None)])
+        db.executemany(
+            "INSERT INTO readings VALUES (?, ?, ?)", [("roof", 1, 20.5), ("cellar", 1, None)]
+        )
 
 
 prepare()
@@ -81,7 +85,13 @@ def sensor(name: str) -> dict[str, Any]:
         raise SensorNotFoundError(f"sensor '{name}' not found") from None
 
 
-@calls(works(name="roof"), works(name="cellar"), fails("not_found", name="attic"), fails("validation", name=["roof"]), fails("validation", sensor="roof"))
+@calls(
+    works(name="roof"),
+    works(name="cellar"),
+    fails("not_found", name="attic"),
+    fails("validation", name=["roof"]),
+    fails("validation", sensor="roof"),
+)
 @mcp.tool
 async def describe_sensor(name: str, ctx: Context) -> dict:
     """Properties of a sensor."""
@@ -96,7 +106,12 @@ async def tags(name: str) -> str:
     return ", ".join(sensor(name)["tags"])
 
 
-@calls(works(name="roof", value=20.0), fails("crash", name="cellar", value=20.0), fails("crash", name="yard", value=20.0), fails("validation", name="roof", value="warm"))
+@calls(
+    works(name="roof", value=20.0),
+    fails("crash", name="cellar", value=20.0),
+    fails("crash", name="yard", value=20.0),
+    fails("validation", name="roof", value="warm"),
+)
 @mcp.tool
 def normalise(name: str, value: float) -> float:
     """Value divided by the sensor's gain."""
@@ -139,7 +154,9 @@ async def readings(name: str) -> list:
 def last_value(name: str) -> str:
     """Last value of a sensor."""
     with contextlib.closing(sqlite3.connect(ROOT / "series.db")) as db:
-        (value,) = db.execute("SELECT value FROM readings WHERE sensor = ? ORDER BY t DESC", (name,)).fetchone()
+        (value,) = db.execute(
+            "SELECT value FROM readings WHERE sensor = ? ORDER BY t DESC", (name,)
+        ).fetchone()
     return f"{value:.1f}"
 
 
@@ -198,14 +215,18 @@ def restore_backup(name: str) -> list:
         with tarfile.open(ROOT / "backup.tar") as archive:
             return archive.getnames()
     except tarfile.TarError as exc:
-        raise RuntimeError(f"backup is corrupt, restore aborted ({type(exc).__name__}: {exc})") from exc
+        raise RuntimeError(
+            f"backup is corrupt, restore aborted ({type(exc).__name__}: {exc})"
+        ) from exc
 
 
 @calls(fails("misconfig", device="gw1"))
 @mcp.tool
 def firmware_checksum(device: str) -> str:
     """Checksum of the firmware image."""
-    return hashlib.sha256(base64.b64decode((ROOT / "firmware.b64").read_text(), validate=True)).hexdigest()
+    return hashlib.sha256(
+        base64.b64decode((ROOT / "firmware.b64").read_text(), validate=True)
+    ).hexdigest()
 
 
 @calls(fails("misconfig", name="roof"), fails("misconfig", name="cellar"))
@@ -236,7 +257,9 @@ def append_log(text: str) -> str:
 @mcp.tool
 async def flash(device: str) -> str:
     """Flash a device."""
-    process = await asyncio.create_subprocess_exec("esptool.py", "--port", "/dev/ttyUSB0", "chip_id")
+    process = await asyncio.create_subprocess_exec(
+        "esptool.py", "--port", "/dev/ttyUSB0", "chip_id"
+    )
     return str(await process.wait())
 
 
@@ -306,7 +329,13 @@ class Reading(BaseModel):
 
 
 @calls(works(name="roof"), fails("crash", name="yard"))
-@mcp.tool(output_schema={"type": "object", "properties": {"value": {"type": "number"}, "at": {"type": "integer"}}, "required": ["value", "at"]})
+@mcp.tool(
+    output_schema={
+        "type": "object",
+        "properties": {"value": {"type": "number"}, "at": {"type": "integer"}},
+        "required": ["value", "at"],
+    }
+)
 def latest(name: str) -> dict:
     """Latest reading."""
     return Reading(sensor=name, value=20.5 if name == "roof" else None, at=3).model_dump()
@@ -360,7 +389,13 @@ async def compact(name: str) -> str:
     return "compacted"
 
 
-@calls(works(place="Graz"), fails("upstream", place="Wien"), fails("upstream", place="Linz"), fails("quota", place="Wels"), fails("timeout", place="Steyr"))
+@calls(
+    works(place="Graz"),
+    fails("upstream", place="Wien"),
+    fails("upstream", place="Linz"),
+    fails("quota", place="Wels"),
+    fails("timeout", place="Steyr"),
+)
 @mcp.tool
 async def outside_temperature(place: str) -> float:
     """Temperature that the weather service reports."""
@@ -436,7 +471,14 @@ async def cloud_login(user: str) -> str:
     return "in"
 
 
-@calls(works(name="roof", interval=60), fails("validation", name="roof", interval=0), fails("validation", name="roof", interval=90000), fails("state", name="yard", interval=60), fails("not_found", name="lawn", interval=60), fails("permission", name="house", interval=60))
+@calls(
+    works(name="roof", interval=60),
+    fails("validation", name="roof", interval=0),
+    fails("validation", name="roof", interval=90000),
+    fails("state", name="yard", interval=60),
+    fails("not_found", name="lawn", interval=60),
+    fails("permission", name="house", interval=60),
+)
 @mcp.tool
 def set_interval(name: str, interval: Annotated[int, Field(ge=1, le=86400)]) -> str:
     """Set the interval of measurements."""
@@ -459,7 +501,11 @@ def register_sensor(name: str) -> str:
     return name
 
 
-@calls(works(expression="1 + 2"), fails("payload", expression="1 +"), fails("payload", expression="gain * 2"))
+@calls(
+    works(expression="1 + 2"),
+    fails("payload", expression="1 +"),
+    fails("payload", expression="gain * 2"),
+)
 @mcp.tool
 def evaluate(expression: str) -> str:
     """Evaluate an expression."""
