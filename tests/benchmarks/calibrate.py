@@ -210,7 +210,18 @@ class Sample:
         self.weights = same**-0.5 * np.where(
             [read[family] for family in self.families], READ_WEIGHT_IN_FIT, 1.0
         )
+        # The frequency of the classes of injected faults was planned: take that of other labels.
+        self.is_planned = (self.rows["file"] == INJECTED_FAULTS.name).to_numpy()
+        planned, other = (self._shares(rows) for rows in (self.is_planned, ~self.is_planned))
+        factors = np.divide(other, planned, out=np.zeros_like(other), where=planned > 0)
+        self.weights[self.is_planned] *= factors[self.classes[self.is_planned]]
         self.weights /= self.weights.mean()
+
+    def _shares(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+        """Return the share of each class in the weight of the rows `chosen`."""
+        count = np.bincount(self.classes[chosen], self.weights[chosen], len(weighing.CLASSES))
+        shares: npt.NDArray[np.float64] = count / count.sum()
+        return shares
 
     def fit(self, chosen: npt.NDArray[np.int64]) -> weighing.Weights:
         """Return the weights fitted on the rows `chosen` and on the examples of rules.
@@ -259,7 +270,8 @@ class Sample:
     ) -> tuple[float, float, float]:
         """Return `penalty`, the best temperature for it, and their loss on servers left out.
 
-        The loss is the mean negative logarithm of the probability of a call's class.
+        The loss is the mean negative logarithm of the probability of a call's class, over the calls
+        without an injected fault.
         """
         scores = np.zeros((len(chosen), len(weighing.CLASSES)))
         families = [self.families[row] for row in chosen]
@@ -271,7 +283,7 @@ class Sample:
 
         def loss(temperature: float) -> float:
             total = np.logaddexp.reduce(scores / temperature, axis=1)
-            return float((total - of_label / temperature).mean())
+            return float((total - of_label / temperature)[~self.is_planned[chosen]].mean())
 
         bounds = (1 / MAX_TEMPERATURE, MAX_TEMPERATURE)
         best = minimize_scalar(loss, bounds=bounds, method="bounded")
