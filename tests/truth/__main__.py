@@ -3,9 +3,10 @@
     python -m tests.truth                         all of them
     python -m tests.truth orders-fastmcp          this one, keeping the labels of the others
 
-Needs mcptally and its test tools installed in this Python, and npm. SDKs are installed at the
-versions below into FOLDER (`--folder`, /srv/truth): the recordings show this folder and nothing
-else of the machine. Recordings differ from those here in times, ids and port numbers.
+Needs mcptally and its test tools installed in this Python, npm, Perl and Java 17. SDKs are
+installed at the versions below into FOLDER (`--folder`, /srv/truth): the recordings show this
+folder and nothing else of the machine. Recordings differ from those here in times, ids and port
+numbers.
 """
 
 import argparse
