@@ -89,9 +89,9 @@ penalty is 1. Like the penalty, they count more where labelled calls count less.
 @functools.cache
 def ours() -> dict[str, bool]:
     """Families of our own labels, and whether rules were changed after their mistakes were read."""
-    lines = (line for file in OUR_LABELS for line in file.read_text(encoding="utf-8").splitlines())
+    files = (*OUR_LABELS, INJECTED_FAULTS)
+    lines = (line for file in files for line in file.read_text(encoding="utf-8").splitlines())
     known = {labels.family(row["server"]): row["part"] == "read" for row in map(json.loads, lines)}
-    known |= dict.fromkeys(labels.read(INJECTED_FAULTS)["family"], True)
     shared = set(pl.concat(labels.read(file) for file in SHARED_LABELS)["family"])
     return {family: read for family, read in known.items() if family not in shared}
 
@@ -214,7 +214,18 @@ class Sample:
         self.weights = same**-0.5 * np.where(
             [read[family] for family in self.families], READ_WEIGHT_IN_FIT, 1.0
         )
+        # The frequency of the classes of injected faults was planned: take that of other labels.
+        self.is_planned = (self.rows["file"] == INJECTED_FAULTS.name).to_numpy()
+        planned, other = (self._shares(rows) for rows in (self.is_planned, ~self.is_planned))
+        factors = np.divide(other, planned, out=np.zeros_like(other), where=planned > 0)
+        self.weights[self.is_planned] *= factors[self.classes[self.is_planned]]
         self.weights /= self.weights.mean()
+
+    def _shares(self, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+        """Return the share of each class in the weight of the rows `chosen`."""
+        count = np.bincount(self.classes[chosen], self.weights[chosen], len(weighing.CLASSES))
+        shares: npt.NDArray[np.float64] = count / count.sum()
+        return shares
 
     def fit(self, chosen: npt.NDArray[np.int64]) -> weighing.Weights:
         """Return the weights fitted on the rows `chosen` and on the examples of rules.
@@ -263,7 +274,8 @@ class Sample:
     ) -> tuple[float, float, float]:
         """Return `penalty`, the best temperature for it, and their loss on servers left out.
 
-        The loss is the mean negative logarithm of the probability of a call's class.
+        The loss is the mean negative logarithm of the probability of a call's class, over the calls
+        of servers as their users run them.
         """
         scores = np.zeros((len(chosen), len(weighing.CLASSES)))
         usual = self.is_usual[chosen]
@@ -372,11 +384,14 @@ def main() -> None:
     held_out = sample.held_out()
     unread = ~pl.col("family").map_elements(was_read, return_dtype=pl.Boolean)
     recorded = pl.col("file") == OUR_LABELS[1].name
-    usual, faulty = held_out.filter(unread & ~recorded), held_out.filter(unread & recorded)
+    injected = pl.col("file") == INJECTED_FAULTS.name
+    usual = held_out.filter(unread & ~recorded & ~injected)
+    faulty, ours_faulty = (held_out.filter(unread & some) for some in (recorded, injected))
     for title, some in (
         ("servers whose texts were not read while rules were written", usual),
         ("the same servers, texts that no validator or SDK wrote", usual.filter(is_hard(usual))),
         ("other servers whose texts were not read, with faulty backends", faulty),
+        ("our servers whose texts were not read, with injected faults", ours_faulty),
         ("all servers", held_out),
     ):
         print(f"# Cross-validated by server: {title}\n")

@@ -3,9 +3,10 @@
     python -m tests.truth                         all of them
     python -m tests.truth orders-fastmcp          this one, keeping the labels of the others
 
-Needs mcptally and its test tools installed in this Python, and npm. SDKs are installed at the
-versions below into FOLDER (`--folder`, /srv/truth): the recordings show this folder and nothing
-else of the machine. Recordings differ from those here in times, ids and port numbers.
+Needs mcptally and its test tools installed in this Python, npm, Perl and Java 17. SDKs are
+installed at the versions below into FOLDER (`--folder`, /srv/truth): the recordings show this
+folder and nothing else of the machine. Recordings differ from those here in times, ids and port
+numbers.
 """
 
 import argparse
@@ -37,7 +38,10 @@ PYTHON_SDKS: Final = {
     "mcp2": ("mcp==2.3.0", *LIBRARIES),
     "mcp1": ("mcp==1.30.0", *LIBRARIES),
     "fastmcp": ("fastmcp==4.1.2", *LIBRARIES),
+    "rich": ("mcp[cli]==2.3.0", *LIBRARIES),
 }
+ENVIRONMENTS: Final = {"plain": "mcp1", "lowlevel": "mcp2", "masked": "fastmcp"}
+"""Environment in which a server is run, where it is not named like the SDK."""
 NPM_PACKAGES: Final = (
     "@modelcontextprotocol/sdk@1.32.2",
     "fastmcp@4.20.16",
@@ -49,6 +53,7 @@ NPM_PACKAGES: Final = (
 CAUSES: Final = {
     "crash": ("tool_failure", "exception_bug"),
     "misconfig": ("tool_failure", "misconfig_or_missing_dependency"),
+    "internal": ("tool_failure", "internal_error"),
     "network": ("infrastructure", "network"),
     "timeout": ("infrastructure", "timeout_or_cancel"),
     "upstream": ("infrastructure", "upstream_5xx_or_malformed"),
@@ -60,6 +65,9 @@ CAUSES: Final = {
     "quota": ("business", "rate_or_quota"),
     "state": ("business", "precondition_state"),
     "payload": ("business", "user_payload_error"),
+    "conflict": ("business", "conflict"),
+    "unsupported": ("business", "unsupported_or_disabled"),
+    "unknown": ("business", "unknown_tool"),
 }
 """Cause that a server declares → `verdict` and `reason` of the label."""
 MAX_TEXT: Final = 400
@@ -74,27 +82,51 @@ class Server:
     sdk: str
     part: str
     """`read`: its mistakes may be looked at to improve rules. `held`: they are only counted."""
+    script: str = ""
+    """File in `servers/` that serves itself; without it, serve.py or serve.mjs serves `module`."""
 
     @property
     def name(self) -> str:
         return f"{self.module}-{self.sdk}"
 
-    @property
-    def is_python(self) -> bool:
-        return (SERVERS / f"{self.module}.py").exists()
+    def commands(self, folder: Path) -> tuple[list[str], list[str]]:
+        """Return the commands that serve and that print the planned calls."""
+        is_python = (SERVERS / f"{self.module}.py").exists()
+        script = self.script or ("serve.py" if is_python else "serve.mjs")
+        python = folder / ENVIRONMENTS.get(self.sdk, self.sdk) / "bin" / "python"
+        interpreter = {".py": str(python), ".mjs": "node", ".pl": "perl", ".java": "java"}
+        start = [interpreter[Path(script).suffix], str(folder / "servers" / script)]
+        if self.script:
+            return [*start, self.sdk], [*start, self.sdk, "--plan"]
+        return [*start, self.sdk, self.module], [*start, "--plan", self.module]
 
 
 ALL: Final = (
     Server("orders", "fastmcp", "read"),
     Server("orders", "mcp2", "read"),
     Server("orders", "plain", "read"),
-    Server("library", "mcp1", "held"),
-    Server("library", "mcp2", "held"),
-    Server("library", "fastmcp", "held"),
+    Server("library", "mcp1", "read"),
+    Server("library", "mcp2", "read"),
+    Server("library", "fastmcp", "read"),
     Server("studio", "typescript", "read"),
     Server("studio", "plain", "read"),
-    Server("fleet", "typescript", "held"),
-    Server("fleet", "fastmcp", "held"),
+    Server("fleet", "typescript", "read"),
+    Server("fleet", "fastmcp", "read"),
+    Server("hotel", "mcp1", "held", "hotel.py"),
+    Server("hotel", "mcp2", "held", "hotel.py"),
+    Server("hotel", "rich", "held", "hotel.py"),
+    Server("invoices", "mcp1", "held", "invoices.py"),
+    Server("invoices", "mcp2", "held", "invoices.py"),
+    Server("invoices", "rich", "held", "invoices.py"),
+    Server("sensors", "fastmcp", "held", "sensors.py"),
+    Server("sensors", "masked", "held", "sensors.py"),
+    Server("recipes", "fastmcp", "held", "recipes.py"),
+    Server("recipes", "masked", "held", "recipes.py"),
+    Server("geodata", "lowlevel", "held", "geodata.py"),
+    Server("tickets", "typescript", "held", "tickets.mjs"),
+    Server("phrasebook", "typescript-server", "held", "phrasebook.mjs"),
+    Server("repository", "perl", "held", "repository.pl"),
+    Server("gallery", "java", "held", "Gallery.java"),
 )
 
 
@@ -143,11 +175,7 @@ def install(folder: Path) -> None:
 
 def record(folder: Path, server: Server) -> list[dict[str, Any]]:
     """Make all calls that the server plans, keep the recording and return the labels."""
-    if server.is_python:
-        sdk = "mcp1" if server.sdk == "plain" else server.sdk
-        serve = [str(folder / sdk / "bin" / "python"), str(folder / "servers" / "serve.py")]
-    else:
-        serve = ["node", str(folder / "servers" / "serve.mjs")]
+    serve, print_plan = server.commands(folder)
     work, out = folder / "work" / server.name, folder / "traces" / server.name
     for path in (work, out):
         shutil.rmtree(path, ignore_errors=True)
@@ -155,12 +183,10 @@ def record(folder: Path, server: Server) -> list[dict[str, Any]]:
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(work), "LANG": "C.UTF-8"}
     env["PYTHONDONTWRITEBYTECODE"] = "1"
     plan = json.loads(
-        subprocess.run(
-            [*serve, "--plan", server.module], check=True, capture_output=True, env=env, cwd=work
-        ).stdout
+        subprocess.run(print_plan, check=True, capture_output=True, env=env, cwd=work).stdout
     )
     recorder = [sys.executable, "-m", "mcptally", "record", "--no-compress", "--redact", "none"]
-    recorder += ["--out", str(out), "--name", server.name, "--", *serve, server.sdk, server.module]
+    recorder += ["--out", str(out), "--name", server.name, "--", *serve]
     with upstream.running() as settings:
         parameters = StdioServerParameters(
             command=recorder[0], args=recorder[1:], env={**env, **settings}, cwd=work

@@ -35,6 +35,32 @@ BOXED = """\
                     AttributeError: 'Context' object has no attribute
                     'exchange_rates'
                     DEBUG    Sending INFO to client"""
+# At 80 columns, beside the columns of a log, rich cuts the title and wraps what follows the box.
+NARROW = """\
+[11/23/26 08:12:44] ERROR    Tool 'add' raised an unexpected       server.py:455
+                             exception
+                             ╭─ Traceback (most recent call last─╮
+                             │ /srv/sums.py:3 in add             │
+                             ╰───────────────────────────────────╯
+                             KeyError: 'vat'
+
+                             The above exception was the direct
+                             cause of the following exception:
+
+                             ╭─ Traceback (most recent call last─╮
+                             │ /srv/rates.py:9 in rate           │
+                             ╰───────────────────────────────────╯
+                             LookupError: no rate for the usual
+                             currency
+
+                             The above exception was the direct
+                             cause of the following exception:
+
+                             ╭─ Traceback (most recent call last─╮
+                             │ /srv/sdk.py:9 in run              │
+                             ╰───────────────────────────────────╯
+                             UnexpectedToolError: Error executing
+                             tool add"""
 GROUP = """\
   + Exception Group Traceback (most recent call last):
   |   File "/srv/sums.py", line 3, in add
@@ -64,6 +90,7 @@ def lines(text: str, *, start: int = 0, recording: str = "r") -> pl.DataFrame:
         (PLAIN, "add", "KeyError: 'vat'"),
         (CHAINED, None, "KeyError: 'vat'"),
         (BOXED, "add", "AttributeError: 'Context' object has no attribute 'exchange_rates'"),
+        (NARROW, None, "LookupError: no rate for the usual currency\nKeyError: 'vat'"),
         (JAVASCRIPT, "add", "TypeError: Cannot read properties of undefined (reading 'rate')"),
     ],
 )

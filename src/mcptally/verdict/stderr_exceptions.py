@@ -16,11 +16,9 @@ MAX_CHARS: Final = 500
 LATE_NS: Final = 1_000_000_000
 """A trace may be logged this long after the reply: stdout and stderr are separate pipes."""
 
-_HEAD: Final = "Traceback (most recent call last)"
-_CHAIN: Final = (
-    "direct cause of the following exception|During handling of the above exception|"
-    "(?i)exception group traceback"
-)
+_HEAD: Final = r"Traceback \(most recent call last\)|╭─+ Traceback \("
+"""The first line of a trace. Rich cuts the title of a box that is too narrow for it."""
+_CHAIN: Final = r"\babove exception(?: was|,|$)|(?i)exception group traceback"
 _TOOL: Final = r"""(?i)\btool:?\s+['"`]?([\w.\-/]+)"""
 _TERMINAL_CODES: Final = r"\x1b\[[0-9;]*m"
 _BOX: Final = r"^\s*[│╭╰]"
@@ -54,9 +52,7 @@ def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
     lines = stderr.select("recording", "seq", "ts_ns", "text").drop_nulls("text")
     if lines.is_empty():
         return pl.DataFrame(schema=COLUMNS)
-    is_trace = pl.col("text").str.contains(_HEAD, literal=True) | pl.col("text").str.contains(
-        f"(?m){_FRAME}"
-    )
+    is_trace = pl.col("text").str.contains(_HEAD) | pl.col("text").str.contains(f"(?m){_FRAME}")
     with_trace = lines.get_column("recording").filter(lines.select(is_trace).to_series()).unique()
     lines = lines.filter(pl.col("recording").is_in(with_trace.implode()))
     if lines.is_empty():
@@ -69,7 +65,7 @@ def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
             pl.col("text").str.strip_chars_end().str.replace_all(_TERMINAL_CODES, ""),
         )
         .with_columns(
-            head=pl.col("text").str.contains(_HEAD, literal=True),
+            head=pl.col("text").str.contains(_HEAD),
             boxed=pl.col("text").str.contains(_BOX),
             # Exception groups draw a margin of | and + before each line.
             text=pl.when(~pl.col("text").str.contains(_BOX))
