@@ -52,11 +52,14 @@ LABELS = FOLDER / "labels"
 TRAFFIC = FOLDER / "traffic"
 SHARED_LABELS = (LABELS / "errors.jsonl", LABELS / "traffic.jsonl")
 TESTS = Path(__file__).resolve().parents[1]
-OUR_LABELS = (TESTS / "verdict" / "held_out.jsonl", TESTS / "verdict" / "recorded.jsonl")
+OUR_LABELS = tuple(
+    TESTS / "verdict" / name for name in ("held_out.jsonl", "recorded.jsonl", "natural.jsonl")
+)
 INJECTED_FAULTS = TESTS / "truth" / "labels.jsonl"
 RECORDINGS = {
     LABELS / "traffic.jsonl": TRAFFIC,
     OUR_LABELS[1]: TESTS / "verdict" / "recordings",
+    OUR_LABELS[2]: TESTS / "verdict" / "natural_recordings",
     INJECTED_FAULTS: TESTS / "truth" / "recordings",
 }
 """Labelled file → the recordings of its calls."""
