@@ -39,7 +39,7 @@ _COMPONENT: Final = (
     r"|\b([a-z][\w-]+) (?:is|was|has|are|have)(?: not|n't| never)(?: been)? "
     r"(?:mounted|initiali[sz]ed|downloaded|compiled|provisioned|licensed)\b"
     r"|\b(databases?|db|cache|indexe?s?|indices|config(?:uration)?|settings|credentials?|models?"
-    r"|weights|tokenizer|embeddings?|embedder|binary|executable|drivers?|engine|runtime|interpreter"
+    r"|llm|weights|tokenizer|embeddings?|embedder|binary|executable|drivers?|engine|runtime|interpreter"
     r"|compiler|kernel|backend|transport|plugins?|extensions?|librar(?:y|ies)|toolkit|cli|daemon"
     r"|certificates?|private key|licen[cs]e|templates?|schema|migrations?|state|stor(?:e|age)"
     r"|buckets?|registry|catalog|manifest|lock ?file|logs?|key(?:chain|ring)|dictionary|corpus"
