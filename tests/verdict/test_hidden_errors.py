@@ -88,6 +88,12 @@ def test_an_echo_of_the_arguments_is_not_a_hidden_error():
     assert not found("Error: fake\n", arguments='{"command": "echo \\"Error: fake\\""}')
 
 
+def test_a_line_of_the_arguments_does_not_make_an_error_after_it_an_echo():
+    arguments = '{"code": "select * from t"}'
+    assert found("select * from t\nError: no such table: t", arguments=arguments)
+    assert not found("on\nError: fake", arguments='{"command": "echo on; echo Error: fake"}')
+
+
 def test_prose_from_a_tool_that_usually_answers_in_json_is_evidence():
     prose = "Page missing in this book"
     assert not found(prose)

@@ -55,6 +55,40 @@ def test_without_an_object_or_arguments_the_source_is_unknown(text, arguments):
     assert source(text, arguments) is None
 
 
+def is_unmentioned(text: str, arguments: str | None, tool: str) -> bool:
+    schema = {"text": pl.UInt32, "arguments": pl.String, "tool": pl.String}
+    calls = pl.DataFrame({"text": [0], "arguments": [arguments], "tool": [tool]}, schema=schema)
+    return named_object.names_unmentioned_component(pl.Series([text]), calls)[0]
+
+
+@each_row(
+    ("text", "arguments", "tool"),
+    [
+        ("Contacts database not found", '{"phone": "123"}', "send"),
+        ("Index not found", "{}", "rebuild_index"),
+        ("The kernel could not be started", '{"title": "a"}', "run"),
+        ("Failed to mount the sound archive: EIO", '{"bird": "robin"}', "play"),
+    ],
+)
+def test_a_component_that_neither_arguments_nor_tool_mention_is_the_servers(text, arguments, tool):
+    assert is_unmentioned(text, arguments, tool)
+
+
+@each_row(
+    ("text", "arguments", "tool"),
+    [
+        ("Contacts database not found", '{"db_name": "x"}', "send"),
+        ("Database not found", '{"name": "shop"}', "drop_database"),
+        ("Index not found", '{"indexes": ["a"]}', "run"),
+        ("The kernel could not be started", '{"name": "kernel-3"}', "run"),
+        ("Database not found", None, "run"),
+        ("Task not found", '{"id": 5}', "run"),
+    ],
+)
+def test_another_component_or_none_is_not_the_servers(text, arguments, tool):
+    assert not is_unmentioned(text, arguments, tool)
+
+
 def verdict(text: str, arguments: str) -> str:
     call = {"outcome": "tool_error", "error_text": text, "arguments": arguments}
     return judge(pl.DataFrame([call]))["verdict"][0]

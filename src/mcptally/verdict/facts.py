@@ -254,6 +254,15 @@ def _quoted_from(
     if len(rows):
         source = named_object.source(texts, frame[["text", "arguments"]][rows])
         sources = sources.scatter(pl.Series(rows), source)
+    parts = _rows_of_texts(
+        frame,
+        [texts for rule, texts in zip(chosen, matched, strict=True) if rule.quotes == "component"],
+    )
+    parts = parts[sources.is_null().to_numpy()[parts]]
+    if len(parts):
+        calls = frame[["text", "arguments", "tool"]][parts]
+        unmentioned = named_object.names_unmentioned_component(texts, calls).to_numpy()
+        sources = sources.scatter(parts[unmentioned], "component")
     return sources
 
 

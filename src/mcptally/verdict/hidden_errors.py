@@ -21,7 +21,7 @@ MAX_REPORT: Final = 2000
 THRESHOLD: Final = 50.0
 """Lowest confidence, in percent, at which a result counts as a failure."""
 MAX_ECHO: Final = 60
-"""Characters of the first line that are searched for in the arguments to detect an echo."""
+"""Characters of a line that are searched for in the arguments to detect an echo."""
 
 COLUMNS: Final[dict[str, pl.DataType]] = {
     "hidden_error": pl.Boolean(),
@@ -37,7 +37,7 @@ USUAL_SHARE: Final = 0.8
 MIN_RESULTS: Final = 5
 """Results of a tool that must be known before it has a usual form."""
 MIN_ECHO: Final = 6
-"""Shorter texts may be among the arguments by chance."""
+"""Shorter lines may be among the arguments by chance."""
 
 _JSON: Final = r"""^\s*(?:\{\s*["}]|\[\s*[\[{"\]\d-])"""
 _MESSAGE_LINES: Final = (
@@ -314,6 +314,7 @@ def _apply_echo_rule(
 ) -> None:
     """Let the first `echo` rule decide where the text repeats the caller's own words.
 
+    Its first two lines are in the arguments, apart from short ones.
     Changes `rule_of_result`. Runs last and only on results that another rule matches, because it
     compares row by row.
     """
@@ -321,16 +322,20 @@ def _apply_echo_rule(
     suspects = np.flatnonzero(rule_of_result < len(chosen))
     if not echoes or not len(suspects):
         return
-    line = error_text.first_line(pl.col("text").str.strip_chars()).str.head(MAX_ECHO)
+    arguments = pl.col("arguments").str.replace_all('\\"', '"', literal=True)
+    lines = [
+        pl.col("text").str.strip_chars().str.extract(pattern, 1).str.head(MAX_ECHO)
+        for pattern in (r"^([^\r\n]*)", r"^[^\r\n]*[\r\n]+([^\r\n]*)")
+    ]
+    is_long = [(line.str.len_chars() >= MIN_ECHO).fill_null(value=False) for line in lines]
     echoed = (
         results[["text", "arguments"]][suspects]
         .select(
-            (
-                pl.col("arguments")
-                .str.replace_all('\\"', '"', literal=True)
-                .str.contains(line, literal=True)
-                & (line.str.len_chars() >= MIN_ECHO)
-            ).fill_null(value=False)
+            pl.any_horizontal(is_long)
+            & pl.all_horizontal(
+                ~long | arguments.str.contains(line, literal=True).fill_null(value=False)
+                for line, long in zip(lines, is_long, strict=True)
+            )
         )
         .to_series()
         .to_numpy()

@@ -1,7 +1,8 @@
 """Decides whether the object that an error text names comes from the caller.
 
 `No such file: 'notes.txt'` is the caller's mistake if the arguments name the file. If they do not,
-the server looked for a file of its own, and is at fault.
+the server looked for a file of its own, and is at fault. `Index not found` is the caller's mistake
+if the arguments or the tool's name mention an index.
 """
 
 from typing import Final
@@ -14,12 +15,42 @@ from mcptally.tables.queries import run_query
 _QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
 _UNQUOTED: Final = (
     r"(?i)\bno such (?:table|column|function|module|view|index)[:=]? ([\w.]+)"
+    r"|(?:^|[\s(])[/\w]*sh: (?:line )?(?:\d+: )?([\w.+-]+): (?:command )?not found"
+    r"|\bspawn (\S+) E(?:NOENT|ACCES)\b"
     r"|(?:^|[\s(])((?:[A-Za-z]:[\\/]|/)[^\s:,;)]{2,})"
     r"|\b([\w-]+\.(?:json|ya?ml|toml|ini|conf|cfg|env|properties|db|sqlite3?|onnx|bin|pem|crt|lock"
     r"|log|html|tmpl|j2|so|dll|dat|pkl|npz|gguf|pt))\b"
     r"|^([\w.+-]+): (?:command not found|not found$|no such file or directory)"
 )
 """A name after SQLite's "no such", a path, a file of a program, or a program that a shell names."""
+_DONE: Final = (
+    r"(?:started|initiali[sz]ed|loaded|opened|mounted|spawned|launched|booted|compiled|allocated"
+    r"|instantiated|bound|rendered|refreshed|acquired|written|flushed|serialized|restored|decrypted)"
+)
+_DO: Final = (
+    r"(?:start|initiali[sz]e|load|open|mount|spawn|launch|boot|compile|allocate|instantiate|bind"
+    r"|render|refresh|acquire|write(?: to)?|append to|flush|serialize|restore|decrypt)"
+)
+_COMPONENT: Final = (
+    rf"(?i)\b([a-z][\w-]+) (?:(?:could|can)(?: not|n't)|cannot) be {_DONE}\b"
+    rf"|\b([a-z][\w-]+) (?:failed to|cannot|could not) {_DO}\b"
+    rf"|\b(?:failed to|cannot|could(?: not|n't)|unable to) {_DO} "
+    r"(?:the |an? |its )?(?:[\w-]+ ){0,2}?([a-z][\w-]+)(?:$|[.,:;\n(])"
+    r"|\b([a-z][\w-]+) (?:is|was|has|are|have)(?: not|n't| never)(?: been)? "
+    r"(?:mounted|initiali[sz]ed|downloaded|compiled|provisioned|licensed)\b"
+    r"|\b(databases?|db|cache|indexe?s?|indices|config(?:uration)?|settings|credentials?|models?"
+    r"|llm|weights|tokenizer|embeddings?|embedder|binary|executable|drivers?|engine|runtime|interpreter"
+    r"|compiler|kernel|backend|transport|plugins?|extensions?|librar(?:y|ies)|toolkit|cli|daemon"
+    r"|certificates?|private key|licen[cs]e|templates?|schema|migrations?|state|stor(?:e|age)"
+    r"|buckets?|registry|catalog|manifest|lock ?file|logs?|key(?:chain|ring)|dictionary|corpus"
+    r"|data ?sets?|lookup table|data files?|directory|folder|fonts?|assets?|grammar|knowledge base"
+    r"|service account|accounts?|history|language server|web ?hook|converter|renderer|environment"
+    r"|profile|proxy|worker|provider|client|graph|memory)\b"
+)
+"""What could not be used, or a word for a part of a server."""
+_ALIASES: Final = {"database": "db", "directory": "dir"}
+_STEM: Final = 4
+"""Letters of a component's name that a call contains if it mentions the component."""
 _LAST_PART: Final = r"[/\\]([^/\\]{2,}?|\d)(?:\.\w{1,8})?[/\\]?$"
 """The last component of a path, without its suffix."""
 _VALUE: Final = r"""(?:"[^"\\]{3,200}"|[-\d.]{2,})\s*[,\]}]"""
@@ -66,6 +97,45 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         .join(sources, on=["text", "key"], how="left", maintain_order="left")
         .pipe(run_query)
         .get_column("source")
+    )
+
+
+def names_unmentioned_component(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
+    """Return which calls do not mention the component of the server that their text names.
+
+    A call mentions a component if its arguments or, where it has arguments, the tool's name contain
+    the beginning of the word. False for texts that name none.
+
+    Args:
+        texts: texts without wrappers.
+        calls: `text` (row number in `texts`), `arguments` (JSON) and `tool`.
+    """
+    numbers = calls["text"].unique()
+    word = pl.coalesce("^part_.*$").str.to_lowercase()
+    stems = (
+        texts.gather(numbers)
+        .to_frame("whole")
+        .lazy()
+        .select(part=pl.col("whole").str.extract_groups(_COMPONENT))
+        .unnest("part", separator="_")
+        .select(pl.lit(numbers).alias("text"), word=word)
+        .with_columns(
+            stem=pl.col("word").str.head(_STEM),
+            alias=pl.col("word").replace_strict(_ALIASES, default=None, return_dtype=pl.String),
+        )
+    )
+    arguments = pl.col("arguments").str.to_lowercase()
+    has_any = arguments.str.contains(":", literal=True)
+    tool = pl.when(has_any).then(pl.col("tool").str.to_lowercase()).fill_null("")
+    call = pl.concat_str(arguments, tool)
+    mentions = call.str.contains(pl.col("stem"), literal=True)
+    mentions |= call.str.contains(pl.col("alias"), literal=True).fill_null(value=False)
+    return (
+        calls.lazy()
+        .join(stems, on="text", how="left", maintain_order="left")
+        .select(unmentioned=(~mentions).fill_null(value=False))
+        .pipe(run_query)
+        .get_column("unmentioned")
     )
 
 

@@ -38,7 +38,7 @@ _DESCRIPTIVE: Final = frozenset(
 
 PLACES: Final = ("anywhere", "start", "first_line")
 FAULTS: Final = ("agent", "user", "server", "upstream", "transport")
-QUOTES: Final = ("caller", "server")
+QUOTES: Final = ("caller", "server", "component")
 RECORDS: Final = ("never", "seldom", "mostly", "always")
 STACK_TRACES: Final = ("masked", "repeated")
 RETRYABLE: Final = ("yes", "after_delay", "after_change", "no")
@@ -104,8 +104,9 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     """How the recording ended: `crashed`, `killed`, `exited`, `closed`, `unknown`."""
     quotes: str = ""
     """Where the object that the text names comes from: `caller` if the arguments name it, else
-    `server` (`named_object.source`). The object is the first quoted word, else a path. No rule with
-    `quotes` matches a text without an object, or a call whose arguments are not known."""
+    `server` (`named_object.source`). The object is the first quoted word, else a path; `component`:
+    the text has neither, and names a part of the server that the call does not mention. No rule
+    with `quotes` matches a text without an object, or a call whose arguments are not known."""
     arguments_unless: str = ""
     """A pattern that the JSON text of the arguments must not match. No rule with it matches a call
     whose arguments are not known."""
