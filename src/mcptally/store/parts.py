@@ -1,12 +1,12 @@
 """The Parquet files of a store: parts of tables, and summaries of partitions."""
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
+import msgspec
 import polars as pl
 import pyarrow.parquet as pq
 
@@ -38,8 +38,7 @@ _VALUES_AT_A_TIME: Final = 256
 page of long responses takes tens of megabytes of fresh memory."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """Numbers of rows that were put into a store."""
 
     rows: dict[str, int]

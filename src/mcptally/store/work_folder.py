@@ -1,7 +1,6 @@
 """The work folder of a run: lock the store, publish finished parts, remove old files."""
 
 import contextlib
-import dataclasses
 import datetime
 import errno
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,8 +34,7 @@ from mcptally.store.source_files import SourceFile, digest_of
 from mcptally.tables.all_tables import TABLES
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(msgspec.Struct, frozen=True):
     """How a store was made: rules, program and selection, and records that its manifest keeps."""
 
     rules: str = "default"

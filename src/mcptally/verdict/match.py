@@ -4,7 +4,6 @@ One pass finds the keywords of all patterns; each pattern is then tried only on 
 contain its keywords (`regex_literals`).
 """
 
-import dataclasses
 import functools
 import hashlib
 import itertools
@@ -12,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from typing import Final, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -180,8 +180,7 @@ class _Texts:
         return matches
 
 
-@dataclasses.dataclass(frozen=True)
-class _Keywords:
+class _Keywords(msgspec.Struct, frozen=True, dict=True):
     """The keywords of all patterns; patterns are numbered through all rules."""
 
     owners: pl.DataFrame

@@ -7,11 +7,11 @@ digit `0`, each white space a space, and any other character DEL. A pattern that
 beyond ASCII has two translations (`forms`); one with syntax that only Rust knows has none.
 """
 
-import dataclasses
 import functools
 import re
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -51,8 +51,7 @@ _NEGATED: Final = re.compile(r"(?<!\\)\[\^(?:[^\]\\]|\\.)*?(?:[^\x00-\x7f]|\\p)"
 """A negated class with characters beyond ASCII."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Forms:
+class Forms(msgspec.Struct, frozen=True):
     """Translations of one pattern for RE2."""
 
     plain: str
@@ -63,8 +62,7 @@ class Forms:
     """Whether `folded` matches exactly the texts whose original text matches."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Folding:
+class Folding(msgspec.Struct, frozen=True):
     """A column of texts as RE2 reads it."""
 
     folded: pa.Array
