@@ -8,12 +8,16 @@ from typing import Any, Final, Self, cast
 
 import msgspec
 import polars as pl
-import pyarrow.parquet as pq
 
 from mcptally.store.manifest import SUMMARIES
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.declaration import Table
 from mcptally.tables.recordings import Recordings
+
+try:  # pyarrow.parquet imports all file systems of Arrow and ssl, which takes 8 ms.
+    from pyarrow._parquet import ParquetWriter
+except ImportError:  # a version of pyarrow whose private modules are different
+    from pyarrow.parquet import ParquetWriter
 
 EMPTY: Final = "empty"
 """Prefix of the name of a file without rows; every table has at least one file."""
@@ -55,7 +59,7 @@ class PartWriter:
     def __init__(self, work: Path, part: str) -> None:
         self.work = work
         self.part = part
-        self.writers: dict[str, pq.ParquetWriter] = {}
+        self.writers: dict[str, ParquetWriter] = {}
         self.files = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -80,8 +84,8 @@ class PartWriter:
             target.parent.mkdir(parents=True, exist_ok=True)
             empty = data.clear().to_arrow(compat_level=pl.CompatLevel.newest())
             schema = table.described(empty.schema)
-            writer = pq.ParquetWriter(target, schema, **_options(schema.names))
-            self.writers[table.name] = self.files.enter_context(writer)
+            writer = ParquetWriter(target, schema, **_options(schema.names))
+            self.writers[table.name] = self.files.enter_context(contextlib.closing(writer))
         # One row group at a time: sorting and converting the whole frame would copy it twice.
         for start in range(0, max(1, data.height), ROW_GROUP):
             rows = data.slice(start, ROW_GROUP)
@@ -99,6 +103,8 @@ def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -
 
 def copy_part(source: Path, target: Path, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> int:
     """Write the rows of a part that the filter `keep` returns; return their count."""
+    import pyarrow.parquet as pq  # noqa: PLC0415  (few runs copy parts)
+
     target.parent.mkdir(parents=True, exist_ok=True)
     rows = 0
     with pq.ParquetFile(source) as file:
@@ -124,6 +130,9 @@ ROW_GROUP: Final = 50_000
 def _options(names: Sequence[str]) -> dict[str, Any]:
     repeating = [name for name in names if name not in _PAYLOADS | _MOSTLY_DISTINCT]
     return {
+        "version": "2.6",
+        "data_page_version": "1.0",
+        "writer_engine_version": "V2",
         "compression": "zstd",
         "compression_level": 3,
         "use_dictionary": repeating,

@@ -14,8 +14,6 @@ from typing import Any
 
 import msgspec
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 import mcptally
 from mcptally.errors import StoreError
@@ -29,7 +27,7 @@ from mcptally.store.manifest import (
     listed_files,
     replace_manifest,
 )
-from mcptally.store.parts import EMPTY, part_files
+from mcptally.store.parts import EMPTY, part_files, write_part
 from mcptally.store.source_files import SourceFile, digest_of
 from mcptally.tables.all_tables import TABLES
 
@@ -205,12 +203,7 @@ def publish(
     kept_tables = {name.rpartition("/")[0] for name in kept}
     for table in TABLES:
         if table.name not in kept_tables and not any((work / table.name).glob("*.parquet")):
-            (work / table.name).mkdir(exist_ok=True)
-            schema = table.described(table.frame(pl.DataFrame()).to_arrow().schema)
-            pq.write_table(
-                pa.Table.from_batches([], schema),
-                work / table.name / f"{EMPTY}.parquet",
-            )
+            write_part(work, table, EMPTY, pl.DataFrame())
     run = secrets.token_hex(4)
     new = {}
     for name, path in part_files(work):
