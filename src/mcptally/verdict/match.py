@@ -9,7 +9,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -19,8 +19,11 @@ import pyarrow as pa
 
 from mcptally import rules as rule_files
 from mcptally.tables.queries import run_query
-from mcptally.verdict import re2, regex_literals
+from mcptally.verdict import re2
 from mcptally.verdict.rule_model import TextRule
+
+if TYPE_CHECKING:
+    from mcptally.verdict.regex_literals import Branch
 
 try:  # pyarrow.compute makes a Python function of every kernel, which takes 20 ms.
     from pyarrow._compute import MatchSubstringOptions, TakeOptions, call_function
@@ -236,7 +239,7 @@ def _keywords(patterns_by_rule: tuple[tuple[str, ...], ...]) -> _Keywords:
     numbers: list[int] = []
     known = _derived_keywords()
     for number, each in enumerate(each for patterns in patterns_by_rule for each in patterns):
-        if found := known[each] if each in known else regex_literals.required(each):
+        if found := known[each] if each in known else _required(each):
             numbers.append(number)
             patterns.append(len(branches))
             for branch in found:
@@ -259,8 +262,17 @@ def _keywords(patterns_by_rule: tuple[tuple[str, ...], ...]) -> _Keywords:
     )
 
 
+def _required(pattern: str) -> "Sequence[Branch] | None":
+    """Return the keywords of a pattern, derived now."""
+    if not pattern:
+        return None
+    from mcptally.verdict import regex_literals  # noqa: PLC0415  (only for rules of a user)
+
+    return regex_literals.required(pattern)
+
+
 @functools.cache
-def _derived_keywords() -> Mapping[str, Sequence[regex_literals.Branch] | None]:
+def _derived_keywords() -> "Mapping[str, Sequence[Branch] | None]":
     """Return the keywords of the shipped rules' patterns, if this version derived them."""
     source = resources.files(__package__).joinpath("regex_literals.py")
     compiled = rule_files.compiled()

@@ -59,8 +59,13 @@ _FORMAT_PATTERNS: Final[dict[str, str]] = {
 
 
 def _full_match(pattern: str) -> Callable[[str], bool]:
-    compiled = re.compile(pattern, _ASCII)
-    return lambda text: compiled.fullmatch(text) is not None
+    """A test for a match of the pattern, which is compiled when it is first used."""
+    return lambda text: _format_pattern(pattern).fullmatch(text) is not None
+
+
+@functools.cache
+def _format_pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, _ASCII)
 
 
 def _is_regex(text: str) -> bool:
