@@ -55,8 +55,9 @@ class ScoringRules(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> str:
         """16 hex digits that change when the rules, the scenarios or the tokenizer change."""
-        given = repr((self.rules.verdict, self.rules.hidden, self.given))
-        return digest(given if self.tokenizer is None else f"{given} {self.tokenizer.digest}")
+        tokenizer = self.tokenizer and self.tokenizer.digest
+        given = (self.rules.verdict, self.rules.hidden, self.given, tokenizer)
+        return digest(msgspec.json.encode(given))
 
 
 def score_calls(
