@@ -107,7 +107,7 @@ def _matching_any(
     matched = np.zeros(len(tried), dtype=np.bool_)
     pairs = list(zip(patterns, candidates, strict=True))
     for each, rows in pairs:
-        if rows is not None:
+        if rows is not None and len(rows):
             left = rows[tried[rows] & ~matched[rows]]
             matched[left] = texts.contain(left, alternation([each], start=start))
     if without_keywords := [each for each, rows in pairs if rows is None]:
@@ -202,7 +202,7 @@ class _Keywords(msgspec.Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def words(self) -> list[str]:
-        return self.owners["word"].unique(maintain_order=True).to_list()
+        return list(dict.fromkeys(self.owners["word"].to_list()))
 
     @functools.cached_property
     def _beginnings(self) -> Rows:
@@ -218,8 +218,11 @@ class _Keywords(msgspec.Struct, frozen=True, dict=True):
         """
         if size > _FEW_BYTES:
             return self.words
-        occurring = _triples("\n".join(texts).encode())
-        possible = np.isin(self._beginnings, occurring)
+        occurring = np.sort(_triples("\n".join(texts).encode()))
+        if not len(occurring):
+            return []
+        places = np.searchsorted(occurring[:-1], self._beginnings)
+        possible = occurring[places] == self._beginnings
         return [self.words[number] for number in np.flatnonzero(possible)]
 
 
