@@ -13,11 +13,11 @@ from mcptally.tables.queries import run_query
 
 _QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
 _UNQUOTED: Final = (
-    r"(?i)\bno such (?:table|column|function|module|view|index)[:=]? ([\w.]+)"
+    r"(?i)\bno such (?:table|column|function|module|view|index)[:=]? ((?-i:[\w.])+)"
     r"|(?:^|[\s(])((?:[A-Za-z]:[\\/]|/)[^\s:,;)]{2,})"
-    r"|\b([\w-]+\.(?:json|ya?ml|toml|ini|conf|cfg|env|properties|db|sqlite3?|onnx|bin|pem|crt|lock"
+    r"|\b((?-i:[\w-])+\.(?:json|ya?ml|toml|ini|conf|cfg|env|properties|db|sqlite3?|onnx|bin|pem|crt|lock"
     r"|log|html|tmpl|j2|so|dll|dat|pkl|npz|gguf|pt))\b"
-    r"|^([\w.+-]+): (?:command not found|not found$|no such file or directory)"
+    r"|^((?-i:[\w.+-])+): (?:command not found|not found$|no such file or directory)"
 )
 """A name after SQLite's "no such", a path, a file of a program, or a program that a shell names."""
 _LAST_PART: Final = r"[/\\]([^/\\]{2,}?|\d)(?:\.\w{1,8})?[/\\]?$"

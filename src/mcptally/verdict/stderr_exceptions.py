@@ -21,7 +21,7 @@ _CHAIN: Final = (
     "direct cause of the following exception|During handling of the above exception|"
     "(?i)exception group traceback"
 )
-_TOOL: Final = r"""(?i)\btool:?\s+['"`]?([\w.\-/]+)"""
+_TOOL: Final = r"""(?i)\btool:?\s+['"`]?((?-i:[\w.\-/])+)"""
 _TERMINAL_CODES: Final = r"\x1b\[[0-9;]*m"
 _BOX: Final = r"^\s*[│╭╰]"
 _GROUP_MARGIN: Final = r"^\s*[|+] ?"
