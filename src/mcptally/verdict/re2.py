@@ -9,6 +9,7 @@ beyond ASCII has two translations (`forms`); one with syntax that only Rust know
 
 import functools
 import re
+import sys
 from typing import Final
 
 import msgspec
@@ -40,10 +41,11 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _ONLY_RUST: Final = re.compile(
-    r"\\[xXuUP]|\\p(?!\{(?:" + _SCRIPTS + r")\})|\(\?[a-z]*[xuUR]|&&|--|~~|\\[bB]\{|\\[<>]"
-    r"|(?<!\\)\[(?:[^\]\\]|\\.)*\[(?!:)"
+    r"\\[xXuUP]|\\p(?!\{(?:" + _SCRIPTS + r")\})|\(\?[a-z]*[xuUR]|\\[bB]\{|\\[<>]"
+    r"|(?<!\\)\[(?:[^\]\\]|\\.)*(?:&&|--|~~|\[(?!:))"
 )
 """Syntax that denotes characters beyond ASCII otherwise, or has another meaning in RE2."""
+_CODE_POINT: Final = re.compile(r"\\x\{0*([0-9a-fA-F]{2,6})\}|\\.", re.DOTALL)
 _ASCII_VARIANTS: Final = "\u017f\u212a"
 """Characters beyond ASCII that match `s` and `k` where case is ignored."""
 _RANGE: Final = re.compile(r"([^\x00-\x7f])-([^\x00-\x7f])")
@@ -102,6 +104,8 @@ def _fold_affected(texts: pl.Series) -> pl.Series:
 @functools.cache
 def forms(pattern: str) -> Forms | None:
     """Return the translations of a pattern of the Rust `regex` crate; None if it has none."""
+    if r"\x{" in pattern:
+        pattern = _CODE_POINT.sub(_character, pattern)
     if _ONLY_RUST.search(pattern) or _has_ascii_variants(pattern):
         return None
     if pattern.isascii() and "\\p" not in pattern:
@@ -111,6 +115,12 @@ def forms(pattern: str) -> Forms | None:
         folded=None if _NEGATED.search(pattern) else _translated(pattern, _FOLDED),
         exact=False,
     )
+
+
+def _character(escape: re.Match[str]) -> str:
+    r"""Return the character beyond ASCII that `\x{…}` stands for; other escapes as they are."""
+    code = int(escape[1] or "0", 16)
+    return chr(code) if 0x7F < code <= sys.maxunicode else escape[0]
 
 
 def _has_ascii_variants(pattern: str) -> bool:
