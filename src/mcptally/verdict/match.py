@@ -8,7 +8,7 @@ import functools
 import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
@@ -277,7 +277,7 @@ def _required(pattern: str) -> "Sequence[Branch] | None":
 @functools.cache
 def _derived_keywords() -> "Mapping[str, Sequence[Branch] | None]":
     """Return the keywords of the shipped rules' patterns, if this version derived them."""
-    source = resources.files(__package__).joinpath("regex_literals.py")
+    source = Path(__file__).with_name("regex_literals.py")
     compiled = rule_files.compiled()
     same = source.is_file() and hashlib.sha256(source.read_bytes()).hexdigest() == compiled.parser
     return compiled.keywords if same else {}
