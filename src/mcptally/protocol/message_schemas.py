@@ -98,6 +98,12 @@ def validator(kind: str, method: str, revision: str, *, nulls: bool = False) -> 
             for key, value in definitions.items()
         }
     schema = {"$ref": f"#/$defs/{name}", "$defs": definitions}
+    return _compiled(msgspec.json.encode(schema).decode())
+
+
+@functools.cache
+def _compiled(schema: str) -> Validator:
+    """Return the validator for a schema (JSON text), which revisions and methods may share."""
     return validator_from_engine(
         jsonschema_rs.Draft202012Validator(schema, offline=True, validate_formats=False)
     )
