@@ -224,10 +224,12 @@ def _draft(work: Path) -> Iterator[Path]:
     draft.mkdir()
     try:
         yield draft
-        for written in draft.rglob("*.parquet"):
+        for written in list(draft.rglob("*.parquet")):
             target = work / written.relative_to(draft)
-            target.parent.mkdir(exist_ok=True)
-            written.replace(target)
+            try:  # with its folder, which has no other file
+                written.parent.rename(target.parent)
+            except OSError:  # the work folder has this folder, with parts of other partitions
+                written.replace(target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
