@@ -8,6 +8,7 @@ from typing import Any, Final, Self, cast
 
 import msgspec
 import polars as pl
+import pyarrow as pa
 
 from mcptally.store.manifest import SUMMARIES
 from mcptally.tables.all_tables import TABLES
@@ -80,23 +81,35 @@ class PartWriter:
     def write(self, table: type[Table], frame: pl.DataFrame) -> int:
         """Write rows of a table, sorted by its key; return their number."""
         data = table.frame(frame)
-        order = data.select(pl.arg_sort_by(table.key, nulls_last=True).cast(pl.UInt32)).to_series()
-        in_order = order.equals(pl.int_range(data.height, dtype=pl.UInt32, eager=True))
+        order = _order(table, data)
+        # One row group at a time: sorting and converting the whole frame would copy it twice.
+        for start in range(0, max(1, data.height), ROW_GROUP):
+            rows = data.slice(start, ROW_GROUP)
+            if order is not None:
+                rows = data[order.slice(start, ROW_GROUP)]
+            arrow = rows.to_arrow(compat_level=pl.CompatLevel.newest())
+            self._writer(table, arrow.schema, data.height).write_table(arrow)
+        return data.height
+
+    def _writer(self, table: type[Table], schema: pa.Schema, rows: int) -> ParquetWriter:
+        """The writer of a table; it is opened for its first frame, which has `rows` rows."""
         writer = self.writers.get(table.name)
         if writer is None:
             target = self.work / table.name / f"{self.part}.parquet"
             target.parent.mkdir(parents=True, exist_ok=True)
-            empty = data.clear().to_arrow(compat_level=pl.CompatLevel.newest())
-            schema = table.described(empty.schema)
-            writer = ParquetWriter(target, schema, **_options(schema.names, data.height))
+            options = _options(schema.names, rows)
+            writer = ParquetWriter(target, table.described(schema), **options)
             self.writers[table.name] = self.files.enter_context(contextlib.closing(writer))
-        # One row group at a time: sorting and converting the whole frame would copy it twice.
-        for start in range(0, max(1, data.height), ROW_GROUP):
-            rows = data.slice(start, ROW_GROUP)
-            if not in_order:
-                rows = data[order.slice(start, ROW_GROUP)]
-            writer.write_table(rows.to_arrow(compat_level=pl.CompatLevel.newest()))
-        return data.height
+        return writer
+
+
+def _order(table: type[Table], data: pl.DataFrame) -> pl.Series | None:
+    """The indices of the rows sorted by the table's key; None if they are in this order."""
+    if data.height <= 1:
+        return None
+    order = data.select(pl.arg_sort_by(table.key, nulls_last=True).cast(pl.UInt32)).to_series()
+    in_order = order.equals(pl.int_range(data.height, dtype=pl.UInt32, eager=True))
+    return None if in_order else order
 
 
 def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -> int:
