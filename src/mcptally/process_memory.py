@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from mcptally.frame_memory import with_large_frame
+
 ENVIRONMENT: Final = {
     "POLARS_MAX_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -69,6 +71,7 @@ def _skip_final_collection() -> None:
         gc.freeze()
 
 
+@with_large_frame
 def call_without_gc(module: str, function: str, *arguments: Any) -> None:
     """Import a module and call one of its functions, without the garbage collector.
 

@@ -24,6 +24,7 @@ from mcptally import process_memory
 process_memory.configure_allocators()  # as the command does, before the columnar libraries load
 BEFORE: Final = time.process_time()
 
+import msgspec
 import polars as pl
 
 from mcptally.jsonschemas import validate
@@ -119,8 +120,8 @@ def _frames(given: Any) -> list[pl.DataFrame]:
     """The frames among what a stage gave back."""
     if isinstance(given, pl.DataFrame):
         return [given]
-    if dataclasses.is_dataclass(given):
-        values: Sequence[Any] = [getattr(given, each.name) for each in dataclasses.fields(given)]
+    if isinstance(given, msgspec.Struct):
+        values: Sequence[Any] = msgspec.structs.astuple(given)
     elif isinstance(given, dict):
         values = list(given.values())
     else:

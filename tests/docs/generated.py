@@ -7,6 +7,7 @@ import ast
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
@@ -150,7 +151,7 @@ def _given_back() -> list[type]:
 
 def _held(kind: type) -> str:
     """The docstrings of a class and of its public attributes."""
-    [tree] = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body
+    [tree] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(tree, ast.ClassDef)
     lines = [inspect.getdoc(kind) or "", ""]
     for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):

@@ -1,7 +1,6 @@
 """Incremental runs: only what changed is scored again, and the tables equal those of a full run."""
 
 import ast
-import dataclasses
 import gzip
 import json
 import os
@@ -13,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 from hypothesis import example, given, settings
@@ -403,7 +403,7 @@ def test_a_run_with_nothing_new_does_not_write_to_the_store(scored: Path):
     before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
     found = again(scored)
     assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
-    assert found == dataclasses.replace(first, reused=3)
+    assert found == msgspec.structs.replace(first, reused=3)
 
 
 def test_a_finding_about_a_path_goes_when_the_path_is_gone(scored: Path):

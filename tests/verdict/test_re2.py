@@ -94,6 +94,10 @@ def test_translated_patterns_match_the_plain_texts_and_no_fewer_others(some):
         ("[^é]x", "éx", False),
         ("[^é]x", "ex", True),
         ("[À-ɏ]x", "sx", True),
+        (r"\x{e9}x|ok", "éx", True),
+        (r"[\x{e0}-\x{ef}]x", "_x", False),
+        (r"[^\x{e9}]x", "éx", False),
+        ("a--b", "a--b", True),
     ],
 )
 def test_a_pattern_with_characters_beyond_ascii_matches_what_rust_matches(pattern, text, matches):
@@ -104,6 +108,10 @@ def test_a_pattern_with_characters_beyond_ascii_matches_what_rust_matches(patter
     assert len(rows) == matches
 
 
+def test_a_code_point_is_translated_like_its_character() -> None:
+    assert forms(r"\x{e9}+ --x") == forms("é+ --x") is not None
+
+
 def rule_with(pattern):
     return msgspec.structs.replace(
         classify.failure_rules()[0], matches=(pattern,), unless=(), also=()
@@ -111,7 +119,17 @@ def rule_with(pattern):
 
 
 @each_row(
-    "pattern", [r"\x{e9}", r"\pL", r"\p{Latin}", r"(?x) a", r"[a-z&&[^e]]", r"\b{start}a", "\u017f"]
+    "pattern",
+    [
+        r"\x{65}",
+        r"[a-z--[e]]",
+        r"\pL",
+        r"\p{Latin}",
+        r"(?x) a",
+        r"[a-z&&[^e]]",
+        r"\b{start}a",
+        "\u017f",
+    ],
 )
 def test_a_pattern_that_re2_reads_in_another_way_has_no_translation(pattern):
     assert forms(pattern) is None
@@ -119,4 +137,4 @@ def test_a_pattern_that_re2_reads_in_another_way_has_no_translation(pattern):
 
 def test_folding_keeps_ascii_characters_and_the_number_of_characters():
     series = pl.Series(["aé b٣c…d\x0be", "plain", None])
-    assert fold(series).folded.to_pylist() == ["a_ b0c\x7fd e", "plain", None]
+    assert fold(series).folded.to_pylist() == [b"a_ b0c\x7fd e", b"plain", None]

@@ -7,11 +7,12 @@ well. An answer that compares clients with each other (`COMPARED`) is computed f
 clients; client and model then choose rows.
 """
 
-import dataclasses
 import datetime
 import re
 from collections.abc import Collection, Mapping
 from typing import Final, TypeAlias
+
+import msgspec
 
 from mcptally.errors import UsageError
 from mcptally.tables.all_tables import TABLES
@@ -28,8 +29,7 @@ _AGO: Final = re.compile(r"(\d+)\s*([smhdw])", re.ASCII)
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
+class Filters(msgspec.Struct, frozen=True, kw_only=True):
     """The filters of a question; None: no filter.
 
     Attributes:
@@ -57,9 +57,9 @@ class Filters:
             UsageError: a time cannot be parsed, or `until` is not after `since`.
         """
         found = {
-            field.name: parse_time(value, field.name) if field.name in {"since", "until"} else value
-            for field in dataclasses.fields(self)
-            if (value := getattr(self, field.name)) is not None
+            name: parse_time(value, name) if name in {"since", "until"} else value
+            for name, value in msgspec.structs.asdict(self).items()
+            if value is not None
         }
         if "since" in found and "until" in found and found["since"] >= found["until"]:
             raise UsageError(

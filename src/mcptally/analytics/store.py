@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import dataclasses
 import math
 import re
 import threading
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
+import msgspec
 import pyarrow as pa
 
 from mcptally.analytics import ask, compare, views
@@ -114,7 +114,7 @@ class Store:
             min_calls=min_calls,
         )
         if self._is_limited:
-            return self._in_child("ask", question, **dataclasses.asdict(filters))
+            return self._in_child("ask", question, **msgspec.structs.asdict(filters))
         return ask.answer(self._connections, question, filters)
 
     def sql(self, query: str, params: Any = None) -> Answer:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 import click
 
 from mcptally.errors import Exit, McptallyError, QueryError, UnreadableError, near
+from mcptally.frame_memory import with_large_frame
 from mcptally.no_pandas import hide_pandas
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ def cli() -> None:
     """
 
 
+@with_large_frame
 def main() -> None:
     """Run the command line; an expected error becomes one message on stderr and an exit code."""
     code: str | int | None = Exit.DONE

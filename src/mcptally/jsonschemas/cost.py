@@ -14,6 +14,7 @@ import msgspec
 
 from mcptally.jsonschemas.dialects import UnusableSchemaError
 from mcptally.jsonschemas.walk import (
+    BELOW_MAP,
     BELOW_ONE,
     IN_PLACE,
     IN_PLACE_MAP,
@@ -138,7 +139,7 @@ def _steps_by_depth(schema: Any) -> Iterator[int]:
     edges = _reached(References(schema))
     order = _order(edges)
     below: dict[str, int] = dict.fromkeys(edges, 0)
-    leaves = {at: _steps(edges[at], {}, {}) for at in order if edges[at].is_leaf()}
+    leaves = {at: min(edges[at].own, MAX_STEPS + 1) for at in order if edges[at].is_leaf()}
     inner = [at for at in order if at not in leaves]
     for _ in range(VALUE_DEPTH):
         here = dict(leaves)
@@ -225,7 +226,19 @@ def _steps(node: _Edges, below: dict[str, int], here: dict[str, int]) -> int:
     return min(total, MAX_STEPS + 1)
 
 
+_WITHOUT_SUBSCHEMA: Final = _Edges((), (), (), (), times=1, own=1)
+_EXAMINED: Final = frozenset(
+    (
+        *(*IN_PLACE, *IN_PLACE_ONE, *IN_PLACE_MAP, *BELOW_ONE, *BELOW_MAP, *REFERENCES),
+        *("prefixItems", "enum", "required", "dependentRequired"),
+    )
+)
+"""The keywords that `_edges` reads."""
+
+
 def _edges(at: str, node: dict[str, Any], references: References) -> _Edges:
+    if _EXAMINED.isdisjoint(node):
+        return _WITHOUT_SUBSCHEMA
     here = [
         f"{at}/{key}/{i}"
         for key in IN_PLACE

@@ -8,7 +8,6 @@ alone, field by field, so a bad line does not affect others; every line becomes 
 Why not a columnar JSON reader: docs/decisions/0002.
 """
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -62,8 +61,7 @@ BATCH: Final = 16 << 20
 little enough that the next batch uses the same memory again."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Events:
+class Events(msgspec.Struct, frozen=True):
     """The events of a set of transcript files. Each table is declared in `event_tables`."""
 
     messages: pl.DataFrame
@@ -104,8 +102,7 @@ _TABLES: Final[dict[str, type[StageTable]]] = {
 """Field of `Events` → its table, for those that are gathered batch by batch."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Slices:
+class Slices(msgspec.Struct, frozen=True):
     """The events of a set of files, divided by recording if they are many."""
 
     several: bool

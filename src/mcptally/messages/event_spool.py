@@ -5,12 +5,12 @@
 All events of a recording are in the same share, so that each share can be scored alone.
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -23,8 +23,7 @@ MARGIN: Final = 1.6
 process keeps memory from one share to the next."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Slicing:
+class Slicing(msgspec.Struct, frozen=True):
     """When the events of a partition are divided by recording, and where they are put."""
 
     folder: Path

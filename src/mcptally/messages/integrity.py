@@ -3,7 +3,6 @@
 Events → Events without duplicates, with findings
 """
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -50,7 +49,7 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
             name: getattr(events, name).join(twice, on=["file", "line"], how="anti")
             for name in _FRAMES
         }
-        events = dataclasses.replace(events, **kept)
+        events = msgspec.structs.replace(events, **kept)
         ordered = _in_order(ordered.lazy().join(twice.lazy(), on=["file", "line"], how="anti"))
     hole = pl.col("step") - 1
     again = (
@@ -154,7 +153,7 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
     if not damage.height:
         return events
     findings = pl.concat([events.findings, Findings.frame(damage)])
-    return dataclasses.replace(events, findings=findings)
+    return msgspec.structs.replace(events, findings=findings)
 
 
 def _event_rows(events: Events) -> pl.LazyFrame:

@@ -6,9 +6,9 @@ by value only (`1` for `"1"`), and `match` says so. If several requests with one
 oldest is answered first, unless one of them is never answered; then the newest are (`match_ids`).
 """
 
-import dataclasses
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -34,8 +34,7 @@ ROUNDS: Final = (
 """Rounds of pairing: how ids are compared, and the columns that must be equal."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Paired:
+class Paired(msgspec.Struct, frozen=True):
     """Calls, and messages with the call that each belongs to."""
 
     calls: pl.DataFrame

@@ -6,7 +6,6 @@ A pipe is a session; on HTTP, revisions up to 2025-11-25 have session ids. Other
 derived, and `session_source` says how (docs/explanation/conversations.md).
 """
 
-import dataclasses
 from typing import Final
 
 import msgspec
@@ -30,8 +29,7 @@ HTTP_FALLBACK: Final = "2025-03-26"
 _SESSION_IN_PATH: Final = r"[?&]session_?[iI]d=([^&\s]+)"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(msgspec.Struct, frozen=True):
     """Messages in order of arrival with their session, and the clients and servers of sessions."""
 
     messages: pl.DataFrame

@@ -6,7 +6,6 @@ Memory grows with the number of servers and tools and with how often definitions
 the number of calls. Facts that grow with time (calls by minute) go to disk above a size.
 """
 
-import dataclasses
 import functools
 import itertools
 import secrets
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import polars as pl
 
 from mcptally.messages.tool_definitions import (
@@ -51,8 +51,7 @@ COMPACT_FROM: Final = 10_000
 """Number of rows below which they are not compacted."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StoredSummaries:
+class StoredSummaries(msgspec.Struct, frozen=True):
     """The summaries of some partitions, in files, and which of their rows are used."""
 
     folder: Path
@@ -84,7 +83,7 @@ class StoredSummaries:
         for start in range(0, len(self.parts), AT_A_TIME):
             parts = self.parts[start : start + AT_A_TIME]
             recordings = self.recordings_of and self.recordings_of(parts)
-            yield dataclasses.replace(self, parts=parts, recordings=recordings)
+            yield msgspec.structs.replace(self, parts=parts, recordings=recordings)
 
 
 class ArchiveContext:

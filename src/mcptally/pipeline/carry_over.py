@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
-import pyarrow.parquet as pq
 
 from mcptally.pipeline.incremental import EarlierStores, Part
 from mcptally.pipeline.partition_summary import KINDS
@@ -211,6 +210,8 @@ def _link(source: Path, target: Path) -> None:
 
 def count_rows(files: Iterable[Path]) -> Written:
     """The numbers of rows in files of a store; those of summaries are ignored."""
+    import pyarrow.parquet as pq  # noqa: PLC0415  (only runs that change nothing count rows)
+
     by_table: dict[str, list[Path]] = {table.name: [] for table in TABLES}
     for path in files:
         if path.parent.parent.name != SUMMARIES:

@@ -61,12 +61,11 @@ _VERSION: Final = re.compile("^Version: (.+)$", re.MULTILINE)
 
 def deciding_files(folder: Path) -> list[str]:
     """The files of this program, installed in `folder`, that may change a row: relative paths."""
-    names = (
-        f"{at}{os.sep}{name}"[len(str(folder)) + 1 :].replace(os.sep, "/")
-        for at, _, files in os.walk(folder)
-        for name in files
-        if name.endswith((".py", ".toml", ".json"))
-    )
+    names = []
+    for at, folders, files in os.walk(folder):
+        inside = f"{at}{os.sep}"[len(str(folder)) + 1 :].replace(os.sep, "/")
+        folders[:] = [each for each in folders if f"{inside}{each}/" not in _WITHOUT_EFFECT]
+        names += [inside + name for name in files if name.endswith((".py", ".toml", ".json"))]
     return sorted(name for name in names if not name.startswith(_WITHOUT_EFFECT))
 
 
@@ -76,8 +75,10 @@ _WITHOUT_EFFECT: Final = (
     *("pipeline/engines/__init__.py", "pipeline/engines/dask"),
     *("transcript/check.py", "transcript/redact.py", "transcript/remote.py"),
     *("store/remote_copy.py", "store/remote_folder.py", "store/plain_files.py"),
+    "rules/compiled.json",
 )
-"""Modules that change no row: they write transcripts, read stores or distribute work."""
+"""Modules that change no row: they write transcripts, read stores or distribute work. What
+`compiled.json` has is derived from other files."""
 
 
 def reuse_blocker(folder: Path, manifest: Mapping[str, Any], made: Provenance) -> str | None:

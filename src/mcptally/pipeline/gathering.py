@@ -1,9 +1,9 @@
 """Gathers the partitions of a run: files that changed, and then the files that depend on them."""
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import polars as pl
 
 from mcptally.pipeline.archive_context import ArchiveContext, StoredSummaries
@@ -19,8 +19,7 @@ Progress = Callable[[int, int], None]
 """Called with bytes of work done and bytes in all; every file counts twice: gathered, finished."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """The settings that all steps of a run share."""
 
     store: Path
@@ -34,8 +33,7 @@ class Settings:
     progress: Progress = lambda *_: None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Gathered:
+class Gathered(msgspec.Struct, frozen=True):
     """A partition that a worker has gathered."""
 
     partition: Partition
@@ -124,7 +122,7 @@ def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> l
             parts = [partitions.pop(each) for each in group]
             pool.discard(group)
             files = sorted({path for part in parts for path in part.partition.files})
-            merged = dataclasses.replace(parts[0].partition, number=number, files=files)
+            merged = msgspec.structs.replace(parts[0].partition, number=number, files=files)
             [(_, report)] = pool.gather([merged])
             partitions[number] = Gathered(merged, sum(part.size for part in parts), report)
     return list(partitions.values())

@@ -4,12 +4,12 @@ A recording is scored again if one of its files changed, or if facts of the arch
 its rows depend (`affected_recordings`). All other rows are carried over unchanged (`carry_over`).
 """
 
-import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
+import msgspec
 import polars as pl
 
 from mcptally.errors import StoreError
@@ -38,8 +38,7 @@ class Part(NamedTuple):
     name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class EarlierStores:
+class EarlierStores(msgspec.Struct, frozen=True):
     """Stores of earlier runs, and which of their rows are reused.
 
     If a recording is in several stores, the first store has precedence.
@@ -63,10 +62,10 @@ class EarlierStores:
     """Files whose rows are not reused. All files that share a recording are in here together."""
     unavailable: frozenset[str] = frozenset()
     """Files that are gone or changed and cannot be scored again: their rows are kept."""
-    excluded_recordings: pl.DataFrame = dataclasses.field(default_factory=ExcludedRecordings.empty)
+    excluded_recordings: pl.DataFrame = msgspec.field(default_factory=ExcludedRecordings.empty)
     """`ExcludedRecordings`: recordings whose rows in a store are not reused: they are forgotten, or
     taken from another store."""
-    excluded_files: pl.DataFrame = dataclasses.field(default_factory=ExcludedFiles.empty)
+    excluded_files: pl.DataFrame = msgspec.field(default_factory=ExcludedFiles.empty)
     """`ExcludedFiles`: the same for findings that belong to no recording."""
 
     @classmethod
@@ -110,7 +109,7 @@ class EarlierStores:
             kept = self._connected(found & self.unavailable)
             as_scored |= self.recordings_of(kept)
             found -= kept
-        return dataclasses.replace(self, rescored=self.rescored | found, as_scored=as_scored)
+        return msgspec.structs.replace(self, rescored=self.rescored | found, as_scored=as_scored)
 
     def without_changed(self, archive: Iterable[Path]) -> Self:
         """These stores without the rows of files that are not in `archive`, or changed.
@@ -129,7 +128,7 @@ class EarlierStores:
         continued = {first_recording(files[name]) for name in new} - {None}
         changed |= self.files_of(name for name in continued if name)
         changed |= self.files_of(self.as_scored)
-        return dataclasses.replace(self, as_scored=frozenset()).without(changed)
+        return msgspec.structs.replace(self, as_scored=frozenset()).without(changed)
 
     def is_same_store(self, files: Iterable[str], made: Provenance) -> bool:
         """Whether a run over these files would write the store that already exists.
@@ -150,7 +149,7 @@ class EarlierStores:
         """A copy of these stores without the rows of the given recordings in one of them."""
         names = pl.DataFrame({"recording": list(recordings)}, schema={"recording": pl.String})
         rows = ExcludedRecordings.select(names.with_columns(store=pl.lit(store, pl.Int64)))
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             self, excluded_recordings=pl.concat([self.excluded_recordings, rows])
         )
 
@@ -239,7 +238,7 @@ class EarlierStores:
         """
         found: set[str] = set()
         for summaries in self.summaries(servers):
-            before = ArchiveContext([dataclasses.replace(summaries, recordings_of=None)], spool)
+            before = ArchiveContext([msgspec.structs.replace(summaries, recordings_of=None)], spool)
             for batch in summaries.batches():
                 for rows in stale_recordings(batch, before, now):
                     found |= set(rows.get_column("recording"))

@@ -6,12 +6,12 @@
 Both depend on their arguments only, so that one process, many and a cluster give the same tables.
 """
 
-import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -64,8 +64,7 @@ from mcptally.verdict import evidence, stderr_exceptions
 from mcptally.wire.nesting import with_raised_recursion_limit
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class GatheredPartition:
+class GatheredPartition(msgspec.Struct, frozen=True):
     """The result of `gather`, from which `finish` makes the tables."""
 
     calls: pl.DataFrame

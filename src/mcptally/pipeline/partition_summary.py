@@ -5,11 +5,11 @@ were grouped. Facts are kept by recording, so that a recording can be removed la
 `archive_context` combines the summaries of all partitions.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
 import polars as pl
 
 from mcptally.seeds.stages import FORM_COUNTS
@@ -28,8 +28,7 @@ from mcptally.tables.stages import (
 from mcptally.verdict import evidence
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PartitionSummary:
+class PartitionSummary(msgspec.Struct, frozen=True):
     """Facts about servers and tools: those of a partition, or an excerpt of the archive's."""
 
     listed: pl.DataFrame

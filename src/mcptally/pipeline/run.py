@@ -4,11 +4,11 @@ Each step is a function of its arguments. If the store exists already, only file
 scored, with the recordings that depend on them; all other rows are carried over (`incremental`).
 """
 
-import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from mcptally.analytics.filters import Moment
@@ -56,8 +56,7 @@ from mcptally.transcript.discover import SkippedFile
 from mcptally.transcript.remote import is_url
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """The result of a run."""
 
     out: str | Path
@@ -81,8 +80,7 @@ class Summary:
     """Calls that are not selected, in recordings of the files that were read now."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Build:
+class Build(msgspec.Struct, frozen=True):
     """The contents of a new store, written into the work folder or kept from earlier stores."""
 
     written: Written
@@ -191,7 +189,7 @@ def score(
         else:
             built = build(settings, files, workers, earlier, skipped=skipped)
             summary = publish(settings, built, made)
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         summary, out=out, in_full=blocker, files_left_out=len(found_files) - len(files)
     )
 
@@ -248,7 +246,7 @@ def publish(settings: Settings, built: Build, made: Provenance) -> Summary:
         settings.work,
         sources=built.sources,
         rows=built.written.rows,
-        made=dataclasses.replace(made, as_scored=built.as_scored),
+        made=msgspec.structs.replace(made, as_scored=built.as_scored),
         kept=built.kept,
     )
     # The views name live files: replace them before `working` removes the old files.

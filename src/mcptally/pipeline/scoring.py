@@ -1,8 +1,8 @@
 """The scores of calls: scenarios, hidden errors, the verdict, the seed score in both readings."""
 
-import dataclasses
 from pathlib import Path
 
+import msgspec
 import polars as pl
 
 from mcptally.pipeline.tokens import Tokenizer, count_tokens
@@ -18,11 +18,10 @@ from mcptally.verdict import classify, error_template, hidden_errors
 from mcptally.verdict.rule_set import RuleSet
 
 
-@dataclasses.dataclass(frozen=True)
-class ScoringRules:
+class ScoringRules(msgspec.Struct, frozen=True):
     """What calls are judged with: the rules in force, and what else a user gave."""
 
-    rules: RuleSet = dataclasses.field(default_factory=RuleSet)
+    rules: RuleSet = msgspec.field(default_factory=RuleSet)
     given: tuple[ScenarioEntry, ...] = ()
     tokenizer: Tokenizer | None = None
 
@@ -56,8 +55,9 @@ class ScoringRules:
     @property
     def digest(self) -> str:
         """16 hex digits that change when the rules, the scenarios or the tokenizer change."""
-        given = repr((self.rules.verdict, self.rules.hidden, self.given))
-        return digest(given if self.tokenizer is None else f"{given} {self.tokenizer.digest}")
+        tokenizer = self.tokenizer and self.tokenizer.digest
+        given = (self.rules.verdict, self.rules.hidden, self.given, tokenizer)
+        return digest(msgspec.json.encode(given))
 
 
 def score_calls(

@@ -6,7 +6,6 @@ after decoding and pairing, so that the state of a session (its client, its defi
 """
 
 import concurrent.futures
-import dataclasses
 import datetime
 import itertools
 import os
@@ -28,8 +27,7 @@ _OPEN: Final = re.compile(rb'"event"\s*:\s*"open"')
 _TIME: Final = re.compile(rb'"ts_ns"\s*:\s*(\d{1,19})')
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """The part of an archive that is scored. The default is all of it."""
 
     servers: tuple[str, ...] = ()
@@ -143,7 +141,7 @@ class Selection:
         chosen = (
             events.opens.filter(pl.col("server").is_in(self.servers)).select("recording").unique()
         )
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             events,
             **{
                 name: getattr(events, name).join(

@@ -10,7 +10,7 @@ tests/protocol/generate_message_schemas.py), without additions of later revision
 import functools
 import re
 from collections.abc import Iterator
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final
 
 import jsonschema_rs
@@ -68,7 +68,7 @@ def document() -> dict[str, Any]:
 
     Per era it has `$defs`, and per kind and method the name of the definition in `$defs`.
     """
-    text = resources.files(__package__).joinpath("message_schemas.json").read_bytes()
+    text = Path(__file__).with_name("message_schemas.json").read_bytes()
     schemas: dict[str, Any] = msgspec.json.decode(text)
     return schemas
 
@@ -98,6 +98,12 @@ def validator(kind: str, method: str, revision: str, *, nulls: bool = False) -> 
             for key, value in definitions.items()
         }
     schema = {"$ref": f"#/$defs/{name}", "$defs": definitions}
+    return _compiled(msgspec.json.encode(schema).decode())
+
+
+@functools.cache
+def _compiled(schema: str) -> Validator:
+    """Return the validator for a schema (JSON text), which revisions and methods may share."""
     return validator_from_engine(
         jsonschema_rs.Draft202012Validator(schema, offline=True, validate_formats=False)
     )

@@ -1,9 +1,9 @@
 """The input of the protocol's checks: messages and calls with the revision in force."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import polars as pl
 
 from mcptally.messages.decode import Events
@@ -34,8 +34,7 @@ _ABOUT_LONG_TEXTS: Final = {
 """Facts about long texts. The texts stay in `Events.replies`, so that filters do not copy them."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(msgspec.Struct, frozen=True):
     """The messages and calls of a partition in order of arrival (`pos`), and its raw frames."""
 
     events: Events

@@ -11,7 +11,7 @@ other fields as a subclass of `Rule`. Measured counts of rules are in `measured.
 import functools
 import hashlib
 from collections.abc import Iterable, Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -38,6 +38,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 R = TypeVar("R", bound=Rule)
 
+_FOLDER: Final = Path(__file__).parent
+
 
 def load(cls: type[R], *names: str) -> tuple[R, ...]:
     """Return the rules of the TOML files `names` of this package, in order of files and rows.
@@ -61,7 +63,7 @@ def read_toml(name: str) -> dict[str, Any]:
     Args:
         name: the file's path in the package `mcptally`.
     """
-    data = resources.files("mcptally").joinpath(name).read_bytes()
+    data = (_FOLDER.parent / name).read_bytes()
     found = compiled().toml.get(name)
     if found is not None and found.sha256 == hashlib.sha256(data).hexdigest():
         table: dict[str, Any] = msgspec.json.decode(found.table)
@@ -95,7 +97,7 @@ class Compiled(msgspec.Struct, frozen=True):
 def compiled() -> Compiled:
     """Return the content of `compiled.json`; empty if it cannot be read: it only saves time."""
     try:
-        data = resources.files(__package__).joinpath(COMPILED).read_bytes()
+        data = (_FOLDER / COMPILED).read_bytes()
         return msgspec.json.decode(data, type=Compiled)
     except (OSError, msgspec.DecodeError):
         return Compiled({}, "", {})
@@ -108,7 +110,7 @@ COMPILED: Final = "compiled.json"
 @functools.cache
 def measured() -> Mapping[str, Mapping[str, float]]:
     """Return `hits` and `right` by rule id: decided labelled calls, and correct decisions."""
-    text = resources.files(__package__).joinpath("measured.json").read_bytes()
+    text = (_FOLDER / "measured.json").read_bytes()
     counts: dict[str, dict[str, float]] = msgspec.json.decode(text)
     return counts
 

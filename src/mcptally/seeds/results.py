@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from mcptally.rules import findings as rule_findings
-from mcptally.seeds.redmine import content, error_phrases, expected_xml, list_counts, xml
+from mcptally.seeds.redmine import content, error_phrases, expected_xml, list_counts
 from mcptally.seeds.tool_result import ToolResult
 from mcptally.seeds.ui_probe import envelopes, form_confidence, test_runs, tool_data
 from mcptally.seeds.ui_probe import tables as ui_tables
@@ -31,6 +31,8 @@ def _check_empty_texts(result: ToolResult) -> Iterator[Violation]:
 
 
 def _check_xml(result: ToolResult) -> Iterator[Violation]:
+    from mcptally.seeds.redmine import xml  # noqa: PLC0415  (few archives have XML)
+
     for path, text, declared in _texts_with_xml(result):
         if declared or xml.IS_XML.match(text):
             for violation in xml.check(text):

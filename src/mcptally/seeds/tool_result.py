@@ -1,15 +1,15 @@
 """The parsed result of a tool: content blocks, texts and JSON objects with their JSON Pointers."""
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
+
+import msgspec
 
 from mcptally.seeds.json_text import json_object, json_value
 from mcptally.seeds.violation import text_pointer
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(msgspec.Struct, frozen=True):
     """The parsed result of one call of `tool`."""
 
     tool: str

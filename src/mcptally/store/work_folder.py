@@ -1,7 +1,6 @@
 """The work folder of a run: lock the store, publish finished parts, remove old files."""
 
 import contextlib
-import dataclasses
 import datetime
 import errno
 import os
@@ -13,9 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 import mcptally
 from mcptally.errors import StoreError
@@ -29,13 +27,12 @@ from mcptally.store.manifest import (
     listed_files,
     replace_manifest,
 )
-from mcptally.store.parts import EMPTY, part_files
+from mcptally.store.parts import EMPTY, part_files, write_part
 from mcptally.store.source_files import SourceFile, digest_of
 from mcptally.tables.all_tables import TABLES
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Provenance:
+class Provenance(msgspec.Struct, frozen=True):
     """How a store was made: rules, program and selection, and records that its manifest keeps."""
 
     rules: str = "default"
@@ -206,12 +203,7 @@ def publish(
     kept_tables = {name.rpartition("/")[0] for name in kept}
     for table in TABLES:
         if table.name not in kept_tables and not any((work / table.name).glob("*.parquet")):
-            (work / table.name).mkdir(exist_ok=True)
-            schema = table.described(table.frame(pl.DataFrame()).to_arrow().schema)
-            pq.write_table(
-                pa.Table.from_batches([], schema),
-                work / table.name / f"{EMPTY}.parquet",
-            )
+            write_part(work, table, EMPTY, pl.DataFrame())
     run = secrets.token_hex(4)
     new = {}
     for name, path in part_files(work):

@@ -4,15 +4,15 @@
 as the rest of the command.
 """
 
-import dataclasses
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ColumnType:
+class ColumnType(msgspec.Struct, frozen=True):
     """A type of polars that is looked up when it is used."""
 
     name: str

@@ -1,18 +1,18 @@
 """Finds the transcript files that paths, folders and patterns name, and reports skipped files."""
 
-import dataclasses
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from mcptally.errors import UnreadableError
 from mcptally.transcript.format import SUFFIXES
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SkippedFile:
+class SkippedFile(msgspec.Struct, frozen=True):
     """A file in a folder, or a match of a pattern, that is not read."""
 
     name: str

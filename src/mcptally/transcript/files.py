@@ -5,7 +5,6 @@ memory as a whole, and is read up to the size that it had when it was opened. A 
 `MAX_LINE`, and data beyond what `DecompressionBudget` allows, are skipped and reported.
 """
 
-import dataclasses
 import functools
 import gzip
 import io
@@ -17,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
+import msgspec
 import zstandard
 
 from mcptally.errors import UnreadableError
@@ -68,8 +68,7 @@ _FOREIGN_MAGIC: Final = {
 _ASCII_TEXT: Final = re.compile(rb"[\x20-\x7e\s]*\Z")
 
 
-@dataclasses.dataclass(slots=True)
-class DecompressionBudget:
+class DecompressionBudget(msgspec.Struct):
     """A budget that several files share: bytes to which they may expand beyond `FREE_EXPANSION`."""
 
     left: int = UNPACK_BUDGET_BYTES
@@ -191,8 +190,7 @@ def _foreign_format(path: Path, head: bytes) -> str | None:
     return None
 
 
-@dataclasses.dataclass(frozen=True)
-class LineRun:
+class LineRun(msgspec.Struct, frozen=True, dict=True):
     """Consecutive whole lines of one file."""
 
     data: bytes
@@ -223,8 +221,7 @@ class LineRun:
         return self.data[begin : self.ends[place]].removesuffix(b"\n")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(msgspec.Struct, frozen=True):
     """A part of a file that could not be read."""
 
     line: int | None
@@ -269,7 +266,7 @@ def read_lines(
                 if rest:
                     yield LineRun(b"".join(rest), number)
                     number += 1
-                yield dataclasses.replace(piece, line=number)
+                yield msgspec.structs.replace(piece, line=number)
                 return
             block = piece
             cut = block.rfind(b"\n") + 1

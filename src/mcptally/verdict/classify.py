@@ -1,10 +1,10 @@
 """Decides for each failed call who is at fault, and whether a retry can help."""
 
-import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -105,8 +105,7 @@ def features(
     return kinds.names, kinds.features
 
 
-@dataclasses.dataclass(frozen=True)
-class _Weighed:
+class _Weighed(msgspec.Struct, frozen=True):
     """The features of each kind of call and the rules that match it."""
 
     names: tuple[str, ...]

@@ -4,6 +4,7 @@
 headings), then replaces quoted text, URLs, paths, times, ids and numbers by placeholders.
 """
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -61,6 +62,9 @@ _MESSAGE_MEMBERS: Final = (
     *("error", "errors", "err", "description", "title", "cause", "stderr", "code"),
 )
 """Members that hold the message, the most specific first; at any depth."""
+_LITERALS: Final = {name: max(re.split(r"_\?|[sk]", name), key=len) for name in _MESSAGE_MEMBERS}
+"""Member → letters that are in every text with the member, in lower case. Without s and k, which
+also match U+017F and U+212A where case is ignored."""
 _JSON_PATH: Final = r"""(?s)["']path["']\s*:\s*\[\s*((?:"[^"]*"|\d+|[,\s])*)\]"""
 
 _MASKS: Final = (
@@ -175,29 +179,38 @@ def _json_messages(texts: pl.Series) -> pl.Series:
     if texts.null_count() == len(texts):
         return texts  # compiling the patterns would take longer than everything else
     json = pl.col("text")
-    strings = (
-        texts.alias("text")
-        .to_frame()
-        .lazy()
+    frame = texts.alias("text").to_frame()
+    # Compiling the pattern of a member takes longer than this search.
+    occurs = (
+        frame.lazy()
         .select(
-            *(
-                json.str.extract(f"(?i)[\"']{name}[\"']{_JSON_STRING}", group).alias(
-                    f"{name}.{group}"
-                )
-                for name in _MESSAGE_MEMBERS
-                for group in (1, 2)
-            ),
-            field=json.str.extract(_JSON_PATH, 1)
-            .str.replace_all(r'[\s"]', "")
-            .str.replace_all(",", "."),
+            json.str.contains_any([literal], ascii_case_insensitive=True).any().alias(name)
+            for name, literal in _LITERALS.items()
         )
+        .pipe(run_query)
+    )
+    names = [name for name in _MESSAGE_MEMBERS if occurs[name][0]]
+    strings = frame.lazy().select(
+        *(
+            json.str.extract(f"(?i)[\"']{name}[\"']{_JSON_STRING}", group).alias(f"{name}.{group}")
+            for name in names
+            for group in (1, 2)
+        ),
+        field=json.str.extract(_JSON_PATH, 1)
+        .str.replace_all(r'[\s"]', "")
+        .str.replace_all(",", "."),
     )
     escaped = pl.concat_str(pl.lit('{"text":"'), "message", pl.lit('"}'))
     # Zod lists one issue per field: `Required` says nothing without the field.
     at_field = pl.concat_str("message", pl.lit(" at "), "field")
     message = pl.when(pl.col("field") != "").then(at_field).otherwise("message")
     return (
-        strings.select(pl.coalesce(pl.exclude("field").replace("", None)).alias("message"), "field")
+        strings.select(
+            pl.coalesce(pl.exclude("field").replace("", None), pl.lit(None, pl.String)).alias(
+                "message"
+            ),
+            "field",
+        )
         .with_columns(
             message=pl.coalesce(escaped.str.json_path_match("$.text"), "message").str.strip_chars()
         )

@@ -11,7 +11,9 @@ HEAD: Final = 1600
 TAIL: Final = 500
 """Characters that rules read at its end: the last line of a stack trace names the cause."""
 
-_QUOTED_NAME: Final = r"""['"`“‘]?[\w.\-/:]+['"`”’]?"""
+# In `(?-i:…)`, the class of word characters is not made insensitive to case, which it is already:
+# that would take 0.3 ms per class.
+_QUOTED_NAME: Final = r"""['"`“‘]?(?-i:[\w.\-/:])+['"`”’]?"""
 _DECORATION: Final = r"[\s#*>=\-–—•·|\[\]❌⚠️🚫🔴✗✘×⛔❗🔒🔧🌐🔍💥🛑‼😞\u{fe0f}]+"
 # Prefixes that SDKs put before a tool's message.
 _CODE_PREFIX: Final = r"MCP error\s*-?\d+\s*[:\-]\s*"
@@ -45,7 +47,7 @@ _JSON_MESSAGE: Final = (
     r"""\s*\{?"?"""
 )
 # "[create-routine] Error: ...": the tool's or module's name in brackets.
-_BRACKETED_NAME: Final = r"\[[A-Za-z][\w.\-/]+\]\s*[:：]?\s+"
+_BRACKETED_NAME: Final = r"\[[A-Za-z](?-i:[\w.\-/])+\]\s*[:：]?\s+"
 _DECORATIONS: Final = "^(?:" + _DECORATION + r"|['`\"])+"
 PREFIXES: Final = (
     _CODE_PREFIX,
@@ -78,12 +80,13 @@ _STATUS_BY_NAME: Final = (
 
 _MASKED: Final = (
     r"(?i)^(?:MCP error -?\d+: )?(?:|"
-    r"""(?:error (?:executing|calling)|failed to execute) (?:tool:? )?['"`]?[\w.\-/]+['"`]?|"""
+    r"(?:error (?:executing|calling)|failed to execute) (?:tool:? )?"
+    r"""['"`]?(?-i:[\w.\-/])+['"`]?|"""
     r"internal (?:server )?error|something went wrong|"
     r"(?:an? )?(?:internal |unexpected |unknown )(?:server )?(?:error|exception)"
     r"(?: (?:has )?occurr?ed)?|"
-    r"an? (?:error|exception) (?:has )?occurr?ed(?: (?:while|during|in) [\w '-]+)?|"
-    r"(?:failed|unable|could not|couldn't|error) (?:to )?\w+(?: [\w'-]+){0,5})[.!:…\s]*$"
+    r"an? (?:error|exception) (?:has )?occurr?ed(?: (?:while|during|in) (?-i:[\w '-])+)?|"
+    r"(?:failed|unable|could not|couldn't|error) (?:to )?\w+(?: (?-i:[\w'-])+){0,5})[.!:…\s]*$"
 )
 """Texts that replace the text of an exception."""
 

@@ -1,9 +1,9 @@
 """Collects the facts about failed calls that the conditions of rules test."""
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -63,8 +63,7 @@ def _with_inputs(calls: pl.DataFrame) -> pl.LazyFrame:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """The distinct combinations of facts about failed calls that rules test."""
 
     kinds: pl.DataFrame

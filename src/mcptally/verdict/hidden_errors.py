@@ -45,7 +45,7 @@ _MESSAGE_LINES: Final = (
     r"|failure\w*|title|summary|result|text)(?:\[\])?(?:\.\w+)? = \"[^\n]+"
 )
 
-_TEXT_MEMBER: Final = r'"text":\s*"((?:[^"\\]|\\.){1,600})'
+_TEXT_MEMBER: Final = r'"text":\s*"((?:[^"\\]|\\[ -~]){1,600})'
 """The beginning of the text of a content block, in the JSON of a result."""
 
 INPUTS: Final[dict[str, pl.DataType]] = {

@@ -4,14 +4,14 @@ One pass finds the keywords of all patterns; each pattern is then tried only on 
 contain its keywords (`regex_literals`).
 """
 
-import dataclasses
 import functools
 import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
-from typing import Final, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -19,8 +19,11 @@ import pyarrow as pa
 
 from mcptally import rules as rule_files
 from mcptally.tables.queries import run_query
-from mcptally.verdict import re2, regex_literals
+from mcptally.verdict import re2
 from mcptally.verdict.rule_model import TextRule
+
+if TYPE_CHECKING:
+    from mcptally.verdict.regex_literals import Branch
 
 try:  # pyarrow.compute makes a Python function of every kernel, which takes 20 ms.
     from pyarrow._compute import MatchSubstringOptions, TakeOptions, call_function
@@ -104,7 +107,7 @@ def _matching_any(
     matched = np.zeros(len(tried), dtype=np.bool_)
     pairs = list(zip(patterns, candidates, strict=True))
     for each, rows in pairs:
-        if rows is not None:
+        if rows is not None and len(rows):
             left = rows[tried[rows] & ~matched[rows]]
             matched[left] = texts.contain(left, alternation([each], start=start))
     if without_keywords := [each for each, rows in pairs if rows is None]:
@@ -180,8 +183,7 @@ class _Texts:
         return matches
 
 
-@dataclasses.dataclass(frozen=True)
-class _Keywords:
+class _Keywords(msgspec.Struct, frozen=True, dict=True):
     """The keywords of all patterns; patterns are numbered through all rules."""
 
     owners: pl.DataFrame
@@ -200,7 +202,7 @@ class _Keywords:
 
     @functools.cached_property
     def words(self) -> list[str]:
-        return self.owners["word"].unique(maintain_order=True).to_list()
+        return list(dict.fromkeys(self.owners["word"].to_list()))
 
     @functools.cached_property
     def _beginnings(self) -> Rows:
@@ -216,8 +218,11 @@ class _Keywords:
         """
         if size > _FEW_BYTES:
             return self.words
-        occurring = _triples("\n".join(texts).encode())
-        possible = np.isin(self._beginnings, occurring)
+        occurring = np.sort(_triples("\n".join(texts).encode()))
+        if not len(occurring):
+            return []
+        places = np.searchsorted(occurring[:-1], self._beginnings)
+        possible = occurring[places] == self._beginnings
         return [self.words[number] for number in np.flatnonzero(possible)]
 
 
@@ -237,7 +242,7 @@ def _keywords(patterns_by_rule: tuple[tuple[str, ...], ...]) -> _Keywords:
     numbers: list[int] = []
     known = _derived_keywords()
     for number, each in enumerate(each for patterns in patterns_by_rule for each in patterns):
-        if found := known[each] if each in known else regex_literals.required(each):
+        if found := known[each] if each in known else _required(each):
             numbers.append(number)
             patterns.append(len(branches))
             for branch in found:
@@ -260,10 +265,19 @@ def _keywords(patterns_by_rule: tuple[tuple[str, ...], ...]) -> _Keywords:
     )
 
 
+def _required(pattern: str) -> "Sequence[Branch] | None":
+    """Return the keywords of a pattern, derived now."""
+    if not pattern:
+        return None
+    from mcptally.verdict import regex_literals  # noqa: PLC0415  (only for rules of a user)
+
+    return regex_literals.required(pattern)
+
+
 @functools.cache
-def _derived_keywords() -> Mapping[str, Sequence[regex_literals.Branch] | None]:
+def _derived_keywords() -> "Mapping[str, Sequence[Branch] | None]":
     """Return the keywords of the shipped rules' patterns, if this version derived them."""
-    source = resources.files(__package__).joinpath("regex_literals.py")
+    source = Path(__file__).with_name("regex_literals.py")
     compiled = rule_files.compiled()
     same = source.is_file() and hashlib.sha256(source.read_bytes()).hexdigest() == compiled.parser
     return compiled.keywords if same else {}

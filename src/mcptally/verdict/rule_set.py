@@ -1,21 +1,21 @@
 """Loads the verdict rules in force: those that come with mcptally, changed by a user's file."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from mcptally.errors import RuleError
 from mcptally.verdict import classify, examples, hidden_errors, rule_model
 
 
-@dataclasses.dataclass(frozen=True)
-class RuleSet:
+class RuleSet(msgspec.Struct, frozen=True):
     """The rules about failed calls (`verdict`) and about results that hide an error (`hidden`)."""
 
-    verdict: Sequence[rule_model.VerdictRule] = dataclasses.field(
+    verdict: Sequence[rule_model.VerdictRule] = msgspec.field(
         default_factory=classify.failure_rules
     )
-    hidden: Sequence[rule_model.HiddenRule] = dataclasses.field(
+    hidden: Sequence[rule_model.HiddenRule] = msgspec.field(
         default_factory=hidden_errors.hidden_error_rules
     )
     changes: str = ""

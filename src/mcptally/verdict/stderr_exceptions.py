@@ -16,10 +16,12 @@ MAX_CHARS: Final = 500
 LATE_NS: Final = 1_000_000_000
 """A trace may be logged this long after the reply: stdout and stderr are separate pipes."""
 
+_MARK: Final = "Traceback ("
+"""Literal in the first line of each trace of Python."""
 _HEAD: Final = r"Traceback \(most recent call last\)|╭─+ Traceback \("
 """The first line of a trace. Rich cuts the title of a box that is too narrow for it."""
 _CHAIN: Final = r"\babove exception(?: was|,|$)|(?i)exception group traceback"
-_TOOL: Final = r"""(?i)\btool:?\s+['"`]?([\w.\-/]+)"""
+_TOOL: Final = r"""(?i)\btool:?\s+['"`]?((?-i:[\w.\-/])+)"""
 _TERMINAL_CODES: Final = r"\x1b\[[0-9;]*m"
 _BOX: Final = r"^\s*[│╭╰]"
 _GROUP_MARGIN: Final = r"^\s*[|+] ?"
@@ -52,7 +54,9 @@ def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
     lines = stderr.select("recording", "seq", "ts_ns", "text").drop_nulls("text")
     if lines.is_empty():
         return pl.DataFrame(schema=COLUMNS)
-    is_trace = pl.col("text").str.contains(_HEAD) | pl.col("text").str.contains(f"(?m){_FRAME}")
+    is_trace = pl.col("text").str.contains(_MARK, literal=True) | pl.col("text").str.contains(
+        f"(?m){_FRAME}"
+    )
     with_trace = lines.get_column("recording").filter(lines.select(is_trace).to_series()).unique()
     lines = lines.filter(pl.col("recording").is_in(with_trace.implode()))
     if lines.is_empty():

@@ -10,7 +10,7 @@ about the context of a call (`CONTEXT_FROM`) has its own weights.
 
 import functools
 from collections.abc import Iterable, Sequence
-from importlib import resources
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
@@ -67,7 +67,7 @@ class Weights(msgspec.Struct, frozen=True):
 @functools.cache
 def shipped_weights() -> Weights:
     """Return the weights that come with mcptally."""
-    text = resources.files(rule_files.__package__).joinpath("weights.json").read_bytes()
+    text = Path(rule_files.__file__).with_name("weights.json").read_bytes()
     return msgspec.json.decode(text, type=Weights)
 
 

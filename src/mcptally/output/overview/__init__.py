@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from mcptally.errors import UnreadableError, UsageError
 from mcptally.output.overview import cache
 from mcptally.output.overview.inputs import Inputs, find_inputs
@@ -74,7 +76,7 @@ def overview(
     known = earlier if earlier.get("program") == program else {}
     inputs = find_inputs(given, root, known)
     skipped = {
-        "skipped": [dataclasses.astuple(file) for file in inputs.skipped],
+        "skipped": [msgspec.structs.astuple(file) for file in inputs.skipped],
         "other_names": inputs.other_names,
     }
     state: dict[str, Any] = {"program": program, "files": inputs.files}

@@ -3,8 +3,6 @@
 import collections
 import contextlib
 import ctypes
-import multiprocessing
-import multiprocessing.connection
 import os
 import queue
 import signal
@@ -155,7 +153,11 @@ class LocalPool:
             for process, child in enumerate(self.children, start=1)
             if child.sent
         }
-        for pipe in multiprocessing.connection.wait(list(busy), timeout=None if wait else 0):
+        if not busy:
+            return
+        from multiprocessing import connection  # noqa: PLC0415  (a small archive has no children)
+
+        for pipe in connection.wait(list(busy), timeout=None if wait else 0):
             process, child = busy[pipe]
             yield process, *child.receive()
 
@@ -164,6 +166,8 @@ class _Child:
     """A child process with a `PartitionWorker`, and the pipe to it."""
 
     def __init__(self, work: Path, memory: int) -> None:
+        import multiprocessing  # noqa: PLC0415  (a small archive has no children)
+
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.sent: collections.deque[Task] = collections.deque()

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import polars as pl
 
 from mcptally.messages.event_spool import Slicing
@@ -30,15 +31,12 @@ from mcptally.tables.calls import Calls
 from mcptally.tables.findings import Findings
 
 _FRAMES: Final = tuple(
-    field.name
-    for field in dataclasses.fields(GatheredPartition)
-    if field.name not in {"summary", "left_out"}
+    name for name in GatheredPartition.__struct_fields__ if name not in {"summary", "left_out"}
 )
-_SUMMARY_FRAMES: Final = tuple(field.name for field in dataclasses.fields(PartitionSummary))
+_SUMMARY_FRAMES: Final = PartitionSummary.__struct_fields__
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(msgspec.Struct, frozen=True):
     """Files that are gathered together, and the selection of their calls."""
 
     number: int
@@ -48,15 +46,13 @@ class Partition:
     """Bytes of memory from which it is divided into slices of whole recordings."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SavedSlices:
+class SavedSlices(msgspec.Struct, frozen=True):
     """A partition that was gathered in slices of whole recordings, each saved in a folder."""
 
     folders: Sequence[Path]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class GatherReport:
+class GatherReport(msgspec.Struct, frozen=True):
     """The facts about a gathered partition that a run needs immediately."""
 
     recordings: pl.Series
@@ -69,8 +65,7 @@ class GatherReport:
     """Calls of its recordings that are not selected."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FinishSettings:
+class FinishSettings(msgspec.Struct, frozen=True):
     """The settings with which every partition of a run is finished."""
 
     judging: ScoringRules
@@ -139,13 +134,13 @@ def pack(part: GatheredPartition) -> GatheredPartition:
     """The partition with each distinct long text once: half the memory on real traffic."""
     categories = pl.Categorical(pl.Categories.random())
     calls = part.calls.with_columns(pl.col(_LONG_TEXTS).cast(categories))
-    return dataclasses.replace(part, calls=calls)
+    return msgspec.structs.replace(part, calls=calls)
 
 
 def unpack(part: GatheredPartition) -> GatheredPartition:
     """The partition that was given to `pack`."""
     calls = part.calls.with_columns(pl.col(_LONG_TEXTS).cast(pl.String))
-    return dataclasses.replace(part, calls=calls)
+    return msgspec.structs.replace(part, calls=calls)
 
 
 def save(folder: Path, part: GatheredPartition) -> None:
@@ -229,10 +224,12 @@ def _draft(work: Path) -> Iterator[Path]:
     draft.mkdir()
     try:
         yield draft
-        for written in draft.rglob("*.parquet"):
+        for written in list(draft.rglob("*.parquet")):
             target = work / written.relative_to(draft)
-            target.parent.mkdir(exist_ok=True)
-            written.replace(target)
+            try:  # with its folder, which has no other file
+                written.parent.rename(target.parent)
+            except OSError:  # the work folder has this folder, with parts of other partitions
+                written.replace(target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

@@ -1,6 +1,5 @@
 """Arguments at a boundary: a value that is empty, null, or at a limit that the schema sets."""
 
-import dataclasses
 import functools
 import math
 import re
@@ -108,16 +107,15 @@ def _with_number(schemas: Iterable[str]) -> str:
     return rf"[\[:, \t\n\r-](?:{'|'.join(sorted(digits))})[^0-9]"
 
 
-@dataclasses.dataclass
-class _Limits:
+class _Limits(msgspec.Struct):
     """The limits that a schema sets for a value, its members and its items."""
 
     numbers: frozenset[float] = frozenset()
     lengths: frozenset[int] = frozenset()
     items: frozenset[int] = frozenset()
     sizes: frozenset[int] = frozenset()
-    properties: dict[str, list["_Limits"]] = dataclasses.field(default_factory=dict)
-    elements: list["_Limits"] = dataclasses.field(default_factory=list)
+    properties: dict[str, list["_Limits"]] = msgspec.field(default_factory=dict)
+    elements: list["_Limits"] = msgspec.field(default_factory=list)
 
     def members(self, value: Any) -> bool:
         """Whether `value` has a member or item at a boundary, or as many of them as a limit."""

@@ -1,8 +1,9 @@
 """The types of the seed document, which both readings use."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
+
+import msgspec
 
 from mcptally.errors import UsageError
 from mcptally.wire.nesting import MAX_DEPTH, is_value_too_deep
@@ -32,15 +33,15 @@ FACTORS: Final = (
 """The six factors, in the document's order; the `…factor_*` columns end in these names."""
 
 
-class _JsonObject:
-    """A dataclass that can be written as a JSON object with the document's member names."""
+class _JsonObject(msgspec.Struct, frozen=True):
+    """A record that can be written as a JSON object with the document's member names."""
 
     def to_json(self) -> dict[str, Any]:
         """The members by the names in the document; a member that is None is left out."""
         return {
-            _camel_case(field.name): _json_value(value)
-            for field in dataclasses.fields(self)  # type: ignore[arg-type]
-            if (value := getattr(self, field.name)) is not None
+            _camel_case(name): _json_value(value)
+            for name, value in msgspec.structs.asdict(self).items()
+            if value is not None
         }
 
 
@@ -55,15 +56,14 @@ def _json_value(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-@dataclasses.dataclass(frozen=True)
-class ValidationContext:
+class ValidationContext(msgspec.Struct, frozen=True):
     """A response and the call it answers."""
 
     tool: Any
     """Tool definition: `name`, and `outputSchema` if it has one."""
     response: Any
     """The reply's `result`: parsed JSON, or a model of the MCP SDK."""
-    input: Any = dataclasses.field(default_factory=dict)
+    input: Any = msgspec.field(default_factory=dict)
     """Arguments of the call."""
     scenario_category: Scenario | None = None
 
@@ -96,7 +96,7 @@ class ValidationContext:
                 "a context needs `tool`, the definition of the tool as an object with a `name` "
                 f"(and an `outputSchema`, if it has one), not {tool!r:.60}"
             )
-        return dataclasses.replace(given, tool=tool, response=response)
+        return msgspec.structs.replace(given, tool=tool, response=response)
 
 
 def _as_json(name: str, value: Any) -> Any:
@@ -116,8 +116,7 @@ def _too_deep(name: str) -> UsageError:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class OutputSchemaValidation(_JsonObject):
+class OutputSchemaValidation(_JsonObject, frozen=True):
     """Whether a response conforms to the output schema of its tool."""
 
     has_output_schema: bool
@@ -125,8 +124,7 @@ class OutputSchemaValidation(_JsonObject):
     error: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class ResponseMetadata(_JsonObject):
+class ResponseMetadata(_JsonObject, frozen=True):
     """The number of blocks of each type in a response, and its other parts."""
 
     content_types: tuple[str, ...] = ()
@@ -138,8 +136,7 @@ class ResponseMetadata(_JsonObject):
     output_schema_validation: OutputSchemaValidation | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class ValidationResult(_JsonObject):
+class ValidationResult(_JsonObject, frozen=True):
     """Whether a response shows a working tool, and why."""
 
     is_valid: bool | None
@@ -154,8 +151,7 @@ class ValidationResult(_JsonObject):
     throws: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class BusinessDecision(_JsonObject):
+class BusinessDecision(_JsonObject, frozen=True):
     """Whether an error is business logic, with the factors that decided it.
 
     A factor is None if the reading did not evaluate it: the program returns at once on an MCP
@@ -175,8 +171,7 @@ class BusinessDecision(_JsonObject):
     throws: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class ScenarioResult(_JsonObject):
+class ScenarioResult(_JsonObject, frozen=True):
     """The result of one scenario of a tool."""
 
     classification: Classification | None
@@ -188,8 +183,7 @@ class ScenarioResult(_JsonObject):
     issues: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class ScenarioSummary(_JsonObject):
+class ScenarioSummary(_JsonObject, frozen=True):
     """The results of the executed scenarios of a tool, by category."""
 
     happy_path_success: bool
@@ -200,8 +194,7 @@ class ScenarioSummary(_JsonObject):
     error_handling_works: bool
 
 
-@dataclasses.dataclass(frozen=True)
-class ScenarioStatus(_JsonObject):
+class ScenarioStatus(_JsonObject, frozen=True):
     """The status of a tool over all its scenarios."""
 
     status: Status

@@ -1,11 +1,12 @@
 """The rule rows of both readings: word lists, weights, thresholds and confidences."""
 
-import dataclasses
 import functools
 import math
 import re
 from collections.abc import Sequence
 from typing import Final
+
+import msgspec
 
 from mcptally import rules
 from mcptally.seeds.inspector.model import Reading, ScenarioResult, ValidationResult
@@ -37,8 +38,7 @@ class SeedRule(rules.Rule, frozen=True, kw_only=True):
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class RuleRows:
+class RuleRows(msgspec.Struct, frozen=True):
     """All rule rows of one reading."""
 
     rows: tuple[SeedRule, ...]

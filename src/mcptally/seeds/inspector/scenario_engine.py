@@ -4,8 +4,9 @@ Before the scenarios, the program also calls each tool with minimal and simple a
 and its recommendations begin with the results. Recorded traffic has no such calls.
 """
 
-import dataclasses
 from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from mcptally.seeds import javascript
 from mcptally.seeds.inspector import wording
@@ -42,7 +43,7 @@ def scenario_status(results: Sequence[ScenarioResult], planned: int) -> Scenario
         summary=summary,
     )
     advice = _recommendations(found, results, planned, business_logic, first_works=first_works)
-    return dataclasses.replace(found, recommendations=tuple(advice))
+    return msgspec.structs.replace(found, recommendations=tuple(advice))
 
 
 def _summary(run: Sequence[ScenarioResult]) -> ScenarioSummary:

@@ -13,7 +13,6 @@ call counts:
 An entry matches calls with any value in the fields that it leaves out; it must have at least one.
 """
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -29,8 +28,7 @@ _EXACT: Final = ("session", "recording", "call_id")
 _FIELDS: Final = ("scenario", "arguments", *_PATTERNS, *_EXACT)
 
 
-@dataclasses.dataclass(frozen=True)
-class ScenarioEntry:
+class ScenarioEntry(msgspec.Struct, frozen=True):
     """An entry of a scenarios file."""
 
     scenario: str

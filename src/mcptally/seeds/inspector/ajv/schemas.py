@@ -10,7 +10,7 @@ import functools
 import json
 import re
 from collections.abc import Callable, Iterator
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final
 
 import jsonschema_rs
@@ -59,8 +59,13 @@ _FORMAT_PATTERNS: Final[dict[str, str]] = {
 
 
 def _full_match(pattern: str) -> Callable[[str], bool]:
-    compiled = re.compile(pattern, _ASCII)
-    return lambda text: compiled.fullmatch(text) is not None
+    """A test for a match of the pattern, which is compiled when it is first used."""
+    return lambda text: _format_pattern(pattern).fullmatch(text) is not None
+
+
+@functools.cache
+def _format_pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, _ASCII)
 
 
 def _is_regex(text: str) -> bool:
@@ -131,7 +136,7 @@ def _draft7(schema: Any) -> jsonschema_rs.Draft7Validator:
 def _meta_schema() -> jsonschema_rs.Draft7Validator:
     """The validator of AJV's draft-7 meta-schema, which also requires distinct enum values."""
     # Read from our own file: jsonschema has the standard one, but takes 0.05 s to import.
-    text = resources.files(__package__).joinpath("metaschema.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("metaschema.json").read_text(encoding="utf-8")
     return _draft7(json.loads(text))
 
 
