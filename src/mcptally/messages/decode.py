@@ -53,7 +53,7 @@ from mcptally.transcript.events import (
     Result,
     ResultMeta,
 )
-from mcptally.transcript.files import Damage, DecompressionBudget, LineRun, read_lines
+from mcptally.transcript.files import Damage, DecompressionBudget, Digests, LineRun, read_lines
 from mcptally.transcript.parse import MAX_NOISE_LINES, NOISE_MESSAGE
 from mcptally.wire.nesting import with_raised_recursion_limit
 
@@ -112,6 +112,8 @@ class Slices:
     """Whether there is more than one slice."""
     events: Iterator[Events]
     """The events of each slice, read from files if there are several."""
+    digests: Digests
+    """Digests of the files that were read to their end."""
 
 
 @with_raised_recursion_limit
@@ -180,6 +182,7 @@ class _Collector:
         """Runs of lines with the waiting events, and their files; payloads refer to the lines."""
         self.bytes = 0
         self.room = DecompressionBudget()
+        self.digests = Digests()
         self.rereads_left = MAX_REREAD
         self.duplicate_members: dict[tuple[int, int], str] = {}
 
@@ -187,7 +190,7 @@ class _Collector:
         """Read a file and gather its events and findings."""
         good = noise = 0
         bad: Counter[str] = Counter()
-        for run in read_lines(path, room=self.room):
+        for run in read_lines(path, room=self.room, digests=self.digests):
             if isinstance(run, Damage):
                 bad[run.rule] += 1
                 self._find(number, run.line, run.rule, "error", run.message)
@@ -447,9 +450,11 @@ class _Collector:
         tables = self._take_tables()
         if self.spool is not None:
             self.spool.add(tables, self.budget.total)
-            return Slices(several=True, events=_shares(self.spool, findings, duplicates))
+            shares = _shares(self.spool, findings, duplicates)
+            return Slices(several=True, events=shares, digests=self.digests)
         events = [Events(**tables, findings=findings, duplicate_members=duplicates)]
-        return Slices(several=False, events=(events.pop() for _ in range(1)))
+        one = (events.pop() for _ in range(1))
+        return Slices(several=False, events=one, digests=self.digests)
 
     def _take_tables(self) -> dict[str, pl.DataFrame]:
         """Return the tables gathered so far by name, and begin with empty ones."""
