@@ -21,7 +21,7 @@ TEXT_LIMIT: Final = 4000
 ERROR_TEXT_LIMIT: Final = 65536
 """Characters kept of the text of an error."""
 
-_LONG_RESULT: Final = 1 << 16
+LONG_RESULT: Final = 1 << 16
 """Bytes of a result from which only the kept beginnings of its texts are decoded."""
 
 _MAX_ESCAPE: Final = len(r"\ud83d\ude00")
@@ -45,7 +45,7 @@ class _ResultDecoder(LenientDecoder[Result]):
         whole = self.decode
 
         def decode(text: Raw) -> Result:
-            return whole(text) if len(text) < _LONG_RESULT else _decode_long(text)
+            return whole(text) if len(text) < LONG_RESULT else _decode_long(text)
 
         self.decode = decode
 

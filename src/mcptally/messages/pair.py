@@ -413,8 +413,11 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
         .otherwise(pl.lit("no_response")),
         error_text=pl.when(PairedCalls.error_reply.col)
         .then(PairedCalls.error_message.col)
+        .when((PairedCalls.is_error.col == "true") & PairedCalls.text.col.is_not_null())
+        .then(PairedCalls.text.col)
+        # `coalesce` would copy the structured content of every call.
         .when(PairedCalls.is_error.col == "true")
-        .then(pl.coalesce("text", "structured_content"))
+        .then(PairedCalls.structured_content.col)
         .when(~answered)
         .then(PairedCalls.refused.col),
         error_code=pl.when(answered).then("error_code").otherwise("refusal_code"),

@@ -155,9 +155,7 @@ def open_stream(path: Path) -> BinaryIO:
     return _open_decompressed(path)[0]
 
 
-def _open_decompressed(
-    path: Path, digests: Digests | None = None
-) -> tuple[BinaryIO, int, bytes]:
+def _open_decompressed(path: Path, digests: Digests | None = None) -> tuple[BinaryIO, int, bytes]:
     """The decompressed bytes of a file, its size (0 if not compressed), and its first bytes."""
     try:
         raw = path.raw() if is_remote(path) else _FileAtOpen(path, digests)

@@ -152,7 +152,14 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
         first.with_columns(is_json=is_json)
         .with_columns(
             prose=pl.when(~pl.col("is_json")).then("text"),
-            parsed=pl.when("is_json").then("text").otherwise("structured"),
+            # Without the texts that are too long: this copies the others.
+            parsed=pl.when("is_json")
+            .then("text")
+            .otherwise(
+                pl.when(pl.col("structured").str.len_chars() <= json_paths.MAX_TEXT).then(
+                    "structured"
+                )
+            ),
             unusual=~pl.col("is_json") & usual,
         )
         .pipe(run_query)
