@@ -362,7 +362,7 @@ class _Collector:
         determined = calls_tool & asks.select(_IS_ORDINARY_CALL).to_series().to_numpy()
         determined[odd] = False
         kept = [ABSENT if drop else text for drop, text in zip(determined, texts, strict=True)]
-        self._add("asks", asks.with_columns(json_texts(kept).alias("params")))
+        self._add("asks", asks.hstack([json_texts(kept).alias("params")]))
 
     def _add_results(
         self, rows: npt.NDArray[np.uint32], results: Sequence[Raw], has: npt.NDArray[np.bool_]

@@ -69,14 +69,13 @@ def pair(events: Events, conversation: Conversation) -> Paired:
         .join(rows.select(_FROM_MESSAGE), on="pos", how="left", maintain_order="left")
         .pipe(run_query)
     )
-    calls = calls.with_columns(
-        call_ids(
-            calls.get_column("recording"),
-            calls.get_column("dir") == "s2c",
-            calls.get_column("seq"),
-            calls.get_column("index"),
-        ).alias("call_id")
+    ids = call_ids(
+        calls.get_column("recording"),
+        calls.get_column("dir") == "s2c",
+        calls.get_column("seq"),
+        calls.get_column("index"),
     )
+    calls = calls.hstack([ids.alias("call_id")])
     calls = _add_params(calls, events)
     calls = _add_replies(calls, events)
     calls = _add_refusals(calls, messages, events)

@@ -33,16 +33,17 @@ ROWS: Final = {row.scenario: row for row in rules.load(ScenarioRule, "scenario.t
 
 def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
     """`calls` with `combination`: the sorted names of the arguments; null for other methods."""
-    texts = (
+    distinct = (
         calls.lazy()
         .filter(pl.col("tool").is_not_null())
         .select("arguments")
         .drop_nulls()
         .unique()  # `Expr.unique` would copy the texts
+        .with_columns(is_long=pl.col("arguments").str.len_bytes() >= _LONG)
         .pipe(run_query)
-        .get_column("arguments")
     )
-    is_long = texts.str.len_bytes() >= _LONG
+    is_long = distinct.get_column("is_long")
+    texts = distinct.get_column("arguments")
     short, long = texts.filter(~is_long), texts.filter(is_long)
     combos = [_combination(names) for names in (*_names(short), *map(_names_of, long))]
     known = pl.DataFrame(
