@@ -278,3 +278,28 @@ def test_any_bytes_become_findings_without_a_crash(tmp_path_factory, garbage):
     assert events.messages.height == 2
     blank = sum(not line.strip() for line in garbage)
     assert events.findings.height == len(garbage) - blank
+
+
+def test_equal_and_similar_long_results_keep_their_own_texts(tmp_path: Path):
+    long = "x" * 70_000
+    tools = [{"name": "t", "description": long}]
+    results = [
+        {"content": [], "structuredContent": {"a": long}},
+        {"content": [{"type": "text", "text": long}]},
+        {"content": [], "structuredContent": {"a": long}},
+        {"content": [], "structuredContent": {"b": long}},  # of the same length and end
+        {"tools": tools},
+        {"content": [], "structuredContent": {"a": 1}},
+    ]
+    lines = [s2c(i, {"jsonrpc": "2.0", "id": i, "result": r}) for i, r in enumerate(results)]
+    replies = decoded(tmp_path, *lines).replies
+
+    def values(name: str) -> list[object]:
+        return [None if text is None else json.loads(text) for text in replies[name]]
+
+    assert values("response") == results
+    assert values("structured_content") == [each.get("structuredContent") for each in results]
+    assert values("tools") == [each.get("tools") for each in results]
+    assert replies["has_structured_content"].to_list() == [
+        "structuredContent" in each for each in results
+    ]

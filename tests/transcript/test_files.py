@@ -1,5 +1,6 @@
 """Finding transcript files and reading their lines."""
 
+import hashlib
 import io
 import os
 import random
@@ -15,6 +16,7 @@ from mcptally.transcript.discover import discover
 from mcptally.transcript.files import (
     UNPACK_BUDGET_BYTES,
     Damage,
+    Digests,
     LineRun,
     numbered_lines,
     open_stream,
@@ -120,3 +122,17 @@ def test_a_transcript_that_is_read_only_in_part_is_not_rewritten(tmp_path: Path)
     with pytest.raises(UnreadableError, match=r"bomb\.jsonl\.zst:\d+: .*decompress"):
         for _ in numbered_lines(path):
             pass
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
+def test_reading_a_file_to_its_end_gives_its_digest(tmp_path: Path, name: str):
+    blob = random.Random(1).randbytes
+    path = write(tmp_path / name, [opened(f"r{i}", blob=blob(999).hex()) for i in range(1500)])
+    size = path.stat().st_size
+    digests = Digests()
+    lines = read_lines(path, digests=digests)
+    next(lines)
+    assert digests.get(path, size) is None
+    assert all(isinstance(run, LineRun) for run in lines)
+    assert digests.get(path, size) == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert digests.get(path, size + 1) is None

@@ -55,16 +55,14 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
             "outcome",
             row=pl.int_range(pl.len(), dtype=pl.UInt32),
             whole=~pl.col("truncated") & ~pl.col("reply_truncated").fill_null(value=False),
-            # Missing arguments are validated as an empty object.
-            input=pl.when(tool & ~pl.col("truncated")).then(pl.coalesce("arguments", pl.lit("{}"))),
+            has_input=tool & ~pl.col("truncated"),
+            input="arguments",
             output="structured_content",
         )
         .join(numbers, on="definition", how="left", maintain_order="left")
         .pipe(run_query)
     )
-    with_input = rows.lazy().filter(
-        pl.col("input_number").is_not_null() & pl.col("input").is_not_null()
-    )
+    with_input = rows.lazy().filter(pl.col("input_number").is_not_null() & pl.col("has_input"))
     with_output = _with_json_text(
         rows.filter(
             pl.col("output_number").is_not_null()
@@ -78,6 +76,8 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
         with_input.select("call_id", number="input_number", value="input"),
         schema_texts,
         "input_schema",
+        # Missing arguments are validated as an empty object.
+        missing=b"{}",
     )
     outputs = _validated(
         with_output.lazy().select("call_id", number="output_number", value="output"),
@@ -163,8 +163,17 @@ def first_json_text(response: str) -> str | None:
     return None
 
 
-def _validated(rows: pl.LazyFrame, schemas: list[str], prefix: str) -> pl.DataFrame:
-    """Return the results of validating pairs of schema and value, by `call_id`."""
+def _validated(
+    rows: pl.LazyFrame, schemas: list[str], prefix: str, *, missing: bytes | None = None
+) -> pl.DataFrame:
+    """Return the results of validating pairs of schema and value, by `call_id`.
+
+    Args:
+        rows: `call_id`, `number` (index into `schemas`) and `value`.
+        schemas: JSON texts.
+        prefix: beginning of the names of the columns with results.
+        missing: what is validated in place of a null value; None: its state is `missing_output`.
+    """
     distinct = rows.group_by("number", "value").agg("call_id").sort("number").pipe(run_query)
     results: list[ValidationResult] = []
     # Rows are sorted by schema. Only the current validator is held: patterns take much memory.
@@ -175,12 +184,13 @@ def _validated(rows: pl.LazyFrame, schemas: list[str], prefix: str) -> pl.DataFr
     for number, value in zip(distinct.get_column("number").to_list(), values, strict=True):
         if number != current:
             current, judge = number, compile_validator(schemas[number])
+        text = missing if value is None else value
         if isinstance(judge, str):
             results.append((UNUSABLE_SCHEMA, judge, None))
-        elif value is None:
+        elif text is None:
             results.append(("missing_output", None, None))
         else:
-            results.append(validate_json(judge, value))
+            results.append(validate_json(judge, text))
     names = [f"{prefix}_{name}" for name in ("state", "error", "path")]
     validated = pl.DataFrame(results, schema=dict.fromkeys(names, pl.String), orient="row")
     return validated.hstack([distinct.get_column("call_id")]).explode("call_id")

@@ -203,10 +203,13 @@ def _retry_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
     """Yield links of a call to the failed call of the same tool and arguments before it."""
     sent, tool = _Rows.ts_ns, _Rows.tool
     tried = rows.filter((_Rows.method.col == "tools/call") & tool.col.is_not_null())
+    # The hash of a struct would copy the arguments.
     group = [
         _Rows.session.col,
         tool.col,
-        pl.coalesce(_Rows.arguments.col, pl.lit("{}")),
+        pl.when(_Rows.arguments.col.is_null())
+        .then(pl.lit("{}").hash())
+        .otherwise(_Rows.arguments.col.hash()),
     ]
     linked = (
         tried.select(

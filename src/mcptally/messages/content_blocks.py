@@ -21,7 +21,7 @@ TEXT_LIMIT: Final = 4000
 ERROR_TEXT_LIMIT: Final = 65536
 """Characters kept of the text of an error."""
 
-_LONG_RESULT: Final = 1 << 16
+LONG_RESULT: Final = 1 << 16
 """Bytes of a result from which only the kept beginnings of its texts are decoded."""
 
 _MAX_ESCAPE: Final = len(r"\ud83d\ude00")
@@ -45,7 +45,7 @@ class _ResultDecoder(LenientDecoder[Result]):
         whole = self.decode
 
         def decode(text: Raw) -> Result:
-            return whole(text) if len(text) < _LONG_RESULT else _decode_long(text)
+            return whole(text) if len(text) < LONG_RESULT else _decode_long(text)
 
         self.decode = decode
 
@@ -95,15 +95,13 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
     else:
         types, texts, others, annotations, metas = (), (), [], (), ()
     type_column = pl.Series([t if t.__class__ is str else "" for t in types], dtype=pl.String)
+    kind_of_block = np.fromiter(map(_KINDS.get, types, itertools.repeat(0)), np.int8, len(types))
     plain = np.fromiter((t.__class__ is str for t in types), np.bool_, len(types))
-    plain &= np.fromiter((t is not None for t in texts), np.bool_, len(texts))
+    plain[[i for i, text in enumerate(texts) if text is None]] = False
     for raws in others:
-        if any(raws_present := list(map(len, raws))):
+        if not _all_absent(raws):
             plain &= np.fromiter(
-                (
-                    not size or bytes(memoryview(raw)[:1]) == b'"'
-                    for raw, size in zip(raws, raws_present, strict=True)
-                ),
+                (not len(raw) or bytes(memoryview(raw)[:1]) == b'"' for raw in raws),
                 np.bool_,
                 len(raws),
             )
@@ -112,8 +110,8 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
         sums = np.concatenate(([0], np.cumsum(mask)))
         return sums[ends] - sums[ends - sizes]  # type: ignore[no-any-return]
 
-    def count_types(*names: str) -> npt.NDArray[np.int64]:
-        return count(type_column.is_in(names).to_numpy())
+    def count_kind(name: str) -> npt.NDArray[np.uint32]:
+        return count(kind_of_block == _KINDS[name]).astype(np.uint32)
 
     not_arrays = [i for i, c in enumerate(contents) if c and c[0] is OTHER_CONTENT]
     for i in not_arrays:
@@ -124,7 +122,10 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
         for kind, text, limit in zip(types, texts, np.repeat(limits, sizes).tolist(), strict=True)
     ]
     text_column = pl.Series(block_texts, dtype=pl.String)
-    bare = text_column.is_not_null().to_numpy() & ~present(annotations) & ~present(metas)
+    bare = text_column.is_not_null().to_numpy()
+    for raws in (annotations, metas):
+        if not _all_absent(raws):
+            bare &= ~present(raws)
     # Most results have one block, whose text is the text of the result; null if there is none.
     starts = np.where(sizes > 0, ends - sizes, len(block_texts))
     first = text_column.extend_constant(None, 1).gather(starts)
@@ -138,13 +139,19 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
         "content_types": series_from_arrow(lists),
         "blocks_plain": count(~plain) == 0,
         "text_only": count(~bare) == 0,
-        "text_blocks": count_types("text").astype(np.uint32),
-        "image_blocks": count_types("image").astype(np.uint32),
-        "audio_blocks": count_types("audio").astype(np.uint32),
-        "resource_blocks": count_types("resource", "resource_link").astype(np.uint32),
+        **{f"{name}_blocks": count_kind(name) for name in ("text", "image", "audio", "resource")},
         "first_text": first,
         "text": joined,
     }
+
+
+_KINDS: Final = {"text": 1, "image": 2, "audio": 3, "resource": 4, "resource_link": 4}
+"""Types of blocks that are counted; links count as resources."""
+
+
+def _all_absent(raws: Sequence[Raw]) -> bool:
+    # Counting one object is faster than taking the lengths.
+    return raws.count(ABSENT) == len(raws)
 
 
 def _kind(content: Any) -> str:

@@ -21,11 +21,12 @@ from msgspec import UNSET, Raw
 
 from mcptally.messages import event_tables
 from mcptally.messages.batches import message_from_head, split_batches
-from mcptally.messages.content_blocks import RESULT_DECODER, content_columns
+from mcptally.messages.content_blocks import content_columns
 from mcptally.messages.decode_lines import LineNumbers, decode_run
 from mcptally.messages.duplicate_members import repeated_members, unexplained_sizes
 from mcptally.messages.event_spool import EventSpool, Slicing
 from mcptally.messages.event_tables import DuplicateMembers
+from mcptally.messages.long_results import LongResults
 from mcptally.messages.memory_budget import MemoryBudget
 from mcptally.messages.struct_columns import (
     json_texts,
@@ -52,7 +53,7 @@ from mcptally.transcript.events import (
     Result,
     ResultMeta,
 )
-from mcptally.transcript.files import Damage, DecompressionBudget, LineRun, read_lines
+from mcptally.transcript.files import Damage, DecompressionBudget, Digests, LineRun, read_lines
 from mcptally.transcript.parse import MAX_NOISE_LINES, NOISE_MESSAGE
 from mcptally.wire.nesting import with_raised_recursion_limit
 
@@ -109,6 +110,8 @@ class Slices(msgspec.Struct, frozen=True):
     """Whether there is more than one slice."""
     events: Iterator[Events]
     """The events of each slice, read from files if there are several."""
+    digests: Digests
+    """Digests of the files that were read to their end."""
 
 
 @with_raised_recursion_limit
@@ -177,14 +180,16 @@ class _Collector:
         """Runs of lines with the waiting events, and their files; payloads refer to the lines."""
         self.bytes = 0
         self.room = DecompressionBudget()
+        self.digests = Digests()
         self.rereads_left = MAX_REREAD
+        self.long_results = LongResults()
         self.duplicate_members: dict[tuple[int, int], str] = {}
 
     def file(self, number: int, path: Path) -> None:
         """Read a file and gather its events and findings."""
         good = noise = 0
         bad: Counter[str] = Counter()
-        for run in read_lines(path, room=self.room):
+        for run in read_lines(path, room=self.room, digests=self.digests):
             if isinstance(run, Damage):
                 bad[run.rule] += 1
                 self._find(number, run.line, run.rule, "error", run.message)
@@ -354,7 +359,7 @@ class _Collector:
         determined = calls_tool & asks.select(_IS_ORDINARY_CALL).to_series().to_numpy()
         determined[odd] = False
         kept = [ABSENT if drop else text for drop, text in zip(determined, texts, strict=True)]
-        self._add("asks", asks.with_columns(json_texts(kept).alias("params")))
+        self._add("asks", asks.hstack([json_texts(kept).alias("params")]))
 
     def _add_results(
         self, rows: npt.NDArray[np.uint32], results: Sequence[Raw], has: npt.NDArray[np.bool_]
@@ -362,26 +367,29 @@ class _Collector:
         chosen = np.flatnonzero(has)
         if not chosen.size:
             return
-        texts = [results[i] for i in chosen.tolist()]
-        items, odd = RESULT_DECODER.many(texts)
+        decoded = self.long_results.decode([results[i] for i in chosen.tolist()])
+        items, long = decoded.results, decoded.rows
         metas = [item.meta or _NO_RESULT_META for item in items]
         meta = {
             f"meta_{name}": series for name, series in scalar_columns(metas, ResultMeta).items()
         }
         columns = scalar_columns(items, Result)
-        structured = columns["structured_content"]
+        has_structured = columns["structured_content"].is_not_null()
+        if "structured_content" in long:
+            has_structured |= long["structured_content"].is_not_null()
         self._add(
             "replies",
             pl.DataFrame(
-                {"row": rows[chosen], "response": json_texts(texts)}
+                {"row": rows[chosen], "response": json_texts(decoded.texts)}
                 | columns
                 | meta
                 | content_columns(items, columns["is_error"])
                 | {
-                    "has_structured_content": structured.is_not_null(),
+                    "has_structured_content": has_structured,
                     "has_meta": [item.meta is not UNSET for item in items],
-                    "odd": mask_at(odd, len(items)),
+                    "odd": mask_at(decoded.odd, len(items)),
                 }
+                | {f"{_LONG}{name}": series for name, series in long.items()}
             ),
         )
 
@@ -444,18 +452,46 @@ class _Collector:
         tables = self._take_tables()
         if self.spool is not None:
             self.spool.add(tables, self.budget.total)
-            return Slices(several=True, events=_shares(self.spool, findings, duplicates))
+            shares = _shares(self.spool, findings, duplicates)
+            return Slices(several=True, events=shares, digests=self.digests)
         events = [Events(**tables, findings=findings, duplicate_members=duplicates)]
-        return Slices(several=False, events=(events.pop() for _ in range(1)))
+        one = (events.pop() for _ in range(1))
+        return Slices(several=False, events=one, digests=self.digests)
 
     def _take_tables(self) -> dict[str, pl.DataFrame]:
         """Return the tables gathered so far by name, and begin with empty ones."""
-        return {
-            name: table.select(
-                pl.concat([table.empty(), *self.frames.pop(name, ())], how="diagonal")
-            )
+        frames = {
+            name: pl.concat([table.empty(), *self.frames.pop(name, ())], how="diagonal")
             for name, table in _TABLES.items()
         }
+        frames["replies"] = _with_long_texts(frames["replies"], self.long_results)
+        self.long_results = LongResults()
+        return {name: table.select(frames[name]) for name, table in _TABLES.items()}
+
+
+def _with_long_texts(replies: pl.DataFrame, long_results: LongResults) -> pl.DataFrame:
+    """Fill the columns of replies that refer to texts of long results."""
+    names = [name for name in replies.columns if name.startswith(_LONG)]
+    if not names:
+        return replies
+    texts = long_results.texts()
+    number = np.arange(len(texts) + replies.height)
+    filled = []
+    for name in names:
+        column = name.removeprefix(_LONG)
+        known = replies.get_column(name)
+        place = number[len(texts) :].copy()
+        place[known.is_not_null().to_numpy()] = known.drop_nulls().to_numpy()
+        every = pl.concat([texts.alias(column), replies.get_column(column)])
+        # Of all operations, only a join does not copy texts of several chunks.
+        joined = pl.DataFrame({"place": place}).join(
+            pl.DataFrame({"place": number, column: every}),
+            on="place",
+            how="left",
+            maintain_order="left",
+        )
+        filled.append(joined.get_column(column))
+    return replies.with_columns(filled)
 
 
 def _shares(
@@ -475,6 +511,9 @@ def _shares(
 
 MAX_REREAD: Final = 10_000
 """Lines of a partition that are read again to look for duplicate members."""
+
+_LONG: Final = "long "
+"""Prefix of columns that refer to texts of `LongResults`."""
 
 MAX_FAULTS: Final = 1000
 """Findings per file and fault; one more finding counts the rest."""

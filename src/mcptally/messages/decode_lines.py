@@ -28,7 +28,10 @@ Fault = tuple[int, str, str]
 """Line, rule, message."""
 
 _PIECE_BYTES: Final = 1 << 15
-"""Bytes decoded by one native call; a piece with a bad line is decoded line by line."""
+"""Bytes decoded by one native call. A piece with a bad line is divided in halves."""
+
+_FEW_LINES: Final = 4
+"""Lines of a piece with a bad line up to which they are decoded one by one."""
 
 
 def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
@@ -38,10 +41,14 @@ def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
     numbers: list[LineNumbers] = []
     faults: list[Fault] = []
     view = memoryview(run.data)
-    start = line = 0
-    while line < run.count:
-        after = min(bisect.bisect_left(run.ends, start + _PIECE_BYTES) + 1, run.count)
+    todo = [(0, run.count)]
+    while todo:
+        line, limit = todo.pop()
+        start = run.ends[line - 1] if line else 0
+        after = min(bisect.bisect_left(run.ends, start + _PIECE_BYTES) + 1, limit)
         end = run.ends[after - 1]
+        if after < limit:
+            todo.append((after, limit))
         known = (
             decode_events(view[start:end], after - line)
             if readable
@@ -52,13 +59,15 @@ def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
         if known is not None:
             events += known
             numbers.append(np.arange(run.first + line, run.first + after))
+        elif after - line > _FEW_LINES:
+            half = (line + after) // 2
+            todo += [(half, after), (line, half)]
         else:
             piece = LineRun(run.data[start:end], run.first + line)
             more_events, more_numbers, more_faults = _one_by_one(piece)
             events += more_events
             numbers.append(more_numbers)
             faults += more_faults
-        start, line = end, after
     return events, np.concatenate(numbers), faults
 
 

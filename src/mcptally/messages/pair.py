@@ -68,14 +68,13 @@ def pair(events: Events, conversation: Conversation) -> Paired:
         .join(rows.select(_FROM_MESSAGE), on="pos", how="left", maintain_order="left")
         .pipe(run_query)
     )
-    calls = calls.with_columns(
-        call_ids(
-            calls.get_column("recording"),
-            calls.get_column("dir") == "s2c",
-            calls.get_column("seq"),
-            calls.get_column("index"),
-        ).alias("call_id")
+    ids = call_ids(
+        calls.get_column("recording"),
+        calls.get_column("dir") == "s2c",
+        calls.get_column("seq"),
+        calls.get_column("index"),
     )
+    calls = calls.hstack([ids.alias("call_id")])
     calls = _add_params(calls, events)
     calls = _add_replies(calls, events)
     calls = _add_refusals(calls, messages, events)
@@ -412,8 +411,11 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
         .otherwise(pl.lit("no_response")),
         error_text=pl.when(PairedCalls.error_reply.col)
         .then(PairedCalls.error_message.col)
+        .when((PairedCalls.is_error.col == "true") & PairedCalls.text.col.is_not_null())
+        .then(PairedCalls.text.col)
+        # `coalesce` would copy the structured content of every call.
         .when(PairedCalls.is_error.col == "true")
-        .then(pl.coalesce("text", "structured_content"))
+        .then(PairedCalls.structured_content.col)
         .when(~answered)
         .then(PairedCalls.refused.col),
         error_code=pl.when(answered).then("error_code").otherwise("refusal_code"),

@@ -1,6 +1,8 @@
 """Transpose lists of decoded structs to columns by native calls; payloads stay JSON text."""
 
 import functools
+import itertools
+import operator
 from collections.abc import Sequence
 from typing import Any, Final, Literal, get_type_hints
 
@@ -41,6 +43,10 @@ def scalar_types(shape: type[Struct]) -> dict[str, pl.DataType]:
 
 def scalar_columns(items: Sequence[Struct], shape: type[Struct]) -> dict[str, pl.Series]:
     """Return the columns of the fields that `scalar_types` names."""
+    if len(items) > 1 and all(map(operator.is_, items, itertools.repeat(items[0]))):
+        # The default of an absent member, for all items.
+        one = scalar_columns(items[:1], shape)
+        return {name: value.new_from_index(0, len(items)) for name, value in one.items()}
     types = scalar_types(shape)
     return {
         field.name: _scalar_column(values, types[field.name], field.default)

@@ -9,7 +9,7 @@ Both depend on their arguments only, so that one process, many and a cluster giv
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -60,6 +60,7 @@ from mcptally.tables.stages import (
 )
 from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
+from mcptally.transcript.files import Digests
 from mcptally.verdict import evidence, stderr_exceptions
 from mcptally.wire.nesting import with_raised_recursion_limit
 
@@ -80,6 +81,15 @@ class GatheredPartition(msgspec.Struct, frozen=True):
     """Calls of its recordings that are not selected."""
 
 
+class GatheredSlices(NamedTuple):
+    """The slices of a partition."""
+
+    several: bool
+    parts: Iterator[GatheredPartition]
+    digests: Digests
+    """Digests of the files that were read to their end."""
+
+
 def gather(
     files: Sequence[Path], names: Sequence[str], selection: Selection = EVERYTHING
 ) -> GatheredPartition:
@@ -87,7 +97,7 @@ def gather(
 
     Calls that are not selected are left out, but count as context of those that are.
     """
-    return next(gather_slices(files, names, selection)[1])
+    return next(gather_slices(files, names, selection).parts)
 
 
 def gather_slices(
@@ -95,14 +105,11 @@ def gather_slices(
     names: Sequence[str],
     selection: Selection,
     slicing: Slicing | None = None,
-) -> tuple[bool, Iterator[GatheredPartition]]:
-    """Do what `gather` does, in slices of whole recordings if there are many events.
-
-    Returns whether there are several slices, and the slices.
-    """
+) -> GatheredSlices:
+    """Do what `gather` does, in slices of whole recordings if there are many events."""
     slices = decode_slices(files, names, slicing)
     gathered = functools.partial(_gather_next, slices.events, files, names, selection)
-    return slices.several, iter(gathered, None)
+    return GatheredSlices(slices.several, iter(gathered, None), slices.digests)
 
 
 @with_raised_recursion_limit

@@ -4,9 +4,12 @@ import dataclasses
 import hashlib
 import time
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcptally.transcript.remote import is_remote
+
+if TYPE_CHECKING:
+    from mcptally.transcript.files import Digests
 
 TIMESTAMP_MARGIN_NS: Final = 2_000_000_000
 """Nanoseconds within which two changes of a file may get the same time: file systems have coarse
@@ -54,13 +57,24 @@ def file_state(path: Path) -> FileState:
     return FileState(identity, max(identity[1:3]) < time.time_ns() - TIMESTAMP_MARGIN_NS)
 
 
-def source_of(path: Path, before: FileState | None = None) -> SourceFile:
-    """Size and SHA-256 of a file of the archive; `before` is its state before it was read."""
-    try:
-        sha256 = digest_of(path)
-    except OSError:  # reported as a finding
-        return SourceFile(str(path), 0, "", whole=False)
+def source_of(
+    path: Path, before: FileState | None = None, digests: "Digests | None" = None
+) -> SourceFile:
+    """Size and SHA-256 of a file of the archive.
+
+    Args:
+        path: the file.
+        before: its state before it was read.
+        digests: digests computed while files were read; another file is read again.
+    """
     now = file_state(path)
+    sha256 = digests.get(path, now.identity[0]) if digests else None
+    if sha256 is None:
+        try:
+            sha256 = digest_of(path)
+        except OSError:  # reported as a finding
+            return SourceFile(str(path), 0, "", whole=False)
+        now = file_state(path)
     whole = before is None or before.identity == now.identity
     is_stable = before is not None and before.stable and whole
     size, *stat = now.identity

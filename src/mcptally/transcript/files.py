@@ -7,6 +7,7 @@ memory as a whole, and is read up to the size that it had when it was opened. A 
 
 import functools
 import gzip
+import hashlib
 import io
 import os
 import re
@@ -74,24 +75,54 @@ class DecompressionBudget(msgspec.Struct):
     left: int = UNPACK_BUDGET_BYTES
 
 
+class Digests:
+    """Sizes and SHA-256 digests of local files that were read from start to end."""
+
+    def __init__(self) -> None:
+        self._of_file: dict[Path, tuple[int, str]] = {}
+
+    def add(self, path: Path, size: int, sha256: str) -> None:
+        """Add a file of which `size` bytes were read."""
+        self._of_file[path] = (size, sha256)
+
+    def get(self, path: Path, size: int) -> str | None:
+        """The digest of a file; None if it was not read, or now has another size."""
+        known, sha256 = self._of_file.get(path, (None, None))
+        return sha256 if known == size else None
+
+
 class _FileAtOpen(io.FileIO):
     """A regular file that is read up to the size that it had when it was opened.
+
+    Its digest is added to `digests` when all of it was read in order.
 
     Raises:
         OSError: it cannot be opened.
         UnreadableError: it is a pipe, a socket or a device.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, digests: Digests | None = None) -> None:
         super().__init__(path, "rb", opener=_open_nonblocking)
         about = os.fstat(self.fileno())
         self.size = about.st_size
+        self._path = path
+        self._digests = digests
+        self._digest = hashlib.sha256()
+        self._digested = 0
         if not stat.S_ISREG(about.st_mode):
             self.close()
             raise UnreadableError(f"{path}: is not a regular file")
 
     def readinto(self, buffer: Any) -> int:
-        return super().readinto(memoryview(buffer)[: max(self.size - self.tell(), 0)]) or 0
+        at = self.tell()
+        view = memoryview(buffer)[: max(self.size - at, 0)]
+        count = super().readinto(view) or 0
+        if self._digests is not None and at == self._digested < self.size:
+            self._digest.update(view[:count])
+            self._digested += count
+            if self._digested == self.size:
+                self._digests.add(self._path, self.size, self._digest.hexdigest())
+        return count
 
     def readall(self) -> bytes:
         return io.RawIOBase.readall(self)
@@ -123,10 +154,10 @@ def open_stream(path: Path) -> BinaryIO:
     return _open_decompressed(path)[0]
 
 
-def _open_decompressed(path: Path) -> tuple[BinaryIO, int, bytes]:
+def _open_decompressed(path: Path, digests: Digests | None = None) -> tuple[BinaryIO, int, bytes]:
     """The decompressed bytes of a file, its size (0 if not compressed), and its first bytes."""
     try:
-        raw = path.raw() if is_remote(path) else _FileAtOpen(path)
+        raw = path.raw() if is_remote(path) else _FileAtOpen(path, digests)
     except (OSError, ValueError) as error:
         raise UnreadableError(f"{path}: {describe_error(error)}") from error
     file = cast("BinaryIO", io.BufferedReader(raw, CHUNK_BYTES))
@@ -242,6 +273,7 @@ def read_lines(
     chunk: int = CHUNK_BYTES,
     max_line: int = MAX_LINE,
     room: DecompressionBudget | None = None,
+    digests: Digests | None = None,
 ) -> Iterator[LineRun | Damage]:
     """Yield the lines of a file in runs of about `chunk` bytes, and the damage between them.
 
@@ -250,8 +282,9 @@ def read_lines(
         chunk: bytes to read at a time.
         max_line: longest line in bytes.
         room: the budget for decompression, shared by the files that are read with it.
+        digests: where the digest of a local file is added when all of it was read.
     """
-    begun = _start_reading(path)
+    begun = _start_reading(path, digests)
     if isinstance(begun, Damage):
         yield begun
         return
@@ -312,10 +345,10 @@ def read_pieces(path: Path, *, room: DecompressionBudget | None = None) -> Itera
         yield from _blocks(stream, size, CHUNK_BYTES, room or DecompressionBudget())
 
 
-def _start_reading(path: Path) -> tuple[BinaryIO, int] | Damage:
+def _start_reading(path: Path, digests: Digests | None = None) -> tuple[BinaryIO, int] | Damage:
     """The decompressed bytes of a file and its size (0 if not compressed), or the damage."""
     try:
-        stream, size, head = _open_decompressed(path)
+        stream, size, head = _open_decompressed(path, digests)
     except UnreadableError as error:
         return Damage(None, "archive.cannot_read", str(error).removeprefix(f"{path}: "))
     if not size and (what := _foreign_format(path, head)):

@@ -152,7 +152,14 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
         first.with_columns(is_json=is_json)
         .with_columns(
             prose=pl.when(~pl.col("is_json")).then("text"),
-            parsed=pl.when("is_json").then("text").otherwise("structured"),
+            # Without the texts that are too long: this copies the others.
+            parsed=pl.when("is_json")
+            .then("text")
+            .otherwise(
+                pl.when(pl.col("structured").str.len_chars() <= json_paths.MAX_TEXT).then(
+                    "structured"
+                )
+            ),
             unusual=~pl.col("is_json") & usual,
         )
         .pipe(run_query)
@@ -223,7 +230,7 @@ class _ViewMatches:
 
     def __init__(self, blocks: pl.DataFrame, column: str, rules: list[HiddenRule]) -> None:
         texts = blocks[[column]]
-        text = pl.col(column).fill_null("")
+        text = pl.col(column)
         read = text.str.head(HEAD) if column == "prose" else text
         reads_line = any(rule.where == "first_line" for rule in rules)
         distinct = (
@@ -231,9 +238,9 @@ class _ViewMatches:
             .unique(maintain_order=True)
             .with_row_index("number")
             .with_columns(
-                text=read,
-                chars=text.str.len_chars(),
-                lines=text.str.strip_chars().str.count_matches("\n", literal=True) + 1,
+                text=read.fill_null(""),
+                chars=text.str.len_chars().fill_null(0),
+                lines=text.str.strip_chars().str.count_matches("\n", literal=True).fill_null(0) + 1,
             )
             .with_columns(
                 start=error_text.strip_decoration(pl.col("text")),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from mcptally.messages.event_spool import Slicing
@@ -94,14 +95,14 @@ def gather_files(
     summary: Mapping[str, pl.DataFrame] = {}
     folders: list[Path] = []
     left_out = 0
-    several, slices = gather_slices(files, names, selection, slicing)
-    for part in slices:
+    slices = gather_slices(files, names, selection, slicing)
+    for part in slices.parts:
         # Copy: a slice would keep the buffer with all texts of its frame alive.
         recordings.append(pl.Series("recording", part.recordings["recording"].to_list()))
         servers |= dict.fromkeys(part.recordings["server"].unique().to_list())
         summary = summary_frames(part.summary, part.calls)
         left_out += part.left_out
-        if several:
+        if slices.several:
             folders.append(folder / f"{len(folders):04d}")
             save(folders[-1], part)
             # To a file: the frames would keep the texts of all calls alive.
@@ -113,7 +114,7 @@ def gather_files(
         }
         shutil.rmtree(slicing.folder)
     sources = [
-        dataclasses.replace(source_of(path, state), file=name)
+        dataclasses.replace(source_of(path, state, slices.digests), file=name)
         for path, state, name in zip(files, states, names, strict=True)
     ]
     report = GatherReport(pl.concat(recordings), sources, [*servers], left_out)
@@ -139,8 +140,21 @@ def pack(part: GatheredPartition) -> GatheredPartition:
 
 def unpack(part: GatheredPartition) -> GatheredPartition:
     """The partition that was given to `pack`."""
-    calls = part.calls.with_columns(pl.col(_LONG_TEXTS).cast(pl.String))
+    calls = part.calls.with_columns(_strings(part.calls.get_column(name)) for name in _LONG_TEXTS)
     return msgspec.structs.replace(part, calls=calls)
+
+
+def _strings(texts: pl.Series) -> pl.Series:
+    """Return a Categorical column as String, with each distinct text in memory once.
+
+    A cast would copy the text of every row.
+    """
+    distinct = texts.drop_nulls().unique()
+    codes = distinct.to_physical().to_numpy()
+    row = np.zeros(codes.max(initial=0) + 1, np.uint32)
+    row[codes] = np.arange(codes.size, dtype=np.uint32)
+    rows = pl.Series(row).gather(texts.to_physical())
+    return distinct.cast(pl.String).gather(rows).alias(texts.name)
 
 
 def save(folder: Path, part: GatheredPartition) -> None:

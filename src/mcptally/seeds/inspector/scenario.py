@@ -33,15 +33,25 @@ ROWS: Final = {row.scenario: row for row in rules.load(ScenarioRule, "scenario.t
 
 def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
     """`calls` with `combination`: the sorted names of the arguments; null for other methods."""
-    texts = (
+    distinct = (
         calls.lazy()
         .filter(pl.col("tool").is_not_null())
-        .select(pl.col("arguments").drop_nulls().unique())
+        .select("arguments")
+        .drop_nulls()
+        .unique()  # `Expr.unique` would copy the texts
+        .with_columns(is_long=pl.col("arguments").str.len_bytes() >= _LONG)
         .pipe(run_query)
-        .get_column("arguments")
     )
-    combos = [_combination(names) for names in _names(texts)]
-    known = pl.DataFrame({"arguments": texts, "combination": pl.Series(combos, dtype=pl.String)})
+    is_long = distinct.get_column("is_long")
+    texts = distinct.get_column("arguments")
+    short, long = texts.filter(~is_long), texts.filter(is_long)
+    combos = [_combination(names) for names in (*_names(short), *map(_names_of, long))]
+    known = pl.DataFrame(
+        {
+            "arguments": pl.concat([short, long]),
+            "combination": pl.Series(combos, dtype=pl.String),
+        }
+    )
     return left_join_columns(calls, known, "arguments").with_columns(
         combination=pl.when(pl.col("tool").is_not_null()).then(pl.col("combination").fill_null(""))
     )
@@ -123,6 +133,10 @@ _NAMES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 def _combination(names: Iterable[str]) -> str:
     return ",".join(sorted(names))
+
+
+_LONG: Final = 1 << 14
+"""Bytes of arguments from which they are decoded one by one: joining copies them."""
 
 
 def _names(texts: pl.Series) -> Iterator[Iterable[str]]:

@@ -1,0 +1,124 @@
+"""Keep each distinct long result once: most bytes of real traffic are in few results, often equal.
+
+The text of a long result is one buffer. Rows refer to it, and to its long members, without a copy.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from msgspec import Raw
+
+from mcptally.messages.content_blocks import LONG_RESULT, RESULT_DECODER
+from mcptally.tables.arrow import series_from_arrow
+from mcptally.transcript.events import ABSENT, Result
+
+_MEMBERS: Final = ("structured_content", "tools")
+"""Members that may be most of a result."""
+
+_LONG_MEMBER: Final = 1 << 12
+"""Bytes of a member from which rows refer to it without a copy."""
+
+_MAX_CANDIDATES: Final = 16
+"""Results of the same length and end that a result is compared with."""
+
+_VIEW: Final = np.dtype([("size", "<u4"), ("prefix", "S4"), ("buffer", "<u4"), ("offset", "<u4")])
+"""A value of more than 12 bytes in a string view array (Apache Arrow columnar format)."""
+
+_OBJECT: Final = Raw(b"{}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _KeptResult:
+    """A distinct long result."""
+
+    text: Raw
+    result: Result
+    """The decoded result, without the members that are in `rows`."""
+    odd: bool
+    """Whether it does not fit `Result`."""
+    rows: dict[str, int]
+    """Column → index into `LongResults.texts`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DecodedResults:
+    """Decoded results, in order."""
+
+    results: list[Result]
+    odd: list[int]
+    """Indexes of results that do not fit `Result`."""
+    texts: list[Raw]
+    """Their JSON; absent if it is in a buffer of `LongResults`."""
+    rows: dict[str, pl.Series]
+    """Column → index into `LongResults.texts` per result, or null."""
+
+
+class LongResults:
+    """The distinct long results of a chunk of lines."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, bytes], list[_KeptResult]] = {}
+        self._buffers: list[pa.Buffer] = []
+        self._views: list[tuple[int, bytes, int, int]] = []
+
+    def decode(self, texts: Sequence[Raw]) -> DecodedResults:
+        """Decode results; of long ones, each distinct one once."""
+        long = {i: self._find(text) for i, text in enumerate(texts) if len(text) >= LONG_RESULT}
+        short = [_OBJECT if i in long else text for i, text in enumerate(texts)] if long else texts
+        results, odd = RESULT_DECODER.many(short)
+        columns: dict[str, list[int | None]] = {}
+        kept = list(texts)
+        for i, known in long.items():
+            results[i], kept[i] = known.result, ABSENT
+            if known.odd:
+                odd.append(i)
+            for name, row in known.rows.items():
+                columns.setdefault(name, [None] * len(texts))[i] = row
+        rows = {name: pl.Series(values, dtype=pl.UInt32) for name, values in columns.items()}
+        return DecodedResults(results, odd, kept, rows)
+
+    def texts(self) -> pl.Series:
+        """Return the texts to which rows refer."""
+        views = np.array(self._views, _VIEW)
+        buffers = [None, pa.py_buffer(views), *self._buffers]
+        return series_from_arrow(pa.Array.from_buffers(pa.string_view(), len(views), buffers))
+
+    def _find(self, text: Raw) -> _KeptResult:
+        """Return the equal result that is known, or this one."""
+        candidates = self._known.setdefault((len(text), bytes(memoryview(text)[-64:])), [])
+        for known in candidates:
+            if known.text == text:
+                return known
+        found = self._add(bytes(text))
+        if len(candidates) < _MAX_CANDIDATES:
+            candidates.append(found)
+        return found
+
+    def _add(self, data: bytes) -> _KeptResult:
+        # A copy: the lines of the result are freed.
+        text = Raw(data)
+        (result,), odd = RESULT_DECODER.many([text])
+        self._buffers.append(pa.py_buffer(data))
+        rows = {"response": self._view(text)}
+        for name in _MEMBERS:
+            member = getattr(result, name)
+            if len(member) >= _LONG_MEMBER:
+                rows[name] = self._view(member)
+                setattr(result, name, ABSENT)
+        return _KeptResult(text, result, bool(odd), rows)
+
+    def _view(self, part: Raw) -> int:
+        """Add a part of the last buffer; return its index."""
+        offset = _address(part) - self._buffers[-1].address
+        prefix = bytes(memoryview(part)[:4])
+        self._views.append((len(part), prefix, len(self._buffers) - 1, offset))
+        return len(self._views) - 1
+
+
+def _address(data: Raw) -> int:
+    address: int = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
+    return address
