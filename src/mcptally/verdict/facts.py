@@ -229,10 +229,10 @@ def _column_matches(
     )
     matches = np.zeros(frame.height, dtype=np.bool_)
     if len(rows):
-        tested = pl.col("tested").str.contains(match.alternation([pattern]))
-        column = frame["tool" if field == "tool" else "arguments"][rows].to_frame("tested")
-        found = column.select(tested.fill_null(value=field == "arguments_unless")).to_series()
-        matches[rows] = found.to_numpy()
+        column = pl.col("tool" if field == "tool" else "arguments").gather(pl.lit(rows))
+        found = column.str.contains(match.alternation([pattern]))
+        query = frame.lazy().select(found.fill_null(value=field == "arguments_unless"))
+        matches[rows] = query.pipe(run_query).to_series().to_numpy()
     return pl.Series(matches)
 
 
@@ -257,11 +257,11 @@ def _quoted_from(
         frame,
         [texts for rule, texts in zip(chosen, matched, strict=True) if rule.quotes == "component"],
     )
-    parts = parts[sources.is_null().to_numpy()[parts]]
     if len(parts):
         calls = frame[["text", "arguments", "tool"]][parts]
-        unmentioned = named_object.names_unmentioned_component(texts, calls).to_numpy()
-        sources = sources.scatter(parts[unmentioned], "component")
+        unmentioned = named_object.names_unmentioned_component(texts, calls)
+        own = (unmentioned & sources[parts].is_null()).to_numpy()
+        sources = sources.scatter(parts[own], "component")
     return sources
 
 
