@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from mcptally.analytics.explanation import Explanation
@@ -19,6 +20,7 @@ from mcptally.transcript.recorded_calls import (
     read_calls,
 )
 from mcptally.verdict import classify, facts, weighing
+from mcptally.verdict.rule_model import Verdict
 from mcptally.verdict.rule_set import RuleSet
 
 if TYPE_CHECKING:
@@ -166,9 +168,11 @@ def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
     matched = facts.matched_texts(frame, firing)
     names, features = classify.features(evidence, rules.verdict)
     weights = weighing.shipped_weights()
-    shares = weighing.probabilities(features, names, weights)
+    verdicts = frame.get_column("verdict")
+    best = np.array([weighing.CLASSES.index(each or Verdict.AMBIGUOUS) for each in verdicts])
+    shares = weighing.given_a_cause(weighing.probabilities(features, names, weights), best)
     for number, (ids, verdict) in enumerate(
-        zip(evidence.to_list(), frame["verdict"].to_list(), strict=True)
+        zip(evidence.to_list(), verdicts.to_list(), strict=True)
     ):
         matching = [rule for rule in firing if rule.id in ids]
         texts = [matched[rule.id][number] if rule.matches else None for rule in matching]
@@ -189,6 +193,7 @@ def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
         probabilities = {
             str(name): round(float(share), 3)
             for name, share in zip(weighing.CLASSES, shares[number], strict=True)
+            if share
         }
         yield _Judgement(found, contributions, probabilities)
 

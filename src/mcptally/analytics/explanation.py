@@ -59,7 +59,8 @@ class Explanation:
     """The evidence for and against the verdict: `evidence` (a rule, or what several rules share),
     `rules` (their ids) and `weight` (change of the log odds), the largest first."""
     probabilities: dict[str, float]
-    """Verdict → probability, 0 to 1; empty where one rule decides alone."""
+    """Verdict → probability, 0 to 1, that of the call's verdict being its `confidence`; `ambiguous`
+    only where it is the verdict. Empty where one rule decides alone."""
     hidden_rule: dict[str, Any] | None
     """The rule that decided whether its result hides an error."""
     findings: list[dict[str, Any]]

@@ -195,7 +195,7 @@ def _verdicts(
     rule += np.where(rule == len(chosen), best, 0)
     decides = np.array([*(each.decides for each in chosen), False])[kinds.first]
     rule[decides] = kinds.first[decides]
-    percent = 100 * probability[every, best]
+    percent = 100 * weighing.given_a_cause(probability, best)[every, best]
     measured = np.array([*confidence.confidence_percent(chosen), np.nan])[kinds.first]
     confidences = pl.Series(np.where(decides, measured, percent).round(1), dtype=pl.Float64)
     return (

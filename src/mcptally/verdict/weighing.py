@@ -193,6 +193,25 @@ def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.
     return best
 
 
+def given_a_cause(
+    probability: npt.NDArray[np.float64], best: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """Return the probabilities given that the call shows a cause, where the verdict names one.
+
+    In these rows `ambiguous` gets 0: where nobody can tell the cause, no verdict is right or wrong.
+
+    Args:
+        probability: the probabilities.
+        best: the numbers of the verdicts (`decide`).
+    """
+    ambiguous = CLASSES.index(Verdict.AMBIGUOUS)
+    names_cause = best != ambiguous
+    given = probability.copy()
+    given[names_cause, ambiguous] = 0
+    total: npt.NDArray[np.float64] = given / given.sum(axis=1, keepdims=True)
+    return total
+
+
 def contributions(
     features: Features, feature_names: Sequence[str], verdict: str, weights: Weights
 ) -> list[tuple[str, float]]:
