@@ -36,8 +36,8 @@ _SCRIPTS: Final = (
     "|Hangul|Hebrew|Hiragana|Kannada|Katakana|Khmer|Lao|Malayalam|Myanmar|Sinhala|Tamil|Telugu|Thai"
 )
 _TOKEN: Final = re.compile(
-    rf"(?P<beyond>\\p\{{(?:{_SCRIPTS})\}}|[^\x00-\x7f](?:-[^\x00-\x7f])?)"
-    r"|(?P<open>\[\^?\]?)|(?P<close>\])|\\.|[^\\\[\]\x80-\U0010ffff]+|.",
+    r"(?P<beyond>\\p\{\w+\}|[^\x00-\x7f](?:-[^\x00-\x7f])?)"
+    r"|(?P<open>\[\^?\]?)|(?P<close>\])|\\.|[\x00-Z^-\x7f]+|.",
     re.DOTALL,
 )
 _ONLY_RUST: Final = re.compile(
