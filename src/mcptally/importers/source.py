@@ -141,7 +141,7 @@ class Source:
 
     def preview(self) -> "Source":
         """The same file for a first pass, which changes neither the tally nor the budget."""
-        return dataclasses.replace(self, tally=Tally(), room=dataclasses.replace(self.room))
+        return dataclasses.replace(self, tally=Tally(), room=msgspec.structs.replace(self.room))
 
     @property
     def stem(self) -> str:

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from mcptally.calling_thread import on_calling_thread
 from mcptally.errors import StoreError, UnreadableError, UsageError
 from mcptally.maintenance.erase_transcripts import EraseTarget, TranscriptEraser
@@ -129,9 +131,9 @@ def forget(
                 report.files.append(name)
         if not yes:
             return report
-        made = dataclasses.replace(made, forgotten=[*made.forgotten, _trace(about, report)])
+        made = msgspec.structs.replace(made, forgotten=[*made.forgotten, _trace(about, report)])
         gone = {name for name in earlier.sources if not Path(name).is_file()}
-        earlier = dataclasses.replace(earlier, unavailable=frozenset(gone))
+        earlier = msgspec.structs.replace(earlier, unavailable=frozenset(gone))
         earlier = earlier.excluding(0, target.whole)
         left = [Path(name) for name in earlier.sources if name not in gone]
         settings = Settings(

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from mcptally.calling_thread import on_calling_thread
@@ -114,7 +115,7 @@ def merge_stores(
             for name, source in earlier.sources.items()
             if not fingerprint.is_same(Path(name), source)
         }
-        earlier = dataclasses.replace(earlier, unavailable=frozenset(unavailable))
+        earlier = msgspec.structs.replace(earlier, unavailable=frozenset(unavailable))
         earlier, twice = _without_copies(earlier)
         files = [Path(name) for name in earlier.sources if name not in earlier.unavailable]
         settings = Settings(
@@ -176,14 +177,14 @@ def _without_copies(earlier: EarlierStores) -> tuple[EarlierStores, int]:
                 earlier = earlier.without(files)
                 continue
             conflicting = earlier.conflicting | {str(recording)}
-            earlier = dataclasses.replace(earlier, conflicting=conflicting)
+            earlier = msgspec.structs.replace(earlier, conflicting=conflicting)
         for number in rows.get_column("store").to_list()[1:]:
             later.setdefault(number, []).append(str(recording))
     for number, recordings in later.items():
         earlier = earlier.excluding(number, recordings)
     copied = earlier.file_places.filter(pl.int_range(pl.len()).over("file") > 0)
     excluded = pl.concat([earlier.excluded_files, ExcludedFiles.select(copied)])
-    earlier = dataclasses.replace(earlier, excluded_files=excluded)
+    earlier = msgspec.structs.replace(earlier, excluded_files=excluded)
     return _without_unused_files(earlier), shared.get_column("recording").n_unique()
 
 
@@ -199,4 +200,6 @@ def _without_unused_files(earlier: EarlierStores) -> EarlierStores:
     used = {*_values(reused), *earlier.file_places.get_column("file")}
     unused = {*_values(places)} - used - earlier.rescored
     sources = {name: each for name, each in earlier.sources.items() if name not in unused}
-    return dataclasses.replace(earlier, sources=sources, unavailable=earlier.unavailable - unused)
+    return msgspec.structs.replace(
+        earlier, sources=sources, unavailable=earlier.unavailable - unused
+    )

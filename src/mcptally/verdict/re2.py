@@ -36,8 +36,8 @@ _SCRIPTS: Final = (
     "|Hangul|Hebrew|Hiragana|Kannada|Katakana|Khmer|Lao|Malayalam|Myanmar|Sinhala|Tamil|Telugu|Thai"
 )
 _TOKEN: Final = re.compile(
-    rf"(?P<beyond>\\p\{{(?:{_SCRIPTS})\}}|[^\x00-\x7f](?:-[^\x00-\x7f])?)"
-    r"|(?P<open>\[\^?\]?)|(?P<close>\])|\\.|.",
+    r"(?P<beyond>\\p\{\w+\}|[^\x00-\x7f](?:-[^\x00-\x7f])?)"
+    r"|(?P<open>\[\^?\]?)|(?P<close>\])|\\.|[\x00-Z^-\x7f]+|.",
     re.DOTALL,
 )
 _ONLY_RUST: Final = re.compile(
@@ -125,6 +125,8 @@ def _character(escape: re.Match[str]) -> str:
 
 def _has_ascii_variants(pattern: str) -> bool:
     """Return whether the pattern has a character or range with one of `_ASCII_VARIANTS`."""
+    if pattern.isascii():
+        return False
     ranges = _RANGE.findall(pattern)
     return any(
         each in pattern or any(low <= each <= high for low, high in ranges)
