@@ -73,7 +73,7 @@ JAVA = """\
 Tool add failed
 java.lang.IllegalStateException: no rates
 \tat Sums.add(Sums.java:3)
-Caused by: java.nio.file.NoSuchFileException: /srv/rates.csv
+Caused by: java.nio.file.NoSuchFileException: /srv/a
 \tat Rates.read(Rates.java:9)
 \t... 5 more"""
 # The error of closing a file has no frames of its own.
@@ -111,8 +111,7 @@ def lines(text: str, *, start: int = 0, recording: str = "r") -> pl.DataFrame:
         (
             JAVA,
             "add",
-            "java.lang.IllegalStateException: no rates\n"
-            "java.nio.file.NoSuchFileException: /srv/rates.csv",
+            "java.lang.IllegalStateException: no rates\njava.nio.file.NoSuchFileException: /srv/a",
         ),
         (WITHOUT_FRAMES, None, "OSError: [Errno 28] No space left on device"),
         (JAVASCRIPT, "add", "TypeError: Cannot read properties of undefined (reading 'rate')"),

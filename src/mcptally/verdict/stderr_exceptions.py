@@ -160,7 +160,7 @@ def _of_frames(lines: pl.DataFrame) -> pl.DataFrame:
         )
         .filter(pl.col("first") & exception.str.contains(_NAMED_ERROR))
         .with_columns(
-            tool=pl.coalesce(exception.str.extract(_TOOL, 1), pl.col("before").str.extract(_TOOL, 1)),
+            tool=pl.coalesce(pl.col("exception", "before").str.extract(_TOOL, 1)),
             chain=(~is_cause).cum_sum().over("recording"),
         )
         .group_by("recording", "chain", maintain_order=True)
