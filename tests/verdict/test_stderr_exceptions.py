@@ -44,8 +44,9 @@ NARROW = """\
                              ╰───────────────────────────────────╯
                              KeyError: 'vat'
 
-                             The above exception was the direct
-                             cause of the following exception:
+                             During handling of the above
+                             exception, another exception
+                             occurred:
 
                              ╭─ Traceback (most recent call last─╮
                              │ /srv/rates.py:9 in rate           │
@@ -87,8 +88,7 @@ Traceback (most recent call last):
   File "/srv/sums.py", line 3, in add
 OSError: [Errno 28] No space left on device"""
 JAVASCRIPT = """\
-tool add failed
-TypeError: Cannot read properties of undefined (reading 'rate')
+[sums] tool add failed: TypeError: Cannot read properties of undefined (reading 'rate')
     at add (/srv/dist/sums.js:3:14)
     at process.processTicksAndRejections (node:internal/process/task_queues:95:5)"""
 

@@ -18,7 +18,7 @@ LATE_NS: Final = 1_000_000_000
 
 _HEAD: Final = r"Traceback \(most recent call last\)|╭─+ Traceback \("
 """The first line of a trace. Rich cuts the title of a box that is too narrow for it."""
-_CHAIN: Final = r"\babove exception(?: was|,|$)|(?i)exception group traceback"
+_CHAIN: Final = r"\babove(?: exception(?: was|,|$)|$)|(?i)exception group traceback"
 _TOOL: Final = r"""(?i)\btool:?\s+['"`]?([\w.\-/]+)"""
 _TERMINAL_CODES: Final = r"\x1b\[[0-9;]*m"
 _BOX: Final = r"^\s*[│╭╰]"
@@ -31,8 +31,9 @@ _MASK: Final = r"Error (?:executing|calling) tool ['\"\w.\-/]+$"
 """Exceptions that an SDK raises around another one without saying more."""
 _FRAME: Final = r"^\s+at\s\S.*(?:[:)\]>]|\d)\s*$"
 _NAMED_ERROR: Final = r"(?:Error|Exception|Failure)\b"
+_UNPREFIXED: Final = r"([\w.$]*(?:Error|Exception|Failure)(?: \[[\w ]+\])?(?::\s.*)?)$"
+"""An exception at the end of a line, without what a log writes before it."""
 _CAUSE: Final = r"^(?:Caused by|\[cause\]): "
-_THREAD: Final = r'^Exception in thread "[^"]*" '
 
 COLUMNS: Final[dict[str, pl.DataType]] = {
     "recording": pl.String(),
@@ -167,7 +168,9 @@ def _of_frames(lines: pl.DataFrame) -> pl.DataFrame:
         .agg(
             pl.col("ts_ns").last(),
             pl.col("tool").first(),
-            exception.str.replace(_CAUSE, "").str.replace(_THREAD, "").unique(maintain_order=True),
+            pl.coalesce(exception.str.extract(_UNPREFIXED, 1), exception).unique(
+                maintain_order=True
+            ),
         )
         .with_columns(exception.list.join("\n"))
         .select(*COLUMNS)
