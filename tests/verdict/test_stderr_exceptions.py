@@ -44,8 +44,9 @@ NARROW = """\
                              ╰───────────────────────────────────╯
                              KeyError: 'vat'
 
-                             The above exception was the direct
-                             cause of the following exception:
+                             During handling of the above
+                             exception, another exception
+                             occurred:
 
                              ╭─ Traceback (most recent call last─╮
                              │ /srv/rates.py:9 in rate           │
@@ -69,9 +70,25 @@ GROUP = """\
     | Traceback (most recent call last):
     |   File "/srv/sums.py", line 5, in fetch
     | ConnectionRefusedError: [Errno 111] Connection refused"""
+JAVA = """\
+Tool add failed
+java.lang.IllegalStateException: no rates
+\tat Sums.add(Sums.java:3)
+Caused by: java.nio.file.NoSuchFileException: /srv/a
+\tat Rates.read(Rates.java:9)
+\t... 5 more"""
+# The error of closing a file has no frames of its own.
+WITHOUT_FRAMES = """\
+Tool 'add' raised an unexpected exception
+OSError: [Errno 28] No space left on device
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/srv/sums.py", line 3, in add
+OSError: [Errno 28] No space left on device"""
 JAVASCRIPT = """\
-tool add failed
-TypeError: Cannot read properties of undefined (reading 'rate')
+[sums] tool add failed: TypeError: Cannot read properties of undefined (reading 'rate')
     at add (/srv/dist/sums.js:3:14)
     at process.processTicksAndRejections (node:internal/process/task_queues:95:5)"""
 
@@ -91,6 +108,12 @@ def lines(text: str, *, start: int = 0, recording: str = "r") -> pl.DataFrame:
         (CHAINED, None, "KeyError: 'vat'"),
         (BOXED, "add", "AttributeError: 'Context' object has no attribute 'exchange_rates'"),
         (NARROW, None, "LookupError: no rate for the usual currency\nKeyError: 'vat'"),
+        (
+            JAVA,
+            "add",
+            "java.lang.IllegalStateException: no rates\njava.nio.file.NoSuchFileException: /srv/a",
+        ),
+        (WITHOUT_FRAMES, None, "OSError: [Errno 28] No space left on device"),
         (JAVASCRIPT, "add", "TypeError: Cannot read properties of undefined (reading 'rate')"),
     ],
 )
@@ -98,6 +121,14 @@ def test_the_exception_of_a_stack_trace_is_found(text: str, tool: str | None, ex
     found = find_exceptions(lines(text))
     assert found["exception"].to_list() == [exception]
     assert found["tool"].to_list() == [tool]
+
+
+@each_row("text", [PLAIN, BOXED])
+def test_an_exception_without_frames_is_not_the_cause_of_the_trace_before(text: str):
+    found = find_exceptions(lines(f"{text}\n{WITHOUT_FRAMES}"))
+    assert found["tool"].to_list() == ["add", None]
+    assert "OSError" not in found["exception"][0]
+    assert found["exception"][1] == "OSError: [Errno 28] No space left on device"
 
 
 def test_an_exception_group_names_its_cause():

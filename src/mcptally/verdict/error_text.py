@@ -118,7 +118,7 @@ def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
 
     Null for no relation: the exception may be that of another call, or one that was handled.
     """
-    message = exception.str.extract(r"^(?:[A-Za-z_][\w.]*:\s+)?([^\n]*)", 1)
+    message = exception.str.extract(r"^(?:[A-Za-z_$][\w.$]*(?: \[[\w ]+\])?:\s+)?([^\n]*)", 1)
     text = pl.when(exception.is_not_null()).then(text)  # Few calls have an exception.
     return (
         pl.when(is_masked(text))

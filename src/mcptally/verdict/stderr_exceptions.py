@@ -20,7 +20,7 @@ _MARK: Final = "Traceback ("
 """Literal in the first line of each trace of Python."""
 _HEAD: Final = r"Traceback \(most recent call last\)|╭─+ Traceback \("
 """The first line of a trace. Rich cuts the title of a box that is too narrow for it."""
-_CHAIN: Final = r"\babove exception(?: was|,|$)|(?i)exception group traceback"
+_CHAIN: Final = r"\babove(?: exception(?: was|,|$)|$)|(?i)exception group traceback"
 _TOOL: Final = r"""(?i)\btool:?\s+['"`]?((?-i:[\w.\-/])+)"""
 _TERMINAL_CODES: Final = r"\x1b\[[0-9;]*m"
 _BOX: Final = r"^\s*[│╭╰]"
@@ -33,6 +33,9 @@ _MASK: Final = r"Error (?:executing|calling) tool ['\"\w.\-/]+$"
 """Exceptions that an SDK raises around another one without saying more."""
 _FRAME: Final = r"^\s+at\s\S.*(?:[:)\]>]|\d)\s*$"
 _NAMED_ERROR: Final = r"(?:Error|Exception|Failure)\b"
+_UNPREFIXED: Final = r"([\w.$]*(?:Error|Exception|Failure)(?: \[[\w ]+\])?(?::\s.*)?)$"
+"""An exception at the end of a line, without what a log writes before it."""
+_CAUSE: Final = r"^(?:Caused by|\[cause\]): "
 
 COLUMNS: Final[dict[str, pl.DataType]] = {
     "recording": pl.String(),
@@ -115,8 +118,13 @@ def _of_python(lines: pl.DataFrame) -> pl.DataFrame:
         .filter(pl.col("after").is_between(1, 4) & ~body)
         .filter(pl.col("goes_on").cast(pl.Int8).cum_min().over(block) == 1)
     )
+    # A log entry may begin with an exception that has no frames: its chain begins there.
+    new_entry = (pl.col("after") > 1) & (text.str.contains(_TOOL) | text.str.contains(_LOG_LINE))
     chained = (
-        lines.filter(text.str.contains(_CHAIN)).select("recording", pl.col("block") + 1).unique()
+        lines.with_columns(same_entry=~new_entry.cum_max().over(block))
+        .filter(pl.col("same_entry") & text.str.contains(_CHAIN))
+        .select("recording", pl.col("block") + 1)
+        .unique()
     )
     exceptions = (
         kept.group_by(block, maintain_order=True)
@@ -147,18 +155,28 @@ def _of_python(lines: pl.DataFrame) -> pl.DataFrame:
 def _of_frames(lines: pl.DataFrame) -> pl.DataFrame:
     """Return the exceptions of JavaScript and Java: the line before the frames names one."""
     frame = pl.col("text").str.contains(_FRAME)
+    exception = pl.col("exception")
+    is_cause = exception.str.contains(_CAUSE)
     return (
         lines.with_columns(
             first=frame & ~frame.shift(1, fill_value=False).over("recording"),
             exception=pl.col("text").shift(1).over("recording").str.strip_chars(),
             before=pl.col("text").shift(2).over("recording"),
         )
-        .filter(pl.col("first") & pl.col("exception").str.contains(_NAMED_ERROR))
+        .filter(pl.col("first") & exception.str.contains(_NAMED_ERROR))
         .with_columns(
-            tool=pl.coalesce(
-                pl.col("exception").str.extract(_TOOL, 1), pl.col("before").str.extract(_TOOL, 1)
-            )
+            tool=pl.coalesce(pl.col("exception", "before").str.extract(_TOOL, 1)),
+            chain=(~is_cause).cum_sum().over("recording"),
         )
+        .group_by("recording", "chain", maintain_order=True)
+        .agg(
+            pl.col("ts_ns").last(),
+            pl.col("tool").first(),
+            pl.coalesce(exception.str.extract(_UNPREFIXED, 1), exception).unique(
+                maintain_order=True
+            ),
+        )
+        .with_columns(exception.list.join("\n"))
         .select(*COLUMNS)
     )
 
