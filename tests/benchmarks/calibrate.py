@@ -3,11 +3,13 @@
     python -m tests.benchmarks.calibrate [--check]
 
 Reads the labelled files beside the checkout, our own (in tests/verdict and tests/truth), and the
-recordings of labelled calls, and writes two files beside the rules and one beside the tests:
+recordings of labelled calls, and writes two files beside the rules and one beside the tests, and
+the figures of a page:
 
     measured.json    `hits` and `right` of every rule
     weights.json     the weights of the features (`verdict.weighing`)
     rule_counts.csv  what each rule does on the labelled calls (`rule_counts`)
+    docs/explanation/verdict.md  how good the verdict is, below the headings of `main`
 
 Every figure printed is cross-validated: a call is judged with weights that were fitted without
 the calls of its server. Texts of some server families were read while rules were written, which
@@ -16,6 +18,7 @@ name, as it was then, and for our own labels by what the file says.
 """
 
 import argparse
+import dataclasses
 import functools
 import hashlib
 import json
@@ -36,6 +39,7 @@ except ModuleNotFoundError:
 
 from mcptally import rules as rule_files
 from mcptally.evaluation import (
+    Evaluation,
     calibration,
     evaluate_rows,
     hidden_rows,
@@ -70,6 +74,7 @@ RULES = Path(rule_files.__file__).parent
 MEASURED = RULES / "measured.json"
 WEIGHTS = RULES / "weights.json"
 COUNTS = TESTS / "verdict" / "rule_counts.csv"
+PAGE = TESTS.parent / "docs" / "explanation" / "verdict.md"
 READ_WEIGHT = 0.2
 """Weight of a read family in the measured counts of rules."""
 READ_WEIGHT_IN_FIT = 0.5
@@ -376,6 +381,19 @@ def weights_as_json(weights: weighing.Weights) -> str:
     )
 
 
+def with_figures(page: str, sections: dict[str, Evaluation]) -> str:
+    """Return `page` with these figures below the headings of the sections, without lists."""
+    for title, evaluation in sections.items():
+        assert evaluation.verdict is not None
+        quality = dataclasses.replace(evaluation.verdict, changing_tools=[], rules=[])
+        text = report.as_text(dataclasses.replace(evaluation, verdict=quality))
+        heading, before, rest = page.partition(f"### {title}\n\n")
+        _, after, others = rest.partition("\n##")
+        assert before, title
+        page = heading + before + text.removeprefix("## Verdict\n\n") + after + others
+    return page
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing; fail if out of date")
@@ -389,22 +407,28 @@ def main() -> None:
     recorded = pl.col("file") == OUR_LABELS[1].name
     injected = pl.col("file") == INJECTED_FAULTS.name
     usual = held_out.filter(unread & ~recorded & ~injected)
+    hard = usual.filter(is_hard(usual))
     faulty, ours_faulty = (held_out.filter(unread & some) for some in (recorded, injected))
-    for title, some in (
-        ("servers whose texts were not read while rules were written", usual),
-        ("the same servers, texts that no validator or SDK wrote", usual.filter(is_hard(usual))),
-        ("other servers whose texts were not read, with faulty backends", faulty),
-        ("our servers whose texts were not read, with injected faults", ours_faulty),
-        ("all servers", held_out),
-    ):
+    sections = {
+        title: evaluate_rows(some)
+        for title, some in (
+            ("Servers whose texts were not read while rules were written", usual),
+            ("The same servers, texts that no validator or SDK wrote", hard),
+            ("Other servers whose texts were not read, with faulty backends", faulty),
+            ("Our servers whose texts were not read, with injected faults", ours_faulty),
+            ("All servers", held_out),
+        )
+    }
+    for title, evaluation in sections.items():
         print(f"# Cross-validated by server: {title}\n")
-        print(report.as_text(evaluate_rows(some)))
+        print(report.as_text(evaluation))
     weights = sample.fit(np.arange(len(sample.classes)))
     files = {
         WEIGHTS: weights_as_json(weights),
         MEASURED: as_json(verdict_counts(sample.judged_with(weights)) | hidden_counts(rows)),
+        COUNTS: rule_counts(sample, held_out).write_csv(),
+        PAGE: with_figures(PAGE.read_text(encoding="utf-8"), sections),
     }
-    files[COUNTS] = rule_counts(sample, held_out).write_csv()
     stale = [
         file
         for file, text in files.items()

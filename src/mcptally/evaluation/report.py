@@ -95,7 +95,8 @@ def _verdict(quality: VerdictQuality) -> Iterable[str]:
             ],
         )
     yield _calibration(quality.calibration, "verdict right")
-    yield _rules(quality.rules)
+    if quality.rules:
+        yield _rules(quality.rules)
 
 
 def _hidden(quality: HiddenQuality) -> Iterable[str]:
