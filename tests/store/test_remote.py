@@ -12,8 +12,10 @@ pytest.importorskip("fsspec", reason="needs mcptally[s3]")
 pytest.importorskip("distributed", reason="needs mcptally[dask]")
 
 import fsspec
+from click.testing import CliRunner
 
 import mcptally as mt
+from mcptally.cli import cli
 from mcptally.errors import McptallyError, StoreError, UnreadableError, UsageError
 from mcptally.messages.decode import decode
 from mcptally.store import remote_folder
@@ -231,6 +233,22 @@ def test_s3_itself_refuses_a_manifest_over_another_version(tmp_path: Path, bucke
     assert bucket.cat_file("bucket/stores/manifest") == b"ours"
 
 
+def test_a_store_at_a_file_url_is_the_store_on_disk(tmp_path: Path, here: Path):
+    url = f"file://{tmp_path}/new/store"
+    mt.score(FILES[:1], out=url)
+    mt.score(FILES, out=url)
+    assert_same(tmp_path / "new" / "store", here)
+    with pytest.raises(StoreError, match=rf"{url}: .*queried; copy it to a folder$"):
+        mt.open_store(url)
+
+
+@pytest.mark.usefixtures("memory")
+def test_score_does_not_advise_to_query_a_url():
+    run = CliRunner().invoke(cli, ["score", str(FILES[0]), "-o", "memory://archive/store"])
+    assert run.exit_code == 0
+    assert "; next: copy it to a folder; then: mcptally query store tool_scores" in run.stderr
+
+
 def test_files_of_a_run_that_did_not_end_are_removed_after_a_day(memory):
     mt.score(FILES[:1], out="memory://archive/store")
     for name, days in (("old", 2), ("new", 0)):
@@ -289,7 +307,7 @@ def test_an_empty_url_has_no_transcripts():
 def test_a_missing_package_for_a_url_is_named(tmp_path: Path, missing: str, url: str, says: str):
     code = (
         f"import sys; sys.modules[{missing!r}] = None\n"
-        "from mcptally.cli import main\n"
+        "from mcptally.cli import cli\n"
         f"sys.argv = ['mcptally', 'score', {url!r}, '-o', 'store']\n"
         "sys.exit(main())"
     )

@@ -12,7 +12,7 @@ from mcptally.cli.options import gate_reports, require_gates, write_gate_reports
 from mcptally.cli.quantity import SIZE
 from mcptally.errors import Exit, UsageError
 from mcptally.plural import count
-from mcptally.transcript.remote import is_url
+from mcptally.transcript.remote import how_to_copy, is_url
 
 if TYPE_CHECKING:
     from mcptally.pipeline.run import Summary
@@ -197,6 +197,7 @@ def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) 
     elif summary.reused:
         write(f"reused {count(summary.reused)} of {count(summary.files, 'file')}\n")
     rows = summary.rows
+    local = "store" if is_url(out) else out  # a URL cannot be queried, a copy can
     write(
         f"{count(summary.files, 'file')}, {summary.bytes / 1e6:,.1f} MB: "
         f"{count(rows['recordings'], 'recording')}, {count(rows['messages'], 'message')}, "
@@ -214,10 +215,11 @@ def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) 
         unread = count(summary.broken_lines, "line or file", "lines or files")
         write(
             f"{unread} could not be read; to list the findings: "
-            f'mcptally query {out} "SELECT file, line, rule, message FROM findings '
+            f'mcptally query {local} "SELECT file, line, rule, message FROM findings '
             "WHERE about = 'file'\"\n"
         )
-    write(f"store: {out}; next: mcptally query {out} tool_scores\n")
+    copy = f"{how_to_copy(out, 'store')}; then: " if isinstance(out, str) else ""
+    write(f"store: {out}; next: {copy}mcptally query {local} tool_scores\n")
 
 
 def _fit_memory(memory: int, jobs: int) -> tuple[int, int]:

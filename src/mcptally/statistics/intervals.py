@@ -30,7 +30,8 @@ def wilson(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:
     outer = normal + (t - normal) * 2 * np.minimum(rate, 1 - rate)
     low, _ = _ends(rate, n_eff, np.where(rate <= 0.5, outer, t))
     _, high = _ends(rate, n_eff, np.where(rate <= 0.5, t, outer))
-    return np.maximum(0, low), np.minimum(1, high)
+    # At rates 0 and 1 the exact end is the rate; rounding must not move the end past it.
+    return np.clip(low, 0, rate), np.clip(high, rate, 1)
 
 
 def _ends(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:

@@ -25,7 +25,7 @@ from mcptally.errors import StoreError
 from mcptally.store.plain_files import require_plain_files
 from mcptally.store.source_files import SourceFile
 from mcptally.tables.all_tables import TABLES
-from mcptally.transcript.remote import url_of_path
+from mcptally.transcript.remote import how_to_copy, url_of_path
 
 STORE_FORMAT: Final = 3
 """Version of the store's layout. A store of another version is rebuilt, not migrated."""
@@ -53,8 +53,8 @@ def read_manifest(folder: Path, *, archive: bool = True) -> dict[str, Any]:
     if not folder.is_dir():
         if url := url_of_path(folder):
             raise StoreError(
-                f"{url}: a store must be in a local folder to be queried; copy it first, as with: "
-                f"aws s3 sync {url} {folder.name}"
+                f"{url}: a store must be in a local folder to be queried; "
+                + how_to_copy(url, folder.name)
             )
         raise StoreError(
             f"{folder}: no such store; make one with: mcptally score ARCHIVE -o {folder}"

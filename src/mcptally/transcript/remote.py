@@ -37,10 +37,19 @@ def is_s3(url: str) -> bool:
     return url.partition("://")[0].lower() in _EXTRAS
 
 
+def how_to_copy(url: str, folder: str) -> str:
+    """Words that say how to copy a store behind a URL to a local folder."""
+    command = f", as with: aws s3 sync {url} {folder}" if is_s3(url) else ""
+    return f"copy it to a folder{command}"
+
+
 def url_of_path(path: Path) -> str | None:
     """The URL that was converted to a `Path`, which drops one of two slashes; else None."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)", path.as_posix())
-    return f"{found[1]}://{path.as_posix()[found.end() :]}" if found else None
+    if not found:
+        return None
+    root = "/" if found[1].lower() == "file" else ""
+    return f"{found[1]}://{root}{path.as_posix()[found.end() :]}"
 
 
 @functools.lru_cache(maxsize=8)
