@@ -127,6 +127,10 @@ ALL: Final = (
     Server("phrasebook", "typescript-server", "read", "phrasebook.mjs"),
     Server("repository", "perl", "read", "repository.pl"),
     Server("gallery", "java", "held", "Gallery.java"),
+    Server("payroll", "mcp1", "held", "payroll.py"),
+    Server("payroll", "mcp2", "held", "payroll.py"),
+    Server("podcasts", "fastmcp", "held", "podcasts.py"),
+    Server("podcasts", "masked", "held", "podcasts.py"),
 )
 
 
