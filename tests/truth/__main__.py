@@ -40,7 +40,7 @@ PYTHON_SDKS: Final = {
     "fastmcp": ("fastmcp==4.1.2", *LIBRARIES),
     "rich": ("mcp[cli]==2.3.0", *LIBRARIES),
 }
-ENVIRONMENTS: Final = {"plain": "mcp1", "lowlevel": "mcp2", "masked": "fastmcp"}
+ENVIRONMENTS: Final = {"plain": "mcp1", "lowlevel": "mcp2", "lowlevel1": "mcp1", "masked": "fastmcp"}
 """Environment in which a server is run, where it is not named like the SDK."""
 NPM_PACKAGES: Final = (
     "@modelcontextprotocol/sdk@1.32.2",
@@ -131,6 +131,7 @@ ALL: Final = (
     Server("payroll", "mcp2", "held", "payroll.py"),
     Server("podcasts", "fastmcp", "held", "podcasts.py"),
     Server("podcasts", "masked", "held", "podcasts.py"),
+    Server("laboratory", "lowlevel1", "held", "laboratory.py"),
 )
 
 
