@@ -132,6 +132,7 @@ ALL: Final = (
     Server("podcasts", "fastmcp", "held", "podcasts.py"),
     Server("podcasts", "masked", "held", "podcasts.py"),
     Server("laboratory", "lowlevel1", "held", "laboratory.py"),
+    Server("parking", "typescript", "held", "parking.mjs"),
 )
 
 

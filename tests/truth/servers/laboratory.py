@@ -18,17 +18,13 @@ import string
 import subprocess
 import sys
 import tarfile
-import threading
 import time
 import traceback
-import unittest.mock
 import urllib.request
-import uuid
 from collections import namedtuple
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
-from xmlrpc.client import ServerProxy
 
 import httpx
 import mcp.types as types
@@ -282,7 +278,6 @@ def next_label(prefix):
 @tool("reserve_slot", "day:str", works(day="mon"), fails("internal", day="sun"), works(day="tue"))
 def reserve_slot(day):
     if day == "sun":
-        threading.Thread(target=lambda: None).join(0)
         raise queue.Full
     return "reserved"
 
@@ -357,7 +352,8 @@ def send_to_authority(report):
 
 @tool("courier_status", "number:str", fails("upstream", number="C-1"), fails("upstream", number="C-2"))
 def courier_status(number):
-    return ServerProxy(f"{UPSTREAM}/503").status(number)
+    with urllib.request.urlopen(f"{UPSTREAM}/503", timeout=1) as reply:
+        return reply.read().decode()
 
 
 @tool("simulate", "steps:int", works(steps=1), fails("timeout", steps=90))
