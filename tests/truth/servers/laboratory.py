@@ -36,7 +36,9 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import McpError
 from native import also, run
 
-logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s:%(name)s:%(message)s")
+logging.basicConfig(
+    level=logging.INFO, stream=sys.stderr, format="%(levelname)s:%(name)s:%(message)s"
+)
 logger = logging.getLogger("labserver")
 app = Server("laboratory")
 BASE = Path("lab")
@@ -64,7 +66,9 @@ def prepare():
     (BASE / "calibrate").write_text("print 'python 2 only'\n")
     (BASE / "samples.db").unlink(missing_ok=True)
     db = sqlite3.connect(BASE / "samples.db")
-    db.executescript("CREATE TABLE samples (id TEXT PRIMARY KEY, taken TEXT); INSERT INTO samples VALUES ('S-1', '2026-11-02')")
+    db.executescript(
+        "CREATE TABLE samples (id TEXT PRIMARY KEY, taken TEXT); INSERT INTO samples VALUES ('S-1', '2026-11-02')"
+    )
     db.close()
 
 
@@ -112,37 +116,67 @@ ID = "sample_id:str"
 
 
 @tool(
-    "get_sample", ID, works(sample_id="S-1"), fails("not_found", sample_id="S-404"),
-    fails("validation"), fails("validation", sample_id=7), works(sample_id="S-3"),
+    "get_sample",
+    ID,
+    works(sample_id="S-1"),
+    fails("not_found", sample_id="S-404"),
+    fails("validation"),
+    fails("validation", sample_id=7),
+    works(sample_id="S-3"),
 )
 def get_sample(sample_id):
     return json.dumps(sample(sample_id)._asdict())
 
 
-@tool("concentration", ID, works(sample_id="S-1"), fails("crash", sample_id="S-2"), fails("crash", sample_id="S-3"))
+@tool(
+    "concentration",
+    ID,
+    works(sample_id="S-1"),
+    fails("crash", sample_id="S-2"),
+    fails("crash", sample_id="S-3"),
+)
 def concentration(sample_id):
     return str(Fraction(3, sample(sample_id).mass))
 
 
-@tool("age_of_sample", ID, works(sample_id="S-1"), fails("crash", sample_id="S-2"), fails("crash", sample_id="S-3"))
+@tool(
+    "age_of_sample",
+    ID,
+    works(sample_id="S-1"),
+    fails("crash", sample_id="S-2"),
+    fails("crash", sample_id="S-3"),
+)
 def age_of_sample(sample_id):
     taken = datetime.strptime(sample(sample_id).taken, "%Y-%m-%d")
     return f"{(datetime(2026, 11, 23) - taken).days} days"
 
 
-@tool("deviation", ID, works(sample_id="S-1"), fails("crash", sample_id="S-2"), works(sample_id="S-1"))
+@tool(
+    "deviation", ID, works(sample_id="S-1"), fails("crash", sample_id="S-2"), works(sample_id="S-1")
+)
 def deviation(sample_id):
     return str(statistics.stdev(sample(sample_id).readings))
 
 
-@tool("matrix_code", ID, works(sample_id="S-1"), fails("crash", sample_id="S-3"), works(sample_id="S-2"))
+@tool(
+    "matrix_code",
+    ID,
+    works(sample_id="S-1"),
+    fails("crash", sample_id="S-3"),
+    works(sample_id="S-2"),
+)
 def matrix_code(sample_id):
     return sample(sample_id).matrix[:2].upper()
 
 
 @tool(
-    "detection_limit", "method:str", works(method="icp"), fails("crash", method="hplc"),
-    fails("misconfig", method="gc"), fails("not_found", method="xrf"), works(method="icp"),
+    "detection_limit",
+    "method:str",
+    works(method="icp"),
+    fails("crash", method="hplc"),
+    fails("misconfig", method="gc"),
+    fails("not_found", method="xrf"),
+    works(method="icp"),
 )
 def detection_limit(method):
     path = BASE / f"methods/{method}.json"
@@ -151,18 +185,30 @@ def detection_limit(method):
     return str(json.loads(path.read_text())["limit"])
 
 
-@tool("read_results", ID, works(sample_id="S-1"), fails("misconfig", sample_id="S-2"), fails("misconfig", sample_id="S-3"))
+@tool(
+    "read_results",
+    ID,
+    works(sample_id="S-1"),
+    fails("misconfig", sample_id="S-2"),
+    fails("misconfig", sample_id="S-3"),
+)
 def read_results(sample_id):
     with open(BASE / f"results/{sample(sample_id).id}.csv", encoding="utf-8") as file:
-        return str({row["analyte"]: float(row["value"]) for row in csv.DictReader(file, delimiter=";")})
+        return str(
+            {row["analyte"]: float(row["value"]) for row in csv.DictReader(file, delimiter=";")}
+        )
 
 
-@tool("legal_limit", "analyte:str", fails("misconfig", analyte="Pb"), fails("misconfig", analyte="Cd"))
+@tool(
+    "legal_limit", "analyte:str", fails("misconfig", analyte="Pb"), fails("misconfig", analyte="Cd")
+)
 def legal_limit(analyte):
     return pickle.loads((BASE / "reference/limits.pickle").read_bytes())[analyte]
 
 
-@tool("element_info", "symbol:str", fails("misconfig", symbol="Pb"), fails("misconfig", symbol="Hg"))
+@tool(
+    "element_info", "symbol:str", fails("misconfig", symbol="Pb"), fails("misconfig", symbol="Hg")
+)
 def element_info(symbol):
     try:
         return plistlib.loads((BASE / "reference/elements.plist").read_bytes())[symbol]
@@ -171,8 +217,12 @@ def element_info(symbol):
 
 
 @tool(
-    "quality_control", "year:int", works(year=2025), fails("misconfig", year=2026),
-    fails("misconfig", year=2024), fails("not_found", year=1999),
+    "quality_control",
+    "year:int",
+    works(year=2025),
+    fails("misconfig", year=2026),
+    fails("misconfig", year=2024),
+    fails("not_found", year=1999),
 )
 def quality_control(year):
     path = BASE / f"qc/{year}.json.gz"
@@ -218,20 +268,34 @@ def spectrum(sample_id):
 
 @tool("calibrate", "instrument:str", fails("misconfig", instrument="icp"))
 def calibrate(instrument):
-    done = subprocess.run([sys.executable, "lab/calibrate", instrument], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "lab/calibrate", instrument], capture_output=True, text=True
+    )
     if done.returncode != 0:
-        raise LabError("CAL", f"calibrate: exit code {done.returncode}: {done.stderr.strip().splitlines()[-1]}")
+        raise LabError(
+            "CAL", f"calibrate: exit code {done.returncode}: {done.stderr.strip().splitlines()[-1]}"
+        )
     return done.stdout
 
 
-@tool("integrate_peaks", ID, fails("misconfig", sample_id="S-1"), fails("misconfig", sample_id="S-2"))
+@tool(
+    "integrate_peaks", ID, fails("misconfig", sample_id="S-1"), fails("misconfig", sample_id="S-2")
+)
 def integrate_peaks(sample_id):
-    done = subprocess.run(f"openms-peaks --in {sample_id}.mzML", shell=True, capture_output=True, text=True)
+    done = subprocess.run(
+        f"openms-peaks --in {sample_id}.mzML", shell=True, capture_output=True, text=True
+    )
     done.check_returncode()
     return done.stdout
 
 
-@tool("export_report", "sample_id:str", works(sample_id="S-1"), fails("down", sample_id="S-2"), works(sample_id="S-3"))
+@tool(
+    "export_report",
+    "sample_id:str",
+    works(sample_id="S-1"),
+    fails("down", sample_id="S-2"),
+    works(sample_id="S-3"),
+)
 def export_report(sample_id):
     if sample_id == "S-2":
         with open(BASE / "report.out", "w") as file:
@@ -247,11 +311,18 @@ def start_run(instrument):
     return "started"
 
 
-@tool("translate_report", "language:str", fails("misconfig", language="en"), fails("misconfig", language="fr"))
+@tool(
+    "translate_report",
+    "language:str",
+    fails("misconfig", language="en"),
+    fails("misconfig", language="fr"),
+)
 def translate_report(language):
     key = os.environ.get("DEEPL_AUTH_KEY") or ""
     if len(key) < 10:
-        raise LabError("CONFIG", "DEEPL_AUTH_KEY is empty or too short. Check the .env file of the MCP server.")
+        raise LabError(
+            "CONFIG", "DEEPL_AUTH_KEY is empty or too short. Check the .env file of the MCP server."
+        )
     return key
 
 
@@ -267,7 +338,13 @@ def dilution(factor):
     return f"1:{factor}"
 
 
-@tool("next_label", "prefix:str", works(prefix="S"), fails("crash", prefix="Q"), fails("validation", prefix="ss"))
+@tool(
+    "next_label",
+    "prefix:str",
+    works(prefix="S"),
+    fails("crash", prefix="Q"),
+    fails("validation", prefix="ss"),
+)
 def next_label(prefix):
     if len(prefix) != 1:
         raise LabError("ARG", "prefix: one letter please")
@@ -282,7 +359,13 @@ def reserve_slot(day):
     return "reserved"
 
 
-@tool("compare", "a:str b:str", works(a="S-1", b="S-1"), fails("crash", a="S-1", b="S-3"), fails("not_found", a="S-1", b="Z-9"))
+@tool(
+    "compare",
+    "a:str b:str",
+    works(a="S-1", b="S-1"),
+    fails("crash", a="S-1", b="S-3"),
+    fails("not_found", a="S-1", b="Z-9"),
+)
 def compare(a, b):
     first, second = sample(a), sample(b)
     return "heavier" if first.mass > second.mass else "not heavier"
@@ -291,13 +374,27 @@ def compare(a, b):
 NUMBER = {"type": "object", "properties": {"mean": {"type": "number"}}, "required": ["mean"]}
 
 
-@tool("mean_reading", ID, works(sample_id="S-1"), fails("crash", sample_id="S-3"), works(sample_id="S-2"), output=NUMBER)
+@tool(
+    "mean_reading",
+    ID,
+    works(sample_id="S-1"),
+    fails("crash", sample_id="S-3"),
+    works(sample_id="S-2"),
+    output=NUMBER,
+)
 def mean_reading(sample_id):
     readings = sample(sample_id).readings
     return {"mean": statistics.mean(readings)} if readings else {"mean": "none"}
 
 
-@tool("weigh", ID, works(sample_id="S-1"), fails("network", sample_id="S-2"), works(sample_id="S-1"), fails("timeout", sample_id="S-3"))
+@tool(
+    "weigh",
+    ID,
+    works(sample_id="S-1"),
+    fails("network", sample_id="S-2"),
+    works(sample_id="S-1"),
+    fails("timeout", sample_id="S-3"),
+)
 def weigh(sample_id):
     if sample_id == "S-1":
         return "100.2 g"
@@ -326,8 +423,15 @@ def cached_price(method):
 
 
 @tool(
-    "order_reagent", "item:str", works(item="HNO3"), fails("upstream", item="HCl"), fails("upstream", item="NaOH"),
-    fails("quota", item="KOH"), fails("auth", item="KCN"), fails("upstream", item="H2O2"), works(item="HNO3"),
+    "order_reagent",
+    "item:str",
+    works(item="HNO3"),
+    fails("upstream", item="HCl"),
+    fails("upstream", item="NaOH"),
+    fails("quota", item="KOH"),
+    fails("auth", item="KCN"),
+    fails("upstream", item="H2O2"),
+    works(item="HNO3"),
 )
 def order_reagent(item):
     if item == "HNO3":
@@ -339,7 +443,13 @@ def order_reagent(item):
     return reply.json()
 
 
-@tool("send_to_authority", "report:str", fails("network", report="R-1"), works(report="R-2"), fails("network", report="R-3"))
+@tool(
+    "send_to_authority",
+    "report:str",
+    fails("network", report="R-1"),
+    works(report="R-2"),
+    fails("network", report="R-3"),
+)
 def send_to_authority(report):
     if report == "R-2":
         return "sent"
@@ -350,7 +460,9 @@ def send_to_authority(report):
     return connection.getresponse().read().decode()
 
 
-@tool("courier_status", "number:str", fails("upstream", number="C-1"), fails("upstream", number="C-2"))
+@tool(
+    "courier_status", "number:str", fails("upstream", number="C-1"), fails("upstream", number="C-2")
+)
 def courier_status(number):
     with urllib.request.urlopen(f"{UPSTREAM}/503", timeout=1) as reply:
         return reply.read().decode()
@@ -366,8 +478,13 @@ async def simulate(steps):
 
 
 @tool(
-    "register_sample", "sample_id:str mass:num", works(sample_id="S-9", mass=5), fails("conflict", sample_id="S-1", mass=5),
-    fails("validation", sample_id="9", mass=5), fails("validation", sample_id="S-9", mass=-2), fails("validation", sample_id="S-9", mass="5 g"),
+    "register_sample",
+    "sample_id:str mass:num",
+    works(sample_id="S-9", mass=5),
+    fails("conflict", sample_id="S-1", mass=5),
+    fails("validation", sample_id="9", mass=5),
+    fails("validation", sample_id="S-9", mass=-2),
+    fails("validation", sample_id="S-9", mass="5 g"),
 )
 def register_sample(sample_id, mass):
     if not sample_id.startswith("S-"):
@@ -379,7 +496,14 @@ def register_sample(sample_id, mass):
     return "registered"
 
 
-@tool("release", ID, works(sample_id="S-2"), fails("state", sample_id="S-1"), fails("state", sample_id="S-3"), fails("permission", sample_id="S-2", as_user="trainee"))
+@tool(
+    "release",
+    ID,
+    works(sample_id="S-2"),
+    fails("state", sample_id="S-1"),
+    fails("state", sample_id="S-3"),
+    fails("permission", sample_id="S-2", as_user="trainee"),
+)
 def release(sample_id, as_user="chief"):
     if as_user == "trainee":
         raise McpError(types.ErrorData(code=-32003, message="trainees cannot release results"))
@@ -389,7 +513,13 @@ def release(sample_id, as_user="chief"):
     return "released"
 
 
-@tool("evaluate_formula", "formula:str", works(formula="2*3"), fails("payload", formula="2*(3"), fails("payload", formula="a+1"))
+@tool(
+    "evaluate_formula",
+    "formula:str",
+    works(formula="2*3"),
+    fails("payload", formula="2*(3"),
+    fails("payload", formula="a+1"),
+)
 def evaluate_formula(formula):
     try:
         return str(eval(compile(formula, "<formula>", "eval"), {"__builtins__": {}}))
@@ -397,14 +527,26 @@ def evaluate_formula(formula):
         raise LabError("FORMULA", f"Your formula could not be evaluated: {e}")
 
 
-@tool("convert_unit", "value:num unit:str", works(value=1, unit="ppm"), fails("unsupported", value=1, unit="grain"))
+@tool(
+    "convert_unit",
+    "value:num unit:str",
+    works(value=1, unit="ppm"),
+    fails("unsupported", value=1, unit="grain"),
+)
 def convert_unit(value, unit):
     if unit != "ppm":
         raise LabError("UNIT", f"unit {unit} isn't supported (ppm, ppb)")
     return f"{value * 1000} ppb"
 
 
-@tool("trend", ID, works(sample_id="S-1"), hides("crash", sample_id="S-3"), hides("crash", sample_id="S-2"), hides("not_found", sample_id="S-5"))
+@tool(
+    "trend",
+    ID,
+    works(sample_id="S-1"),
+    hides("crash", sample_id="S-3"),
+    hides("crash", sample_id="S-2"),
+    hides("not_found", sample_id="S-5"),
+)
 def trend(sample_id):
     try:
         readings = sample(sample_id).readings
@@ -415,21 +557,39 @@ def trend(sample_id):
         return traceback.format_exc()
 
 
-@tool("stock", "item:str", works(item="HNO3"), hides("upstream", item="HCl"), hides("network", item="NaOH"), hides("misconfig", item="KOH"))
+@tool(
+    "stock",
+    "item:str",
+    works(item="HNO3"),
+    hides("upstream", item="HCl"),
+    hides("network", item="NaOH"),
+    hides("misconfig", item="KOH"),
+)
 def stock(item):
     if item == "HNO3":
         return json.dumps({"status": 200, "result": {"item": item, "bottles": 3}})
     if item == "HCl":
         return json.dumps({"status": 502, "result": None, "message": "bad gateway"})
     if item == "KOH":
-        return json.dumps({"status": 500, "result": None, "message": "environment variable STOCK_DB is not defined"})
+        return json.dumps(
+            {
+                "status": 500,
+                "result": None,
+                "message": "environment variable STOCK_DB is not defined",
+            }
+        )
     try:
         httpx.get("http://stock.lab.invalid/", timeout=1)
     except httpx.HTTPError as e:
         return json.dumps({"status": 500, "result": None, "message": f"{e}"})
 
 
-@tool("email_report", "to:str", hides("misconfig", to="a@example.org"), hides("misconfig", to="b@example.org"))
+@tool(
+    "email_report",
+    "to:str",
+    hides("misconfig", to="a@example.org"),
+    hides("misconfig", to="b@example.org"),
+)
 def email_report(to):
     return "Email was not sent: no mail server is configured."
 
@@ -451,13 +611,80 @@ def event_log():
     return "10:01 run 14 aborted: pressure error\n10:20 run 15 ok\n10:44 WARN timeout waiting for autosampler, recovered"
 
 
+@tool(
+    "proxy_call",
+    "path:str",
+    works(path="/methods"),
+    hides("upstream", path="/audit"),
+    hides("upstream", path="/plans"),
+    hides("not_found", path="/nope"),
+)
+def proxy_call(path):
+    code = {"/methods": 200, "/audit": 500, "/plans": 503, "/nope": 404}[path]
+    body = {200: "[]", 500: "Internal Server Error", 503: "", 404: "no route"}[code]
+    return json.dumps({"statusCode": code, "headers": {"server": "lims/4"}, "body": body})
+
+
+@tool(
+    "temperature", "room:str", works(room="cold"), hides("down", room="freezer"), works(room="cold")
+)
+def temperature(room):
+    return (
+        "4.1 C" if room == "cold" else "freezer: n/a (sensor gateway offline, no data since 09:12)"
+    )
+
+
+@tool(
+    "certificate",
+    ID,
+    works(sample_id="S-1"),
+    hides("crash", sample_id="S-2"),
+    hides("state", sample_id="S-3"),
+)
+def certificate(sample_id):
+    if sample_id == "S-3":
+        return "Not issued. Results of S-3 have to be measured before a certificate can be issued."
+    try:
+        return f"Certificate: {sample(sample_id).readings[1]}"
+    except Exception as e:
+        return f"<error>{type(e).__name__}: {e}</error>"
+
+
+@tool("uncertainty", "analyte:str", works(analyte="Pb"), works(analyte="Cd"))
+def uncertainty(analyte):
+    return json.dumps({"analyte": analyte, "error": 0.02, "unit": "mg/l", "coverage": 2})
+
+
+@tool(
+    "limit_check",
+    "analyte:str value:num",
+    works(analyte="Pb", value=0.3),
+    works(analyte="Pb", value=0.001),
+)
+def limit_check(analyte, value):
+    return f"FAIL: {analyte} above the limit (0.01 mg/l)" if value > 0.01 else "PASS"
+
+
+@tool("status_of", ID, works(sample_id="S-1"), works(sample_id="S-2"))
+def status_of(sample_id):
+    return json.dumps(
+        {
+            "sample": sample_id,
+            "status": "rejected" if sample_id == "S-2" else "accepted",
+            "reason": "container broken" if sample_id == "S-2" else "",
+        }
+    )
+
+
 also("delete_sample", fails("unknown", sample_id="S-1"))
 
 
 @app.list_tools()
 async def list_tools():
     return [
-        types.Tool(name=name, description=name.replace("_", " "), inputSchema=schema, outputSchema=output)
+        types.Tool(
+            name=name, description=name.replace("_", " "), inputSchema=schema, outputSchema=output
+        )
         for name, (_, schema, output) in TOOLS.items()
     ]
 
@@ -476,7 +703,9 @@ async def call_tool(name, arguments):
     except LabError as e:
         logger.warning("%s: %s", e.code, e)
         text = json.dumps({"error": {"code": e.code, "message": str(e)}})
-        return types.CallToolResult(content=[types.TextContent(type="text", text=text)], isError=True)
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=text)], isError=True
+        )
     except (AttributeError, IndexError, subprocess.SubprocessError, httpx.HTTPError) as e:
         logger.error("%s failed after %.1f s", name, time.monotonic() - started, exc_info=e)
         return types.CallToolResult(

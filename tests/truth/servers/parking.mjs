@@ -265,6 +265,26 @@ tool("check_plate", { plate: z.string() }, async ({ plate }) => text({ plate, we
 tool("search_ticket", { plate: z.string() }, async ({ plate }) => text(`Found 0 tickets for ${plate}`), works({ plate: "B-Q 1" }));
 tool("incidents", { days: z.number() }, async () => text({ incidents: [{ at: "08:12", text: "Barrier error E7, lane 2" }, { at: "09:40", text: "Ticket printer: paper jam, connection lost" }] }), works({ days: 1 }));
 tool("is_full", lot, async ({ lot: id }) => text({ lot: id, full: false, error: null, failedSensors: 0 }), works({ lot: "north" }), works({ lot: "south" }));
+tool("city_map", lot, async ({ lot: id }) => {
+  if (id === "south") return text("<html><head><title>502 Bad Gateway</title></head><body><center><h1>502 Bad Gateway</h1></center><hr><center>nginx</center></body></html>");
+  return text("<html><head><title>Map</title></head><body>North</body></html>");
+}, works({ lot: "north" }), hides("upstream", { lot: "south" }));
+tool("sync_prices", { lots: z.array(z.string()) }, async ({ lots: ids }) => {
+  const lines = ids.map((id) => (id === "north" ? "north ✔" : `${id} ✘ connect ECONNREFUSED 10.0.0.7:5432`));
+  return { content: [{ type: "text", text: "Price sync" }, { type: "text", text: lines.join("\n") }], isError: false };
+}, works({ lots: ["north"] }), hides("down", { lots: ["south", "west"] }));
+tool("exit_code", ticket, async ({ ticket: id }) => {
+  try {
+    return text({ code: tickets.get(id).plate.length * 7 });
+  } catch (error) {
+    return text({ code: null, stack: error.stack.split("\n").slice(0, 2).join(" ") });
+  }
+}, works({ ticket: "T1" }), hides("crash", { ticket: "T2" }));
+tool("reset_counter", lot, async ({ lot: id }) => text(id === "north" ? { result: "ok" } : { result: "error", details: { code: "E_CONFIG", hint: "COUNTER_URL is not defined in the server environment" } }),
+  works({ lot: "north" }), hides("misconfig", { lot: "west" }));
+tool("subscribe", { plan: z.string() }, async ({ plan: name }) => text(name === "month" ? "subscribed" : `There is no plan called '${name}'. Choose month or year.`), works({ plan: "month" }), hides("not_found", { plan: "decade" }));
+tool("is_available", lot, async ({ lot: id }) => text({ lot: id, available: id === "north", status: id === "north" ? "open" : "closed", message: id === "north" ? "" : "Lot is closed for cleaning" }), works({ lot: "north" }), works({ lot: "west" }));
+tool("device_info", { device: z.string() }, async ({ device }) => text({ device, uptime: 8211, lastError: "E7 at 2026-11-01", errorCount: 4 }), works({ device: "barrier-1" }));
 plan("tow_car", fails("unknown", { plate: "M-AB 12" }));
 
 await run(() => server.connect(new StdioServerTransport()));

@@ -125,7 +125,9 @@ def hourly_rate(employee_id: str) -> str:
 
 
 @calls(
-    works(employee_id="E-1001"), fails("crash", employee_id="E-1002"), fails("crash", employee_id="E-1003")
+    works(employee_id="E-1001"),
+    fails("crash", employee_id="E-1002"),
+    fails("crash", employee_id="E-1003"),
 )
 @mcp.tool()
 def church_tax(employee_id: str) -> str:
@@ -169,7 +171,9 @@ def bank_account(employee_id: str) -> str:
         if employee_id == "E-1001":
             return "DE02 1203 0000 0000 2020 51"
         try:
-            return str(db.execute("SELECT iban FROM people WHERE id = ?", (employee_id,)).fetchone())
+            return str(
+                db.execute("SELECT iban FROM people WHERE id = ?", (employee_id,)).fetchone()
+            )
         except sqlite3.Error as e:
             raise ToolError(f"Database error: {e}")
 
@@ -287,7 +291,11 @@ def exchange_rate(currency: str) -> str:
     """Exchange rate of the central bank."""
     if currency == "CHF":
         return "0.94"
-    url = {"USD": f"{UPSTREAM}/429", "SEK": f"{UPSTREAM}/500", "PLN": UPSTREAM.replace("http", "https")}
+    url = {
+        "USD": f"{UPSTREAM}/429",
+        "SEK": f"{UPSTREAM}/500",
+        "PLN": UPSTREAM.replace("http", "https"),
+    }
     try:
         with urllib.request.urlopen(url[currency], timeout=1) as reply:
             return reply.read().decode()
@@ -341,7 +349,9 @@ def working_days(year: int) -> str:
 
 
 @calls(
-    works(employee_id="E-1001"), fails("misconfig", employee_id="E-1003"), works(employee_id="E-1001")
+    works(employee_id="E-1001"),
+    fails("misconfig", employee_id="E-1003"),
+    works(employee_id="E-1001"),
 )
 @mcp.tool()
 def absences(employee_id: str) -> str:
@@ -357,7 +367,11 @@ def welcome_letter(employee_id: str) -> str:
     return (HOME / "templates/letter.txt").read_text(encoding="utf-8")
 
 
-@calls(fails("misconfig", grade="senior"), fails("misconfig", grade="lead"), fails("validation", grade="boss"))
+@calls(
+    fails("misconfig", grade="senior"),
+    fails("misconfig", grade="lead"),
+    fails("validation", grade="boss"),
+)
 @mcp.tool()
 def bonus(grade: Grade) -> str:
     """Bonus of a grade."""
@@ -381,7 +395,11 @@ def archive_run(run_id: str) -> str:
     return "archived"
 
 
-@calls(works(reason="resigned"), fails("crash", reason="dismissed"), fails("validation", reason="bored"))
+@calls(
+    works(reason="resigned"),
+    fails("crash", reason="dismissed"),
+    fails("validation", reason="bored"),
+)
 @mcp.tool()
 def final_settlement(reason: Literal["resigned", "dismissed"]) -> str:
     """Settle accounts at the end of a contract."""
@@ -390,7 +408,12 @@ def final_settlement(reason: Literal["resigned", "dismissed"]) -> str:
     return "settled"
 
 
-@calls(fails("crash", years=12), works(years=2), fails("crash", years=31), fails("validation", years=-3))
+@calls(
+    fails("crash", years=12),
+    works(years=2),
+    fails("crash", years=31),
+    fails("validation", years=-3),
+)
 @mcp.tool()
 def severance(years: int) -> str:
     """Severance pay in months of salary."""
@@ -489,7 +512,9 @@ def search_documents(query: str) -> str:
     return "[]"
 
 
-@calls(hides("upstream", month="2026-10"), works(month="2026-09"), hides("timeout", month="2026-11"))
+@calls(
+    hides("upstream", month="2026-10"), works(month="2026-09"), hides("timeout", month="2026-11")
+)
 @mcp.tool()
 def bookings(month: str) -> str:
     """Bookings of the tax adviser."""
@@ -533,6 +558,78 @@ def find_employee(name: str) -> list[str]:
 def import_log() -> str:
     """Log of the last imports."""
     return "08:00 june.csv imported\n08:05 ERROR july.csv line 2: hours is not a number\n08:06 connection to bank refused, retried, ok"
+
+
+@calls(works(ids=["E-1001"]), hides("misconfig", ids=["E-1002", "E-1003"]))
+@mcp.tool()
+def create_letters(ids: list[str]) -> dict:
+    """Letters for several employees."""
+    results = []
+    for employee_id in ids:
+        if employee_id == "E-1001":
+            results.append({"id": employee_id, "status": "created"})
+            continue
+        try:
+            (HOME / "templates/raise_2026.odt").read_bytes()
+        except OSError as e:
+            results.append({"id": employee_id, "status": "failed", "reason": str(e)})
+    return {"created": sum(r["status"] == "created" for r in results), "results": results}
+
+
+@calls(works(days=7), hides("down", days=30), works(days=7))
+@mcp.tool()
+def sync_calendar(days: int) -> list[str]:
+    """Copy absences into the calendar."""
+    lines = [f"Syncing {days} days"]
+    try:
+        if days > 7:
+            httpx.get(f"http://127.0.0.1:{CLOSED_PORT}/dav", timeout=1)
+        lines.append("3 events written")
+    except httpx.HTTPError as e:
+        lines.append(f"Sync failed: calendar server unreachable ({e})")
+    return lines
+
+
+@calls(
+    works(employee_id="E-1001"),
+    hides("permission", employee_id="E-1002"),
+    hides("crash", employee_id="E-1003"),
+)
+@mcp.tool()
+def salary_history(employee_id: str) -> str:
+    """How a salary changed."""
+    if employee_id == "E-1002":
+        return "Sorry, you may only see the salary history of people in your own department."
+    try:
+        return f"2025: {person(employee_id)['salary'] - 200}"
+    except Exception as e:
+        return json.dumps({"error": type(e).__name__, "args": list(e.args)})
+
+
+@calls(works(code="R03"), works(code="R99"))
+@mcp.tool()
+def explain_return_code(code: str) -> str:
+    """What a return code of the bank means."""
+    return {
+        "R03": "R03: the bank could not find the account. The payment failed and was returned."
+    }.get(code, f"{code} is reserved.")
+
+
+@calls(works(employee_id="E-1001"), works(employee_id="E-1002"))
+@mcp.tool()
+def is_insured(employee_id: str) -> dict:
+    """Whether an employee is insured."""
+    return {
+        "insured": employee_id == "E-1001",
+        "reason": None if employee_id == "E-1001" else "hours below minimum",
+    }
+
+
+@calls(works(user="falk"))
+@mcp.tool()
+def failed_logins(user: str) -> dict:
+    """Failed logins of a user."""
+    return {"user": user, "failed": 3, "last_error": "invalid password"}
 
 
 also("delete_employee", fails("unknown", employee_id="E-1001"))

@@ -25,7 +25,7 @@ import requests
 from fastmcp import Context, FastMCP
 from fastmcp.exceptions import ToolError
 from kit import CLOSED_PORT, UPSTREAM, fails, hides, works
-from native import also, calls, run
+from native import also, run
 from pydantic import BaseModel, Field
 
 mcp = FastMCP("podcasts", mask_error_details="masked" in sys.argv)
@@ -41,7 +41,9 @@ def prepare():
         sound.setframerate(8000)
         sound.writeframes(bytes(16000))
     (ROOT / "audio/ep3.wav").write_bytes(b"RIFF\x24\x00\x00\x00WAVE")
-    (ROOT / "feeds/main.xml").write_text("<rss><channel><title>Tide &amp; Time</title></channel></rss>")
+    (ROOT / "feeds/main.xml").write_text(
+        "<rss><channel><title>Tide &amp; Time</title></channel></rss>"
+    )
     (ROOT / "feeds/bonus.xml").write_text("<rss><channel><title>Tide & Time</title></channel>")
     (ROOT / "transcripts/ep1.json").write_text('{"segments": [{"start": 0, "text": "Hello"}]}')
     (ROOT / "transcripts/ep2.json").write_text('{"segments": [{"begin": 0, "text": "Hi"}]}')
@@ -54,11 +56,15 @@ def prepare():
     (ROOT / "upload.part").symlink_to("/dev/full")
     (ROOT / "normalize.sh").write_text("#!/opt/sox/bin/sh\nexit 0\n")
     (ROOT / "normalize.sh").chmod(0o755)
-    (ROOT / "mix.sh").write_text("#!/bin/sh\necho \"mix: unknown preset 'broadcast2'\" >&2\nexit 64\n")
+    (ROOT / "mix.sh").write_text(
+        "#!/bin/sh\necho \"mix: unknown preset 'broadcast2'\" >&2\nexit 64\n"
+    )
     (ROOT / "mix.sh").chmod(0o755)
     (ROOT / "stats.db").unlink(missing_ok=True)
     with closing(sqlite3.connect(ROOT / "stats.db")) as db:
-        db.executescript("CREATE TABLE plays (episode TEXT, n INT); INSERT INTO plays VALUES ('ep1', 40);")
+        db.executescript(
+            "CREATE TABLE plays (episode TEXT, n INT); INSERT INTO plays VALUES ('ep1', 40);"
+        )
     (ROOT / "listeners.db").write_bytes(b"not sqlite at all " * 90)
 
 
@@ -105,7 +111,9 @@ class Hosting:
             response.raise_for_status()
             return response.json()
         except httpx.HTTPStatusError as e:
-            raise ToolError(f"Hosting API error: {e.response.status_code} - {e.response.text}") from e
+            raise ToolError(
+                f"Hosting API error: {e.response.status_code} - {e.response.text}"
+            ) from e
         except httpx.TimeoutException as e:
             raise ToolError("Hosting API request timed out") from e
         except httpx.RequestError as e:
@@ -120,20 +128,12 @@ class EpisodeOut(BaseModel):
     minutes: int = Field(gt=0)
 
 
-@calls(works(), works())
 @mcp.tool
 async def list_episodes() -> str:
     """All episodes."""
     return "\n".join(f"{e.id}: {e.title or '(untitled)'}" for e in EPISODES.values())
 
 
-@calls(
-    works(episode_id="ep1"),
-    fails("crash", episode_id="ep2"),
-    fails("crash", episode_id="ep3"),
-    fails("not_found", episode_id="ep77"),
-    works(episode_id="ep1"),
-)
 @mcp.tool
 async def get_episode(episode_id: str) -> EpisodeOut:
     """One episode."""
@@ -141,21 +141,18 @@ async def get_episode(episode_id: str) -> EpisodeOut:
     return EpisodeOut(id=e.id, title=e.title, minutes=e.minutes)
 
 
-@calls(works(episode_id="ep1"), fails("crash", episode_id="ep2"), works(episode_id="ep3"))
 @mcp.tool
 def guest_list(episode_id: str) -> str:
     """Guests of an episode."""
     return ", ".join(sorted(lookup(episode_id).guests))
 
 
-@calls(works(episode_id="ep1"), fails("crash", episode_id="ep3"), fails("crash", episode_id="ep2"))
 @mcp.tool
 def release_weekday(episode_id: str) -> str:
     """Weekday of the release."""
     return f"{parsedate_to_datetime(lookup(episode_id).published):%A}"
 
 
-@calls(works(episode_id="ep1"), fails("crash", episode_id="ep3"))
 @mcp.tool
 def words_per_minute(episode_id: str, words: int = 4000) -> str:
     """Speed of speech."""
@@ -165,9 +162,6 @@ def words_per_minute(episode_id: str, words: int = 4000) -> str:
         raise ToolError(f"💥 words_per_minute failed: {e!r}")
 
 
-@calls(
-    works(episode_id="ep1"), fails("misconfig", episode_id="ep3"), fails("misconfig", episode_id="ep2")
-)
 @mcp.tool
 def audio_length(episode_id: str) -> str:
     """Length of the audio file."""
@@ -176,7 +170,6 @@ def audio_length(episode_id: str) -> str:
         return f"{sound.getnframes() / sound.getframerate()} s"
 
 
-@calls(works(feed="main"), fails("misconfig", feed="bonus"), fails("validation", feed="other"))
 @mcp.tool
 def feed_title(feed: Literal["main", "bonus"]) -> str:
     """Title of a feed."""
@@ -186,17 +179,15 @@ def feed_title(feed: Literal["main", "bonus"]) -> str:
         raise ToolError(f"Feed could not be parsed: {e}")
 
 
-@calls(
-    works(episode_id="ep1"), fails("crash", episode_id="ep2"), fails("misconfig", episode_id="ep3")
-)
 @mcp.tool
 def transcript(episode_id: str) -> str:
     """Transcript of an episode."""
-    segments = json.loads((ROOT / f"transcripts/{lookup(episode_id).id}.json").read_text())["segments"]
+    segments = json.loads((ROOT / f"transcripts/{lookup(episode_id).id}.json").read_text())[
+        "segments"
+    ]
     return "\n".join(f"{s['start']:>4} {s['text']}" for s in segments)
 
 
-@calls(works(episode_id="ep1"), fails("misconfig", episode_id="ep2"))
 @mcp.tool
 def cover(episode_id: str) -> str:
     """Cover picture."""
@@ -204,7 +195,6 @@ def cover(episode_id: str) -> str:
     return f"{len(data)} bytes"
 
 
-@calls(fails("misconfig", name="anna"), fails("misconfig", name="ben"))
 @mcp.tool
 def host_role(name: str) -> str:
     """Role of a host."""
@@ -213,7 +203,6 @@ def host_role(name: str) -> str:
     return parser["hosts"][name]
 
 
-@calls(fails("misconfig", episode_id="ep1"))
 @mcp.tool
 def chapters(episode_id: str) -> list:
     """Chapter marks of an episode."""
@@ -224,7 +213,6 @@ def chapters(episode_id: str) -> list:
         raise ToolError(f"Chapter index corrupt ({e})")
 
 
-@calls(fails("misconfig", episode_id="ep1", to="mp3"), fails("misconfig", episode_id="ep1", to="ogg"))
 @mcp.tool
 async def transcode(episode_id: str, to: str) -> str:
     """Convert audio."""
@@ -233,7 +221,6 @@ async def transcode(episode_id: str, to: str) -> str:
     return "ok"
 
 
-@calls(fails("misconfig", episode_id="ep1"))
 @mcp.tool
 async def waveform(episode_id: str) -> str:
     """Picture of the wave form."""
@@ -244,7 +231,6 @@ async def waveform(episode_id: str) -> str:
     return out.decode()
 
 
-@calls(fails("misconfig", episode_id="ep1"), fails("misconfig", episode_id="ep3"))
 @mcp.tool
 async def normalize(episode_id: str) -> str:
     """Normalise loudness."""
@@ -255,7 +241,6 @@ async def normalize(episode_id: str) -> str:
         raise ToolError(f"normalize: {e.strerror}: {Path(e.filename).name}")
 
 
-@calls(fails("misconfig", episode_id="ep1"), fails("misconfig", episode_id="ep2"))
 @mcp.tool
 async def mix(episode_id: str) -> str:
     """Mix the tracks."""
@@ -268,46 +253,49 @@ async def mix(episode_id: str) -> str:
     return "mixed"
 
 
-@calls(fails("misconfig", episode_id="ep1"))
 @mcp.tool
 def speech_to_text(episode_id: str) -> str:
     """Make a transcript."""
     try:
         import whisper
     except ImportError as e:
-        raise ToolError("Transcription needs openai-whisper: pip install 'podcasts-mcp[whisper]'") from e
+        raise ToolError(
+            "Transcription needs openai-whisper: pip install 'podcasts-mcp[whisper]'"
+        ) from e
     return whisper.__name__
 
 
-@calls(fails("misconfig", text="hello"), fails("misconfig", text="bye"))
 @mcp.tool
 def voice_over(text: str) -> str:
     """Speak a text."""
     token = os.environ.get("TTS_TOKEN")
     if not token:
         return_code = "E_NO_TOKEN"
-        raise ToolError(json.dumps({"code": return_code, "message": "server has no TTS token configured"}))
+        raise ToolError(
+            json.dumps({"code": return_code, "message": "server has no TTS token configured"})
+        )
     return token
 
 
-@calls(works(episode_id="ep1"), fails("misconfig", episode_id="ep2"))
 @mcp.tool
 def plays(episode_id: str) -> str:
     """How often an episode was played."""
     table = "plays" if episode_id == "ep1" else "plays_legacy"
     with closing(sqlite3.connect(ROOT / "stats.db")) as db:
-        return str(db.execute(f"SELECT sum(n) FROM {table} WHERE episode = ?", (episode_id,)).fetchone()[0])
+        return str(
+            db.execute(f"SELECT sum(n) FROM {table} WHERE episode = ?", (episode_id,)).fetchone()[0]
+        )
 
 
-@calls(fails("misconfig", country="AT"), fails("misconfig", country="NZ"))
 @mcp.tool
 def listeners(country: str) -> str:
     """Listeners of a country."""
     with closing(sqlite3.connect(ROOT / "listeners.db")) as db:
-        return str(db.execute("SELECT count(*) FROM listeners WHERE country = ?", (country,)).fetchone())
+        return str(
+            db.execute("SELECT count(*) FROM listeners WHERE country = ?", (country,)).fetchone()
+        )
 
 
-@calls(works(n=3), fails("crash", n=1200), works(n=5), fails("crash", n=99999))
 @mcp.tool
 def related(n: int) -> str:
     """Follow related episodes."""
@@ -318,7 +306,6 @@ def related(n: int) -> str:
     return str(follow(n))
 
 
-@calls(fails("crash", season=1), works(season=2), fails("crash", season=3))
 @mcp.tool
 async def season_summary(season: int) -> str:
     """Summary of a season."""
@@ -327,7 +314,6 @@ async def season_summary(season: int) -> str:
     return "12 episodes"
 
 
-@calls(works(kind="intro"), fails("crash", kind="outro"))
 @mcp.tool
 async def jingle(kind: Literal["intro", "outro"]) -> str:
     """Text of a jingle."""
@@ -335,7 +321,6 @@ async def jingle(kind: Literal["intro", "outro"]) -> str:
     return texts.get(kind)()
 
 
-@calls(fails("crash", episode_id="ep1"), fails("crash", episode_id="ep3"))
 @mcp.tool
 async def sponsor(episode_id: str, ctx: Context) -> str:
     """Sponsor of an episode."""
@@ -343,12 +328,6 @@ async def sponsor(episode_id: str, ctx: Context) -> str:
     return lookup(episode_id).sponsor.name
 
 
-@calls(
-    works(episode_id="ep3", dry_run=True),
-    fails("upstream", episode_id="ep3", dry_run=False),
-    fails("state", episode_id="ep1", dry_run=False),
-    fails("validation", episode_id="ep3", dry_run="perhaps"),
-)
 @mcp.tool
 async def publish(episode_id: str, dry_run: bool = True) -> str:
     """Publish an episode."""
@@ -360,29 +339,22 @@ async def publish(episode_id: str, dry_run: bool = True) -> str:
     return await Hosting().request("/503")
 
 
-@calls(
-    works(show="own"),
-    fails("upstream", show="partner"),
-    fails("timeout", show="archive"),
-    fails("quota", show="charts"),
-    fails("auth", show="private"),
-    fails("upstream", show="legacy"),
-    fails("not_found", show="gone"),
-    works(show="own"),
-)
 @mcp.tool
 async def show_stats(show: str) -> Any:
     """Statistics of a show."""
     if show == "own":
         return {"plays": 1204}
     path = {
-        "partner": "/502", "archive": "/slow", "charts": "/429", "private": "/403",
-        "legacy": "/truncated", "gone": "/404",
+        "partner": "/502",
+        "archive": "/slow",
+        "charts": "/429",
+        "private": "/403",
+        "legacy": "/truncated",
+        "gone": "/404",
     }
     return await Hosting().request(path[show])
 
 
-@calls(fails("network", url="tide"), fails("network", url="time"))
 @mcp.tool
 async def submit_to_directory(url: str) -> str:
     """Submit the show to a directory."""
@@ -391,7 +363,6 @@ async def submit_to_directory(url: str) -> str:
     return await hosting.request(f"/add/{url}")
 
 
-@calls(fails("network", episode_id="ep1"), works(episode_id="ep2"), fails("network", episode_id="ep3"))
 @mcp.tool
 def ping_players(episode_id: str) -> str:
     """Tell players about an episode."""
@@ -401,7 +372,6 @@ def ping_players(episode_id: str) -> str:
     return requests.get(url, timeout=1).text
 
 
-@calls(fails("down", text="New!"), fails("down", text="Hi"))
 @mcp.tool
 async def post_to_chat(text: str) -> str:
     """Post to the chat of listeners."""
@@ -412,7 +382,6 @@ async def post_to_chat(text: str) -> str:
     return text
 
 
-@calls(works(seconds=0), fails("timeout", seconds=3), works(seconds=0))
 @mcp.tool
 async def render_trailer(seconds: int) -> str:
     """Render the trailer."""
@@ -421,7 +390,6 @@ async def render_trailer(seconds: int) -> str:
     return "trailer.mp3"
 
 
-@calls(works(episode_id="ep2"), fails("down", episode_id="ep1"))
 @mcp.tool
 def upload_audio(episode_id: str) -> str:
     """Upload audio."""
@@ -431,7 +399,6 @@ def upload_audio(episode_id: str) -> str:
     return "uploaded"
 
 
-@calls(fails("upstream", episode_id="ep1"), fails("upstream", episode_id="ep2"))
 @mcp.tool
 async def ad_slots(episode_id: str) -> str:
     """Ads that are booked for an episode."""
@@ -441,14 +408,6 @@ async def ad_slots(episode_id: str) -> str:
     return reply.text
 
 
-@calls(
-    works(title="Neap tide"),
-    fails("validation", title=""),
-    fails("validation", title="x" * 130),
-    fails("conflict", title="Low tide"),
-    fails("validation", name="Neap tide"),
-    fails("validation", title=None),
-)
 @mcp.tool
 async def create_episode(title: str, explicit: bool = False) -> str:
     """Create a draft."""
@@ -461,11 +420,6 @@ async def create_episode(title: str, explicit: bool = False) -> str:
     return "ep4"
 
 
-@calls(
-    works(start="00:10", end="00:20"),
-    fails("validation", start="00:30", end="00:20"),
-    fails("payload", start="ten", end="00:20"),
-)
 @mcp.tool
 async def cut(start: str, end: str) -> str:
     """Cut a part of the audio."""
@@ -477,9 +431,6 @@ async def cut(start: str, end: str) -> str:
     return "cut"
 
 
-@calls(
-    fails("permission", episode_id="ep1"), fails("not_found", episode_id="ep9"), works(episode_id="ep3")
-)
 @mcp.tool
 async def delete_episode(episode_id: str) -> str:
     """Delete a draft."""
@@ -488,7 +439,6 @@ async def delete_episode(episode_id: str) -> str:
     return "deleted"
 
 
-@calls(works(format="rss"), fails("unsupported", format="atom"))
 @mcp.tool
 async def export_feed(format: str) -> str:
     """Export the feed."""
@@ -497,12 +447,6 @@ async def export_feed(format: str) -> str:
     return "<rss/>"
 
 
-@calls(
-    works(episode_id="ep1"),
-    hides("crash", episode_id="ep2"),
-    hides("misconfig", episode_id="ep3"),
-    hides("not_found", episode_id="ep8"),
-)
 @mcp.tool
 async def show_notes(episode_id: str) -> str:
     """Notes of an episode."""
@@ -518,26 +462,23 @@ async def show_notes(episode_id: str) -> str:
         return f"❌ Something went wrong while rendering the notes: {e}"
 
 
-@calls(
-    works(platform="web"),
-    hides("network", platform="tv"),
-    hides("upstream", platform="car"),
-    hides("quota", platform="watch"),
-)
 @mcp.tool
 async def platform_stats(platform: str) -> dict:
     """Plays per platform."""
     if platform == "web":
         return {"ok": True, "data": [{"episode": "ep1", "plays": 12}], "error": None}
     try:
-        url = {"tv": f"http://localhost:{CLOSED_PORT}", "car": f"{UPSTREAM}/500", "watch": f"{UPSTREAM}/429"}
+        url = {
+            "tv": f"http://localhost:{CLOSED_PORT}",
+            "car": f"{UPSTREAM}/500",
+            "watch": f"{UPSTREAM}/429",
+        }
         requests.get(url[platform], timeout=1).raise_for_status()
     except requests.RequestException as e:
         return {"ok": False, "data": None, "error": {"type": type(e).__name__, "detail": str(e)}}
     return {}
 
 
-@calls(hides("timeout", job="j1"), works(job="j2"), hides("internal", job="j3"))
 @mcp.tool
 async def job_status(job: str) -> str:
     """Status of a rendering job."""
@@ -548,29 +489,226 @@ async def job_status(job: str) -> str:
     }[job]
 
 
-@calls(works(url="https://example.org/feed"), works(url="feed"))
 @mcp.tool
 async def validate_feed(url: str) -> dict:
     """Check a feed."""
     if url.startswith("https:"):
         return {"valid": True, "warnings": []}
-    return {"valid": False, "warnings": ["itunes:image missing"], "message": "Feed is not valid: 2 errors"}
+    return {
+        "valid": False,
+        "warnings": ["itunes:image missing"],
+        "message": "Feed is not valid: 2 errors",
+    }
 
 
-@calls(works(query="sailing"), works(query="tide"))
 @mcp.tool
 async def search_episodes(query: str) -> list[dict]:
     """Search titles."""
     return [{"id": e.id} for e in EPISODES.values() if e.title and query in e.title]
 
 
-@calls(works())
 @mcp.tool
 async def player_logs() -> str:
     """What players reported."""
     return "ERR_NETWORK 3x (iOS)\nException in decoder: 1x (Android)\nHTTP 404 on /ep0.mp3: 12x"
 
 
+@mcp.tool
+async def encode(preset: str) -> dict:
+    """Encode audio."""
+    if preset == "music":
+        return {
+            "status": "failed",
+            "stage": "encode",
+            "reason": "encoder libmp3lame is not available on this machine",
+        }
+    return {"status": "finished", "stage": "encode", "reason": None}
+
+
+@mcp.tool
+async def chart_position(market: str) -> str:
+    """Position in the charts."""
+    try:
+        if market == "US":
+            await Hosting(0.2).request("/slow")
+        if market in {"JP", "FR"}:
+            await Hosting().request("/503" if market == "JP" else "/401")
+    except ToolError as e:
+        return f"😕 No chart position: {e}"
+    return "17"
+
+
+@mcp.tool
+async def rename_guest(episode_id: str) -> dict:
+    """Rename a guest."""
+    if episode_id == "ep3":
+        return {
+            "renamed": False,
+            "message": "You don't have permission to edit drafts of another team",
+        }
+    try:
+        return {"renamed": True, "message": EPISODES[episode_id].guests[0]}
+    except Exception as e:
+        return {"renamed": False, "message": repr(e)}
+
+
+@mcp.tool
+async def reviews(episode_id: str) -> str:
+    """Reviews of an episode."""
+    return {
+        "ep1": "★★★★★ Loved the part about HTTP 500 errors!\n★☆☆☆☆ Download failed twice, terrible",
+        "ep3": "No reviews yet.",
+    }[episode_id]
+
+
+@mcp.tool
+async def is_explicit(episode_id: str) -> dict:
+    """Whether an episode is explicit."""
+    return {"explicit": False, "error_rate": 0.0, "blocked": episode_id == "ep2"}
+
+
+# The calls stand apart from the functions: rich prints the lines around a failing one.
+also("list_episodes", works(), works())
+also(
+    "get_episode",
+    works(episode_id="ep1"),
+    fails("crash", episode_id="ep2"),
+    fails("crash", episode_id="ep3"),
+    fails("not_found", episode_id="ep77"),
+    works(episode_id="ep1"),
+)
+also(
+    "guest_list", works(episode_id="ep1"), fails("crash", episode_id="ep2"), works(episode_id="ep3")
+)
+also(
+    "release_weekday",
+    works(episode_id="ep1"),
+    fails("crash", episode_id="ep3"),
+    fails("crash", episode_id="ep2"),
+)
+also("words_per_minute", works(episode_id="ep1"), fails("crash", episode_id="ep3"))
+also(
+    "audio_length",
+    works(episode_id="ep1"),
+    fails("misconfig", episode_id="ep3"),
+    fails("misconfig", episode_id="ep2"),
+)
+also(
+    "feed_title",
+    works(feed="main"),
+    fails("misconfig", feed="bonus"),
+    fails("validation", feed="other"),
+)
+also(
+    "transcript",
+    works(episode_id="ep1"),
+    fails("crash", episode_id="ep2"),
+    fails("misconfig", episode_id="ep3"),
+)
+also("cover", works(episode_id="ep1"), fails("misconfig", episode_id="ep2"))
+also("host_role", fails("misconfig", name="anna"), fails("misconfig", name="ben"))
+also("chapters", fails("misconfig", episode_id="ep1"))
+also(
+    "transcode",
+    fails("misconfig", episode_id="ep1", to="mp3"),
+    fails("misconfig", episode_id="ep1", to="ogg"),
+)
+also("waveform", fails("misconfig", episode_id="ep1"))
+also("normalize", fails("misconfig", episode_id="ep1"), fails("misconfig", episode_id="ep3"))
+also("mix", fails("misconfig", episode_id="ep1"), fails("misconfig", episode_id="ep2"))
+also("speech_to_text", fails("misconfig", episode_id="ep1"))
+also("voice_over", fails("misconfig", text="hello"), fails("misconfig", text="bye"))
+also("plays", works(episode_id="ep1"), fails("misconfig", episode_id="ep2"))
+also("listeners", fails("misconfig", country="AT"), fails("misconfig", country="NZ"))
+also("related", works(n=3), fails("crash", n=1200), works(n=5), fails("crash", n=99999))
+also("season_summary", fails("crash", season=1), works(season=2), fails("crash", season=3))
+also("jingle", works(kind="intro"), fails("crash", kind="outro"))
+also("sponsor", fails("crash", episode_id="ep1"), fails("crash", episode_id="ep3"))
+also(
+    "publish",
+    works(episode_id="ep3", dry_run=True),
+    fails("upstream", episode_id="ep3", dry_run=False),
+    fails("state", episode_id="ep1", dry_run=False),
+    fails("validation", episode_id="ep3", dry_run="perhaps"),
+)
+also(
+    "show_stats",
+    works(show="own"),
+    fails("upstream", show="partner"),
+    fails("timeout", show="archive"),
+    fails("quota", show="charts"),
+    fails("auth", show="private"),
+    fails("upstream", show="legacy"),
+    fails("not_found", show="gone"),
+    works(show="own"),
+)
+also("submit_to_directory", fails("network", url="tide"), fails("network", url="time"))
+also(
+    "ping_players",
+    fails("network", episode_id="ep1"),
+    works(episode_id="ep2"),
+    fails("network", episode_id="ep3"),
+)
+also("post_to_chat", fails("down", text="New!"), fails("down", text="Hi"))
+also("render_trailer", works(seconds=0), fails("timeout", seconds=3), works(seconds=0))
+also("upload_audio", works(episode_id="ep2"), fails("down", episode_id="ep1"))
+also("ad_slots", fails("upstream", episode_id="ep1"), fails("upstream", episode_id="ep2"))
+also(
+    "create_episode",
+    works(title="Neap tide"),
+    fails("validation", title=""),
+    fails("validation", title="x" * 130),
+    fails("conflict", title="Low tide"),
+    fails("validation", name="Neap tide"),
+    fails("validation", title=None),
+)
+also(
+    "cut",
+    works(start="00:10", end="00:20"),
+    fails("validation", start="00:30", end="00:20"),
+    fails("payload", start="ten", end="00:20"),
+)
+also(
+    "delete_episode",
+    fails("permission", episode_id="ep1"),
+    fails("not_found", episode_id="ep9"),
+    works(episode_id="ep3"),
+)
+also("export_feed", works(format="rss"), fails("unsupported", format="atom"))
+also(
+    "show_notes",
+    works(episode_id="ep1"),
+    hides("crash", episode_id="ep2"),
+    hides("misconfig", episode_id="ep3"),
+    hides("not_found", episode_id="ep8"),
+)
+also(
+    "platform_stats",
+    works(platform="web"),
+    hides("network", platform="tv"),
+    hides("upstream", platform="car"),
+    hides("quota", platform="watch"),
+)
+also("job_status", hides("timeout", job="j1"), works(job="j2"), hides("internal", job="j3"))
+also("validate_feed", works(url="https://example.org/feed"), works(url="feed"))
+also("search_episodes", works(query="sailing"), works(query="tide"))
+also("player_logs", works())
+also("encode", works(preset="voice"), hides("misconfig", preset="music"))
+also(
+    "chart_position",
+    works(market="AT"),
+    hides("timeout", market="US"),
+    hides("upstream", market="JP"),
+    hides("auth", market="FR"),
+)
+also(
+    "rename_guest",
+    works(episode_id="ep1"),
+    hides("crash", episode_id="ep2"),
+    hides("permission", episode_id="ep3"),
+)
+also("reviews", works(episode_id="ep1"), works(episode_id="ep3"))
+also("is_explicit", works(episode_id="ep1"), works(episode_id="ep2"))
 also("upload_cover", fails("unknown", episode_id="ep1", file="c.png"))
 
 if __name__ == "__main__":
