@@ -3,10 +3,10 @@
     python -m tests.truth                         all of them
     python -m tests.truth orders-fastmcp          this one, keeping the labels of the others
 
-Needs mcptally and its test tools installed in this Python, npm, Perl and Java 17. SDKs are
-installed at the versions below into FOLDER (`--folder`, /srv/truth): the recordings show this
-folder and nothing else of the machine. Recordings differ from those here in times, ids and port
-numbers.
+Needs mcptally and its test tools installed in this Python, npm, Perl, Java 17, bash, curl, jq and
+sqlite3. SDKs are installed at the versions below into FOLDER (`--folder`, /srv/truth): the
+recordings show this folder and nothing else of the machine. Recordings differ from those here in
+times, ids and port numbers.
 """
 
 import argparse
@@ -40,7 +40,12 @@ PYTHON_SDKS: Final = {
     "fastmcp": ("fastmcp==4.1.2", *LIBRARIES),
     "rich": ("mcp[cli]==2.3.0", *LIBRARIES),
 }
-ENVIRONMENTS: Final = {"plain": "mcp1", "lowlevel": "mcp2", "masked": "fastmcp"}
+ENVIRONMENTS: Final = {
+    "plain": "mcp1",
+    "lowlevel": "mcp2",
+    "lowlevel1": "mcp1",
+    "masked": "fastmcp",
+}
 """Environment in which a server is run, where it is not named like the SDK."""
 NPM_PACKAGES: Final = (
     "@modelcontextprotocol/sdk@1.32.2",
@@ -94,7 +99,13 @@ class Server:
         is_python = (SERVERS / f"{self.module}.py").exists()
         script = self.script or ("serve.py" if is_python else "serve.mjs")
         python = folder / ENVIRONMENTS.get(self.sdk, self.sdk) / "bin" / "python"
-        interpreter = {".py": str(python), ".mjs": "node", ".pl": "perl", ".java": "java"}
+        interpreter = {
+            ".py": str(python),
+            ".mjs": "node",
+            ".pl": "perl",
+            ".java": "java",
+            ".sh": "bash",
+        }
         start = [interpreter[Path(script).suffix], str(folder / "servers" / script)]
         if self.script:
             return [*start, self.sdk], [*start, self.sdk, "--plan"]
@@ -127,6 +138,13 @@ ALL: Final = (
     Server("phrasebook", "typescript-server", "read", "phrasebook.mjs"),
     Server("repository", "perl", "read", "repository.pl"),
     Server("gallery", "java", "held", "Gallery.java"),
+    Server("payroll", "mcp1", "held", "payroll.py"),
+    Server("payroll", "mcp2", "held", "payroll.py"),
+    Server("podcasts", "fastmcp", "held", "podcasts.py"),
+    Server("podcasts", "masked", "held", "podcasts.py"),
+    Server("laboratory", "lowlevel1", "held", "laboratory.py"),
+    Server("parking", "typescript", "held", "parking.mjs"),
+    Server("backups", "bash", "held", "backups.sh"),
 )
 
 
