@@ -37,9 +37,9 @@ _CONTAINERS: Final = frozenset((dict, list))
 LIKELY: Final = (
     (
         r"(?i)err|fail|exception|fault|success|invalid|denied|reject|status|message|"
-        r"reason|unable|could not|cannot|错误|錯誤|失败|失敗"
+        r"reason|unable|could not|cannot|problem|cause|detail|stderr|错误|錯誤|失败|失敗"
     ),
-    r"(?i)\b(?:ok|code)\b",
+    r"(?i)\b(?:ok|code|why|info)\b|^\{\s*\"\w{2,12}\"\s*:\s*false\s*\}",
 )
 """Only texts with one of these words are parsed.
 
