@@ -41,6 +41,8 @@ def test_an_object_that_the_arguments_name_is_the_callers(text, arguments):
         ("no such column: margin", '{"order": "O-1"}'),
         ("could not convert string to float: 'n/a'", '{"article": "A-3"}'),
         ("open 'data.json'", '{"data": 1}'),
+        ("/bin/sh: 1: wkhtmltopdf: not found", '{"format": "pdf"}'),
+        ("open '/srv/app/catalog.db'", '{"word": "cat"}'),
     ],
 )
 def test_any_other_object_is_the_servers(text, arguments):
@@ -104,3 +106,13 @@ def test_data_that_does_not_decode_is_the_callers_only_if_the_caller_sent_some()
     text = "'utf-8' codec can't decode byte 0xe9 in position 3: invalid continuation byte"
     assert verdict(text, '{"file": "a.txt"}') == "business"
     assert verdict(text, '{"limit": 5}') == "tool_failure"
+
+
+@each_row(
+    ("text", "is_named"),
+    [("no rates for BERLIN.", True), ("no rates for East-Berlin", True), ("no Berliner", False)],
+)
+def test_a_text_contains_a_value_of_the_arguments_as_whole_words(text, is_named):
+    call = {"outcome": "tool_error", "error_text": text, "arguments": '{"city": "Berlin"}'}
+    evidence = judge(pl.DataFrame([call]))["evidence"].to_list()[0] or []
+    assert ("verdict.archive.names-argument" in evidence) == is_named
