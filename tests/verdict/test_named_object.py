@@ -22,6 +22,8 @@ def source(text: str, arguments: str | None) -> str | None:
         ("stat /home/ann/film.prj: no such file or directory", '{"file": "/home/ann/film.prj"}'),
         ("no such table: orders", '{"sql": "select * from orders"}'),
         ("can't open 'a.txt'", '{"path": "a.txt"}'),
+        ("No enum constant app.Zone.URBAN", '{"zone": "URBAN"}'),
+        ("No such file or directory @ rb_sysopen - a/stops.csv", '{"path": "stops.csv"}'),
         ("cannot read ''", '{"path": ""}'),
         (
             "time data '2026-11-02 25:00' does not match",
@@ -41,6 +43,9 @@ def test_an_object_that_the_arguments_name_is_the_callers(text, arguments):
         ("no such column: margin", '{"order": "O-1"}'),
         ("could not convert string to float: 'n/a'", '{"article": "A-3"}'),
         ("open 'data.json'", '{"data": 1}'),
+        ("NOT NULL constraint failed: audit.actor", '{"order": "O-1"}'),
+        ("No enum constant app.Zone.URBAN", '{"route": "A4"}'),
+        ("No such file or directory @ rb_sysopen - stops.csv", '{"route": "A4"}'),
         ("/bin/sh: 1: wkhtmltopdf: not found", '{"format": "pdf"}'),
         ("open '/srv/app/catalog.db'", '{"word": "cat"}'),
     ],
@@ -100,6 +105,9 @@ def test_data_that_does_not_decode_is_the_callers_only_if_the_caller_sent_some()
     text = "Expecting ',' delimiter: line 1 column 25 (char 24)"
     assert verdict(text, '{"document": "[1 2]"}') == "business"
     assert verdict(text, '{"city": "Rome"}') == "tool_failure"
+    text = "Expected ':' after property name in JSON at position 27"
+    assert verdict(text, '{"document": "{a"}') == "business"
+    assert verdict(text, '{"city": "Rome"}') == "infrastructure"
     text = "Unexpected end of JSON input"
     assert verdict(text, '{"document": "[1 2"}') == "business"
     assert verdict(text, '{"city": "Rome"}') == "infrastructure"

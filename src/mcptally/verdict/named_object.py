@@ -15,11 +15,13 @@ from mcptally.tables.queries import run_query
 _QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
 _UNQUOTED: Final = (
     r"(?i)\bno such (?:table|column|function|module|view|index)[:=]? ((?-i:[\w.])+)"
+    r"|\bNOT NULL constraint failed: \w+\.(\w+)|\bno enum constant [\w.]+\.(\w+)"
+    r"|\bno such file or directory(?: @ \w+)? - (\S+)"
     r"|(?:^|[\s(])[/\w]*sh: (?:line )?(?:\d+: )?((?-i:[\w.+-])+): (?:command )?not found"
     r"|\bspawn (\S+) E(?:NOENT|ACCES)\b"
     r"|(?:^|[\s(])((?:[A-Za-z]:[\\/]|/)[^\s:,;)]{2,})"
     r"|\b((?-i:[\w-])+\.(?:json|ya?ml|toml|ini|conf|cfg|env|properties|db|sqlite3?|onnx|bin|pem|crt|lock"
-    r"|log|html|tmpl|j2|so|dll|dat|pkl|npz|gguf|pt))\b"
+    r"|log|html|tmpl|j2|so|dll|dat|pkl|npz|gguf|pt|csv|tsv|txt|xml))\b"
     r"|^((?-i:[\w.+-])+): (?:command not found|not found$|no such file or directory)"
 )
 """A name after SQLite's "no such", a path, a file of a program, or a program that a shell names."""
