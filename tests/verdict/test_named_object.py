@@ -22,6 +22,8 @@ def source(text: str, arguments: str | None) -> str | None:
         ("stat /home/ann/film.prj: no such file or directory", '{"file": "/home/ann/film.prj"}'),
         ("no such table: orders", '{"sql": "select * from orders"}'),
         ("can't open 'a.txt'", '{"path": "a.txt"}'),
+        ("can't open 'b.txt'", '{"paths": "a.txt\\nb.txt"}'),
+        (f"stat /srv/{'a' * 300}", f'{{"path": "{"a" * 400}"}}'),
         ("No enum constant app.Zone.URBAN", '{"zone": "URBAN"}'),
         ("No such file or directory @ rb_sysopen - a/stops.csv", '{"path": "stops.csv"}'),
         ("cannot read ''", '{"path": ""}'),

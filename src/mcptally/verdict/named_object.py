@@ -57,7 +57,9 @@ _LAST_PART: Final = r"[/\\]([^/\\]{2,}?|\d)(?:\.\w{1,8})?[/\\]?$"
 """The last component of a path, without its suffix."""
 _VALUE: Final = r"""(?:"[^"\\]{3,200}"|[-\d.]{2,})\s*[,\]}]"""
 """A string or number among the values of JSON; keys are followed by a colon."""
-_BETWEEN_WORDS: Final = r"[^\p{L}\p{N}]+"
+_LONG: Final = 200
+"""Names with more characters may be cut, so that their last word may be a part of one."""
+_BETWEEN_WORDS: Final = r"(?:\\[nrtbf]|[^\p{L}\p{N}])+"
 _NO_WORDS: Final = "  "
 _PLAIN: Final = r"^[ -!#-\[\]-~]+$"
 """JSON may escape any other character, so that an object with one may be there and not be found."""
@@ -152,6 +154,12 @@ def as_words(text: pl.Expr) -> pl.Expr:
     return pl.concat_str(pl.lit(" "), words, pl.lit(" "))
 
 
+def _name(text: pl.Expr) -> pl.Expr:
+    """Return the words of a name, without the space behind the last one if it may be cut."""
+    words = as_words(text)
+    return pl.when(text.str.len_chars() > _LONG).then(words.str.strip_suffix(" ")).otherwise(words)
+
+
 def _objects(texts: pl.Series) -> pl.DataFrame:
     """Return `text`, `object`, `last_part` of its path and `is_plain` of texts with an object."""
     unquoted = pl.when(pl.col("quoted").is_null()).then("whole").str.extract_groups(_UNQUOTED)
@@ -166,8 +174,8 @@ def _objects(texts: pl.Series) -> pl.DataFrame:
         .drop_nulls("name")
         .select(
             "text",
-            object=pl.when(pl.col("name") == "").then("name").otherwise(as_words(pl.col("name"))),
-            last_part=as_words(pl.col("name").str.extract(_LAST_PART, 1)),
+            object=pl.when(pl.col("name") == "").then("name").otherwise(_name(pl.col("name"))),
+            last_part=_name(pl.col("name").str.extract(_LAST_PART, 1)),
             is_plain=pl.col("name").str.contains(_PLAIN),
         )
         .filter(pl.col("object") != _NO_WORDS)
