@@ -22,6 +22,10 @@ def source(text: str, arguments: str | None) -> str | None:
         ("stat /home/ann/film.prj: no such file or directory", '{"file": "/home/ann/film.prj"}'),
         ("no such table: orders", '{"sql": "select * from orders"}'),
         ("can't open 'a.txt'", '{"path": "a.txt"}'),
+        ("can't open 'b.txt'", '{"paths": "a.txt\\nb.txt"}'),
+        (f"stat /srv/{'a' * 300}", f'{{"path": "{"a" * 400}"}}'),
+        ("No enum constant app.Zone.URBAN", '{"zone": "URBAN"}'),
+        ("No such file or directory @ rb_sysopen - a/stops.csv", '{"path": "stops.csv"}'),
         ("cannot read ''", '{"path": ""}'),
         (
             "time data '2026-11-02 25:00' does not match",
@@ -41,6 +45,11 @@ def test_an_object_that_the_arguments_name_is_the_callers(text, arguments):
         ("no such column: margin", '{"order": "O-1"}'),
         ("could not convert string to float: 'n/a'", '{"article": "A-3"}'),
         ("open 'data.json'", '{"data": 1}'),
+        ("NOT NULL constraint failed: audit.actor", '{"order": "O-1"}'),
+        ("No enum constant app.Zone.URBAN", '{"route": "A4"}'),
+        ("No such file or directory @ rb_sysopen - stops.csv", '{"route": "A4"}'),
+        ("/bin/sh: 1: wkhtmltopdf: not found", '{"format": "pdf"}'),
+        ("open '/srv/app/catalog.db'", '{"word": "cat"}'),
     ],
 )
 def test_any_other_object_is_the_servers(text, arguments):
@@ -98,9 +107,22 @@ def test_data_that_does_not_decode_is_the_callers_only_if_the_caller_sent_some()
     text = "Expecting ',' delimiter: line 1 column 25 (char 24)"
     assert verdict(text, '{"document": "[1 2]"}') == "business"
     assert verdict(text, '{"city": "Rome"}') == "tool_failure"
+    text = "Expected ':' after property name in JSON at position 27"
+    assert verdict(text, '{"document": "{a"}') == "business"
+    assert verdict(text, '{"city": "Rome"}') == "infrastructure"
     text = "Unexpected end of JSON input"
     assert verdict(text, '{"document": "[1 2"}') == "business"
     assert verdict(text, '{"city": "Rome"}') == "infrastructure"
     text = "'utf-8' codec can't decode byte 0xe9 in position 3: invalid continuation byte"
     assert verdict(text, '{"file": "a.txt"}') == "business"
     assert verdict(text, '{"limit": 5}') == "tool_failure"
+
+
+@each_row(
+    ("text", "is_named"),
+    [("no rates for BERLIN.", True), ("no rates for East-Berlin", True), ("no Berliner", False)],
+)
+def test_a_text_contains_a_value_of_the_arguments_as_whole_words(text, is_named):
+    call = {"outcome": "tool_error", "error_text": text, "arguments": '{"city": "Berlin"}'}
+    evidence = judge(pl.DataFrame([call]))["evidence"].to_list()[0] or []
+    assert ("verdict.archive.names-argument" in evidence) == is_named

@@ -180,6 +180,8 @@ def verdict(text: str, exception: str | None, arguments: str | None = None) -> s
         ("KeyError: 'vat'", "tool_failure"),
         ("AttributeError: 'NoneType' object has no attribute 'x'", "tool_failure"),
         ("ConnectionRefusedError: [Errno 111] Connection refused", "infrastructure"),
+        ("ValueError: unknown voucher", "business"),
+        ("ValueError: too many values to unpack (expected 2)", "tool_failure"),
         (None, "ambiguous"),
     ],
 )

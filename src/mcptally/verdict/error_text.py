@@ -89,6 +89,8 @@ _MASKED: Final = (
     r"(?:failed|unable|could not|couldn't|error) (?:to )?\w+(?: (?-i:[\w'-])+){0,5})[.!:…\s]*$"
 )
 """Texts that replace the text of an exception."""
+_MESSAGE_ONLY: Final = r"^ValueError:\s+"
+"""The class with which code rejects a value. It says less about the cause than the message."""
 
 
 def _cut(text: pl.Expr) -> pl.Expr:
@@ -134,11 +136,12 @@ def with_exception(stripped: pl.Expr, exception: pl.Expr, trace: pl.Expr) -> pl.
     Args:
         stripped: text of the reply after `strip_wrappers`.
         exception: the exception.
-        trace: what `stack_trace` returns. An exception replaces a text that masks it.
+        trace: what `stack_trace` returns. An exception replaces a text that masks it, a
+            `ValueError` without its class.
     """
     return (
         pl.when(trace == "masked")
-        .then(exception)
+        .then(exception.str.replace(_MESSAGE_ONLY, ""))
         .when(trace == "repeated")
         .then(pl.concat_str(stripped, pl.lit("\n"), exception))
         .otherwise(stripped)

@@ -110,7 +110,8 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
         for (field, pattern), name in columns.items()
     ]
     quotes = _quoted_from(texts["stripped"], frame, chosen, matched).alias("quotes")
-    frame = frame.hstack([*matches, quotes, _names_an_argument(frame).alias("names_argument")])
+    names_argument = _names_an_argument(texts["stripped"], frame).alias("names_argument")
+    frame = frame.hstack([*matches, quotes, names_argument])
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
     key += ["names_argument", "stack_trace", "time_limit", "tool_record", "peer_record"]
     key += ["quotes", *columns.values()]
@@ -265,22 +266,19 @@ def _quoted_from(
     return sources
 
 
-def _names_an_argument(frame: pl.DataFrame) -> pl.Series:
+def _names_an_argument(texts: pl.Series, frame: pl.DataFrame) -> pl.Series:
     """Return whether each text contains a value of the arguments (`ARGUMENT_VALUE`)."""
+    words = texts.to_frame("text").lazy().select(named_object.as_words(pl.col("text")))
     named = (
         frame.lazy()
         .select(
-            "stripped",
+            words=pl.lit(words.pipe(run_query).to_series()).gather("text"),
             row=pl.int_range(pl.len()),
             value=pl.col("arguments").str.extract_all(ARGUMENT_VALUE),
         )
         .explode("value")
         .drop_nulls()
-        .filter(
-            pl.col("stripped").str.contains(
-                pl.col("value").str.strip_chars(':[" \t\r\n'), literal=True
-            )
-        )
+        .filter(pl.col("words").str.contains(named_object.as_words(pl.col("value")), literal=True))
         .select("row")
         .pipe(run_query)
     )

@@ -15,11 +15,13 @@ from mcptally.tables.queries import run_query
 _QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
 _UNQUOTED: Final = (
     r"(?i)\bno such (?:table|column|function|module|view|index)[:=]? ((?-i:[\w.])+)"
+    r"|\bNOT NULL constraint failed: \w+\.(\w+)|\bno enum constant [\w.]+\.(\w+)"
+    r"|\bno such file or directory(?: @ \w+)? - (\S+)"
     r"|(?:^|[\s(])[/\w]*sh: (?:line )?(?:\d+: )?((?-i:[\w.+-])+): (?:command )?not found"
     r"|\bspawn (\S+) E(?:NOENT|ACCES)\b"
     r"|(?:^|[\s(])((?:[A-Za-z]:[\\/]|/)[^\s:,;)]{2,})"
     r"|\b((?-i:[\w-])+\.(?:json|ya?ml|toml|ini|conf|cfg|env|properties|db|sqlite3?|onnx|bin|pem|crt|lock"
-    r"|log|html|tmpl|j2|so|dll|dat|pkl|npz|gguf|pt))\b"
+    r"|log|html|tmpl|j2|so|dll|dat|pkl|npz|gguf|pt|csv|tsv|txt|xml))\b"
     r"|^((?-i:[\w.+-])+): (?:command not found|not found$|no such file or directory)"
 )
 """A name after SQLite's "no such", a path, a file of a program, or a program that a shell names."""
@@ -55,6 +57,10 @@ _LAST_PART: Final = r"[/\\]([^/\\]{2,}?|\d)(?:\.\w{1,8})?[/\\]?$"
 """The last component of a path, without its suffix."""
 _VALUE: Final = r"""(?:"[^"\\]{3,200}"|[-\d.]{2,})\s*[,\]}]"""
 """A string or number among the values of JSON; keys are followed by a colon."""
+_LONG: Final = 200
+"""Names with more characters may be cut, so that their last word may be a part of one."""
+_BETWEEN_WORDS: Final = r"(?:\\[nrtbf]|[^\p{L}\p{N}])+"
+_NO_WORDS: Final = "  "
 _PLAIN: Final = r"^[ -!#-\[\]-~]+$"
 """JSON may escape any other character, so that an object with one may be there and not be found."""
 
@@ -72,16 +78,16 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     objects = _objects(texts)
     if not objects.height:
         return pl.Series([None], dtype=pl.String).new_from_index(0, calls.height)
-    arguments = pl.col("arguments")
-    is_part = arguments.str.contains(pl.col("last_part"), literal=True).fill_null(value=False)
+    arguments, words = pl.col("arguments"), pl.col("words")
+    is_part = words.str.contains(pl.col("last_part"), literal=True).fill_null(value=False)
     keyed = calls.with_columns(key=arguments.hash())
     named = (
         keyed.lazy()
         .filter(arguments.is_not_null())
         .unique(["text", "key"])
         .join(objects.lazy(), on="text")
-        .with_columns(arguments.str.to_lowercase())
-        .with_columns(is_named=arguments.str.contains(pl.col("object"), literal=True) | is_part)
+        .with_columns(words=as_words(arguments))
+        .with_columns(is_named=words.str.contains(pl.col("object"), literal=True) | is_part)
         .with_row_index("row")
         .pipe(run_query)
     )
@@ -139,6 +145,21 @@ def names_unmentioned_component(texts: pl.Series, calls: pl.DataFrame) -> pl.Ser
     )
 
 
+def as_words(text: pl.Expr) -> pl.Expr:
+    """Return the letters and digits of `text` in lower case, with a space around each word.
+
+    One such text contains another if its words include the other's, one after the other.
+    """
+    words = text.str.to_lowercase().str.replace_all(_BETWEEN_WORDS, " ").str.strip_chars(" ")
+    return pl.concat_str(pl.lit(" "), words, pl.lit(" "))
+
+
+def _name(text: pl.Expr) -> pl.Expr:
+    """Return the words of a name, without the space behind the last one if it may be cut."""
+    words = as_words(text)
+    return pl.when(text.str.len_chars() > _LONG).then(words.str.strip_suffix(" ")).otherwise(words)
+
+
 def _objects(texts: pl.Series) -> pl.DataFrame:
     """Return `text`, `object`, `last_part` of its path and `is_plain` of texts with an object."""
     unquoted = pl.when(pl.col("quoted").is_null()).then("whole").str.extract_groups(_UNQUOTED)
@@ -149,12 +170,15 @@ def _objects(texts: pl.Series) -> pl.DataFrame:
         .with_row_index("text")
         .with_columns(unquoted.alias("unquoted"))
         .unnest("unquoted", separator="_")
-        .select("text", object=pl.coalesce("quoted", "^unquoted_.*$").str.to_lowercase())
-        .drop_nulls("object")
-        .with_columns(
-            last_part=pl.col("object").str.extract(_LAST_PART, 1),
-            is_plain=pl.col("object").str.contains(_PLAIN),
+        .select("text", name=pl.coalesce("quoted", "^unquoted_.*$"))
+        .drop_nulls("name")
+        .select(
+            "text",
+            object=pl.when(pl.col("name") == "").then("name").otherwise(_name(pl.col("name"))),
+            last_part=_name(pl.col("name").str.extract(_LAST_PART, 1)),
+            is_plain=pl.col("name").str.contains(_PLAIN),
         )
+        .filter(pl.col("object") != _NO_WORDS)
         .pipe(run_query)
     )
 
@@ -166,9 +190,7 @@ def _has_value(named: pl.DataFrame) -> pl.Series:
         .filter(~pl.col("is_named"))
         .select("object", "row", value=pl.col("arguments").str.extract_all(_VALUE))
         .explode("value")
-        .filter(
-            pl.col("object").str.contains(pl.col("value").str.strip_chars('" ,]}\n'), literal=True)
-        )
+        .filter(pl.col("object").str.contains(as_words(pl.col("value")), literal=True))
         .pipe(run_query)
     )
     has_value = np.zeros(named.height, dtype=np.bool_)
