@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from mcptally.tables.arrow import indices
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
 from mcptally.verdict import error_text
@@ -121,7 +122,7 @@ def _until_stable(texts: pl.Series, step: Callable[[pl.Series], pl.Series]) -> p
         rows, texts = rows[~same.to_numpy()], after.filter(~same)
     done.append((rows, texts))
     order = np.argsort(np.concatenate([rows for rows, _ in done]))
-    return pl.concat([texts for _, texts in done])[order]
+    return pl.concat([texts for _, texts in done])[indices(order)]
 
 
 def _unwrap(texts: pl.Series) -> pl.Series:

@@ -18,6 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from mcptally import rules as rule_files
+from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.queries import run_query
 from mcptally.verdict import re2
 from mcptally.verdict.rule_model import TextRule
@@ -123,7 +124,9 @@ def _matching(
     regex = alternation(patterns)
     if candidates is None:
         return texts.contain(rows, regex)
-    matched = np.isin(rows, candidates)
+    has_keywords = np.zeros(len(texts.texts), dtype=np.bool_)
+    has_keywords[candidates] = True
+    matched: Mask = has_keywords[rows]
     matched[matched] = texts.contain(rows[matched], regex)
     return matched
 
@@ -179,7 +182,7 @@ class _Texts:
     def _contain_by_rust(self, rows: Rows, regex: str) -> Mask:
         if not len(rows):
             return np.zeros(0, dtype=np.bool_)
-        matches: Mask = self.texts.gather(pl.Series(rows)).str.contains(regex).to_numpy()
+        matches: Mask = self.texts.gather(indices(rows)).str.contains(regex).to_numpy()
         return matches
 
 
@@ -252,7 +255,9 @@ def _keywords(patterns_by_rule: tuple[tuple[str, ...], ...]) -> _Keywords:
         owners=pl.DataFrame(
             {
                 "word": [word for words in number_of for word in words],
-                "set": np.repeat(np.arange(len(number_of)), [len(words) for words in number_of]),
+                "set": series_from_numpy(
+                    np.repeat(np.arange(len(number_of)), [len(words) for words in number_of])
+                ),
             },
             schema={"word": pl.String, "set": pl.Int64},
         ),
