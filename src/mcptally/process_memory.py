@@ -66,8 +66,11 @@ def configure_allocators() -> None:
 
 
 def _skip_final_collection() -> None:
-    """Skip the collection at exit, which takes time; DuckDB would report leaked objects then."""
+    """Free no objects at exit, which takes time; DuckDB would report leaked objects then."""
     if "_duckdb" not in sys.modules:
+        # Python empties the namespace of each module; what this list refers to is not freed.
+        kept: list[object] = [dict(getattr(each, "__dict__", {})) for each in sys.modules.values()]
+        kept.append(kept)  # a cycle, so that the list is not freed either
         gc.freeze()
 
 

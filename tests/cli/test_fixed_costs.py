@@ -19,7 +19,7 @@ from tests import corpus
 PACKAGES = (
     *("polars", "pyarrow", "pyarrow.compute", "numpy", "duckdb", "msgspec", "jsonschema_rs"),
     *("jsonschema", "scipy", "rich.console", "rich.table", "tomllib", "asyncio", "pydantic"),
-    *("pandas", "pyarrow.parquet", "ssl", "multiprocessing"),
+    *("pandas", "numpy.ma", "pyarrow.parquet", "ssl", "multiprocessing"),
 )
 
 COUNTS = """
@@ -85,7 +85,7 @@ COMMANDS = {
     "score ARCHIVE -o STORE": Most(SCORE | {"pyarrow.parquet", "ssl"}, 190),
 }
 SLOWER = {
-    "query STORE tool_scores": Most(QUERY | {"scipy"}, 71, statements=33),
+    "query STORE tool_scores": Most(QUERY | {"scipy", "numpy.ma"}, 71, statements=33),
     "score ARCHIVE -o NEW": Most(SCORE, 190),
 }
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.calls import FAILED_OUTCOMES, Calls
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
@@ -81,8 +82,8 @@ def link_attempts(calls: pl.DataFrame) -> pl.DataFrame:
         why = why.scatter(links.get_column(_Links.i.name), links.get_column(_Links.why.name))
     return calls.hstack(
         [
-            calls.get_column(Calls.call_id.name)[root].alias(Calls.attempt_of.name),
-            pl.Series(Calls.attempt.name, depth + 1, dtype=Calls.attempt.dtype),
+            calls.get_column(Calls.call_id.name)[indices(root)].alias(Calls.attempt_of.name),
+            series_from_numpy(depth + 1, Calls.attempt.name).cast(Calls.attempt.dtype),
             why.alias(Calls.attempt_why.name),
         ]
     )

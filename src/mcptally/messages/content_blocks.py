@@ -12,7 +12,7 @@ import pyarrow as pa
 from msgspec import UNSET, Raw, UnsetType
 
 from mcptally.messages.struct_columns import present, transpose
-from mcptally.tables.arrow import series_from_arrow
+from mcptally.tables.arrow import indices, series_from_arrow
 from mcptally.transcript.events import ABSENT, OTHER_CONTENT, Block, LenientDecoder, Result
 
 TEXT_LIMIT: Final = 4000
@@ -128,11 +128,13 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
             bare &= ~present(raws)
     # Most results have one block, whose text is the text of the result; null if there is none.
     starts = np.where(sizes > 0, ends - sizes, len(block_texts))
-    first = text_column.extend_constant(None, 1).gather(starts)
+    first = text_column.extend_constant(None, 1).gather(indices(starts))
     many = np.flatnonzero(sizes > 1).tolist()
     several = [_join(block_texts[ends[i] - sizes[i] : ends[i]], limits[i]) for i in many]
     joined = first.clone().scatter(many, pl.Series(several, dtype=pl.String))
-    offsets = pa.array(np.concatenate(([0], ends)), pa.int64())
+    # `pa.array` imports `numpy.ma`.
+    starts_and_end = pa.py_buffer(np.concatenate(([0], ends), dtype=np.int64))
+    offsets = pa.Array.from_buffers(pa.int64(), len(ends) + 1, [None, starts_and_end])
     lists = pa.LargeListArray.from_arrays(offsets, type_column.to_arrow())
     return {
         "content_kind": pl.Series(kinds, dtype=pl.String),

@@ -9,7 +9,7 @@ Why not a columnar JSON reader: docs/decisions/0002.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ from mcptally.messages.struct_columns import (
     scalar_columns,
     transpose,
 )
+from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.declaration import StageTable
 from mcptally.tables.findings import Finding, Severity, findings_frame
 from mcptally.transcript.events import (
@@ -260,7 +261,7 @@ class _Collector:
             elif event is HttpEvent:
                 self._add_http(items, place)
             else:
-                self._add(FRAME_OF_EVENT[event], pl.DataFrame(place | scalar_columns(items, event)))
+                self._add(FRAME_OF_EVENT[event], _frame(place | scalar_columns(items, event)))
             if event is RawFrame:
                 self._add_heads(items, place)
         self.runs = []
@@ -280,7 +281,7 @@ class _Collector:
     def _add_http(self, items: list[HttpEvent], place: dict[str, Any]) -> None:
         heads = [item.headers or _NO_HEADERS for item in items]
         columns = scalar_columns(items, HttpEvent) | scalar_columns(heads, Headers)
-        self._add("http", pl.DataFrame(place | columns))
+        self._add("http", _frame(place | columns))
 
     def _add_messages(
         self, items: list[MessageEvent], place: dict[str, Any], *, truncated: bool = False
@@ -305,7 +306,7 @@ class _Collector:
         has_error = sizes["error"] > 0
         self._add(
             "messages",
-            pl.DataFrame(
+            _frame(
                 {"row": rows}
                 | place
                 | columns
@@ -354,8 +355,9 @@ class _Collector:
         meta = {
             f"meta_{name}": series for name, series in scalar_columns(metas, RequestMeta).items()
         }
-        asks = pl.DataFrame({"row": rows[chosen]} | scalar_columns(items, Params) | meta)
-        calls_tool = (methods.gather(chosen) == "tools/call").fill_null(value=False).to_numpy()
+        asks = _frame({"row": rows[chosen]} | scalar_columns(items, Params) | meta)
+        methods = methods.gather(indices(chosen))
+        calls_tool = (methods == "tools/call").fill_null(value=False).to_numpy()
         determined = calls_tool & asks.select(_IS_ORDINARY_CALL).to_series().to_numpy()
         determined[odd] = False
         kept = [ABSENT if drop else text for drop, text in zip(determined, texts, strict=True)]
@@ -379,7 +381,7 @@ class _Collector:
             has_structured |= long["structured_content"].is_not_null()
         self._add(
             "replies",
-            pl.DataFrame(
+            _frame(
                 {"row": rows[chosen], "response": json_texts(decoded.texts)}
                 | columns
                 | meta
@@ -407,7 +409,7 @@ class _Collector:
         columns = scalar_columns(items, Error)
         self._add(
             "replies",
-            pl.DataFrame(
+            _frame(
                 {
                     "row": rows[chosen],
                     "response": json_texts(texts),
@@ -469,6 +471,16 @@ class _Collector:
         return {name: table.select(frames[name]) for name, table in _TABLES.items()}
 
 
+def _frame(columns: Mapping[str, Any]) -> pl.DataFrame:
+    """Return a frame of columns, some of which are NumPy arrays (`series_from_numpy`)."""
+    return pl.DataFrame(
+        {
+            name: series_from_numpy(values) if isinstance(values, np.ndarray) else values
+            for name, values in columns.items()
+        }
+    )
+
+
 def _with_long_texts(replies: pl.DataFrame, long_results: LongResults) -> pl.DataFrame:
     """Fill the columns of replies that refer to texts of long results."""
     names = [name for name in replies.columns if name.startswith(_LONG)]
@@ -484,8 +496,8 @@ def _with_long_texts(replies: pl.DataFrame, long_results: LongResults) -> pl.Dat
         place[known.is_not_null().to_numpy()] = known.drop_nulls().to_numpy()
         every = pl.concat([texts.alias(column), replies.get_column(column)])
         # Of all operations, only a join does not copy texts of several chunks.
-        joined = pl.DataFrame({"place": place}).join(
-            pl.DataFrame({"place": number, column: every}),
+        joined = _frame({"place": place}).join(
+            _frame({"place": number, column: every}),
             on="place",
             how="left",
             maintain_order="left",

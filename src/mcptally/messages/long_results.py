@@ -3,10 +3,10 @@
 The text of a long result is one buffer. Rows refer to it, and to its long members, without a copy.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -31,8 +31,7 @@ _VIEW: Final = np.dtype([("size", "<u4"), ("prefix", "S4"), ("buffer", "<u4"), (
 _OBJECT: Final = Raw(b"{}")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _KeptResult:
+class _KeptResult(msgspec.Struct, frozen=True):
     """A distinct long result."""
 
     text: Raw
@@ -44,8 +43,7 @@ class _KeptResult:
     """Column → index into `LongResults.texts`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DecodedResults:
+class DecodedResults(msgspec.Struct, frozen=True):
     """Decoded results, in order."""
 
     results: list[Result]

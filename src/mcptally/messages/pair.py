@@ -17,6 +17,7 @@ from mcptally.messages.call_tables import PairedCalls, PairedMessages
 from mcptally.messages.decode import Events
 from mcptally.messages.event_tables import Replies, RequestParams
 from mcptally.messages.sessions import HTTP_FALLBACK, Conversation
+from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.ids import call_ids
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
@@ -187,13 +188,13 @@ def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
         if not len(opening):
             continue
         done = np.isin(open_.get_column("pos").to_numpy(), (asks[-1], replies[-1]))
-        open_ = open_[np.flatnonzero(~done)]
+        open_ = open_[indices(np.flatnonzero(~done))]
         if not open_.height:
             break
     return pl.DataFrame(
         {
-            "ask": np.concatenate(asks),
-            "reply": np.concatenate(replies),
+            "ask": series_from_numpy(np.concatenate(asks)),
+            "reply": series_from_numpy(np.concatenate(replies)),
             "match": pl.concat(
                 pl.Series([match], dtype=pl.String).new_from_index(0, len(each))
                 for (match, _), each in zip(ROUNDS, asks, strict=False)

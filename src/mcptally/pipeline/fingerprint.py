@@ -40,7 +40,8 @@ def code_digest() -> str:
             continue
     for name in deciding_files(folder):
         code.update(f"{name}\n".encode())
-        code.update((folder / name).read_bytes())
+        with (folder / name).open("rb", buffering=0) as file:
+            code.update(file.readall())
     return code.hexdigest()[:16]
 
 

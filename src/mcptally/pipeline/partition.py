@@ -38,6 +38,7 @@ from mcptally.process_memory import trim_heap
 from mcptally.protocol import all_rules, definition_lint, definition_smells, leaked_secrets
 from mcptally.rules.findings import concat_findings, require_known_rules
 from mcptally.seeds import stages
+from mcptally.tables.arrow import series_from_numpy
 from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Table
 from mcptally.tables.findings import Findings
@@ -323,7 +324,7 @@ def _recordings(
     kind = np.repeat(np.arange(len(frames), dtype=np.uint8), [f.height for f in frames.values()])
     every = (
         pl.concat([frame[envelope] for frame in frames.values()])
-        .hstack([pl.Series("kind", kind)])
+        .hstack([series_from_numpy(kind, "kind")])
         .lazy()
     )
     rows = conversation.recordings.lazy().join(

@@ -27,7 +27,7 @@ from mcptally.pipeline.gathering import (
     files_to_gather,
     gather_with_dependents,
     plan_groups,
-    stored_summaries,
+    summaries_of,
 )
 from mcptally.pipeline.incremental import EarlierStores
 from mcptally.pipeline.partition import tools
@@ -300,13 +300,14 @@ def _finish(
     settings: Settings, pool: WorkerPool, gathered: Sequence[Gathered], context: ArchiveContext
 ) -> Iterator[Written]:
     """Finish the gathered partitions; yield the numbers of rows written for each."""
+    by_number = {each.partition.number: each for each in gathered}
 
     def context_of(number: int) -> PartitionSummary:
-        summaries = stored_summaries(settings.work, [number])
+        summaries = summaries_of(settings.work, [by_number[number]])
         own = summaries.read("listed", ["definition"]).get_column("definition")
         return context.excerpt(summaries.read(NEEDS), own)
 
-    numbers = [each.partition.number for each in gathered]
+    numbers = [*by_number]
     total = sum(each.size for each in gathered)
     done = total
     how = FinishSettings(settings.judging, settings.payloads)

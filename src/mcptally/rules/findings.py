@@ -14,6 +14,7 @@ import polars as pl
 
 from mcptally import rules
 from mcptally.errors import RuleError, near
+from mcptally.tables.arrow import indices
 from mcptally.tables.findings import About, Findings, Severity
 from mcptally.tables.queries import run_query
 
@@ -195,7 +196,7 @@ def run_checks(rows: pl.DataFrame | pl.LazyFrame, *checks: Check) -> Iterator[pl
         if mask.any():
             yield _findings(
                 rule,
-                rows[np.flatnonzero(mask.to_numpy())],
+                rows[indices(np.flatnonzero(mask.to_numpy()))],
                 check.message,
                 evidence=check.evidence,
                 path=check.path,

@@ -15,6 +15,7 @@ from mcptally.seeds.tool_result import ToolResult
 from mcptally.seeds.ui_probe import envelopes, form_confidence, test_runs, tool_data
 from mcptally.seeds.ui_probe import tables as ui_tables
 from mcptally.seeds.violation import Violation, findings, pointer, text_pointer
+from mcptally.tables.arrow import indices
 from mcptally.tables.declaration import Table
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
@@ -184,7 +185,7 @@ def check_results(
         .with_row_index("row")
         .pipe(run_query)
     )
-    suspects = results[np.flatnonzero(results.get_column("may_violate").to_numpy())]
+    suspects = results[indices(np.flatnonzero(results.get_column("may_violate").to_numpy()))]
     suspects = _with_responses(suspects, responses)
     violations: list[tuple[int, Violation]] = []
     runs: list[tuple[int, dict[str, Any]]] = []

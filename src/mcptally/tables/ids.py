@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from mcptally.tables.arrow import series_from_arrow
+from mcptally.tables.arrow import series_from_arrow, series_from_numpy
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -47,9 +47,10 @@ def call_ids(
     direction = is_s2c.to_numpy().astype(np.uint64)
     for part in (direction, seq.to_numpy().astype(np.uint64), index.to_numpy().astype(np.uint64)):
         state = _splitmix(state ^ _splitmix(part + _GOLDEN))
-    if not pl.Series(state).is_unique().all():
+    if not series_from_numpy(state).is_unique().all():
         nth = pl.int_range(pl.len()).over("state")
-        again = pl.DataFrame({"state": state}).select(nth.cast(pl.UInt64)).to_series().to_numpy()
+        states = series_from_numpy(state, "state").to_frame()
+        again = states.select(nth.cast(pl.UInt64)).to_series().to_numpy()
         state = np.where(again > 0, _splitmix(state ^ _splitmix(again + _GOLDEN)), state)
     return _hex(state)
 

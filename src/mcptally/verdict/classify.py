@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from mcptally.tables.arrow import series_from_arrow
+from mcptally.tables.arrow import indices, series_from_arrow, series_from_numpy
 from mcptally.verdict import confidence, facts, match, weighing
 from mcptally.verdict.rule_model import Verdict, VerdictRule, shipped_rules
 
@@ -76,7 +76,7 @@ def judge(
     none = verdicts.height
     kind_of_call = np.full(calls.height, none, dtype=np.uint32)
     kind_of_call[failed["row"].to_numpy()] = known.kind_of_row
-    return verdicts.extend(verdicts.clear(1))[kind_of_call]
+    return verdicts.extend(verdicts.clear(1))[indices(kind_of_call)]
 
 
 def judge_evidence(
@@ -159,13 +159,14 @@ def _lists(owners: Sequence[_Numbers], ids: Sequence[str], height: int) -> pl.Se
     rows = np.concatenate([np.zeros(0, dtype=np.int64), *owners])
     numbers = np.repeat(np.arange(len(ids)), [len(each) for each in owners])
     sizes = np.bincount(rows, minlength=height)
-    values = pl.Series(ids, dtype=pl.String)[numbers[np.argsort(rows, kind="stable")]].to_arrow()
+    numbers = numbers[np.argsort(rows, kind="stable")]
+    values = pl.Series(ids, dtype=pl.String)[indices(numbers)].to_arrow()
     # `pa.ListArray.from_arrays` imports pyarrow.compute, which takes 30 ms.
     lists = pa.Array.from_buffers(
         pa.list_(values.type),
         height,
         [
-            pl.Series(sizes > 0).to_arrow().buffers()[1],
+            pa.py_buffer(np.packbits(sizes > 0, bitorder="little")),
             pa.py_buffer(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)),
         ],
         children=[values],
@@ -197,11 +198,9 @@ def _verdicts(
     rule[decides] = kinds.first[decides]
     percent = 100 * weighing.given_a_cause(probability, best)[every, best]
     measured = np.array([*confidence.confidence_percent(chosen), np.nan])[kinds.first]
-    confidences = pl.Series(np.where(decides, measured, percent).round(1), dtype=pl.Float64)
+    confidences = series_from_numpy(np.where(decides, measured, percent).round(1), "confidence")
     return (
-        _rule_columns(chosen)[rule].hstack(
-            [confidences.alias("confidence"), kinds.evidence.alias("evidence")]
-        )
+        _rule_columns(chosen)[indices(rule)].hstack([confidences, kinds.evidence.alias("evidence")])
     )[list(COLUMNS)]
 
 

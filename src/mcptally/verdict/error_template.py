@@ -4,6 +4,7 @@
 headings), then replaces quoted text, URLs, paths, times, ids and numbers by placeholders.
 """
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Final
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from mcptally.tables.arrow import indices
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
 from mcptally.verdict import error_text
@@ -121,19 +123,38 @@ def _until_stable(texts: pl.Series, step: Callable[[pl.Series], pl.Series]) -> p
         rows, texts = rows[~same.to_numpy()], after.filter(~same)
     done.append((rows, texts))
     order = np.argsort(np.concatenate([rows for rows, _ in done]))
-    return pl.concat([texts for _, texts in done])[order]
+    return pl.concat([texts for _, texts in done])[indices(order)]
 
 
 def _unwrap(texts: pl.Series) -> pl.Series:
     """Return the texts without one layer of the text around their messages."""
-    # Each column is evaluated before the next one reads it: nested expressions would be planned
-    # anew wherever they occur.
-    query = texts.alias("text").to_frame().lazy().with_columns(pl.col("text").str.strip_chars())
+    query = texts.alias("text").to_frame().lazy()
+    for columns in _layers():
+        query = query.with_columns(columns)
+    frame = query.pipe(run_query)
+    messages = _json_messages(frame["json_2"])
+    return (
+        frame.lazy()
+        .with_columns(messages.alias("json_2"))
+        .select(_message())
+        .pipe(run_query)["text"]
+    )
+
+
+@functools.cache
+def _layers() -> list[list[pl.Expr]]:
+    """Return the columns that `_unwrap` adds; making the expressions takes as long as the query.
+
+    Each list is evaluated before the next one reads its columns: nested expressions would be
+    planned anew wherever they occur.
+    """
+    text = pl.col("text")
+    steps = [[text.str.strip_chars()]]
     for pattern in (_ENCLOSED, _HEADINGS, _SYMBOLS, _PREFIXES):
-        rest = pl.col("text").str.replace(pattern, "${1}${2}${3}").str.strip_chars()
-        query = query.with_columns(rest=rest).with_columns(
-            text=pl.when(pl.col("rest") != "").then("rest").otherwise("text")
-        )
+        steps += [
+            [text.str.replace(pattern, "${1}${2}${3}").str.strip_chars().alias("rest")],
+            [pl.when(pl.col("rest") != "").then("rest").otherwise("text").alias("text")],
+        ]
     extracted = {
         **{f"exception_{n}": (p, 1) for n, p in enumerate(_EXCEPTIONS)},
         **{f"json_{n}": (_JSON_START, n) for n in (1, 2)},
@@ -143,25 +164,26 @@ def _unwrap(texts: pl.Series) -> pl.Series:
         **{f"announced_{n}": (_ANNOUNCED, n) for n in (1, 2)},
         "line": (r"^([^\r\n]+)", 1),
     }
-    frame = query.with_columns(
-        pl.col("text").str.extract(pattern, group).str.strip_chars().alias(name)
+    every = [
+        text.str.extract(pattern, group).str.strip_chars().alias(name)
         for name, (pattern, group) in extracted.items()
-    ).pipe(run_query)
-    frame = frame.with_columns(json_2=_json_messages(frame["json_2"]))
-    return frame.select(
-        pl.coalesce(
-            *(f"exception_{n}" for n in range(len(_EXCEPTIONS))),
-            _joined("json_1", "json_2"),
-            formatted(
-                "validation error for {}: {} at {}", "pydantic_1", "pydantic_3", "pydantic_2"
-            ),
-            _joined("stderr_1", "stderr_2"),
-            "command",
-            _joined("announced_1", "announced_2"),
-            "line",
-            "text",
-        ).alias("text")
-    )["text"]
+    ]
+    return [*steps, every]
+
+
+@functools.cache
+def _message() -> pl.Expr:
+    """Return the message of a text: the first column of `_layers` that has one, or the text."""
+    return pl.coalesce(
+        *(f"exception_{n}" for n in range(len(_EXCEPTIONS))),
+        _joined("json_1", "json_2"),
+        formatted("validation error for {}: {} at {}", "pydantic_1", "pydantic_3", "pydantic_2"),
+        _joined("stderr_1", "stderr_2"),
+        "command",
+        _joined("announced_1", "announced_2"),
+        "line",
+        "text",
+    ).alias("text")
 
 
 def _joined(head: str, message: str) -> pl.Expr:
@@ -221,6 +243,14 @@ def _json_messages(texts: pl.Series) -> pl.Series:
 
 def _mask(texts: pl.Series) -> pl.Series:
     """Return the texts on one line with placeholders, at most `MAX_TEMPLATE` characters."""
+    masked, cut = _masked_and_cut()
+    query = texts.alias("text").to_frame().lazy().select(masked).select(cut)
+    return query.pipe(run_query)["text"]
+
+
+@functools.cache
+def _masked_and_cut() -> tuple[pl.Expr, pl.Expr]:
+    """Return the expressions for a masked text, and for this text at its maximal length."""
     masked = pl.col("text").str.replace_all(r"\s+", " ").str.strip_chars()
     for pattern, placeholder in _MASKS:
         masked = masked.str.replace_all(pattern, placeholder)
@@ -228,5 +258,4 @@ def _mask(texts: pl.Series) -> pl.Series:
     text = pl.col("text")
     head = text.str.head(MAX_TEMPLATE - 1).str.replace(r"\s\S*$", "") + "…"
     cut = pl.when(text.str.len_chars() > MAX_TEMPLATE).then(head).otherwise(text)
-    query = texts.alias("text").to_frame().lazy().select(masked).select(cut.alias("text"))
-    return query.pipe(run_query)["text"]
+    return masked, cut.alias("text")

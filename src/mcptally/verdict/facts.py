@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.calls import FAILED_OUTCOMES
 from mcptally.tables.queries import run_query
 from mcptally.verdict import error_text, json_message, match, named_object
@@ -230,11 +231,11 @@ def _column_matches(
     )
     matches = np.zeros(frame.height, dtype=np.bool_)
     if len(rows):
-        column = pl.col("tool" if field == "tool" else "arguments").gather(pl.lit(rows))
+        column = pl.col("tool" if field == "tool" else "arguments").gather(pl.lit(indices(rows)))
         found = column.str.contains(match.alternation([pattern]))
         query = frame.lazy().select(found.fill_null(value=field == "arguments_unless"))
         matches[rows] = query.pipe(run_query).to_series().to_numpy()
-    return pl.Series(matches)
+    return series_from_numpy(matches)
 
 
 def _quoted_from(
@@ -252,8 +253,8 @@ def _quoted_from(
     )
     sources = pl.Series([None], dtype=pl.String).new_from_index(0, frame.height)
     if len(rows):
-        source = named_object.source(texts, frame[["text", "arguments"]][rows])
-        sources = sources.scatter(pl.Series(rows), source)
+        source = named_object.source(texts, frame[["text", "arguments"]][indices(rows)])
+        sources = sources.scatter(indices(rows), source)
     parts = _rows_of_texts(
         frame,
         [texts for rule, texts in zip(chosen, matched, strict=True) if rule.quotes == "component"],
@@ -284,7 +285,7 @@ def _names_an_argument(texts: pl.Series, frame: pl.DataFrame) -> pl.Series:
     )
     names = np.zeros(frame.height, dtype=np.bool_)
     names[named["row"].to_numpy()] = True
-    return pl.Series(names)
+    return series_from_numpy(names)
 
 
 def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Numbers:

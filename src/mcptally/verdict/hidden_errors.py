@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.queries import run_query
 from mcptally.verdict import confidence, error_text, json_paths, match
 from mcptally.verdict.rule_model import HiddenRule, TextRule, shipped_rules
@@ -100,17 +101,16 @@ def find_hidden_errors(
     undecided = rule_of_result[owners] == none
     decided, first = np.unique(owners[undecided], return_index=True)
     block_of_result[decided] = later[undecided][first]
-    decisions = _decisions(chosen)[rule_of_block[block_of_result]]
+    decisions = _decisions(chosen)[indices(rule_of_block[block_of_result])]
     failing = (decisions["hidden_confidence"].to_numpy() >= THRESHOLD).nonzero()[0]
     texts = pl.Series([None], dtype=pl.String).new_from_index(0, results.height)
     if len(failing):
-        reported = _failure_texts(blocks[block_of_result[failing]])
-        texts = texts.scatter(pl.Series(failing), reported)
+        reported = _failure_texts(blocks[indices(block_of_result[failing])])
+        texts = texts.scatter(indices(failing), reported)
     failed = np.zeros(results.height, dtype=np.bool_)
     failed[failing] = True
-    return decisions.hstack([pl.Series("hidden_error", failed), texts.alias("hidden_text")])[
-        list(COLUMNS)
-    ]
+    added = [series_from_numpy(failed, "hidden_error"), texts.alias("hidden_text")]
+    return decisions.hstack(added)[list(COLUMNS)]
 
 
 def later_texts(response: pl.Expr, count: pl.Expr) -> pl.Expr:
@@ -336,7 +336,7 @@ def _apply_echo_rule(
     ]
     is_long = [(line.str.len_chars() >= MIN_ECHO).fill_null(value=False) for line in lines]
     echoed = (
-        results[["text", "arguments"]][suspects]
+        results[["text", "arguments"]][indices(suspects)]
         .select(
             pl.any_horizontal(is_long)
             & pl.all_horizontal(

@@ -7,6 +7,7 @@ contain its keywords (`regex_literals`).
 import functools
 import hashlib
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -18,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from mcptally import rules as rule_files
+from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.queries import run_query
 from mcptally.verdict import re2
 from mcptally.verdict.rule_model import TextRule
@@ -123,7 +125,9 @@ def _matching(
     regex = alternation(patterns)
     if candidates is None:
         return texts.contain(rows, regex)
-    matched = np.isin(rows, candidates)
+    has_keywords = np.zeros(len(texts.texts), dtype=np.bool_)
+    has_keywords[candidates] = True
+    matched: Mask = has_keywords[rows]
     matched[matched] = texts.contain(rows[matched], regex)
     return matched
 
@@ -179,13 +183,15 @@ class _Texts:
     def _contain_by_rust(self, rows: Rows, regex: str) -> Mask:
         if not len(rows):
             return np.zeros(0, dtype=np.bool_)
-        matches: Mask = self.texts.gather(pl.Series(rows)).str.contains(regex).to_numpy()
+        matches: Mask = self.texts.gather(indices(rows)).str.contains(regex).to_numpy()
         return matches
 
 
 class _Keywords(msgspec.Struct, frozen=True, dict=True):
     """The keywords of all patterns; patterns are numbered through all rules."""
 
+    words: list[str]
+    """All keywords, each once."""
     owners: pl.DataFrame
     """`word` and the number of a `set` that it is in; sets are those of `regex_literals.Branch`."""
     set_count: int
@@ -201,13 +207,14 @@ class _Keywords(msgspec.Struct, frozen=True, dict=True):
     """How many patterns each rule has."""
 
     @functools.cached_property
-    def words(self) -> list[str]:
-        return list(dict.fromkeys(self.owners["word"].to_list()))
-
-    @functools.cached_property
-    def _beginnings(self) -> Rows:
-        """The first three bytes of each word; no word is shorter."""
-        return _triples(b"".join(word.encode()[:3] for word in self.words))[::3]
+    def _beginnings(self) -> list[tuple[int, Rows, Rows]]:
+        """Numbers of words and the first bytes of each: six, or three of shorter words."""
+        words = [word.encode() for word in self.words]
+        sizes = np.fromiter(map(len, words), np.int64, len(words))
+        return [
+            (size, numbers, _windows(b"".join([words[i][:size] for i in numbers]), size)[::size])
+            for size, numbers in ((6, np.flatnonzero(sizes >= 6)), (3, np.flatnonzero(sizes < 6)))
+        ]
 
     def possible_words(self, texts: pl.Series, size: int) -> list[str]:
         """Return at least the words that occur in the texts.
@@ -218,42 +225,48 @@ class _Keywords(msgspec.Struct, frozen=True, dict=True):
         """
         if size > _FEW_BYTES:
             return self.words
-        occurring = np.sort(_triples("\n".join(texts).encode()))
-        if not len(occurring):
-            return []
-        places = np.searchsorted(occurring[:-1], self._beginnings)
-        possible = occurring[places] == self._beginnings
+        data = "\n".join(texts).encode()
+        possible = np.zeros(len(self.words), dtype=np.bool_)
+        for length, numbers, beginnings in self._beginnings:
+            occurring = np.sort(_windows(data, length))
+            if len(occurring):
+                places = np.searchsorted(occurring[:-1], beginnings)
+                possible[numbers] = occurring[places] == beginnings
         return [self.words[number] for number in np.flatnonzero(possible)]
 
 
-def _triples(data: bytes) -> Rows:
-    """Return each run of three bytes as a number."""
+def _windows(data: bytes, size: int) -> Rows:
+    """Return each run of `size` bytes, at most seven, as a number."""
     values = np.frombuffer(data, dtype=np.uint8).astype(np.int64)
-    return values[:-2] << 16 | values[1:-1] << 8 | values[2:]
+    count = max(0, len(values) - size + 1)
+    found = np.zeros(count, dtype=np.int64)
+    for place in range(size):
+        found = found << 8 | values[place : place + count]
+    return found
 
 
 @functools.lru_cache(maxsize=8)
 def _keywords(patterns_by_rule: tuple[tuple[str, ...], ...]) -> _Keywords:
     """Derive the keywords of each rule's patterns."""
-    number_of: dict[frozenset[str], int] = {}
+    number_of: defaultdict[frozenset[str], int] = defaultdict(itertools.count().__next__)
     sets: list[int] = []
     branches: list[int] = []
     patterns: list[int] = []
     numbers: list[int] = []
     known = _derived_keywords()
-    for number, each in enumerate(each for patterns in patterns_by_rule for each in patterns):
+    for number, each in enumerate(itertools.chain.from_iterable(patterns_by_rule)):
         if found := known[each] if each in known else _required(each):
             numbers.append(number)
             patterns.append(len(branches))
             for branch in found:
                 branches.append(len(sets))
-                sets += [number_of.setdefault(frozenset(words), len(number_of)) for words in branch]
+                sets += map(number_of.__getitem__, branch)
+    every_word = list(itertools.chain.from_iterable(number_of))
+    set_of_word = np.repeat(np.arange(len(number_of)), [len(words) for words in number_of])
     return _Keywords(
+        words=list(dict.fromkeys(every_word)),
         owners=pl.DataFrame(
-            {
-                "word": [word for words in number_of for word in words],
-                "set": np.repeat(np.arange(len(number_of)), [len(words) for words in number_of]),
-            },
+            {"word": every_word, "set": series_from_numpy(set_of_word)},
             schema={"word": pl.String, "set": pl.Int64},
         ),
         set_count=len(number_of),

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from mcptally.tables.arrow import series_from_numpy
 from mcptally.tables.queries import run_query
 
 _QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
@@ -195,4 +196,4 @@ def _has_value(named: pl.DataFrame) -> pl.Series:
     )
     has_value = np.zeros(named.height, dtype=np.bool_)
     has_value[found["row"].to_numpy()] = True
-    return pl.Series(has_value)
+    return series_from_numpy(has_value)

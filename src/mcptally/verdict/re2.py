@@ -18,6 +18,8 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from mcptally.tables.arrow import indices
+
 _REPLACEMENTS: Final = (
     (r"[\x01\x0b\s--[\x00-\x7f]]|\x0b", " "),
     (r"[\d--[\x00-\x7f]]", "0"),
@@ -86,7 +88,7 @@ def fold(texts: pl.Series) -> Folding:
     )
     affected, marked = (marks.get_column(name).to_numpy() for name in ("affected", "marked"))
     if affected.any():
-        rows = pl.Series(np.flatnonzero(affected))
+        rows = indices(np.flatnonzero(affected))
         texts = texts.clone().scatter(rows, _fold_affected(texts.gather(rows)))
     return Folding(texts.to_arrow().view(pa.large_binary()), ~(affected | marked))
 

@@ -75,7 +75,8 @@ class LocalPool:
     def gather(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, GatherReport]]:
         """Gather partitions, each in the next free process; see `WorkerPool`."""
         tasks = [
-            ("gather", (each.number, each.files, each.selection, each.chunk)) for each in partitions
+            ("gather", (each.number, each.files, each.selection, each.chunk, each.alone))
+            for each in partitions
         ]
         for process, (_, (number, *_)), report in self.run(tasks):
             self.owners[number] = process

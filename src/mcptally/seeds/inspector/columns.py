@@ -8,7 +8,6 @@ a few in a thousand: the modules `inspector` and `document` score each distinct 
 from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from mcptally.messages.content_blocks import ERROR_TEXT_LIMIT, TEXT_LIMIT
@@ -17,6 +16,7 @@ from mcptally.seeds.inspector import document, inspector, regular_replies
 from mcptally.seeds.inspector.ajv import schemas as ajv
 from mcptally.seeds.inspector.model import BusinessDecision, ValidationContext, ValidationResult
 from mcptally.seeds.inspector.score_columns import COLUMNS, ROW, decision_columns, result_columns
+from mcptally.tables.arrow import indices
 from mcptally.tables.queries import run_query
 
 Business = Literal["errors", "every"]
@@ -111,10 +111,10 @@ def add_seed_scores(
     return calls.hstack(scores)
 
 
-def _indices(rows: pl.DataFrame, name: str, *, is_not: bool = False) -> npt.NDArray[np.int64]:
+def _indices(rows: pl.DataFrame, name: str, *, is_not: bool = False) -> pl.Series:
     """The indices of the rows for which the column `name` is true, or for which it `is_not`."""
     mask = rows.get_column(name).to_numpy()
-    return np.flatnonzero(~mask if is_not else mask)
+    return indices(np.flatnonzero(~mask if is_not else mask))
 
 
 # --- irregular replies ---

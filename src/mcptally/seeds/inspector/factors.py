@@ -14,6 +14,7 @@ from mcptally.seeds import javascript
 from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import FACTORS
 from mcptally.seeds.inspector.rows import RuleRows
+from mcptally.tables.arrow import series_from_numpy
 from mcptally.tables.queries import run_query
 
 BUSINESS: Final = (
@@ -55,7 +56,7 @@ def _share(points: pl.Series, total: float) -> pl.Series:
     """Points divided by the total, at most 1, with the same rounding as in Python."""
     # polars multiplies by the inverse of a constant divisor: 5/9 and 5/6 would differ in the last
     # digit. NumPy divides.
-    return pl.Series(np.minimum(1.0, points.to_numpy() / total))
+    return series_from_numpy(np.minimum(1.0, points.to_numpy() / total))
 
 
 def _holds(rows: RuleRows, *parts: str) -> pl.Expr:

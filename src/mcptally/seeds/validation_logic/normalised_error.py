@@ -21,6 +21,7 @@ from mcptally.seeds.validation_logic.structured_error import (
     StructuredError,
     read_first,
 )
+from mcptally.tables.arrow import indices
 from mcptally.tables.calls import FAILED_OUTCOMES
 from mcptally.tables.queries import run_query
 from mcptally.verdict import error_text, match
@@ -117,7 +118,7 @@ def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
     of_error = errors.lazy().select("row", "key").join(places, on="key", maintain_order="left")
     found = of_error.pipe(run_query)
     place[found.get_column("row").to_numpy()] = found.get_column("place").to_numpy()
-    return normalised.extend(normalised.clear(1))[place]
+    return normalised.extend(normalised.clear(1))[indices(place)]
 
 
 def _deciding_rules(errors: pl.DataFrame) -> list[CategoryRule]:
