@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 import mcptally as mt
 from mcptally.errors import McptallyError, StoreError
 from mcptally.pipeline.engines.local import LocalPool
-from mcptally.pipeline.plan import ONE_PROCESS, plan
+from mcptally.pipeline.plan import ONE_PROCESS, PARTITION, limit_for_archive, plan
 from mcptally.store.work_folder import working
 from tests.pipeline.golden import TRACES
 from tests.pipeline.test_partitioning import FILES, scattered, tables
@@ -64,6 +64,27 @@ def test_two_processes_share_an_archive_only_if_it_is_large(tmp_path: Path, size
         path.touch()
         os.truncate(path, size // 4)
     assert len(plan(files, jobs=2)) == parts
+
+
+@pytest.mark.parametrize(
+    ("size", "jobs", "limit", "partitions"),
+    [
+        (3 * PARTITION - 4, 1, 2 * PARTITION, 1),
+        (3 * PARTITION + 4, 1, 2 * PARTITION, 2),
+        (3 * PARTITION - 8, 2, PARTITION, 2),
+        (3 * PARTITION + 4, 2, PARTITION, 4),
+        (PARTITION + 4, 1, PARTITION, 2),  # the limit of --memory
+    ],
+)
+def test_partitions_are_larger_if_each_process_then_has_one(
+    tmp_path: Path, size: int, jobs: int, limit: int, partitions: int
+):
+    files = [tmp_path / f"{number}.jsonl" for number in range(4)]
+    for path in files:
+        path.touch()
+        os.truncate(path, size // 4)
+    chosen = limit_for_archive(files, limit, jobs)
+    assert len(plan(files, limit=chosen, jobs=jobs)) == partitions
 
 
 def test_a_process_that_dies_ends_the_run_with_a_message(tmp_path: Path):

@@ -92,6 +92,7 @@ def test_a_line_of_the_arguments_does_not_make_an_error_after_it_an_echo():
     arguments = '{"code": "select * from t"}'
     assert found("select * from t\nError: no such table: t", arguments=arguments)
     assert not found("on\nError: fake", arguments='{"command": "echo on; echo Error: fake"}')
+    assert found("Error: fake\n\nError: other", arguments=arguments[:-1] + "Error: fake")
 
 
 def test_prose_from_a_tool_that_usually_answers_in_json_is_evidence():
@@ -142,6 +143,11 @@ def test_a_rule_that_says_it_is_not_a_failure_is_named():
         ('[{"error": null}]', "[].error = null"),
         ('{"/tmp/a": {"error": "x"}}', '*.error = "x"'),
         ('{"error": "x", "cut": "of', 'error = "x"\ncut = "of'),
+        (r'{"error": "a \"b\"", "cut": [1}', r'error = "a \"b\""'),
+        (
+            '{"error": {"n": 1, "x": [2.5, "[true]"]}, "ok": false}',
+            "ok = false\nerror.n = 1\nerror.x[] = 2.5\nerror.x[][] = true",
+        ),
         ("no json, error", ""),
         ('{"fine": 1}', ""),
     ],

@@ -49,6 +49,29 @@ def default_partition_bytes(jobs: int) -> int:
     return SINGLE_PROCESS if jobs == 1 else PARTITION
 
 
+def limit_for_archive(files: Iterable[Path], limit: int, jobs: int) -> int:
+    """The limit of a partition for these files; half more than `limit` if then no partition waits.
+
+    One partition per process takes less time than several, and less memory than one that is
+    finished while others wait. A limit that is not the default is not changed: it may have been
+    chosen for the available memory.
+
+    Args:
+        files: the files that are scored.
+        limit: the limit in bytes of transcript.
+        jobs: number of processes.
+    """
+    larger = limit + limit // 2
+    if limit != default_partition_bytes(jobs):
+        return limit
+    total = 0
+    for path in files:
+        total += transcript_bytes(path)
+        if total > jobs * larger:
+            return limit
+    return larger
+
+
 def bytes_in_memory(limit: int) -> int:
     """How many bytes of transcript stay in memory as gathered partitions, in all processes.
 

@@ -32,7 +32,12 @@ from mcptally.pipeline.gathering import (
 from mcptally.pipeline.incremental import EarlierStores
 from mcptally.pipeline.partition import tools
 from mcptally.pipeline.partition_summary import NEEDS, PartitionSummary
-from mcptally.pipeline.plan import bytes_in_memory, default_partition_bytes, find_transcripts
+from mcptally.pipeline.plan import (
+    bytes_in_memory,
+    default_partition_bytes,
+    find_transcripts,
+    limit_for_archive,
+)
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import Selection
 from mcptally.process_memory import gc_paused
@@ -138,7 +143,7 @@ def score(
         scheduler: address or scheduler file of the Dask cluster; by default what Dask's
             configuration says (`DASK_SCHEDULER_ADDRESS`), or else `jobs` workers on this machine.
         partition_bytes: bytes of transcript that a process works on at a time; by default 120 MiB,
-            or 240 MiB for a single process.
+            or 240 MiB for a single process; half more if no process then works on several.
         progress: called with the bytes of work done and in all.
 
     Raises:
@@ -209,7 +214,10 @@ def build(
     """
     with gc_paused():
         named = {str(path): path for path in files}
-        groups = plan_groups(files_to_gather(named, earlier), settings, engine)
+        new = files_to_gather(named, earlier)
+        limit = limit_for_archive(new, settings.partition_bytes, engine.jobs)
+        settings = msgspec.structs.replace(settings, partition_bytes=limit)
+        groups = plan_groups(new, settings, engine)
         memory = bytes_in_memory(settings.partition_bytes)
         with engine.pool(max(1, len(groups)), settings.work, memory) as pool:
             gathered, earlier, context = gather_with_dependents(

@@ -46,6 +46,8 @@ _MESSAGE_LINES: Final = (
     r"|failure\w*|title|summary|result|text)(?:\[\])?(?:\.\w+)? = \"[^\n]+"
 )
 
+_SECOND_LINE: Final = r"^[^\r\n]*[\r\n]+([^\r\n]*)"
+
 _TEXT_MEMBER: Final = r'"text":\s*"((?:[^"\\]|\\[ -~]){1,600})'
 """The beginning of the text of a content block, in the JSON of a result."""
 
@@ -329,25 +331,29 @@ def _apply_echo_rule(
     suspects = np.flatnonzero(rule_of_result < len(chosen))
     if not echoes or not len(suspects):
         return
-    arguments = pl.col("arguments").str.replace_all('\\"', '"', literal=True)
-    lines = [
-        pl.col("text").str.strip_chars().str.extract(pattern, 1).str.head(MAX_ECHO)
-        for pattern in (r"^([^\r\n]*)", r"^[^\r\n]*[\r\n]+([^\r\n]*)")
-    ]
-    is_long = [(line.str.len_chars() >= MIN_ECHO).fill_null(value=False) for line in lines]
-    echoed = (
+    text, line = pl.col("text"), pl.col("line")
+    is_long = line.str.len_chars() >= MIN_ECHO
+    echoed = ~is_long | pl.col("arguments").str.contains(line, literal=True)
+    found = (
         results[["text", "arguments"]][indices(suspects)]
-        .select(
-            pl.any_horizontal(is_long)
-            & pl.all_horizontal(
-                ~long | arguments.str.contains(line, literal=True).fill_null(value=False)
-                for line, long in zip(lines, is_long, strict=True)
-            )
+        .lazy()
+        .with_row_index("suspect")
+        .drop_nulls()
+        .with_columns(
+            text=text.str.strip_chars(),
+            arguments=pl.col("arguments").str.replace_all('\\"', '"', literal=True),
         )
-        .to_series()
+        # Few first lines are in the arguments: look for the second lines of those alone.
+        .with_columns(line=text.str.head(MAX_ECHO).str.extract(r"^([^\r\n]*)", 1))
+        .filter(echoed)
+        .with_columns(first_is_long=is_long)
+        .with_columns(line=text.str.extract(_SECOND_LINE, 1).str.head(MAX_ECHO).fill_null(""))
+        .filter(echoed & (is_long | "first_is_long"))
+        .pipe(run_query)
+        .get_column("suspect")
         .to_numpy()
     )
-    rule_of_result[suspects[echoed]] = echoes[0]
+    rule_of_result[suspects[found]] = echoes[0]
 
 
 def _failure_texts(blocks: pl.DataFrame) -> pl.Series:
