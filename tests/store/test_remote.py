@@ -307,7 +307,7 @@ def test_an_empty_url_has_no_transcripts():
 def test_a_missing_package_for_a_url_is_named(tmp_path: Path, missing: str, url: str, says: str):
     code = (
         f"import sys; sys.modules[{missing!r}] = None\n"
-        "from mcptally.cli import cli\n"
+        "from mcptally.cli import main\n"
         f"sys.argv = ['mcptally', 'score', {url!r}, '-o', 'store']\n"
         "sys.exit(main())"
     )
