@@ -149,3 +149,28 @@ def test_a_long_reply_is_read_up_to_the_given_length_only(store: mt.Store):
     cut = explain.explain_calls(store, [first], longest=7)[first]
     assert len(cut.call["response"]) == 7
     assert cut.rules == explain.explain(store, first).rules
+
+
+def test_what_is_said_about_a_verdict_agrees_with_its_numbers(tmp_path: Path):
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    events = [
+        opened(),
+        c2s(1, call(1, "read")),
+        c2s(2, cancelled),
+        c2s(3, call(2, "read ")),
+        s2c(4, text(2, "Error: no such table: people")),
+        c2s(5, call(3, "read")),
+        s2c(6, text(3, "Zork 7", isError=True)),
+    ]
+    mt.score([write(tmp_path / "x.jsonl", events)], out=tmp_path / "store")
+    scored = mt.open_store(tmp_path / "store")
+    shown = [explain.explain(scored, name) for name in ids(scored)]
+    unanswered, hidden, vague = map(explanation.text, shown)
+    assert "Verdict: none, because the outcome of the call is unknown" in unanswered
+    assert hidden.startswith("tools/call 'read '\n")
+    call_row, probabilities = shown[1].call, shown[1].probabilities
+    confidence = min(call_row["hidden_confidence"], 100 * probabilities[call_row["verdict"]])
+    assert call_row["confidence"] == pytest.approx(confidence, abs=0.1)
+    assert "%: the lower of the probability that the result reports a failure, 9" in hidden
+    assert "reason unclear, fault unknown" in vague
+    assert "  ambiguous, because no" in vague
