@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from mcptally.errors import as_argument
 from mcptally.importers.detect import looked_for
 from mcptally.output.overview.inputs import PATTERNS
 from mcptally.plural import count
@@ -137,7 +138,7 @@ def _path(path: Path) -> str:
     try:
         rest = path.relative_to(Path.home())
     except (ValueError, RuntimeError):
-        return shlex.quote(str(path))
+        return as_argument(path)
     return f"~/{shlex.quote(rest.as_posix())}"
 
 
