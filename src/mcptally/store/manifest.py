@@ -47,9 +47,10 @@ def read_manifest(folder: Path, *, archive: bool = True) -> dict[str, Any]:
 
     Raises:
         StoreError: there is no store, the first run into it did not end, it has another format, or
-            a file is missing or damaged.
+            a file is missing or damaged; or its path is not UTF-8.
     """
     path = folder / MANIFEST
+    require_utf8_path(folder)
     if not folder.is_dir():
         if url := url_of_path(folder):
             raise StoreError(
@@ -100,6 +101,21 @@ def _load(path: Path, *, archive: bool = True) -> Any:
             f"{path}: cannot be read: {error}; start the command that made the store again: "
             + _writing_commands(path.parent)
         ) from error
+
+
+def require_utf8_path(folder: Path) -> None:
+    """Check that the absolute path of a store is UTF-8: polars and DuckDB take paths as text.
+
+    Raises:
+        StoreError: it is not.
+    """
+    try:
+        str(folder.absolute()).encode()
+    except UnicodeEncodeError:
+        raise StoreError(
+            f"{folder.absolute()}: is not UTF-8, which the path of a store must be; name another "
+            "folder"
+        ) from None
 
 
 def _sources(data: msgspec.Raw) -> list[SourceFile] | None:

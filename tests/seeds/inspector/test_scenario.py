@@ -241,6 +241,13 @@ def test_an_invalid_file_is_refused_with_the_place_and_a_hint(tmp_path, text, sa
         scenario_file.load_scenarios(path)
 
 
+def test_a_name_that_no_table_can_store_is_refused(tmp_path):
+    path = tmp_path / "s.json"
+    path.write_text(r'[{"scenario": "boundary", "tool": "\ud800"}]', encoding="utf-8")
+    with pytest.raises(UsageError, match=r"s\.json: entry 1: tool has an unpaired surrogate"):
+        scenario_file.load_scenarios(path)
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"none\.toml"):
         scenario_file.load_scenarios(tmp_path / "none.toml")
