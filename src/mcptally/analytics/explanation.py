@@ -31,8 +31,8 @@ SMALLEST_SHOWN: Final = 0.05
 MATCH_SHOWN: Final = 120
 """Characters of a match that are printed."""
 _VERDICTS: Final = {
-    "business": "the tool did its job and refused this request",
-    "tool_failure": "the tool failed: no change of the request would fix it",
+    "business": "the {} did its job and refused this request",
+    "tool_failure": "the {} failed: no change of the request would fix it",
     "infrastructure": "the network, an upstream or a dependency failed",
     "ambiguous": "the call does not show who is at fault",
 }
@@ -123,6 +123,8 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
     call = found.call
     yield _title(call)
     yield f"  call        {call['call_id']}"
+    if call["dir"] == "s2c":
+        yield "  direction   from the server to the client"
     reported = _reported_name(call["server_name"], call["server_version"])
     yield f"  server      {call['server'] or '?'}{reported}"
     yield f"  client      {call['client'] or '?'} {call['client_version'] or ''}".rstrip()
@@ -257,15 +259,15 @@ def _verdict(found: Explanation) -> Iterator[str]:
         why = "the outcome of the call is unknown" if is_cancelled else "the call did not fail"
         yield f"Verdict: none, because {why}"
         return
-    yield f"Verdict: {call['verdict']}: {_VERDICTS[call['verdict']]}"
+    yield f"Verdict: {call['verdict']}: {_VERDICTS[call['verdict']].format(_addressee(call))}"
     fault = f"fault of the {call['fault']}" if call["fault"] else "fault unknown"
     yield f"  reason {call['reason']}, {fault}"
     yield f"  retryable: {call['retryable'] or 'unknown'}"
     if call["confidence"] is not None:
-        yield f"  confidence {call['confidence']:.0f} %: {_meaning_of_confidence(call)}"
+        yield f"  confidence {_percent(call['confidence'])} %: {_meaning_of_confidence(call)}"
     if found.probabilities:
         shares = sorted(found.probabilities.items(), key=lambda each: -each[1])
-        yield "  " + ", ".join(f"{name} {share:.0%}" for name, share in shares)
+        yield "  " + ", ".join(f"{name} {_percent(100 * share)}%" for name, share in shares)
         if call["verdict"] == Verdict.AMBIGUOUS:
             yield from _why_ambiguous(*shares[0])
     elif found.rules:
@@ -289,8 +291,20 @@ def _meaning_of_confidence(call: dict[str, Any]) -> str:
         return "the probability that the verdict is right"
     return (
         "the lower of the probability that the result reports a failure, "
-        f"{call['hidden_confidence']:.0f} %, and that of the verdict"
+        f"{_percent(call['hidden_confidence'])} %, and that of the verdict"
     )
+
+
+def _addressee(call: dict[str, Any]) -> str:
+    """What a request is addressed to."""
+    if call["dir"] == "s2c":
+        return "client"
+    return "server" if call["tool"] is None else "tool"
+
+
+def _percent(value: float) -> str:
+    """A probability in percent, rounded; 0 and 100 would say that it is certain."""
+    return "<1" if value < 0.5 else ">99" if value >= 99.5 else f"{value:.0f}"
 
 
 def _why_ambiguous(best: str, probability: float) -> Iterator[str]:
