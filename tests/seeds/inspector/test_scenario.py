@@ -83,6 +83,12 @@ def test_rare_combinations_are_counted_over_all_partitions():
     assert together["scenario"].to_list() == ["happy_path"] * 25 + ["edge_case"]
 
 
+def test_long_arguments_have_the_combination_of_their_names():
+    texts = ['{"b":1,"a":2}', json.dumps({"d": "x" * 20_000, "c": 1}), None, '{"e":1}', "[1]"]
+    found = frame([{"tool": "t", "arguments": text} for text in texts])
+    assert found["combination"].to_list() == ["a,b", "c,d", "", "e", ""]
+
+
 @each_row(
     "arguments",
     [None, "5", "[1]", '"x"', "null", "{", '{"a":' * 600 + "1" + "}" * 600],
