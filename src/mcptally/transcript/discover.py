@@ -34,10 +34,13 @@ def discover(
         passed_over: called with each file of such a name, and each match, that is not read.
 
     Raises:
-        UnreadableError: a path does not exist, is not a regular file, cannot be listed or has a
-            name that is not UTF-8; a pattern is invalid; or no file was found.
+        UnreadableError: a path is empty, does not exist, is not a regular file, cannot be listed or
+            has a name that is not UTF-8; a pattern is invalid; or no file was found.
     """
-    named = [Path(path) for path in paths]
+    given = list(paths)
+    if "" in given:  # an unset variable of a shell script; `Path("")` is the working directory
+        raise UnreadableError("a path is empty; the current folder is called .")
+    named = [Path(path) for path in given]
     out: list[SkippedFile] = []
     found = {file for path in named for file in _files_of(path, out)}
     for each in out:
