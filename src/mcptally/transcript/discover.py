@@ -10,6 +10,7 @@ import msgspec
 
 from mcptally.errors import UnreadableError
 from mcptally.transcript.format import SUFFIXES
+from mcptally.transcript.remote import not_found
 
 
 class SkippedFile(msgspec.Struct, frozen=True):
@@ -68,7 +69,7 @@ def _files_of(path: Path, out: list[SkippedFile]) -> Iterator[Path]:
     else:
         matches = sorted(pattern_matches(path))
         if not matches:
-            raise UnreadableError(f"{path}: no such file or folder")
+            raise not_found(path)
         for match in matches:
             if match.is_dir():
                 yield from files_below(match, out)

@@ -336,6 +336,11 @@ def test_a_folder_that_is_a_link_is_not_used(tmp_path):
 WRONG = {
     "a misspelt command": (["scor", "x"], 2, "did you mean score"),
     "no such path": (["./nothing"], 3, "no such file or folder"),
+    "a URL": (
+        ["s3://bucket/traces"],
+        3,
+        "s3://bucket/traces: is not a local path",
+    ),
     "a pattern without matches": (["nothing*"], 3, "no such file or folder"),
     "an empty folder": (["empty"], 3, "no transcripts"),
     "a folder with other files": (["other"], 3, "unknown format"),
