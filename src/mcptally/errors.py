@@ -15,6 +15,7 @@ A message says what is wrong, where (`file:line` if known) and what to do next.
 
 import enum
 from collections.abc import Iterable
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -78,3 +79,10 @@ def near(name: str, names: Iterable[str]) -> str:
 
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
     return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def as_argument(path: str | Path) -> str:
+    """A path as it is written in a command of a shell."""
+    import shlex  # noqa: PLC0415  (the recorder starts without it)
+
+    return shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))

@@ -187,6 +187,14 @@ def test_a_tool_that_is_listed_but_not_called_has_not_vanished(tmp_path):
     assert changes(found)["b"] == "only_in_base"
 
 
+def test_names_that_are_no_tools_are_not_compared(tmp_path):
+    listed = [definition("stays")]
+    base = [call(1, "stays"), call(1, "goes"), call(1, "typo", **FAILED), call(1, None, **FAILED)]
+    new = [call(2, "stays"), *(call(2, name, **FAILED) for name in ("goes", "typo", None))]
+    found = compared(tmp_path, base, new, [*listed, definition("goes")], listed)
+    assert changes(found) == {"stays": "too_little_data", "goes": "vanished"}
+
+
 def test_a_server_without_a_failure_is_not_certain_to_be_unchanged(tmp_path):
     # Ten weights of 0.1 do not add up to 1 in floating point.
     base, new = (

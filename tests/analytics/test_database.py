@@ -141,6 +141,19 @@ def test_a_failed_write_leaves_no_files(folder: Path):
     assert sorted(folder.iterdir()) == before
 
 
+def test_without_room_on_the_disk_no_file_is_left(folder: Path):
+    resource = pytest.importorskip("resource")
+    (folder / duckdb_file.FILE).unlink()
+    before = sorted(folder.iterdir())
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        duckdb_file.refresh(folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert sorted(folder.iterdir()) == before
+
+
 def test_a_name_that_duckdb_cannot_write_to_is_an_error(folder: Path):
     """DuckDB writes what follows a `?` after the suffix of its log."""
     store = folder.rename(folder.with_name("a?b"))

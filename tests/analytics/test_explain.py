@@ -149,3 +149,41 @@ def test_a_long_reply_is_read_up_to_the_given_length_only(store: mt.Store):
     cut = explain.explain_calls(store, [first], longest=7)[first]
     assert len(cut.call["response"]) == 7
     assert cut.rules == explain.explain(store, first).rules
+
+
+def refused(id_: int, code: int, words: str) -> dict:
+    return {"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": words}}
+
+
+def test_what_is_said_about_a_verdict_agrees_with_its_numbers(tmp_path: Path):
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    events = [
+        opened(),
+        c2s(1, call(1, "read")),
+        c2s(2, cancelled),
+        c2s(3, call(2, "read ")),
+        s2c(4, text(2, "Error: no such table: people")),
+        c2s(5, call(3, "read")),
+        s2c(6, text(3, "Zork 7", isError=True)),
+        c2s(7, {"jsonrpc": "2.0", "id": 4, "method": "prompts/get", "params": {"name": "p"}}),
+        s2c(8, refused(4, -32602, "Unknown prompt: p")),
+        s2c(9, {"jsonrpc": "2.0", "id": 1, "method": "roots/list"}),
+        c2s(10, refused(1, -32600, "List roots not supported")),
+    ]
+    mt.score([write(tmp_path / "x.jsonl", events)], out=tmp_path / "store")
+    scored = mt.open_store(tmp_path / "store")
+    shown = [explain.explain(scored, name) for name in ids(scored)]
+    unanswered, hidden, vague, prompt, roots = map(explanation.text, shown)
+    assert "Verdict: none, because the outcome of the call is unknown" in unanswered
+    assert hidden.startswith("tools/call 'read '\n")
+    call_row, probabilities = shown[1].call, shown[1].probabilities
+    confidence = min(call_row["hidden_confidence"], 100 * probabilities[call_row["verdict"]])
+    assert call_row["confidence"] == pytest.approx(confidence, abs=0.1)
+    assert "%: the lower of the probability that the result reports a failure, 9" in hidden
+    assert "reason unclear, fault unknown" in vague
+    assert "  ambiguous, because no" in vague
+    assert "business: the server did its job" in prompt
+    assert "direction   from the server to the client" in roots
+    assert "business: the client did its job" in roots
+    assert "  confidence >99 %: the probability" in roots
+    assert "  business >99%, tool_failure <1%, infrastructure <1%\n" in roots

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -105,6 +106,16 @@ def test_scoring_again_replaces_what_was_there(tmp_path: Path):
         assert run("score", tmp_path / "x.jsonl", "-o", tmp_path / "store").returncode == 0
     rows = run("query", tmp_path / "store", "SELECT recording FROM calls", "--format", "json")
     assert json.loads(rows.stdout) == [{"recording": "r2"}]
+
+
+def test_a_printed_command_can_be_pasted_into_a_shell(store: Path, tmp_path: Path):
+    scored = run("score", store.parent / "traces.jsonl", "-o", tmp_path / "it's my store")
+    program, *words = shlex.split(scored.stderr.rpartition("; next: ")[2])
+    assert program == "mcptally"
+    assert run(*words).returncode == 0
+    missing = tmp_path / "no store"
+    advice = run("query", missing, "tool_scores").stderr.rpartition(": ")[2]
+    assert shlex.split(advice)[-2:] == ["-o", f"{missing}"]
 
 
 def test_a_store_of_another_format_says_how_to_rebuild_it(own: Path):

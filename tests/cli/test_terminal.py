@@ -12,12 +12,14 @@ import subprocess
 import sys
 import time
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from rich.cells import cell_len
 
 import mcptally as mt
+from mcptally import cli
 from mcptally.analytics import duckdb_file
 from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.errors import QueryError
@@ -390,6 +392,20 @@ def test_ctrl_c_stops_a_query_at_once_and_says_so_with_its_code(store: mt.Store)
     process.send_signal(signal.SIGINT)
     out, said = process.communicate(timeout=60)
     assert (process.returncode, out, said) == (130, "", "mcptally: interrupted\n")
+
+
+def test_ctrl_c_in_a_function_that_a_query_calls_is_recognised():
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    with duckdb.connect() as connection:
+        connection.create_function("f", interrupted, [], "INTEGER")
+        with pytest.raises(duckdb.Error) as caught:
+            connection.execute("SELECT f()")
+    assert cli._is_interrupt(caught.value)
+    assert not cli._is_interrupt(
+        duckdb.Error("Binder Error: no column is called KeyboardInterrupt")
+    )
 
 
 @pytest.mark.slow

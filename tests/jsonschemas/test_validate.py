@@ -1,7 +1,9 @@
 import json
 from typing import Any
 
-from mcptally.jsonschemas.validate import first_json_text
+import polars as pl
+
+from mcptally.jsonschemas.validate import first_json_text, validate_calls
 from tests.rows import each_row
 
 
@@ -23,3 +25,21 @@ def test_the_first_text_block_that_is_json_is_the_output(blocks: Any, expected: 
 def test_a_json_text_longer_than_the_text_columns_is_not_cut():
     text = json.dumps({"rows": ["x" * 100] * 1000})
     assert first_json_text(json.dumps({"content": [{"type": "text", "text": text}]})) == text
+
+
+def test_missing_arguments_are_validated_as_an_empty_object():
+    calls = pl.DataFrame(
+        {"call_id": ["1", "2", "3"], "definition": ["any", "needs a", "needs a"]},
+    ).with_columns(
+        tool=pl.lit("t"),
+        outcome=pl.lit("ok"),
+        arguments=pl.Series([None, None, '{"a":1}']),
+        truncated=pl.lit(value=False),
+        reply_truncated=pl.lit(value=False),
+        **dict.fromkeys(("structured_content", "response"), pl.lit(None, pl.String)),
+    )
+    definitions = pl.DataFrame(
+        {"definition": ["any", "needs a"], "input_schema": ["{}", '{"required":["a"]}']}
+    ).with_columns(output_schema=pl.lit(None, pl.String))
+    found = validate_calls(calls, definitions)
+    assert found["input_schema_state"].to_list() == ["valid", "invalid", "valid"]

@@ -235,6 +235,9 @@ def test_references_that_multiply_exponentially_are_refused():
     doubling = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)}
     schema = {"$ref": "#/$defs/a0", "$defs": doubling | {"a40": {}}}
     assert "subschemas" in str(compile_validator(json.dumps(schema)))
+    typed = {name: {"type": "object"} | each for name, each in doubling.items()}
+    schema = {"type": "object", "$ref": "#/$defs/a0", "$defs": typed | {"a40": {}}}
+    assert "subschemas" in str(compile_validator(json.dumps(schema)))
     twice = {"allOf": [{"properties": {"x": {"$ref": "#"}}}, {"properties": {"x": {"$ref": "#"}}}]}
     judge = compile_validator(json.dumps(twice))
     assert not isinstance(judge, str)

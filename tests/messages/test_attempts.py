@@ -43,6 +43,15 @@ CHAINS: dict[str, tuple[list[tuple[dict[str, Any], dict[str, Any]]], list[tuple[
         ],
         [(1, None), (2, None), (1, "input_required")],
     ),
+    "a call without arguments is repeated with none": (
+        [
+            (request(1, "tools/call", name="a"), failure(1)),
+            (call(2, "a"), failure(2)),
+            (request(3, "tools/call", name="a"), text(3)),
+            (call(4, "a", x=1), text(4)),
+        ],
+        [(1, None), (1, "retry"), (1, "retry"), (4, None)],
+    ),
     "input continues the call of the same prompt": (
         [
             (request(1, "prompts/get", name="a"), needs_input(1)),

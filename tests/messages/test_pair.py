@@ -1,8 +1,12 @@
+from pathlib import Path
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcptally.messages.pair import match_ids
+from mcptally.pipeline.partition import gather
+from tests.transcripts import c2s, call, opened, s2c, write
 
 
 def slow_match(keys: list[int], replies: list[bool]) -> set[tuple[int, int]]:
@@ -47,3 +51,17 @@ def test_two_open_requests_with_one_id_are_answered_in_order():
 def test_an_unanswered_request_does_not_take_the_reply_to_a_later_one():
     asks, answers = match_ids(np.zeros(3, np.uint64), np.array([False, False, True]))
     assert (asks.tolist(), answers.tolist()) == ([1], [2])
+
+
+def test_the_text_of_an_error_is_that_of_its_content_or_else_its_structured_content(
+    tmp_path: Path,
+):
+    content = [{"type": "text", "text": "gone"}]
+    results = [{"content": content}, {"content": content, "structuredContent": {"a": 1}}]
+    results += [{"content": [], "structuredContent": {"a": 1}}, {"content": []}]
+    events = [opened()]
+    for number, result in enumerate(results):
+        reply = {"jsonrpc": "2.0", "id": number, "result": result | {"isError": True}}
+        events += [c2s(2 * number + 1, call(number)), s2c(2 * number + 2, reply)]
+    calls = gather([write(tmp_path / "x.jsonl", events)], ["x.jsonl"]).calls
+    assert calls.sort("seq")["error_text"].to_list() == ["gone", "gone", '{"a": 1}', None]

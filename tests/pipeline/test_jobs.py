@@ -96,6 +96,15 @@ def test_a_process_that_dies_ends_the_run_with_a_message(tmp_path: Path):
             list(pool.run(own={1: [("discard", (1,))]}))
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals as on POSIX")
+def test_ctrl_c_does_not_reach_a_process_that_is_starting(tmp_path: Path):
+    with LocalPool(2, tmp_path, 0) as pool:
+        pid = pool.children[0].process.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGINT)
+        assert list(pool.run(own={1: [("configure", (None,))]}))
+
+
 def test_an_error_in_a_child_process_is_raised_in_the_parent(tmp_path: Path):
     with LocalPool(2, tmp_path, 0) as pool, pytest.raises(RuntimeError, match="AssertionError"):
         list(pool.run(own={1: [("finish", (1, None))]}))

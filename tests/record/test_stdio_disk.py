@@ -78,7 +78,7 @@ def test_a_folder_deleted_while_recording_is_created_again_and_a_gap_reports_the
         assert eventually(lambda: len(of(events(folder, ended=False), "message")) == 6)
         shutil.rmtree(folder)
         call(recorded_server, 3)
-        assert b"7 events are lost" in recorded_server.line(stream="stderr")
+        assert b"7 events lost" in recorded_server.line(stream="stderr")
         assert recorded_server.end() == (b"", b"", 0)
     found = events(folder)
     assert [e["event"] for e in found] == ["open", "gap", "message", "message", "close"]

@@ -232,7 +232,7 @@ def test_events_of_a_removed_segment_are_counted_as_lost_in_the_next_one(tmp_pat
     assert (found[0]["segment"], found[1]["lost"], found[2]["msg"]["id"]) == (1, 2, 2)
     assert is_complete(found)
     (message,) = logged
-    assert message.startswith(f"{first} was removed while it was being written: 2 events are lost;")
+    assert message.startswith(f"{first} was removed while it was being written: 2 events lost;")
 
 
 def test_a_gap_in_a_removed_segment_is_reported_again(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""A store with anything other than plain files and folders is refused."""
+"""A store with anything other than plain files and folders, or with another path, is refused."""
 
 import os
 import shutil
@@ -77,3 +77,14 @@ def test_the_path_of_a_store_may_be_a_link(small: mt.Store, tmp_path: Path):
     (tmp_path / "latest").symlink_to(small.path.resolve(), target_is_directory=True)
     linked = mt.open_store(tmp_path / "latest")
     assert linked.sql("SELECT tool FROM calls").fetchall() == [("read",)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are text")
+def test_a_path_that_is_not_utf8_is_refused(small: mt.Store, tmp_path: Path):
+    folder = tmp_path / os.fsdecode(b"\xff")
+    with pytest.raises(StoreError, match="name another folder"):
+        mt.score([small.path.parent / "traces.jsonl"], out=folder)
+    assert not folder.exists()
+    shutil.copytree(small.path, folder)
+    with pytest.raises(StoreError, match="name another folder"):
+        mt.open_store(folder)

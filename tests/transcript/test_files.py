@@ -67,6 +67,13 @@ def test_a_path_without_transcripts_is_refused(tmp_path: Path, name: str, words:
         discover([tmp_path / name])
 
 
+def test_an_empty_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write(tmp_path / "here.jsonl", [opened()])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnreadableError, match="a path is empty"):
+        discover([""])
+
+
 def test_a_named_pipe_is_refused(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UnreadableError, match="not a regular file"):

@@ -60,6 +60,8 @@ MESSAGES = {
     "MCP error -32603: Error executing tool x: Error: boom": "boom",
     "❌ Error: no route": "no route",
     "'repo_path'": "repo_path",
+    # Case is ignored, so a long s is an s.
+    '{"me\N{LATIN SMALL LETTER LONG S}\N{LATIN SMALL LETTER LONG S}age": "no disk"}': "no disk",
     # What is only a wrapper stays: it is all that the text says.
     "Error executing tool add": "Error executing tool add",
     "Error: ": "Error:",

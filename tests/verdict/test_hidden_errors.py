@@ -86,6 +86,7 @@ def test_words_of_failure_in_data_are_not_a_hidden_error(text: str | None):
 def test_an_echo_of_the_arguments_is_not_a_hidden_error():
     assert found("Error: fake")
     assert not found("Error: fake\n", arguments='{"command": "echo \\"Error: fake\\""}')
+    assert found("Error", arguments='{"title": "Error"}')  # too short to be an echo
 
 
 def test_a_line_of_the_arguments_does_not_make_an_error_after_it_an_echo():

@@ -122,6 +122,7 @@ def rule_with(pattern):
     "pattern",
     [
         r"\x{65}",
+        r"\x{110000}",
         r"[a-z--[e]]",
         r"\pL",
         r"\p{Latin}",

@@ -82,7 +82,7 @@ def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, LiveFi
     The paths of the live files are relative to the folder. On an error the new database is removed.
     """
     draft = folder / f".{FILE}.{os.getpid()}"
-    draft.unlink(missing_ok=True)
+    _remove(draft)
     try:
         changed = (folder / MANIFEST).stat().st_mtime_ns
         files = live_files(Path(), read_manifest(folder, archive=False))
@@ -94,7 +94,13 @@ def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, LiveFi
         os.utime(draft, ns=(changed, changed))
         os.replace(draft, folder / FILE)  # noqa: PTH105  (atomic on every system)
     finally:
-        draft.unlink(missing_ok=True)
+        _remove(draft)
+
+
+def _remove(database: Path) -> None:
+    """Remove a database and its log, which DuckDB keeps if it cannot write all of it."""
+    database.unlink(missing_ok=True)
+    database.with_name(f"{database.name}.wal").unlink(missing_ok=True)
 
 
 def _create_views(

@@ -13,6 +13,7 @@ from mcptally.plural import count
 from mcptally.redaction import display
 from mcptally.seeds.inspector.model import FACTORS
 from mcptally.verdict import weighing
+from mcptally.verdict.rule_model import Verdict
 
 _OUTCOMES: Final = {
     "ok": "it was answered with a result",
@@ -30,10 +31,10 @@ SMALLEST_SHOWN: Final = 0.05
 MATCH_SHOWN: Final = 120
 """Characters of a match that are printed."""
 _VERDICTS: Final = {
-    "business": "the tool did its job and refused this request",
-    "tool_failure": "the tool failed: no change of the request would fix it",
+    "business": "the {} did its job and refused this request",
+    "tool_failure": "the {} failed: no change of the request would fix it",
     "infrastructure": "the network, an upstream or a dependency failed",
-    "ambiguous": "the text does not tell who is at fault",
+    "ambiguous": "the call does not show who is at fault",
 }
 
 
@@ -59,8 +60,9 @@ class Explanation:
     """The evidence for and against the verdict: `evidence` (a rule, or what several rules share),
     `rules` (their ids) and `weight` (change of the log odds), the largest first."""
     probabilities: dict[str, float]
-    """Verdict → probability, 0 to 1, that of the call's verdict being its `confidence`; `ambiguous`
-    only where it is the verdict. Empty where one rule decides alone."""
+    """Verdict → probability, 0 to 1; `ambiguous` only where it is the verdict. Empty where one rule
+    decides alone. The `confidence` is that of the call's verdict, or `hidden_confidence` where it
+    is lower."""
     hidden_rule: dict[str, Any] | None
     """The rule that decided whether its result hides an error."""
     findings: list[dict[str, Any]]
@@ -94,7 +96,6 @@ MAX_PAYLOAD: Final = 4000
 def _html(found: Explanation) -> str:
     """The explanation as HTML for notebooks; payloads longer than `MAX_PAYLOAD` are cut."""
     call = found.call
-    target = call["tool"] or call["prompt"] or call["resource_uri"] or ""
     latency = call["latency_ms"]
     verdict = f", {call['verdict']}" if call["verdict"] else ""
     after = "" if latency is None else f" after {latency:,.1f} ms"
@@ -110,7 +111,7 @@ def _html(found: Explanation) -> str:
     }
     decided = [*_decision(found), *(_seed(found.seed) if found.seed else ()), *_around(found)]
     return notebook.call(
-        f"{call['method']} {target}".rstrip(),
+        _title(call),
         f"{call['server'] or '?'}{reported}: {call['outcome']}{verdict} ({call['call_id']}, "
         f"{call['file']}:{call['line']})",
         {heading: text for heading, text in payloads.items() if text or (heading == "No reply")},
@@ -120,9 +121,10 @@ def _html(found: Explanation) -> str:
 
 def _lines(found: Explanation, limit: int) -> Iterator[str]:
     call = found.call
-    target = call["tool"] or call["prompt"] or call["resource_uri"] or ""
-    yield f"{call['method']} {target}".rstrip()
+    yield _title(call)
     yield f"  call        {call['call_id']}"
+    if call["dir"] == "s2c":
+        yield "  direction   from the server to the client"
     reported = _reported_name(call["server_name"], call["server_version"])
     yield f"  server      {call['server'] or '?'}{reported}"
     yield f"  client      {call['client'] or '?'} {call['client_version'] or ''}".rstrip()
@@ -155,6 +157,13 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
     if found.seed is not None:
         yield from _seed(found.seed)
     yield from _around(found)
+
+
+def _title(call: dict[str, Any]) -> str:
+    """The method of a call and its tool, prompt or resource, in quotes if white space is around."""
+    target = call["tool"] or call["prompt"] or call["resource_uri"] or ""
+    shown = target if target == target.strip() else repr(target)
+    return f"{call['method']} {shown}".rstrip()
 
 
 WITHOUT_TRANSCRIPT: Final = (
@@ -246,16 +255,21 @@ def _verdict(found: Explanation) -> Iterator[str]:
     call = found.call
     yield ""
     if call["verdict"] is None:
-        yield "Verdict: none, because the call did not fail"
+        is_cancelled = call["outcome"] == "cancelled"
+        why = "the outcome of the call is unknown" if is_cancelled else "the call did not fail"
+        yield f"Verdict: none, because {why}"
         return
-    yield f"Verdict: {call['verdict']}: {_VERDICTS[call['verdict']]}"
-    yield f"  reason {call['reason']}, fault of the {call['fault'] or 'unknown'}"
+    yield f"Verdict: {call['verdict']}: {_VERDICTS[call['verdict']].format(_addressee(call))}"
+    fault = f"fault of the {call['fault']}" if call["fault"] else "fault unknown"
+    yield f"  reason {call['reason']}, {fault}"
     yield f"  retryable: {call['retryable'] or 'unknown'}"
     if call["confidence"] is not None:
-        yield f"  confidence {call['confidence']:.0f} %: the probability that the verdict is right"
+        yield f"  confidence {_percent(call['confidence'])} %: {_meaning_of_confidence(call)}"
     if found.probabilities:
         shares = sorted(found.probabilities.items(), key=lambda each: -each[1])
-        yield "  " + ", ".join(f"{name} {share:.0%}" for name, share in shares)
+        yield "  " + ", ".join(f"{name} {_percent(100 * share)}%" for name, share in shares)
+        if call["verdict"] == Verdict.AMBIGUOUS:
+            yield from _why_ambiguous(*shares[0])
     elif found.rules:
         yield f"  decided by {found.rules[0]['id']} alone"
     for each in found.contributions:
@@ -270,6 +284,34 @@ def _verdict(found: Explanation) -> Iterator[str]:
         yield f"        says {rule['verdict']}, {rule['reason']}; source: {rule['source']}"
         if rule["matched"]:
             yield f"        matches {rule['matched'][:MATCH_SHOWN]!r}"
+
+
+def _meaning_of_confidence(call: dict[str, Any]) -> str:
+    if call["outcome"] != "hidden_error":
+        return "the probability that the verdict is right"
+    return (
+        "the lower of the probability that the result reports a failure, "
+        f"{_percent(call['hidden_confidence'])} %, and that of the verdict"
+    )
+
+
+def _addressee(call: dict[str, Any]) -> str:
+    """What a request is addressed to."""
+    if call["dir"] == "s2c":
+        return "client"
+    return "server" if call["tool"] is None else "tool"
+
+
+def _percent(value: float) -> str:
+    """A probability in percent, rounded; 0 and 100 would say that it is certain."""
+    return "<1" if value < 0.5 else ">99" if value >= 99.5 else f"{value:.0f}"
+
+
+def _why_ambiguous(best: str, probability: float) -> Iterator[str]:
+    if probability < weighing.CONVINCING:
+        yield f"  ambiguous, because no probability reaches {weighing.CONVINCING:.0%}"
+    elif best != Verdict.AMBIGUOUS:
+        yield f"  ambiguous, because no rule that matches says {best}"
 
 
 def _in_words(each: dict[str, Any], matching: list[dict[str, Any]]) -> str:

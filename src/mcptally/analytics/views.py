@@ -20,7 +20,7 @@ import duckdb
 
 from mcptally.analytics import union
 from mcptally.analytics.filters import ORDER, predicates
-from mcptally.errors import QueryError, StoreError, UsageError
+from mcptally.errors import QueryError, StoreError, UsageError, as_argument
 from mcptally.seeds.validation_protocol import sql_functions as validation_sql_functions
 from mcptally.statistics import sql_functions
 from mcptally.store.manifest import LiveFiles
@@ -113,7 +113,7 @@ def reporting_the_version(path: Path, made_by: str | None) -> Iterator[None]:
         line = str(error).partition("\n")[0]
         raise StoreError(
             f"{path}: was written by mcptally {made_by} and cannot be read; rebuild it "
-            f"with: mcptally score ARCHIVE -o {path} ({line})"
+            f"with: mcptally score ARCHIVE -o {as_argument(path)} ({line})"
         ) from error
 
 

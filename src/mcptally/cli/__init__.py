@@ -9,7 +9,7 @@ import importlib
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final, NoReturn, TextIO
 
 import click
 
@@ -93,15 +93,13 @@ class _Lazy(click.Group):
             # A reader such as `head` closed the pipe: not an error, but click would exit with 1.
             _discard_stdout()
             ctx.exit(Exit.DONE)
-        except (KeyboardInterrupt, RuntimeError) as error:
-            # DuckDB reports Ctrl-C during a query as RuntimeError.
-            if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
-                raise
-            sys.stderr.write("mcptally: interrupted\n")
-            ctx.exit(Exit.INTERRUPTED)
+        except KeyboardInterrupt:
+            _exit_interrupted(ctx)
         except OSError as error:
             raise _os_error(error) from error
         except Exception as error:
+            if _is_interrupt(error):
+                _exit_interrupted(ctx)
             cause = error.__cause__ if isinstance(error, QueryError) else error
             if cause is None or not _may_be_damage(cause):
                 raise
@@ -117,6 +115,16 @@ class _Lazy(click.Group):
     ) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _exit_interrupted(ctx: click.Context) -> NoReturn:
+    sys.stderr.write("mcptally: interrupted\n")
+    ctx.exit(Exit.INTERRUPTED)
+
+
+def _is_interrupt(error: Exception) -> bool:
+    """Whether DuckDB raised this error because of Ctrl-C in a query or a function of ours."""
+    return str(error) == "Query interrupted" or "executing the UDF: KeyboardInterrupt" in str(error)
 
 
 _OF_PATHS: Final = "overview"

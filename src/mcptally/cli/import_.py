@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcptally.errors import Exit
+from mcptally.errors import Exit, as_argument
 from mcptally.plural import count
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _print_message(text: str) -> None:
 def _print_sums(done: "Imported", folder: Path, *, built_in: bool) -> None:
     kind, store = ("built-in tools: ", "store-builtin") if built_in else ("", "store")
     following = (
-        f"next: mcptally score {folder} -o {store}"
+        f"next: mcptally score {as_argument(folder)} -o {store}"
         if done.recordings
         else "there is nothing to score"
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from mcptally.errors import as_argument
 from mcptally.plural import count
 
 
@@ -64,6 +65,6 @@ def command(
         write(
             f"{count(len(done.as_scored), 'recording')} could not be scored again: the transcripts "
             "were not found; the results of one store were kept. To fix this, run where the "
-            f"transcripts are: mcptally score ARCHIVE -o {out}\n"
+            f"transcripts are: mcptally score ARCHIVE -o {as_argument(out)}\n"
         )
-    write(f"store: {out}; next: mcptally query {out} tool_scores\n")
+    write(f"store: {out}; next: mcptally query {as_argument(out)} tool_scores\n")

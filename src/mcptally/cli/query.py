@@ -9,7 +9,7 @@ import click
 from mcptally.cli.completion import questions
 from mcptally.cli.options import call_filters, raw
 from mcptally.cli.quantity import SECONDS, SIZE, size_text
-from mcptally.errors import UsageError, near
+from mcptally.errors import UsageError, as_argument, near
 
 FORMATS = ("table", "json", "csv", "parquet", "markdown")
 
@@ -98,8 +98,8 @@ def command(
         if question not in tables:
             hint = near(question, [*question_titles(), *tables])
             raise QueryError(
-                f"no question or table is called {question!r}{hint} (mcptally query {store} lists "
-                "the questions)"
+                f"no question or table is called {question!r}{hint} "
+                f"(mcptally query {as_argument(store)} lists the questions)"
             )
         question = f'SELECT * FROM "{question}"'
     given = [name for name, value in filters.items() if value is not None]

@@ -10,7 +10,7 @@ import click
 
 from mcptally.cli.options import gate_reports, require_gates, write_gate_reports
 from mcptally.cli.quantity import SIZE
-from mcptally.errors import Exit, UsageError
+from mcptally.errors import Exit, UsageError, as_argument
 from mcptally.plural import count
 from mcptally.transcript.remote import how_to_copy, is_url
 
@@ -197,7 +197,7 @@ def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) 
     elif summary.reused:
         write(f"reused {count(summary.reused)} of {count(summary.files, 'file')}\n")
     rows = summary.rows
-    local = "store" if is_url(out) else out  # a URL cannot be queried, a copy can
+    local = "store" if is_url(out) else as_argument(out)  # a URL cannot be queried, a copy can
     write(
         f"{count(summary.files, 'file')}, {summary.bytes / 1e6:,.1f} MB: "
         f"{count(rows['recordings'], 'recording')}, {count(rows['messages'], 'message')}, "

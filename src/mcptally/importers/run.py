@@ -30,6 +30,7 @@ from mcptally.redaction.policy import Policy, policy
 from mcptally.transcript.discover import SkippedFile, files_below
 from mcptally.transcript.files import DecompressionBudget, LineRun, read_lines
 from mcptally.transcript.format import RECORDER
+from mcptally.transcript.remote import not_found
 
 __all__ = ["FORMATS", "Envelope", "Imported", "Outcome", "import_logs"]
 
@@ -155,7 +156,7 @@ def _plan(
         elif root.is_file():
             yield root, root.name, _named(root, request)
         else:
-            raise UnreadableError(f"{root}: no such file or folder")
+            raise not_found(root)
 
 
 def _named(path: Path, request: str) -> Format:

@@ -21,7 +21,7 @@ from typing import Final, Literal, get_args
 
 import pyarrow.parquet as pq
 
-from mcptally.errors import McptallyError
+from mcptally.errors import McptallyError, as_argument
 from mcptally.pipeline import fingerprint
 from mcptally.plural import count
 from mcptally.record.config import wrap
@@ -250,9 +250,8 @@ def _configurations(configs: Sequence[Path]) -> Iterator[Check]:
         remote = sum(state is None for state in servers.values())
         plain = len(servers) - wrapped - remote
         says = f"{wrapped} of {len(servers)} servers behind the recorder, {remote} remote"
-        yield Check(
-            name, "ok", says, f"to record the other {plain}: mcptally wrap {path}" if plain else ""
-        )
+        advice = f"to record the other {plain}: mcptally wrap {as_argument(path)}" if plain else ""
+        yield Check(name, "ok", says, advice)
 
 
 def _archive(path: Path) -> Check:
@@ -273,12 +272,12 @@ def _archive(path: Path) -> Check:
     bad = sum(recording.verdict != "whole" for recording in found.recordings)
     damaged = count(len(found.damaged_files), "file")
     says = f"{says}; {count(bad, 'recording')} not whole, {damaged} damaged"
-    return Check(name, "warning", says, f"mcptally check {path} says where")
+    return Check(name, "warning", says, f"mcptally check {as_argument(path)} says where")
 
 
 def _store(path: Path) -> Iterator[Check]:
     name = f"store {path}"
-    again = f"mcptally score ARCHIVE -o {path}"
+    again = f"mcptally score ARCHIVE -o {as_argument(path)}"
     try:
         manifest = read_manifest(path)
         again = how_to_rebuild(path, manifest)

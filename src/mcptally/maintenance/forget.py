@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from mcptally.calling_thread import on_calling_thread
-from mcptally.errors import StoreError, UnreadableError, UsageError
+from mcptally.errors import StoreError, UnreadableError, UsageError, as_argument
 from mcptally.maintenance.erase_transcripts import EraseTarget, TranscriptEraser
 from mcptally.maintenance.forget_target import files_with_duplicates, find_target
 from mcptally.pipeline import fingerprint, incremental
@@ -166,7 +166,8 @@ def _earlier(folder: Path, made: Provenance) -> EarlierStores:
         if unknown := sorted({*files.drop_nulls()} - found.sources.keys()):
             raise StoreError(
                 f"{folder / MANIFEST}: does not name {unknown[0]}, and the store has "
-                f"rows of it; rebuild the store with: mcptally score ARCHIVE -o {folder}"
+                "rows of it; rebuild the store with: "
+                f"mcptally score ARCHIVE -o {as_argument(folder)}"
             )
         return found
     raise StoreError(

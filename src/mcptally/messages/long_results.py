@@ -13,8 +13,11 @@ import pyarrow as pa
 from msgspec import Raw
 
 from mcptally.messages.content_blocks import LONG_RESULT, RESULT_DECODER
-from mcptally.tables.arrow import series_from_arrow
+from mcptally.tables.arrow import series_from_arrow, series_from_numpy
 from mcptally.transcript.events import ABSENT, Result
+
+REFERENCE: Final = "long "
+"""Prefix of columns with indexes into the texts of `LongResults`."""
 
 _MEMBERS: Final = ("structured_content", "tools")
 """Members that may be most of a result."""
@@ -40,7 +43,7 @@ class _KeptResult(msgspec.Struct, frozen=True):
     odd: bool
     """Whether it does not fit `Result`."""
     rows: dict[str, int]
-    """Column → index into `LongResults.texts`."""
+    """Column → index into the texts of `LongResults`."""
 
 
 class DecodedResults(msgspec.Struct, frozen=True):
@@ -52,7 +55,7 @@ class DecodedResults(msgspec.Struct, frozen=True):
     texts: list[Raw]
     """Their JSON; absent if it is in a buffer of `LongResults`."""
     rows: dict[str, pl.Series]
-    """Column → index into `LongResults.texts` per result, or null."""
+    """Column → index into the texts of `LongResults` per result, or null."""
 
 
 class LongResults:
@@ -79,8 +82,31 @@ class LongResults:
         rows = {name: pl.Series(values, dtype=pl.UInt32) for name, values in columns.items()}
         return DecodedResults(results, odd, kept, rows)
 
-    def texts(self) -> pl.Series:
-        """Return the texts to which rows refer."""
+    def with_texts(self, replies: pl.DataFrame) -> pl.DataFrame:
+        """Fill the columns for which there are columns with indexes (`REFERENCE`)."""
+        names = [name for name in replies.columns if name.startswith(REFERENCE)]
+        if not names:
+            return replies
+        texts = self._texts()
+        number = np.arange(len(texts) + replies.height)
+        filled = []
+        for name in names:
+            column = name.removeprefix(REFERENCE)
+            known = replies.get_column(name)
+            place = number[len(texts) :].copy()
+            place[known.is_not_null().to_numpy()] = known.drop_nulls().to_numpy()
+            every = pl.concat([texts.alias(column), replies.get_column(column)])
+            # Of all operations, only a join does not copy texts of several chunks.
+            joined = pl.DataFrame({"place": series_from_numpy(place)}).join(
+                pl.DataFrame({"place": series_from_numpy(number), column: every}),
+                on="place",
+                how="left",
+                maintain_order="left",
+            )
+            filled.append(joined.get_column(column))
+        return replies.with_columns(filled)
+
+    def _texts(self) -> pl.Series:
         views = np.array(self._views, _VIEW)
         buffers = [None, pa.py_buffer(views), *self._buffers]
         return series_from_arrow(pa.Array.from_buffers(pa.string_view(), len(views), buffers))

@@ -12,6 +12,7 @@ import msgspec
 
 from mcptally.errors import McptallyError, UsageError
 from mcptally.messages.memory_budget import BYTES_PER_TRANSCRIPT_BYTE, PROCESS_BASE_BYTES
+from mcptally.plural import count
 from mcptally.transcript import remote
 from mcptally.transcript.discover import SkippedFile, discover
 from mcptally.transcript.files import READ_ERRORS, expansion_ratio, open_stream
@@ -113,8 +114,9 @@ def partition_bytes_for_memory(memory: int, jobs: int = 1) -> int:
     least = jobs * (PROCESS_BASE_BYTES + (BYTES_PER_TRANSCRIPT_BYTE << 20))
     if each < BYTES_PER_TRANSCRIPT_BYTE << 20:
         raise UsageError(
-            f"--memory {memory >> 20}M is too little for {jobs} process(es): at least "
-            f"{math.ceil(least / (1 << 20))}M, or fewer --jobs"
+            f"--memory {memory / (1 << 20):.3g}M is too little for "
+            f"{count(jobs, 'process', 'processes')}: at least {math.ceil(least / (1 << 20))}M, or "
+            "fewer --jobs"
         )
     return each // BYTES_PER_TRANSCRIPT_BYTE
 

@@ -40,6 +40,7 @@ from mcptally.pipeline.plan import (
 )
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import Selection
+from mcptally.plural import count
 from mcptally.process_memory import gc_paused
 from mcptally.store import work_folder
 from mcptally.store.manifest import (
@@ -349,10 +350,10 @@ def _total(written: Iterable[Written]) -> Written:
     outcomes: dict[str, int] = {}
     broken = 0
     for each in written:
-        for name, count in each.rows.items():
-            rows[name] += count
-        for outcome, count in each.outcomes.items():
-            outcomes[outcome] = outcomes.get(outcome, 0) + count
+        for name, number in each.rows.items():
+            rows[name] += number
+        for outcome, number in each.outcomes.items():
+            outcomes[outcome] = outcomes.get(outcome, 0) + number
         broken += each.broken
     return Written(rows, outcomes, broken)
 
@@ -381,4 +382,4 @@ def _nothing_readable(work: Path, files: Sequence[str]) -> str:
         f"{file}{f':{line}' if line else ''}: {message}"
         for file, line, message in first.select("file", "line", "message").iter_rows()
     ]
-    return "\n".join([f"nothing readable in {len(files)} file(s)", *faults])
+    return "\n".join([f"nothing readable in {count(len(files), 'file')}", *faults])

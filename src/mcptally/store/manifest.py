@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcptally.errors import StoreError
+from mcptally.errors import StoreError, as_argument
 from mcptally.store.plain_files import require_plain_files
 from mcptally.store.source_files import SourceFile
 from mcptally.tables.all_tables import TABLES
@@ -47,9 +47,10 @@ def read_manifest(folder: Path, *, archive: bool = True) -> dict[str, Any]:
 
     Raises:
         StoreError: there is no store, the first run into it did not end, it has another format, or
-            a file is missing or damaged.
+            a file is missing or damaged; or its path is not UTF-8.
     """
     path = folder / MANIFEST
+    require_utf8_path(folder)
     if not folder.is_dir():
         if url := url_of_path(folder):
             raise StoreError(
@@ -57,7 +58,8 @@ def read_manifest(folder: Path, *, archive: bool = True) -> dict[str, Any]:
                 + how_to_copy(url, folder.name)
             )
         raise StoreError(
-            f"{folder}: no such store; make one with: mcptally score ARCHIVE -o {folder}"
+            f"{folder}: no such store; make one with: "
+            f"mcptally score ARCHIVE -o {as_argument(folder)}"
         )
     require_plain_files(folder)
     while True:
@@ -89,8 +91,7 @@ def _load(path: Path, *, archive: bool = True) -> Any:
         if (folder / WORK).is_dir():
             raise StoreError(
                 f"{folder}: the first run into this store has not ended; if no run is active, "
-                f"start the same command again: mcptally score ARCHIVE -o {folder}, or "
-                f"mcptally merge STORES -o {folder}"
+                f"start the same command again: {_writing_commands(folder)}"
             ) from error
         raise StoreError(f"{folder}: is not a store (it has no {MANIFEST})") from error
     except OSError as error:
@@ -98,8 +99,23 @@ def _load(path: Path, *, archive: bool = True) -> Any:
     except (ValueError, RecursionError) as error:
         raise StoreError(
             f"{path}: cannot be read: {error}; start the command that made the store again: "
-            f"mcptally score ARCHIVE -o {path.parent}, or mcptally merge STORES -o {path.parent}"
+            + _writing_commands(path.parent)
         ) from error
+
+
+def require_utf8_path(folder: Path) -> None:
+    """Check that the absolute path of a store is UTF-8: polars and DuckDB take paths as text.
+
+    Raises:
+        StoreError: it is not.
+    """
+    try:
+        str(folder.absolute()).encode()
+    except UnicodeEncodeError:
+        raise StoreError(
+            f"{folder.absolute()}: is not UTF-8, which the path of a store must be; name another "
+            "folder"
+        ) from None
 
 
 def _sources(data: msgspec.Raw) -> list[SourceFile] | None:
@@ -136,11 +152,17 @@ def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
     return known
 
 
+def _writing_commands(folder: Path) -> str:
+    """The two commands that write a store, for one that does not say which of them made it."""
+    out = as_argument(folder)
+    return f"mcptally score ARCHIVE -o {out}, or mcptally merge STORES -o {out}"
+
+
 def how_to_rebuild(folder: Path, manifest: Any) -> str:
     """Advice for a store that cannot be read: merge again, or score again."""
     if isinstance(manifest, dict) and manifest.get("made_by") == "merge":
-        return f"merge the stores again: mcptally merge STORES -o {folder}"
-    return f"rebuild it with: mcptally score ARCHIVE -o {folder}"
+        return f"merge the stores again: mcptally merge STORES -o {as_argument(folder)}"
+    return f"rebuild it with: mcptally score ARCHIVE -o {as_argument(folder)}"
 
 
 LiveFiles = Mapping[str, list[Path]]

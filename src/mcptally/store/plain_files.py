@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from mcptally.errors import StoreError
+from mcptally.errors import StoreError, as_argument
 
 
 def require_plain_files(folder: Path) -> None:
@@ -29,5 +29,6 @@ def require_plain_files(folder: Path) -> None:
                 what = "a symbolic link" if entry.is_symlink() else "a pipe, socket or device"
                 raise StoreError(
                     f"{entry.path}: is {what}, and a store holds plain files and folders only; "
-                    f"remove it and rebuild the store with: mcptally score ARCHIVE -o {folder}"
+                    "remove it and rebuild the store with: "
+                    f"mcptally score ARCHIVE -o {as_argument(folder)}"
                 )

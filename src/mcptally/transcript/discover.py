@@ -10,6 +10,7 @@ import msgspec
 
 from mcptally.errors import UnreadableError
 from mcptally.transcript.format import SUFFIXES
+from mcptally.transcript.remote import not_found
 
 
 class SkippedFile(msgspec.Struct, frozen=True):
@@ -34,10 +35,13 @@ def discover(
         passed_over: called with each file of such a name, and each match, that is not read.
 
     Raises:
-        UnreadableError: a path does not exist, is not a regular file, cannot be listed or has a
-            name that is not UTF-8; a pattern is invalid; or no file was found.
+        UnreadableError: a path is empty, does not exist, is not a regular file, cannot be listed or
+            has a name that is not UTF-8; a pattern is invalid; or no file was found.
     """
-    named = [Path(path) for path in paths]
+    given = list(paths)
+    if "" in given:  # an unset variable of a shell script; `Path("")` is the working directory
+        raise UnreadableError("a path is empty; the current folder is called .")
+    named = [Path(path) for path in given]
     out: list[SkippedFile] = []
     found = {file for path in named for file in _files_of(path, out)}
     for each in out:
@@ -65,7 +69,7 @@ def _files_of(path: Path, out: list[SkippedFile]) -> Iterator[Path]:
     else:
         matches = sorted(pattern_matches(path))
         if not matches:
-            raise UnreadableError(f"{path}: no such file or folder")
+            raise not_found(path)
         for match in matches:
             if match.is_dir():
                 yield from files_below(match, out)

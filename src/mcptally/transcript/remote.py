@@ -52,6 +52,13 @@ def url_of_path(path: Path) -> str | None:
     return f"{found[1]}://{root}{path.as_posix()[found.end() :]}"
 
 
+def not_found(path: Path) -> UnreadableError:
+    """The error for a path that does not exist; a URL is one to a command that reads no URLs."""
+    url = url_of_path(path)
+    why = "is not a local path; `mcptally score` reads URLs" if url else "no such file or folder"
+    return UnreadableError(f"{url or path}: {why}")
+
+
 @functools.lru_cache(maxsize=8)
 def _file_system(protocol: str) -> Any:
     try:

@@ -256,9 +256,9 @@ def rules_of(name: str, matching: Sequence[VerdictRule]) -> list[str]:
 
 def in_words(name: str) -> str:
     """Return the description of a feature that several rules share."""
-    kind, first, rest = name.partition("first: ")
-    if first:
-        return f"the first rule about the text says {rest}"
     if name in (NO_TEXT_RULE, CONFLICT):
         return name
+    kind = name.replace(", ", ", tier ")
+    if kind.startswith("first: "):
+        return kind.replace("first:", "the first rule about the text says")
     return f"rules about the text that say {kind}"

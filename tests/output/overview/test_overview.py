@@ -256,15 +256,18 @@ def test_lines_that_are_too_long_lose_the_middle_of_names_and_not_the_numbers():
         "message": None,
         "call_id": None,
     }
+    interval = "31\N{EN DASH}60%"
+    upstream = {"fault": "network or upstream", "since": "2026-11-21 20:33", "interval": interval}
     answer = {
         **dict.fromkeys(("calls", "tools", "servers", "sessions", "bytes"), 1),
         **dict.fromkeys(("transcripts", "logs", "unreadable_lines", "unused_lines"), 0),
         "first": "2023-11-14 22:13",
         "last": "2026-11-21 22:53",
         "headline": "",
-        "rest": {"unfinished": 0},
+        "rest": {"caller": 15_254, "network or upstream": 2_296, "tool": 1_447, "unknown": 321}
+        | {"unfinished": 432},
         "skipped": [],
-        "findings": [problem],
+        "findings": [problem, problem | upstream],
     }
     text = screen(["x"], answer, Path("store"), Path("page")).splitlines()
     assert text[0].endswith("2023-11-14 to 2026-11-21")
@@ -272,6 +275,12 @@ def test_lines_that_are_too_long_lose_the_middle_of_names_and_not_the_numbers():
         "1. a_rather_long_…ber_103 of many: tool failures, 6 of 18 calls, too little data" in text
     )
     assert "   fault: tool (99% sure)" in text  # never 100%
+    assert "fault: caller 15,254, network or upstream 2,296, tool 1,447, unknown 321" in text
+    assert "unfinished: 432" in text
+    fault = "   fault: network or upstream (99% sure)"
+    for width, since in ((100, ", since 2026-11-21 20:33"), (80, ", since 2026-11-21"), (70, "")):
+        lines = screen(["x"], answer, Path("store"), Path("page"), width=width).splitlines()
+        assert f"{fault}{since}; 95% interval {interval}" in lines
 
 
 @pytest.mark.slow
@@ -327,6 +336,11 @@ def test_a_folder_that_is_a_link_is_not_used(tmp_path):
 WRONG = {
     "a misspelt command": (["scor", "x"], 2, "did you mean score"),
     "no such path": (["./nothing"], 3, "no such file or folder"),
+    "a URL": (
+        ["s3://bucket/traces"],
+        3,
+        "s3://bucket/traces: is not a local path",
+    ),
     "a pattern without matches": (["nothing*"], 3, "no such file or folder"),
     "an empty folder": (["empty"], 3, "no transcripts"),
     "a folder with other files": (["other"], 3, "unknown format"),

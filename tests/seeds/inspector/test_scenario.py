@@ -83,6 +83,12 @@ def test_rare_combinations_are_counted_over_all_partitions():
     assert together["scenario"].to_list() == ["happy_path"] * 25 + ["edge_case"]
 
 
+def test_long_arguments_have_the_combination_of_their_names():
+    texts = ['{"b":1,"a":2}', json.dumps({"d": "x" * 20_000, "c": 1}), None, '{"e":1}', "[1]"]
+    found = frame([{"tool": "t", "arguments": text} for text in texts])
+    assert found["combination"].to_list() == ["a,b", "c,d", "", "e", ""]
+
+
 @each_row(
     "arguments",
     [None, "5", "[1]", '"x"', "null", "{", '{"a":' * 600 + "1" + "}" * 600],
@@ -238,6 +244,13 @@ def test_an_invalid_file_is_refused_with_the_place_and_a_hint(tmp_path, text, sa
     with pytest.raises(UsageError, match=says):
         scenario_file.load_scenarios(path)
     with pytest.raises(UsageError, match=r"s\.toml"):
+        scenario_file.load_scenarios(path)
+
+
+def test_a_name_that_no_table_can_store_is_refused(tmp_path):
+    path = tmp_path / "s.json"
+    path.write_text(r'[{"scenario": "boundary", "tool": "\ud800"}]', encoding="utf-8")
+    with pytest.raises(UsageError, match=r"s\.json: entry 1: tool has an unpaired surrogate"):
         scenario_file.load_scenarios(path)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from markupsafe import escape
 
 from mcptally.analytics.filters import parse_time
+from mcptally.errors import as_argument
 from mcptally.output.html.text import is_printable
 from mcptally.redaction.display import mask_text
 
@@ -105,8 +106,7 @@ def _is_safe(names: str) -> bool:
 
 
 def _path(store: str) -> str:
-    path = store if is_printable(store) else "STORE"
-    return shlex.quote(f"./{path}" if path.startswith("-") else path)
+    return as_argument(store if is_printable(store) else "STORE")
 
 
 _SPECIAL: Final = frozenset('"$`\\!')

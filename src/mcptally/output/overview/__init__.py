@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcptally.errors import UnreadableError, UsageError
+from mcptally.errors import UnreadableError, UsageError, as_argument
 from mcptally.output.overview import cache
 from mcptally.output.overview.inputs import Inputs, find_inputs
 
@@ -64,9 +64,10 @@ def overview(
     given = [Path(path) for path in paths]
     for path in given:
         if (path / "store.json").is_file():
+            store = as_argument(path)
             raise UsageError(
-                f"{path}: is a store; next: mcptally query {path} priorities, or mcptally report "
-                f"{path} -o report.html"
+                f"{path}: is a store; next: mcptally query {store} priorities, or mcptally report "
+                f"{store} -o report.html"
             )
     root = cache.root()
     folder = cache.folder_of(root, given)

@@ -13,6 +13,7 @@ from mcptally.plural import count
 from mcptally.store.source_files import file_state
 from mcptally.transcript.discover import SkippedFile, files_below, pattern_matches
 from mcptally.transcript.format import SUFFIXES
+from mcptally.transcript.remote import not_found
 
 PATTERNS: Final = tuple(
     sorted({"*.jsonl"}.union(*(form.names for form in FORMATS.values()))),
@@ -117,7 +118,7 @@ def _files(paths: Iterable[Path], skipped: list[SkippedFile]) -> Iterable[tuple[
                     yield file, is_named
             seen.add(root.absolute())
         if not _exists(path) and path.absolute() not in seen and not any(pattern_matches(path)):
-            raise UnreadableError(f"{path}: no such file or folder")
+            raise not_found(path)
 
 
 def _exists(path: Path) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from mcptally.errors import as_argument
 from mcptally.importers.detect import looked_for
 from mcptally.output.overview.inputs import PATTERNS
 from mcptally.plural import count
@@ -29,7 +30,7 @@ def screen(
         *_skipped(answer["skipped"], width),
         " ".join(calls),
         answer["headline"],
-        *_rest(answer["rest"]),
+        *_rest(answer["rest"], width),
     ]
     lines = [_cut(line, width) for line in head]
     for number, finding in enumerate(answer["findings"], 1):
@@ -90,13 +91,17 @@ def _span(first: str, last: str) -> str:
     return f"{first[:10]} to {last[:10]}"
 
 
-def _rest(rest: Mapping[str, int]) -> Iterator[str]:
-    """The failed calls by cause, the most frequent first; then the unfinished calls."""
+def _rest(rest: Mapping[str, int], width: int) -> Iterator[str]:
+    """The failed calls by cause, the most frequent first; then the unfinished calls.
+
+    Both are in one line if it is not wider than `width`.
+    """
     causes = sorted((cause for cause in rest if rest[cause]), key=lambda cause: -rest[cause])
     faults = ", ".join(f"{cause} {rest[cause]:,}" for cause in causes if cause != _UNFINISHED)
     unfinished = f"{_UNFINISHED}: {rest[_UNFINISHED]:,}" if rest[_UNFINISHED] else ""
-    if causes:
-        yield "; ".join(filter(None, [faults and f"fault: {faults}", unfinished]))
+    parts = [part for part in (faults and f"fault: {faults}", unfinished) if part]
+    line = "; ".join(parts)
+    yield from [line] if line and len(line) <= width else parts
 
 
 _UNFINISHED: Final = "unfinished"
@@ -114,7 +119,12 @@ def _finding(finding: Mapping[str, Any], width: int) -> Iterator[str]:
     sure = "" if confidence is None else f" ({min(confidence, 99):.0f}% sure)"
     since = "" if finding["since"] is None else f", since {finding['since']}"
     range_ = "" if finding["interval"] is None else f"; 95% interval {finding['interval']}"
-    yield f"fault: {finding['fault']}{sure}{since}{range_}"
+    # If the line is too long: the date without the time, or no date.
+    for since_when in (since, since[: -len(" 00:00")], ""):
+        fault = f"fault: {finding['fault']}{sure}{since_when}{range_}"
+        if len(fault) <= width:
+            break
+    yield fault
     yield f"{finding['call_id'] or ''} {finding['message'] or ''}".strip() or "no example"
 
 
@@ -137,7 +147,7 @@ def _path(path: Path) -> str:
     try:
         rest = path.relative_to(Path.home())
     except (ValueError, RuntimeError):
-        return shlex.quote(str(path))
+        return as_argument(path)
     return f"~/{shlex.quote(rest.as_posix())}"
 
 

@@ -180,7 +180,7 @@ class _Child:
             args=(__name__, _serve.__name__, theirs, work, memory),
             daemon=True,
         )
-        with _child_environment():
+        with _child_environment(), _interrupts_blocked():
             self.process.start()
         theirs.close()
         self.outbox: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
@@ -242,6 +242,25 @@ def _child_environment() -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Block SIGINT in this thread, and in child processes for good.
+
+    Ctrl-C would stop a child that starts before `_serve` can ignore it, with a traceback.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    from multiprocessing import resource_tracker  # noqa: PLC0415  (a small archive has no children)
+
+    resource_tracker.ensure_running()  # its start would unblock SIGINT
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @on_calling_thread

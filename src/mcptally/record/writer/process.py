@@ -28,6 +28,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from mcptally.plural import count
 from mcptally.record.limits import Limits
 from mcptally.record.log import log_to_stderr, write_to_stderr
 from mcptally.record.writer.interface import WatchFunction
@@ -136,7 +137,7 @@ class WriterProcess:
         if not self._pid:
             lost += self._events_put - self.queue.counters.events
         if lost:
-            self.log(f"{lost} events could not be recorded")
+            self.log(f"{count(lost, 'event')} could not be recorded")
 
     def _wait_for_writer(self) -> None:
         while self._pid:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from mcptally.plural import count
 from mcptally.record.limits import Limits
 from mcptally.record.writer.clock import Clock
 from mcptally.record.writer.event_line import EventLineEncoder
@@ -161,7 +162,8 @@ class SegmentWriter:
     def close(self) -> None:
         """Close the file, and log how many lost events no `gap` reports."""
         if self._unreported_lost:
-            self._log(f"{self._unreported_lost} events could not be recorded: {self._lost_reason}")
+            lost = count(self._unreported_lost, "event")
+            self._log(f"{lost} could not be recorded: {self._lost_reason}")
         if self._segment is not None:
             self._segment.close()
 
@@ -251,8 +253,8 @@ class SegmentWriter:
         self._lost_reason = _REMOVED
         self.retry_at = 0.0
         self._log(
-            f"{segment.path} was removed while it was being written: {events} events are lost; "
-            "the recording continues in a new file"
+            f"{segment.path} was removed while it was being written: "
+            f"{count(events, 'event')} lost; the recording continues in a new file"
         )
 
     def _start_next_segment(self, monotonic: float) -> None:

@@ -118,8 +118,13 @@ def _entry(entry: Any, where: str) -> ScenarioEntry:
     if len(entry) == 1:
         raise UsageError(f"{where}: name a server, tool, arguments, session, recording or call_id")
     for name in (*_PATTERNS, *_EXACT):
-        if not isinstance(entry.get(name, ""), str):
+        value = entry.get(name, "")
+        if not isinstance(value, str):
             raise UsageError(f"{where}: {name} must be a string")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise UsageError(
+                f"{where}: {name} has an unpaired surrogate, which tables cannot store"
+            )
     if not isinstance(entry.get("arguments", {}), dict):
         raise UsageError(f"{where}: arguments must be a table of members and values")
     return ScenarioEntry(

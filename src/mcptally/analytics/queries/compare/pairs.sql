@@ -11,11 +11,19 @@ WITH definitions AS (
     )
     GROUP BY ALL
 ),
+-- Names that are no tools on their side are left out.
 called AS (
     SELECT 'base' AS side, server, tool, count(*) AS calls, count(DISTINCT session) AS sessions
-    FROM base._tool_calls GROUP BY ALL
+    FROM base._tool_calls c
+    ANTI JOIN base._unlisted_names u ON u.server IS NOT DISTINCT FROM c.server AND u.tool = c.tool
+    WHERE tool IS NOT NULL
+    GROUP BY ALL
     UNION ALL
-    SELECT 'new', server, tool, count(*), count(DISTINCT session) FROM new._tool_calls GROUP BY ALL
+    SELECT 'new', server, tool, count(*), count(DISTINCT session)
+    FROM new._tool_calls c
+    ANTI JOIN new._unlisted_names u ON u.server IS NOT DISTINCT FROM c.server AND u.tool = c.tool
+    WHERE tool IS NOT NULL
+    GROUP BY ALL
 ),
 known_tools AS (
     SELECT
