@@ -293,7 +293,7 @@ def integrate_peaks(sample_id):
     "export_report",
     "sample_id:str",
     works(sample_id="S-1"),
-    fails("down", sample_id="S-2"),
+    fails("internal", sample_id="S-2"),
     works(sample_id="S-3"),
 )
 def export_report(sample_id):

@@ -171,7 +171,7 @@ tool("write_ledger", { line: z.string() }, guarded("Ledger", async ({ line }) =>
 tool("log_event", { event: z.string(), durable: z.boolean().optional() }, async ({ event, durable }) => {
   if (durable) fs.writeFileSync(path.join(data, "events.log"), event.repeat(5000));
   return text("logged");
-}, works({ event: "in" }), fails("down", { event: "out", durable: true }), works({ event: "in" }));
+}, works({ event: "in" }), fails("internal", { event: "out", durable: true }), works({ event: "in" }));
 tool("assign_place", { kind: z.string() }, async ({ kind }) => {
   if (kind === "bus") throw new Error();
   if (kind === "bike") return Promise.reject("unhandled kind in allocator");

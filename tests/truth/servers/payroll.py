@@ -383,7 +383,7 @@ def bonus(grade: Grade) -> str:
     return text
 
 
-@calls(works(run_id="2026-09"), fails("down", run_id="2026-10"), works(run_id="2026-11"))
+@calls(works(run_id="2026-09"), fails("internal", run_id="2026-10"), works(run_id="2026-11"))
 @mcp.tool()
 def archive_run(run_id: str) -> str:
     """Archive a payroll run."""

@@ -651,7 +651,7 @@ also(
 )
 also("post_to_chat", fails("down", text="New!"), fails("down", text="Hi"))
 also("render_trailer", works(seconds=0), fails("timeout", seconds=3), works(seconds=0))
-also("upload_audio", works(episode_id="ep2"), fails("down", episode_id="ep1"))
+also("upload_audio", works(episode_id="ep2"), fails("internal", episode_id="ep1"))
 also("ad_slots", fails("upstream", episode_id="ep1"), fails("upstream", episode_id="ep2"))
 also(
     "create_episode",
