@@ -14,8 +14,8 @@ A message says what is wrong, where (`file:line` if known) and what to do next.
 """
 
 import enum
+import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import ClassVar
 
 
@@ -81,8 +81,9 @@ def near(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-def as_argument(path: str | Path) -> str:
+def as_argument(path: str | os.PathLike[str]) -> str:
     """A path as it is written in a command of a shell."""
     import shlex  # noqa: PLC0415  (the recorder starts without it)
 
-    return shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))
+    text = os.fspath(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
