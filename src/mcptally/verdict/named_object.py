@@ -16,7 +16,7 @@ _QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
 _UNQUOTED: Final = (
     r"(?i)\bno such (?:table|column|function|module|view|index)[:=]? ((?-i:[\w.])+)"
     r"|\bNOT NULL constraint failed: \w+\.(\w+)|\bno enum constant [\w.]+\.(\w+)"
-    r"|\bno such file or directory(?: @ \w+)? - (\S+)"
+    r"|\bno such file or directory(?: @ \w+)? - (\S+)|\btable \w+ has no column named (\w+)"
     r"|(?:^|[\s(])[/\w]*sh: (?:line )?(?:\d+: )?((?-i:[\w.+-])+): (?:command )?not found"
     r"|\bspawn (\S+) E(?:NOENT|ACCES)\b"
     r"|(?:^|[\s(])((?:[A-Za-z]:[\\/]|/)[^\s:,;)]{2,})"
