@@ -73,7 +73,8 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     """Return for each call `caller` or `server`, or null where it is not known.
 
     The object is the caller's if it, or the last part of its path, is in the arguments, or if it
-    contains a value of the arguments. It is the first quoted word, else an unquoted name or path.
+    contains a value of the arguments. It is the first quoted word, else an unquoted name or path;
+    an unquoted one rather than a quoted number of up to three digits.
 
     Args:
         texts: texts without wrappers.
