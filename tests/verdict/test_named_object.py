@@ -22,6 +22,9 @@ def source(text: str, arguments: str | None) -> str | None:
         ("stat /home/ann/film.prj: no such file or directory", '{"file": "/home/ann/film.prj"}'),
         ("no such table: orders", '{"sql": "select * from orders"}'),
         ("can't open 'a.txt'", '{"path": "a.txt"}'),
+        ("No item '7'", '{"item": 7}'),
+        ("Bad path '$'", '{"path": "$"}'),
+        ("Exit code '1': /srv/a.txt does not exist", '{"path": "/srv/a.txt"}'),
         ("can't open 'b.txt'", '{"paths": "a.txt\\nb.txt"}'),
         (f"stat /srv/{'a' * 300}", f'{{"path": "{"a" * 400}"}}'),
         ("No enum constant app.Zone.URBAN", '{"zone": "URBAN"}'),
@@ -45,6 +48,7 @@ def test_an_object_that_the_arguments_name_is_the_callers(text, arguments):
         ("no such column: margin", '{"order": "O-1"}'),
         ("could not convert string to float: 'n/a'", '{"article": "A-3"}'),
         ("open 'data.json'", '{"data": 1}'),
+        ("Cannot read '$' of 'k': unknown command 'JSON.GET'", '{"key": "k"}'),
         ("NOT NULL constraint failed: audit.actor", '{"order": "O-1"}'),
         ("No enum constant app.Zone.URBAN", '{"route": "A4"}'),
         ("No such file or directory @ rb_sysopen - stops.csv", '{"route": "A4"}'),
@@ -120,7 +124,7 @@ def test_data_that_does_not_decode_is_the_callers_only_if_the_caller_sent_some()
 
 @each_row(
     ("text", "is_named"),
-    [("no rates for BERLIN.", True), ("no rates for East-Berlin", True), ("no Berliner", False)],
+    [("no rates for Berlin.", True), ("no rates for East-Berlin", True), ("no Berliner", False)],
 )
 def test_a_text_contains_a_value_of_the_arguments_as_whole_words(text, is_named):
     call = {"outcome": "tool_error", "error_text": text, "arguments": '{"city": "Berlin"}'}

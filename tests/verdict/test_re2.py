@@ -51,6 +51,16 @@ def test_re2_supports_most_patterns_of_the_shipped_rules():
     assert len(EXACT) > 0.85 * len(PATTERNS)
 
 
+def test_a_digit_beyond_ascii_is_not_taken_for_zero():
+    assert not forms(r"errors: 0\b").exact
+    assert forms(r"errors?[^\n]{0,10}:").exact
+    calls = pl.DataFrame({"text": ["Errors: \u0663", "Errors: 0"]})
+    assert hidden_errors.find_hidden_errors(calls)["hidden_rule"].to_list() == [
+        "hidden.text.error-colon",
+        "hidden.trap.no-error",
+    ]
+
+
 @pytest.mark.slow
 @settings(max_examples=4 * settings.default.max_examples // 5)
 @given(st.lists(texts, min_size=1, max_size=20))

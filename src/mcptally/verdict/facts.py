@@ -111,7 +111,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
         for (field, pattern), name in columns.items()
     ]
     quotes = _quoted_from(texts["stripped"], frame, chosen, matched).alias("quotes")
-    names_argument = _names_an_argument(texts["stripped"], frame).alias("names_argument")
+    names_argument = _names_an_argument(frame).alias("names_argument")
     frame = frame.hstack([*matches, quotes, names_argument])
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
     key += ["names_argument", "stack_trace", "time_limit", "tool_record", "peer_record"]
@@ -267,24 +267,30 @@ def _quoted_from(
     return sources
 
 
-def _names_an_argument(texts: pl.Series, frame: pl.DataFrame) -> pl.Series:
-    """Return whether each text contains a value of the arguments (`ARGUMENT_VALUE`)."""
-    words = texts.to_frame("text").lazy().select(named_object.as_words(pl.col("text")))
+def _names_an_argument(frame: pl.DataFrame) -> pl.Series:
+    """Return whether each text contains a value of the arguments (`ARGUMENT_VALUE`).
+
+    Short values have to be whole words of the text.
+    """
+    value = pl.col("value").str.strip_chars(':[" \t\r\n')
     named = (
         frame.lazy()
         .select(
-            words=pl.lit(words.pipe(run_query).to_series()).gather("text"),
+            "stripped",
             row=pl.int_range(pl.len()),
             value=pl.col("arguments").str.extract_all(ARGUMENT_VALUE),
         )
         .explode("value")
         .drop_nulls()
-        .filter(pl.col("words").str.contains(named_object.as_words(pl.col("value")), literal=True))
-        .select("row")
+        .filter(pl.col("stripped").str.contains(value, literal=True))
         .pipe(run_query)
     )
+    is_short = value.str.len_bytes() <= named_object.LONG
+    words, words_of_value = map(named_object.as_words, (pl.col("stripped"), value))
+    short = named.lazy().filter(is_short).filter(words.str.contains(words_of_value, literal=True))
     names = np.zeros(frame.height, dtype=np.bool_)
-    names[named["row"].to_numpy()] = True
+    for found in (short, named.lazy().filter(~is_short)):
+        names[found.select("row").pipe(run_query)["row"].to_numpy()] = True
     return series_from_numpy(names)
 
 

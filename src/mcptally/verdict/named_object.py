@@ -16,8 +16,8 @@ from mcptally.tables.queries import run_query
 _QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
 _UNQUOTED: Final = (
     r"(?i)\bno such (?:table|column|function|module|view|index)[:=]? ((?-i:[\w.])+)"
-    r"|\bNOT NULL constraint failed: \w+\.(\w+)|\bno enum constant [\w.]+\.(\w+)"
-    r"|\bno such file or directory(?: @ \w+)? - (\S+)"
+    r"|\bNOT NULL constraint failed: \S+\.((?-i:\w)+)|\bno enum constant \S+\.((?-i:\w)+)"
+    r"|\bno such file or directory(?: @ \S+)? - (\S+)|\bhas no column named ((?-i:\w)+)"
     r"|(?:^|[\s(])[/\w]*sh: (?:line )?(?:\d+: )?((?-i:[\w.+-])+): (?:command )?not found"
     r"|\bspawn (\S+) E(?:NOENT|ACCES)\b"
     r"|(?:^|[\s(])((?:[A-Za-z]:[\\/]|/)[^\s:,;)]{2,})"
@@ -58,10 +58,14 @@ _LAST_PART: Final = r"[/\\]([^/\\]{2,}?|\d)(?:\.\w{1,8})?[/\\]?$"
 """The last component of a path, without its suffix."""
 _VALUE: Final = r"""(?:"[^"\\]{3,200}"|[-\d.]{2,})\s*[,\]}]"""
 """A string or number among the values of JSON; keys are followed by a colon."""
-_LONG: Final = 200
-"""Names with more characters may be cut, so that their last word may be a part of one."""
+_NUMBER: Final = r"^\d{1,3}$"
+"""A quoted number is often a code; the object is a name or path behind it, if there is one."""
+LONG: Final = 16
+"""Names of more bytes are not parts of other words by chance, so they are not compared by words:
+finding words takes long, and a text may cut a name."""
+_MAX_BYTES: Final = 4096
+"""Nor are names looked for by words in arguments of more bytes."""
 _BETWEEN_WORDS: Final = r"(?:\\[nrtbf]|[^\p{L}\p{N}])+"
-_NO_WORDS: Final = "  "
 _PLAIN: Final = r"^[ -!#-\[\]-~]+$"
 """JSON may escape any other character, so that an object with one may be there and not be found."""
 
@@ -70,7 +74,8 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     """Return for each call `caller` or `server`, or null where it is not known.
 
     The object is the caller's if it, or the last part of its path, is in the arguments, or if it
-    contains a value of the arguments. It is the first quoted word, else an unquoted name or path.
+    contains a value of the arguments. It is the first quoted word, else an unquoted name or path;
+    an unquoted one rather than a quoted number of up to three digits.
 
     Args:
         texts: texts without wrappers.
@@ -79,19 +84,22 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     objects = _objects(texts)
     if not objects.height:
         return pl.Series([None], dtype=pl.String).new_from_index(0, calls.height)
-    arguments, words = pl.col("arguments"), pl.col("words")
-    is_part = words.str.contains(pl.col("last_part"), literal=True).fill_null(value=False)
+    arguments, lower = pl.col("arguments"), pl.col("lower")
     keyed = calls.with_columns(key=arguments.hash())
+    is_in = lower.str.contains(pl.col("name"), literal=True)
+    is_in |= lower.str.contains(pl.col("last"), literal=True).fill_null(value=False)
+    is_long = (lower.str.len_bytes() > _MAX_BYTES) | (pl.col("name").str.len_bytes() > LONG)
     named = (
         keyed.lazy()
         .filter(arguments.is_not_null())
         .unique(["text", "key"])
         .join(objects.lazy(), on="text")
-        .with_columns(words=as_words(arguments))
-        .with_columns(is_named=words.str.contains(pl.col("object"), literal=True) | is_part)
+        .with_columns(lower=arguments.str.to_lowercase())
+        .with_columns(is_in=is_in, is_long=is_long)
         .with_row_index("row")
         .pipe(run_query)
     )
+    named = named.with_columns(is_named=_is_named(named))
     is_callers = named["is_named"] | _has_value(named)
     sources = named.lazy().select(
         "text",
@@ -155,15 +163,40 @@ def as_words(text: pl.Expr) -> pl.Expr:
     return pl.concat_str(pl.lit(" "), words, pl.lit(" "))
 
 
+def _is_named(named: pl.DataFrame) -> pl.Series:
+    """Return which objects are in the arguments: short ones word by word."""
+    words = pl.col("words")
+    found = (
+        named.lazy()
+        .filter(pl.col("is_in") & ~pl.col("is_long"))
+        .select("row", "object", "last_part", words=as_words(pl.col("lower")))
+        .filter(
+            words.str.contains(pl.col("object"), literal=True)
+            | words.str.contains(pl.col("last_part"), literal=True).fill_null(value=False)
+        )
+        .pipe(run_query)
+    )
+    is_named = (named["is_in"] & named["is_long"]).to_numpy(writable=True)
+    is_named[found["row"].to_numpy()] = True
+    return pl.Series(is_named)
+
+
 def _name(text: pl.Expr) -> pl.Expr:
-    """Return the words of a name, without the space behind the last one if it may be cut."""
+    """Return the words of a name; the empty text if it has neither letters nor digits."""
     words = as_words(text)
-    return pl.when(text.str.len_chars() > _LONG).then(words.str.strip_suffix(" ")).otherwise(words)
+    return pl.when(words.str.strip_chars(" ") == "").then(pl.lit("")).otherwise(words)
 
 
 def _objects(texts: pl.Series) -> pl.DataFrame:
-    """Return `text`, `object`, `last_part` of its path and `is_plain` of texts with an object."""
-    unquoted = pl.when(pl.col("quoted").is_null()).then("whole").str.extract_groups(_UNQUOTED)
+    """Return the objects of texts that have one.
+
+    Returns:
+        `text`, the object in lower case (`name`), the `last` part of its path, the words of both
+        (`object` and `last_part`), and `is_plain`.
+    """
+    quoted = pl.col("quoted")
+    is_number = quoted.str.contains(_NUMBER)
+    unquoted = pl.when(quoted.is_null() | is_number).then("whole").str.extract_groups(_UNQUOTED)
     return (
         texts.to_frame("whole")
         .lazy()
@@ -171,15 +204,19 @@ def _objects(texts: pl.Series) -> pl.DataFrame:
         .with_row_index("text")
         .with_columns(unquoted.alias("unquoted"))
         .unnest("unquoted", separator="_")
-        .select("text", name=pl.coalesce("quoted", "^unquoted_.*$"))
-        .drop_nulls("name")
         .select(
             "text",
-            object=pl.when(pl.col("name") == "").then("name").otherwise(_name(pl.col("name"))),
-            last_part=_name(pl.col("name").str.extract(_LAST_PART, 1)),
+            name=pl.coalesce(
+                pl.when(~is_number).then(quoted), "^unquoted_.*$", quoted
+            ).str.to_lowercase(),
+        )
+        .drop_nulls("name")
+        .with_columns(last=pl.col("name").str.extract(_LAST_PART, 1))
+        .with_columns(
+            object=_name(pl.col("name")),
+            last_part=_name(pl.col("last")),
             is_plain=pl.col("name").str.contains(_PLAIN),
         )
-        .filter(pl.col("object") != _NO_WORDS)
         .pipe(run_query)
     )
 

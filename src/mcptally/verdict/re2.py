@@ -4,7 +4,8 @@ A run tries hundreds of patterns on few texts each, so most of the time goes int
 grammars of both engines are nearly the same, but RE2's classes for words, digits and white space
 hold only ASCII characters. So texts are folded first: each letter beyond ASCII becomes `_`, each
 digit `0`, each white space a space, and any other character DEL. A pattern that names characters
-beyond ASCII has two translations (`forms`); one with syntax that only Rust knows has none.
+beyond ASCII has two translations (`forms`), the one of a pattern that names `0` is not exact, and a
+pattern with syntax that only Rust knows has none.
 """
 
 import functools
@@ -50,6 +51,8 @@ _ONLY_RUST: Final = re.compile(
 _CODE_POINT: Final = re.compile(r"\\x\{0*([0-9a-fA-F]{2,6})\}|\\.", re.DOTALL)
 _ASCII_VARIANTS: Final = "\u017f\u212a"
 """Characters beyond ASCII that match `s` and `k` where case is ignored."""
+_REPETITION: Final = re.compile(r"\{\d*,?\d*\}")
+"""How often something is repeated. Any other `0` also matches a folded digit."""
 _RANGE: Final = re.compile(r"([^\x00-\x7f])-([^\x00-\x7f])")
 _NEGATED: Final = re.compile(r"(?<!\\)\[\^(?:[^\]\\]|\\.)*?(?:[^\x00-\x7f]|\\p)")
 """A negated class with characters beyond ASCII."""
@@ -111,7 +114,7 @@ def forms(pattern: str) -> Forms | None:
     if _ONLY_RUST.search(pattern) or _has_ascii_variants(pattern):
         return None
     if pattern.isascii() and "\\p" not in pattern:
-        return Forms(pattern, pattern, exact=True)
+        return Forms(pattern, pattern, exact="0" not in _REPETITION.sub("", pattern))
     return Forms(
         plain=_translated(pattern, _NEVER),
         folded=None if _NEGATED.search(pattern) else _translated(pattern, _FOLDED),
