@@ -32,7 +32,7 @@ from mcptally.pipeline import partition, run, scoring
 from mcptally.pipeline.engines import worker
 from mcptally.protocol import all_rules, definition_lint, leaked_secrets
 from mcptally.seeds import stages
-from mcptally.store import work_folder
+from mcptally.store import parts, work_folder
 from mcptally.verdict import classify, evidence, hidden_errors, stderr_exceptions
 from tests.benchmarks.archive import SHAPES, generate
 
@@ -64,7 +64,8 @@ STAGES: Final[tuple[tuple[str, ModuleType | type, tuple[str, ...]], ...]] = (
     ("usage", partition, ("usage",)),
     ("gathering, rest", partition, ("_gather_next",)),
     ("finishing, rest", worker, ("finish",)),
-    ("summaries and spool", worker, ("write_summary", "save", "load", "pack", "unpack")),
+    ("summaries and spool", parts, ("write_summary",)),
+    ("summaries and spool", worker, ("save", "load", "pack", "unpack")),
     ("Parquet", worker.PartWriter, ("write", "__exit__")),
     ("tools table", run, ("tools",)),
     ("publishing", work_folder, ("publish",)),

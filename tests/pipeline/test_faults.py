@@ -63,10 +63,8 @@ PUBLISH = {
 }
 """Kinds of steps of every command that writes a store."""
 STEPS = {
-    "score": PUBLISH | {"os.rename work folder"},
-    "forget": PUBLISH
-    | {"os.rename work folder"}
-    | {f"{event} transcript" for event in ("open", "os.rename", "os.remove")},
+    "score": PUBLISH,
+    "forget": PUBLISH | {f"{event} transcript" for event in ("open", "os.rename", "os.remove")},
     "merge": PUBLISH | {"os.link other store, work folder"},
 }
 

@@ -12,6 +12,7 @@ import msgspec
 import polars as pl
 
 from mcptally.jsonschemas.dialects import UnusableSchemaError, dialect_of
+from mcptally.tables.queries import run_query
 from mcptally.tables.tools import Tools
 
 CLASSES: Final = ("hints", "wording", "compatible", "unclear", "breaking")
@@ -199,8 +200,11 @@ def add_drift(tools: pl.DataFrame, texts: dict[str, str]) -> pl.DataFrame:
 
     `texts` maps each definition to its canonical JSON.
     """
-    ordered = tools.sort(Tools.key).with_columns(
-        previous=pl.col("definition").shift().over("server", "tool")
+    ordered = (
+        tools.lazy()
+        .sort(Tools.key)
+        .with_columns(previous=pl.col("definition").shift().over("server", "tool"))
+        .pipe(run_query)
     )
     changes = [
         None if before is None else diff_definitions(texts[before], texts[after])
@@ -219,9 +223,12 @@ def add_drift(tools: pl.DataFrame, texts: dict[str, str]) -> pl.DataFrame:
 
 def _dialects(schemas: pl.Series) -> pl.Series:
     known: dict[str, str | None] = {}
-    for text in schemas.drop_nulls().unique():
+    texts = schemas.to_list()
+    for text in dict.fromkeys(texts):
+        if text is None:
+            continue
         try:
             known[text] = dialect_of(msgspec.json.decode(text))
         except (UnusableSchemaError, msgspec.DecodeError, RecursionError):
             known[text] = None
-    return pl.Series([known.get(text) for text in schemas.to_list()], dtype=pl.String)
+    return pl.Series([None if text is None else known[text] for text in texts], dtype=pl.String)

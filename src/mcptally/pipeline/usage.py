@@ -10,6 +10,7 @@ import polars as pl
 
 from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Aggregate
+from mcptally.tables.queries import run_query
 from mcptally.tables.usage import Usage
 from mcptally.tables.usage_sums import AGGREGATES, FACTS, KEYS, TOOL_CALL
 
@@ -34,7 +35,7 @@ def usage(calls: pl.DataFrame) -> pl.DataFrame:
     )
     lists = [name for name, column in AGGREGATES.items() if column.how == "list"]
     found = found.with_columns(pl.when(pl.col(name).list.len() > 0).then(name) for name in lists)
-    return Usage.frame(found.collect())
+    return Usage.frame(found.pipe(run_query))
 
 
 def _value(column: Aggregate) -> pl.Expr:
@@ -68,7 +69,7 @@ def _chain_flags(tools: pl.LazyFrame) -> Iterator[pl.Expr]:
         tools.filter(Calls.attempt_why.col == "retry")
         .select(*chain, Calls.call_id.col, Calls.requested_at.col, Calls.outcome.col)
         .sort(Calls.requested_at.name, Calls.call_id.name, nulls_last=True)
-        .collect()
+        .pipe(run_query)
     )
     for name, rows in (
         ("is_first_retry", retries),

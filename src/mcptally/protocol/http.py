@@ -9,6 +9,7 @@ from mcptally.protocol.revisions import MODERN
 from mcptally.protocol.traffic import Traffic
 from mcptally.rules.findings import Check, make_findings, run_checks
 from mcptally.tables.formatting import formatted
+from mcptally.tables.queries import run_query
 
 _NAMED = ["tools/call", "prompts/get", "resources/read"]
 """Methods for which 2026-07-28 requires `Mcp-Name`."""
@@ -49,10 +50,10 @@ def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
     )
     if not raws.height or not http.height:
         return
-    posts = http.filter(pl.col("phase") == "request", pl.col("method") == "POST")
-    succeeded = http.filter(pl.col("phase") == "response", pl.col("status") == 200)
+    posts = http.lazy().filter(pl.col("phase") == "request", pl.col("method") == "POST")
+    succeeded = http.lazy().filter(pl.col("phase") == "response", pl.col("status") == 200)
     exchange = ["recording", "scope"]
-    bodies = raws.filter(text, to_client, ~piped)
+    bodies = raws.lazy().filter(text, to_client, ~piped)
     for exchanges in (posts, succeeded):
         bodies = bodies.join(
             exchanges.select(exchange).unique(), on=exchange, how="semi", maintain_order="left"
@@ -70,7 +71,7 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
     if not traffic.events.http.height:
         return
     exchange = ["recording", "scope"]
-    requests = traffic.events.http.filter(pl.col("phase") == "request")
+    requests = traffic.events.http.lazy().filter(pl.col("phase") == "request")
     with_headers = requests.filter(
         pl.any_horizontal(
             pl.col("mcp_protocol_version", "mcp_session_id", "mcp_method").is_not_null()
@@ -82,6 +83,7 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
         .join(recordings, on="recording", how="semi", maintain_order="left")
         .unique(exchange, keep="first", maintain_order=True)
         .select(*exchange, "mcp_protocol_version", "mcp_method", "mcp_name")
+        .pipe(run_query)
     )
     if not headers.height:
         return
@@ -90,8 +92,11 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
     headers = headers.with_columns(
         mcp_name=names.replace(encoded, [_decoded(n) for n in encoded]) if encoded else names
     )
-    calls = traffic.calls.filter(pl.col("scope").is_not_null(), pl.col("dir") == "c2s").join(
-        headers, on=exchange, how="inner", maintain_order="left"
+    calls = (
+        traffic.calls.lazy()
+        .filter(pl.col("scope").is_not_null(), pl.col("dir") == "c2s")
+        .join(headers.lazy(), on=exchange, how="inner", maintain_order="left")
+        .pipe(run_query)
     )
     method, modern = pl.col("method"), pl.col("revision") == MODERN
     version = pl.col("mcp_protocol_version")

@@ -96,7 +96,8 @@ class PartWriter:
         writer = self.writers.get(table.name)
         if writer is None:
             target = self.work / table.name / f"{self.part}.parquet"
-            target.parent.mkdir(parents=True, exist_ok=True)
+            # Without parents: a work folder that was removed must not be created again.
+            target.parent.mkdir(exist_ok=True)
             options = _options(schema.names, rows)
             writer = ParquetWriter(target, table.described(schema), **options)
             self.writers[table.name] = self.files.enter_context(contextlib.closing(writer))
@@ -163,10 +164,10 @@ def _options(names: Sequence[str], rows: int) -> dict[str, Any]:
 
 
 def write_summary(work: Path, part: str, frames: Mapping[str, pl.DataFrame]) -> None:
-    """Write the summary of a part (kind → rows) into the work folder."""
+    """Write the summary of a part (kind → rows) into the work folder, which has `SUMMARIES`."""
     for kind, frame in frames.items():
         target = work / SUMMARIES / kind / f"{part}.parquet"
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(exist_ok=True)
         frame.write_parquet(target, compression="zstd", compression_level=1)
 
 

@@ -73,10 +73,8 @@ def judge(
     known = facts.collect(failed, chosen)
     kinds = _weigh(facts.matching_kinds(known, chosen), known.kinds.height, chosen)
     verdicts = _verdicts(kinds, chosen, weights or weighing.shipped_weights())
-    none = verdicts.height
-    kind_of_call = np.full(calls.height, none, dtype=np.uint32)
-    kind_of_call[failed["row"].to_numpy()] = known.kind_of_row
-    return verdicts.extend(verdicts.clear(1))[indices(kind_of_call)]
+    kind_of_call = pl.Series([None], dtype=pl.UInt32).new_from_index(0, calls.height)
+    return verdicts[kind_of_call.scatter(failed["row"], indices(known.kind_of_row))]
 
 
 def judge_evidence(

@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from mcptally.tables.joins import left_join_columns
+from mcptally.tables.queries import run_query
 
 MAX_CHARS: Final = 500
 """Characters of an exception that are kept."""
@@ -65,7 +66,8 @@ def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
     if lines.is_empty():
         return pl.DataFrame(schema=COLUMNS)
     lines = (
-        lines.sort("recording", "seq")
+        lines.lazy()
+        .sort("recording", "seq")
         .with_columns(pl.col("text").str.split("\n"))
         .explode("text")
         .with_columns(
@@ -80,20 +82,23 @@ def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
             .otherwise("text"),
         )
         .with_row_index("row")
+        .pipe(run_query)
     )
     found = pl.concat([_of_python(lines), _of_frames(lines)])
-    return found.with_columns(pl.col("exception").str.head(MAX_CHARS)).sort("ts_ns", "recording")
+    found = found.with_columns(pl.col("exception").str.head(MAX_CHARS))
+    return found.sort("ts_ns", "recording").pipe(run_query)
 
 
-def _of_python(lines: pl.DataFrame) -> pl.DataFrame:
+def _of_python(lines: pl.DataFrame) -> pl.LazyFrame:
     """Return the exceptions of Python: the line after the frames of each trace names one."""
     block = ["recording", "block"]
     text = pl.col("text")
     body = pl.col("boxed") | pl.col("head") | (text == "")
     if not lines.get_column("head").any():
-        return pl.DataFrame(schema=COLUMNS)
+        return pl.LazyFrame(schema=COLUMNS)
     lines = (
-        lines.with_columns(
+        lines.lazy()
+        .with_columns(
             block=pl.col("head").cum_sum().over("recording"),
             before=pl.when("head").then(text.shift(1).over("recording")),
         )
@@ -105,6 +110,7 @@ def _of_python(lines: pl.DataFrame) -> pl.DataFrame:
         )
         .with_columns(ends=~body & (pl.col("in_box") | ~text.str.contains(r"^\s")))
         .with_columns(after=pl.col("ends").cum_sum().over(block))
+        .pipe(run_query)
     )
     # Rich wraps an exception at the width of its box: the next word would not have fitted.
     width = pl.col("width").first().over(block)
@@ -114,14 +120,16 @@ def _of_python(lines: pl.DataFrame) -> pl.DataFrame:
     wraps &= ~text.str.contains(_LOG_LINE)
     goes_on = (pl.col("after") == 1) | (pl.col("in_box") & wraps).fill_null(value=False)
     kept = (
-        lines.with_columns(goes_on=goes_on)
+        lines.lazy()
+        .with_columns(goes_on=goes_on)
         .filter(pl.col("after").is_between(1, 4) & ~body)
         .filter(pl.col("goes_on").cast(pl.Int8).cum_min().over(block) == 1)
     )
     # A log entry may begin with an exception that has no frames: its chain begins there.
     new_entry = (pl.col("after") > 1) & (text.str.contains(_TOOL) | text.str.contains(_LOG_LINE))
     chained = (
-        lines.with_columns(same_entry=~new_entry.cum_max().over(block))
+        lines.lazy()
+        .with_columns(same_entry=~new_entry.cum_max().over(block))
         .filter(pl.col("same_entry") & text.str.contains(_CHAIN))
         .select("recording", pl.col("block") + 1)
         .unique()
@@ -152,13 +160,14 @@ def _of_python(lines: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _of_frames(lines: pl.DataFrame) -> pl.DataFrame:
+def _of_frames(lines: pl.DataFrame) -> pl.LazyFrame:
     """Return the exceptions of JavaScript and Java: the line before the frames names one."""
     frame = pl.col("text").str.contains(_FRAME)
     exception = pl.col("exception")
     is_cause = exception.str.contains(_CAUSE)
     return (
-        lines.with_columns(
+        lines.lazy()
+        .with_columns(
             first=frame & ~frame.shift(1, fill_value=False).over("recording"),
             exception=pl.col("text").shift(1).over("recording").str.strip_chars(),
             before=pl.col("text").shift(2).over("recording"),
@@ -196,9 +205,15 @@ def add_stderr_error(calls: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
     if found.is_empty():
         return calls.with_columns(stderr_error=pl.lit(None, pl.String))
     calls = calls.with_row_index("call")
-    replies = calls.select("call", "recording", "tool", "ts_ns", "reply_ns", "outcome")
     of_recordings = pl.col("recording").is_in(found["recording"].unique().implode())
-    replies = replies.filter(of_recordings).drop_nulls("reply_ns").sort("reply_ns")
+    replies = (
+        calls.lazy()
+        .select("call", "recording", "tool", "ts_ns", "reply_ns", "outcome")
+        .filter(of_recordings)
+        .drop_nulls("reply_ns")
+        .sort("reply_ns")
+        .pipe(run_query)
+    )
     is_error = pl.col("outcome").is_in(["tool_error", "protocol_error"])
     matched = []
     for candidates in (replies.filter(is_error), replies.filter(~is_error)):
@@ -212,8 +227,13 @@ def add_stderr_error(calls: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
     if not matched:
         return calls.drop("call").with_columns(stderr_error=pl.lit(None, pl.String))
     by_call = (
-        pl.concat(matched).sort("number").group_by("call").agg(pl.col("exception").last())
-    ).rename({"exception": "stderr_error"})
+        pl.concat(matched)
+        .lazy()
+        .sort("number")
+        .group_by("call")
+        .agg(stderr_error=pl.col("exception").last())
+        .pipe(run_query)
+    )
     return left_join_columns(calls, by_call, "call").drop("call")
 
 
@@ -225,21 +245,25 @@ def _owners(found: pl.DataFrame, replies: pl.DataFrame, keys: list[str]) -> pl.D
         replies: replies, ordered by time.
         keys: columns that must be equal.
     """
-    exceptions = found.rename({"ts_ns": "at"})
-    calls = replies.select(*keys, "call", "reply_ns", "ts_ns").drop_nulls(keys)
+    exceptions = found.lazy().rename({"ts_ns": "at"})
+    calls = replies.lazy().select(*keys, "call", "reply_ns", "ts_ns").drop_nulls(keys)
+    late = pl.col("at") - pl.col("reply_ns")
     parts = []
     for strategy in ("forward", "backward"):
-        joined = exceptions.join_asof(
-            calls,
-            left_on="at",
-            right_on="reply_ns",
-            by=keys,
-            strategy=strategy,
-            check_sortedness=False,
-            coalesce=False,
+        owner = (
+            exceptions.join_asof(
+                calls,
+                left_on="at",
+                right_on="reply_ns",
+                by=keys,
+                strategy=strategy,
+                check_sortedness=False,
+                coalesce=False,
+            )
+            .filter((pl.col("ts_ns") <= pl.col("at")) & (late <= LATE_NS))
+            .select("number", "exception", "call")
+            .pipe(run_query)
         )
-        late = pl.col("at") - pl.col("reply_ns")
-        owner = joined.filter((pl.col("ts_ns") <= pl.col("at")) & (late <= LATE_NS))
-        parts.append(owner.select("number", "exception", "call"))
-        exceptions = exceptions.join(owner, on="number", how="anti", maintain_order="left")
+        parts.append(owner)
+        exceptions = exceptions.join(owner.lazy(), on="number", how="anti", maintain_order="left")
     return pl.concat(parts)

@@ -31,7 +31,6 @@ from mcptally.pipeline.engines.worker import (
     gather_files,
     load_saved,
     save,
-    write_summary,
 )
 from mcptally.pipeline.partition import GatheredPartition
 from mcptally.pipeline.partition_summary import PartitionSummary
@@ -39,7 +38,7 @@ from mcptally.pipeline.plan import transcript_bytes
 from mcptally.pipeline.selection import Selection
 from mcptally.process_memory import gc_paused
 from mcptally.store.manifest import SUMMARIES
-from mcptally.store.parts import Written
+from mcptally.store.parts import Written, write_summary
 from mcptally.store.remote_folder import upload
 from mcptally.transcript.remote import is_remote
 
@@ -158,9 +157,10 @@ def finish(
 
 @contextlib.contextmanager
 def _output_folder(run: DaskRun) -> Iterator[Path]:
-    """The work folder, or a folder of this worker whose files are uploaded at the end."""
+    """A folder whose files are moved into the work folder at the end, or uploaded."""
     if run.upload_url is None:
-        yield run.work
+        with _draft(run.work) as folder:
+            yield folder
         return
     folder = _scratch(_worker()) / run.name / f"out-{secrets.token_hex(4)}"
     (folder / SUMMARIES).mkdir(parents=True)
@@ -170,6 +170,29 @@ def _output_folder(run: DaskRun) -> Iterator[Path]:
         upload(folder, f"{run.upload_url}/{run.name}", parts)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _draft(work: Path) -> Iterator[Path]:
+    """A temporary folder; at the end each of its files is renamed into the work folder.
+
+    The scheduler of a cluster may give a partition to a second worker while the first still
+    writes it. So a part must never be visible half written, and a work folder that was removed at
+    the end of its run must not be created again.
+    """
+    draft = work / f"draft-{secrets.token_hex(4)}"
+    draft.mkdir()
+    try:
+        (draft / SUMMARIES).mkdir()
+        yield draft
+        for written in list(draft.rglob("*.parquet")):
+            target = work / written.relative_to(draft)
+            try:  # with its folder, which has no other file
+                written.parent.rename(target.parent)
+            except OSError:  # the work folder has this folder, with parts of other partitions
+                written.replace(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def clear(run: DaskRun, dask_worker: Any = None) -> None:
@@ -206,7 +229,7 @@ def _gather(run: DaskRun, batch: Batch) -> tuple[GatheredPartition | SavedSlices
     if isinstance(part, GatheredPartition):
         save(folder, part)
     with _output_folder(run) as work:
-        write_summary(work, batch.number, summary)
+        write_summary(work, f"{batch.number:06d}", summary)
     return part, SavedPartition(batch, report, folder, sum(map(transcript_bytes, batch.files)))
 
 

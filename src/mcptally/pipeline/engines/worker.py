@@ -4,9 +4,7 @@ The steps are functions of their arguments. `PartitionWorker` runs them in one p
 gathered partitions in between; Dask tasks (`dask_tasks`) call the same functions.
 """
 
-import contextlib
 import dataclasses
-import secrets
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -110,6 +108,7 @@ def gather_files(
             folders.append(folder / f"{len(folders):04d}")
             save(folders[-1], part)
             # To a file: the frames would keep the texts of all calls alive.
+            (slicing.folder / SUMMARIES).mkdir(parents=True, exist_ok=True)
             parts.write_summary(slicing.folder, folders[-1].name, summary)
             del part, summary  # before the next slice is gathered
     if folders:
@@ -123,12 +122,6 @@ def gather_files(
     ]
     report = GatherReport(pl.concat(recordings), sources, [*servers], left_out)
     return SavedSlices(folders) if folders else part, report, summary
-
-
-def write_summary(work: Path, number: int, frames: Mapping[str, pl.DataFrame]) -> None:
-    """Write the summary of a partition into the work folder."""
-    with _draft(work) as draft:
-        parts.write_summary(draft, f"{number:06d}", frames)
 
 
 _LONG_TEXTS: Final = ("response", "structured_content", "arguments", "text", "first_text")
@@ -213,11 +206,11 @@ def finish_and_write(
     context: PartitionSummary,
     settings: FinishSettings,
 ) -> Written:
-    """Finish a partition and write all of its tables into the work folder, or none of them."""
+    """Finish a partition and write its tables into the folder `work`."""
     rows = dict.fromkeys((table.name for table in TABLES), 0)
     outcomes: dict[str, int] = {}
     broken = 0
-    with _draft(work) as draft, PartWriter(draft, f"{number:06d}") as writer:
+    with PartWriter(work, f"{number:06d}") as writer:
         for each in _slices(part):
             tables = finish(each, context, settings.judging, payloads=settings.payloads)
             del each  # before the next slice is loaded
@@ -228,28 +221,6 @@ def finish_and_write(
             broken += tables[Findings].filter(about="file", severity="error").height
             del tables, frame
     return Written(rows, outcomes, broken)
-
-
-@contextlib.contextmanager
-def _draft(work: Path) -> Iterator[Path]:
-    """A temporary folder; at the end each of its files is renamed into the work folder.
-
-    The scheduler of a cluster may give a partition to a second worker while the first still
-    writes it. So a part must never be visible half written, and a work folder that was removed at
-    the end of its run must not be created again.
-    """
-    draft = work / f"draft-{secrets.token_hex(4)}"
-    draft.mkdir()
-    try:
-        yield draft
-        for written in list(draft.rglob("*.parquet")):
-            target = work / written.relative_to(draft)
-            try:  # with its folder, which has no other file
-                written.parent.rename(target.parent)
-            except OSError:  # the work folder has this folder, with parts of other partitions
-                written.replace(target)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 class PartitionWorker:
@@ -280,7 +251,7 @@ class PartitionWorker:
         self._put_away()
         names = [str(path) for path in files]
         part, report, summary = gather_files(files, names, selection, chunk, self._folder(number))
-        write_summary(self.work, number, summary)
+        parts.write_summary(self.work, f"{number:06d}", summary)
         if isinstance(part, GatheredPartition):
             self.latest = (number, sum(map(transcript_bytes, files)), part)
             if alone:

@@ -9,6 +9,7 @@ import polars as pl
 
 from mcptally.rules import findings as rule_findings
 from mcptally.tables.formatting import formatted
+from mcptally.tables.queries import run_query
 from mcptally.tables.stages import ErrorForms
 
 _FAILED: Final = r'^\s*\{[^{}\[\]]{0,300}"(?:success|ok)"\s*:\s*false'
@@ -49,9 +50,9 @@ def error_form() -> pl.Expr:
 
 def count_error_forms(calls: pl.DataFrame) -> pl.DataFrame:
     """The number of errors of each form by recording and server, as `ErrorForms`."""
-    known = calls.filter(pl.col("error_shape").is_not_null())
+    known = calls.lazy().filter(pl.col("error_shape").is_not_null())
     counts = known.group_by("recording", "server", shape="error_shape").agg(calls=pl.len())
-    return counts.cast(ErrorForms.schema())
+    return counts.cast(ErrorForms.schema()).pipe(run_query)
 
 
 def form_findings(counts: pl.DataFrame) -> pl.DataFrame:
@@ -60,11 +61,11 @@ def form_findings(counts: pl.DataFrame) -> pl.DataFrame:
     Args:
         counts: the `ErrorForms` rows of the whole archive, summed or not.
     """
-    counts = counts.group_by("server", "shape").agg(pl.col("calls").sum())
+    sums = counts.lazy().group_by("server", "shape").agg(pl.col("calls").sum())
     share = pl.col("calls") / pl.col("calls").sum().over("server")
     form_share = formatted("{} {}%", "shape", (share * 100).round(1))
     servers = (
-        counts.sort("server", "calls", "shape", descending=[False, True, False])
+        sums.sort("server", "calls", "shape", descending=[False, True, False])
         .with_columns(form_share=form_share)
         .group_by("server", maintain_order=True)
         .agg(forms=pl.len(), form_shares=pl.col("form_share").str.join("; "))

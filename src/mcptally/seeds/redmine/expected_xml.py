@@ -11,7 +11,7 @@ from typing import Final
 import polars as pl
 
 from mcptally.seeds.violation import Violation
-from mcptally.tables.joins import left_join_columns
+from mcptally.tables.queries import run_query
 
 HEAD: Final = 500
 """Characters at the beginning of a text that decide whether it is taken for XML."""
@@ -38,9 +38,9 @@ def xml_servers(forms: pl.DataFrame) -> pl.DataFrame:
     Args:
         forms: `ResultForms` of all tools of each server, summed over recordings or not.
     """
-    sums = forms.group_by("server").agg(pl.col("seen", *FORM_COUNTS).sum())
+    sums = forms.lazy().group_by("server").agg(pl.col("seen", *FORM_COUNTS).sum())
     is_xml = pl.sum_horizontal(*FORM_COUNTS) * 2 >= pl.col("seen")
-    return sums.filter((pl.col("xml") > 0) & is_xml).select("server")
+    return sums.filter((pl.col("xml") > 0) & is_xml).select("server").pipe(run_query)
 
 
 def expectations(calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataFrame) -> pl.Series:
@@ -52,23 +52,27 @@ def expectations(calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataF
         forms: `ResultForms` of their servers.
     """
     names_xml = pl.concat_str("title", "description", separator=" ", ignore_nulls=True)
-    described = definitions.filter(names_xml.str.contains(r"(?i)\bxml\b")).select("definition")
-    rows = calls.select(
+    described = definitions.lazy().filter(names_xml.str.contains(r"(?i)\bxml\b"))
+    of_tools = described.select("definition").pipe(run_query).to_series().implode()
+    rows = calls.lazy().select(
         "server",
         "definition",
         is_undeclared=_IS_UNDECLARED & pl.col("outcome").is_in(["ok", "hidden_error"]),
     )
     server = xml_servers(forms).with_columns(server_is_xml=pl.lit(value=True))
-    rows = left_join_columns(rows, server, "server", nulls=True)
-    return rows.select(
+    rows = rows.join(
+        server.lazy(), on="server", how="left", nulls_equal=True, maintain_order="left"
+    )
+    expected = rows.select(
         pl.when(~pl.col("is_undeclared").fill_null(value=False))
         .then(None)
         .when("server_is_xml")
         .then(pl.lit("other results of the server have one"))
-        .when(pl.col("definition").is_in(described.get_column("definition").implode()))
+        .when(pl.col("definition").is_in(of_tools))
         .then(pl.lit("the tool's definition names XML"))
         .alias("expected_xml")
-    ).to_series()
+    )
+    return expected.pipe(run_query).to_series()
 
 
 def undeclared(text: str, reason: str, path: str) -> Violation:

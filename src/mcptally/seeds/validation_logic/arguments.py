@@ -11,6 +11,7 @@ import polars as pl
 from mcptally.rules import findings as rule_findings
 from mcptally.seeds.json_text import json_object, json_value
 from mcptally.tables.formatting import formatted
+from mcptally.tables.queries import run_query
 
 WRAPPERS: Final = ("params", "arguments", "args", "parameters", "input")
 """Members that may hold the arguments, in the order in which they are tried."""
@@ -77,22 +78,29 @@ def wrapped_findings(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataF
     """A finding for each tool call whose arguments are wrapped."""
     # Search the beginning only: after long values, the same name is part of an argument.
     wrapped = pl.col("arguments").str.head(HEAD).str.contains(_WRAPPED)
-    rows = calls.filter(pl.col("tool").is_not_null(), wrapped).join(
-        definitions.select("definition", "input_schema").unique("definition"),
-        on="definition",
-        how="left",
-        maintain_order="left",
+    rows = (
+        calls.lazy()
+        .filter(pl.col("tool").is_not_null(), wrapped)
+        .join(
+            definitions.lazy().select("definition", "input_schema").unique("definition"),
+            on="definition",
+            how="left",
+            maintain_order="left",
+        )
+        .pipe(run_query)
     )
     layers = [
         " in ".join(reversed(_layers(arguments, schema)))
         for arguments, schema in rows.select("arguments", "input_schema").iter_rows()
     ]
-    rows = rows.with_columns(layers=pl.Series(layers, dtype=pl.String)).filter(
-        pl.col("layers") != ""
-    )
+    with_layers = rows.lazy().with_columns(layers=pl.Series(layers, dtype=pl.String))
     message = formatted("the arguments are wrapped: {}", "layers")
     return rule_findings.make_findings(
-        "arguments.wrapped", rows, message, path="/arguments", evidence="arguments"
+        "arguments.wrapped",
+        with_layers.filter(pl.col("layers") != ""),
+        message,
+        path="/arguments",
+        evidence="arguments",
     )
 
 

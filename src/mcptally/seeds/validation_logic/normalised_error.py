@@ -21,7 +21,6 @@ from mcptally.seeds.validation_logic.structured_error import (
     StructuredError,
     read_first,
 )
-from mcptally.tables.arrow import indices
 from mcptally.tables.calls import FAILED_OUTCOMES
 from mcptally.tables.queries import run_query
 from mcptally.verdict import error_text, match
@@ -113,12 +112,11 @@ def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
         for place, (rule, coded) in enumerate(zip(deciding, has_code, strict=True))
     ]
     normalised = pl.DataFrame(values, schema=dict(COLUMNS), orient="row")
-    place = np.full(calls.height, distinct.height, dtype=np.uint32)
+    place = pl.Series([None], dtype=pl.UInt32).new_from_index(0, calls.height)
     places = distinct.lazy().select("key").with_row_index("place")
     of_error = errors.lazy().select("row", "key").join(places, on="key", maintain_order="left")
     found = of_error.pipe(run_query)
-    place[found.get_column("row").to_numpy()] = found.get_column("place").to_numpy()
-    return normalised.extend(normalised.clear(1))[indices(place)]
+    return normalised[place.scatter(found.get_column("row"), found.get_column("place"))]
 
 
 def _deciding_rules(errors: pl.DataFrame) -> list[CategoryRule]:
