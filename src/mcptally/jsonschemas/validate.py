@@ -174,13 +174,23 @@ def _validated(
         prefix: beginning of the names of the columns with results.
         missing: what is validated in place of a null value; None: its state is `missing_output`.
     """
-    distinct = rows.group_by("number", "value").agg("call_id").sort("number").pipe(run_query)
+    # Group by values alone, and then by their numbers: grouping by two columns copies the values.
+    texts = rows.group_by("value").agg("number", "call_id").with_row_index("text").pipe(run_query)
+    distinct = (
+        texts.drop("value")
+        .lazy()
+        .explode("number", "call_id")
+        .group_by("number", "text")
+        .agg("call_id")
+        .sort("number")
+        .pipe(run_query)
+    )
     results: list[ValidationResult] = []
     # Rows are sorted by schema. Only the current validator is held: patterns take much memory.
     current: int | None = None
     judge: Validator | str = ""
     # Bytes: the decoder would encode text beyond ASCII again.
-    values = distinct.get_column("value").cast(pl.Binary)
+    values = texts.get_column("value").cast(pl.Binary)[distinct.get_column("text")]
     for number, value in zip(distinct.get_column("number").to_list(), values, strict=True):
         if number != current:
             current, judge = number, compile_validator(schemas[number])

@@ -288,7 +288,8 @@ class _Collector:
         columns = scalar_columns(items, MessageEvent)
         messages, owner, index, batch = split_batches(items)
         if owner is not None:
-            columns = {name: series.gather(owner) for name, series in columns.items()}
+            rows_of_events = pl.Series(owner, dtype=pl.UInt32)
+            columns = {name: series[rows_of_events] for name, series in columns.items()}
             place = {name: values[owner] for name, values in place.items()}
         size = len(messages)
         rows = np.arange(self.rows, self.rows + size, dtype=np.uint32)
@@ -355,7 +356,7 @@ class _Collector:
             f"meta_{name}": series for name, series in scalar_columns(metas, RequestMeta).items()
         }
         asks = pl.DataFrame({"row": rows[chosen]} | scalar_columns(items, Params) | meta)
-        calls_tool = (methods.gather(chosen) == "tools/call").fill_null(value=False).to_numpy()
+        calls_tool = methods[chosen].eq_missing("tools/call").to_numpy()
         determined = calls_tool & asks.select(_IS_ORDINARY_CALL).to_series().to_numpy()
         determined[odd] = False
         kept = [ABSENT if drop else text for drop, text in zip(determined, texts, strict=True)]
