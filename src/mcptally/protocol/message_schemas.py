@@ -323,25 +323,19 @@ def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterat
         return
     keys = ["kind", "shape", "revision"]
     # Group by texts alone, and then by their numbers: grouping by several columns copies them.
-    texts = (
+    distinct = (
         rows[[*keys, "text"]]
         .lazy()
         .with_row_index("at")
         .group_by("text")
         .agg("at", *keys)
         .with_row_index("number")
-        .pipe(run_query)
-    )
-    distinct = (
-        texts.drop("text")
-        .lazy()
         .explode("at", *keys)
         .group_by("number", *keys)
-        .agg("at")
+        .agg("at", pl.col("text").first())
         .pipe(run_query)
     )
-    text = texts.get_column("text")[distinct.get_column("number")]
-    results = [check_shape(*key) for key in distinct[keys].hstack([text]).iter_rows()]
+    results = [check_shape(*key) for key in distinct[[*keys, "text"]].iter_rows()]
     invalid = (
         _with_results({"at": distinct.get_column("at")}, results)
         .lazy()

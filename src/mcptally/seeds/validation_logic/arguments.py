@@ -77,7 +77,8 @@ def wrapped_findings(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataF
     """A finding for each tool call whose arguments are wrapped."""
     # Search the beginning only: after long values, the same name is part of an argument.
     wrapped = pl.col("arguments").str.head(HEAD).str.contains(_WRAPPED)
-    rows = calls.filter(pl.col("tool").is_not_null(), wrapped).join(
+    needed = rule_findings.select_for_findings(calls, "arguments")
+    rows = needed.filter(pl.col("tool").is_not_null(), wrapped).join(
         definitions.select("definition", "input_schema").unique("definition"),
         on="definition",
         how="left",
