@@ -128,7 +128,7 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
             bare &= ~present(raws)
     # Most results have one block, whose text is the text of the result; null if there is none.
     starts = np.where(sizes > 0, ends - sizes, len(block_texts))
-    first = text_column.extend_constant(None, 1)[starts]
+    first = text_column.extend_constant(None, 1).gather(starts)
     many = np.flatnonzero(sizes > 1).tolist()
     several = [_join(block_texts[ends[i] - sizes[i] : ends[i]], limits[i]) for i in many]
     joined = first.clone().scatter(many, pl.Series(several, dtype=pl.String))

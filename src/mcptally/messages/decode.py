@@ -356,7 +356,7 @@ class _Collector:
             f"meta_{name}": series for name, series in scalar_columns(metas, RequestMeta).items()
         }
         asks = pl.DataFrame({"row": rows[chosen]} | scalar_columns(items, Params) | meta)
-        calls_tool = methods[chosen].eq_missing("tools/call").to_numpy()
+        calls_tool = (methods.gather(chosen) == "tools/call").fill_null(value=False).to_numpy()
         determined = calls_tool & asks.select(_IS_ORDINARY_CALL).to_series().to_numpy()
         determined[odd] = False
         kept = [ABSENT if drop else text for drop, text in zip(determined, texts, strict=True)]

@@ -49,7 +49,7 @@ def error_form() -> pl.Expr:
 
 def count_error_forms(calls: pl.DataFrame) -> pl.DataFrame:
     """The number of errors of each form by recording and server, as `ErrorForms`."""
-    known = calls[["recording", "server", "error_shape"]].drop_nulls("error_shape")
+    known = calls.filter(pl.col("error_shape").is_not_null())
     counts = known.group_by("recording", "server", shape="error_shape").agg(calls=pl.len())
     return counts.cast(ErrorForms.schema())
 
