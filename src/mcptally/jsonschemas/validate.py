@@ -16,7 +16,7 @@ from mcptally.jsonschemas.validators import (
     compile_validator,
     validate_json,
 )
-from mcptally.rules.findings import concat_findings, make_findings
+from mcptally.rules.findings import concat_findings, make_findings, select_for_findings
 from mcptally.tables.formatting import formatted
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
@@ -174,7 +174,17 @@ def _validated(
         prefix: beginning of the names of the columns with results.
         missing: what is validated in place of a null value; None: its state is `missing_output`.
     """
-    distinct = rows.group_by("number", "value").agg("call_id").sort("number").pipe(run_query)
+    # Group by values alone, and then by their numbers: grouping by two columns copies the values.
+    distinct = (
+        rows.group_by("value")
+        .agg("number", "call_id")
+        .with_row_index("text")
+        .explode("number", "call_id")
+        .group_by("number", "text")
+        .agg("call_id", pl.col("value").first())
+        .sort("number")
+        .pipe(run_query)
+    )
     results: list[ValidationResult] = []
     # Rows are sorted by schema. Only the current validator is held: patterns take much memory.
     current: int | None = None
@@ -196,8 +206,16 @@ def _validated(
     return validated.hstack([distinct.get_column("call_id")]).explode("call_id")
 
 
+_READ_BY_FINDINGS: Final = (
+    *("outcome", "arguments", "structured_content", "first_text"),
+    *("input_schema_state", "input_schema_error", "input_schema_path"),
+    *("output_schema_state", "output_schema_error", "output_schema_path"),
+)
+
+
 def schema_findings(calls: pl.DataFrame) -> pl.DataFrame:
     """Return findings about arguments and output that do not match their schema."""
+    calls = select_for_findings(calls, *_READ_BY_FINDINGS)
     invalid = calls.filter(pl.col("input_schema_state") == "invalid")
     output = pl.col("output_schema_state")
     return concat_findings(

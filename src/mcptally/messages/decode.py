@@ -289,7 +289,8 @@ class _Collector:
         columns = scalar_columns(items, MessageEvent)
         messages, owner, index, batch = split_batches(items)
         if owner is not None:
-            columns = {name: series.gather(owner) for name, series in columns.items()}
+            rows_of_events = pl.Series(owner, dtype=pl.UInt32)
+            columns = {name: series[rows_of_events] for name, series in columns.items()}
             place = {name: values[owner] for name, values in place.items()}
         size = len(messages)
         rows = np.arange(self.rows, self.rows + size, dtype=np.uint32)

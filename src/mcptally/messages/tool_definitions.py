@@ -155,7 +155,7 @@ def add_definitions(
         listed: `Listings` of the partition.
         everywhere: `Timeline` of the whole archive.
     """
-    call_id, session, server = Calls.call_id.name, Calls.session.name, Calls.server.name
+    session, server = Calls.session.name, Calls.server.name
     tool, version = Calls.tool.name, Calls.definition.name
     pos, sent, listed_at = GatheredCalls.pos.name, GatheredCalls.ts_ns.name, Timeline.listed_ns.name
     in_session = listed.lazy().select(session, tool, pos, version).sort(pos, version)
@@ -163,7 +163,7 @@ def add_definitions(
     tool_calls = (
         calls.lazy()
         .filter((Calls.dir.col == "c2s") & Calls.tool.col.is_not_null())
-        .select(call_id, session, server, tool, pos, sent)
+        .select(session, server, tool, pos, sent)
         .sort(pos)
     )
 
@@ -178,17 +178,17 @@ def add_definitions(
             by=[by, tool],
             strategy=strategy,
             check_sortedness=False,
-        ).select(call_id, pl.col(version).alias(f"{by}{after}"))
+        ).select(pos, pl.col(version).alias(f"{by}{after}"))
 
     by_time = tool_calls.sort(sent)
-    found = tool_calls.select(call_id)
+    found = tool_calls.select(pos)
     for part in (
         nearest(tool_calls, in_session, pos, pos, session, ""),
         nearest(tool_calls, in_session, pos, pos, session, "_later"),
         nearest(by_time, of_server, sent, listed_at, server, ""),
         nearest(by_time, of_server, sent, listed_at, server, "_later"),
     ):
-        found = found.join(part, on=call_id, how="left", maintain_order="left")
+        found = found.join(part, on=pos, how="left", maintain_order="left")
     sources = {
         session: "session",
         f"{session}_later": "later",
@@ -196,14 +196,14 @@ def add_definitions(
         f"{server}_later": "server",
     }
     found = found.select(
-        call_id,
+        pos,
         pl.coalesce(*sources).alias(version),
         pl.coalesce(
             *(pl.when(pl.col(c).is_not_null()).then(pl.lit(s)) for c, s in sources.items()),
             pl.lit("none"),
         ).alias(Calls.definition_source.name),
     )
-    return left_join_columns(calls, found, call_id)
+    return left_join_columns(calls, found, pos)
 
 
 _VERSION_KEY: Final = (Listings.server.name, Listings.tool.name, Listings.definition.name)

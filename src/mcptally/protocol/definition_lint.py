@@ -29,6 +29,7 @@ from mcptally.rules.findings import (
     finding_rule,
     make_findings,
     run_checks,
+    select_for_findings,
 )
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
@@ -309,7 +310,8 @@ def check_read_only_hints(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.
     patterns = finding_rule("definition.hint_against_behaviour").matches
     reports_change = pl.any_horizontal(begin.str.contains(pattern) for pattern in patterns)
     first = (
-        calls.lazy()
+        select_for_findings(calls, "outcome", "text", "ts_ns")
+        .lazy()
         .filter(pl.col("outcome") == "ok", pl.col("definition").is_not_null())
         .join(
             readers.select("definition").unique(),

@@ -28,6 +28,7 @@ from mcptally.rules.findings import (
     finding_rule,
     make_findings,
     run_checks,
+    select_for_findings,
 )
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
@@ -261,7 +262,10 @@ def check_required_in_practice(calls: pl.DataFrame, definitions: pl.DataFrame) -
     """Return findings about optional arguments without which a server refuses calls."""
     (missing,) = finding_rule("definition.optional_required").matches
     refused = (
-        calls.lazy()
+        select_for_findings(
+            calls, "verdict", "input_schema_state", "error_text", "arguments", "ts_ns"
+        )
+        .lazy()
         .filter(
             pl.col("verdict") == "business",
             pl.col("input_schema_state") == "valid",

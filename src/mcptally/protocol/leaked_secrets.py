@@ -63,11 +63,16 @@ def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
         calls: rows with `dir`, `method`, `arguments`, `response` and the columns of findings.
     """
     reads = (pl.col("dir") == "c2s") & pl.col("method").is_in(METHODS)
+    response = pl.col("response")
+    texts = calls.lazy().select(response.filter(reads)).unique().pipe(run_query).lazy()
     suspects = (
-        calls.lazy()
-        .select(pl.col("response").filter(reads))
+        pl.concat(
+            texts.filter(response.str.contains(mark, literal=True)).filter(
+                response.str.contains(pattern)
+            )
+            for mark, pattern in _scans()
+        )
         .unique()
-        .filter(pl.any_horizontal(pl.col("response").str.contains(pattern) for pattern in _scans()))
         .pipe(run_query)
         .get_column("response")
     )
@@ -90,16 +95,23 @@ def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 @functools.cache
-def _scans() -> tuple[str, ...]:
-    """Return patterns (Rust regex); a text that matches none of them has no credential."""
+def _scans() -> tuple[tuple[str, str], ...]:
+    """Return patterns (Rust regex); a text that matches none of them has no credential.
+
+    Each comes with a text that its matches contain, which is faster to search for.
+    """
     prefixes = [prefix for row in TOKEN_PREFIXES for prefix in row.prefixes]
     short = tuple(p for p in prefixes if len(p) == MIN_PREFIX - 1 and not p.isalnum())
     literals = [prefix for prefix in prefixes if len(prefix) >= MIN_PREFIX]
     shapes = (*SHAPE_PREFIXES["private-key"], *SHAPE_PREFIXES["webhook-url"])
-    literals = sorted({*literals, *EXTRA_PREFIXES, *shapes})
-    groups = [literals[start : start + GROUP_SIZE] for start in range(0, len(literals), GROUP_SIZE)]
-    patterns = [_any(group) for group in groups]
-    return (*patterns, f"(?:{_any(short)}){FOLLOWING}|{WITH_PASSWORD}")
+    left = {*literals, *EXTRA_PREFIXES, *shapes}
+    scans = []
+    for mark in ("_", "-", ""):
+        marked = sorted(literal for literal in left if mark in literal)
+        left.difference_update(marked)
+        groups = [marked[start : start + GROUP_SIZE] for start in range(0, len(marked), GROUP_SIZE)]
+        scans += [(mark, _any(group)) for group in groups]
+    return (*scans, ("", f"(?:{_any(short)}){FOLLOWING}|{WITH_PASSWORD}"))
 
 
 class _Credential(NamedTuple):

@@ -240,12 +240,17 @@ def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
 def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Find messages after the pipe was closed, or after DELETE ended an HTTP session."""
     closed = traffic.events.closes.lazy().group_by("recording").agg(closed=pl.col("seq").max())
-    yield make_findings(
-        "protocol.after_shutdown",
+    late = (
         traffic.messages.lazy()
+        .select("recording", "scope", "seq", row=pl.int_range(pl.len(), dtype=pl.UInt32))
         .filter(pl.col("scope").is_null())
         .join(closed, on="recording", how="inner", maintain_order="left")
-        .filter(pl.col("seq") > pl.col("closed")),
+        .filter(pl.col("seq") > pl.col("closed"))
+        .pipe(run_query)
+    )
+    yield make_findings(
+        "protocol.after_shutdown",
+        traffic.messages[late.get_column("row")],
         "the pipe was closed",
     )
     if not traffic.events.http.height:

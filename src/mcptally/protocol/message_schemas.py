@@ -266,15 +266,19 @@ def _results(traffic: Traffic) -> pl.LazyFrame:
         .then(pl.lit("task"))
         .otherwise("method")
     )
-    return (
+    found = (
         rows.filter(~settled | (modern & pl.col("meta_server_info").is_not_null()))
         .with_columns(settled=settled, shape=shape)
         .drop_nulls("shape")
+        .pipe(run_query)
+    )
+    text = pl.col("response")
+    if found.get_column("settled").any():  # otherwise `when` would copy all texts
+        text = pl.when("settled").then(about_server).otherwise(text)
+    return (
+        found.lazy()
         .join(texts, on="reply_row", how="left", maintain_order="left")
-        .with_columns(
-            kind=pl.lit("results"),
-            text=pl.when("settled").then(about_server).otherwise("response"),
-        )
+        .with_columns(kind=pl.lit("results"), text=text)
     )
 
 
@@ -317,10 +321,21 @@ def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterat
     )
     if not rows.height:
         return
-    keys = ["kind", "shape", "revision", "text"]
-    # Group with row numbers, so that long texts are hashed once and never joined.
-    distinct = rows.lazy().with_row_index("at").group_by(keys).agg("at").pipe(run_query)
-    results = [check_shape(*key) for key in distinct[keys].iter_rows()]
+    keys = ["kind", "shape", "revision"]
+    # Group by texts alone, and then by their numbers: grouping by several columns copies them.
+    distinct = (
+        rows[[*keys, "text"]]
+        .lazy()
+        .with_row_index("at")
+        .group_by("text")
+        .agg("at", *keys)
+        .with_row_index("number")
+        .explode("at", *keys)
+        .group_by("number", *keys)
+        .agg("at", pl.col("text").first())
+        .pipe(run_query)
+    )
+    results = [check_shape(*key) for key in distinct[[*keys, "text"]].iter_rows()]
     invalid = (
         _with_results({"at": distinct.get_column("at")}, results)
         .lazy()

@@ -115,6 +115,11 @@ def make_findings(
     return _findings(rule, _collected(rows), message, evidence=evidence, path=path)
 
 
+def select_for_findings(rows: pl.DataFrame, *more: str) -> pl.DataFrame:
+    """Return the columns of `rows` that findings have, and `more`: a filter copies every column."""
+    return rows[[name for name in rows.columns if name in Findings.schema() or name in more]]
+
+
 def _collected(rows: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     return rows if isinstance(rows, pl.DataFrame) else rows.pipe(run_query)
 

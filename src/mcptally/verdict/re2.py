@@ -19,7 +19,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from mcptally.tables.arrow import indices
+from mcptally.tables.arrow import indices, series_from_arrow
 
 _REPLACEMENTS: Final = (
     (r"[\x01\x0b\s--[\x00-\x7f]]|\x0b", " "),
@@ -29,7 +29,9 @@ _REPLACEMENTS: Final = (
 _NEEDS_REPLACEMENT: Final = r"[^\w\x00-\x7f]|[\d--[\x00-\x7f]]|\x0b"
 """Matches texts in which one of `_REPLACEMENTS` replaces a character; in most, only letters are
 beyond ASCII."""
-_LETTER: Final = r"[\w--[\x00-\x7f]]"
+_CONTINUATION_BYTES: Final = bytes(range(0x80, 0xC0))
+_LETTERS: Final = bytes(range(0xC0)) + b"_" * 0x40
+"""A table for `bytes.translate`: `_` for the first byte of each character beyond ASCII."""
 _FOLDED: Final = r"_0 \x7f"
 """The characters of a class in RE2 that `fold` makes of characters beyond ASCII."""
 _NEVER: Final = r"\x01"
@@ -103,7 +105,12 @@ def _fold_affected(texts: pl.Series) -> pl.Series:
         for pattern, replacement in _REPLACEMENTS:
             others = others.str.replace_all(pattern, replacement)
         texts = texts.scatter(rows, others)
-    return texts.str.replace_all(_LETTER, "_")
+    # What is left beyond ASCII is letters: their first byte becomes `_`, the others go.
+    data = b"".join(texts.cast(pl.Binary)).translate(_LETTERS, _CONTINUATION_BYTES)
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum(texts.str.len_chars().to_numpy(), out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return series_from_arrow(pa.Array.from_buffers(pa.large_string(), len(texts), buffers))
 
 
 @functools.cache

@@ -76,6 +76,7 @@ _WRAPPED: Final = rf'^\s*"|"(?:{"|".join(WRAPPERS)})"\s*:\s*(?:\{{|"\s*\{{)'
 
 def wrapped_findings(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """A finding for each tool call whose arguments are wrapped."""
+    calls = rule_findings.select_for_findings(calls, "arguments")
     # Search the beginning only: after long values, the same name is part of an argument.
     wrapped = pl.col("arguments").str.head(HEAD).str.contains(_WRAPPED)
     rows = (
