@@ -26,7 +26,7 @@ from mcptally.messages.decode_lines import LineNumbers, decode_run
 from mcptally.messages.duplicate_members import repeated_members, unexplained_sizes
 from mcptally.messages.event_spool import EventSpool, Slicing
 from mcptally.messages.event_tables import DuplicateMembers
-from mcptally.messages.long_results import REFERENCE, LongResults
+from mcptally.messages.long_results import LongResults
 from mcptally.messages.memory_budget import MemoryBudget
 from mcptally.messages.struct_columns import (
     json_texts,
@@ -389,7 +389,7 @@ class _Collector:
                     "has_meta": [item.meta is not UNSET for item in items],
                     "odd": mask_at(decoded.odd, len(items)),
                 }
-                | {f"{REFERENCE}{name}": series for name, series in long.items()}
+                | {f"{_LONG}{name}": series for name, series in long.items()}
             ),
         )
 
@@ -464,9 +464,34 @@ class _Collector:
             name: pl.concat([table.empty(), *self.frames.pop(name, ())], how="diagonal")
             for name, table in _TABLES.items()
         }
-        frames["replies"] = self.long_results.with_texts(frames["replies"])
+        frames["replies"] = _with_long_texts(frames["replies"], self.long_results)
         self.long_results = LongResults()
         return {name: table.select(frames[name]) for name, table in _TABLES.items()}
+
+
+def _with_long_texts(replies: pl.DataFrame, long_results: LongResults) -> pl.DataFrame:
+    """Fill the columns of replies that refer to texts of long results."""
+    names = [name for name in replies.columns if name.startswith(_LONG)]
+    if not names:
+        return replies
+    texts = long_results.texts()
+    number = np.arange(len(texts) + replies.height)
+    filled = []
+    for name in names:
+        column = name.removeprefix(_LONG)
+        known = replies.get_column(name)
+        place = number[len(texts) :].copy()
+        place[known.is_not_null().to_numpy()] = known.drop_nulls().to_numpy()
+        every = pl.concat([texts.alias(column), replies.get_column(column)])
+        # Of all operations, only a join does not copy texts of several chunks.
+        joined = pl.DataFrame({"place": place}).join(
+            pl.DataFrame({"place": number, column: every}),
+            on="place",
+            how="left",
+            maintain_order="left",
+        )
+        filled.append(joined.get_column(column))
+    return replies.with_columns(filled)
 
 
 def _shares(
@@ -486,6 +511,9 @@ def _shares(
 
 MAX_REREAD: Final = 10_000
 """Lines of a partition that are read again to look for duplicate members."""
+
+_LONG: Final = "long "
+"""Prefix of columns that refer to texts of `LongResults`."""
 
 MAX_FAULTS: Final = 1000
 """Findings per file and fault; one more finding counts the rest."""

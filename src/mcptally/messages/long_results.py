@@ -16,9 +16,6 @@ from mcptally.messages.content_blocks import LONG_RESULT, RESULT_DECODER
 from mcptally.tables.arrow import series_from_arrow
 from mcptally.transcript.events import ABSENT, Result
 
-REFERENCE: Final = "long "
-"""Prefix of columns with indexes into the texts of `LongResults`."""
-
 _MEMBERS: Final = ("structured_content", "tools")
 """Members that may be most of a result."""
 
@@ -44,7 +41,7 @@ class _KeptResult:
     odd: bool
     """Whether it does not fit `Result`."""
     rows: dict[str, int]
-    """Column → index into the texts of `LongResults`."""
+    """Column → index into `LongResults.texts`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ class DecodedResults:
     texts: list[Raw]
     """Their JSON; absent if it is in a buffer of `LongResults`."""
     rows: dict[str, pl.Series]
-    """Column → index into the texts of `LongResults` per result, or null."""
+    """Column → index into `LongResults.texts` per result, or null."""
 
 
 class LongResults:
@@ -84,31 +81,8 @@ class LongResults:
         rows = {name: pl.Series(values, dtype=pl.UInt32) for name, values in columns.items()}
         return DecodedResults(results, odd, kept, rows)
 
-    def with_texts(self, replies: pl.DataFrame) -> pl.DataFrame:
-        """Fill the columns for which there are columns with indexes (`REFERENCE`)."""
-        names = [name for name in replies.columns if name.startswith(REFERENCE)]
-        if not names:
-            return replies
-        texts = self._texts()
-        number = np.arange(len(texts) + replies.height)
-        filled = []
-        for name in names:
-            column = name.removeprefix(REFERENCE)
-            known = replies.get_column(name)
-            place = number[len(texts) :].copy()
-            place[known.is_not_null().to_numpy()] = known.drop_nulls().to_numpy()
-            every = pl.concat([texts.alias(column), replies.get_column(column)])
-            # Of all operations, only a join does not copy texts of several chunks.
-            joined = pl.DataFrame({"place": place}).join(
-                pl.DataFrame({"place": number, column: every}),
-                on="place",
-                how="left",
-                maintain_order="left",
-            )
-            filled.append(joined.get_column(column))
-        return replies.with_columns(filled)
-
-    def _texts(self) -> pl.Series:
+    def texts(self) -> pl.Series:
+        """Return the texts to which rows refer."""
         views = np.array(self._views, _VIEW)
         buffers = [None, pa.py_buffer(views), *self._buffers]
         return series_from_arrow(pa.Array.from_buffers(pa.string_view(), len(views), buffers))
