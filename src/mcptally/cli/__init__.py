@@ -5,11 +5,12 @@ May import all other folders; no folder imports this one. One module per command
 module is imported only when the command runs: clients wait for `record` to start.
 """
 
+import codecs
 import importlib
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, Final, NoReturn, TextIO
+from typing import TYPE_CHECKING, Final, NoReturn, TextIO, cast
 
 import click
 
@@ -172,6 +173,7 @@ def main() -> None:
     """Run the command line; an expected error becomes one message on stderr and an exit code."""
     code: str | int | None = Exit.DONE
     hide_pandas()
+    _escape_unknown_characters()
     _name_stdout()
     try:
         try:
@@ -199,6 +201,25 @@ def _os_error(error: OSError) -> UnreadableError:
     _discard_stdout()  # perhaps stdout could not be written
     where = f"{error.filename}: " if error.filename else ""
     return UnreadableError(f"{where}{error.strerror or error}")
+
+
+_JSON_ESCAPES: Final = "mcptally.json"
+"""Name of an error handler of codecs."""
+
+
+def _escape_unknown_characters() -> None:
+    """Let stdout escape characters that its encoding lacks, where it would raise an error."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        codecs.register_error(_JSON_ESCAPES, _json_escapes)
+        sys.stdout.reconfigure(errors=_JSON_ESCAPES)
+
+
+def _json_escapes(error: UnicodeError) -> tuple[str, int]:
+    """The characters that cannot be encoded, escaped as JSON does it: output may be JSON."""
+    found = cast("UnicodeEncodeError", error)
+    units = found.object[found.start : found.end].encode("utf-16-be", "surrogatepass")
+    pairs = zip(units[::2], units[1::2], strict=True)
+    return "".join(f"\\u{high:02x}{low:02x}" for high, low in pairs), found.end
 
 
 class _Stdout(io.FileIO):
