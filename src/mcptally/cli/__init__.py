@@ -173,6 +173,7 @@ def main() -> None:
     """Run the command line; an expected error becomes one message on stderr and an exit code."""
     code: str | int | None = Exit.DONE
     hide_pandas()
+    _open_closed_streams()
     _escape_unknown_characters()
     _name_stdout()
     try:
@@ -201,6 +202,17 @@ def _os_error(error: OSError) -> UnreadableError:
     _discard_stdout()  # perhaps stdout could not be written
     where = f"{error.filename}: " if error.filename else ""
     return UnreadableError(f"{where}{error.strerror or error}")
+
+
+def _open_closed_streams() -> None:
+    """Connect the standard streams that the caller has closed to the null device.
+
+    Otherwise the next files that are opened would get their descriptors.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            lowest_free = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(lowest_free, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 _JSON_ESCAPES: Final = "mcptally.json"
@@ -235,10 +247,8 @@ class _Stdout(io.FileIO):
 
 def _name_stdout() -> None:
     """Make errors while writing to stdout name it. Writing to a Windows console has no errors."""
-    old: TextIO | None = sys.stdout
-    if old is None:  # the caller has closed it
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
-    elif type(old) is io.TextIOWrapper and sys.platform != "win32":  # not replaced by a test
+    old: TextIO = sys.stdout
+    if type(old) is io.TextIOWrapper and sys.platform != "win32":  # not replaced by a test
         descriptor = _Stdout(old.fileno(), "w", closefd=False)
         sys.stdout = io.TextIOWrapper(
             descriptor if old.write_through else io.BufferedWriter(descriptor),
