@@ -15,8 +15,10 @@ A message says what is wrong, where (`file:line` if known) and what to do next.
 
 import enum
 from collections.abc import Iterable
-from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Exit(enum.IntEnum):
@@ -81,7 +83,7 @@ def near(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-def as_argument(path: str | Path) -> str:
+def as_argument(path: "str | Path") -> str:
     """A path as it is written in a command of a shell."""
     import shlex  # noqa: PLC0415  (the recorder starts without it)
 
