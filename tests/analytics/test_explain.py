@@ -185,5 +185,6 @@ def test_what_is_said_about_a_verdict_agrees_with_its_numbers(tmp_path: Path):
     assert "business: the server did its job" in prompt
     assert "direction   from the server to the client" in roots
     assert "business: the client did its job" in roots
+    assert "fault of the server, which sent the request\n" in roots
     assert "  confidence >99 %: the probability" in roots
     assert "  business >99%, tool_failure <1%, infrastructure <1%\n" in roots

@@ -1,6 +1,7 @@
 """The commands as a user meets them: exit codes, messages, and what goes where."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -308,6 +309,15 @@ def test_a_command_that_read_a_store_ends_without_a_word_of_its_libraries(store:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stderr.splitlines()[-1].startswith("nothing was changed")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+def test_json_is_complete_in_every_encoding_of_stdout(store: Path, encoding: str):
+    words = "é\N{EN DASH}\N{GRINNING FACE}"
+    command = [sys.executable, "-m", "mcptally", "query", store, "--format", "json"]
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    said = subprocess.check_output([*command, f"SELECT '{words}' AS a"], env=environment)
+    assert json.loads(said.decode(encoding)) == [{"a": words}]
 
 
 def test_payloads_can_be_left_out(tmp_path: Path):

@@ -459,13 +459,15 @@ def test_a_full_disk_behind_stdout_is_named(store: mt.Store, words: list[str], b
     assert (done.returncode, done.stderr) == (3, "mcptally: stdout: No space left on device\n")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a closed stdout as on POSIX")
-def test_a_command_runs_with_a_closed_stdout(store: mt.Store):
-    words = [sys.executable, "-m", "mcptally", "query", str(store.path), "SELECT 1"]
-    done = subprocess.run(
-        ["sh", "-c", 'exec "$@" >&-', "sh", *words], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+@pytest.mark.skipif(sys.platform == "win32", reason="closed streams as on POSIX")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_command_runs_with_closed_streams(store: mt.Store, closed: str):
+    for path, code in ((store.path, 0), ("nowhere", 3)):
+        words = [sys.executable, "-m", "mcptally", "query", str(path), "SELECT 1"]
+        shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *words]
+        done = subprocess.run(shell, capture_output=True, text=True, check=False)
+        assert done.returncode == code
+        assert not done.stderr.strip() or (closed, code) == (">&-", 3)
 
 
 @pytest.mark.parametrize("command", ["query", "serve"])

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -293,6 +294,14 @@ def test_a_damaged_part_behind_a_url_is_made_and_uploaded_again(tmp_path: Path, 
 def test_an_empty_url_has_no_transcripts():
     with pytest.raises(UnreadableError, match=r"memory://nowhere: no transcripts found"):
         mt.score("memory://nowhere", out="memory://archive/store")
+
+
+def test_a_web_server_that_is_down_is_not_an_empty_archive():
+    pytest.importorskip("aiohttp", reason="needs mcptally[s3]")
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(McptallyError, match="cannot be reached"):
+        remote.discover(f"http://127.0.0.1:{port}/traces")
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ _VERDICTS: Final = {
     "infrastructure": "the network, an upstream or a dependency failed",
     "ambiguous": "the call does not show who is at fault",
 }
+_AT_FAULT_REVERSED: Final = {"agent": "server, which sent the request", "server": "client"}
+"""`fault` of a request of the server, whose addressee is the client."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -260,7 +262,8 @@ def _verdict(found: Explanation) -> Iterator[str]:
         yield f"Verdict: none, because {why}"
         return
     yield f"Verdict: {call['verdict']}: {_VERDICTS[call['verdict']].format(_addressee(call))}"
-    fault = f"fault of the {call['fault']}" if call["fault"] else "fault unknown"
+    who = _AT_FAULT_REVERSED.get(call["fault"]) if call["dir"] == "s2c" else None
+    fault = f"fault of the {who or call['fault']}" if call["fault"] else "fault unknown"
     yield f"  reason {call['reason']}, {fault}"
     yield f"  retryable: {call['retryable'] or 'unknown'}"
     if call["confidence"] is not None:

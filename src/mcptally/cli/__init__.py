@@ -5,11 +5,12 @@ May import all other folders; no folder imports this one. One module per command
 module is imported only when the command runs: clients wait for `record` to start.
 """
 
+import codecs
 import importlib
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, Final, NoReturn, TextIO
+from typing import TYPE_CHECKING, Final, NoReturn, TextIO, cast
 
 import click
 
@@ -172,6 +173,8 @@ def main() -> None:
     """Run the command line; an expected error becomes one message on stderr and an exit code."""
     code: str | int | None = Exit.DONE
     hide_pandas()
+    _open_closed_streams()
+    _escape_unknown_characters()
     _name_stdout()
     try:
         try:
@@ -201,6 +204,36 @@ def _os_error(error: OSError) -> UnreadableError:
     return UnreadableError(f"{where}{error.strerror or error}")
 
 
+def _open_closed_streams() -> None:
+    """Connect the standard streams that the caller has closed to the null device.
+
+    Otherwise the next files that are opened would get their descriptors.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            lowest_free = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(lowest_free, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+_JSON_ESCAPES: Final = "mcptally.json"
+"""Name of an error handler of codecs."""
+
+
+def _escape_unknown_characters() -> None:
+    """Let stdout escape characters that its encoding lacks, where it would raise an error."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        codecs.register_error(_JSON_ESCAPES, _json_escapes)
+        sys.stdout.reconfigure(errors=_JSON_ESCAPES)
+
+
+def _json_escapes(error: UnicodeError) -> tuple[str, int]:
+    """The characters that cannot be encoded, escaped as JSON does it: output may be JSON."""
+    found = cast("UnicodeEncodeError", error)
+    units = found.object[found.start : found.end].encode("utf-16-be", "surrogatepass")
+    pairs = zip(units[::2], units[1::2], strict=True)
+    return "".join(f"\\u{high:02x}{low:02x}" for high, low in pairs), found.end
+
+
 class _Stdout(io.FileIO):
     """The descriptor of stdout; errors while writing to it name the file `stdout`."""
 
@@ -214,10 +247,8 @@ class _Stdout(io.FileIO):
 
 def _name_stdout() -> None:
     """Make errors while writing to stdout name it. Writing to a Windows console has no errors."""
-    old: TextIO | None = sys.stdout
-    if old is None:  # the caller has closed it
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
-    elif type(old) is io.TextIOWrapper and sys.platform != "win32":  # not replaced by a test
+    old: TextIO = sys.stdout
+    if type(old) is io.TextIOWrapper and sys.platform != "win32":  # not replaced by a test
         descriptor = _Stdout(old.fileno(), "w", closefd=False)
         sys.stdout = io.TextIOWrapper(
             descriptor if old.write_through else io.BufferedWriter(descriptor),

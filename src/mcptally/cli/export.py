@@ -18,8 +18,8 @@ FORMATS = ("otlp", "otlp-metrics", "har", "csv", "parquet", "jsonl")
 @click.option(
     "-o",
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The file to write; default: stdout.",
+    type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
+    help="The file to write; default, and -: stdout.",
 )
 @click.option(
     "--table",
@@ -47,6 +47,8 @@ def command(
     """
     from mcptally.output.export import export
 
+    if str(out) == "-":
+        out = None
     if out is None and to == "parquet" and sys.stdout.isatty():
         raise UsageError("parquet cannot be printed to a terminal; give a file with -o")
     done = export(store, to=to, out=out or sys.stdout.buffer, table=table, where=where, raw=raw)

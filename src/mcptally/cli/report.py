@@ -64,7 +64,7 @@ def command(
         **filters,
     )
     if to_stdout:
-        sys.stdout.write(page)
+        sys.stdout.buffer.write(page.encode())
     else:
         size = len(page.encode()) / 1e3
         sys.stderr.write(f"{out}: {size:,.0f} kB\n")

@@ -28,8 +28,35 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
     `files` are read again, but only if recording, seq, time and kind are equal. `names` are the
     files' names in findings.
     """
-    identity = ["recording", "seq", "ts_ns", "kind"]
     ordered = _in_order(_event_rows(events))
+    twice, conflicts = _duplicates(ordered, files)
+    if twice.height:
+        kept = {
+            name: getattr(events, name).join(twice, on=["file", "line"], how="anti")
+            for name in _FRAMES
+        }
+        events = msgspec.structs.replace(events, **kept)
+        ordered = _in_order(ordered.lazy().join(twice.lazy(), on=["file", "line"], how="anti"))
+    file = pl.lit(pl.Series(names, dtype=pl.String)).gather(pl.col("file"))
+    odd = _odd_places(ordered)
+    found = [
+        _duplicate_events(twice),
+        *_damage_of_order(odd, conflicts),
+        _missing_segments(events),
+        _repeated_members(events, ordered),
+        _gaps(events),
+        _unclosed_recordings(events, odd),
+    ]
+    damage = pl.concat(found).with_columns(file=file).pipe(run_query)
+    if not damage.height:
+        return events
+    findings = pl.concat([events.findings, Findings.frame(damage)])
+    return msgspec.structs.replace(events, findings=findings)
+
+
+def _duplicates(ordered: pl.DataFrame, files: Sequence[Path]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return duplicates of events, and events with the identity of another one that differ."""
+    identity = ["recording", "seq", "ts_ns", "kind"]
     # Duplicates have the same seq, so they are neighbours.
     near = (pl.col("step") == 0) | (pl.col("step").shift(-1) == 0)
     twice = (
@@ -39,24 +66,83 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
         .sort("file", "line")
         .pipe(run_query)
     )
-    conflicts = twice
-    if twice.height:
-        candidates = twice.with_columns(content=_contents(twice, files))
-        same = pl.struct(*identity, "content").is_first_distinct()
-        conflicts = candidates.filter(same & ~pl.struct(identity).is_first_distinct())
-        twice = candidates.filter(~same)
-        kept = {
-            name: getattr(events, name).join(twice, on=["file", "line"], how="anti")
-            for name in _FRAMES
-        }
-        events = msgspec.structs.replace(events, **kept)
-        ordered = _in_order(ordered.lazy().join(twice.lazy(), on=["file", "line"], how="anti"))
-    hole = pl.col("step") - 1
+    if not twice.height:
+        return twice, twice
+    candidates = twice.with_columns(content=_contents(twice, files))
+    same = pl.struct(*identity, "content").is_first_distinct()
+    conflicts = candidates.filter(same & ~pl.struct(identity).is_first_distinct())
+    twice = candidates.filter(~same)
+    return twice, conflicts
+
+
+def _odd_places(ordered: pl.DataFrame) -> pl.LazyFrame:
+    """Return the rows of `_in_order` that do not simply follow the row before.
+
+    `last`: whether it is the last event of its recording.
+    """
+    return (
+        ordered.lazy()
+        .with_columns(last=pl.col("first").shift(-1, fill_value=True))
+        .filter(
+            (pl.col("step") != 1)
+            | (pl.col("first") & (Event.seq.col > 0))
+            | pl.col("back")
+            | pl.col("last")
+        )
+    )
+
+
+def _duplicate_events(twice: pl.DataFrame) -> pl.LazyFrame:
     again = (
         twice.lazy()
         .group_by("recording", "file", maintain_order=True)
         .agg(pl.col("line", "seq").first(), count=pl.len())
     )
+    of_recording = ("event of this recording occurs", "events of this recording occur")
+    return _findings(
+        again,
+        "archive.duplicate_events",
+        "warning",
+        formatted("{} a second time here", counted("count", *of_recording)),
+    )
+
+
+def _damage_of_order(odd: pl.LazyFrame, conflicts: pl.DataFrame) -> Iterator[pl.LazyFrame]:
+    """Yield findings about missing, repeated and reordered events."""
+    hole = pl.col("step") - 1
+    yield _findings(
+        odd.filter(pl.col("step") > 1),
+        "archive.sequence_hole",
+        "warning",
+        formatted("{} missing before this one", counted(hole, "event is", "events are")),
+    )
+    yield _findings(
+        conflicts.lazy(),
+        "archive.conflicting_events",
+        "error",
+        pl.lit("another event has the same recording, seq and time, but other content"),
+    )
+    yield _findings(
+        odd.filter(pl.col("step") == 0).join(conflicts.lazy(), on=["file", "line"], how="anti"),
+        "archive.sequence_repeat",
+        "warning",
+        pl.lit("another event of this recording has the same seq"),
+    )
+    yield _findings(
+        odd.filter(pl.col("first") & (Event.seq.col > 0)),
+        "archive.begins_late",
+        "warning",
+        formatted("the recording's first {} missing", counted("seq", "event is", "events are")),
+    )
+    yield _findings(
+        odd.filter("back"),
+        "archive.time_goes_back",
+        "warning",
+        pl.lit("ts_ns is smaller than that of the event before"),
+    )
+
+
+def _missing_segments(events: Events) -> pl.LazyFrame:
     missing = (
         events.opens.lazy()
         .drop_nulls("segment")
@@ -66,94 +152,47 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
             before=(pl.col("segment").diff() - 1).over("recording").fill_null(pl.col("segment"))
         )
     )
-    closed = events.closes.lazy().select("recording").unique()
-    rows = ordered.lazy()
-    odd = rows.with_columns(last=pl.col("first").shift(-1, fill_value=True)).filter(
-        (pl.col("step") != 1)
-        | (pl.col("first") & (Event.seq.col > 0))
-        | pl.col("back")
-        | pl.col("last")
+    return _findings(
+        missing.filter(pl.col("before") > 0),
+        "archive.segment_missing",
+        "warning",
+        formatted("{} missing before this one", counted("before", "segment is", "segments are")),
     )
-    found = [
-        _findings(
-            again,
-            "archive.duplicate_events",
-            "warning",
-            formatted(
-                "{} a second time here",
-                counted(
-                    "count", "event of this recording occurs", "events of this recording occur"
-                ),
-            ),
+
+
+def _repeated_members(events: Events, ordered: pl.DataFrame) -> pl.LazyFrame:
+    return _findings(
+        events.duplicate_members.lazy().join(
+            ordered.lazy(), on=["file", "line"], maintain_order="left"
         ),
-        _findings(
-            odd.filter(pl.col("step") > 1),
-            "archive.sequence_hole",
-            "warning",
-            formatted("{} missing before this one", counted(hole, "event is", "events are")),
+        "protocol.member_twice",
+        "warning",
+        formatted("a member occurs twice: {}; the last one is used", "names"),
+        about="message",
+    )
+
+
+def _gaps(events: Events) -> pl.LazyFrame:
+    return _findings(
+        events.gaps.lazy(),
+        "archive.gap",
+        "warning",
+        formatted(
+            "the recorder lost {}: {}",
+            counted(pl.col("lost").fill_null(0), "event", "events"),
+            pl.col("why").fill_null("no reason given"),
         ),
-        _findings(
-            conflicts.lazy(),
-            "archive.conflicting_events",
-            "error",
-            pl.lit("another event has the same recording, seq and time, but other content"),
-        ),
-        _findings(
-            odd.filter(pl.col("step") == 0).join(conflicts.lazy(), on=["file", "line"], how="anti"),
-            "archive.sequence_repeat",
-            "warning",
-            pl.lit("another event of this recording has the same seq"),
-        ),
-        _findings(
-            odd.filter(pl.col("first") & (Event.seq.col > 0)),
-            "archive.begins_late",
-            "warning",
-            formatted("the recording's first {} missing", counted("seq", "event is", "events are")),
-        ),
-        _findings(
-            odd.filter("back"),
-            "archive.time_goes_back",
-            "warning",
-            pl.lit("ts_ns is smaller than that of the event before"),
-        ),
-        _findings(
-            missing.filter(pl.col("before") > 0),
-            "archive.segment_missing",
-            "warning",
-            formatted(
-                "{} missing before this one", counted("before", "segment is", "segments are")
-            ),
-        ),
-        _findings(
-            events.duplicate_members.lazy().join(rows, on=["file", "line"], maintain_order="left"),
-            "protocol.member_twice",
-            "warning",
-            formatted("a member occurs twice: {}; the last one is used", "names"),
-            about="message",
-        ),
-        _findings(
-            events.gaps.lazy(),
-            "archive.gap",
-            "warning",
-            formatted(
-                "the recorder lost {}: {}",
-                counted(pl.col("lost").fill_null(0), "event", "events"),
-                pl.col("why").fill_null("no reason given"),
-            ),
-        ),
-        _findings(
-            odd.filter("last").join(closed, on="recording", how="anti"),
-            "archive.no_close",
-            "info",
-            pl.lit("the recording has no close event: still running, or killed"),
-        ),
-    ]
-    file = pl.lit(pl.Series(names, dtype=pl.String)).gather(pl.col("file"))
-    damage = pl.concat(found).with_columns(file=file).pipe(run_query)
-    if not damage.height:
-        return events
-    findings = pl.concat([events.findings, Findings.frame(damage)])
-    return msgspec.structs.replace(events, findings=findings)
+    )
+
+
+def _unclosed_recordings(events: Events, odd: pl.LazyFrame) -> pl.LazyFrame:
+    closed = events.closes.lazy().select("recording").unique()
+    return _findings(
+        odd.filter("last").join(closed, on="recording", how="anti"),
+        "archive.no_close",
+        "info",
+        pl.lit("the recording has no close event: still running, or killed"),
+    )
 
 
 def _event_rows(events: Events) -> pl.LazyFrame:

@@ -256,6 +256,8 @@ def discover(url: str) -> list[Path]:
         if about.get("type", "file") == "file"
     ]
     if not files:
+        with reaching(url), contextlib.suppress(FileNotFoundError):
+            system.ls(path)  # over HTTP, the methods above find nothing if the server is down
         raise UnreadableError(
             f"{url}: no transcripts found (looked for {', '.join('*' + s for s in SUFFIXES)})"
         )

@@ -352,8 +352,9 @@ def test_mistakes_are_said(store, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_command_writes_to_stdout_and_talks_on_stderr(store):
-    done = run("export", store, "--to", "har")
+@pytest.mark.parametrize("out", [(), ("-o", "-")], ids=len)
+def test_the_command_writes_to_stdout_and_talks_on_stderr(store, out):
+    done = run("export", store, "--to", "har", *out)
     assert done.returncode == 0
     assert json.loads(done.stdout)["log"]["creator"]["name"] == "mcptally"
     assert "rows left out: requests of the server" in done.stderr
