@@ -289,8 +289,8 @@ def _names_an_argument(frame: pl.DataFrame) -> pl.Series:
     words, words_of_value = map(named_object.as_words, (pl.col("stripped"), value))
     short = named.lazy().filter(is_short).filter(words.str.contains(words_of_value, literal=True))
     names = np.zeros(frame.height, dtype=np.bool_)
-    for found in (short, named.lazy().filter(~is_short)):
-        names[found.select("row").pipe(run_query)["row"].to_numpy()] = True
+    found = pl.concat([short, named.lazy().filter(~is_short)]).select("row").pipe(run_query)
+    names[found["row"].to_numpy()] = True
     return series_from_numpy(names)
 
 
