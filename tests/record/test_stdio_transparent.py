@@ -272,6 +272,13 @@ def test_the_server_gets_the_environment_arguments_and_folder_unchanged(tmp_path
     assert opened["command"][-len(arguments) :] == arguments
 
 
+def test_the_home_folder_is_replaced_as_clients_start_servers_without_a_shell(tmp_path):
+    server = script("import sys; sys.stdin.read()")
+    env = os.environ | {"HOME": str(tmp_path)}
+    subprocess.run([*recorder("~/traces"), *server], env=env, cwd=tmp_path, input=b"", check=True)
+    assert of(events(tmp_path / "traces"), "open")
+
+
 def test_open_describes_the_recording_and_close_its_end(tmp_path):
     with RecordedServer(tmp_path, ECHO, "--name", "my server") as recorded_server:
         recorded_server.send(b'{"id":1}\nx\n')

@@ -88,3 +88,11 @@ def test_a_path_that_is_not_utf8_is_refused(small: mt.Store, tmp_path: Path):
     shutil.copytree(small.path, folder)
     with pytest.raises(StoreError, match="name another folder"):
         mt.open_store(folder)
+
+
+def test_a_path_with_a_tilde_that_no_shell_replaced_is_refused(small: mt.Store):
+    for folder in ("~/store", "~someone/store"):
+        with pytest.raises(StoreError, match=r"write \$HOME"):
+            mt.score([small.path.parent / "traces.jsonl"], out=folder)
+        with pytest.raises(StoreError, match=r"write \$HOME"):
+            mt.open_store(folder)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     type=click.Path(),
     default="traces",
     show_default=True,
-    help="Folder for the recordings.",
+    help="Folder for the recordings; a ~ at its beginning is the home folder.",
 )
 @click.option("--name", help="Label of the server; default: the name of its command.")
 @click.option("--url", help="Record the HTTP server at this URL instead of running a command.")
@@ -127,6 +127,7 @@ def command(
         raise click.UsageError("give either a command after `--`, or --url and --listen")
     if bool(url) != bool(listen):
         raise click.UsageError("--url and --listen can only be used together")
+    out = os.path.expanduser(out)  # noqa: PTH111  (a client's configuration has no shell)
 
     def limits() -> "Limits":
         from mcptally.record.limits import Limits

@@ -47,10 +47,10 @@ def read_manifest(folder: Path, *, archive: bool = True) -> dict[str, Any]:
 
     Raises:
         StoreError: there is no store, the first run into it did not end, it has another format, or
-            a file is missing or damaged; or its path is not UTF-8.
+            a file is missing or damaged; or its path is not UTF-8 or begins with `~`.
     """
     path = folder / MANIFEST
-    require_utf8_path(folder)
+    require_plain_path(folder)
     if not folder.is_dir():
         if url := url_of_path(folder):
             raise StoreError(
@@ -103,12 +103,19 @@ def _load(path: Path, *, archive: bool = True) -> Any:
         ) from error
 
 
-def require_utf8_path(folder: Path) -> None:
-    """Check that the absolute path of a store is UTF-8: polars and DuckDB take paths as text.
+def require_plain_path(folder: Path) -> None:
+    """Check that the absolute path of a store is UTF-8, and that it does not begin with `~`.
+
+    Polars and DuckDB take paths as text, and `~` in it for the home folder.
 
     Raises:
         StoreError: it is not.
     """
+    if folder.parts[:1] and folder.parts[0].startswith("~"):
+        raise StoreError(
+            f"{folder}: the shell has not replaced ~ by the home folder; write $HOME, or the "
+            "absolute path"
+        )
     try:
         str(folder.absolute()).encode()
     except UnicodeEncodeError:

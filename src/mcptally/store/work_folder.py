@@ -26,7 +26,7 @@ from mcptally.store.manifest import (
     has_views,
     listed_files,
     replace_manifest,
-    require_utf8_path,
+    require_plain_path,
 )
 from mcptally.store.parts import EMPTY, part_files, write_part
 from mcptally.store.source_files import SourceFile, digest_of
@@ -97,9 +97,9 @@ def _require_store_or_empty(folder: Path) -> None:
     """Check that a folder is empty, a store, or what a killed run left of one.
 
     Raises:
-        StoreError: it is something else, or its path is not UTF-8.
+        StoreError: it is something else, or its path is not UTF-8 or begins with `~`.
     """
-    require_utf8_path(folder)
+    require_plain_path(folder)
     if not folder.exists():
         return
     if not folder.is_dir():
