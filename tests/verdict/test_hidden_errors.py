@@ -204,6 +204,14 @@ def test_every_text_block_of_a_result_is_read():
     assert results["hidden_text"][0] == 'Error: the "booking" system\ndid not respond'
 
 
+def test_a_later_text_is_cut_after_its_escapes_are_read():
+    long = 'He said "text": "no"\\ or\n' * 100
+    blocks = [{"type": "text", "text": text} for text in ("first", "", long, "last")]
+    calls = pl.DataFrame({"response": [json.dumps({"content": blocks})]})
+    later = calls.select(hidden_errors.later_texts(pl.col("response"), pl.lit(4)))
+    assert later.item().to_list() == [long[:600], "last"]
+
+
 def test_a_later_block_that_is_no_failure_changes_nothing():
     calls = pl.DataFrame(
         {"text": ["Hall 3", "Error: closed"], "later_texts": [["No errors found"], ["Hall 4"]]}
