@@ -318,11 +318,10 @@ def _with_keywords(keywords: _Keywords, texts: pl.Series) -> Mask:
         lower.lazy()
         .select(
             row=pl.int_range(pl.len(), dtype=pl.Int64),
-            word=text.str.extract_many(words, overlapping=True),
+            word=text.str.extract_many(words, overlapping=True).list.unique(),
         )
         .explode("word")
         .drop_nulls()
-        .unique()
         .join(keywords.owners.lazy(), on="word")
         .pipe(run_query)
     )
