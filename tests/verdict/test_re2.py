@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mcptally.verdict import classify, hidden_errors
 from mcptally.verdict.match import alternation, match_rules
-from mcptally.verdict.re2 import fold, forms
+from mcptally.verdict.re2 import fold, fold_changed, forms
 from mcptally.verdict.rule_model import words_of_languages
 from tests.rows import each_row
 
@@ -149,3 +149,12 @@ def test_a_pattern_that_re2_reads_in_another_way_has_no_translation(pattern):
 def test_folding_keeps_ascii_characters_and_the_number_of_characters():
     series = pl.Series(["aé b٣c…d\x0be", "plain", None])
     assert fold(series).folded.to_pylist() == [b"a_ b0c\x7fd e", b"plain", None]
+
+
+def test_texts_that_differ_in_part_from_folded_ones_are_folded_as_if_alone():
+    originals = pl.Series(["a", "• né", "\x01b", "c ü"])
+    for changed in (["a", "né", "\x01b", "x"], originals.to_list()):
+        texts = pl.Series(changed)
+        folding = fold_changed(texts, originals, fold(originals))
+        assert folding.folded.to_pylist() == fold(texts).folded.to_pylist()
+        assert folding.plain.tolist() == fold(texts).plain.tolist()

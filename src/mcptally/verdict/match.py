@@ -63,7 +63,7 @@ def match_rules(
     """
     whole_texts = _Texts(texts)
     places = {"anywhere": whole_texts}
-    places[_START] = whole_texts if starts is texts else _Texts(starts)
+    places[_START] = whole_texts if starts is texts else _Texts(starts, whole_texts)
     if lines is not None:
         places["first_line"] = _Texts(lines)
     patterns = tuple(patterns_of(rule) for rule in rules)
@@ -135,12 +135,16 @@ def _matching(
 class _Texts:
     """A column of texts, and the search for a pattern in some of its rows."""
 
-    def __init__(self, texts: pl.Series) -> None:
+    def __init__(self, texts: pl.Series, originals: "_Texts | None" = None) -> None:
+        """Keep `texts`, of which few differ from `originals` if given."""
         self.texts = texts
+        self.originals = originals
 
     @functools.cached_property
     def folding(self) -> re2.Folding:
-        return re2.fold(self.texts)
+        if self.originals is None:
+            return re2.fold(self.texts)
+        return re2.fold_changed(self.texts, self.originals.texts, self.originals.folding)
 
     def contain(self, rows: Rows, regex: str) -> Mask:
         """Return for each of `rows` whether the text contains a match of `regex`."""
@@ -327,11 +331,10 @@ def _with_keywords(keywords: _Keywords, texts: pl.Series) -> Mask:
         lower.lazy()
         .select(
             row=pl.int_range(pl.len(), dtype=pl.Int64),
-            word=text.str.extract_many(words, overlapping=True),
+            word=text.str.extract_many(words, overlapping=True).list.unique(),
         )
         .explode("word")
         .drop_nulls()
-        .unique()
         .join(keywords.owners.lazy(), on="word")
         .pipe(run_query)
     )

@@ -21,6 +21,11 @@ import pyarrow as pa
 
 from mcptally.tables.arrow import indices, series_from_arrow
 
+try:  # pyarrow.compute makes a Python function of every kernel, which takes 20 ms.
+    from pyarrow._compute import call_function
+except ImportError:  # a version of pyarrow whose private modules are different
+    from pyarrow.compute import call_function
+
 _REPLACEMENTS: Final = (
     (r"[\x01\x0b\s--[\x00-\x7f]]|\x0b", " "),
     (r"[\d--[\x00-\x7f]]", "0"),
@@ -96,6 +101,18 @@ def fold(texts: pl.Series) -> Folding:
         rows = indices(np.flatnonzero(affected))
         texts = texts.clone().scatter(rows, _fold_affected(texts.gather(rows)))
     return Folding(texts.to_arrow().view(pa.large_binary()), ~(affected | marked))
+
+
+def fold_changed(texts: pl.Series, originals: pl.Series, folding: Folding) -> Folding:
+    """Return the form of texts of which few differ from `originals`, whose form is `folding`."""
+    changed = texts.ne_missing(originals)
+    if not changed.any():
+        return folding
+    part = fold(texts.filter(changed))
+    plain = folding.plain.copy()
+    plain[changed.to_numpy()] = part.plain
+    values = [folding.folded, changed.to_arrow(), part.folded]
+    return Folding(call_function("replace_with_mask", values), plain)
 
 
 def _fold_affected(texts: pl.Series) -> pl.Series:

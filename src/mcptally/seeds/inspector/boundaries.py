@@ -44,7 +44,13 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataF
         rows.lazy()
         .select("definition", "arguments")
         .filter(pl.col("arguments").is_not_null())
-        .unique()
+        # Group by arguments alone: `unique` of both columns copies them.
+        .group_by("arguments")
+        .agg("definition")
+        .with_row_index("number")
+        .explode("definition")
+        .unique(["number", "definition"])
+        .drop("number")
         .join(schemas, on="definition", how="left")
         .with_columns(
             likely=pl.col("sized").fill_null(value=False) | arguments.contains(_EMPTY),
