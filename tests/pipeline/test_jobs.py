@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 import mcptally as mt
 from mcptally.errors import McptallyError, StoreError
 from mcptally.pipeline.engines.local import LocalPool
-from mcptally.pipeline.plan import ONE_PROCESS, PARTITION, limit_for_archive, plan
+from mcptally.pipeline.plan import ONE_PROCESS, PARTITION, SINGLE_PROCESS, limit_for_archive, plan
 from mcptally.store.work_folder import working
 from tests.pipeline.golden import TRACES
 from tests.pipeline.test_partitioning import FILES, scattered, tables
@@ -69,8 +69,8 @@ def test_two_processes_share_an_archive_only_if_it_is_large(tmp_path: Path, size
 @pytest.mark.parametrize(
     ("size", "jobs", "limit", "partitions"),
     [
-        (3 * PARTITION - 4, 1, 2 * PARTITION, 1),
-        (3 * PARTITION + 4, 1, 2 * PARTITION, 2),
+        (SINGLE_PROCESS * 3 // 2 - 4, 1, SINGLE_PROCESS, 1),
+        (SINGLE_PROCESS * 3 // 2 + 4, 1, SINGLE_PROCESS, 2),
         (3 * PARTITION - 8, 2, PARTITION, 2),
         (3 * PARTITION + 4, 2, PARTITION, 4),
         (PARTITION + 4, 1, PARTITION, 2),  # the limit of --memory

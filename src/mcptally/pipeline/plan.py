@@ -17,12 +17,12 @@ from mcptally.transcript import remote
 from mcptally.transcript.discover import SkippedFile, discover
 from mcptally.transcript.files import READ_ERRORS, expansion_ratio, open_stream
 
-PARTITION: Final = 120 << 20
+PARTITION: Final = 160 << 20
 """Bytes of transcript per partition at most, unless files that belong together are larger."""
 
-SINGLE_PROCESS: Final = 2 * PARTITION
-"""The same for a single process: it has the memory of two, and each partition costs a third of a
-second whatever its size."""
+SINGLE_PROCESS: Final = 240 << 20
+"""The same for a single process: it may use more memory than each of several, and each partition
+costs a third of a second whatever its size."""
 
 WORTHWHILE: Final = 16 << 20
 """Bytes of transcript that each of several processes gets at least."""

@@ -143,7 +143,7 @@ def score(
         engine: "local", "dask", or a `distributed.Client` of a Dask cluster.
         scheduler: address or scheduler file of the Dask cluster; by default what Dask's
             configuration says (`DASK_SCHEDULER_ADDRESS`), or else `jobs` workers on this machine.
-        partition_bytes: bytes of transcript that a process works on at a time; by default 120 MiB,
+        partition_bytes: bytes of transcript that a process works on at a time; by default 160 MiB,
             or 240 MiB for a single process; half more if no process then works on several.
         progress: called with the bytes of work done and in all.
 
