@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NamedTuple, NoReturn, Self
 
 from mcptally import process_memory
 from mcptally.calling_thread import on_calling_thread
@@ -28,7 +28,7 @@ from mcptally.pipeline.engines.worker import (
 from mcptally.store.parts import Written
 
 _AHEAD: Final = 2
-"""Tasks that a child process has at a time, so that it never waits for the next."""
+"""Tasks of its own that a child process has at a time, so that it never waits for the next."""
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -56,7 +56,10 @@ class LocalPool:
 
     def __init__(self, jobs: int, work: Path, memory: int) -> None:
         self.worker = PartitionWorker(work, memory // jobs)
-        self.children = [_Child(work, memory // jobs) for _ in range(jobs - 1)]
+        self.answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
+        self.children = [
+            _Child(number, self.answers, work, memory // jobs) for number in range(1, jobs)
+        ]
         self.owners: dict[int, int] = {}
         """Number of a gathered partition → number of its process; 0 is this one."""
 
@@ -128,51 +131,76 @@ class LocalPool:
         """
         waiting = collections.deque(shared)
         mine = {process: iter(tasks) for process, tasks in own.items()}
-
-        def next_task(process: int) -> Task | None:
-            task = next(mine.get(process, iter(())), None)
-            return task or (waiting.popleft() if waiting else None)
+        for child in self.children:
+            child.shared = waiting
 
         while True:
-            for process, child in enumerate(self.children, start=1):
-                # The last shared tasks go out one by one, so that all processes end together.
-                last = not own and len(waiting) <= _AHEAD * (len(self.children) + 1)
-                while len(child.sent) < (1 if last else _AHEAD) and (task := next_task(process)):
+            for child in self.children:
+                tasks = mine.get(child.number, iter(()))
+                while len(child.sent) < _AHEAD and (task := next(tasks, None)):
                     child.send(task)
-            here = next_task(0)
+                if not child.sent:
+                    child.send_shared()
+            here = next(mine.get(0, iter(())), None) or _pop(waiting)
             if here is not None:
                 method, arguments = here
                 yield 0, here, getattr(self.worker, method)(*arguments)
-            elif not any(child.sent for child in self.children):
+            elif not any(child.sent for child in self.children) and self.answers.empty():
                 return
             yield from self._answers(wait=here is None)
 
     def _answers(self, *, wait: bool) -> Iterator[tuple[int, Task, Any]]:
         """Process, task and result of each answer that has arrived; with `wait`, at least one."""
-        busy: Mapping[Any, tuple[int, _Child]] = {
-            child.pipe: (process, child)
-            for process, child in enumerate(self.children, start=1)
-            if child.sent
-        }
-        if not busy:
-            return
-        from multiprocessing import connection  # noqa: PLC0415  (a small archive has no children)
+        while wait or not self.answers.empty():
+            answer = self.answers.get()
+            child = self.children[answer.process - 1]
+            if answer.task is None:
+                child.raise_died()
+            if answer.error is not None:
+                raise answer.error
+            yield answer.process, answer.task, answer.result
+            wait = False
 
-        for pipe in connection.wait(list(busy), timeout=None if wait else 0):
-            process, child = busy[pipe]
-            yield process, *child.receive()
+
+class _Answer(NamedTuple):
+    """The result of a task of a child process, or the error to raise."""
+
+    process: int
+    task: Task | None
+    """None if the process died."""
+    result: Any = None
+    error: BaseException | None = None
+
+
+def _pop(tasks: collections.deque[Task]) -> Task | None:
+    """The first of `tasks`, which several threads take; None if there is none."""
+    try:
+        return tasks.popleft()
+    except IndexError:
+        return None
 
 
 class _Child:
-    """A child process with a `PartitionWorker`, and the pipe to it."""
+    """A child process with a `PartitionWorker`, and the pipe to it.
 
-    def __init__(self, work: Path, memory: int) -> None:
+    A thread waits for its answers and sends it the next shared task, so that it does not wait while
+    this process is busy with a task.
+    """
+
+    def __init__(
+        self, number: int, answers: queue.SimpleQueue[_Answer], work: Path, memory: int
+    ) -> None:
         import multiprocessing  # noqa: PLC0415  (a small archive has no children)
 
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
+        self.number = number
+        self.answers = answers
+        self.shared: collections.deque[Task] = collections.deque()
+        """Tasks for whichever process is free."""
         self.sent: collections.deque[Task] = collections.deque()
         """Tasks without an answer, in order."""
+        self.sending = threading.Lock()
         self.unsent: Exception | None = None
         """Why a task could not be sent."""
         self.process = context.Process(
@@ -186,10 +214,17 @@ class _Child:
         self.outbox: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self.sender = threading.Thread(target=self._send_all, daemon=True)
         self.sender.start()
+        threading.Thread(target=self._receive_all, daemon=True).start()
 
     def send(self, task: Task) -> None:
-        self.sent.append(task)
-        self.outbox.put(task)
+        with self.sending:  # two threads send: keep both queues in the same order
+            self.sent.append(task)
+            self.outbox.put(task)
+
+    def send_shared(self) -> None:
+        """Send the next shared task, if there is one."""
+        if (task := _pop(self.shared)) is not None:
+            self.send(task)
 
     def _send_all(self) -> None:
         """Write tasks to the pipe, in a thread: a full pipe blocks while the child is working."""
@@ -202,17 +237,23 @@ class _Child:
             self.unsent = error
             self.process.terminate()
 
-    def receive(self) -> tuple[Task, Any]:
-        """The oldest task without an answer, and its result."""
-        try:
-            result, error = self.pipe.recv()
-        except (EOFError, OSError):
-            self._raise_died()
-        if error is not None:
-            raise error
-        return self.sent.popleft(), result
+    def _receive_all(self) -> None:
+        """Pass on the answers of the process, in a thread."""
+        while True:
+            try:
+                result, error = self.pipe.recv()
+            except (EOFError, OSError):
+                self.answers.put(_Answer(self.number, None))
+                return
+            except Exception as raised:  # noqa: BLE001  (no memory, say: `run` raises it)
+                result, error = None, raised
+            if len(self.sent) == 1:
+                self.send_shared()
+            self.answers.put(_Answer(self.number, self.sent[0], result, error))
+            # Last: `run` takes a process without tasks for one whose answers have all arrived.
+            self.sent.popleft()
 
-    def _raise_died(self) -> NoReturn:
+    def raise_died(self) -> NoReturn:
         self.process.join(10)
         if self.unsent is not None:
             raise McptallyError(
