@@ -181,7 +181,9 @@ class _Texts:
             )
         )
         found = call_function("match_substring_regex", [some], MatchSubstringOptions(regex))
-        matches: Mask = found.to_numpy(zero_copy_only=False)
+        # `to_numpy` imports pandas.
+        bits = np.frombuffer(found.buffers()[1], np.uint8)
+        matches: Mask = np.unpackbits(bits, count=len(found), bitorder="little").view(np.bool_)
         return matches
 
     def _contain_by_rust(self, rows: Rows, regex: str) -> Mask:
