@@ -28,7 +28,7 @@ from mcptally.pipeline.engines.worker import (
 from mcptally.store.parts import Written
 
 _AHEAD: Final = 2
-"""Tasks of its own that a child process has at a time, so that it never waits for the next."""
+"""Own tasks that a child process has at a time, so that it never waits for the next."""
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -173,7 +173,7 @@ class _Answer(NamedTuple):
 
 
 def _pop(tasks: collections.deque[Task]) -> Task | None:
-    """The first of `tasks`, which several threads take; None if there is none."""
+    """Remove and return the first of `tasks`, which other threads use too; None if it is empty."""
     try:
         return tasks.popleft()
     except IndexError:
