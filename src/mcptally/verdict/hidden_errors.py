@@ -319,7 +319,7 @@ def _matching_blocks(
 
 def _contains(values: pl.Series, mask: match.Mask, pattern: str) -> match.Mask:
     """Return for each value that `mask` selects whether it contains the pattern."""
-    tested = values.filter(pl.Series(mask)).to_frame("value")
+    tested = values.filter(series_from_numpy(mask)).to_frame("value")
     contains = pl.col("value").str.contains(match.alternation([pattern])).fill_null(value=False)
     found: match.Mask = tested.select(contains)["value"].to_numpy()
     return found

@@ -39,6 +39,8 @@ class Stream:
         """Whether the stream ends when its reader closes; otherwise it is still recorded."""
         self.pending = memoryview(b"")
         self.open = True
+        self.writer_closed = False
+        """Whether the writer of the source has closed it; bytes may still be waiting in it."""
         self.source_ended = False
         self.dropped_bytes = 0
 
@@ -144,14 +146,13 @@ class Relay:
                 else:
                     self._stop_polling(fd)
             elif fd == stream.source:
-                if event & select.POLLIN:
-                    self._read(stream)
-                elif stream.pending:
-                    # The writer has closed while its last bytes still wait for the reader.
-                    stream.source_ended = True
-                    self._stop_polling(fd)
-                else:
-                    self._handle_source_end(stream)
+                if not event & select.POLLIN:
+                    stream.writer_closed = True
+                    if stream.pending:
+                        # `_flush` polls again: the source, not polled for data, may have some.
+                        self._stop_polling(fd)
+                        continue
+                self._read(stream)
             elif event & _CLOSED_EVENTS and not event & select.POLLOUT:
                 self._handle_sink_closed(stream)
             else:
@@ -160,7 +161,7 @@ class Relay:
     def client_disconnected(self) -> bool:
         """Whether the client has closed both stdin and stdout."""
         stream = self.from_server
-        if not (self.from_client.source_ended or not self.from_client.open):
+        if self.from_client.open and not self.from_client.writer_closed:
             return False
         if not stream.open or stream.sink is None:
             return True
@@ -253,7 +254,7 @@ class Relay:
     def _handle_source_end(self, stream: Stream) -> None:
         """After the end of the source: record the rest, relay pending bytes, close the sink."""
         if not stream.source_ended or not stream.pending:
-            stream.source_ended = True
+            stream.source_ended = stream.writer_closed = True
             self._stop_polling(stream.source)
             self.has_recorded = True
             try:

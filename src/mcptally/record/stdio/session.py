@@ -149,7 +149,7 @@ class _StdioSession:
             return None
         if self._exit_code is not None or not self._relay.from_client.open:
             return int(_CLIENT_CHECK_SECONDS * 1000)
-        if self._relay.from_client.source_ended:
+        if self._relay.from_client.writer_closed:
             return int(_CLIENT_CHECK_SECONDS * 1000)
         return None
 
@@ -198,7 +198,7 @@ class _StdioSession:
         if self._ended_by_recorder or self._exit_code is not None:
             return
         gone = self._relay.client_disconnected() or (
-            (not self._relay.from_client.open or self._relay.from_client.source_ended)
+            (not self._relay.from_client.open or self._relay.from_client.writer_closed)
             and os.getppid() != self._client_pid
             and not self._stdout_is_file
         )
