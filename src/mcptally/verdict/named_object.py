@@ -178,7 +178,7 @@ def _is_named(named: pl.DataFrame) -> pl.Series:
     )
     is_named = (named["is_in"] & named["is_long"]).to_numpy(writable=True)
     is_named[found["row"].to_numpy()] = True
-    return pl.Series(is_named)
+    return series_from_numpy(is_named)
 
 
 def _name(text: pl.Expr) -> pl.Expr:
