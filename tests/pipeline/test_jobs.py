@@ -2,10 +2,13 @@
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -85,6 +88,40 @@ def test_partitions_are_larger_if_each_process_then_has_one(
         os.truncate(path, size // 4)
     chosen = limit_for_archive(files, limit, jobs)
     assert len(plan(files, limit=chosen, jobs=jobs)) == partitions
+
+
+def test_a_process_gets_the_next_tasks_while_this_one_is_busy(tmp_path: Path):
+    tasks = [("configure", (number,)) for number in range(20)]
+    with LocalPool(2, tmp_path, 0) as pool:
+        run = pool.run(tasks)
+        process, first, _ = next(run)
+        # This process does nothing until `run` is asked for more.
+        done = [pool.answers.get(timeout=60).task for _ in range(19)]
+    assert process == 0
+    assert sorted([first, *done]) == tasks
+
+
+class _HeldQueue(queue.SimpleQueue[Any]):
+    """A queue whose `put` returns only when `released` is set, long after the item was taken."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        super().put(item, block, timeout)
+        self.released.wait()
+
+    def get(self, block: bool = True, timeout: float | None = 5) -> Any:
+        return super().get(block, timeout)
+
+
+def test_a_run_ends_with_the_last_answer_however_long_its_thread_is_interrupted(tmp_path: Path):
+    tasks = [("configure", (number,)) for number in range(2)]
+    with LocalPool(2, tmp_path, 0) as pool:
+        held = _HeldQueue()
+        pool.answers = pool.children[0].answers = held
+        assert sorted(task for _, task, _ in pool.run(tasks)) == tasks
+        held.released.set()
 
 
 def test_a_process_that_dies_ends_the_run_with_a_message(tmp_path: Path):

@@ -145,7 +145,7 @@ class LocalPool:
             if here is not None:
                 method, arguments = here
                 yield 0, here, getattr(self.worker, method)(*arguments)
-            elif not any(child.sent for child in self.children) and self.answers.empty():
+            elif not any(child.unanswered for child in self.children):
                 return
             yield from self._answers(wait=here is None)
 
@@ -156,6 +156,7 @@ class LocalPool:
             child = self.children[answer.process - 1]
             if answer.task is None:
                 child.raise_died()
+            child.answered += 1
             if answer.error is not None:
                 raise answer.error
             yield answer.process, answer.task, answer.result
@@ -199,8 +200,11 @@ class _Child:
         self.shared: collections.deque[Task] = collections.deque()
         """Tasks for whichever process is free."""
         self.sent: collections.deque[Task] = collections.deque()
-        """Tasks without an answer, in order."""
+        """Tasks that the process has not answered, in order."""
         self.sending = threading.Lock()
+        self.sent_in_all = 0
+        self.answered = 0
+        """Answers that `LocalPool.run` has taken."""
         self.unsent: Exception | None = None
         """Why a task could not be sent."""
         self.process = context.Process(
@@ -219,7 +223,16 @@ class _Child:
     def send(self, task: Task) -> None:
         with self.sending:  # two threads send: keep both queues in the same order
             self.sent.append(task)
+            self.sent_in_all += 1
             self.outbox.put(task)
+
+    @property
+    def unanswered(self) -> int:
+        """How many tasks `LocalPool.run` waits for.
+
+        The next shared task is counted before the answer that it follows can be taken.
+        """
+        return self.sent_in_all - self.answered
 
     def send_shared(self) -> None:
         """Send the next shared task, if there is one."""
@@ -247,11 +260,10 @@ class _Child:
                 return
             except Exception as raised:  # noqa: BLE001  (no memory, say: `run` raises it)
                 result, error = None, raised
-            if len(self.sent) == 1:
+            task = self.sent.popleft()
+            if not self.sent:
                 self.send_shared()
-            self.answers.put(_Answer(self.number, self.sent[0], result, error))
-            # Last: `run` takes a process without tasks for one whose answers have all arrived.
-            self.sent.popleft()
+            self.answers.put(_Answer(self.number, task, result, error))
 
     def raise_died(self) -> NoReturn:
         self.process.join(10)
