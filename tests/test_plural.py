@@ -1,10 +1,11 @@
 """Counts with their nouns."""
 
+import pytest
+
 from mcptally.plural import count
-from tests.rows import each_row
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("n", "words", "text"),
     [
         (0, ("file",), "0 files"),

@@ -4,8 +4,9 @@ import ast
 import inspect
 from pathlib import Path
 
+import pytest
+
 import mcptally as mt
-from tests.rows import each_row
 
 TYPED_USE = ast.parse(Path(__file__).with_name("typing").joinpath("api.py").read_text("utf-8"))
 STORE_METHODS = sorted(
@@ -44,17 +45,17 @@ def typed_keywords(name):
     return {keyword.arg for call in calls for keyword in call.keywords}
 
 
-@each_row("name", [name for name in mt.__all__ if name[0].islower()])
+@pytest.mark.parametrize("name", [name for name in mt.__all__ if name[0].islower()])
 def test_the_typed_use_of_the_api_passes_every_option_of_every_public_function(name):
     assert typed_keywords(name) >= options(getattr(mt, name))
 
 
-@each_row("name", STORE_METHODS)
+@pytest.mark.parametrize("name", STORE_METHODS)
 def test_the_typed_use_of_the_api_passes_every_option_of_every_method_of_a_store(name):
     assert typed_keywords(name) >= options(getattr(mt.Store, name))
 
 
-@each_row("name", [name for name in mt.__all__ if name[0].isupper()])
+@pytest.mark.parametrize("name", [name for name in mt.__all__ if name[0].isupper()])
 def test_the_typed_use_of_the_api_states_the_type_of_every_public_class(name):
     stated = {node.id for node in ast.walk(TYPED_USE) if isinstance(node, ast.Name)}
     assert name in stated

@@ -8,7 +8,6 @@ import pytest
 
 import mcptally as mt
 from mcptally.analytics import answer, notebook
-from tests.rows import each_row
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 AWS_KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -90,7 +89,7 @@ BARS = {
 }
 
 
-@each_row(("row", "before"), BARS.values(), ids=BARS)
+@pytest.mark.parametrize(("row", "before"), BARS.values(), ids=BARS)
 def test_the_mark_of_a_bar_stands_at_the_value(row: dict[str, float], before: int):
     widths = [
         int(n) for n in re.findall(r"width:(\d+)px", "".join(notebook._bar("success_rate", row)))

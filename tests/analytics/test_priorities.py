@@ -15,7 +15,6 @@ from tests.analytics.built_stores import (
     call,
 )
 from tests.analytics.test_timeline import at, outage
-from tests.rows import each_row
 
 HIDDEN = {"outcome": "hidden_error", "verdict": "business", "hidden_confidence": 99.0}
 SERVERS = Servers()
@@ -209,7 +208,7 @@ def test_a_tool_without_a_problem_is_not_listed(asked):
     assert asked(WORKS) == []
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("share", "text"),
     [(0, "0%"), (1, "100%"), (0.5, "50%"), (0.0123, "1.2%"), (0.00071, "0.07%"), (0.9999, "99.99%"),
      (0.00001, "<0.01%"), (0.99999, ">99.99%"), (0.00005, "0.01%"), (0.99995, ">99.99%"),

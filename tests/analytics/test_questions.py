@@ -11,7 +11,6 @@ from mcptally.analytics.views import displayed_columns, question_titles
 from tests import corpus
 from tests.analytics import reference_answers
 from tests.analytics.conftest import plain_rows
-from tests.rows import each_row
 
 VARIED = (
     *("duckdb-v1", "eslint", "everything-http", "excel-nobody", "fastmcp-sse", "filesystem"),
@@ -145,7 +144,7 @@ def counted(rows, since=None, until=None, client=None):
     return {"calls": calls, "findings": findings, "tools": tools}
 
 
-@each_row("name", [name for name in NAMES if name not in KEYS])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in KEYS])
 def test_server_and_tool_choose_rows_without_changing_them(store: mt.Store, name):
     every = store.ask(name).pl().to_dicts()
     server, tool = every[0]["server"], every[0]["tool"]
@@ -180,7 +179,7 @@ def test_a_start_before_all_calls_keeps_all_and_an_end_before_them_keeps_none(st
     assert store.ask("latency", until="2000-01-01").fetchall() == []
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("question", "filters", "error", "words"),
     [
         ("tool_score", {}, errors.QueryError, "did you mean tool_scores"),
@@ -216,13 +215,13 @@ MISSPELT = {
 }
 
 
-@each_row(("query", "words"), MISSPELT.items(), ids=MISSPELT)
+@pytest.mark.parametrize(("query", "words"), MISSPELT.items(), ids=MISSPELT)
 def test_a_misspelt_column_suggests_the_right_one(store: mt.Store, query, words):
     with pytest.raises(errors.QueryError, match=f"no column is called .*{words}"):
         store.sql(query)
 
 
-@each_row("value", ["x' OR 1=1 --", "'; DROP VIEW calls; --", "\x00", "git\n"])
+@pytest.mark.parametrize("value", ["x' OR 1=1 --", "'; DROP VIEW calls; --", "\x00", "git\n"])
 def test_a_filter_is_a_value_and_never_sql(store: mt.Store, value):
     with pytest.raises(errors.QueryError, match="no server is called"):
         store.ask("latency", server=value)

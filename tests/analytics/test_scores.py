@@ -23,7 +23,6 @@ from tests.analytics.built_stores import (
     definition,
     sessions,
 )
-from tests.rows import each_row
 
 SERVERS = Servers()
 
@@ -88,7 +87,7 @@ def clients(answers):
     return answers.store.ask("clients").pl().rows_by_key("client", named=True, unique=True)
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("client", "server"),
     [
         (name, SERVERS.add(row | {"client": name} for row in sessions(counts)))
@@ -212,7 +211,7 @@ def test_each_rate_counts_the_calls_that_its_question_is_about(one):
     )
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("kind", "server"),
     [
         (kind, SERVERS.add(call(n, **kind) for n in range(40)))
@@ -437,7 +436,9 @@ LISTINGS = {
 }
 
 
-@each_row("server", [SERVERS.add(MAYBE, listing) for listing in LISTINGS.values()], ids=LISTINGS)
+@pytest.mark.parametrize(
+    "server", [SERVERS.add(MAYBE, listing) for listing in LISTINGS.values()], ids=LISTINGS
+)
 def test_a_name_stays_a_tool_without_a_whole_listing_that_lacks_it(named, server):
     assert named(server) == ["maybe"]
 
@@ -465,7 +466,7 @@ ENOUGH = {
 """Which quantiles have an interval, by the number of sessions and of the calls of each."""
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("server", "known"),
     [
         (
@@ -555,7 +556,7 @@ def empty(tmp_path_factory) -> Store:
     return build(tmp_path_factory.mktemp("empty") / "s", [])
 
 
-@each_row("question", ["tool_scores", "server_scores", "timeline", "change_points"])
+@pytest.mark.parametrize("question", ["tool_scores", "server_scores", "timeline", "change_points"])
 def test_an_empty_store_has_scores_without_rows(empty, question):
     assert empty.ask(question).fetchall() == []
 

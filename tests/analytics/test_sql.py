@@ -27,7 +27,6 @@ from mcptally.analytics.sql_guard import check_select
 from mcptally.errors import QueryError, StoreError, UsageError
 from mcptally.store.manifest import STORE_FORMAT
 from tests.commands import run
-from tests.rows import each_row
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
@@ -369,7 +368,7 @@ def test_fetched_times_have_a_time_zone(small: mt.Store):
     assert at.utcoffset() is not None
 
 
-@each_row("attack", READS.values(), ids=READS)
+@pytest.mark.parametrize("attack", READS.values(), ids=READS)
 def test_sql_reads_the_store_and_nothing_else(small: mt.Store, attack: str):
     # Some are refused when they are read, some not before they run.
     with pytest.raises((QueryError, duckdb.Error)) as refused:
@@ -378,7 +377,7 @@ def test_sql_reads_the_store_and_nothing_else(small: mt.Store, attack: str):
     assert small.sql("SELECT tool FROM calls").fetchall() == [("read",)]
 
 
-@each_row("attack", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("attack", WRITES.values(), ids=WRITES)
 def test_sql_changes_nothing(small: mt.Store, attack: str):
     before = files(small.path.parent)
     with pytest.raises(QueryError):
@@ -391,7 +390,7 @@ def files(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@each_row(
+@pytest.mark.parametrize(
     "query",
     [
         "SELECT tool FROM calls",
@@ -455,7 +454,7 @@ SPOILT: dict[str, tuple[Any, str]] = {
 }
 
 
-@each_row(("manifest", "words"), SPOILT.values(), ids=SPOILT)
+@pytest.mark.parametrize(("manifest", "words"), SPOILT.values(), ids=SPOILT)
 def test_a_store_with_an_invalid_manifest_is_rejected(small: mt.Store, tmp_path, manifest, words):
     folder = shutil.copytree(small.path, tmp_path / "store")
     (folder / "store.json").write_text(json.dumps(manifest))

@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from mcptally.cli import import_
 from mcptally.cli.quantity import DURATION, SIZE
 from tests.commands import run
-from tests.rows import each_row
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
@@ -253,7 +252,7 @@ def test_the_name_of_a_file_never_becomes_a_terminal_escape(tmp_path: Path):
     assert "\ufffd[2J\ufffd.jsonl" in done.stderr
 
 
-@each_row("arguments", ["NaN", '{"a": -Infinity}', "{", "\udcff", "@/no/such/file"])
+@pytest.mark.parametrize("arguments", ["NaN", '{"a": -Infinity}', "{", "\udcff", "@/no/such/file"])
 def test_arguments_that_are_no_json_are_a_sentence_and_exit_2(store: Path, arguments: str):
     done = run("validate", store, "--server", "demo", "--tool", "read", "--arguments", arguments)
     assert (done.returncode, done.stdout) == (2, "")
@@ -276,7 +275,7 @@ def test_the_name_of_a_log_never_becomes_a_terminal_escape(tmp_path: Path):
         assert not {"\x1b", "\u202e"} & set(done.output), form
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("kind", "written", "value"),
     [
         (SIZE, "64M", 64 << 20),
@@ -293,7 +292,7 @@ def test_sizes_and_times_are_read_as_people_write_them(kind, written, value):
     assert kind.convert(written, None, None) == value
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("kind", "written"),
     [(SIZE, "64h"), (SIZE, "0"), (SIZE, "-1M"), (SIZE, ""), (DURATION, "1mb"), (DURATION, "5b")],
 )

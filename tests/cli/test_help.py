@@ -15,13 +15,12 @@ from mcptally.cli import cli, export, query
 from mcptally.output import render
 from mcptally.output.export import FORMATS
 from tests.commands import run
-from tests.rows import each_row
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 COMMANDS = cli.list_commands(click.Context(cli))
 
 
-@each_row("name", COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_says_in_a_sentence_what_it_does_and_shows_an_example(name: str):
     command = cli.get_command(click.Context(cli), name)
     assert command is not None

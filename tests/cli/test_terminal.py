@@ -26,7 +26,6 @@ from mcptally.errors import QueryError
 from mcptally.output import render, text_table
 from tests.cli import terminal
 from tests.commands import run, run_bytes
-from tests.rows import each_row
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -44,7 +43,7 @@ def test_a_terminal_shows_what_it_showed_when_somebody_looked(
     assert terminal.session(answers, width) == kept, "python -m tests.cli.terminal writes it anew"
 
 
-@each_row("width", [40, 80, 120, 200])
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
 def test_no_line_is_wider_than_the_terminal(answers: terminal.Answers, width: int):
     lines = terminal.session(answers, width).splitlines()
     assert [line for line in lines if cell_len(line) > width and not line.startswith("$")] == []
@@ -63,7 +62,7 @@ SCORES = {
 }
 
 
-@each_row(("score", "style"), SCORES.values(), ids=SCORES)
+@pytest.mark.parametrize(("score", "style"), SCORES.values(), ids=SCORES)
 def test_colour_says_what_the_interval_says(score, style):
     row = {
         "tool": "t",
@@ -118,7 +117,7 @@ DOWN = score_row(success_rate=0.0, success_rate_low=0.0, success_rate_high=0.1)
 COLUMNS = ["server", "tool", "ok", "calls", "success_rate", "confidence", "tool_failures"]
 
 
-@each_row("width", [None, 200, 80, 60])
+@pytest.mark.parametrize("width", [None, 200, 80, 60])
 def test_a_tool_that_never_worked_is_named_so_and_has_no_evidence(width: int | None):
     works = score_row(ok=1449, success_rate=1.0, success_rate_low=0.9, success_rate_high=1.0)
     works |= {"confidence": 100.0, "confidence_low": 90.0, "confidence_high": 100.0}
@@ -137,7 +136,7 @@ def test_a_cancelled_tool_has_no_success_rate_and_is_not_said_to_have_never_work
     assert "never worked" not in text
 
 
-@each_row("width", [24, 32, 40, 50, 60, 80, 120])
+@pytest.mark.parametrize("width", [24, 32, 40, 50, 60, 80, 120])
 def test_a_narrow_terminal_keeps_ok_and_calls(width: int):
     text = text_table.text_table(pa.Table.from_pylist([DOWN]), COLUMNS, width=width)
     assert re.search(r" 0  1,449\b", text)
@@ -172,8 +171,8 @@ HOSTILE = {
 }
 
 
-@each_row("text", HOSTILE.values(), ids=HOSTILE)
-@each_row("where", ["cell", "column", "list"])
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("where", ["cell", "column", "list"])
 def test_nothing_from_an_archive_acts_on_a_terminal(text: str, where: str):
     tables = {
         "cell": pa.table({"tool": [text], "calls": [1]}),
@@ -248,7 +247,7 @@ FITS = {
 }
 
 
-@each_row(("width", "sizes"), FITS.values(), ids=FITS)
+@pytest.mark.parametrize(("width", "sizes"), FITS.values(), ids=FITS)
 def test_columns_share_a_line_to_the_last_character(width: int, sizes: dict[str, int]):
     assert text_table.fit_widths(NATURAL, fixed={"retries"}, width=width) == sizes
 
@@ -277,7 +276,7 @@ GROUP_FITS = {
 }
 
 
-@each_row(("width", "sizes"), GROUP_FITS.values(), ids=GROUP_FITS)
+@pytest.mark.parametrize(("width", "sizes"), GROUP_FITS.values(), ids=GROUP_FITS)
 def test_a_narrow_table_keeps_the_message_the_calls_and_the_id(width: int, sizes: dict[str, int]):
     numbers = {"calls"}
     fitted = text_table.fit_widths(GROUP, fixed={"calls", "call_id"}, width=width, numbers=numbers)
@@ -349,7 +348,7 @@ def test_json_says_the_same_whatever_it_escapes(store: mt.Store):
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "\uff1d1", "\n=1"]
 
 
-@each_row("text", FORMULAS, ids=ascii)
+@pytest.mark.parametrize("text", FORMULAS, ids=ascii)
 def test_no_cell_of_csv_is_a_formula(store: mt.Store, text: str, capsysbinary):
     columns = f"SELECT '{text}' AS x, ['{text}'] AS l, -1 AS n, 'a=b' AS plain, 1 AS \"{text}\""
     render.write(store.sql(columns), "csv")
@@ -499,7 +498,7 @@ def test_a_time_limit_beyond_that_of_locks_is_accepted(store: mt.Store, seconds:
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ['"n"', "1"], "")
 
 
-@each_row("form", ["json", "csv", "parquet", "markdown"])
+@pytest.mark.parametrize("form", ["json", "csv", "parquet", "markdown"])
 def test_every_format_is_read_back(store: mt.Store, form: str):
     query = "SELECT sum(1) AS n, 'nan'::DOUBLE AS x, [1, 2] AS l, TIMESTAMPTZ '2026-11-21' AS t"
     done = run_bytes("query", store.path, query, "--format", form)
@@ -526,8 +525,8 @@ DEEP = {
 }
 
 
-@each_row("value", DEEP.values(), ids=DEEP)
-@each_row("form", ["table", "json", "csv", "parquet", "markdown"])
+@pytest.mark.parametrize("value", DEEP.values(), ids=DEEP)
+@pytest.mark.parametrize("form", ["table", "json", "csv", "parquet", "markdown"])
 def test_no_secret_is_told_however_deep_it_lies(store: mt.Store, value: str, form, capsysbinary):
     render.write(store.sql(f"SELECT {value} AS x"), form)
     said = capsysbinary.readouterr().out
@@ -548,8 +547,8 @@ VALUES = {
 }
 
 
-@each_row(("value", "text"), VALUES.items(), ids=VALUES)
-@each_row("form", ["json", "csv", "parquet", "table"])
+@pytest.mark.parametrize(("value", "text"), VALUES.items(), ids=VALUES)
+@pytest.mark.parametrize("form", ["json", "csv", "parquet", "table"])
 def test_every_type_has_a_text_in_every_format(store: mt.Store, value, text, form, capsysbinary):
     render.write(store.sql(f"SELECT {value} AS x"), form)
     out = capsysbinary.readouterr().out

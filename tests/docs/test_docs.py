@@ -24,7 +24,6 @@ from mcptally.transcript.events import AnyEvent
 from tests.docs import blocks
 from tests.docs.blocks import BARE, DATA, DOCS, PAGES, REASONS, ROOT, RUNNABLE, SHOWN
 from tests.importers.imported_logs import events
-from tests.rows import each_row
 from tests.shared_folder import shared_folder
 
 LINKED = [*PAGES, ROOT / "sample_traces" / "README.md"]
@@ -119,7 +118,7 @@ DOCUMENTED = {
 }
 
 
-@each_row("page", DOCUMENTED)
+@pytest.mark.parametrize("page", DOCUMENTED)
 def test_everything_that_exists_is_in_the_reference(page):
     text = (DOCS / page).read_text(encoding="utf-8")
     assert [words for words in DOCUMENTED[page] if words not in text] == []

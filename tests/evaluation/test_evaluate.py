@@ -14,7 +14,6 @@ from mcptally.errors import UnreadableError
 from mcptally.evaluation import calibration, evaluate, labels, measures, verdict_rows
 from mcptally.verdict import classify
 from tests import corpus
-from tests.rows import each_row
 
 ERROR = {
     "server": "npm:@a/mcp-x-server", "tool": "t", "args": {"q": 1}, "text": "x not found",
@@ -40,7 +39,7 @@ def test_both_vocabularies_become_the_same_table(tmp_path: Path):
     assert read["request_id"].to_list() == [None, "3"]
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("row", "label", "is_hidden"),
     [
         (ERROR | {"verdict": "not_error", "is_error": False}, None, False),
@@ -77,7 +76,9 @@ def test_releases_and_ways_of_running_one_server_are_a_family(one: str, other: s
     assert labels.family(one) == labels.family(other)
 
 
-@each_row("content", ["", "{}\n", "[1]\n", "{not json\n", '{"a": 1}\n', "[" * 100_000])
+@pytest.mark.parametrize(
+    "content", ["", "{}\n", "[1]\n", "{not json\n", '{"a": 1}\n', "[" * 100_000]
+)
 def test_what_is_no_labelled_file_is_refused_with_its_line(tmp_path: Path, content: str):
     file = tmp_path / "x.jsonl"
     file.write_text(content)
@@ -85,7 +86,7 @@ def test_what_is_no_labelled_file_is_refused_with_its_line(tmp_path: Path, conte
         labels.read(file)
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("row", "says"),
     [
         (ERROR | {"verdict": "busines"}, "did you mean business"),

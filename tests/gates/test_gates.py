@@ -21,7 +21,6 @@ from tests.analytics.built_stores import (
     sessions,
 )
 from tests.commands import run
-from tests.rows import each_row
 from tests.transcripts import c2s, opened, s2c, text, write
 from tests.transcripts import call as asked
 
@@ -109,7 +108,7 @@ def scores_of_rates(rates):
     return rates.ask("tool_scores").pl().to_dicts()
 
 
-@each_row("rate", RATES)
+@pytest.mark.parametrize("rate", RATES)
 def test_each_rate_is_decided_by_its_own_data(states_of_rates, scores_of_rates, rate):
     tools = {
         f"{rate}: n_eff of 9": "undecided",
@@ -226,13 +225,13 @@ WRONG = {
 }
 
 
-@each_row(("gate", "words"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(("gate", "words"), WRONG.values(), ids=WRONG)
 def test_an_invalid_gate_is_rejected_with_advice(store, gate, words):
     with pytest.raises(UsageError, match=words):
         gates.check_store(store, gates.load([gate]))
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("content", "words"),
     [
         ("", "contains no gate"),

@@ -26,7 +26,6 @@ from mcptally.seeds.inspector.ajv.schemas import compiled
 from mcptally.seeds.javascript import Throws
 from mcptally.seeds.validation_protocol import schema_errors
 from tests.hostile.scored_archive import Outcome, judged
-from tests.rows import each_row
 from tests.transcripts import c2s, call, opened, s2c, write
 
 
@@ -146,7 +145,7 @@ HIDDEN: dict[str, Any] = {
 """Ladders in different places of a schema, with references in different spellings."""
 
 
-@each_row("schema", HIDDEN.values(), ids=HIDDEN)
+@pytest.mark.parametrize("schema", HIDDEN.values(), ids=HIDDEN)
 def test_exponential_references_are_detected_in_any_place_and_spelling(schema: Any) -> None:
     text = json.dumps(schema)
     assert "subschemas" in str(compile_validator(text))

@@ -12,7 +12,6 @@ from tests.importers.imported_logs import (
     all_records_accounted_for,
     events,
 )
-from tests.rows import each_row
 
 NAMES = ("server", "tool", "arguments", "outcome", "text", "latency_ms")
 
@@ -176,7 +175,7 @@ def test_sessions_of_opencode_give_the_calls_of_mcp_tools(imported, log):
     ]
 
 
-@each_row("form", ["langsmith", "langfuse", "litellm", "gemini-cli", "opencode"])
+@pytest.mark.parametrize("form", ["langsmith", "langfuse", "litellm", "gemini-cli", "opencode"])
 def test_damaged_lines_are_counted(tmp_path, form):
     source = tmp_path / "x.jsonl"
     source.write_text('{"torn\n[1]\n"text"\n\n{}\n')
@@ -257,7 +256,7 @@ def built_in(form, lines, *expected):
     return pytest.param(number, [(form, *row) for row in expected], id=form)
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("number", "expected"),
     [
         built_in(

@@ -9,7 +9,6 @@ from mcptally.importers import FORMATS
 from tests.commands import run
 from tests.importers import styles
 from tests.importers.imported_logs import TRACES, events
-from tests.rows import each_row
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -79,7 +78,7 @@ def test_fields_are_named_on_the_command_line(tmp_path):
     assert report["recordings"] == 2
 
 
-@each_row("form", FORMATS)
+@pytest.mark.parametrize("form", FORMATS)
 def test_every_format_is_documented_and_in_the_help(form):
     assert f"`{form}`" in (DOCS / "reference" / "import-formats.md").read_text()
     assert f"`{form}`" in (DOCS / "how-to" / "import-what-you-have.md").read_text()

@@ -24,7 +24,6 @@ from mcptally.importers.timestamps import parse_duration, parse_timestamp, parse
 from mcptally.transcript.check import check
 from tests.importers import styles
 from tests.importers.imported_logs import SAMPLES, TRACES, all_records_accounted_for, events
-from tests.rows import each_row
 
 HTTP = styles.har(events(TRACES / "everything-http.jsonl.zst")[:60]).encode()
 TIME = events(TRACES / "time.jsonl")[:40]
@@ -240,7 +239,7 @@ ODD = {
 """Name → the format, and a document or a line of it."""
 
 
-@each_row(("form", "told"), ODD.values(), ids=ODD)
+@pytest.mark.parametrize(("form", "told"), ODD.values(), ids=ODD)
 def test_impossible_values_are_left_out_of_an_import(tmp_path, form, told):
     (tmp_path / "a.log").write_text(json.dumps(told) + "\n")
     done = import_logs(tmp_path / "a.log", tmp_path / "t", format=form)
@@ -441,7 +440,7 @@ def test_an_odd_value_anywhere_in_a_line_does_not_stop_the_import(tmp_path, form
                 assert all_records_accounted_for(done), (name, place)
 
 
-@each_row("token", ODD_VALUES.values(), ids=ODD_VALUES)
+@pytest.mark.parametrize("token", ODD_VALUES.values(), ids=ODD_VALUES)
 def test_an_odd_value_in_a_database_message_does_not_stop_the_import(tmp_path, token):
     copy = tmp_path / "x.db"
     copy.write_bytes((SAMPLES / "mcphawk.db").read_bytes())
@@ -496,7 +495,7 @@ def test_a_log_with_few_messages_is_not_a_log_of_messages(tmp_path, messages, fo
     assert detect_format(tmp_path / "a.log") == found
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("line", "found"),
     [
         ('{"asctime": "x", "name": "mcpgateway.main", "message": "started"}', "contextforge"),
@@ -559,7 +558,7 @@ ENDLESS = {
 """Name → the format, and a text in it."""
 
 
-@each_row(("form", "said"), ENDLESS.values(), ids=ENDLESS)
+@pytest.mark.parametrize(("form", "said"), ENDLESS.values(), ids=ENDLESS)
 def test_a_line_made_for_slow_patterns_is_read(tmp_path, form, said):
     about = {"timestamp": "2026-03-01T10:00:00Z", "sessionId": "s", "cwd": "/"}
     line = json.dumps({"debug": said} | about) if form == "claude-code" else said
@@ -718,7 +717,7 @@ TIMES = {
 }
 
 
-@each_row(("text", "ns"), TIMES.items(), ids=TIMES)
+@pytest.mark.parametrize(("text", "ns"), TIMES.items(), ids=TIMES)
 def test_time_formats_of_common_programs_are_parsed(text, ns):
     assert parse_timestamp(text, parse_timezone("UTC")) == ns
 
@@ -736,7 +735,7 @@ def test_a_value_that_is_not_a_time_gives_none(value):
     assert found is None or 0 < found < 2**63
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "ns"),
     [("505ms", 505_000_000), ("0s", 0), ("1m 5s", 65 * 10**9), ("2.5s", 25 * 10**8), ("5", None)],
 )

@@ -6,7 +6,6 @@ import pytest
 
 from mcptally.importers.model_of_call import ModelsOfCalls
 from tests.importers.imported_logs import SAMPLES, Logs
-from tests.rows import each_row
 
 LOGS = Logs()
 BIG, SMALL = "model-big", "model-small"
@@ -156,7 +155,7 @@ SAMPLE_MODELS = [
 LONG = LOGS.add("long.jsonl", lines(*claude("1", "x" * 1000)), format="claude-code", server="long")
 
 
-@each_row(("log", "models"), NAMED)
+@pytest.mark.parametrize(("log", "models"), NAMED)
 def test_a_call_has_the_model_that_the_log_names_for_it(logs, log, models):
     found = logs[log].calls.get_column("model").to_list()
     assert sorted(found, key=str) == sorted(models, key=str)

@@ -14,7 +14,6 @@ from tests.importers.imported_logs import (
     all_records_accounted_for,
     facts,
 )
-from tests.rows import each_row
 
 LOGS = Logs()
 
@@ -153,7 +152,7 @@ def test_spans_of_openinference_give_arguments_results_and_failures(logs):
 SIDES = ("client", "server")
 
 
-@each_row(
+@pytest.mark.parametrize(
     "sample",
     [
         *("mcphawk.db", "mitmproxy.har.gz", "spans-server.jsonl.gz", "spans-client.jsonl.gz"),

@@ -10,7 +10,6 @@ import pytest
 import mcptally
 from mcptally.jsonschemas.definition_diff import diff_definitions, worst_class
 from tests.protocol.conversation import Conversation, write
-from tests.rows import each_row
 
 BASE: dict[str, Any] = {
     "name": "add",
@@ -179,7 +178,9 @@ CASES = [
 ]
 
 
-@each_row(("new", "drift", "what"), CASES, ids=[" ".join(c[2]) + " " + c[1] for c in CASES])
+@pytest.mark.parametrize(
+    ("new", "drift", "what"), CASES, ids=[" ".join(c[2]) + " " + c[1] for c in CASES]
+)
 def test_a_change_is_classified_by_its_effect_on_callers(new: Any, drift: str, what: list[str]):
     changes = diff_definitions(json.dumps(BASE), json.dumps(new))
     assert [change for change, _ in changes] == what

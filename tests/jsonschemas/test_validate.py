@@ -2,12 +2,12 @@ import json
 from typing import Any
 
 import polars as pl
+import pytest
 
 from mcptally.jsonschemas.validate import first_json_text, validate_calls
-from tests.rows import each_row
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("blocks", "expected"),
     [
         ([{"type": "text", "text": '{"a": 1}'}], '{"a": 1}'),

@@ -26,7 +26,6 @@ from mcptally.jsonschemas.validators import _reference_judge, compile_validator,
 from mcptally.pipeline.partition import gather
 from tests import corpus
 from tests.jsonschemas.oracle import members
-from tests.rows import each_row
 
 DRAFTS = {
     "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
@@ -54,7 +53,7 @@ def _judge(schema: Any, draft: str) -> Any:
     return compile_validator(json.dumps(schema))
 
 
-@each_row("draft", DRAFTS)
+@pytest.mark.parametrize("draft", DRAFTS)
 def test_the_json_schema_test_suite_passes(draft: str):
     files = members("jsonschema-4.26.0", f"/json/tests/{draft}/")
     wrong, right, unusable = [], 0, []
@@ -175,7 +174,7 @@ def _has_one_place(judgement: Any) -> bool:
     return "not allow" not in str(judgement[1])
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("schema", "words"),
     [
         ("[]", "neither an object nor a boolean"),
@@ -212,7 +211,7 @@ def test_a_schema_that_the_fast_engine_refuses_is_validated_by_the_reference_eng
     assert judge({"a": 1})[0] == "unusable_schema"
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("pattern", "state"),
     [
         ("^(a+)+$", "invalid"),
@@ -221,7 +220,7 @@ def test_a_schema_that_the_fast_engine_refuses_is_validated_by_the_reference_eng
         ("(.*a){25}", "valid"),
     ],
 )
-@each_row(
+@pytest.mark.parametrize(
     "around", ['{{"pattern": {}}}', '{{"pattern": {}, "properties": {{"x": {{"$ref": "#/no"}}}}}}']
 )
 def test_a_pattern_with_catastrophic_backtracking_ends(pattern: str, state: str, around: str):
@@ -343,8 +342,10 @@ def test_both_engines_report_the_topmost_error_first():
     assert fast({"a": {"c": 9}, "b": 1}) == ("invalid", "is greater than 3", "/a/c")
 
 
-@each_row("name", ["it's", 'a"b', "a'b\"c", "", "is a required property"])
-@each_row("wants", [lambda n: {"required": [n]}, lambda n: {"dependentRequired": {"x": [n]}}])
+@pytest.mark.parametrize("name", ["it's", 'a"b', "a'b\"c", "", "is a required property"])
+@pytest.mark.parametrize(
+    "wants", [lambda n: {"required": [n]}, lambda n: {"dependentRequired": {"x": [n]}}]
+)
 def test_both_engines_name_the_missing_member_for_any_name(wants: Any, name: str):
     fast, slow = (
         compile_validator(json.dumps(wants(name))),

@@ -6,7 +6,6 @@ import pytest
 
 import mcptally as mt
 from tests import sql_over_tables
-from tests.rows import each_row
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
@@ -135,7 +134,7 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[A
     return found
 
 
-@each_row("chain", CHAINS)
+@pytest.mark.parametrize("chain", CHAINS)
 def test_calls_of_one_logical_call_are_linked(
     attempts: dict[str, list[tuple[Any, Any]]], chain: str
 ):

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.messages.decode import Events, decode
-from tests.rows import each_row
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
 
@@ -43,8 +42,8 @@ BROKEN = {
 }
 
 
-@each_row(("line", "rule"), BROKEN.values(), ids=BROKEN)
-@each_row("neighbours", [1, 100])
+@pytest.mark.parametrize(("line", "rule"), BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("neighbours", [1, 100])
 def test_a_broken_line_is_a_finding_and_does_not_affect_other_lines(
     tmp_path: Path, line: bytes, rule: str, neighbours: int
 ):
@@ -91,7 +90,7 @@ ODD_MESSAGES = {
 }
 
 
-@each_row("msg", ODD_MESSAGES.values(), ids=ODD_MESSAGES)
+@pytest.mark.parametrize("msg", ODD_MESSAGES.values(), ids=ODD_MESSAGES)
 def test_a_message_of_any_json_type_is_a_row(tmp_path: Path, msg: bytes):
     line = json.dumps(c2s(1, "MSG")).encode().replace(b'"MSG"', msg) + b"\n"
     events = decoded(tmp_path, line, c2s(2, call(2)))
@@ -191,8 +190,10 @@ CONTENTS = {
 }
 
 
-@each_row(("result", "kind", "types", "plain", "words"), CONTENTS.values(), ids=CONTENTS)
-@each_row("odd_neighbour", [False, True])
+@pytest.mark.parametrize(
+    ("result", "kind", "types", "plain", "words"), CONTENTS.values(), ids=CONTENTS
+)
+@pytest.mark.parametrize("odd_neighbour", [False, True])
 def test_content_blocks_are_counted_and_unexpected_ones_marked(
     tmp_path: Path, result, kind, types, plain, words, odd_neighbour
 ):

@@ -1,4 +1,5 @@
 import msgspec
+import pytest
 
 from mcptally.messages import event_tables
 from mcptally.messages.call_tables import PairedCalls
@@ -8,7 +9,6 @@ from mcptally.messages.pair import pair
 from mcptally.messages.sessions import assign_sessions
 from mcptally.messages.struct_columns import scalar_types
 from mcptally.transcript import events
-from tests.rows import each_row
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 STRUCTS = {
@@ -28,7 +28,7 @@ META = {
 }
 
 
-@each_row("table", STRUCTS, ids=lambda table: table.__name__)
+@pytest.mark.parametrize("table", STRUCTS, ids=lambda table: table.__name__)
 def test_every_decoded_member_has_a_declared_column_of_its_type(table):
     decoded = {}
     for struct in STRUCTS[table]:

@@ -7,7 +7,6 @@ import pytest
 
 import mcptally as mt
 from tests.analytics.built_stores import build, definition
-from tests.rows import each_row
 from tests.scored_cases import Cases, Scored
 from tests.transcripts import c2s, opened, s2c
 
@@ -47,7 +46,7 @@ def scored(request, tmp_path_factory) -> Scored:
     return CASES.score(tmp_path_factory.mktemp("listings"), payloads=request.param)
 
 
-@each_row("name", LISTINGS)
+@pytest.mark.parametrize("name", LISTINGS)
 def test_a_listing_is_complete_if_its_last_page_was_received(scored: Scored, name: str):
     _, complete = LISTINGS[name]
     rows = scored.rows("tools", NUMBERS[name]).select("tool", "complete").sort("tool")

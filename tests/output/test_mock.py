@@ -16,7 +16,6 @@ from mcp.shared.exceptions import MCPError
 import mcptally as mt
 from mcptally.errors import UsageError
 from mcptally.output import mock
-from tests.rows import each_row
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 LISTED = [
@@ -133,7 +132,7 @@ def test_a_recorded_json_rpc_error_is_given_with_code_message_and_data(store: Pa
     assert (error.code, error.message, error.data) == (-32602, "too big", 7)
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
         ("read", {"path": "a", "lines": 3}, 'the nearest one is [0-9a-f]{16} with {"lines": 2'),

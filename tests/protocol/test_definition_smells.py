@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 import polars as pl
+import pytest
 
 from mcptally.protocol.definition_arguments import arguments_of
 from mcptally.protocol.definition_smells import REFERRING_ARGUMENTS, find_smells
-from tests.rows import each_row
 
 
 def smells(schema: Any, description: str = "Does something useful with it.") -> pl.DataFrame:
@@ -21,7 +21,7 @@ def smells(schema: Any, description: str = "Does something useful with it.") -> 
     return find_smells(places, definitions, described)
 
 
-@each_row(
+@pytest.mark.parametrize(
     "member",
     [
         *(1, None, "x", [], {"type": [1, None, "string"]}, {"type": {"a": 1}}),
@@ -55,7 +55,7 @@ def test_examples_of_arguments_with_references_are_checked_up_to_a_limit() -> No
     assert (rules == "definition.example_invalid").sum() == REFERRING_ARGUMENTS
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("line", "described"),
     [
         ("when: the first day", True),

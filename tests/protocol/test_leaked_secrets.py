@@ -1,14 +1,14 @@
 """Credentials in results are found. The examples in rules/leaks.toml show what is not reported."""
 
 import polars as pl
+import pytest
 
 from mcptally.protocol import leaked_secrets
-from tests.rows import each_row
 
 MIXED = "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0z"
 
 
-@each_row(
+@pytest.mark.parametrize(
     "token",
     [
         f"ghp_{MIXED}12345",

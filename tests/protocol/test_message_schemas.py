@@ -25,7 +25,6 @@ from tests.jsonschemas.oracle import members
 from tests.protocol import generate_message_schemas
 from tests.protocol.conversation import META, Conversation
 from tests.protocol.schema_instances import Instances, broken
-from tests.rows import each_row
 
 DISAGREEMENTS = [
     (r"^/(id|jsonrpc)\b", "protocol.jsonrpc_version, null_id and id_type check these"),
@@ -103,8 +102,8 @@ BLOCKS = {
 }
 
 
-@each_row("revision", REVISIONS)
-@each_row("kind", BLOCKS)
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("kind", BLOCKS)
 def test_a_content_block_is_valid_since_the_revision_that_added_it(kind: str, revision: str):
     block, since = BLOCKS[kind]
     state, words, path = validator("results", "tools/call", revision)({"content": [block]})
@@ -126,7 +125,7 @@ def test_sampling_has_tools_and_lists_of_blocks_since_2025_11_25(content: Any):
     assert [validate(result)[0] for validate in validators] == ["invalid"] * 3 + ["valid"]
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("kind", "method", "value", "words", "path"),
     [
         ("requests", "tools/call", {"params": {}}, "lacks the member 'name'", "/params"),

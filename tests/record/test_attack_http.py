@@ -29,7 +29,6 @@ from tests.record.http_rig import (
 )
 from tests.record.test_http_process import Program
 from tests.record.test_stdio_transparent import peak_kb
-from tests.rows import each_row
 
 if sys.platform != "win32":
     import resource
@@ -80,7 +79,7 @@ AMBIGUOUS = {
 }
 
 
-@each_row("rest", AMBIGUOUS.values(), ids=AMBIGUOUS)
+@pytest.mark.parametrize("rest", AMBIGUOUS.values(), ids=AMBIGUOUS)
 def test_requests_that_parsers_may_read_differently_are_not_forwarded(tmp_path, rest):
     with (
         ScriptedServer(lambda conn: conn.rest()) as server,
@@ -110,7 +109,7 @@ BROKEN_BODIES = {
 }
 
 
-@each_row("body", BROKEN_BODIES.values(), ids=BROKEN_BODIES)
+@pytest.mark.parametrize("body", BROKEN_BODIES.values(), ids=BROKEN_BODIES)
 def test_an_ambiguous_chunked_body_is_never_completed(tmp_path, body):
     got = []
     with (
@@ -148,7 +147,7 @@ ACCEPTED = {
 }  # fmt: skip
 
 
-@each_row(("rest", "body"), ACCEPTED.values(), ids=ACCEPTED)
+@pytest.mark.parametrize(("rest", "body"), ACCEPTED.values(), ids=ACCEPTED)
 def test_forwarded_requests_have_exactly_one_framing(tmp_path, rest, body):
     got = []
 
@@ -216,7 +215,7 @@ def test_the_server_receives_only_requests_that_were_recorded(pieces):
 # --- limits ---------------------------------------------------------------------------------------
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("head", "logged"),
     [
         (b"X: y\r\n" * 5_000, b"more than 1000 header fields"),
@@ -227,7 +226,7 @@ def test_the_server_receives_only_requests_that_were_recorded(pieces):
     ],
     ids=["many", "nameless", "all different", "one long value", "one long name"],
 )
-@each_row("cut", [False, True], ids=["at once", "in pieces"])
+@pytest.mark.parametrize("cut", [False, True], ids=["at once", "in pieces"])
 def test_a_flood_of_headers_is_refused_and_not_stored(tmp_path, head, logged, cut):
     with (
         ScriptedServer(echo) as server,
@@ -573,7 +572,7 @@ def test_a_thousand_simultaneous_connections_are_served_in_bounded_memory(tmp_pa
 NAMES = ["../../evil", "/etc/passwd", "..", "a\\b", "nul\0byte", "x" * 300, "con", "-rf", "\u202e"]
 
 
-@each_row("name", NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_names_given_by_peers_never_become_paths(tmp_path, name):
     folder = tmp_path / "traces"
     info = {"name": name, "version": name, "title": name}

@@ -22,7 +22,6 @@ from tests.record.recorder_process import (
     segments,
 )
 from tests.record.test_stdio_transparent import peak_kb
-from tests.rows import each_row
 
 if sys.platform != "linux":
     pytest.skip("sets limits by sh and reads memory from /proc", allow_module_level=True)
@@ -45,7 +44,7 @@ def test_times_never_go_back_when_the_wall_clock_is_changed(steps):
         before = clock.now()
 
 
-@each_row("wall", [0, 1, 50 * YEAR, 2**63 - 1])
+@pytest.mark.parametrize("wall", [0, 1, 50 * YEAR, 2**63 - 1])
 def test_a_wrong_wall_clock_still_gives_a_valid_file_name(wall):
     name = segment_stem("s", "0" * 12, wall)
     assert "/" not in name
@@ -69,7 +68,7 @@ def test_a_name_reported_by_the_server_never_becomes_a_path(tmp_path):
     assert all(SEGMENT_NAME.fullmatch(path.name) for path in (tmp_path / "traces").iterdir())
 
 
-@each_row("limit", [8, 10, 13, 16, 20])
+@pytest.mark.parametrize("limit", [8, 10, 13, 16, 20])
 def test_without_free_descriptors_it_works_or_prints_a_clear_error(tmp_path, limit):
     command = ["sh", "-c", f'ulimit -n {limit} && exec "$@"', "sh", *recorder(tmp_path), "cat"]
     done = subprocess.run(

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from mcptally.record.http.body import BodyParser, is_event_stream
 from mcptally.wire.byte_pool import BytePool
 from mcptally.wire.framing import HEAD_BYTES, TruncatedFrame
-from tests.rows import each_row
 
 JSON = b'{"jsonrpc":"2.0","id":1,"result":{"text":"' + b"abc" * 200 + b'"}}'
 EVENTS = b"id: 1\ndata:\n\nevent: message\ndata: " + JSON + b"\n\n"
@@ -80,7 +79,7 @@ def test_an_event_of_a_flushed_gzip_stream_is_returned_immediately():
         assert [item.piece for item in body.feed(encoded)] == [JSON]
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("coding", "encoded", "why"),
     [
         ("br", b"\x0b\x02\x80hi\x03", "content coding: br"),
@@ -178,7 +177,7 @@ def test_the_pool_bounds_all_bodies_together_and_small_bodies_do_not_use_it():
     assert pool.take(3 * len(large))
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("content_type", "expected"),
     [
         ("text/event-stream", True),

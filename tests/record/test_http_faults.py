@@ -26,7 +26,6 @@ from tests.record.http_rig import (
     select,
     sse_head,
 )
-from tests.rows import each_row
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
@@ -85,8 +84,8 @@ def test_a_server_that_closes_before_it_answers(tmp_path, how):
         assert len(select(rig.events(), "message")) == 1
 
 
-@each_row("how", ["reset", "close"])
-@each_row("framing", ["chunked", "length"])
+@pytest.mark.parametrize("how", ["reset", "close"])
+@pytest.mark.parametrize("framing", ["chunked", "length"])
 def test_a_server_that_closes_during_its_response(tmp_path, how, framing):
     go = threading.Event()
 
@@ -291,7 +290,7 @@ SMUGGLED = [
 ]
 
 
-@each_row(("headers", "status"), SMUGGLED)
+@pytest.mark.parametrize(("headers", "status"), SMUGGLED)
 def test_an_ambiguous_request_is_refused(tmp_path, headers, status):
     with (
         ScriptedServer(lambda conn: conn.rest()) as server,
@@ -312,7 +311,7 @@ def test_an_ambiguous_request_is_refused(tmp_path, headers, status):
     assert b"hush" not in b"".join(p.read_bytes() for p in tmp_path.iterdir())
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("request_line", "status"),
     [
         (b"CONNECT example.org:443 HTTP/1.1\r\nHost: x", 405),

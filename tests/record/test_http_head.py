@@ -12,7 +12,6 @@ from mcptally.record.http.headers import (
     forward_response,
 )
 from mcptally.record.http.upstream import UpstreamServer, is_loopback
-from tests.rows import each_row
 
 
 def request(*headers, version="1.1", target="/mcp", method="POST"):
@@ -48,7 +47,7 @@ def test_a_head_without_hop_by_hop_headers_is_forwarded_unchanged():
     assert passed(answer) is answer
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("headers", "expected"),
     [
         (["Connection: close"], ["Connection: close"]),
@@ -77,7 +76,7 @@ def test_host_is_replaced_unless_the_server_is_on_loopback():
     assert UpstreamServer("https://user:pass@mcp.example/mcp").host == b"mcp.example"
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("host", "expected"),
     [
         ("127.0.0.1", True),
@@ -96,7 +95,7 @@ def test_loopback_names_and_addresses_are_recognised(host, expected):
     assert is_loopback(host) is expected
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("target", "expected"),
     [
         ("/mcp?x=http://y/", "/mcp?x=http://y/"),
@@ -116,7 +115,7 @@ def test_a_request_without_host_is_given_one():
     assert lines(sent(old, host=b"mcp.example"))[0] == "Host: mcp.example"
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("bad", "status"),
     [
         (request("Content-Length: 5", "Transfer-Encoding: chunked"), 400),
@@ -137,7 +136,7 @@ def test_a_response_with_both_framings_loses_its_content_length():
     assert lines(passed(answer)) == ["X: 1"]  # h11 adds the framing for the client's version
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("answer", "expected"),
     [
         (response("Content-Length: 0"), False),

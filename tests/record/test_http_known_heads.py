@@ -13,7 +13,6 @@ from mcptally.record.http.known_heads import (
     known_response,
     split_head,
 )
-from tests.rows import each_row
 
 REQUEST = (
     b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:9\r\n"
@@ -73,7 +72,7 @@ def assert_same(known, parsed):
         assert known.forwarded_bytes == parsed.forwarded_bytes
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         (b"POST", b"GET"),
@@ -102,7 +101,7 @@ def test_other_requests_need_the_parser(old, new):
     assert request(raw, require_loopback_host=True) is None
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         (b"200 OK", b"204 No Content"),
@@ -122,7 +121,7 @@ def test_other_responses_need_the_parser(old, new):
     assert known_response(raw) is None
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("request_left", "response_left", "states"),
     [
         (10, None, (h11.SEND_BODY, h11.SEND_RESPONSE, h11.SEND_RESPONSE, h11.SEND_BODY)),

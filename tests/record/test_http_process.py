@@ -26,7 +26,6 @@ from tests.record.http_rig import (
 )
 from tests.record.http_rig import events as plain_events
 from tests.record.recorder_process import alive, eventually, writer_of
-from tests.rows import each_row
 
 HEAVY = ("polars", "pyarrow", "duckdb", "mcp", "jsonschema", "rich", "numpy", "scipy", "pydantic",
          "httpx", "httpx2", "anyio", "uvicorn", "starlette", "asyncio", "ssl")  # fmt: skip
@@ -219,7 +218,7 @@ def refused(tmp_path_factory):
     return run_in_turn(tmp_path_factory.mktemp("refused"), cases)
 
 
-@each_row(("url", "listen", "logged"), INVALID)
+@pytest.mark.parametrize(("url", "listen", "logged"), INVALID)
 def test_invalid_options_give_a_one_sentence_error(refused, url, listen, logged):
     code, err = refused[url, listen]
     assert code == 2
@@ -302,7 +301,7 @@ def test_the_same_port_at_another_address_is_accepted(tmp_path):
             assert client.until(b"\r\n\r\n{}").startswith(b"HTTP/1.1 200")
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("userinfo", "own", "expected"),
     [
         ("admiral:p%40ss@", (), "Basic " + base64.b64encode(b"admiral:p@ss").decode()),
@@ -339,7 +338,7 @@ def test_credentials_of_the_url_are_sent_unless_the_client_sends_authorization(
         assert secret.encode() not in written
 
 
-@each_row("password", PASSWORDS)
+@pytest.mark.parametrize("password", PASSWORDS)
 def test_error_messages_for_invalid_urls_do_not_contain_the_password(refused, password):
     code, err = refused[f"http://user:{password}@127.0.0.1:0/", "127.0.0.1:0"]
     assert code == 2

@@ -25,7 +25,6 @@ from tests.record.http_rig import (
     select,
     sse_head,
 )
-from tests.rows import each_row
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
@@ -146,7 +145,7 @@ def test_each_event_is_recorded_and_then_forwarded_immediately(tmp_path):
         assert client.until(b"0\r\n\r\n")
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("coding", "pack", "recorded"),
     [
         ("gzip", gzip.compress, True),
@@ -227,7 +226,7 @@ def test_pipelined_requests_are_answered_in_order(tmp_path):
         assert server.connections == 1
 
 
-@each_row("method", ["HEAD", "OPTIONS", "PUT", "DELETE", "GET"])
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "DELETE", "GET"])
 def test_other_methods_are_forwarded(tmp_path, method):
     def script(conn):
         head, _ = conn.request()

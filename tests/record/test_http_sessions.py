@@ -16,7 +16,6 @@ from tests.record.http_rig import (
     select,
     sse_head,
 )
-from tests.rows import each_row
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}'
 INITIALIZED = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}'
@@ -270,8 +269,8 @@ def test_each_legacy_stream_has_a_recording_with_its_posts(tmp_path):
     assert b"number-" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
 
-@each_row("host", ["127.0.0.1", "localhost", "0.0.0.0"])  # noqa: S104
-@each_row("before", [b"", chunk(b": hello\n\n"), chunk(b"retry: 3\n\n: x\n")])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])  # noqa: S104
+@pytest.mark.parametrize("before", [b"", chunk(b": hello\n\n"), chunk(b"retry: 3\n\n: x\n")])
 def test_an_absolute_endpoint_of_the_server_is_rewritten_and_both_are_recorded(
     tmp_path, host, before
 ):

@@ -1,10 +1,11 @@
 """The default label of a server."""
 
+import pytest
+
 from mcptally.record.server_label import label
-from tests.rows import each_row
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("command", "wanted"),
     [
         ("mcp-server-time --local-timezone UTC", "mcp-server-time"),

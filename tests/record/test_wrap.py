@@ -23,7 +23,6 @@ from mcptally.record.config.wrap import (
     unwrap,
     wrap,
 )
-from tests.rows import each_row
 
 CLAUDE = """{
   "globalShortcut": "",
@@ -270,7 +269,7 @@ REFUSED = {
 }
 
 
-@each_row(("text", "error", "said"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("text", "error", "said"), REFUSED.values(), ids=REFUSED)
 def test_a_file_that_is_not_a_configuration_is_refused_with_a_reason(tmp_path, text, error, said):
     path = tmp_path / "config.json"
     if text is not None:

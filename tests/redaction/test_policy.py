@@ -15,7 +15,6 @@ from mcptally.errors import UsageError
 from mcptally.redaction.key_patterns import NAME_RULES
 from mcptally.redaction.policy import RULES, hashed, policy
 from mcptally.redaction.secret_patterns import SECRET_PATTERNS, TOKEN_PREFIXES
-from tests.rows import each_row
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
 DEFAULT = policy()
@@ -36,7 +35,7 @@ def only(name: str) -> str:
     return f"none,+{name}"
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("rule", "example"),
     [(row.name, made_up(text)) for row in (*SECRET_PATTERNS, *NAME_RULES) for text in row.fires],
 )
@@ -46,7 +45,7 @@ def test_a_rule_finds_a_secret_in_its_examples(rule, example):
     assert b"redacted" in clean or b"[hashed:" in clean
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("rule", "example"),
     [
         (row.name, text)
@@ -87,7 +86,7 @@ def test_tokens_of_every_prefix_are_found_in_json_text_and_urls(row, prefix, dat
         assert token[:12].encode() not in clean
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("frame", "clean"),
     [
         (b'{"password":"hunter2","x":1E+2}', b'{"password":"[redacted:password]","x":1E+2}'),
@@ -150,7 +149,7 @@ def test_only_the_secret_changes(frame, clean):
     assert DEFAULT.json(clean) == (clean, 0)
 
 
-@each_row(
+@pytest.mark.parametrize(
     "frame",
     [
         b'{"_meta":{"progressToken":"abc-123"},"cursor":"page2","nextCursor":"eyJvZmZzZXQiOjEwfQ=="}',
@@ -187,7 +186,7 @@ def test_values_that_resemble_secrets_are_not_changed(frame):
     assert DEFAULT.json(frame)[0] is frame
 
 
-@each_row(
+@pytest.mark.parametrize(
     "value",
     [
         {"a": 'Missing "password":', "session": "hunter2"},
@@ -333,7 +332,7 @@ def test_rules_are_switched_by_name():
     assert policy("strict").rules == frozenset(RULES)
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("arguments", "schema"),
     [
         # Jira (mcp-atlassian), Bitbucket, Figma, a broker: patterns of their servers.
@@ -354,7 +353,7 @@ def test_arguments_that_are_identifiers_fit_their_schema_after_redaction(argumen
     jsonschema.validate(clean, {"type": "object", "properties": schema})
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("command", "secret"),
     [
         (["curl", "-u", "jo:hunter22", "https://h.example"], "hunter22"),
@@ -378,7 +377,7 @@ def test_a_misspelt_policy_is_refused_with_the_valid_names(text):
         policy(text)
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("value", "is_kept"),
     [
         *((term, False) for term in ("example", "sample", "abcde", "aaaaaa", "00000")),

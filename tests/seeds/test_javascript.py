@@ -11,10 +11,9 @@ import pytest
 from mcptally.seeds import javascript
 from mcptally.seeds.inspector import factors, inspector
 from mcptally.wire.nesting import MAX_DEPTH
-from tests.rows import each_row
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "written"),
     [
         ("1.0", "1"),
@@ -45,7 +44,7 @@ def test_json_is_written_as_json_stringify_writes_it(text, written):
     assert javascript.stringify(javascript.parse(text)) == written
 
 
-@each_row("text", ["NaN", "Infinity", "-Infinity", "\ufeff1", "01", "1.", "'a'", ""])
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", "\ufeff1", "01", "1.", "'a'", ""])
 def test_text_that_json_parse_rejects_is_rejected(text):
     with pytest.raises(ValueError, match=r".*"):
         javascript.parse(text)
@@ -59,17 +58,17 @@ def test_a_number_of_any_length_and_any_nesting_up_to_the_limit_is_written():
         javascript.parse(f"[{deep}]")
 
 
-@each_row("value", [[], {}, "0", "false", 1, -1, math.inf, True])
+@pytest.mark.parametrize("value", [[], {}, "0", "false", 1, -1, math.inf, True])
 def test_truthy_values(value):
     assert javascript.truthy(value)
 
 
-@each_row("value", [None, False, 0, -0.0, "", math.nan, javascript.MISSING])
+@pytest.mark.parametrize("value", [None, False, 0, -0.0, "", math.nan, javascript.MISSING])
 def test_falsy_values(value):
     assert not javascript.truthy(value)
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "units", "kept"),
     [
         ("abc", 2, "ab"),
@@ -120,7 +119,7 @@ TEXTS = [
 ]
 
 
-@each_row(("text", "held", "why"), TEXTS, ids=[why for _, _, why in TEXTS])
+@pytest.mark.parametrize(("text", "held", "why"), TEXTS, ids=[why for _, _, why in TEXTS])
 def test_python_and_polars_read_text_as_javascript_does(text, held, why):
     decision = inspector.decide(text.lower(), "frobnicate")
     names = ("business_pattern", "http_status", "structured_error", "validates_test_data")
@@ -134,7 +133,7 @@ def test_python_and_polars_read_text_as_javascript_does(text, held, why):
     assert {name for name in names if row[f"inspector_factor_{name}"]} == held, why
 
 
-@each_row("tool", ["\u212aeep_o\u212apen", "LİST", "lo\u0041d", "\uff4coad"])
+@pytest.mark.parametrize("tool", ["\u212aeep_o\u212apen", "LİST", "lo\u0041d", "\uff4coad"])
 def test_tool_names_are_lowercased_alike(tool):
     asked = pl.DataFrame(
         {"text": ["x"], "tool": [tool], "arguments": [None], "error_code": [None], "rpc": [False]},

@@ -2,7 +2,6 @@ import polars as pl
 import pytest
 
 from mcptally.tables.formatting import counted, formatted
-from tests.rows import each_row
 
 ROWS = pl.DataFrame({"text": ["a", None, "c{}"], "number": [1, 2, 3], "share": [0.5, 1.0, None]})
 
@@ -35,8 +34,8 @@ def test_a_count_of_one_has_its_noun_in_singular():
     assert texts["made"].to_list() == ["0 events are", "1 event is", "2 events are", None]
 
 
-@each_row("lengths", [(0, 3), (3, 0), (1, 0, 2), (0, 0, 3), (1, 2)])
-@each_row("column", ["text", "number"])
+@pytest.mark.parametrize("lengths", [(0, 3), (3, 0), (1, 0, 2), (0, 0, 3), (1, 2)])
+@pytest.mark.parametrize("column", ["text", "number"])
 def test_empty_chunks_change_nothing(lengths: tuple[int, ...], column: str):
     rows = ROWS.with_columns(in_chunks(ROWS[column], *lengths))
     made = formatted("{} of {}", "text", "number")

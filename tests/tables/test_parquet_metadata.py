@@ -6,7 +6,6 @@ import pytest
 
 import mcptally as mt
 from mcptally.tables.all_tables import TABLES
-from tests.rows import each_row
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
@@ -18,7 +17,7 @@ def store(tmp_path_factory) -> Path:
     return folder / "store"
 
 
-@each_row("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_every_parquet_file_states_the_meaning_and_unit_of_its_columns(store: Path, table):
     files = [*(store / table.name).glob("*.parquet")]
     assert files
@@ -31,6 +30,6 @@ def test_every_parquet_file_states_the_meaning_and_unit_of_its_columns(store: Pa
         }
 
 
-@each_row("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_metadata_does_not_change_what_polars_reads(store: Path, table):
     assert pl.read_parquet(store / table.name / "*.parquet").schema == table.schema()

@@ -12,7 +12,6 @@ from mcptally.tables.ui_runs import UiRuns
 from mcptally.tables.ui_steps import UiSteps
 from mcptally.tables.validations import Validations
 from tests import corpus
-from tests.rows import each_row
 
 EMPTY = {
     "recordings": {
@@ -59,7 +58,7 @@ def test_every_column_has_a_value_somewhere_in_real_traffic(store: Path, table):
     assert empty - EMPTY.get(table.name, {}).keys() == set()
 
 
-@each_row("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_every_column_says_what_it_means(table):
     for name, column in table.columns().items():
         assert len(column.meaning) > 5, name

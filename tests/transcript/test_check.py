@@ -12,7 +12,6 @@ import zstandard
 from mcptally.errors import UnreadableError
 from mcptally.transcript.check import check
 from tests.commands import run
-from tests.rows import each_row
 
 
 def recording(name="r1", *, messages=3, segment_every=0, close=True, **closing):
@@ -122,7 +121,7 @@ DAMAGE = {
 }  # fmt: skip
 
 
-@each_row(("events", "said", "verdict"), DAMAGE.values(), ids=DAMAGE)
+@pytest.mark.parametrize(("events", "said", "verdict"), DAMAGE.values(), ids=DAMAGE)
 def test_damage_has_a_message(tmp_path, events, said, verdict):
     answer = check([write(tmp_path, events)])
     assert said in problems(answer)
@@ -182,7 +181,7 @@ LINES = {
 }  # fmt: skip
 
 
-@each_row(("data", "said", "unread"), LINES.values(), ids=LINES)
+@pytest.mark.parametrize(("data", "said", "unread"), LINES.values(), ids=LINES)
 def test_lines_that_are_not_events_have_a_message_and_their_bytes_are_counted(
     tmp_path, data, said, unread
 ):

@@ -12,7 +12,6 @@ from mcptally.errors import UnreadableError, UsageError
 from mcptally.redaction.policy import hashed
 from mcptally.transcript.redact import redact
 from tests.commands import run
-from tests.rows import each_row
 
 KEY = "ghp_" + "a1B2" * 9
 
@@ -139,7 +138,7 @@ NOT_UTF8 = {
 }
 
 
-@each_row("odd", NOT_UTF8.values(), ids=NOT_UTF8)
+@pytest.mark.parametrize("odd", NOT_UTF8.values(), ids=NOT_UTF8)
 def test_a_line_that_is_not_utf8_is_withheld_and_the_others_are_redacted(tmp_path, odd):
     copy, done = redacted(tmp_path, line(0, "stderr", text=KEY), odd, odd, line(2, "close"))
     stand_in = {"v": 1, "withheld": "the line is not UTF-8", "bytes": len(odd)}
@@ -167,8 +166,8 @@ NO_OBJECT = {
 }
 
 
-@each_row("rules", ["default", "none"])
-@each_row(("odd", "why"), NO_OBJECT.values(), ids=NO_OBJECT)
+@pytest.mark.parametrize("rules", ["default", "none"])
+@pytest.mark.parametrize(("odd", "why"), NO_OBJECT.values(), ids=NO_OBJECT)
 def test_no_part_of_a_line_that_is_not_a_json_object_is_copied(tmp_path, odd, why, rules):
     copy, done = redacted(tmp_path, odd, rules=rules)
     stand_in = {"v": 1, "withheld": why, "bytes": len(odd)}
@@ -224,7 +223,7 @@ TWICE = {
 }
 
 
-@each_row("odd", TWICE.values(), ids=TWICE)
+@pytest.mark.parametrize("odd", TWICE.values(), ids=TWICE)
 def test_repeated_members_are_all_redacted_and_kept(tmp_path, odd):
     def names(data):
         return [name for name, _ in json.loads(data, object_pairs_hook=list) if name != "redacted"]
@@ -234,7 +233,7 @@ def test_repeated_members_are_all_redacted_and_kept(tmp_path, odd):
     assert names(copy) == names(odd)
 
 
-@each_row(
+@pytest.mark.parametrize(
     "field",
     [
         *("v", "transport", "recorder", "phase", "status", "sse_event", "reflowed", "truncated"),
@@ -286,7 +285,7 @@ WRONG_TYPE = {
 }
 
 
-@each_row(("fields", "expected"), WRONG_TYPE.values(), ids=WRONG_TYPE)
+@pytest.mark.parametrize(("fields", "expected"), WRONG_TYPE.values(), ids=WRONG_TYPE)
 def test_a_value_of_the_wrong_type_is_replaced_as_a_whole(tmp_path, fields, expected):
     odd = f'{{"v":1,"event":"raw","recording":"r","seq":1,"ts_ns":2,{fields}}}'.encode()
     [copy], done = redacted(tmp_path, odd)
@@ -365,7 +364,7 @@ def test_the_open_event_lists_all_policies_applied(tmp_path):
     assert first["redaction"] == "default; none,+emails"
 
 
-@each_row("out", ["in", "in/sub", ".", "in/../in"])
+@pytest.mark.parametrize("out", ["in", "in/sub", ".", "in/../in"])
 def test_an_output_that_overlaps_the_source_is_refused(tmp_path, out):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_bytes(text(EVENTS))

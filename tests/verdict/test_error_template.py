@@ -1,11 +1,11 @@
 """Templates of error texts: the message, without what surrounds it and what varies."""
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcptally.verdict.error_template import MAX_TEMPLATE, templates
-from tests.rows import each_row
 
 DUPLICATE = r'{"error": {"code": 409, "message": "duplicate key value violates \"users_pkey\""}}'
 FOREIGN = r'{"errors": [{"message": "row violates foreign key \"users_fk\""}], "data": null}'
@@ -83,7 +83,7 @@ MASKED = {
 }
 
 
-@each_row(("text", "template"), (MESSAGES | MASKED).items())
+@pytest.mark.parametrize(("text", "template"), (MESSAGES | MASKED).items())
 def test_a_template_is_what_the_error_says(text, template):
     assert templates(pl.Series([text])).to_list() == [template]
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.rows import each_row
 from tests.scored_cases import Cases
 from tests.transcripts import c2s, call, event, opened, s2c, text
 
@@ -24,7 +23,7 @@ ENDS = {
 }
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("case", "verdict"),
     [
         (

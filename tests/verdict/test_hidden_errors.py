@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.verdict import find_hidden_errors, hidden_errors, json_paths
-from tests.rows import each_row
 
 
 def found(text: str | None, **more: object) -> bool:
     return bool(find_hidden_errors(pl.DataFrame([{"text": text, **more}]))["hidden_error"][0])
 
 
-@each_row(
+@pytest.mark.parametrize(
     "text",
     [
         "Error: no such branch",
@@ -51,7 +50,7 @@ def test_a_result_that_reports_a_failure_is_a_hidden_error(text: str):
     assert found(text)
 
 
-@each_row(
+@pytest.mark.parametrize(
     "text",
     [
         None,
@@ -137,7 +136,7 @@ def test_a_rule_that_says_it_is_not_a_failure_is_named():
     assert judged["hidden_confidence"] < 50
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "lines"),
     [
         ('{"a": {"error": "x"}}', 'a.error = "x"'),
@@ -221,7 +220,7 @@ def test_a_later_block_that_is_no_failure_changes_nothing():
     assert results["hidden_text"].to_list() == [None, "Error: closed"]
 
 
-@each_row(
+@pytest.mark.parametrize(
     "text",
     [
         '{"valid": false, "errors": ["Path does not exist: /a"]}',
@@ -234,7 +233,7 @@ def test_an_answer_of_a_checker_is_not_a_failure(text):
     assert not found(text, tool="validate")
 
 
-@each_row(
+@pytest.mark.parametrize(
     "text",
     [
         '{"data": {"result": {"isError": true, "text": "no order"}}}',

@@ -4,7 +4,6 @@ import polars as pl
 import pytest
 
 from mcptally.verdict import judge, named_object
-from tests.rows import each_row
 
 
 def source(text: str, arguments: str | None) -> str | None:
@@ -13,7 +12,7 @@ def source(text: str, arguments: str | None) -> str | None:
     return named_object.source(pl.Series([text]), calls)[0]
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "arguments"),
     [
         ("ENOENT: no such file or directory, open '/srv/files/notes.txt'", '{"path": "notes.txt"}'),
@@ -40,7 +39,7 @@ def test_an_object_that_the_arguments_name_is_the_callers(text, arguments):
     assert source(text, arguments) == "caller"
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "arguments"),
     [
         ("open '/srv/app/rates.json'", '{"currency": "EUR"}'),
@@ -74,7 +73,7 @@ def is_unmentioned(text: str, arguments: str | None, tool: str) -> bool:
     return named_object.names_unmentioned_component(pl.Series([text]), calls)[0]
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "arguments", "tool"),
     [
         ("Contacts database not found", '{"phone": "123"}', "send"),
@@ -87,7 +86,7 @@ def test_a_component_that_neither_arguments_nor_tool_mention_is_the_servers(text
     assert is_unmentioned(text, arguments, tool)
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "arguments", "tool"),
     [
         ("Contacts database not found", '{"db_name": "x"}', "send"),
@@ -122,7 +121,7 @@ def test_data_that_does_not_decode_is_the_callers_only_if_the_caller_sent_some()
     assert verdict(text, '{"limit": 5}') == "tool_failure"
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "is_named"),
     [("no rates for Berlin.", True), ("no rates for East-Berlin", True), ("no Berliner", False)],
 )

@@ -11,7 +11,6 @@ from mcptally.verdict import classify, hidden_errors
 from mcptally.verdict.match import alternation, match_rules
 from mcptally.verdict.re2 import fold, fold_changed, forms
 from mcptally.verdict.rule_model import words_of_languages
-from tests.rows import each_row
 
 PATTERNS = [
     alternation([each], start=rule.where == "start")
@@ -92,7 +91,7 @@ def test_translated_patterns_match_the_plain_texts_and_no_fewer_others(some):
             assert all(w for w, r in zip(wide, rust, strict=True) if r), each
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("pattern", "text", "matches"),
     [
         ("für|fur", "fur", True),
@@ -128,7 +127,7 @@ def rule_with(pattern):
     )
 
 
-@each_row(
+@pytest.mark.parametrize(
     "pattern",
     [
         r"\x{65}",

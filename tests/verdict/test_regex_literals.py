@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from mcptally.verdict import classify
 from mcptally.verdict.regex_literals import required
-from tests.rows import each_row
 
 WORDS = {
     "not found": [[{"not found"}]],
@@ -34,7 +33,7 @@ WORDS = {
 }
 
 
-@each_row("pattern", WORDS)
+@pytest.mark.parametrize("pattern", WORDS)
 def test_each_part_of_a_branch_has_its_longest_literals_as_keywords(pattern: str):
     expected = WORDS[pattern]
     assert required(pattern) == (expected and tuple(map(tuple, expected)))
@@ -76,7 +75,7 @@ def keywords_cover(pattern: str, text: str) -> bool:
     return not matches or has_keywords(pattern, text)
 
 
-@each_row("pattern", MATCHES)
+@pytest.mark.parametrize("pattern", MATCHES)
 def test_a_match_contains_one_of_the_keywords(pattern: str):
     text = MATCHES[pattern]
     assert pl.Series([text]).str.contains(f"(?i){pattern}")[0]
@@ -103,7 +102,7 @@ def test_no_generated_pattern_matches_a_text_without_its_keywords(pattern: str, 
     assert keywords_cover(pattern, text)
 
 
-@each_row("pattern", ["(abc", "[abc", "abc{", "abc\\", "(?i", "abc)", "a{x}bcd"])
+@pytest.mark.parametrize("pattern", ["(abc", "[abc", "abc{", "abc\\", "(?i", "abc)", "a{x}bcd"])
 def test_an_invalid_pattern_has_no_keywords(pattern: str):
     assert required(pattern) is None
 

@@ -9,7 +9,6 @@ from mcptally import rules
 from mcptally.verdict import classify, hidden_errors, judge
 from mcptally.verdict.examples import wrong_about_failures, wrong_about_results
 from mcptally.verdict.rule_model import HiddenRule, VerdictRule, check_patterns
-from tests.rows import each_row
 
 
 def test_rules_about_failures_match_their_examples_and_not_their_counterexamples():
@@ -63,7 +62,7 @@ def test_only_failed_calls_get_a_verdict():
     assert 0 < verdicts["confidence"][1] < 100
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("file", "verdict"),
     [
         ("verdict-validation.toml", "business"),

@@ -1,10 +1,10 @@
 """Exceptions on stderr belong to the calls that raised them, and explain replies that mask them."""
 
 import polars as pl
+import pytest
 
 from mcptally.verdict import judge
 from mcptally.verdict.stderr_exceptions import LATE_NS, add_stderr_error, find_exceptions
-from tests.rows import each_row
 
 PLAIN = """\
 Tool 'add' raised an unexpected exception
@@ -101,7 +101,7 @@ def lines(text: str, *, start: int = 0, recording: str = "r") -> pl.DataFrame:
     )
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "tool", "exception"),
     [
         (PLAIN, "add", "KeyError: 'vat'"),
@@ -123,7 +123,7 @@ def test_the_exception_of_a_stack_trace_is_found(text: str, tool: str | None, ex
     assert found["tool"].to_list() == [tool]
 
 
-@each_row("text", [PLAIN, BOXED])
+@pytest.mark.parametrize("text", [PLAIN, BOXED])
 def test_an_exception_without_frames_is_not_the_cause_of_the_trace_before(text: str):
     found = find_exceptions(lines(f"{text}\n{WITHOUT_FRAMES}"))
     assert found["tool"].to_list() == ["add", None]
@@ -174,7 +174,7 @@ def verdict(text: str, exception: str | None, arguments: str | None = None) -> s
     return judged["verdict"].item()
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("exception", "expected"),
     [
         ("KeyError: 'vat'", "tool_failure"),

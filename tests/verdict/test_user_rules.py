@@ -9,7 +9,6 @@ from mcptally.errors import RuleError
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.verdict import classify, find_hidden_errors, hidden_errors, judge
 from mcptally.verdict.rule_model import apply, parse_changes
-from tests.rows import each_row
 
 TEXT = "the moon is in retrograde motion"
 
@@ -92,7 +91,7 @@ def test_rows_about_hidden_errors_are_recognised_by_their_id(tmp_path: Path):
     )
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("toml", "message"),
     [
         ("[[rule]\n", "cannot be read"),
@@ -135,7 +134,7 @@ silent = ["the sun"]
 """
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("toml", "message"),
     [
         (ADDED.replace("the moon is in it", "the moon"), "moon: does not match its example"),
@@ -167,7 +166,7 @@ def test_a_rule_that_contradicts_its_examples_is_rejected(tmp_path: Path, toml: 
         ScoringRules.of(rules=file)
 
 
-@each_row(
+@pytest.mark.parametrize(
     "toml",
     [
         ADDED + HIDDEN,

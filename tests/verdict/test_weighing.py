@@ -5,7 +5,6 @@ import pytest
 
 from mcptally.verdict import classify, judge, weighing
 from mcptally.verdict.weighing import CLASSES, Weights
-from tests.rows import each_row
 
 REFUSED = "connect ECONNREFUSED 127.0.0.1:5432"
 VAGUE = "Seventeen blue parcels"
@@ -110,7 +109,7 @@ def test_contributions_add_up_to_the_log_odds_of_the_verdict():
     assert [abs(size) for _, size in found] == sorted((abs(s) for _, s in found), reverse=True)
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("latency", "evident"), [(30_010, True), (30_700, False), (29_990, False), (120_900, True)]
 )
 def test_a_call_that_took_a_usual_time_limit_is_noted(latency: float, *, evident: bool):
@@ -118,7 +117,7 @@ def test_a_call_that_took_a_usual_time_limit_is_noted(latency: float, *, evident
     assert ("verdict.archive.time-limit" in evidence) == evident
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("worked", "failed", "band"),
     [(0, 4, None), (0, 5, "never"), (1, 5, "seldom"), (1, 4, "mostly"), (19, 1, "always")],
 )

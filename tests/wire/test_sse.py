@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from mcptally.wire.byte_pool import PooledBytes
 from mcptally.wire.framing import TruncatedFrame
 from mcptally.wire.sse import MAX_FIELD, SseEvent, SseParser
-from tests.rows import each_row
 
 MESSAGE = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 
@@ -61,7 +60,7 @@ def parse(parts, **options):
     return found if last is None else [*found, last]
 
 
-@each_row(("stream", "expected"), STREAMS)
+@pytest.mark.parametrize(("stream", "expected"), STREAMS)
 def test_a_stream_gives_these_events_whole_or_byte_by_byte(stream, expected):
     assert parse([stream]) == expected
     assert parse(stream[i : i + 1] for i in range(len(stream))) == expected

@@ -4,12 +4,12 @@ import json
 
 import msgspec
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcptally.wire.nesting import MAX_DEPTH
 from mcptally.wire.strict_json import strict_json_error
-from tests.rows import each_row
 
 STRICT = {
     "an object": b'{"a":1}',
@@ -57,14 +57,14 @@ REFUSED = {
 }
 
 
-@each_row("frame", STRICT.values(), ids=STRICT.keys())
+@pytest.mark.parametrize("frame", STRICT.values(), ids=STRICT.keys())
 def test_json_that_every_parser_accepts_is_strict(frame):
     assert strict_json_error(frame) is None
     for parse in (json.loads, orjson.loads, msgspec.json.decode):
         parse(frame)
 
 
-@each_row(("why", "frame"), REFUSED.items(), ids=REFUSED.keys())
+@pytest.mark.parametrize(("why", "frame"), REFUSED.items(), ids=REFUSED.keys())
 def test_json_that_a_parser_refuses_has_a_reason(why, frame):
     assert strict_json_error(frame) == why.partition(",")[0]
 

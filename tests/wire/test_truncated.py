@@ -2,9 +2,10 @@
 
 import json
 
+import pytest
+
 from mcptally.wire.framing import cap_frame
 from mcptally.wire.truncated import fields_of_truncated
-from tests.rows import each_row
 
 BIG = "x" * 200_000
 
@@ -48,13 +49,15 @@ MESSAGES = {
 }
 
 
-@each_row("separators", [(",", ":"), (", ", ": ")], ids=["tight", "spaced"])
-@each_row(("message", "wanted"), MESSAGES.values(), ids=MESSAGES.keys())
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["tight", "spaced"])
+@pytest.mark.parametrize(("message", "wanted"), MESSAGES.values(), ids=MESSAGES.keys())
 def test_members_at_either_end_of_a_large_frame_are_found(message, wanted, separators):
     frame = json.dumps(message, separators=separators).encode()
     assert fields_of_truncated(cap_frame(frame, cap=100_000)) == wanted
 
 
-@each_row("junk", [b"}" * 99, b"[" * 99, b'"' * 99, b"\\" * 99, b"\xff" * 99, b"{:,"])
+@pytest.mark.parametrize(
+    "junk", [b"}" * 99, b"[" * 99, b'"' * 99, b"\\" * 99, b"\xff" * 99, b"{:,"]
+)
 def test_garbage_has_no_members(junk):
     assert fields_of_truncated(cap_frame(junk * 2000, cap=1000)) == {}

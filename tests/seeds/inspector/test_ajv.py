@@ -14,7 +14,6 @@ from mcptally.seeds.inspector import inspector
 from mcptally.seeds.inspector.ajv import patterns as ajv_patterns
 from mcptally.seeds.inspector.ajv import schemas as ajv
 from mcptally.seeds.inspector.model import ValidationContext
-from tests.rows import each_row
 
 GOLDEN = [
     json.loads(line)
@@ -52,7 +51,7 @@ def test_messages_equal_those_of_ajv_for_nearly_all_schemas():
     assert len(other) <= len(errors) * 0.01
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("schema", "value", "words"),
     [
         ({"required": ["a", "b"]}, {}, "data should have required property '.a'"),
@@ -87,7 +86,7 @@ def test_an_error_message_equals_that_of_ajv(schema, value, words):
     assert ajv.compiled(schema).first_error(value) == words
 
 
-@each_row(
+@pytest.mark.parametrize(
     "schema",
     [
         {"$schema": "https://json-schema.org/draft/2020-12/schema"},
@@ -110,7 +109,7 @@ def test_a_schema_is_rejected(schema):
     assert ajv.compiled(schema) is None
 
 
-@each_row(
+@pytest.mark.parametrize(
     "schema",
     [
         True,
@@ -142,7 +141,7 @@ def test_a_lone_surrogate_is_validated_like_any_character():
     assert ajv.compiled({"maxLength": 1}).first_error({"\ud800": ["\udc00"]}) is None
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("pattern", "matches", "other"),
     [
         (r"^[\w-.]+$", ["a-b.c"], ["a b"]),
@@ -170,13 +169,13 @@ def test_patterns_mean_the_same_as_in_javascript_without_the_u_flag(pattern, mat
     assert [text for text in other if compiled.first_error(text) is None] == []
 
 
-@each_row("text", ["^(?:a|b)+[c-e]{1,2}$", "a.b", r"\d+\s*\w?", "[^a-z]"])
+@pytest.mark.parametrize("text", ["^(?:a|b)+[c-e]{1,2}$", "a.b", r"\d+\s*\w?", "[^a-z]"])
 def test_translating_a_translated_pattern_does_not_change_it(text):
     once = ajv_patterns.translate_pattern(text)
     assert ajv_patterns.translate_pattern(once) == once
 
 
-@each_row(
+@pytest.mark.parametrize(
     "schema",
     [
         {"properties": {"a": {"type": "string", "format": "date-time"}}},

@@ -8,7 +8,6 @@ from mcptally.seeds import javascript
 from mcptally.seeds.inspector import single
 from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
 from tests import corpus
-from tests.rows import each_row
 
 FACTORS = {
     "mcpCode": "mcp_code",
@@ -169,7 +168,7 @@ def test_overall_confidence_with_an_unknown_classification_is_nan():
     assert math.isnan(single.overall_confidence(results, rules="document"))
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("response", "message"),
     [
         (None, "null"),

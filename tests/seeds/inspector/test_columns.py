@@ -13,7 +13,6 @@ from mcptally.seeds.inspector import columns as inspector_columns
 from mcptally.seeds.inspector import document, factors, inspector, single, wording
 from mcptally.seeds.inspector.model import ValidationContext
 from tests import corpus
-from tests.rows import each_row
 
 READINGS = {"seed": "document", "inspector": "inspector"}
 MODULES = {"seed": document, "inspector": inspector}
@@ -226,8 +225,8 @@ def one(outcome, **values):
     return inspector_columns.add_seed_scores(calls_with(outcome, **values)).row(0, named=True)
 
 
-@each_row("outcome", ["timeout", "no_response"])
-@each_row("scenario", [None, "happy_path", "error_case"])
+@pytest.mark.parametrize("outcome", ["timeout", "no_response"])
+@pytest.mark.parametrize("scenario", [None, "happy_path", "error_case"])
 def test_an_unanswered_call_is_broken_in_both_readings(outcome, scenario):
     row = one(outcome, scenario=scenario)
     for reading in READINGS:
@@ -258,7 +257,7 @@ def test_only_the_program_scores_an_interim_answer(outcome):
     assert row["inspector_issues"] == [wording.NO_CONTENT]
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("scenario", "message", "classification", "confidence", "evidence"),
     [
         ("happy_path", "boom", "broken", 0, []),
@@ -333,7 +332,7 @@ def test_without_calls_there_are_no_rows():
     assert set(inspector_columns.COLUMNS) <= set(empty.columns)
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "threshold"),
     [
         ("invalid path", 0.5),

@@ -3,9 +3,10 @@
 import json
 import math
 
+import pytest
+
 from mcptally.seeds.inspector import document, single
 from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
-from tests.rows import each_row
 
 DELETE_USER = {
     "name": "delete_user",
@@ -50,7 +51,7 @@ SCENARIOS = [
 ]
 
 
-@each_row(("context", "business", "confidence"), SCENARIOS)
+@pytest.mark.parametrize(("context", "business", "confidence"), SCENARIOS)
 def test_the_four_scenarios_come_out_as_stated(context, business, confidence):
     decision = single.business_decision(context)
     assert decision.is_business_error is business
@@ -138,7 +139,7 @@ def test_content_types_are_repeated_and_read_from_raw_blocks():
     assert single.response_metadata(context, rules="inspector").content_types == ()
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("schema", "response", "outcome"),
     [
         ({"required": ["a"]}, {"content": [{"type": "text", "text": "x"}]}, None),
@@ -159,7 +160,7 @@ def test_an_output_schema_is_validated_in_its_own_dialect(schema, response, outc
     assert (found and found.is_valid) is outcome
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("arguments", "text", "references"),
     [
         ({"userId": "u-7"}, "no u-7 here", True),
@@ -190,7 +191,7 @@ def test_a_validation_expected_tool_counts_beside_any_other_factor_and_not_alone
     assert spoken.confidence == 3 / 6
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("code", "message", "classification", "confidence"),
     [
         (-32602, "Invalid params", "fully_working", 100),

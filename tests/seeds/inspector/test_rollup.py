@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import CLASSIFICATIONS, SCENARIOS, ScenarioResult
 from tests import corpus
-from tests.rows import each_row
 from tests.seeds.inspector import rollup
 
 RESULTS = {
@@ -199,7 +198,7 @@ THROWS = GOOD | {
 CANCELLED: dict[str, object] = {}
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("rows", "health", "status"),
     [
         ([GOOD] * 3, "functional", "fully_working"),

@@ -2,10 +2,11 @@
 
 import json
 
+import pytest
+
 from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
 from mcptally.seeds.inspector.rows import FILES, rule_rows
-from tests.rows import each_row
 
 TEXT_PARTS = {
     "mcp_code",
@@ -98,7 +99,7 @@ def holds(reading, row, example):
     return document.health(len(letters), passed, letters.count("b")) == row.title
 
 
-@each_row(("reading", "row"), ROWS, ids=[row.id for _, row in ROWS])
+@pytest.mark.parametrize(("reading", "row"), ROWS, ids=[row.id for _, row in ROWS])
 def test_a_row_fires_and_stays_silent_on_its_own_examples(reading, row):
     assert [e for e in row.fires if not holds(reading, row, e)] == []
     assert [e for e in row.silent if holds(reading, row, e)] == []
@@ -154,7 +155,7 @@ def check_entry(reading, row, member):
         assert decision.validates_test_data
 
 
-@each_row("code", sorted(document.CODES))
+@pytest.mark.parametrize("code", sorted(document.CODES))
 def test_each_of_the_five_mcp_codes_makes_a_json_rpc_error_business_in_the_document(code):
     decision = document.business_rpc("frobnicate", {}, code, "quiet")
     assert decision.mcp_code

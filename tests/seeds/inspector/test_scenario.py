@@ -8,7 +8,6 @@ import pytest
 from mcptally.errors import UsageError
 from mcptally.jsonschemas.validators import compile_validator, validate_json
 from mcptally.seeds.inspector import boundaries, scenario, scenario_file
-from tests.rows import each_row
 
 
 def frame(rows):
@@ -45,7 +44,7 @@ CASES += [
 ]
 
 
-@each_row(("name", "example", "fires"), CASES)
+@pytest.mark.parametrize(("name", "example", "fires"), CASES)
 def test_a_scenario_row_fires_and_stays_silent_on_its_own_examples(name, example, fires):
     assert (derived(**example) == name) is fires
 
@@ -89,7 +88,7 @@ def test_long_arguments_have_the_combination_of_their_names():
     assert found["combination"].to_list() == ["a,b", "c,d", "", "e", ""]
 
 
-@each_row(
+@pytest.mark.parametrize(
     "arguments",
     [None, "5", "[1]", '"x"', "null", "{", '{"a":' * 600 + "1" + "}" * 600],
 )
@@ -103,7 +102,7 @@ def test_arguments_that_are_not_an_object_have_a_scenario(arguments):
     assert found["scenario"].to_list() == ["happy_path"]
 
 
-@each_row(
+@pytest.mark.parametrize(
     "schema",
     [
         {"$ref": "#"},
@@ -179,7 +178,7 @@ def scenarios_by_call(tmp_path, text, name="s.toml"):
     }
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("entry", "calls"),
     [
         ('tool = "git_commit"', {"1"}),
@@ -226,7 +225,7 @@ def test_the_first_entry_that_matches_counts(tmp_path):
     assert scenarios_by_call(tmp_path, text, "s.json") == {"1": "error_case", "2": "boundary"}
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("[[scenario]]\nscenario = 'hapy_path'\ntool = 'x'", "did you mean happy_path"),

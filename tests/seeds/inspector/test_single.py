@@ -6,7 +6,6 @@ import pytest
 from mcptally.errors import UsageError
 from mcptally.seeds.inspector import single
 from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
-from tests.rows import each_row
 
 TOOL = mcp.types.Tool(
     name="get_user",
@@ -80,10 +79,12 @@ def test_scenarios_of_a_tool_in_both_readings():
     assert single.scenario_status(results, planned=4, rules="inspector").confidence < 50
 
 
-@each_row(
+@pytest.mark.parametrize(
     "context", [{"response": {}}, {"tool": "get_user", "response": {}}, ValidationContext(None, {})]
 )
-@each_row("ask", [single.validate_response, single.is_business_error, single.response_metadata])
+@pytest.mark.parametrize(
+    "ask", [single.validate_response, single.is_business_error, single.response_metadata]
+)
 def test_a_context_without_a_tool_definition_is_refused(ask, context):
     with pytest.raises(UsageError, match="needs `tool`, the definition of the tool"):
         ask(context)

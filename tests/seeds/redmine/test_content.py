@@ -9,21 +9,20 @@ import pytest
 
 from mcptally.seeds.redmine import content, xml
 from mcptally.seeds.redmine.list_counts import count_messages
-from tests.rows import each_row
 from tests.seeds.cases import cases
 
 READINGS = {"repo": content.program, "adr": content.document}
 
 
-@each_row("case", cases("content-shape.jsonl"))
-@each_row("name", READINGS)
+@pytest.mark.parametrize("case", cases("content-shape.jsonl"))
+@pytest.mark.parametrize("name", READINGS)
 def test_both_readings_stop_where_the_originals_do(case, name):
     violations = READINGS[name](case["response"])
     outcome = {"valid": False, "error": violations[0].code} if violations else {"valid": True}
     assert outcome == case["oracle"][name]
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("block", "program", "document"),
     [
         ({"type": "text", "text": ""}, content.MORE, None),
@@ -75,7 +74,7 @@ def test_the_assertion_accepts_sdk_models_and_json_text():
 PNG = "iVBORw0KGgo="
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("block", "rules"),
     [
         ({"type": "text", "text": "x"}, []),
@@ -105,7 +104,7 @@ def test_a_block_is_checked_against_the_mcp_specification(block, rules):
 DECLARED = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "messages"),
     [
         ('<issues type="array" total_count="0" limit="25" offset="0"/>', []),
@@ -142,7 +141,7 @@ def test_entities_are_not_expanded():
     assert list(xml.check(DECLARED + "<a>" * 100_000)) == []
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("counts", "items", "wrong"),
     [
         ({}, 3, 0),

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.rows import each_row
 from tests.scored_cases import Cases, Scored
 from tests.transcripts import c2s, call, opened, s2c, text
 
@@ -38,7 +37,7 @@ STANDARD = {
 }
 
 
-@each_row("case", STANDARD.values(), ids=STANDARD)
+@pytest.mark.parametrize("case", STANDARD.values(), ids=STANDARD)
 def test_a_standard_message_is_a_finding_and_a_failure(scored: Scored, case: int):
     assert outcome_and_findings(scored, case) == ("hidden_error", 1)
 

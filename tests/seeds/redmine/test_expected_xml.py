@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 import mcptally as mt
-from tests.rows import each_row
 from tests.scored_cases import Cases, Scored
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
@@ -70,7 +69,7 @@ COMPARED = [
 ]
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("case", "rules"),
     [(results(*texts), rules) for texts, rules in COMPARED],
     ids=[

@@ -4,16 +4,17 @@
 import json
 import re
 
+import pytest
+
 import mcptally as mt
 from mcptally.seeds.redmine import error_phrases
 from mcptally.seeds.ui_probe import envelopes, test_runs, tool_data
 from tests import corpus
 from tests import transcripts as t
-from tests.rows import each_row
 from tests.seeds.cases import cases
 
 
-@each_row("case", cases("ui-test-run.jsonl"))
+@pytest.mark.parametrize("case", cases("ui-test-run.jsonl"))
 def test_a_run_has_the_issues_that_the_program_finds(case):
     issues = test_runs.program(case["run"])
     assert case["oracle"] == {
@@ -40,7 +41,7 @@ def test_the_documents_own_example_contradicts_itself():
     ]
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("change", "program", "document"),
     [
         ({}, 0, 0),
@@ -83,7 +84,7 @@ def test_the_documents_examples_conform_to_the_document():
         assert list(tool_data.violations(tool, answer["data"], "/data")) == []
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("envelope", "document", "program"),
     [
         ({"success": True, "data": {}}, [], []),
@@ -101,7 +102,7 @@ def test_an_envelope_is_checked_in_both_readings(envelope, document, program):
     assert [violation.path for violation in envelopes.program(envelope)] == program
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "found"),
     [
         ("Network error", True),

@@ -11,7 +11,6 @@ from mcptally.redaction.display import mask_and_cut
 from mcptally.seeds.validation_logic import normalised_error
 from mcptally.seeds.validation_logic.arguments import unwrapped
 from mcptally.verdict import classify
-from tests.rows import each_row
 
 EXAMPLES = [
     (rule.id, kind, example)
@@ -26,7 +25,7 @@ def decided() -> list[str]:
     return normalised_error.deciding_rule_ids([example for _, _, example in EXAMPLES])
 
 
-@each_row("number", range(len(EXAMPLES)))
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_a_row_decides_its_examples_and_no_others(decided, number):
     rule, kind, example = EXAMPLES[number]
     assert (decided[number] == rule) == (kind == "fires"), example
@@ -42,7 +41,7 @@ def of(text="", **given):
     return normalised_error.normalise_errors(pl.DataFrame([row])).row(0, named=True)
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("given", "category", "code", "http", "retryable", "source"),
     [
         ({"error_detail": {"category": "validation", "code": "BAD_REF", "message": "x"}, "ok": False, "status": "error", "error": "x"}, "validation", "BAD_REF", 400, False, "structured"),
@@ -57,7 +56,7 @@ def of(text="", **given):
         ({"success": False, "error": "x"}, "internal", "INTERNAL_ERROR", 500, False, "inferred"),
     ],
 )  # fmt: skip
-@each_row("place", ["text", "error_text", "structured_content", "error_data"])
+@pytest.mark.parametrize("place", ["text", "error_text", "structured_content", "error_data"])
 def test_an_error_that_describes_itself_is_read(
     given, category, code, http, retryable, source, place
 ):
@@ -106,7 +105,7 @@ def test_the_category_of_a_type_error_differs_from_its_verdict():
     assert of(text, reason=verdict["reason"])["error_category"] == "validation"
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("payload", "declared", "arguments", "layers"),
     [
         ({"a": 1}, (), {"a": 1}, ()),

@@ -7,7 +7,6 @@ import copy
 import pytest
 
 from mcptally.seeds.validation_protocol import reference_validators
-from tests.rows import each_row
 from tests.seeds.cases import cases
 
 CASES = cases("validation-protocol.jsonl")
@@ -15,7 +14,7 @@ SCHEMAS = [c for c in CASES if c.values[0].get("kind", "schema") == "schema"]
 HANDLED = [c for c in CASES if c.values[0].get("kind") == "handle_validate"]
 
 
-@each_row("case", SCHEMAS)
+@pytest.mark.parametrize("case", SCHEMAS)
 def test_the_documents_listing_gives_the_recorded_answer(case):
     try:
         tools = {case["tool"]: case["inputSchema"]}
@@ -25,13 +24,13 @@ def test_the_documents_listing_gives_the_recorded_answer(case):
     assert answer == case["oracle"]["doc_basic"]
 
 
-@each_row("case", SCHEMAS)
+@pytest.mark.parametrize("case", SCHEMAS)
 def test_the_programs_schema_check_gives_the_recorded_answer(case):
     answer = reference_validators.program_schema_check(case["inputSchema"], case["arguments"])
     assert answer == case["oracle"]["ncp_schema_only"]
 
 
-@each_row("case", HANDLED)
+@pytest.mark.parametrize("case", HANDLED)
 def test_the_program_gives_the_recorded_answer(case):
     answer = reference_validators.program_answer(case["args"], case["catalog"], case["internal"])
     assert _without_advice(answer) == _without_advice(case["oracle"]["result"])
@@ -56,7 +55,7 @@ def test_the_document_reports_an_unknown_tool():
         }
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("schema", "given", "message"),
     [
         (None, {}, "Cannot read properties of null (reading 'required')"),
@@ -90,7 +89,7 @@ def test_the_document_reads_members_as_javascript_does(schema, given, errors):
     assert answer["errors"] == errors
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("schedule", "readable"),
     [
         ("every 5 minutes", True),
@@ -107,7 +106,7 @@ def test_a_schedule_is_accepted_if_the_program_accepts_it(schedule, readable):
     assert reference_validators.accepts_schedule(schedule) == readable
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("schema", "given", "error"),
     [
         ({"properties": {"n": {"type": "integer"}}}, {"n": 1.0}, None),

@@ -15,7 +15,6 @@ from mcptally.seeds.validation_protocol import argument_semantics, cron
 from mcptally.seeds.validation_protocol import texts as validation_texts
 from tests import transcripts as t
 from tests.commands import run
-from tests.rows import each_row
 
 SERVER = Path(__file__).parents[2] / "servers" / "validating_server.py"
 
@@ -258,7 +257,7 @@ def test_a_validation_in_another_recording_counts_for_an_hour(tmp_path):
     ]
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "given", "vague"),
     [
         ("Invalid path", {"path": "/a"}, True),
@@ -283,12 +282,12 @@ PHASES = [
 ]
 
 
-@each_row(("phase", "kind", "text"), PHASES)
+@pytest.mark.parametrize(("phase", "kind", "text"), PHASES)
 def test_the_text_of_an_answer_shows_its_phase(phase, kind, text):
     assert (validation_texts.phase([text]) == phase) == (kind == "fires")
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("text", "valid"),
     [
         ("* * * * *", True),
@@ -334,7 +333,7 @@ def schema(**properties):
 TEXT = {"type": "string"}
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("properties", "arguments", "levels"),
     [
         ({"url": TEXT}, {"url": "https://example.com/a?b=c"}, ["unchecked"]),
