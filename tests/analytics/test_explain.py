@@ -177,8 +177,8 @@ def test_what_is_said_about_a_verdict_agrees_with_its_numbers(tmp_path: Path):
     assert "Verdict: none, because the outcome of the call is unknown" in unanswered
     assert hidden.startswith("tools/call 'read '\n")
     call_row, probabilities = shown[1].call, shown[1].probabilities
-    confidence = min(call_row["hidden_confidence"], 100 * probabilities[call_row["verdict"]])
-    assert call_row["confidence"] == pytest.approx(confidence, abs=0.1)
+    certainty = min(call_row["hidden_certainty"], 100 * probabilities[call_row["verdict"]])
+    assert call_row["certainty"] == pytest.approx(certainty, abs=0.1)
     assert "%: the lower of the probability that the result reports a failure, 9" in hidden
     assert "reason unclear, fault unknown" in vague
     assert "  ambiguous, because no" in vague
@@ -186,5 +186,5 @@ def test_what_is_said_about_a_verdict_agrees_with_its_numbers(tmp_path: Path):
     assert "direction   from the server to the client" in roots
     assert "business: the client did its job" in roots
     assert "fault of the server, which sent the request\n" in roots
-    assert "  confidence >99 %: the probability" in roots
+    assert "  certainty >99 %: the probability" in roots
     assert "  business >99%, tool_failure <1%, infrastructure <1%\n" in roots

@@ -16,7 +16,7 @@ from tests.analytics.built_stores import (
 )
 from tests.analytics.test_timeline import at, outage
 
-HIDDEN = {"outcome": "hidden_error", "verdict": "business", "hidden_confidence": 99.0}
+HIDDEN = {"outcome": "hidden_error", "verdict": "business", "hidden_certainty": 99.0}
 SERVERS = Servers()
 
 
@@ -74,7 +74,7 @@ def test_refusals_since_a_time_are_not_listed_as_a_change(answers, asked):
     assert answers.of(REFUSALS, "change_points"), "the success rate changed"
 
 
-TEXTS = {"error_text": "division by zero", "template": "division by zero", "confidence": 90.0}
+TEXTS = {"error_text": "division by zero", "template": "division by zero", "certainty": 90.0}
 HALF = SERVERS.add(
     at(
         minute,
@@ -92,7 +92,7 @@ def test_a_row_says_what_is_wrong_whose_fault_since_when_and_shows_one_call(aske
     [row] = asked(HALF)
     assert row["what"] == "caused the failure of 20 of 40 calls; 20 worked"
     assert (row["tool"], row["kind"]) == ("t", "failing")
-    assert (row["fault"], row["confidence"], row["affected"]) == ("tool", 90.0, 20)
+    assert (row["fault"], row["certainty"], row["affected"]) == ("tool", 90.0, 20)
     assert 10 < row["affected_low"] < 20
     assert row["affected_low"] == pytest.approx(row["rate_low"] * 40)
     assert (row["since"] - BEGAN).total_seconds() == 180
@@ -139,7 +139,7 @@ REPEATED = SERVERS.add(
 
 def test_repeated_calls_are_the_fault_of_the_caller_whoever_caused_the_failure(kinds):
     row = kinds(REPEATED)["retries"]
-    assert (row["fault"], row["confidence"]) == ("caller", None)
+    assert (row["fault"], row["certainty"]) == ("caller", None)
     assert row["what"].startswith("was called again 280 times by its client")
     assert row["evidence"].endswith("cause of most of these failures: unknown")
 

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from mcptally.cli import import_
 from mcptally.cli.quantity import DURATION, SIZE
+from mcptally.store.manifest import STORE_FORMAT
 from tests.commands import run
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
@@ -120,7 +121,7 @@ def test_a_printed_command_can_be_pasted_into_a_shell(store: Path, tmp_path: Pat
 
 def test_a_store_of_another_format_says_how_to_rebuild_it(own: Path):
     manifest = own / "store.json"
-    manifest.write_text(manifest.read_text().replace('"format": 3', '"format": 99'))
+    manifest.write_text(manifest.read_text().replace(f'"format": {STORE_FORMAT}', '"format": 99'))
     done = run("query", own, "tool_scores")
     assert (done.returncode, "mcptally score ARCHIVE -o" in done.stderr) == (3, True)
 

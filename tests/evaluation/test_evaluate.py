@@ -131,7 +131,7 @@ def test_balanced_accuracy_and_matthews_are_what_they_are_defined_as():
     assert measures.matthews(5, 0, 5, 0) == 0
 
 
-def test_calibration_error_is_zero_where_confidence_comes_true():
+def test_calibration_error_is_zero_where_certainty_comes_true():
     sure = pl.Series([0.0] * 6 + [100.0] * 30)
     right = pl.Series([False] * 6 + [True] * 30)
     assert measures.calibration_error(measures.reliability(sure, right)) == pytest.approx(0)
@@ -139,8 +139,8 @@ def test_calibration_error_is_zero_where_confidence_comes_true():
 
 
 def test_bins_have_equal_sizes_from_the_least_to_the_most_confident():
-    confidence = pl.Series([float(value) for value in range(12, 0, -1)])
-    table = measures.reliability(confidence, pl.Series([True] * 12))
+    certainty = pl.Series([float(value) for value in range(12, 0, -1)])
+    table = measures.reliability(certainty, pl.Series([True] * 12))
     assert [(row["from"], row["to"], row["n"]) for row in table] == [
         (low, low + 1, 2) for low in range(1, 12, 2)
     ]

@@ -194,7 +194,7 @@ def test_any_text_gets_a_verdict(texts: list[str | None]):
     verdicts = judge(frame)
     assert verdicts.height == len(texts)
     assert verdicts["verdict"].null_count() == 0
-    assert verdicts["confidence"].is_between(0, 100).all()
+    assert verdicts["certainty"].is_between(0, 100).all()
 
 
 @pytest.mark.slow

@@ -33,9 +33,9 @@ def test_business_errors_of_held_out_servers_are_recognised(held):
     assert rows["correct"].mean() >= 0.88
 
 
-def test_the_confidence_of_verdicts_on_held_out_servers_is_calibrated(held):
+def test_the_certainty_of_verdicts_on_held_out_servers_is_calibrated(held):
     rows = verdict_rows(held)
-    table = measures.reliability(rows["confidence"], rows["correct"])
+    table = measures.reliability(rows["certainty"], rows["correct"])
     assert measures.calibration_error(table) <= 0.05
 
 

@@ -133,7 +133,7 @@ def test_a_rule_that_says_it_is_not_a_failure_is_named():
     judged = find_hidden_errors(pl.DataFrame([{"text": "Key not found: k26"}])).row(0, named=True)
     assert judged["hidden_rule"] == "hidden.trap.miss"
     assert judged["hidden_text"] is None
-    assert judged["hidden_confidence"] < 50
+    assert judged["hidden_certainty"] < 50
 
 
 @pytest.mark.parametrize(

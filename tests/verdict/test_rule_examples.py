@@ -59,7 +59,7 @@ def test_only_failed_calls_get_a_verdict():
     assert verdicts.columns == list(classify.COLUMNS)
     assert verdicts["verdict"].to_list() == [None, "business", None]
     assert verdicts["reason"][1] == "not_found"
-    assert 0 < verdicts["confidence"][1] < 100
+    assert 0 < verdicts["certainty"][1] < 100
 
 
 @pytest.mark.parametrize(

@@ -58,10 +58,10 @@ def test_a_row_with_a_known_id_changes_its_fields_and_keeps_the_others(tmp_path:
 
 
 def test_a_changed_rule_loses_its_measured_precision(tmp_path: Path):
-    before = verdicts(tmp_path, "")["confidence"][1]
+    before = verdicts(tmp_path, "")["certainty"][1]
     after = verdicts(
         tmp_path, '[[rule]]\nid = "verdict.network.refused"\nverdict = "tool_failure"\n'
-    )["confidence"][1]
+    )["certainty"][1]
     assert after < before
 
 

@@ -27,23 +27,23 @@ def test_a_text_that_no_rule_explains_is_never_the_fault_of_the_caller():
         assert judged(text)["verdict"] == "ambiguous"
 
 
-def test_the_confidence_is_the_probability_of_the_verdict_given_that_the_call_shows_a_cause():
+def test_the_certainty_is_the_probability_of_the_verdict_given_that_the_call_shows_a_cause():
     row = judged(REFUSED)
     names, features = classify.features(pl.Series([row["evidence"]]))
     (shares,) = weighing.probabilities(features, names, weighing.shipped_weights())
     assert sum(shares) == pytest.approx(1)
     share_of_causes = 1 - shares[CLASSES.index("ambiguous")]
-    assert row["confidence"] == pytest.approx(100 * max(shares) / share_of_causes, abs=0.05)
+    assert row["certainty"] == pytest.approx(100 * max(shares) / share_of_causes, abs=0.05)
     assert row["verdict"] == CLASSES[shares.argmax()]
 
 
-def test_the_confidence_that_a_call_is_ambiguous_is_its_probability():
+def test_the_certainty_that_a_call_is_ambiguous_is_its_probability():
     row = judged(VAGUE)
     evidence = pl.Series([row["evidence"]], dtype=pl.List(pl.String))
     names, features = classify.features(evidence)
     (shares,) = weighing.probabilities(features, names, weighing.shipped_weights())
     share = shares[CLASSES.index("ambiguous")]
-    assert row["confidence"] == pytest.approx(100 * share, abs=0.05)
+    assert row["certainty"] == pytest.approx(100 * share, abs=0.05)
 
 
 def test_verdicts_of_stored_evidence_equal_those_of_the_calls():

@@ -63,7 +63,7 @@ class Explanation:
     `rules` (their ids) and `weight` (change of the log odds), the largest first."""
     probabilities: dict[str, float]
     """Verdict → probability, 0 to 1; `ambiguous` only where it is the verdict. Empty where one rule
-    decides alone. The `confidence` is that of the call's verdict, or `hidden_confidence` where it
+    decides alone. The `certainty` is that of the call's verdict, or `hidden_certainty` where it
     is lower."""
     hidden_rule: dict[str, Any] | None
     """The rule that decided whether its result hides an error."""
@@ -266,8 +266,8 @@ def _verdict(found: Explanation) -> Iterator[str]:
     fault = f"fault of the {who or call['fault']}" if call["fault"] else "fault unknown"
     yield f"  reason {call['reason']}, {fault}"
     yield f"  retryable: {call['retryable'] or 'unknown'}"
-    if call["confidence"] is not None:
-        yield f"  confidence {_percent(call['confidence'])} %: {_meaning_of_confidence(call)}"
+    if call["certainty"] is not None:
+        yield f"  certainty {_percent(call['certainty'])} %: {_meaning_of_certainty(call)}"
     if found.probabilities:
         shares = sorted(found.probabilities.items(), key=lambda each: -each[1])
         yield "  " + ", ".join(f"{name} {_percent(100 * share)}%" for name, share in shares)
@@ -289,12 +289,12 @@ def _verdict(found: Explanation) -> Iterator[str]:
             yield f"        matches {rule['matched'][:MATCH_SHOWN]!r}"
 
 
-def _meaning_of_confidence(call: dict[str, Any]) -> str:
+def _meaning_of_certainty(call: dict[str, Any]) -> str:
     if call["outcome"] != "hidden_error":
         return "the probability that the verdict is right"
     return (
         "the lower of the probability that the result reports a failure, "
-        f"{_percent(call['hidden_confidence'])} %, and that of the verdict"
+        f"{_percent(call['hidden_certainty'])} %, and that of the verdict"
     )
 
 

@@ -21,12 +21,12 @@ FOLDED: Final = 2500
 """A text with more characters than this is folded."""
 _BAR: Final = 80
 """Width of the bar of a share, in pixels."""
-_PERCENT: Final = frozenset({"confidence", "hidden_confidence"})
+_PERCENT: Final = frozenset({"confidence", "certainty", "hidden_certainty"})
 """Columns with percentages, from 0 to 100, that get a bar."""
 
 
 def table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) -> str:
-    """Rows as an HTML table; shares and confidences have a bar with their interval.
+    """Rows as an HTML table; shares and percentages have a bar with their interval.
 
     Args:
         rows: the rows, with secrets masked.

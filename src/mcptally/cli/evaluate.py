@@ -19,7 +19,7 @@ import click
 @click.option(
     "--cross-validate",
     is_flag=True,
-    help="Compute the confidence in hidden errors from the labels of other servers in this file, "
+    help="Compute the certainty in hidden errors from the labels of other servers in this file, "
     "instead of taking it from the rules.",
 )
 def command(labels: Path, form: str, traffic: Path | None, cross_validate: bool) -> None:

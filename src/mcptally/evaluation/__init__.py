@@ -1,7 +1,7 @@
 """Measures the accuracy of the verdict on labelled calls: `evaluate`.
 
 May import `pipeline` and the folders below it. `labels` reads labelled files, `measures` computes
-rates and intervals, `calibration` computes held-out confidences, `report` prints the result. The
+rates and intervals, `calibration` computes held-out certainties, `report` prints the result. The
 verdict is compared with the seed heuristic and with "always business".
 """
 
@@ -68,10 +68,10 @@ class Scorer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Calibration:
-    """How well confidences match the share of correct results."""
+    """How well certainties match the share of correct results."""
 
     brier: float
-    """The mean squared difference of confidence and correctness, 0 to 1 (Brier, 1950)."""
+    """The mean squared difference of certainty and correctness, 0 to 1 (Brier, 1950)."""
     calibration_error: float
     """Expected calibration error, 0 to 1."""
     table: list[dict[str, Any]]
@@ -124,7 +124,7 @@ class HiddenQuality:
     precision: Rate
     recall: Rate
     calibration: Calibration
-    """The calibration on results with a confidence, that is, on which some rule decided."""
+    """The calibration on results with a certainty, that is, on which some rule decided."""
     rules: list[dict[str, Any]]
     """As in `VerdictQuality`; `(none)` if no rule decided."""
 
@@ -145,7 +145,7 @@ def evaluate(
     Args:
         path: a labelled file in either format (see `labels`).
         traffic: the recordings of the labelled calls, for full texts, schemas and context.
-        cross_validate: whether to compute the confidences of hidden errors from the labels of other
+        cross_validate: whether to compute the certainties of hidden errors from the labels of other
             servers in this file, instead of the counts in the rules, which may include these
             labels. Cross-validated figures of verdicts are printed where the weights are fitted
             (`python -m tests.benchmarks.calibrate`).
@@ -210,7 +210,7 @@ def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
 def _verdict(rows: pl.DataFrame) -> VerdictQuality | None:
     if rows.is_empty():
         return None
-    confidence = rows["confidence"]
+    certainty = rows["certainty"]
     is_business = rows["label"] == "business"
     predictions = {
         "mcptally": (rows["verdict"] == "business").fill_null(value=False),
@@ -233,7 +233,7 @@ def _verdict(rows: pl.DataFrame) -> VerdictQuality | None:
             _scorer(name, is_business, predicted, rows["family"])
             for name, predicted in predictions.items()
         ],
-        calibration=_calibration(confidence.fill_null(0.0), rows["correct"]),
+        calibration=_calibration(certainty.fill_null(0.0), rows["correct"]),
         rules=_by_rule(rows),
     )
 
@@ -241,24 +241,24 @@ def _verdict(rows: pl.DataFrame) -> VerdictQuality | None:
 def _hidden(rows: pl.DataFrame, *, cross_validate: bool) -> HiddenQuality | None:
     if rows.is_empty():
         return None
-    confidence = rows["hidden_confidence"]
+    certainty = rows["hidden_certainty"]
     if cross_validate:
         no_failure = [rule.id for rule in hidden_errors.hidden_error_rules() if not rule.failure]
         by_rule = rows.with_columns(
             correct=pl.col("is_hidden") == ~pl.col("rule").is_in(no_failure).fill_null(value=False)
         )
         right = calibration.held_out(hidden_errors.hidden_error_rules(), by_rule)
-        confidence = rows.select(
+        certainty = rows.select(
             pl.when(pl.col("rule").is_in(no_failure)).then(100 - right).otherwise(right)
         ).to_series()
     tp, fn, fp, _ = measures.two_by_two(rows["is_hidden"], rows["hidden_error"])
-    decided = confidence.is_not_null()
+    decided = certainty.is_not_null()
     return HiddenQuality(
         n=rows.height,
         families=rows["family"].n_unique(),
         precision=Rate.of(tp, tp + fp),
         recall=Rate.of(tp, tp + fn),
-        calibration=_calibration(confidence.filter(decided), rows["is_hidden"].filter(decided)),
+        calibration=_calibration(certainty.filter(decided), rows["is_hidden"].filter(decided)),
         rules=_by_rule(rows),
     )
 
@@ -329,9 +329,9 @@ def _scorer(name: str, label: pl.Series, predicted: pl.Series, families: pl.Seri
     )
 
 
-def _calibration(confidence: pl.Series, right: pl.Series) -> Calibration:
-    table = measures.reliability(confidence, right)
-    return Calibration(measures.brier(confidence, right), measures.calibration_error(table), table)
+def _calibration(certainty: pl.Series, right: pl.Series) -> Calibration:
+    table = measures.reliability(certainty, right)
+    return Calibration(measures.brier(certainty, right), measures.calibration_error(table), table)
 
 
 def _by_rule(rows: pl.DataFrame) -> list[dict[str, Any]]:

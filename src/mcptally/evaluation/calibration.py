@@ -1,11 +1,11 @@
-"""Counts how often each rule was right per server family, and computes confidences from it."""
+"""Counts how often each rule was right per server family, and computes certainties from it."""
 
 from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
 
-from mcptally.verdict import confidence
+from mcptally.verdict import certainty
 from mcptally.verdict.rule_model import TextRule
 
 PER_FAMILY: Final = 1.0
@@ -31,7 +31,7 @@ def counts(decided: pl.DataFrame) -> pl.DataFrame:
 
 
 def held_out(ruleset: Sequence[TextRule], decided: pl.DataFrame) -> pl.Series:
-    """The confidence of each row's rule, 0 to 100, computed without the row's own family.
+    """The certainty of each row's rule, 0 to 100, computed without the row's own family.
 
     Null if no rule decided.
     """
@@ -44,7 +44,7 @@ def held_out(ruleset: Sequence[TextRule], decided: pl.DataFrame) -> pl.Series:
                 {
                     "family": [family] * len(ruleset),
                     "rule": [rule.id for rule in ruleset],
-                    "held_out": confidence.confidence_percent(ruleset, others),
+                    "held_out": certainty.certainty_percent(ruleset, others),
                 }
             )
         )

@@ -121,30 +121,30 @@ def _estimate(value: float, samples: npt.NDArray[np.float64]) -> Estimate:
     return Estimate(value, float(low), float(high))
 
 
-def brier(confidence: pl.Series, right: pl.Series) -> float:
-    """The Brier score: mean squared difference of confidence (0 to 100) and correctness.
+def brier(certainty: pl.Series, right: pl.Series) -> float:
+    """The Brier score: mean squared difference of certainty (0 to 100) and correctness.
 
     The result is from 0 to 1; NaN if there are no rows.
     """
-    distance = (confidence / 100).to_numpy() - right.to_numpy().astype(np.float64)
+    distance = (certainty / 100).to_numpy() - right.to_numpy().astype(np.float64)
     total: float = np.square(distance).sum()
     return total / len(distance) if len(distance) else math.nan
 
 
-def reliability(confidence: pl.Series, right: pl.Series) -> list[dict[str, Any]]:
+def reliability(certainty: pl.Series, right: pl.Series) -> list[dict[str, Any]]:
     """The reliability table: `BINS` bins of equal size, the least confident results first.
 
-    Each row has `from` and `to` (confidences, 0 to 100), `n`, `mean_confidence` (0 to 1) and
-    `right`, a `Rate`. Results with the same confidence are shared out at random.
+    Each row has `from` and `to` (certainties, 0 to 100), `n`, `mean_certainty` (0 to 1) and
+    `right`, a `Rate`. Results with the same certainty are shared out at random.
     """
-    shuffled = np.random.default_rng(0).permutation(len(confidence))
-    values, hits = confidence.to_numpy()[shuffled], right.to_numpy()[shuffled]
+    shuffled = np.random.default_rng(0).permutation(len(certainty))
+    values, hits = certainty.to_numpy()[shuffled], right.to_numpy()[shuffled]
     return [
         {
             "from": float(values[inside].min()),
             "to": float(values[inside].max()),
             "n": len(inside),
-            "mean_confidence": float(values[inside].mean()) / 100,
+            "mean_certainty": float(values[inside].mean()) / 100,
             "right": Rate.of(int(hits[inside].sum()), len(inside)),
         }
         for inside in np.array_split(np.argsort(values, kind="stable"), BINS)
@@ -155,9 +155,9 @@ def reliability(confidence: pl.Series, right: pl.Series) -> list[dict[str, Any]]
 def calibration_error(table: Sequence[dict[str, Any]]) -> float:
     """The expected calibration error of a table made by `reliability`; NaN if it is empty.
 
-    This is the mean difference of confidence and share of correct results, weighted by bin size.
+    This is the mean difference of certainty and share of correct results, weighted by bin size.
     """
     total = sum(row["n"] for row in table)
-    gaps = [float(row["n"] * abs(row["mean_confidence"] - row["right"].value)) for row in table]
+    gaps = [float(row["n"] * abs(row["mean_certainty"] - row["right"].value)) for row in table]
     error: float = sum(gaps) / total if total else math.nan
     return error

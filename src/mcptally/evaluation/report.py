@@ -115,12 +115,12 @@ def _families(n: int) -> str:
 
 def _calibration(quality: Calibration, right: str) -> str:
     table = _table(
-        ("confidence", "n", "mean confidence", right),
+        ("certainty", "n", "mean certainty", right),
         [
             (
                 f"{row['from']:.1f} to {row['to']:.1f}",
                 str(row["n"]),
-                f"{row['mean_confidence']:.3f}",
+                f"{row['mean_certainty']:.3f}",
                 _rate(row["right"]),
             )
             for row in quality.table

@@ -199,8 +199,8 @@ class _Tools:
     ) -> str:
         """List the problems that matter most, the most important first: start here.
 
-        One row per tool or server: what is wrong, whose fault (with the confidence of the verdict
-        in percent), how many calls (affected_low: at least, at 95 % confidence), since when, and
+        One row per tool or server: what is wrong, whose fault (with the certainty of the verdict
+        in percent), how many calls (affected_low: low end of the 95 % interval), since when, and
         an example. insufficient_data means that a few more sessions may change the picture.
         """
         asked = self.store.ask(
@@ -331,7 +331,7 @@ def _with_advice(message: str) -> str:
 
 
 _PRIORITY_COLUMNS: Final = [
-    *("rank", "server", "tool", "what", "fault", "confidence", "affected", "affected_low", "calls"),
+    *("rank", "server", "tool", "what", "fault", "certainty", "affected", "affected_low", "calls"),
     *("since", "insufficient_data", "evidence", "also", "message", "call_id", "condition"),
 ]
 

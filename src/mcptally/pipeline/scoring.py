@@ -80,9 +80,9 @@ def score_calls(
     calls = calls.hstack(classify.judge(calls, judging.rules.verdict))
     calls = calls.with_columns(
         pl.when(pl.col("outcome") == "hidden_error")
-        .then(pl.min_horizontal("confidence", "hidden_confidence"))
-        .otherwise(pl.col("confidence"))
-        .alias("confidence"),
+        .then(pl.min_horizontal("certainty", "hidden_certainty"))
+        .otherwise(pl.col("certainty"))
+        .alias("certainty"),
         response_tokens=count_tokens(calls["response"], judging.tokenizer),
         template=error_template.templates(calls["error_text"]),
     )

@@ -27,7 +27,7 @@ from mcptally.store.source_files import SourceFile
 from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.remote import how_to_copy, url_of_path
 
-STORE_FORMAT: Final = 3
+STORE_FORMAT: Final = 4
 """Version of the store's layout. A store of another version is rebuilt, not migrated."""
 
 MANIFEST: Final = "store.json"

@@ -68,7 +68,7 @@ class Calls(Table):
     reason = Column(STRING, "Sub-class of the verdict.")
     fault = Column(STRING, "`agent`, `user`, `server`, `upstream` or `transport`.")
     retryable = Column(STRING, "`yes`, `after_delay`, `after_change` or `no`.")
-    confidence = Column(FLOAT64, "Calibrated probability that the verdict is right.", "percent")
+    certainty = Column(FLOAT64, "Calibrated probability that the verdict is right.", "percent")
     rule = Column(
         STRING,
         "Id of the rule that the reason is from: the first one with this verdict that matches; "
@@ -82,7 +82,7 @@ class Calls(Table):
         "Id of the rule that decided whether a success hides an error; "
         "`hidden.trap.*` decide that it does not.",
     )
-    hidden_confidence = Column(
+    hidden_certainty = Column(
         FLOAT64, "Calibrated probability that the hidden error is real.", "percent"
     )
 

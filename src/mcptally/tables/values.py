@@ -17,7 +17,7 @@ SHARE: Final = re.compile(
     r"|refusal_precision)(_|$)"
 )
 """Matches the names of columns that hold shares from 0 to 1; tables show them in percent."""
-_PERCENT: Final = re.compile(r"confidence")
+_PERCENT: Final = re.compile(r"confidence|certainty")
 """Matches the names of columns that hold percentages from 0 to 100."""
 
 FORMULA: Final = (
@@ -68,7 +68,7 @@ def _interval(value: pa.MonthDayNano) -> str:
 
 
 def cell(name: str, value: object) -> str:
-    """The text of a value in a table for people: shares and confidences in percent, short times."""
+    """The text of a value in a table for people: shares and percentages in percent, short times."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from mcptally.tables.arrow import indices, series_from_arrow, series_from_numpy
-from mcptally.verdict import confidence, facts, match, weighing
+from mcptally.verdict import certainty, facts, match, weighing
 from mcptally.verdict.rule_model import Verdict, VerdictRule, shipped_rules
 
 FILES: Final = (
@@ -30,7 +30,7 @@ COLUMNS: Final[dict[str, pl.DataType]] = {
     "reason": pl.String(),
     "fault": pl.String(),
     "retryable": pl.String(),
-    "confidence": pl.Float64(),
+    "certainty": pl.Float64(),
     "rule": pl.String(),
     "evidence": pl.List(pl.String),
 }
@@ -195,10 +195,10 @@ def _verdicts(
     decides = np.array([*(each.decides for each in chosen), False])[kinds.first]
     rule[decides] = kinds.first[decides]
     percent = 100 * weighing.given_a_cause(probability, best)[every, best]
-    measured = np.array([*confidence.confidence_percent(chosen), np.nan])[kinds.first]
-    confidences = series_from_numpy(np.where(decides, measured, percent).round(1), "confidence")
+    measured = np.array([*certainty.certainty_percent(chosen), np.nan])[kinds.first]
+    certainties = series_from_numpy(np.where(decides, measured, percent).round(1), "certainty")
     return (
-        _rule_columns(chosen)[indices(rule)].hstack([confidences, kinds.evidence.alias("evidence")])
+        _rule_columns(chosen)[indices(rule)].hstack([certainties, kinds.evidence.alias("evidence")])
     )[list(COLUMNS)]
 
 

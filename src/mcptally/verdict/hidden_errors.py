@@ -10,7 +10,7 @@ import polars as pl
 
 from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.queries import run_query
-from mcptally.verdict import confidence, error_text, json_paths, match
+from mcptally.verdict import certainty, error_text, json_paths, match
 from mcptally.verdict.rule_model import HiddenRule, TextRule, shipped_rules
 
 FILES: Final = ("hidden.toml",)
@@ -20,13 +20,13 @@ HEAD: Final = 1200
 MAX_REPORT: Final = 2000
 """Characters kept of the text that reports the failure."""
 THRESHOLD: Final = 50.0
-"""Lowest confidence, in percent, at which a result counts as a failure."""
+"""Lowest certainty, in percent, at which a result counts as a failure."""
 MAX_ECHO: Final = 60
 """Characters of a line that are searched for in the arguments to detect an echo."""
 
 COLUMNS: Final[dict[str, pl.DataType]] = {
     "hidden_error": pl.Boolean(),
-    "hidden_confidence": pl.Float64(),
+    "hidden_certainty": pl.Float64(),
     "hidden_rule": pl.String(),
     "hidden_text": pl.String(),
 }
@@ -108,7 +108,7 @@ def find_hidden_errors(
     decided, first = np.unique(owners[undecided], return_index=True)
     block_of_result[decided] = later[undecided][first]
     decisions = _decisions(chosen)[indices(rule_of_block[block_of_result])]
-    failing = (decisions["hidden_confidence"].to_numpy() >= THRESHOLD).nonzero()[0]
+    failing = (decisions["hidden_certainty"].to_numpy() >= THRESHOLD).nonzero()[0]
     texts = pl.Series([None], dtype=pl.String).new_from_index(0, results.height)
     if len(failing):
         reported = _failure_texts(blocks[indices(block_of_result[failing])])
@@ -177,12 +177,12 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
 
 
 def _decisions(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
-    """Return the confidence of a failure per rule, and a last row of nulls: no rule matched."""
+    """Return the certainty of a failure per rule, and a last row of nulls: no rule matched."""
     rows = [
         (percent if rule.failure else round(100 - percent, 1), rule.id)
-        for rule, percent in zip(chosen, confidence.confidence_percent(chosen), strict=True)
+        for rule, percent in zip(chosen, certainty.certainty_percent(chosen), strict=True)
     ]
-    schema = {"hidden_confidence": pl.Float64(), "hidden_rule": pl.String()}
+    schema = {"hidden_certainty": pl.Float64(), "hidden_rule": pl.String()}
     return pl.DataFrame([*rows, (None, None)], schema=schema, orient="row")
 
 

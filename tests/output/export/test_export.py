@@ -272,7 +272,7 @@ def test_no_cell_of_the_csv_is_a_formula(hostile, tmp_path):
     header, *body = table
     assert header == rows(hostile).columns
     assert len(body) == len(HOSTILE) + 4
-    numbers = {"confidence", "latency_ms"}
+    numbers = {"certainty", "latency_ms"}
     for row in body:
         for name, cell in zip(header, row, strict=True):
             assert name in numbers or cell.lstrip()[:1] not in {"=", "+", "-", "@", "\uff1d"}, name

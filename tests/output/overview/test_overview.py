@@ -250,7 +250,7 @@ def test_lines_that_are_too_long_lose_the_middle_of_names_and_not_the_numbers():
         "calls": 18,
         "interval": None,
         "fault": "tool",
-        "confidence": 99.7,
+        "certainty": 99.7,
         "since": None,
         "insufficient_data": True,
         "message": None,

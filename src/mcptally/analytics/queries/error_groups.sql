@@ -1,9 +1,9 @@
 -- Which error messages occur, grouped by template, who is at fault, since when, and do they go on?
--- Shows: server, tool, template, calls, verdict, reason, confidence, sessions, first_seen, last_seen, ongoing, call_id
+-- Shows: server, tool, template, calls, verdict, reason, certainty, sessions, first_seen, last_seen, ongoing, call_id
 -- `failed` is materialized so that calls are read only once.
 WITH failed AS MATERIALIZED (
     SELECT
-        server, coalesce(tool, method) AS tool, reason, confidence, requested_at, call_id,
+        server, coalesce(tool, method) AS tool, reason, certainty, requested_at, call_id,
         verdict, coalesce(template, '(no text: ' || outcome || ')') AS template,
         left(error_text, 300) AS error_text, hash(session) AS session_hash,
         -- A hash of names is cheaper to group by than the names.
@@ -22,7 +22,7 @@ groups AS MATERIALIZED (
     SELECT
         tool_hash, group_hash,
         any_value(server) AS server, any_value(tool) AS tool, any_value(template) AS template,
-        any_value(verdict) AS verdict, avg(confidence) AS confidence,
+        any_value(verdict) AS verdict, avg(certainty) AS certainty,
         count(*) AS calls, count(DISTINCT session_hash) AS sessions,
         min(requested_at) AS first_seen, max(requested_at) AS last_seen,
         arg_min({reason: reason, text: error_text}, call_id) AS example,
@@ -59,7 +59,7 @@ placed AS (
         ON t.tool_hash = g.tool_hash
 )
 SELECT
-    server, tool, template, verdict, example.reason AS reason, confidence, calls, sessions,
+    server, tool, template, verdict, example.reason AS reason, certainty, calls, sessions,
     first_seen, last_seen, calls_since::BIGINT AS calls_since,
     -- Not ongoing if the probability of `calls_since` calls without this error is below 5 %.
     (1 - least(share, 1)) ** calls_since > 0.05 AS ongoing,

@@ -1,5 +1,5 @@
 -- Which results claim success but report a failure, and which rule detected that?
--- Shows: server, tool, hidden_errors, hidden_error_rate, hidden_rule, hidden_confidence, verdict, example, call_id
+-- Shows: server, tool, hidden_errors, hidden_error_rate, hidden_rule, hidden_certainty, verdict, example, call_id
 -- The number of calls comes from `usage`. Hashes of names are cheaper to group
 -- by than the names.
 WITH hidden AS NOT MATERIALIZED (
@@ -11,7 +11,7 @@ counts AS MATERIALIZED (
     SELECT
         tool_hash, hidden_rule, verdict, any_value(server) AS server, any_value(tool) AS tool,
         count(*) AS hidden_errors,
-        sum(hidden_confidence) AS confidence, count(hidden_confidence) AS judged,
+        sum(hidden_certainty) AS certainty, count(hidden_certainty) AS judged,
         max(requested_at) AS last_seen,
         arg_min(coalesce(error_text, text), call_id) AS example,
         min(call_id) AS call_id
@@ -22,7 +22,7 @@ rules AS (
     SELECT
         tool_hash, hidden_rule, any_value(server) AS server, any_value(tool) AS tool,
         sum(hidden_errors)::BIGINT AS hidden_errors,
-        sum(confidence) / nullif(sum(judged), 0) AS hidden_confidence,
+        sum(certainty) / nullif(sum(judged), 0) AS hidden_certainty,
         first(verdict ORDER BY hidden_errors DESC, verdict) FILTER (verdict IS NOT NULL)
             AS verdict,
         max(last_seen) AS last_seen,
@@ -56,7 +56,7 @@ SELECT
     -- Share of the tool's calls. tool_scores has the rate of all rules together.
     hidden_errors / calls AS hidden_error_rate,
     bounds[1] AS hidden_error_rate_low, bounds[2] AS hidden_error_rate_high,
-    s.hidden_rule, hidden_confidence, verdict, sessions, last_seen, example, call_id
+    s.hidden_rule, hidden_certainty, verdict, sessions, last_seen, example, call_id
 FROM rules s
 JOIN rates r ON r.tool_hash = s.tool_hash AND r.hidden_rule IS NOT DISTINCT FROM s.hidden_rule
 ORDER BY hidden_errors DESC, s.server, s.tool, s.hidden_rule

@@ -28,14 +28,14 @@ of_servers AS MATERIALIZED (
 ),
 errors AS MATERIALIZED (
     SELECT
-        server, tool, template, verdict, calls, confidence, coalesce(example, template) AS example,
+        server, tool, template, verdict, calls, certainty, coalesce(example, template) AS example,
         call_id
     FROM error_groups
 ),
 -- The most frequent error message of each verdict, with how certain these verdicts are.
 typical AS MATERIALIZED (
     SELECT
-        server, tool, verdict, sum(calls) AS n, sum(calls * confidence) / n AS confidence,
+        server, tool, verdict, sum(calls) AS n, sum(calls * certainty) / n AS certainty,
         first({message: example, call_id: call_id} ORDER BY calls DESC, template) AS most
     FROM errors
     GROUP BY server, tool, verdict
@@ -43,13 +43,13 @@ typical AS MATERIALIZED (
 typical_of_tool AS MATERIALIZED (
     SELECT
         server, tool,
-        first({verdict: verdict, confidence: confidence, most: most} ORDER BY n DESC, verdict) AS first
+        first({verdict: verdict, certainty: certainty, most: most} ORDER BY n DESC, verdict) AS first
     FROM typical
     GROUP BY server, tool
 ),
 typical_of_server AS (
     SELECT
-        server, verdict, sum(calls * confidence) / sum(calls) AS confidence,
+        server, verdict, sum(calls * certainty) / sum(calls) AS certainty,
         first({message: example, call_id: call_id} ORDER BY calls DESC, tool, template) AS most
     FROM errors
     GROUP BY server, verdict
@@ -64,7 +64,7 @@ scattered AS (
 ),
 typical_hidden AS (
     SELECT
-        server, tool, sum(hidden_errors * hidden_confidence) / sum(hidden_errors) AS confidence,
+        server, tool, sum(hidden_errors * hidden_certainty) / sum(hidden_errors) AS certainty,
         first({verdict: verdict, message: example, call_id: call_id}
             ORDER BY hidden_errors DESC, hidden_rule) AS most
     FROM hidden_errors
@@ -113,7 +113,7 @@ problems AS (
         'failing' AS kind, t.server, t.tool, t.calls,
         'caused the failure of ' || format('{:,}', tool_failures) || ' of '
             || _count_of(t.calls, 'call') || '; ' || format('{:,}', ok) || ' worked' AS what,
-        'tool_failure' AS verdict, e.confidence, tool_failures AS affected,
+        'tool_failure' AS verdict, e.certainty, tool_failures AS affected,
         failure_rate_low * t.calls AS affected_low,
         failure_rate AS rate, failure_rate_low AS rate_low, failure_rate_high AS rate_high,
         _percent(failure_rate) || ', 95% interval '
@@ -133,7 +133,7 @@ problems AS (
             || ' fail because of ' || format('{:,}', scattered.tools)
             || ' tools, none of which has a quarter of the failures; ' || format('{:,}', ok)
             || ' worked',
-        'tool_failure', e.confidence, s.tool_failures, failure_rate_low * s.calls,
+        'tool_failure', e.certainty, s.tool_failures, failure_rate_low * s.calls,
         failure_rate, failure_rate_low, failure_rate_high,
         _percent(failure_rate) || ', 95% interval '
             || _percent_range(failure_rate_low, failure_rate_high) || '; '
@@ -150,7 +150,7 @@ problems AS (
         'change', c.server, c.tool, calls_before + calls_after,
         'succeeds in ' || _percent(success_rate_after) || ' of its calls since '
             || _minute(changed_at) || ', and in ' || _percent(success_rate_before) || ' before',
-        cause, e.confidence, round(-difference * calls_after), -difference * calls_after,
+        cause, e.certainty, round(-difference * calls_after), -difference * calls_after,
         1 - success_rate_after, NULL, NULL,
         _count_of(calls_before, 'call') || ' in ' || _count_of(sessions_before, 'session')
             || ' before, ' || _count_of(calls_after, 'call') || ' in '
@@ -167,7 +167,7 @@ problems AS (
         'reported a failure in ' || format('{:,}', hidden_errors) || ' of '
             || _count_of(t.calls, 'call') || ' without marking the result as an error',
         -- The missing error mark is the fault of the tool, even if the caller caused the failure.
-        'tool_failure', h.confidence, hidden_errors, hidden_error_rate_low * t.calls,
+        'tool_failure', h.certainty, hidden_errors, hidden_error_rate_low * t.calls,
         hidden_error_rate, hidden_error_rate_low, hidden_error_rate_high,
         _percent(hidden_error_rate) || ', 95% interval '
             || _percent_range(hidden_error_rate_low, hidden_error_rate_high) || '; '
@@ -184,7 +184,7 @@ problems AS (
         'had ' || format('{:,}', infrastructure) || ' of ' || _count_of(s.calls, 'call')
             || ' fail because of the network, a timeout or an upstream service; '
             || format('{:,}', ok) || ' worked',
-        'infrastructure', e.confidence, infrastructure, infrastructure_rate_low * s.calls,
+        'infrastructure', e.certainty, infrastructure, infrastructure_rate_low * s.calls,
         infrastructure_rate, infrastructure_rate_low, infrastructure_rate_high,
         _percent(infrastructure_rate) || ', 95% interval '
             || _percent_range(infrastructure_rate_low, infrastructure_rate_high) || '; '
@@ -202,7 +202,7 @@ problems AS (
             || ' refused, ' || format('{:,}', infrastructure)
             || ' failed because of network or upstream, ' || format('{:,}', tool_failures)
             || ' because of the tool',
-        e.first.verdict, e.first.confidence, t.calls, (1 - success_rate_high) * t.calls,
+        e.first.verdict, e.first.certainty, t.calls, (1 - success_rate_high) * t.calls,
         1 - success_rate, 1 - success_rate_high, 1 - success_rate_low,
         _percent(success_rate) || ' worked, 95% interval '
             || _percent_range(success_rate_low, success_rate_high) || '; '
@@ -302,7 +302,7 @@ SELECT
     row_number() OVER (
         ORDER BY place_in_kind > 3, impact DESC, p.server, p.tool
     ) AS rank,
-    kind, p.server, p.tool, what, _whose_fault(verdict) AS fault, confidence,
+    kind, p.server, p.tool, what, _whose_fault(verdict) AS fault, certainty,
     affected::BIGINT AS affected, affected_low, calls, since, last_seen,
     rate, rate_low, rate_high, insufficient_data, evidence, coalesce(also, []) AS also,
     message, call_id, condition, impact

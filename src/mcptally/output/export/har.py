@@ -19,7 +19,7 @@ from mcptally.output.export.values import NO_TIME, dumps, plain
 _FROM_SERVER: Final = "requests of the server"
 _EXTRA_COLUMNS: Final = (
     *("call_id", "recording", "session", "server", "tool", "outcome", "verdict", "reason"),
-    *("fault", "retryable", "confidence", "error_code", "error_text"),
+    *("fault", "retryable", "certainty", "error_code", "error_text"),
 )
 
 

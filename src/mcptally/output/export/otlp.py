@@ -27,7 +27,7 @@ _MAX_SPANS: Final = 500
 """Spans per line."""
 _TRANSPORTS: Final = {"stdio": "pipe", "streamable_http": "tcp", "http_sse": "tcp"}
 _EXTRA_COLUMNS: Final = (
-    *("outcome", "verdict", "reason", "fault", "retryable", "confidence", "rule", "recording"),
+    *("outcome", "verdict", "reason", "fault", "retryable", "certainty", "rule", "recording"),
     *("input_schema_state", "output_schema_state", "response_tokens", "definition"),
 )
 _STATUS_ERROR: Final = 2

@@ -58,7 +58,7 @@ def _finding(row: dict[str, Any]) -> dict[str, Any]:
         if row["rate_low"] is None
         else interval(row["rate_low"], row["rate_high"]),
         "fault": row["fault"],
-        "confidence": row["confidence"],
+        "certainty": row["certainty"],
         "since": None if row["since"] is None else moment(row["since"]),
         "insufficient_data": row["insufficient_data"],
         "message": None if row["message"] is None else shown(row["message"]),

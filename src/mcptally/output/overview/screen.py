@@ -115,8 +115,8 @@ def _finding(finding: Mapping[str, Any], width: int) -> Iterator[str]:
     thin = ", too little data" if finding["insufficient_data"] else ""
     what = f": {finding['title']}, {calls}{thin}"
     yield f"{_cut_middle(name, max(20, width - len(what)))}{what}"
-    confidence = finding["confidence"]
-    sure = "" if confidence is None else f" ({min(confidence, 99):.0f}% sure)"
+    certainty = finding["certainty"]
+    sure = "" if certainty is None else f" ({min(certainty, 99):.0f}% sure)"
     since = "" if finding["since"] is None else f", since {finding['since']}"
     range_ = "" if finding["interval"] is None else f"; 95% interval {finding['interval']}"
     # If the line is too long: the date without the time, or no date.

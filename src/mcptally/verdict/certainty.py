@@ -1,4 +1,4 @@
-"""The confidence of a rule: its measured precision, shrunk towards that of its section."""
+"""The certainty of a rule: its measured precision, shrunk towards that of its section."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -24,7 +24,7 @@ def section(rule: TextRule) -> str:
     return rest.partition(".")[0]
 
 
-def confidence_percent(
+def certainty_percent(
     rules: Sequence[TextRule], counts: Mapping[str, tuple[float, float]] | None = None
 ) -> list[float]:
     """Return the mean of each rule's Beta posterior, in percent.
