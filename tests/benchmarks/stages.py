@@ -56,7 +56,7 @@ STAGES: Final[tuple[tuple[str, ModuleType | type, tuple[str, ...]], ...]] = (
     ("scenarios", scoring, ("assign_scenarios",)),
     ("hidden errors", hidden_errors, ("find_hidden_errors",)),
     ("verdicts", classify, ("judge",)),
-    ("seed and inspector scores", scoring, ("add_seed_scores",)),
+    ("seed and inspector scores", stages, ("add_seed_scores",)),
     ("retries", partition, ("link_attempts",)),
     ("contracts", stages, ("normalise_errors", "contract_findings", "contract_tables")),
     ("secrets in results", leaked_secrets, ("find_leaked_secrets",)),

@@ -30,7 +30,7 @@ from mcptally.messages.tool_definitions import (
     tools_table,
 )
 from mcptally.pipeline.partition_summary import PartitionSummary
-from mcptally.pipeline.scoring import ScoringRules, score_calls
+from mcptally.pipeline.scoring import ScoringRules, judge_calls
 from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.pipeline.tokens import Tokenizer, count_tokens
 from mcptally.pipeline.usage import usage
@@ -53,11 +53,14 @@ from mcptally.tables.stages import (
     Definitions,
     DryRuns,
     ErrorForms,
+    Evidenced,
     GatheredCalls,
     GatheredMessages,
     GatheredRecordings,
     Listings,
     ResultForms,
+    Scored,
+    Validated,
 )
 from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
@@ -201,13 +204,14 @@ def finish(
         judging: rules, scenarios and tokenizer.
         payloads: whether arguments, responses and their text are kept.
     """
-    calls = add_definitions(part.calls, part.summary.listed, archive.listed)
-    calls = validate.validate_calls(calls, archive.definitions)
+    calls = validate.validate_calls(
+        add_definitions(part.calls, part.summary.listed, archive.listed), archive.definitions
+    )
+    calls = Validated.select(calls)
     trim_heap()
-    calls = evidence.add_evidence(calls, archive.minutes, archive.forms)
-    calls = link_attempts(score_calls(calls, archive.definitions, archive.combinations, judging))
-    calls = calls.hstack(stages.normalise_errors(calls))
-    calls = stages.with_validations(calls, archive.validations)
+    calls = Evidenced.select(evidence.add_evidence(calls, archive.minutes, archive.forms))
+    calls = judge_calls(calls, archive.definitions, archive.combinations, judging)
+    calls = _score(calls, archive)
     trim_heap()
     seed_findings, ui_tables = stages.contract_findings(
         calls, part.messages, archive.definitions, archive.forms
@@ -249,6 +253,13 @@ def finish(
         Recordings: Recordings.frame(recordings),
         **seed_tables,
     }
+
+
+def _score(calls: pl.DataFrame, archive: PartitionSummary) -> pl.DataFrame:
+    """Return `Scored` from `Judged`."""
+    calls = link_attempts(stages.add_seed_scores(calls, archive.definitions))
+    calls = calls.hstack(stages.normalise_errors(calls))
+    return Scored.select(stages.with_validations(calls, archive.validations))
 
 
 @with_raised_recursion_limit

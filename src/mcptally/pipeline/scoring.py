@@ -1,4 +1,4 @@
-"""The scores of calls: scenarios, hidden errors, the verdict, the seed score in both readings."""
+"""Judges calls: scenario, hidden errors, verdict, tokens and template of the error."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ import polars as pl
 from mcptally.pipeline.tokens import Tokenizer, count_tokens
 from mcptally.seeds.stages import (
     ScenarioEntry,
-    add_seed_scores,
     assign_scenarios,
     load_scenarios,
 )
 from mcptally.tables.ids import digest
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Judged
 from mcptally.verdict import classify, error_template, hidden_errors
 from mcptally.verdict.rule_set import RuleSet
 
@@ -60,17 +60,16 @@ class ScoringRules(msgspec.Struct, frozen=True):
         return digest(msgspec.json.encode(given))
 
 
-def score_calls(
+def judge_calls(
     calls: pl.DataFrame,
     definitions: pl.DataFrame,
     combinations: pl.DataFrame,
     judging: ScoringRules,
 ) -> pl.DataFrame:
-    """`calls` with their final `outcome` and the columns of all scores.
+    """Return `Judged`: the calls with scenario, final outcome and verdict.
 
     Args:
-        calls: `GatheredCalls` with the columns of `add_definitions`, `validate_calls` and
-            `add_evidence`.
+        calls: `Evidenced`.
         definitions: `Definitions` of the tools.
         combinations: `ArgumentCombinations` of the whole archive, summed over recordings or not.
         judging: the rules in force.
@@ -78,31 +77,37 @@ def score_calls(
     calls = calls.hstack(assign_scenarios(calls, definitions, combinations, judging.given))
     calls = _with_hidden_errors(calls, judging)
     calls = calls.hstack(classify.judge(calls, judging.rules.verdict))
-    calls = calls.with_columns(
-        pl.when(pl.col("outcome") == "hidden_error")
-        .then(pl.min_horizontal("certainty", "hidden_certainty"))
-        .otherwise(pl.col("certainty"))
-        .alias("certainty"),
-        response_tokens=count_tokens(calls["response"], judging.tokenizer),
-        template=error_template.templates(calls["error_text"]),
+    certainty = pl.min_horizontal(Judged.certainty.col, Judged.hidden_certainty.col)
+    return Judged.select(
+        calls.with_columns(
+            pl.when(Judged.outcome.col == "hidden_error")
+            .then(certainty)
+            .otherwise(Judged.certainty.col)
+            .alias(Judged.certainty.name),
+            count_tokens(calls.get_column(Judged.response.name), judging.tokenizer).alias(
+                Judged.response_tokens.name
+            ),
+            error_template.templates(calls.get_column(Judged.error_text.name)).alias(
+                Judged.template.name
+            ),
+        )
     )
-    return add_seed_scores(calls, definitions)
 
 
 def _with_hidden_errors(calls: pl.DataFrame, judging: ScoringRules) -> pl.DataFrame:
     """`calls`, where results that report a failure in their text have outcome `hidden_error`."""
-    is_result = (pl.col("outcome") == "ok") & pl.col("tool").is_not_null()
+    is_result = (Judged.outcome.col == "ok") & Judged.tool.col.is_not_null()
     results = calls.select(
         *(name for name in hidden_errors.READ if name in calls.columns),
         text=pl.when(is_result).then("first_text"),
         structured=pl.when(is_result).then("structured_content"),
         later_texts=hidden_errors.later_texts(
-            pl.when(is_result & (pl.col("text_blocks") > 1)).then("response"),
-            pl.col("text_blocks"),
+            pl.when(is_result & (Judged.text_blocks.col > 1)).then("response"),
+            Judged.text_blocks.col,
         ),
     )
     calls = calls.hstack(hidden_errors.find_hidden_errors(results, judging.rules.hidden))
-    is_hidden = (pl.col("outcome") == "ok") & pl.col("hidden_error").fill_null(value=False)
+    is_hidden = (Judged.outcome.col == "ok") & pl.col("hidden_error").fill_null(value=False)
     return (
         calls.lazy()
         .with_columns(

@@ -79,3 +79,10 @@ def _add_seed_columns() -> None:
 
 
 _add_seed_columns()
+
+READING_COLUMNS: Final = tuple(
+    name
+    for name in SeedScores.columns()
+    if name.startswith(tuple(f"{each}_" for each in _READINGS))
+)
+"""Names of the columns of the seed score: `seed_*`, then `inspector_*`."""

@@ -14,7 +14,7 @@ from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.messages import Messages
 from mcptally.tables.recordings import Recordings
-from mcptally.tables.seed_scores import SeedScores
+from mcptally.tables.seed_scores import READING_COLUMNS, SeedScores
 from mcptally.tables.tools import Tools
 
 _S, _I, _B, _F = pl.String, pl.Int64, pl.Boolean, pl.Float64
@@ -101,6 +101,70 @@ class GatheredCalls(StageTable):
     signal = Column(_I, "Number of the signal that ended the server, for calls in flight then.")
     closed = Column(_B, "True for calls that were in flight when their recording was closed.")
     stderr_error = Calls.stderr_error
+
+
+class Validated(GatheredCalls):
+    """Calls with the tool definition in force and the results of validating by its schemas."""
+
+    definition = Calls.definition
+    definition_source = Calls.definition_source
+    input_schema_state = Calls.input_schema_state
+    input_schema_error = Calls.input_schema_error
+    input_schema_path = Calls.input_schema_path
+    output_schema_state = Calls.output_schema_state
+    output_schema_error = Calls.output_schema_error
+    output_schema_path = Calls.output_schema_path
+
+
+class Evidenced(Validated):
+    """Validated calls with facts about other calls of the tool and server, from the archive."""
+
+    concurrent_failure_share = Column(
+        _F, "Share of failures among the concurrent calls of the server's other tools."
+    )
+    results_seen = Column(_I, "Results of the tool with text.")
+    results_json = Column(_I, "Of those, results whose text is JSON.")
+    tool_record = Column(_S, "How often the tool works: `never`, `seldom`, `mostly`, `always`.")
+    peer_record = Column(_S, "How often the server's other tools work; the same words.")
+
+
+class Judged(Evidenced):
+    """Calls with their scenario, their final outcome and the verdict on failures."""
+
+    scenario = SeedScores.scenario
+    scenario_source = SeedScores.scenario_source
+    hidden_certainty = Calls.hidden_certainty
+    hidden_rule = Calls.hidden_rule
+    verdict = Calls.verdict
+    reason = Calls.reason
+    fault = Calls.fault
+    retryable = Calls.retryable
+    certainty = Calls.certainty
+    rule = Calls.rule
+    evidence = Calls.evidence
+    response_tokens = Calls.response_tokens
+    template = Calls.template
+
+
+class Scored(Judged):
+    """Judged calls with seed scores, attempts, the normalised error and earlier validations."""
+
+    attempt_of = Calls.attempt_of
+    attempt = Calls.attempt
+    attempt_why = Calls.attempt_why
+    error_category = Calls.error_category
+    error_code_name = Calls.error_code_name
+    http_equivalent = Calls.http_equivalent
+    error_retryable = Calls.error_retryable
+    error_hint = Calls.error_hint
+    error_details = Calls.error_details
+    error_source = Calls.error_source
+    validated_by = SeedScores.validated_by
+    validated_as = SeedScores.validated_as
+
+
+for _name in READING_COLUMNS:
+    setattr(Scored, _name, SeedScores.columns()[_name])
 
 
 class GatheredMessages(StageTable):
