@@ -7,11 +7,13 @@ beside the argument's name counts as documentation of the argument.
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import polars as pl
 
 from mcptally.jsonschemas.dialects import UnusableSchemaError, parse_schema
+from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.stages import Definitions
 
 FILLING_WORDS: Final = frozenset(
     re.findall(
@@ -27,24 +29,27 @@ _WORD: Final = re.compile(r"[^\W_]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-class Argument(NamedTuple):
-    """The facts about a top-level property of an input schema that the rules test."""
+class Arguments(StageTable):
+    """One row per top-level property of an input schema, with the facts that the rules test."""
 
-    definition: str
-    name: str
-    words: str
-    """The name as lower-case words: `max length` of `max_length` and of `maxLength`."""
-    pointer: str
-    required: bool
-    kinds: list[str]
-    """JSON types that are allowed, without null."""
-    described: bool
-    repeats_name: bool
-    text: str
-    """Its description, and what the tool's description says beside its name."""
-    bounded: bool
-    """Whether keywords limit its value: bounds, a format, a pattern or an enumeration."""
-    defaulted: bool
+    definition = Definitions.definition
+    name = Column(pl.String, "Name of the property.")
+    words = Column(
+        pl.String, "The name as lower-case words: `max length` of `max_length` and of `maxLength`."
+    )
+    pointer = Column(pl.String, "JSON Pointer to the property in the definition.")
+    required = Column(pl.Boolean, "Whether the schema requires it.")
+    kinds = Column(pl.List(pl.String), "JSON types that are allowed, without null.")
+    described = Column(pl.Boolean, "Whether its schema or the tool's description describes it.")
+    repeats_name = Column(pl.Boolean, "Whether its description only repeats its name.")
+    text = Column(
+        pl.String, "Its description, and what the tool's description says beside its name."
+    )
+    bounded = Column(
+        pl.Boolean,
+        "Whether keywords limit its value: bounds, a format, a pattern or an enumeration.",
+    )
+    defaulted = Column(pl.Boolean, "Whether its schema has a default.")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -54,34 +59,20 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 def arguments_of(definitions: pl.DataFrame) -> pl.DataFrame:
-    """Return the top-level properties of input schemas, as `Argument` rows."""
+    """Return the top-level properties of input schemas, as `Arguments`."""
+    columns = [Definitions.definition.name, Definitions.description.name]
     rows = [
         argument
-        for definition, description, text in definitions.select(
-            "definition", "description", "input_schema"
-        ).iter_rows()
+        for definition, description, text in definitions[
+            [*columns, Definitions.input_schema.name]
+        ].iter_rows()
         if text is not None
         for argument in _arguments(definition, description or "", text)
     ]
-    return pl.DataFrame(rows, schema=_ARGUMENT_SCHEMA, orient="row")
+    return pl.DataFrame(rows, schema=Arguments.schema(), orient="row")
 
 
-_ARGUMENT_SCHEMA: Final = {
-    "definition": pl.String(),
-    "name": pl.String(),
-    "words": pl.String(),
-    "pointer": pl.String(),
-    "required": pl.Boolean(),
-    "kinds": pl.List(pl.String),
-    "described": pl.Boolean(),
-    "repeats_name": pl.Boolean(),
-    "text": pl.String(),
-    "bounded": pl.Boolean(),
-    "defaulted": pl.Boolean(),
-}
-
-
-def _arguments(definition: str, description: str, text: str) -> Iterator[Argument]:
+def _arguments(definition: str, description: str, text: str) -> Iterator[dict[str, Any]]:
     schema = parsed_schema(text)
     if schema is None:
         return
@@ -95,7 +86,7 @@ def _arguments(definition: str, description: str, text: str) -> Iterator[Argumen
         headings = (_HEADING.match(line) for line in around)
         documented = any(heading is not None and heading[1] == name for heading in headings)
         keywords = {keyword for each in alternatives for keyword in each}
-        yield Argument(
+        yield dict(  # noqa: C408
             definition=definition,
             name=name,
             words=" ".join(words_of(name)),

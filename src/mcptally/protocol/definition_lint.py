@@ -33,6 +33,7 @@ from mcptally.rules.findings import (
 )
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Definitions, Listings, Scored
 
 _NAME: Final = r"^[A-Za-z0-9_.-]{1,128}$"
 
@@ -71,12 +72,14 @@ def lint_definitions(listed: pl.DataFrame, definitions: pl.DataFrame) -> pl.Data
 
 def _check_texts(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Check descriptions, names, annotations and the text of definitions, by columns."""
-    hints = pl.col("annotations").fill_null("")
+    hints = Definitions.annotations.col.fill_null("")
     reads = hints.str.contains('"readOnlyHint":true', literal=True)
     harmless = hints.str.contains('"destructiveHint":false', literal=True)
-    name = pl.col("tool").str.replace_all(r"([a-z0-9])([A-Z])", "${1}_${2}").str.to_lowercase()
+    name = Definitions.tool.col.str.replace_all(
+        r"([a-z0-9])([A-Z])", "${1}_${2}"
+    ).str.to_lowercase()
     writing, deleting = finding_rule("definition.hint_against_name").matches
-    text = pl.col("text")
+    text = Definitions.text.col
     (invisible,) = finding_rule("definition.invisible_characters").matches
     # Tag characters that spell a flag after U+1F3F4 are legitimate.
     without_flags = text.str.replace_all("\U0001f3f4[\U000e0061-\U000e007a]+\U000e007f", "")
@@ -84,13 +87,13 @@ def _check_texts(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
         described,
         Check(
             "definition.description_missing",
-            pl.col("description").fill_null("").str.strip_chars() == "",
+            Definitions.description.col.fill_null("").str.strip_chars() == "",
             "no description",
             path="/description",
         ),
         Check(
             "definition.name_illegal",
-            ~pl.col("tool").str.contains(_NAME),
+            ~Definitions.tool.col.str.contains(_NAME),
             "the name must have 1 to 128 characters of A-Z a-z 0-9 _ . -",
             evidence="tool",
             path="/name",
@@ -204,7 +207,7 @@ def _parameter_defects(text: str) -> Iterator[_Defect]:
 
 def _check_shapes(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Check definitions against the schema of the revision in which they were listed."""
-    rows = described.filter(pl.col("revision").is_in(REVISIONS))
+    rows = described.filter(Listings.revision.col.is_in(REVISIONS))
     results: dict[tuple[str, str], ShapeResult] = {}
     keys: list[tuple[str, str]] = rows[["revision", "text"]].rows()
     for revision, text in keys:
@@ -229,15 +232,15 @@ def _check_shapes(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
     spans = table()["tool_members"]
     suspected = rows.select(
         (
-            pl.col("revision").is_in(REVISIONS[: REVISIONS.index(span.since)])
-            & pl.col("text").str.contains(f'"{span.name}":', literal=True)
+            Listings.revision.col.is_in(REVISIONS[: REVISIONS.index(span.since)])
+            & Definitions.text.col.str.contains(f'"{span.name}":', literal=True)
         ).alias(span.name)
         for span in spans
     )
     for span in spans:
         if not suspected[span.name].any():
             continue
-        has = pl.col("text").str.json_path_match(f"$.{span.name}").is_not_null()
+        has = Definitions.text.col.str.json_path_match(f"$.{span.name}").is_not_null()
         yield make_findings(
             "definition.too_new",
             rows.lazy().filter(suspected[span.name]).filter(has),
@@ -284,8 +287,8 @@ def _check_listings(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.
         .join(names, on=[*listing, "tool"])
         .filter(pl.col("times") == 1)
         .sort("recording", "session", "tool", "pos")
-        .with_columns(before=pl.col("definition").shift().over("session", "tool"))
-        .filter(pl.col("before").is_not_null(), pl.col("before") != pl.col("definition"))
+        .with_columns(before=Definitions.definition.col.shift().over("session", "tool"))
+        .filter(pl.col("before").is_not_null(), pl.col("before") != Definitions.definition.col)
         .pipe(run_query)
     )
     if not changes.height:
@@ -304,15 +307,15 @@ def _check_listings(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.
 
 def check_read_only_hints(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """Return findings about tools with `readOnlyHint` whose results report a change."""
-    hints = pl.col("annotations").fill_null("")
+    hints = Definitions.annotations.col.fill_null("")
     readers = definitions.lazy().filter(hints.str.contains('"readOnlyHint":true', literal=True))
-    begin = pl.col("text").str.head(300)
+    begin = Definitions.text.col.str.head(300)
     patterns = finding_rule("definition.hint_against_behaviour").matches
     reports_change = pl.any_horizontal(begin.str.contains(pattern) for pattern in patterns)
     first = (
         select_for_findings(calls, "outcome", "text", "ts_ns")
         .lazy()
-        .filter(pl.col("outcome") == "ok", pl.col("definition").is_not_null())
+        .filter(Scored.outcome.col == "ok", Definitions.definition.col.is_not_null())
         .join(
             readers.select("definition").unique(),
             on="definition",

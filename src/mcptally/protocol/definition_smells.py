@@ -14,6 +14,7 @@ import polars as pl
 from mcptally.jsonschemas.validators import compile_validator
 from mcptally.protocol.definition_arguments import (
     FILLING_WORDS,
+    Arguments,
     arguments_of,
     escaped,
     list_of,
@@ -32,6 +33,7 @@ from mcptally.rules.findings import (
 )
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Definitions, Scored
 
 LONG_DESCRIPTION: Final = 1024
 """Characters of a description that the function-calling API of OpenAI accepts."""
@@ -66,7 +68,7 @@ def find_smells(
 
 def _check_descriptions(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Check the descriptions of whole tools."""
-    description = pl.col("description").fill_null("")
+    description = Definitions.description.col.fill_null("")
     length = description.str.len_chars()
     repeats = pl.Series(
         [
@@ -133,12 +135,12 @@ def _contained(tools: Iterable[tuple[str, str, str | None]]) -> Iterator[tuple[s
 
 def _check_arguments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Check how an input schema and the description document each argument."""
-    text = pl.col("text")
-    string = pl.col("kinds").list.contains("string") & (pl.col("kinds").list.len() == 1)
-    number = (pl.col("kinds").list.set_difference(["integer", "number"]).list.len() == 0) & (
-        pl.col("kinds").list.len() > 0
+    text = Arguments.text.col
+    string = Arguments.kinds.col.list.contains("string") & (Arguments.kinds.col.list.len() == 1)
+    number = (Arguments.kinds.col.list.set_difference(["integer", "number"]).list.len() == 0) & (
+        Arguments.kinds.col.list.len() > 0
     )
-    free = ~pl.col("bounded")
+    free = ~Arguments.bounded.col
     names, formats = finding_rule("definition.format_undocumented").matches
     (limits,) = finding_rule("definition.limits_unstated").matches
     (defaults,) = finding_rule("definition.default_unstated").matches
@@ -149,20 +151,20 @@ def _check_arguments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         rows,
         Check(
             "definition.parameter_undescribed",
-            ~pl.col("described"),
+            ~Arguments.described.col,
             formatted("no description of {}", "name"),
             path="pointer",
         ),
         Check(
             "definition.parameter_repeats_name",
-            pl.col("repeats_name"),
+            Arguments.repeats_name.col,
             formatted("the description of {} says no more than its name", "name"),
             evidence="text",
             path="pointer",
         ),
         Check(
             "definition.format_undocumented",
-            string & free & pl.col("words").str.contains(names) & ~text.str.contains(formats),
+            string & free & Arguments.words.col.str.contains(names) & ~text.str.contains(formats),
             formatted("{} is text without a stated format", "name"),
             evidence="text",
             path="pointer",
@@ -176,7 +178,7 @@ def _check_arguments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         ),
         Check(
             "definition.default_unstated",
-            ~pl.col("required") & ~pl.col("defaulted") & ~text.str.contains(defaults),
+            ~Arguments.required.col & ~Arguments.defaulted.col & ~text.str.contains(defaults),
             formatted("what happens without {} is not stated", "name"),
             evidence="text",
             path="pointer",
@@ -192,7 +194,7 @@ def _check_arguments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         ),
         Check(
             "definition.required_in_prose",
-            ~pl.col("required") & text.str.contains(required),
+            ~Arguments.required.col & text.str.contains(required),
             formatted("{} is optional in the schema and required in its description", "name"),
             evidence="text",
             path="pointer",
@@ -215,7 +217,7 @@ def _check_examples(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator
     yield make_findings(
         "definition.example_invalid",
         places.join(found, on="definition", maintain_order="left_right"),
-        pl.col("words"),
+        Arguments.words.col,
         evidence="value",
         path="pointer",
     )
@@ -267,18 +269,18 @@ def check_required_in_practice(calls: pl.DataFrame, definitions: pl.DataFrame) -
         )
         .lazy()
         .filter(
-            pl.col("verdict") == "business",
-            pl.col("input_schema_state") == "valid",
-            pl.col("definition").is_not_null(),
+            Scored.verdict.col == "business",
+            Scored.input_schema_state.col == "valid",
+            Arguments.definition.col.is_not_null(),
         )
         .pipe(run_query)
     )
     if not refused.height:
         return concat_findings([])
     # Match each distinct text once.
-    texts = refused.lazy().select(pl.col("error_text").unique())
+    texts = refused.lazy().select(Scored.error_text.col.unique())
     # Without the text before and after: compiling its 160 characters takes as long as the search.
-    texts = texts.filter(pl.col("error_text").str.contains(missing.replace(_AROUND, "")))
+    texts = texts.filter(Scored.error_text.col.str.contains(missing.replace(_AROUND, "")))
     refused = (
         refused.lazy()
         .join(texts, on="error_text", how="semi", maintain_order="left")
@@ -287,10 +289,9 @@ def check_required_in_practice(calls: pl.DataFrame, definitions: pl.DataFrame) -
     if not refused.height:
         return concat_findings([])
     used = definitions.join(refused.select("definition").unique(), on="definition", how="semi")
-    optional = arguments_of(used.unique("definition")).filter(~pl.col("required"))
+    optional = arguments_of(used.unique("definition")).filter(~Arguments.required.col)
     said = (
-        pl.col("error_text")
-        .str.extract(f"({missing})", 1)
+        Scored.error_text.col.str.extract(f"({missing})", 1)
         .str.replace_all(r"([a-z0-9])([A-Z])", "${1} ${2}")
         .str.to_lowercase()
         .str.replace_all(r"[^\p{L}\p{N}]+", " ")
@@ -304,7 +305,7 @@ def check_required_in_practice(calls: pl.DataFrame, definitions: pl.DataFrame) -
             pl.col("said").str.contains(
                 pl.concat_str(pl.lit(" "), "words", pl.lit(" ")), literal=True
             ),
-            ~pl.col("arguments").fill_null("").str.contains(name, literal=True),
+            ~Scored.arguments.col.fill_null("").str.contains(name, literal=True),
         )
         .sort("ts_ns", "seq", "pointer")
         .with_columns(times=pl.len().over("recording", "definition", "pointer"))
@@ -314,6 +315,6 @@ def check_required_in_practice(calls: pl.DataFrame, definitions: pl.DataFrame) -
         "definition.optional_required",
         found,
         formatted("{} is optional, but {} calls without it were refused", "name", "times"),
-        evidence=pl.col("error_text"),
+        evidence=Scored.error_text.col,
         path="pointer",
     )

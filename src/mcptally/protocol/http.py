@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from mcptally.messages.event_tables import HttpEvents
 from mcptally.protocol.revisions import MODERN
-from mcptally.protocol.traffic import Traffic
+from mcptally.protocol.traffic import Traffic, TrafficCalls, TrafficRaws
 from mcptally.rules.findings import Check, make_findings, run_checks
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
@@ -23,17 +24,19 @@ def check_http(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Find frames that are not strict JSON, or too large to be kept."""
-    large = pl.col("why").eq_missing(pl.lit("too_large"))
+    large = TrafficRaws.why.col.eq_missing(pl.lit("too_large"))
     raws, http = traffic.raws, traffic.events.http
     # Readers skip blank lines silently.
-    text = ~large & (pl.col("text").is_null() | (pl.col("text").str.strip_chars() != ""))
-    to_client, piped = pl.col("dir") == "s2c", pl.col("scope").is_null()
+    text = ~large & (
+        TrafficRaws.text.col.is_null() | (TrafficRaws.text.col.str.strip_chars() != "")
+    )
+    to_client, piped = TrafficRaws.dir.col == "s2c", TrafficRaws.scope.col.is_null()
     yield from run_checks(
         raws,
         Check(
             "transcript.too_large",
             large,
-            formatted("a message of {} bytes; only its head was kept", pl.col("bytes")),
+            formatted("a message of {} bytes; only its head was kept", TrafficRaws.bytes.col),
         ),
         Check(
             "protocol.stdout_not_json",
@@ -50,8 +53,8 @@ def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
     )
     if not raws.height or not http.height:
         return
-    posts = http.lazy().filter(pl.col("phase") == "request", pl.col("method") == "POST")
-    succeeded = http.lazy().filter(pl.col("phase") == "response", pl.col("status") == 200)
+    posts = http.lazy().filter(HttpEvents.phase.col == "request", HttpEvents.method.col == "POST")
+    succeeded = http.lazy().filter(HttpEvents.phase.col == "response", HttpEvents.status.col == 200)
     exchange = ["recording", "scope"]
     bodies = raws.lazy().filter(text, to_client, ~piped)
     for exchanges in (posts, succeeded):
@@ -60,7 +63,7 @@ def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
         )
     yield make_findings(
         "protocol.body_not_json",
-        bodies.filter(pl.col("sse_event").ne_missing(pl.lit("endpoint"))),
+        bodies.filter(TrafficRaws.sse_event.col.ne_missing(pl.lit("endpoint"))),
         "a response with status 200 that is not a message",
         evidence="text",
     )
@@ -71,7 +74,7 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
     if not traffic.events.http.height:
         return
     exchange = ["recording", "scope"]
-    requests = traffic.events.http.lazy().filter(pl.col("phase") == "request")
+    requests = traffic.events.http.lazy().filter(HttpEvents.phase.col == "request")
     with_headers = requests.filter(
         pl.any_horizontal(
             pl.col("mcp_protocol_version", "mcp_session_id", "mcp_method").is_not_null()
@@ -79,7 +82,7 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
     )
     recordings = with_headers.select("recording").unique()
     headers = (
-        requests.filter(pl.col("method") == "POST")
+        requests.filter(HttpEvents.method.col == "POST")
         .join(recordings, on="recording", how="semi", maintain_order="left")
         .unique(exchange, keep="first", maintain_order=True)
         .select(*exchange, "mcp_protocol_version", "mcp_method", "mcp_name")
@@ -87,19 +90,19 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
     )
     if not headers.height:
         return
-    names = headers.get_column("mcp_name")
+    names = headers.get_column(HttpEvents.mcp_name.name)
     encoded = [n for n in names.drop_nulls().unique() if n.startswith("=?base64?")]
     headers = headers.with_columns(
         mcp_name=names.replace(encoded, [_decoded(n) for n in encoded]) if encoded else names
     )
     calls = (
         traffic.calls.lazy()
-        .filter(pl.col("scope").is_not_null(), pl.col("dir") == "c2s")
+        .filter(TrafficCalls.scope.col.is_not_null(), TrafficCalls.dir.col == "c2s")
         .join(headers.lazy(), on=exchange, how="inner", maintain_order="left")
         .pipe(run_query)
     )
-    method, modern = pl.col("method"), pl.col("revision") == MODERN
-    version = pl.col("mcp_protocol_version")
+    method, modern = TrafficCalls.method.col, TrafficCalls.revision.col == MODERN
+    version = HttpEvents.mcp_protocol_version.col
     named = pl.coalesce("tool", "prompt", "resource_uri")
     # Before 2026-07-28 the revision is not agreed yet when initialize is sent.
     yield from run_checks(
@@ -111,7 +114,7 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
         ),
         Check(
             "protocol.version_header_differs",
-            ~modern & (method != "initialize") & (version != pl.col("handshake")),
+            ~modern & (method != "initialize") & (version != TrafficCalls.handshake.col),
             formatted("the header says {}, the handshake {}", "mcp_protocol_version", "handshake"),
             evidence="mcp_protocol_version",
         ),
@@ -123,15 +126,17 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
                 evidence=value,
             )
             for header, value, body in (
-                ("MCP-Protocol-Version", version, pl.col("meta_protocol_version")),
-                ("Mcp-Method", pl.col("mcp_method"), method),
-                ("Mcp-Name", pl.col("mcp_name"), pl.when(method.is_in(_NAMED)).then(named)),
+                ("MCP-Protocol-Version", version, TrafficCalls.meta_protocol_version.col),
+                ("Mcp-Method", HttpEvents.mcp_method.col, method),
+                ("Mcp-Name", HttpEvents.mcp_name.col, pl.when(method.is_in(_NAMED)).then(named)),
             )
         ),
-        Check("protocol.header_missing", pl.col("mcp_method").is_null(), "Mcp-Method is missing"),
+        Check(
+            "protocol.header_missing", HttpEvents.mcp_method.col.is_null(), "Mcp-Method is missing"
+        ),
         Check(
             "protocol.header_missing",
-            pl.col("mcp_name").is_null() & method.is_in(_NAMED),
+            HttpEvents.mcp_name.col.is_null() & method.is_in(_NAMED),
             "Mcp-Name is missing",
         ),
     )

@@ -6,7 +6,14 @@ import msgspec
 import polars as pl
 
 from mcptally.protocol.revisions import MODERN, methods, names
-from mcptally.protocol.traffic import KNOWN_SESSION, Traffic
+from mcptally.protocol.traffic import (
+    KNOWN_SESSION,
+    RepeatedCalls,
+    Traffic,
+    TrafficCalls,
+    TrafficMessages,
+    TrafficRaws,
+)
 from mcptally.rules.findings import Check, make_findings, run_checks
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
@@ -20,10 +27,10 @@ _INTEGER_OR_STRING = r'^(?:-?\d+$|")'
 def check_messages(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Yield findings about single messages and about how replies match requests."""
     messages = traffic.messages
-    kind, id_ = pl.col("kind"), pl.col("id")
+    kind, id_ = TrafficMessages.kind.col, TrafficMessages.id.col
     null_id = id_ == "null"
     no_id = id_.is_null() | null_id
-    id_optional = pl.col("revision").is_in(["2025-11-25", MODERN]).fill_null(value=False)
+    id_optional = TrafficMessages.revision.col.is_in(["2025-11-25", MODERN]).fill_null(value=False)
     yield from run_checks(
         messages,
         Check(
@@ -46,12 +53,12 @@ def check_messages(traffic: Traffic) -> Iterator[pl.DataFrame]:
         ),
         Check(
             "protocol.result_and_error",
-            pl.col("has_result") & pl.col("has_error"),
+            TrafficMessages.has_result.col & TrafficMessages.has_error.col,
             "both a result and an error",
         ),
         Check(
             "protocol.result_without_id",
-            (kind == "result") & no_id & ~pl.col("truncated"),
+            (kind == "result") & no_id & ~TrafficMessages.truncated.col,
             "a result without an id",
             path="/id",
         ),
@@ -63,19 +70,19 @@ def check_messages(traffic: Traffic) -> Iterator[pl.DataFrame]:
         ),
         Check(
             "protocol.batch",
-            pl.col("batch") & (pl.col("index") == 0),
+            TrafficMessages.batch.col & (TrafficMessages.index.col == 0),
             formatted("a JSON-RPC batch, which {} does not have", "revision"),
         ),
         Check(
             "protocol.batched_initialize",
-            pl.col("batch") & (pl.col("method") == "initialize"),
+            TrafficMessages.batch.col & (TrafficMessages.method.col == "initialize"),
             "initialize in a batch",
         ),
     )
     yield make_findings(
         "protocol.jsonrpc_version",
         _wrong_version(messages),
-        pl.when(pl.col("jsonrpc").is_null())
+        pl.when(TrafficMessages.jsonrpc.col.is_null())
         .then(pl.lit("the member jsonrpc is missing"))
         .otherwise(pl.lit('jsonrpc is not "2.0"')),
         evidence="jsonrpc",
@@ -90,15 +97,15 @@ def check_messages(traffic: Traffic) -> Iterator[pl.DataFrame]:
 def _wrong_version(messages: pl.DataFrame) -> pl.DataFrame:
     """Return messages whose `jsonrpc` is not the string 2.0, with or without escapes."""
     suspects = messages.filter(
-        pl.col("jsonrpc").ne_missing(pl.lit('"2.0"')),
-        pl.col("kind") != "invalid",
-        ~pl.col("truncated"),
+        TrafficMessages.jsonrpc.col.ne_missing(pl.lit('"2.0"')),
+        TrafficMessages.kind.col != "invalid",
+        ~TrafficMessages.truncated.col,
     )
     if not suspects.height:
         return suspects
-    texts = set(suspects.get_column("jsonrpc").drop_nulls().to_list())
+    texts = set(suspects.get_column(TrafficMessages.jsonrpc.name).drop_nulls().to_list())
     correct = sorted(text for text in texts if _is_version_2(text))
-    return suspects.filter(~pl.col("jsonrpc").is_in(correct, nulls_equal=True))
+    return suspects.filter(~TrafficMessages.jsonrpc.col.is_in(correct, nulls_equal=True))
 
 
 def _is_version_2(text: str) -> bool:
@@ -115,16 +122,16 @@ def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     keys = ["kind", "dir", "method", "revision"]
     unknown = (
         messages.lazy()
-        .filter(pl.col("kind").is_in(["request", "notification"]))
+        .filter(TrafficMessages.kind.col.is_in(["request", "notification"]))
         .join(methods().lazy(), on=keys, how="anti", maintain_order="left")
         .pipe(run_query)
     )
     if not unknown.height:
         return
-    method = pl.col("method")
+    method = TrafficMessages.method.col
     notifications, requests = names("notification"), names("request")
-    as_request = (pl.col("kind") == "request") & method.str.starts_with("notifications/")
-    as_notification = (pl.col("kind") == "notification") & method.is_in(list(requests))
+    as_request = (TrafficMessages.kind.col == "request") & method.str.starts_with("notifications/")
+    as_notification = (TrafficMessages.kind.col == "notification") & method.is_in(list(requests))
     all_methods = list(notifications | requests)
     on_its_side = ~as_request & ~as_notification
     # An extension's method has a prefix with a dot: com.example/search (SEP-2133).
@@ -160,7 +167,9 @@ def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
         formatted(
             "{} must not be sent by the {}",
             "method",
-            pl.when(pl.col("dir") == "c2s").then(pl.lit("client")).otherwise(pl.lit("server")),
+            pl.when(TrafficMessages.dir.col == "c2s")
+            .then(pl.lit("client"))
+            .otherwise(pl.lit("server")),
         ),
         path="/method",
     )
@@ -186,22 +195,24 @@ def _check_pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
         "pairing.late_reply": ("late", "a reply to a call that had been cancelled"),
         "pairing.replay": ("replay", "a message that an SSE resumption sent again"),
     }
-    inexact = traffic.messages.filter(pl.col("match") != "exact")
+    inexact = traffic.messages.filter(TrafficMessages.match.col != "exact")
     if not inexact.height:
         return
     yield from run_checks(
         inexact,
         *(
-            Check(rule, pl.col("match") == match, message, evidence="id")
+            Check(rule, TrafficMessages.match.col == match, message, evidence="id")
             for rule, (match, message) in rules.items()
         ),
     )
-    orphans = inexact.filter(pl.col("match") == "orphan", pl.col("id") != "null")
+    orphans = inexact.filter(
+        TrafficMessages.match.col == "orphan", TrafficMessages.id.col != "null"
+    )
     if not orphans.height:
         return
     # A server may accept a request that is not strict JSON; its reply is not an orphan.
     asked = traffic.raws.select(
-        "recording", id=pl.col("text").str.extract(_ID_IN_TEXT)
+        "recording", id=TrafficRaws.text.col.str.extract(_ID_IN_TEXT)
     ).drop_nulls()
     yield make_findings(
         "pairing.orphan_reply",
@@ -213,41 +224,21 @@ def _check_pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 def _check_ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Find ids that the same side has used before."""
-    same_id = ["session", "dir", "id_key"]
-    reused = (
-        calls.lazy()
-        .filter(pl.col("id_key").is_not_null(), ~pl.col("replay"))
-        .sort("pos")
-        .select(
-            *("call_id", "recording", "session", "server", "tool", "seq", "index", "file", "line"),
-            *("dir", "id", "id_key", "pos", "reply", "revision", "session_source"),
-            *("cancelled_ns", "ts_ns", "closed_by"),
-        )
-        .filter(pl.struct(same_id).is_duplicated())
-        .pipe(run_query)
-    )
-    if not reused.height:
-        return
-    reused = reused.with_columns(
-        before=pl.col("pos").shift().over(same_id),
-        answered=pl.col("reply").shift().over(same_id),
-        cancelled=(pl.col("cancelled_ns").shift().over(same_id) < pl.col("ts_ns")).fill_null(
-            value=False
-        )
-        | (pl.col("closed_by").shift().over(same_id) == "client").fill_null(value=False),
-    ).filter(pl.col("before").is_not_null())
-    waiting = (pl.col("answered") > pl.col("pos")) | pl.col("answered").is_null()
+    reused = RepeatedCalls.of(calls.filter(~RepeatedCalls.replay.col), RepeatedCalls.id_key)
+    cancelled = RepeatedCalls.cancelled.col | RepeatedCalls.closed.col
+    unanswered = RepeatedCalls.answered.col.is_null()
+    waiting = RepeatedCalls.answered.col > RepeatedCalls.pos.col
     yield make_findings(
         "protocol.id_in_flight",
-        reused.filter(pl.col("answered") > pl.col("pos"), ~pl.col("cancelled")),
+        reused.filter(waiting, ~cancelled),
         "the id of a request that is still waiting for its reply",
         evidence="id",
         path="/id",
     )
-    known = pl.col("session_source").is_in(KNOWN_SESSION)
+    known = RepeatedCalls.session_source.col.is_in(KNOWN_SESSION)
     yield make_findings(
         "protocol.id_reused",
-        reused.filter(known, ~waiting | pl.col("cancelled") | pl.col("answered").is_null()),
+        reused.filter(known, ~waiting | cancelled | unanswered),
         "the id was used before in this session",
         evidence="id",
         path="/id",
@@ -256,7 +247,7 @@ def _check_ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 def _check_errors(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Find reserved and withdrawn error codes, and `isError` members that are not a boolean."""
-    code, modern = pl.col("error_code"), pl.col("revision") == MODERN
+    code, modern = TrafficCalls.error_code.col, TrafficCalls.revision.col == MODERN
     json_rpc = code.is_between(-32768, -32100) & ~code.is_in(
         [-32700, -32600, -32601, -32602, -32603]
     )
@@ -277,7 +268,8 @@ def _check_errors(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
         ),
         Check(
             "protocol.is_error_not_boolean",
-            pl.col("is_error").is_not_null() & ~pl.col("is_error").is_in(["true", "false"]),
+            TrafficCalls.is_error.col.is_not_null()
+            & ~TrafficCalls.is_error.col.is_in(["true", "false"]),
             "isError is not a boolean",
             evidence="is_error",
             path="/result/isError",

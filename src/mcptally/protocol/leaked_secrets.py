@@ -16,6 +16,7 @@ from mcptally.redaction.secret_patterns import SECRET_PATTERNS, TOKEN_PREFIXES
 from mcptally.rules.findings import concat_findings, make_findings
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Scored
 
 METHODS: Final = ("tools/call", "resources/read", "prompts/get")
 """Methods whose results hold data that a server read from elsewhere."""
@@ -62,8 +63,8 @@ def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
     Args:
         calls: rows with `dir`, `method`, `arguments`, `response` and the columns of findings.
     """
-    reads = (pl.col("dir") == "c2s") & pl.col("method").is_in(METHODS)
-    response = pl.col("response")
+    reads = (Scored.dir.col == "c2s") & Scored.method.col.is_in(METHODS)
+    response = Scored.response.col
     texts = calls.lazy().select(response.filter(reads)).unique().pipe(run_query).lazy()
     suspects = (
         pl.concat(
@@ -74,7 +75,7 @@ def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
         )
         .unique()
         .pipe(run_query)
-        .get_column("response")
+        .get_column(Scored.response.name)
     )
     found = [(text, *secret) for text in suspects for secret in secrets(text)]
     if not found:
@@ -82,9 +83,9 @@ def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
     names = ("response", "kind", "value")
     by_response = pl.DataFrame(found, schema=dict.fromkeys(names, pl.String), orient="row")
     leaks = (
-        calls.filter(reads, pl.col("response").is_in(suspects.implode()))
+        calls.filter(reads, Scored.response.col.is_in(suspects.implode()))
         .join(by_response, on="response", maintain_order="left")
-        .filter(~pl.col("arguments").fill_null("").str.contains(pl.col("value"), literal=True))
+        .filter(~Scored.arguments.col.fill_null("").str.contains(pl.col("value"), literal=True))
     )
     return make_findings(
         "leak.secret",

@@ -6,16 +6,13 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from mcptally.messages.event_tables import Closes, HttpEvents
 from mcptally.protocol.revisions import MODERN
-from mcptally.protocol.traffic import KNOWN_SESSION, Traffic
+from mcptally.protocol.traffic import KNOWN_SESSION, Traffic, TrafficCalls, TrafficMessages
 from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
+from mcptally.tables.declaration import Column
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
-
-_HANDSHAKE_COLUMNS: Final = [
-    *("call_id", "recording", "session", "server", "tool", "seq", "index", "file", "line"),
-    *("pos", "row", "reply", "reply_row", "dir", "method", "revision", "outcome"),
-]
 
 _DRAFT: Final = "2024-10-07"
 """The version of a draft, which SDKs still accept."""
@@ -38,6 +35,14 @@ CAPABILITIES: Final = {
 """
 
 
+class _SessionCalls(TrafficCalls):
+    """One row per request, with the handshake of its session."""
+
+    asked = Column(pl.UInt32, "`pos` of the session's first `initialize`.")
+    agreed = Column(pl.UInt32, "`pos` of the first reply to one.")
+    initialized = Column(pl.UInt32, "`pos` of `notifications/initialized`.")
+
+
 def check_sessions(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Yield findings about sessions."""
     yield from _check_handshake(traffic)
@@ -52,64 +57,67 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
     handshakes = (
         calls.lazy()
         .filter(
-            pl.col("method") == "initialize",
-            pl.col("dir") == "c2s",
-            pl.col("outcome") != "protocol_error",
+            TrafficCalls.method.col == "initialize",
+            TrafficCalls.dir.col == "c2s",
+            TrafficCalls.outcome.col != "protocol_error",
         )
         .sort("pos")
         .group_by("session", maintain_order=True)
-        .agg(asked=pl.col("pos").min(), agreed=pl.col("reply").min())
+        .agg(asked=TrafficCalls.pos.col.min(), agreed=TrafficCalls.reply.col.min())
     )
     initialized = (
         messages.lazy()
-        .filter(pl.col("method") == "notifications/initialized")
+        .filter(TrafficMessages.method.col == "notifications/initialized")
         .group_by("session")
-        .agg(initialized=pl.col("pos").min())
+        .agg(initialized=TrafficMessages.pos.col.min())
     )
     rows = (
         calls.lazy()
-        .filter(pl.col("session_source").is_in(KNOWN_SESSION))
-        .select(_HANDSHAKE_COLUMNS)
+        .filter(TrafficCalls.session_source.col.is_in(KNOWN_SESSION))
         .join(handshakes, on="session", how="left", maintain_order="left")
         .join(initialized, on="session", how="left", maintain_order="left")
         .pipe(run_query)
     )
-    pos, legacy = pl.col("pos"), pl.col("revision").ne_missing(MODERN)
-    from_client = (pl.col("dir") == "c2s") & ~pl.col("method").is_in(BEFORE_HANDSHAKE) & legacy
-    not_initialized = pl.col("initialized").is_null() | (pl.col("initialized") > pos)
-    is_initialize = (pl.col("method") == "initialize") & (pl.col("dir") == "c2s")
-    from_server = (pl.col("dir") == "s2c") & (pl.col("method") != "ping")
+    pos, legacy = TrafficCalls.pos.col, TrafficCalls.revision.col.ne_missing(MODERN)
+    from_client = (
+        (TrafficCalls.dir.col == "c2s") & ~TrafficCalls.method.col.is_in(BEFORE_HANDSHAKE) & legacy
+    )
+    not_initialized = _SessionCalls.initialized.col.is_null() | (
+        _SessionCalls.initialized.col > pos
+    )
+    is_initialize = (TrafficCalls.method.col == "initialize") & (TrafficCalls.dir.col == "c2s")
+    from_server = (TrafficCalls.dir.col == "s2c") & (TrafficCalls.method.col != "ping")
     yield from run_checks(
         rows,
         Check(
             "protocol.before_initialize",
-            from_client & (pl.col("asked").is_null() | (pos < pl.col("asked"))),
+            from_client & (_SessionCalls.asked.col.is_null() | (pos < _SessionCalls.asked.col)),
             formatted("{} without a handshake before it", "method"),
         ),
         Check(
             "protocol.before_initialize_result",
-            from_client & (pos > pl.col("asked")) & (pos < pl.col("agreed")),
+            from_client & (pos > _SessionCalls.asked.col) & (pos < _SessionCalls.agreed.col),
             formatted("{} before initialize was answered", "method"),
         ),
         Check(
             "protocol.before_initialized",
-            from_server & (pl.col("asked") < pos) & not_initialized,
+            from_server & (_SessionCalls.asked.col < pos) & not_initialized,
             formatted("{} before notifications/initialized", "method"),
         ),
         Check(
             "protocol.initialize_again",
-            is_initialize & (pos > pl.col("agreed")),
+            is_initialize & (pos > _SessionCalls.agreed.col),
             "the session is already initialised",
         ),
     )
     yield make_findings(
         "protocol.initialized_missing",
         rows.lazy()
-        .filter(from_client & (pos > pl.col("agreed")) & not_initialized)
+        .filter(from_client & (pos > _SessionCalls.agreed.col) & not_initialized)
         .unique("session", keep="first", maintain_order=True),
         formatted("{} without notifications/initialized before it", "method"),
     )
-    version = pl.col("reply_version")
+    version = TrafficCalls.reply_version.col
     yield from run_checks(
         calls,
         Check(
@@ -129,9 +137,9 @@ def _check_capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.Dat
     declared = (
         rows.lazy()
         .filter(
-            pl.col("method") == "initialize",
-            pl.col("dir") == "c2s",
-            pl.col("reply") == pl.col("agreed"),
+            TrafficCalls.method.col == "initialize",
+            TrafficCalls.dir.col == "c2s",
+            TrafficCalls.reply.col == _SessionCalls.agreed.col,
         )
         .select("session", "row", "reply_row")
         .join(asks.select("row", c2s="capabilities"), on="row", how="left")
@@ -148,18 +156,21 @@ def _check_capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.Dat
     prefixes = "|".join(sorted({prefix for _, prefix in CAPABILITIES}))
     later = (
         rows.lazy()
-        .filter(pl.col("pos") > pl.col("agreed"), pl.col("method").str.contains(f"^(?:{prefixes})"))
+        .filter(
+            TrafficCalls.pos.col > _SessionCalls.agreed.col,
+            TrafficCalls.method.col.str.contains(f"^(?:{prefixes})"),
+        )
         .join(receivers.lazy(), on="session", how="inner")
     )
     # Clients probe for features; a rejected probe is not a violation.
-    serious = (pl.col("dir") == "s2c") | (pl.col("outcome") != "protocol_error")
+    serious = (TrafficCalls.dir.col == "s2c") | (TrafficCalls.outcome.col != "protocol_error")
     yield from run_checks(
         later,
         *(
             Check(
                 "protocol.capability_missing",
-                (pl.col("dir") == side)
-                & pl.col("method").str.starts_with(prefix)
+                (TrafficCalls.dir.col == side)
+                & TrafficCalls.method.col.str.starts_with(prefix)
                 & ~pl.col(f"receiver_of_{side}").list.contains(capability)
                 & serious,
                 formatted(
@@ -191,12 +202,16 @@ def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
     calls = traffic.calls
     yield make_findings(
         "protocol.cancel_initialize",
-        calls.lazy().filter(pl.col("method") == "initialize", pl.col("cancelled_ns").is_not_null()),
+        calls.lazy().filter(
+            TrafficCalls.method.col == "initialize", TrafficCalls.cancelled_ns.col.is_not_null()
+        ),
         "initialize must not be cancelled",
     )
     cancelled = (
         traffic.messages.lazy()
-        .filter(pl.col("method") == "notifications/cancelled", ~pl.col("replay"))
+        .filter(
+            TrafficMessages.method.col == "notifications/cancelled", ~TrafficMessages.replay.col
+        )
         .join(
             traffic.events.asks.lazy().select("row", "request_id"), on="row", maintain_order="left"
         )
@@ -230,7 +245,7 @@ def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
     )
     yield make_findings(
         "protocol.cancel_unknown",
-        matched.filter(pl.col("reply") < pl.col("pos")),
+        matched.filter(TrafficCalls.reply.col < TrafficMessages.pos.col),
         "the request was already answered",
         evidence="request_id",
         path="/params/requestId",
@@ -239,51 +254,51 @@ def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Find messages after the pipe was closed, or after DELETE ended an HTTP session."""
-    closed = traffic.events.closes.lazy().group_by("recording").agg(closed=pl.col("seq").max())
+    closed = traffic.events.closes.lazy().group_by("recording").agg(closed=Closes.seq.col.max())
     late = (
         traffic.messages.lazy()
         .select("recording", "scope", "seq", row=pl.int_range(pl.len(), dtype=pl.UInt32))
-        .filter(pl.col("scope").is_null())
+        .filter(TrafficMessages.scope.col.is_null())
         .join(closed, on="recording", how="inner", maintain_order="left")
-        .filter(pl.col("seq") > pl.col("closed"))
+        .filter(TrafficMessages.seq.col > pl.col("closed"))
         .pipe(run_query)
     )
     yield make_findings(
         "protocol.after_shutdown",
-        traffic.messages[late.get_column("row")],
+        traffic.messages[late.get_column(TrafficMessages.row.name)],
         "the pipe was closed",
     )
     if not traffic.events.http.height:
         return
     http = traffic.events.http.lazy()
     ended = (
-        http.filter(pl.col("phase") == "request", pl.col("method") == "DELETE")
+        http.filter(HttpEvents.phase.col == "request", HttpEvents.method.col == "DELETE")
         .select("recording", "scope", "mcp_session_id")
         .drop_nulls()
         .join(
             http.filter(
-                pl.col("phase") == "response", pl.col("status").is_between(200, 299)
+                HttpEvents.phase.col == "response", HttpEvents.status.col.is_between(200, 299)
             ).select("recording", "scope", "seq"),
             on=["recording", "scope"],
         )
         .group_by("recording", "mcp_session_id")
-        .agg(ended=pl.col("seq").min())
+        .agg(ended=HttpEvents.seq.col.min())
         .pipe(run_query)
     )
     if not ended.height:
         return
     exchanges = (
-        http.filter(pl.col("phase") == "request", pl.col("method") == "POST")
+        http.filter(HttpEvents.phase.col == "request", HttpEvents.method.col == "POST")
         .select("recording", "scope", "mcp_session_id", "seq")
         .join(ended.lazy(), on=["recording", "mcp_session_id"])
-        .filter(pl.col("seq") > pl.col("ended"))
+        .filter(HttpEvents.seq.col > pl.col("ended"))
         .select("recording", "scope")
         .unique()
     )
     yield make_findings(
         "protocol.after_shutdown",
         traffic.messages.lazy()
-        .filter(pl.col("dir") == "c2s")
+        .filter(TrafficMessages.dir.col == "c2s")
         .join(exchanges, on=["recording", "scope"], how="semi", maintain_order="left"),
         "the client had ended this HTTP session",
     )
@@ -298,7 +313,7 @@ def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
     capabilities = traffic.events.asks.lazy().select("row", "meta_capabilities")
     calls = (
         traffic.calls.lazy()
-        .filter(pl.col("revision") == MODERN)
+        .filter(TrafficCalls.revision.col == MODERN)
         .join(capabilities, on="row", how="left", maintain_order="left")
         .pipe(run_query)
     )
@@ -315,17 +330,21 @@ def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
         "protocol.meta_missing",
         calls.lazy()
         .filter(
-            pl.col("dir") == "c2s",
-            ~pl.col("truncated"),
-            pl.col("session_source").ne_missing("source"),
+            TrafficCalls.dir.col == "c2s",
+            ~TrafficCalls.truncated.col,
+            TrafficCalls.session_source.col.ne_missing("source"),
         )
         .with_columns(missing=missing)
         .filter(pl.col("missing").list.len() > 0),
         formatted("_meta lacks {}", pl.col("missing").list.join(" and ")),
         path="/params/_meta",
     )
-    answered = pl.col("has_response") & ~pl.col("error_reply") & (pl.col("dir") == "c2s")
-    kind, method = pl.col("result_type"), pl.col("method")
+    answered = (
+        TrafficCalls.has_response.col
+        & ~TrafficCalls.error_reply.col
+        & (TrafficCalls.dir.col == "c2s")
+    )
+    kind, method = TrafficCalls.result_type.col, TrafficCalls.method.col
     defined = (
         (kind == "complete")
         | (

@@ -19,8 +19,9 @@ import polars as pl
 
 from mcptally.jsonschemas.subschemas import each_subschema
 from mcptally.jsonschemas.validators import Validator, validate_json, validator_from_engine
+from mcptally.messages.event_tables import Replies, RequestParams
 from mcptally.protocol.revisions import ERA, MODERN, names, table
-from mcptally.protocol.traffic import Traffic
+from mcptally.protocol.traffic import Traffic, TrafficCalls, TrafficMessages
 from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
@@ -51,7 +52,8 @@ def check_payloads(traffic: Traffic) -> Iterator[pl.DataFrame]:
                 traffic.calls,
                 Check(
                     "protocol.too_new",
-                    pl.col("has_structured_content") & pl.col("revision").is_in(early),
+                    TrafficCalls.has_structured_content.col
+                    & TrafficCalls.revision.col.is_in(early),
                     formatted(
                         "structuredContent was added in {}; the session uses {}",
                         pl.lit(member.since),
@@ -186,10 +188,12 @@ def _requests(traffic: Traffic) -> pl.LazyFrame:
     )
     rows = (
         traffic.calls.lazy()
-        .filter(~pl.col("truncated"), pl.col("method").is_in(sorted(names("request"))))
+        .filter(
+            ~TrafficCalls.truncated.col, TrafficCalls.method.col.is_in(sorted(names("request")))
+        )
         .join(asks, on="row", how="left", maintain_order="left")
     )
-    settled = pl.col("has_params").fill_null(value=False) & pl.col("params").is_null()
+    settled = pl.col("has_params").fill_null(value=False) & RequestParams.params.col.is_null()
     # Decoding settles the parameters of ordinary tool calls, except the client's facts in _meta.
     envelope = pl.concat_str(
         pl.lit('{"name":"","_meta":{"io.modelcontextprotocol/clientCapabilities":'),
@@ -198,11 +202,16 @@ def _requests(traffic: Traffic) -> pl.LazyFrame:
         pl.coalesce("meta_client_info", pl.lit('{"name":"","version":""}')),
         pl.lit("}}"),
     )
-    has_meta = pl.col("meta_capabilities").is_not_null() | pl.col("meta_client_info").is_not_null()
-    return rows.filter(~settled | ((pl.col("revision") == MODERN) & has_meta)).with_columns(
+    has_meta = (
+        RequestParams.meta_capabilities.col.is_not_null()
+        | TrafficCalls.meta_client_info.col.is_not_null()
+    )
+    return rows.filter(~settled | ((TrafficCalls.revision.col == MODERN) & has_meta)).with_columns(
         kind=pl.lit("requests"),
         shape="method",
-        text=_with_method(pl.col("method"), pl.when(settled).then(envelope).otherwise("params")),
+        text=_with_method(
+            TrafficCalls.method.col, pl.when(settled).then(envelope).otherwise("params")
+        ),
     )
 
 
@@ -213,14 +222,14 @@ def _notifications(traffic: Traffic) -> pl.LazyFrame:
         traffic.messages.lazy()
         .filter(
             pl.col("kind") == "notification",
-            ~pl.col("truncated"),
-            pl.col("method").is_in(sorted(names("notification"))),
+            ~TrafficMessages.truncated.col,
+            TrafficMessages.method.col.is_in(sorted(names("notification"))),
         )
         .join(asks, on="row", how="left", maintain_order="left")
         .with_columns(
             kind=pl.lit("notifications"),
             shape="method",
-            text=_with_method(pl.col("method"), pl.col("params")),
+            text=_with_method(TrafficMessages.method.col, RequestParams.params.col),
         )
     )
 
@@ -234,23 +243,23 @@ def _results(traffic: Traffic) -> pl.LazyFrame:
     rows = (
         traffic.calls.lazy()
         .filter(
-            ~pl.col("error_reply"),
-            ~pl.col("reply_truncated"),
+            ~TrafficCalls.error_reply.col,
+            ~TrafficCalls.reply_truncated.col,
             "has_response",
-            pl.col("method").is_in(sorted(names("request"))),
+            TrafficCalls.method.col.is_in(sorted(names("request"))),
         )
         .join(replies, on="reply_row", how="left", maintain_order="left")
     )
-    modern = pl.col("revision") == MODERN
-    named = pl.col("meta_server_info").is_not_null() | pl.col("meta_subscription").is_not_null()
+    modern = TrafficCalls.revision.col == MODERN
+    named = Replies.meta_server_info.col.is_not_null() | Replies.meta_subscription.col.is_not_null()
     settled = (
-        (pl.col("method") == "tools/call")
-        & (pl.col("content_kind") == "array")
-        & pl.col("text_only")
-        & ~pl.col("odd")
-        & (pl.col("structured_object").fill_null(value=True) | modern)
-        & (~pl.col("has_meta") | named)
-        & (pl.col("result_type").is_null() | (pl.col("result_type") == "complete"))
+        (TrafficCalls.method.col == "tools/call")
+        & (TrafficCalls.content_kind.col == "array")
+        & Replies.text_only.col
+        & ~Replies.odd.col
+        & (TrafficCalls.structured_object.col.fill_null(value=True) | modern)
+        & (~TrafficCalls.has_meta.col | named)
+        & (TrafficCalls.result_type.col.is_null() | (TrafficCalls.result_type.col == "complete"))
     )
     about_server = pl.concat_str(
         pl.lit('{"content":[],"_meta":{"io.modelcontextprotocol/serverInfo":'),
@@ -258,21 +267,21 @@ def _results(traffic: Traffic) -> pl.LazyFrame:
         pl.lit("}}"),
     )
     shape = (
-        pl.when(modern & (pl.col("result_type") == "input_required"))
+        pl.when(modern & (TrafficCalls.result_type.col == "input_required"))
         .then(pl.lit("input_required"))
-        .when(modern & pl.col("result_type").ne_missing(pl.lit("complete")))
-        .then(pl.when(pl.col("result_type").is_null()).then("method"))
-        .when(~modern & (pl.col("outcome") == "task"))
+        .when(modern & TrafficCalls.result_type.col.ne_missing(pl.lit("complete")))
+        .then(pl.when(TrafficCalls.result_type.col.is_null()).then("method"))
+        .when(~modern & (TrafficCalls.outcome.col == "task"))
         .then(pl.lit("task"))
         .otherwise("method")
     )
     found = (
-        rows.filter(~settled | (modern & pl.col("meta_server_info").is_not_null()))
+        rows.filter(~settled | (modern & Replies.meta_server_info.col.is_not_null()))
         .with_columns(settled=settled, shape=shape)
         .drop_nulls("shape")
         .pipe(run_query)
     )
-    text = pl.col("response")
+    text = Replies.response.col
     if found.get_column("settled").any():  # otherwise `when` would copy all texts
         text = pl.when("settled").then(about_server).otherwise(text)
     return (
@@ -287,15 +296,19 @@ def _validated_errors(traffic: Traffic) -> Iterator[pl.DataFrame]:
     replies = traffic.events.replies.lazy().select("odd", "response", reply_row="row")
     rows = (
         traffic.calls.lazy()
-        .filter("error_reply", ~pl.col("reply_truncated"), "has_response")
+        .filter("error_reply", ~TrafficCalls.reply_truncated.col, "has_response")
         .join(replies, on="reply_row", how="left", maintain_order="left")
-        .filter(pl.col("odd") | pl.col("error_code").is_null() | pl.col("error_message").is_null())
+        .filter(
+            Replies.odd.col
+            | TrafficCalls.error_code.col.is_null()
+            | TrafficCalls.error_message.col.is_null()
+        )
         .pipe(run_query)
     )
     if not rows.height:
         return
     by_schema = validator_from_engine(jsonschema_rs.Draft202012Validator(ERROR_SCHEMA))
-    texts = rows.get_column("response").unique()
+    texts = rows.get_column(Replies.response.name).unique()
     results = _with_results({"response": texts}, [validate_json(by_schema, text) for text in texts])
     yield make_findings(
         "protocol.error_shape",
@@ -316,9 +329,9 @@ def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterat
         rule: the rule that invalid payloads break.
         prefix: JSON Pointer of the payload in its message.
     """
-    rows = payloads.filter(pl.col("revision").is_in(REVISIONS), pl.col("text").is_not_null()).pipe(
-        run_query
-    )
+    rows = payloads.filter(
+        TrafficCalls.revision.col.is_in(REVISIONS), Replies.text.col.is_not_null()
+    ).pipe(run_query)
     if not rows.height:
         return
     keys = ["kind", "shape", "revision"]
@@ -332,7 +345,7 @@ def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterat
         .with_row_index("number")
         .explode("at", *keys)
         .group_by("number", *keys)
-        .agg("at", pl.col("text").first())
+        .agg("at", Replies.text.col.first())
         .pipe(run_query)
     )
     results = [check_shape(*key) for key in distinct[[*keys, "text"]].iter_rows()]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from mcptally.protocol.traffic import Traffic
+from mcptally.protocol.traffic import RepeatedCalls, Traffic, TrafficCalls, TrafficMessages
 from mcptally.rules.findings import make_findings
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
@@ -14,10 +14,12 @@ def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Yield findings about progress notifications and progress tokens."""
     calls = traffic.calls
     yield from _check_tokens(calls)
-    other_side = pl.when(pl.col("dir") == "c2s").then(pl.lit("s2c")).otherwise(pl.lit("c2s"))
+    other_side = (
+        pl.when(TrafficMessages.dir.col == "c2s").then(pl.lit("s2c")).otherwise(pl.lit("c2s"))
+    )
     notifications = (
         traffic.messages.lazy()
-        .filter(pl.col("method") == "notifications/progress", ~pl.col("replay"))
+        .filter(TrafficMessages.method.col == "notifications/progress", ~TrafficMessages.replay.col)
         .drop("call_id")
         .join(
             traffic.events.asks.lazy().select(
@@ -37,7 +39,7 @@ def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
         calls.lazy()
         .select(
             *("pos", "session", "call_id", "reply"),
-            pl.col("meta_progress_token").alias("token"),
+            TrafficCalls.meta_progress_token.col.alias("token"),
             caller="dir",
         )
         .drop_nulls("token")
@@ -55,8 +57,8 @@ def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
         .lazy()
     )
     # A task keeps the token of its call after the reply that created it (2025-11-25).
-    tasks = calls.lazy().filter(pl.col("outcome") == "task").select("call_id")
-    known = pl.col("call_id").is_not_null()
+    tasks = calls.lazy().filter(TrafficCalls.outcome.col == "task").select("call_id")
+    known = TrafficCalls.call_id.col.is_not_null()
     yield make_findings(
         "protocol.progress_without_token",
         matched.filter(~known),
@@ -66,7 +68,7 @@ def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
     )
     yield make_findings(
         "protocol.progress_after_reply",
-        matched.filter(known, pl.col("reply") < pl.col("pos")).join(
+        matched.filter(known, TrafficCalls.reply.col < TrafficMessages.pos.col).join(
             tasks, on="call_id", how="anti"
         ),
         "the call was already answered",
@@ -88,24 +90,13 @@ def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 def _check_tokens(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Find progress tokens of an earlier call that is still waiting for its reply."""
-    same_token = ["session", "dir", "meta_progress_token"]
-    rows = (
-        calls.lazy()
-        .filter(pl.col("meta_progress_token").is_not_null())
-        .sort("pos")
-        .filter(pl.struct(same_token).is_duplicated())
-        .with_columns(
-            before=pl.col("pos").shift().over(same_token),
-            answered=pl.col("reply").shift().over(same_token),
-            cancelled=(pl.col("cancelled_ns").shift().over(same_token) < pl.col("ts_ns")).fill_null(
-                value=False
-            ),
-        )
-        .filter(pl.col("before").is_not_null(), ~pl.col("cancelled"))
+    rows = RepeatedCalls.of(calls, RepeatedCalls.meta_progress_token)
+    waiting = RepeatedCalls.answered.col.is_null() | (
+        RepeatedCalls.answered.col > RepeatedCalls.pos.col
     )
     yield make_findings(
         "protocol.progress_token_reused",
-        rows.filter(pl.col("answered").is_null() | (pl.col("answered") > pl.col("pos"))),
+        rows.filter(~RepeatedCalls.cancelled.col, waiting),
         "the progress token of a call that is still waiting for its reply",
         evidence="meta_progress_token",
         path="/params/_meta/progressToken",

@@ -6,32 +6,140 @@ from typing import Final
 import msgspec
 import polars as pl
 
+from mcptally.messages.call_tables import OpenedRecordings, PairedCalls, PairedMessages
 from mcptally.messages.decode import Events
+from mcptally.messages.event_tables import Opens, RawFrames
+from mcptally.tables.calls import Calls
+from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.joins import in_order, left_join_columns
+from mcptally.tables.messages import Messages
 from mcptally.tables.queries import run_query
 
 KNOWN_SESSION: Final = ("pipe", "http_session_id", "sse_endpoint")
 """Values of `session_source` for sessions that the protocol itself identifies."""
 
-_PLACE: Final = [
-    *("call_id", "recording", "session", "session_source", "server", "tool", "seq", "index"),
-    *("file", "line", "pos", "row", "scope", "dir"),
-]
-_REQUEST: Final = [
-    *("method", "id", "id_key", "ts_ns", "replay", "truncated", "prompt", "resource_uri"),
-    *("meta_progress_token", "meta_protocol_version", "meta_client_info", "protocol_version"),
-    *("handshake", "cancelled_ns", "closed_by"),
-]
-_REPLY: Final = [
-    *("reply", "reply_row", "reply_truncated", "reply_version", "outcome"),
-    *("error_reply", "error_code", "error_message", "is_error", "result_type", "has_meta"),
-    *("content_kind", "has_structured_content"),
-]
-_ABOUT_LONG_TEXTS: Final = {
-    "has_response": pl.col("response").is_not_null(),
-    "structured_object": pl.col("structured_content").str.starts_with("{"),
-}
-"""Facts about long texts. The texts stay in `Events.replies`, so that filters do not copy them."""
+
+class TrafficMessages(StageTable):
+    """One row per message, with the revision in force."""
+
+    pos = PairedMessages.pos
+    row = PairedMessages.row
+    recording = PairedMessages.recording
+    session = PairedMessages.session
+    session_source = PairedMessages.session_source
+    seq = PairedMessages.seq
+    index = PairedMessages.index
+    file = Messages.file
+    line = PairedMessages.line
+    dir = PairedMessages.dir
+    scope = PairedMessages.scope
+    kind = PairedMessages.kind
+    method = PairedMessages.method
+    id = PairedMessages.id
+    jsonrpc = PairedMessages.jsonrpc
+    batch = PairedMessages.batch
+    has_result = PairedMessages.has_result
+    has_error = PairedMessages.has_error
+    match = PairedMessages.match
+    call_id = PairedMessages.call_id
+    ts_ns = PairedMessages.ts_ns
+    http_status = PairedMessages.http_status
+    replay = PairedMessages.replay
+    truncated = PairedMessages.truncated
+    header_version = PairedMessages.header_version
+    server = OpenedRecordings.server
+    asked_at = Column(pl.UInt32, "`pos` of the request of the call that the message belongs to.")
+    revision = Column(pl.String, "Protocol revision in force.")
+
+
+class TrafficCalls(StageTable):
+    """One row per request, with facts about its reply and the revision in force.
+
+    The long texts stay in `Events`, so that filters do not copy them.
+    """
+
+    call_id = PairedCalls.call_id
+    recording = PairedCalls.recording
+    session = PairedCalls.session
+    session_source = PairedCalls.session_source
+    server = PairedCalls.server
+    tool = PairedCalls.tool
+    seq = PairedCalls.seq
+    index = PairedCalls.index
+    file = Calls.file
+    line = PairedCalls.line
+    pos = PairedCalls.pos
+    row = PairedCalls.row
+    scope = PairedCalls.scope
+    dir = PairedCalls.dir
+    method = PairedCalls.method
+    id = PairedCalls.id
+    id_key = PairedCalls.id_key
+    ts_ns = PairedCalls.ts_ns
+    replay = PairedCalls.replay
+    truncated = PairedCalls.truncated
+    prompt = PairedCalls.prompt
+    resource_uri = PairedCalls.resource_uri
+    meta_progress_token = PairedCalls.meta_progress_token
+    meta_protocol_version = PairedCalls.meta_protocol_version
+    meta_client_info = PairedCalls.meta_client_info
+    protocol_version = PairedCalls.protocol_version
+    handshake = PairedCalls.handshake
+    cancelled_ns = PairedCalls.cancelled_ns
+    closed_by = PairedCalls.closed_by
+    reply = PairedCalls.reply
+    reply_row = PairedCalls.reply_row
+    reply_truncated = PairedCalls.reply_truncated
+    reply_version = PairedCalls.reply_version
+    outcome = PairedCalls.outcome
+    error_reply = PairedCalls.error_reply
+    error_code = PairedCalls.error_code
+    error_message = PairedCalls.error_message
+    is_error = PairedCalls.is_error
+    result_type = PairedCalls.result_type
+    has_meta = PairedCalls.has_meta
+    content_kind = PairedCalls.content_kind
+    has_structured_content = PairedCalls.has_structured_content
+    has_response = Column(pl.Boolean, "Whether the call has a reply that is known in full.")
+    structured_object = Column(pl.Boolean, "Whether `structuredContent` is an object.")
+    revision = TrafficMessages.revision
+
+
+class RepeatedCalls(TrafficCalls):
+    """One row per request with a value that an earlier request has, and facts about that one."""
+
+    before = Column(pl.UInt32, "`pos` of the last earlier request with the same value.")
+    answered = Column(pl.UInt32, "`pos` of its reply; null without one.")
+    cancelled = Column(pl.Boolean, "Whether it had been cancelled.")
+    closed = Column(pl.Boolean, "Whether the client had closed its HTTP exchange.")
+
+    @classmethod
+    def of(cls, calls: pl.DataFrame, value: Column) -> pl.DataFrame:
+        """Return the calls whose `value` an earlier call of the same side and session has."""
+        same = [cls.session.name, cls.dir.name, value.name]
+        cancelled = cls.cancelled_ns.col.shift().over(same) < cls.ts_ns.col
+        return (
+            calls.lazy()
+            .filter(value.col.is_not_null())
+            .sort(cls.pos.name)
+            .filter(pl.struct(same).is_duplicated())
+            .with_columns(
+                before=cls.pos.col.shift().over(same),
+                answered=cls.reply.col.shift().over(same),
+                cancelled=cancelled.fill_null(value=False),
+                closed=cls.closed_by.col.shift().over(same).eq_missing(pl.lit("client")),
+            )
+            .filter(cls.before.col.is_not_null())
+            .pipe(run_query)
+        )
+
+
+class TrafficRaws(RawFrames):
+    """One row per frame that is not a message."""
+
+    file = Messages.file
+    server = OpenedRecordings.server
+    session = Column(pl.String, "Session; null on HTTP.")
 
 
 class Traffic(msgspec.Struct, frozen=True):
@@ -39,11 +147,11 @@ class Traffic(msgspec.Struct, frozen=True):
 
     events: Events
     messages: pl.DataFrame
-    """`pos`, `row`, `dir`, `scope`, `kind`, `method`, `id`, …, `revision`."""
+    """`TrafficMessages`."""
     calls: pl.DataFrame
-    """Requests with their place, their members and those of the reply, and `revision`."""
+    """`TrafficCalls`."""
     raws: pl.DataFrame
-    """`Events.raws` with the file's name in `file`, `server` and `session`."""
+    """`TrafficRaws`."""
 
     @classmethod
     def of(
@@ -57,58 +165,67 @@ class Traffic(msgspec.Struct, frozen=True):
             calls: the calls, likewise.
             names: the names of the files; `events` refers to them by index.
         """
-        rows = calls.lazy()
         servers = (
-            events.opens.lazy().sort("seq").group_by("recording").agg(pl.col("server").first())
+            events.opens.lazy()
+            .sort(Opens.seq.name)
+            .group_by(Opens.recording.name)
+            .agg(Opens.server.col.first())
         )
-        revisions = (
-            rows.select("pos", "session", revision="protocol_version").drop_nulls().sort("pos")
+        messages = in_order(messages, TrafficMessages.pos.name)
+        traffic = messages[TrafficMessages.shared_with(PairedMessages)].hstack(
+            [messages.get_column(TrafficMessages.file.name)]
         )
-        narrow = in_order(
-            messages[
-                *("pos", "row", "recording", "session", "session_source", "seq", "index", "file"),
-                *("line", "dir", "scope", "kind", "method", "id", "jsonrpc", "batch", "has_result"),
-                *("has_error", "match", "call_id", "ts_ns", "http_status", "replay", "truncated"),
-                "header_version",
-            ],
-            "pos",
-        )
-        by_call = rows.select("call_id", asked_at="pos", asked="protocol_version")
-        first = revisions.unique("session", keep="first", maintain_order=True).select(
-            "session", begin="revision"
-        )
-        narrow = narrow.hstack(
+        narrow = TrafficMessages.select(traffic.hstack(_revisions(messages, calls, servers)))
+        of_requests = (
             narrow.lazy()
-            .select("pos", "recording", "session", "call_id", "header_version")
-            .join(servers, on="recording", how="left", maintain_order="left")
-            .join(by_call, on="call_id", how="left", maintain_order="left")
-            .join_asof(revisions, on="pos", by="session", check_sortedness=False)
-            .join(first, on="session", how="left", maintain_order="left")
-            # A request and its reply have the revision of the request; a notification has the last
-            # one that the session used.
-            .select(
-                "server",
-                "asked_at",
-                revision=pl.coalesce("header_version", "asked", "revision", "begin"),
-            )
-            .pipe(run_query)
+            .filter(TrafficMessages.kind.col == "request")
+            .select(TrafficMessages.pos.name, TrafficMessages.revision.name)
         )
-        of_requests = narrow.lazy().filter(pl.col("kind") == "request").select("pos", "revision")
         file_names = pl.Series(names, dtype=pl.String)
         raws = (
             events.raws.lazy()
             .join(servers, on="recording", how="left", maintain_order="left")
             .with_columns(
-                file=pl.lit(file_names).gather(pl.col("file")),
-                session=pl.when(pl.col("scope").is_null()).then(pl.col("recording")),
+                file=pl.lit(file_names).gather(RawFrames.file.col),
+                session=pl.when(RawFrames.scope.col.is_null()).then(RawFrames.recording.col),
             )
             .pipe(run_query)
+        )
+        traffic_calls = calls.select(
+            *TrafficCalls.shared_with(PairedCalls),
+            TrafficCalls.file.name,
+            has_response=PairedCalls.response.col.is_not_null(),
+            structured_object=PairedCalls.structured_content.col.str.starts_with("{"),
         )
         return cls(
             events,
             narrow,
-            left_join_columns(
-                calls.select(*_PLACE, *_REQUEST, *_REPLY, **_ABOUT_LONG_TEXTS), of_requests, "pos"
-            ),
-            raws,
+            TrafficCalls.select(left_join_columns(traffic_calls, of_requests, "pos")),
+            TrafficRaws.select(raws),
         )
+
+
+def _revisions(messages: pl.DataFrame, calls: pl.DataFrame, servers: pl.LazyFrame) -> pl.DataFrame:
+    """Return `server`, `asked_at` and `revision` of each message."""
+    rows = calls.lazy()
+    revisions = rows.select("pos", "session", revision="protocol_version").drop_nulls().sort("pos")
+    by_call = rows.select("call_id", asked_at="pos", asked="protocol_version")
+    first = revisions.unique("session", keep="first", maintain_order=True).select(
+        "session", begin="revision"
+    )
+    return (
+        messages.lazy()
+        .select("pos", "recording", "session", "call_id", "header_version")
+        .join(servers, on="recording", how="left", maintain_order="left")
+        .join(by_call, on="call_id", how="left", maintain_order="left")
+        .join_asof(revisions, on="pos", by="session", check_sortedness=False)
+        .join(first, on="session", how="left", maintain_order="left")
+        # A request and its reply have the revision of the request; a notification has the last
+        # one that the session used.
+        .select(
+            "server",
+            "asked_at",
+            revision=pl.coalesce("header_version", "asked", "revision", "begin"),
+        )
+        .pipe(run_query)
+    )
