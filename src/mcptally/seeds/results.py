@@ -19,6 +19,7 @@ from mcptally.tables.arrow import indices
 from mcptally.tables.declaration import Table
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Scored
 
 
 def _check_blocks(result: ToolResult) -> Iterator[Violation]:
@@ -104,28 +105,28 @@ def _runs(result: ToolResult) -> Iterator[tuple[str, dict[str, Any]]]:
 
 Check = Callable[[ToolResult], Iterator[Violation]]
 
-_PLAIN: Final = pl.col("blocks_plain").fill_null(value=False) & (
-    pl.col("text_blocks") == pl.col("content_types").list.len()
+_PLAIN: Final = Scored.blocks_plain.col.fill_null(value=False) & (
+    Scored.text_blocks.col == Scored.content_types.col.list.len()
 )
 """Every block is a plain text block, which cannot break the contract of blocks."""
 
-_HAS_PHRASE: Final = (
-    pl.col("text").str.head(error_phrases.MAX_CHARS).str.contains(error_phrases.PREFILTER)
+_HAS_PHRASE: Final = Scored.text.col.str.head(error_phrases.MAX_CHARS).str.contains(
+    error_phrases.PREFILTER
 )
-_HAS_ODD_BLOCK: Final = (pl.col("content_kind") == "array") & ~_PLAIN
+_HAS_ODD_BLOCK: Final = (Scored.content_kind.col == "array") & ~_PLAIN
 
 CHECKS: Final[tuple[tuple[pl.Expr, Check], ...]] = (
     (_HAS_ODD_BLOCK, _check_blocks),
-    (pl.col("response").str.contains(r'"text"\s*:\s*""'), _check_empty_texts),
+    (Scored.response.col.str.contains(r'"text"\s*:\s*""'), _check_empty_texts),
     (
-        pl.col("response").str.contains(r'<\?xml|[/+]xml(?:;[^"]*)?"')
+        Scored.response.col.str.contains(r'<\?xml|[/+]xml(?:;[^"]*)?"')
         | pl.col("expected_xml").is_not_null(),
         _check_xml,
     ),
-    (pl.col("response").str.contains("total_count", literal=True), _check_list_counts),
+    (Scored.response.col.str.contains("total_count", literal=True), _check_list_counts),
     (_HAS_PHRASE, _check_error_phrases),
-    (pl.col("response").str.contains(envelopes.PREFILTER), _check_envelopes),
-    (pl.col("response").str.contains(test_runs.PREFILTER, literal=True), _check_runs),
+    (Scored.response.col.str.contains(envelopes.PREFILTER), _check_envelopes),
+    (Scored.response.col.str.contains(test_runs.PREFILTER, literal=True), _check_runs),
 )
 """Pairs of the condition under which a result is parsed, and the check that is then made.
 
@@ -165,10 +166,10 @@ def check_results(
         forms: `ResultForms` of their servers.
     """
     is_result = (
-        pl.col("tool").is_not_null()
-        & pl.col("response").is_not_null()
-        & pl.col("has_structured_content").is_not_null()  # null for a JSON-RPC error
-        & ~pl.col("reply_truncated").fill_null(value=False)
+        Scored.tool.col.is_not_null()
+        & Scored.response.col.is_not_null()
+        & Scored.has_structured_content.col.is_not_null()  # null for a JSON-RPC error
+        & ~Scored.reply_truncated.col.fill_null(value=False)
     )
     # Responses may be large: copy only those that are parsed.
     results = calls.select(
@@ -176,7 +177,7 @@ def check_results(
         expected_xml.expectations(calls, definitions, forms),
         is_result=is_result,
     ).with_row_index("call")
-    responses = results.get_column("response")
+    responses = results.get_column(Scored.response.name)
     results = (
         results.lazy()
         .with_columns(may_violate=_MAY_VIOLATE.fill_null(value=False))
@@ -202,7 +203,7 @@ def check_results(
         violations += [(row, violation) for row in rows for violation in found]
         if wanted[-1]:
             runs += [(row, run) for row in rows for _, run in _runs(result)]
-    forms = results.filter(pl.col("tool").is_in(form_confidence.TOOLS))
+    forms = results.filter(Scored.tool.col.is_in(form_confidence.TOOLS))
     parts = [*findings(results, violations), *_column_findings(results)]
     if forms.height:
         forms = _with_responses(forms, responses)
@@ -233,14 +234,14 @@ def _distinct(suspects: pl.DataFrame) -> pl.DataFrame:
 def _column_findings(results: pl.DataFrame) -> list[pl.DataFrame]:
     """The findings that need no parsing: empty content, and isError left out."""
     empty = results.filter(
-        pl.col("content_kind") == "array", pl.col("content_types").list.len() == 0
+        Scored.content_kind.col == "array", Scored.content_types.col.list.len() == 0
     )
     structured = (
         pl.when("has_structured_content")
         .then(pl.lit(", beside structuredContent"))
         .otherwise(pl.lit(""))
     )
-    missing = results.lazy().filter(pl.col("is_error").is_null(), pl.col("outcome") != "task")
+    missing = results.lazy().filter(Scored.is_error.col.is_null(), Scored.outcome.col != "task")
     # Calls are in order of arrival: the finding is about the first of each tool.
     first = missing.group_by("recording", "tool", maintain_order=True).agg(
         pl.col(*set(_CALL) - {"recording", "tool"}).first(), times=pl.len()

@@ -146,12 +146,9 @@ class Judged(Evidenced):
     template = Calls.template
 
 
-class Scored(Judged):
-    """Judged calls with seed scores, attempts, the normalised error and earlier validations."""
+class NormalisedErrors(StageTable):
+    """The error of a failed call in normal form."""
 
-    attempt_of = Calls.attempt_of
-    attempt = Calls.attempt
-    attempt_why = Calls.attempt_why
     error_category = Calls.error_category
     error_code_name = Calls.error_code_name
     http_equivalent = Calls.http_equivalent
@@ -159,6 +156,14 @@ class Scored(Judged):
     error_hint = Calls.error_hint
     error_details = Calls.error_details
     error_source = Calls.error_source
+
+
+class Scored(Judged, NormalisedErrors):
+    """Judged calls with seed scores, attempts, the normalised error and earlier validations."""
+
+    attempt_of = Calls.attempt_of
+    attempt = Calls.attempt
+    attempt_why = Calls.attempt_why
     validated_by = SeedScores.validated_by
     validated_as = SeedScores.validated_as
 

@@ -12,6 +12,7 @@ from mcptally.seeds import javascript
 from mcptally.seeds.inspector import columns as inspector_columns
 from mcptally.seeds.inspector import document, factors, inspector, single, wording
 from mcptally.seeds.inspector.model import ValidationContext
+from mcptally.tables.stages import Judged
 from tests import corpus
 
 READINGS = {"seed": "document", "inspector": "inspector"}
@@ -205,20 +206,8 @@ def test_an_error_longer_than_the_decoder_keeps_is_examined_to_its_end(tmp_path)
 
 
 def calls_with(outcome, **values):
-    row = (
-        dict.fromkeys(inspector_columns._INPUTS) | {"outcome": outcome, "tool": "weather"} | values
-    )
-    schema = dict.fromkeys(inspector_columns._INPUTS, pl.String) | {
-        "error_code": pl.Int64,
-        "content_types": pl.List(pl.String),
-        "blocks_plain": pl.Boolean,
-        "text_blocks": pl.UInt32,
-        "image_blocks": pl.UInt32,
-        "resource_blocks": pl.UInt32,
-        "has_structured_content": pl.Boolean,
-        "has_meta": pl.Boolean,
-    }
-    return pl.DataFrame([row], schema=schema)
+    row = {"outcome": outcome, "tool": "weather"} | values
+    return pl.DataFrame([row], schema=Judged.schema())
 
 
 def one(outcome, **values):

@@ -11,6 +11,7 @@ import polars as pl
 
 from mcptally.jsonschemas import cost, dialects
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Validated
 
 _EMPTY: Final = r'""|\[[ \t\n\r]*\]|\{[ \t\n\r]*\}|null'
 """Matches arguments that may contain an empty value or null; text inside a string matches too."""
@@ -25,7 +26,7 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataF
     Arguments are parsed only if they may have such a value: `_EMPTY` matches, the tool declares a
     limit of size, or it declares limits of numbers and one of these numbers may be there.
     """
-    used = set(rows.get_column("definition").to_list())
+    used = set(rows.get_column(Validated.definition.name).to_list())
     limited = {
         definition: (schema, sized)
         for definition, schema in definitions[["definition", "input_schema"]].iter_rows()
@@ -38,12 +39,12 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataF
         schema={"definition": pl.String, "input_schema": pl.String, "sized": pl.Boolean},
         orient="row",
     )
-    arguments = pl.col("arguments").str
+    arguments = Validated.arguments.col.str
     number = _with_number(schema for schema, _ in limited.values())
     distinct = (
         rows.lazy()
         .select("definition", "arguments")
-        .filter(pl.col("arguments").is_not_null())
+        .filter(Validated.arguments.col.is_not_null())
         # Group by arguments alone: `unique` of both columns copies them.
         .group_by("arguments")
         .agg("definition")

@@ -17,7 +17,9 @@ from mcptally.seeds.inspector.ajv import schemas as ajv
 from mcptally.seeds.inspector.model import BusinessDecision, ValidationContext, ValidationResult
 from mcptally.seeds.inspector.score_columns import COLUMNS, ROW, decision_columns, result_columns
 from mcptally.tables.arrow import indices
+from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Definitions, Judged
 
 Business = Literal["errors", "every"]
 """Which replies get a business-error decision: errors only, as in both readings, or every reply,
@@ -26,12 +28,44 @@ for which all texts must be searched."""
 _ANSWERED: Final = ("ok", "tool_error", "hidden_error", "input_required", "task")
 _INTERIM: Final = ("input_required", "task")
 
-_INPUTS: Final = (
-    *("outcome", "tool", "arguments", "response", "error_code", "error_text", "is_error"),
-    *("content_kind", "content_types", "blocks_plain", "text_blocks", "image_blocks"),
-    *("resource_blocks", "first_text", "has_structured_content", "has_meta"),
-    *("output_schema_state", "definition", "scenario"),
-)
+
+class _Replies(StageTable):
+    """One row per call of a tool, with what decides how its reply is scored."""
+
+    seed_row = Column(pl.UInt32, "Number of the call, by which its scores are joined.")
+    outcome = Judged.outcome
+    tool = Judged.tool
+    arguments = Judged.arguments
+    error_code = Judged.error_code
+    error_text = Judged.error_text
+    is_error = Judged.is_error
+    content_kind = Judged.content_kind
+    content_types = Judged.content_types
+    blocks_plain = Judged.blocks_plain
+    text_blocks = Judged.text_blocks
+    image_blocks = Judged.image_blocks
+    resource_blocks = Judged.resource_blocks
+    first_text = Judged.first_text
+    has_structured_content = Judged.has_structured_content
+    has_meta = Judged.has_meta
+    output_schema_state = Judged.output_schema_state
+    definition = Judged.definition
+    scenario = Judged.scenario
+    replied = Column(pl.Boolean, "Whether the reply was kept.")
+    is_object = Column(pl.Boolean, "Whether the reply is an object.")
+    output_schema = Definitions.output_schema
+    has_schema = Column(pl.Boolean, "Whether the tool has an output schema.")
+    refused = Column(pl.Boolean, "Whether AJV rejects that schema.")
+    readings_agree = Column(
+        pl.Boolean, "Whether every value is valid by that schema in both readings or in neither."
+    )
+    failed = Column(pl.Boolean, "Whether `isError` is true.")
+    is_answered = Column(pl.Boolean, "Whether the reply is a result.")
+    is_rejected = Column(pl.Boolean, "Whether the reply is a JSON-RPC error.")
+    is_unanswered = Column(pl.Boolean, "Whether there is no reply.")
+    is_interim = Column(pl.Boolean, "Whether a later reply is the final one.")
+    is_irregular = Column(pl.Boolean, "Whether the other columns describe the reply incompletely.")
+    is_cut = Column(pl.Boolean, "Whether the decoder may have cut the first text.")
 
 
 def add_seed_scores(
@@ -43,48 +77,48 @@ def add_seed_scores(
     that were too large to keep.
 
     Args:
-        calls: one row per call, with the columns of `_INPUTS`; `scenario` may be missing.
+        calls: one row per call, `Judged`; `scenario` may be missing.
         definitions: `definition` and `output_schema` (JSON text) of the tools.
         business: which replies get a business-error decision.
     """
     if "scenario" not in calls.columns:
         calls = calls.with_columns(scenario=pl.lit(None, pl.String))
     # Responses may be large: only those of irregular replies are copied.
-    responses = calls.get_column("response")
-    is_decided = pl.lit(value=True) if business == "every" else pl.col("failed")
+    responses = calls.get_column(Judged.response.name)
+    is_decided = pl.lit(value=True) if business == "every" else _Replies.failed.col
     limit = pl.when("failed").then(ERROR_TEXT_LIMIT).otherwise(TEXT_LIMIT)
     rows = (
         _with_schemas(
             calls.lazy()
             .select(
-                *(name for name in _INPUTS if name != "response"),
-                replied=pl.col("response").is_not_null(),
-                is_object=pl.col("response").str.starts_with("{"),
+                *_Replies.shared_with(Judged),
+                replied=Judged.response.col.is_not_null(),
+                is_object=Judged.response.col.str.starts_with("{"),
             )
             .with_row_index(ROW)
-            .filter(pl.col("tool").is_not_null()),
+            .filter(Judged.tool.col.is_not_null()),
             definitions,
         )
         .with_columns(
-            failed=pl.col("is_error").eq("true").fill_null(value=False),
-            is_answered=pl.col("outcome").is_in(_ANSWERED) & pl.col("replied"),
-            is_rejected=pl.col("outcome") == "protocol_error",
-            is_unanswered=pl.col("outcome").is_in(["timeout", "no_response"]),
-            is_interim=pl.col("outcome").is_in(_INTERIM),
+            failed=_Replies.is_error.col.eq("true").fill_null(value=False),
+            is_answered=_Replies.outcome.col.is_in(_ANSWERED) & _Replies.replied.col,
+            is_rejected=_Replies.outcome.col == "protocol_error",
+            is_unanswered=_Replies.outcome.col.is_in(["timeout", "no_response"]),
+            is_interim=_Replies.outcome.col.is_in(_INTERIM),
         )
         .with_columns(
             is_irregular=_is_irregular(business),
             is_cut=is_decided
-            & (pl.col("first_text").str.len_chars() >= limit).fill_null(value=False),
-            error_text=pl.col("error_text").fill_null(""),
+            & (_Replies.first_text.col.str.len_chars() >= limit).fill_null(value=False),
+            error_text=_Replies.error_text.col.fill_null(""),
         )
         .pipe(run_query)
     )
-    answered = _with_whole_text(rows[_indices(rows, "is_answered")], responses)
-    regular = answered[_indices(answered, "is_irregular", is_not=True)]
-    errors = regular[_indices(regular, "failed")]
-    without_error = regular[_indices(regular, "failed", is_not=True)]
-    rejected = rows[_indices(rows, "is_rejected")]
+    answered = _with_whole_text(rows[_indices(rows, _Replies.is_answered)], responses)
+    regular = answered[_indices(answered, _Replies.is_irregular, is_not=True)]
+    errors = regular[_indices(regular, _Replies.failed)]
+    without_error = regular[_indices(regular, _Replies.failed, is_not=True)]
+    rejected = rows[_indices(rows, _Replies.is_rejected)]
     examined = [(errors, "first_text"), (rejected, "error_text")]
     if business == "every":
         examined.append((without_error, "first_text"))
@@ -92,13 +126,13 @@ def add_seed_scores(
     successes = regular_replies.successes(without_error)
     if business == "every":
         successes = successes.join(decided, on=ROW, how="left", maintain_order="left")
-    irregular = answered[_indices(answered, "is_irregular")]
+    irregular = answered[_indices(answered, _Replies.is_irregular)]
     parts = [
         _irregular(_with_responses(irregular, responses), business),
         successes,
         regular_replies.tool_errors(errors, decided),
         regular_replies.protocol_errors(rejected, decided),
-        regular_replies.unanswered(rows[_indices(rows, "is_unanswered")]),
+        regular_replies.unanswered(rows[_indices(rows, _Replies.is_unanswered)]),
     ]
     found = _without_interim(pl.concat([_with_all_columns(part) for part in parts]), rows)
     scores = (
@@ -111,9 +145,9 @@ def add_seed_scores(
     return calls.hstack(scores)
 
 
-def _indices(rows: pl.DataFrame, name: str, *, is_not: bool = False) -> pl.Series:
-    """The indices of the rows for which the column `name` is true, or for which it `is_not`."""
-    mask = rows.get_column(name).to_numpy()
+def _indices(rows: pl.DataFrame, column: Column, *, is_not: bool = False) -> pl.Series:
+    """The indices of the rows for which a column is true, or for which it `is_not`."""
+    mask = rows.get_column(column.name).to_numpy()
     return indices(np.flatnonzero(~mask if is_not else mask))
 
 
@@ -122,27 +156,29 @@ def _indices(rows: pl.DataFrame, name: str, *, is_not: bool = False) -> pl.Serie
 
 def _is_irregular(business: Business) -> pl.Expr:
     """Whether the decoder's columns do not describe the reply completely."""
-    plain_error = pl.col("is_error").is_null() | pl.col("is_error").is_in(["true", "false", "null"])
-    array = pl.col("content_kind") == "array"
+    plain_error = _Replies.is_error.col.is_null() | _Replies.is_error.col.is_in(
+        ["true", "false", "null"]
+    )
+    array = _Replies.content_kind.col == "array"
     irregular_shape = (
-        ~pl.col("is_object")
+        ~_Replies.is_object.col
         | ~plain_error
-        | (pl.col("content_kind") == "other")
-        | (array & ~pl.col("blocks_plain"))
+        | (_Replies.content_kind.col == "other")
+        | (array & ~_Replies.blocks_plain.col)
     )
     # Without a first text, the JSON text of the content is examined.
-    no_text = pl.col("first_text").is_null() | (pl.col("first_text") == "")
-    is_decided = pl.lit(value=True) if business == "every" else pl.col("failed")
+    no_text = _Replies.first_text.col.is_null() | (_Replies.first_text.col == "")
+    is_decided = pl.lit(value=True) if business == "every" else _Replies.failed.col
     # Unless the result is known to be valid in both readings, each validates it again.
     schema = (
-        ~pl.col("failed")
+        ~_Replies.failed.col
         & array
-        & (pl.col("content_types").list.len() > 0)
-        & pl.col("has_schema")
+        & (_Replies.content_types.col.list.len() > 0)
+        & _Replies.has_schema.col
         & ~(
-            (pl.col("output_schema_state") == "valid")
-            & pl.col("has_structured_content")
-            & pl.col("readings_agree")
+            (_Replies.output_schema_state.col == "valid")
+            & _Replies.has_structured_content.col
+            & _Replies.readings_agree.col
         )
     )
     return (irregular_shape | (is_decided & no_text) | schema).fill_null(value=True)
@@ -154,28 +190,28 @@ def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 def _with_whole_text(answered: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
     """`answered` with the whole first text where the decoder may have cut it (`is_cut`)."""
-    cut = _indices(answered, "is_cut")
+    cut = _indices(answered, _Replies.is_cut)
     if not len(cut):
         return answered
     texts = _with_responses(answered[[ROW, "first_text"]][cut], responses).select(
-        pl.coalesce(pl.col("response").str.json_path_match("$.content[0].text"), "first_text")
+        pl.coalesce(Judged.response.col.str.json_path_match("$.content[0].text"), "first_text")
     )
-    first_text = answered.get_column("first_text").clone().scatter(cut, texts.to_series())
+    first_text = (
+        answered.get_column(_Replies.first_text.name).clone().scatter(cut, texts.to_series())
+    )
     return answered.with_columns(first_text)
 
 
 def _with_schemas(rows: pl.LazyFrame, definitions: pl.DataFrame | None) -> pl.LazyFrame:
-    """`rows` with `output_schema`, `has_schema`, `refused` and `readings_agree`.
-
-    `refused` is whether AJV rejects the schema, `readings_agree` whether every value is valid in
-    both readings or in neither.
-    """
+    """`rows` with `output_schema`, `has_schema`, `refused` and `readings_agree`."""
     if definitions is None:
         return rows.with_columns(
             output_schema=pl.lit(None, pl.String), has_schema=False, readings_agree=True,
             refused=False,
         )  # fmt: skip
-    schemas = dict.fromkeys(definitions.get_column("output_schema").drop_nulls().to_list())
+    schemas = dict.fromkeys(
+        definitions.get_column(Definitions.output_schema.name).drop_nulls().to_list()
+    )
     statuses = pl.LazyFrame(
         [(text, *ajv.compile_status(text)) for text in schemas],
         schema={"output_schema": pl.String, "refused": pl.Boolean, "readings_agree": pl.Boolean},
@@ -189,9 +225,9 @@ def _with_schemas(rows: pl.LazyFrame, definitions: pl.DataFrame | None) -> pl.La
         .join(statuses, on="output_schema", how="left")
     )
     return rows.join(known, on="definition", how="left", maintain_order="left").with_columns(
-        has_schema=pl.col("output_schema").is_not_null(),
-        refused=pl.col("refused").fill_null(value=False),
-        readings_agree=pl.col("readings_agree").fill_null(value=True),
+        has_schema=Definitions.output_schema.col.is_not_null(),
+        refused=_Replies.refused.col.fill_null(value=False),
+        readings_agree=_Replies.readings_agree.col.fill_null(value=True),
     )
 
 
@@ -252,7 +288,7 @@ def _parsed(arguments: str | None) -> Any:
 
 def _without_interim(found: pl.LazyFrame, rows: pl.DataFrame) -> pl.LazyFrame:
     """`found` without `seed_*` values for interim answers: the document scores final ones only."""
-    interim = rows.get_column(ROW)[_indices(rows, "is_interim")]
+    interim = rows.get_column(ROW)[_indices(rows, _Replies.is_interim)]
     if not len(interim):
         return found
     hidden = [name for name in COLUMNS if name.startswith("seed_")]

@@ -15,7 +15,9 @@ from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import FACTORS
 from mcptally.seeds.inspector.rows import RuleRows
 from mcptally.tables.arrow import series_from_numpy
+from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Judged
 
 BUSINESS: Final = (
     "is_business_error",
@@ -25,30 +27,71 @@ BUSINESS: Final = (
 )
 """Names of the business-error columns, without the prefix of the reading."""
 
-_LOW: Final = pl.col("low")
+
+class Examined(StageTable):
+    """One row per text that a business-error decision is about."""
+
+    text = Column(pl.String, "The text.")
+    tool = Judged.tool
+    arguments = Judged.arguments
+    error_code = Judged.error_code
+    rpc = Column(
+        pl.Boolean,
+        "Whether the text is the message of a JSON-RPC error; the program does not examine these.",
+    )
+
+
+class _Facts(Examined):
+    """Which rows match a text and a tool: `i_*` in the program, `s_*` in the document."""
+
+    low = Column(pl.String, "The text, or the name of the tool, in lower case.")
+    object = Column(pl.String, "The text, if it begins like a JSON object.")
+    id = Column(pl.String, "An id in the arguments.")
+    i_code = Column(pl.Boolean, "An MCP error code.")
+    i_pattern = Column(pl.Boolean, "A phrase of business logic.")
+    i_status = Column(pl.Boolean, "An HTTP status.")
+    i_structured = Column(pl.Boolean, "A structured error.")
+    i_tested = Column(pl.Boolean, "A reference to test data.")
+    i_strong = Column(pl.Boolean, "A phrase with a lower threshold.")
+    i_high = Column(pl.Boolean, "A phrase with a low threshold.")
+    i_expected = Column(pl.Boolean, "A tool that validates.")
+    i_points = Column(pl.Float64, "Sum of the weights.")
+    i_threshold = Column(pl.Float64, "Minimum share for a business error.")
+    i_share = Column(pl.Float64, "Share of the points.")
+    s_code = Column(pl.Boolean, "An MCP error code in the text.")
+    s_any_code = Column(pl.Boolean, "An MCP error code in the text or the error.")
+    s_pattern = Column(pl.Boolean, "A phrase of business logic.")
+    s_status = Column(pl.Boolean, "An HTTP status.")
+    s_structured = Column(pl.Boolean, "A structured error as text.")
+    s_any_structure = Column(pl.Boolean, "A structured error or a JSON-RPC error.")
+    s_tested = Column(pl.Boolean, "An id from the arguments.")
+    s_strong = Column(pl.Boolean, "A phrase with a lower threshold.")
+    s_high = Column(pl.Boolean, "A phrase with a low threshold.")
+    s_expected = Column(pl.Boolean, "A tool that validates.")
+    s_points = Column(pl.Float64, "Sum of the weights.")
+    s_threshold = Column(pl.Float64, "Minimum share for a business error.")
+    s_share = Column(pl.Float64, "Share of the points.")
 
 
 def decisions(inputs: pl.DataFrame) -> pl.DataFrame:
     """The business-error columns of both readings, one row for each row of `inputs`, in order.
 
     Args:
-        inputs: `text` (what is examined), `tool`, `arguments` (JSON text or null), `error_code`,
-            and `rpc` (whether the text is the message of a JSON-RPC error; the program makes no
-            decision about those).
+        inputs: `Examined`.
     """
     rows = (
         inputs.lazy()
-        .join(_texts(inputs.get_column("text")), on="text", how="left", maintain_order="left")
+        .join(_texts(inputs), on="text", how="left", maintain_order="left")
         .join(_tools(inputs), on="tool", how="left", maintain_order="left")
         .join(_references(inputs).lazy(), on=["text", "arguments"], how="left", nulls_equal=True,
               maintain_order="left")
-        .with_columns(pl.col("s_tested").fill_null(value=False))
+        .with_columns(_Facts.s_tested.col.fill_null(value=False))
         .with_columns(*_program_points(), *_document_points())
         .pipe(run_query)
     )  # fmt: skip
     return rows.with_columns(
-        i_share=_share(rows.get_column("i_points"), inspector.ROWS.value("total")),
-        s_share=_share(rows.get_column("s_points"), document.ROWS.value("total")),
+        i_share=_share(rows.get_column(_Facts.i_points.name), inspector.ROWS.value("total")),
+        s_share=_share(rows.get_column(_Facts.s_points.name), document.ROWS.value("total")),
     ).select(*_program_columns(), *_document_columns())
 
 
@@ -66,18 +109,18 @@ def _holds(rows: RuleRows, *parts: str) -> pl.Expr:
         # JavaScript compares after toLowerCase. A case-insensitive search differs from that for
         # U+017F (matches s) and U+212A (does not match k).
         if members := rows.members(part):
-            tests.append(_LOW.str.contains_any(list(members)))
-        tests += [_LOW.str.contains(regex) for regex in rows.regexes(part)]
+            tests.append(_Facts.low.col.str.contains_any(list(members)))
+        tests += [_Facts.low.col.str.contains(regex) for regex in rows.regexes(part)]
     return pl.any_horizontal(tests)
 
 
-def _texts(texts: pl.Series) -> pl.LazyFrame:
+def _texts(inputs: pl.DataFrame) -> pl.LazyFrame:
     """Which rows match each distinct text, in both readings."""
     program, written = inspector.ROWS, document.ROWS
-    text = pl.col("text")
+    text = Examined.text.col
     found = (
-        texts.to_frame("text")
-        .lazy()
+        inputs.lazy()
+        .select(text)
         .unique()
         .with_columns(
             low=text.str.to_lowercase(),
@@ -86,7 +129,8 @@ def _texts(texts: pl.Series) -> pl.LazyFrame:
         .pipe(run_query)
     )
     is_json = [
-        bool(text) and document.is_structured_error(text) for text in found.get_column("object")
+        bool(text) and document.is_structured_error(text)
+        for text in found.get_column(_Facts.object.name)
     ]
     return found.lazy().select(
         "text",
@@ -111,8 +155,8 @@ def _texts(texts: pl.Series) -> pl.LazyFrame:
 
 def _tools(inputs: pl.DataFrame) -> pl.LazyFrame:
     """Whether the name of each distinct tool says that it validates its input."""
-    names = inputs.lazy().select(pl.col("tool").unique())
-    return names.with_columns(low=pl.col("tool").str.to_lowercase()).select(
+    names = inputs.lazy().select(Examined.tool.col.unique())
+    return names.with_columns(low=Examined.tool.col.str.to_lowercase()).select(
         "tool",
         i_expected=_holds(inspector.ROWS, "tool_keyword"),
         s_expected=_holds(document.ROWS, "tool_keyword"),
@@ -131,11 +175,11 @@ A single pattern for all three takes five times as long, because it has no liter
 
 def _references(inputs: pl.DataFrame) -> pl.DataFrame:
     """The pairs of text and arguments in which the text contains an id from the arguments."""
-    worth = pl.any_horizontal(pl.col("arguments").str.contains(each) for each in _MAY_HOLD_IDS)
+    worth = pl.any_horizontal(Examined.arguments.col.str.contains(each) for each in _MAY_HOLD_IDS)
     pairs = (
         inputs.lazy()
         .select("text", "arguments")
-        .filter(worth & pl.col("text").is_not_null())
+        .filter(worth & Examined.text.col.is_not_null())
         .unique()
         .pipe(run_query)
     )
@@ -143,8 +187,8 @@ def _references(inputs: pl.DataFrame) -> pl.DataFrame:
         return pairs.hstack([pl.Series("s_tested", [], dtype=pl.Boolean)])
     held = (
         pairs.lazy()
-        .join(_ids(pairs.get_column("arguments").unique()).lazy(), on="arguments")
-        .filter(pl.col("text").str.to_lowercase().str.contains(pl.col("id"), literal=True))
+        .join(_ids(pairs.get_column(Examined.arguments.name).unique()).lazy(), on="arguments")
+        .filter(Examined.text.col.str.to_lowercase().str.contains(_Facts.id.col, literal=True))
         .pipe(run_query)
     )
     # Check the word boundaries of the few that are left.
@@ -173,23 +217,23 @@ def _ids_of(text: str) -> Sequence[str]:
         return ()
 
 
-def _points(weight: float, column: str) -> pl.Expr:
-    return pl.col(column).cast(pl.Float64) * weight
+def _points(weight: float, fact: pl.Expr) -> pl.Expr:
+    return fact.cast(pl.Float64) * weight
 
 
 def _program_points() -> list[pl.Expr]:
     rows = inspector.ROWS
     points = (
-        _points(rows.weight("pattern"), "i_pattern")
-        + _points(rows.weight("http_status"), "i_status")
-        + _points(rows.weight("structured_what"), "i_structured")
-        + _points(rows.weight("test_word"), "i_tested")
-        + _points(rows.weight("tool_keyword"), "i_expected")
+        _points(rows.weight("pattern"), _Facts.i_pattern.col)
+        + _points(rows.weight("http_status"), _Facts.i_status.col)
+        + _points(rows.weight("structured_what"), _Facts.i_structured.col)
+        + _points(rows.weight("test_word"), _Facts.i_tested.col)
+        + _points(rows.weight("tool_keyword"), _Facts.i_expected.col)
     )
     threshold = (
-        pl.when(pl.col("i_pattern") & pl.col("i_strong"))
+        pl.when(_Facts.i_pattern.col & _Facts.i_strong.col)
         .then(rows.threshold("strong"))
-        .when(pl.col("i_pattern") & pl.col("i_high"))
+        .when(_Facts.i_pattern.col & _Facts.i_high.col)
         .then(rows.threshold("high_confidence"))
         .when("i_expected")
         .then(rows.threshold("tool_keyword"))
@@ -199,20 +243,20 @@ def _program_points() -> list[pl.Expr]:
 
 
 def _program_columns() -> list[pl.Expr]:
-    is_decided = ~pl.col("rpc")
+    is_decided = ~Examined.rpc.col
     # If the text has an MCP code, the program returns at once and evaluates no other factor.
-    weighed = is_decided & ~pl.col("i_code")
-    by_code = {"factor_mcp_code": pl.col("i_code")}
+    weighed = is_decided & ~_Facts.i_code.col
+    by_code = {"factor_mcp_code": _Facts.i_code.col}
     by_weight = {
-        "business_confidence": pl.col("i_share"),
-        "threshold": pl.col("i_threshold"),
-        "factor_business_pattern": pl.col("i_pattern"),
-        "factor_http_status": pl.col("i_status"),
-        "factor_structured_error": pl.col("i_structured"),
-        "factor_validates_test_data": pl.col("i_tested"),
-        "factor_validation_expected": pl.col("i_expected"),
+        "business_confidence": _Facts.i_share.col,
+        "threshold": _Facts.i_threshold.col,
+        "factor_business_pattern": _Facts.i_pattern.col,
+        "factor_http_status": _Facts.i_status.col,
+        "factor_structured_error": _Facts.i_structured.col,
+        "factor_validates_test_data": _Facts.i_tested.col,
+        "factor_validation_expected": _Facts.i_expected.col,
     }
-    decided = pl.col("i_code") | (pl.col("i_share") >= pl.col("i_threshold"))
+    decided = _Facts.i_code.col | (_Facts.i_share.col >= _Facts.i_threshold.col)
     found = (
         {"is_business_error": pl.when(is_decided).then(decided)}
         | {name: pl.when(is_decided).then(value) for name, value in by_code.items()}
@@ -223,19 +267,19 @@ def _program_columns() -> list[pl.Expr]:
 
 def _document_points() -> list[pl.Expr]:
     rows = document.ROWS
-    code = pl.col("s_code") | pl.col("error_code").is_in(list(document.CODES)).fill_null(
+    code = _Facts.s_code.col | Examined.error_code.col.is_in(list(document.CODES)).fill_null(
         value=False
     )
-    structured = pl.col("s_structured") | pl.col("rpc")
+    structured = _Facts.s_structured.col | Examined.rpc.col
     points = (
-        code.cast(pl.Float64) * rows.weight("mcp_code")
-        + _points(rows.weight("pattern"), "s_pattern")
-        + _points(rows.weight("http_status"), "s_status")
-        + structured.cast(pl.Float64) * rows.weight("structured_error")
-        + _points(rows.weight("test_id_name"), "s_tested")
+        _points(rows.weight("mcp_code"), code)
+        + _points(rows.weight("pattern"), _Facts.s_pattern.col)
+        + _points(rows.weight("http_status"), _Facts.s_status.col)
+        + _points(rows.weight("structured_error"), structured)
+        + _points(rows.weight("test_id_name"), _Facts.s_tested.col)
     )
     with_tool = (
-        pl.when(~pl.col("s_expected"))
+        pl.when(~_Facts.s_expected.col)
         .then(points)
         .when(points > 0)
         .then(points + rows.weight("tool_keyword"))
@@ -260,14 +304,14 @@ def _document_points() -> list[pl.Expr]:
 
 def _document_columns() -> list[pl.Expr]:
     found = {
-        "is_business_error": pl.col("s_share") >= pl.col("s_threshold"),
-        "business_confidence": pl.col("s_share"),
-        "threshold": pl.col("s_threshold"),
-        "factor_mcp_code": pl.col("s_any_code"),
-        "factor_business_pattern": pl.col("s_pattern"),
-        "factor_http_status": pl.col("s_status"),
-        "factor_structured_error": pl.col("s_any_structure"),
-        "factor_validates_test_data": pl.col("s_tested"),
-        "factor_validation_expected": pl.col("s_expected"),
+        "is_business_error": _Facts.s_share.col >= _Facts.s_threshold.col,
+        "business_confidence": _Facts.s_share.col,
+        "threshold": _Facts.s_threshold.col,
+        "factor_mcp_code": _Facts.s_any_code.col,
+        "factor_business_pattern": _Facts.s_pattern.col,
+        "factor_http_status": _Facts.s_status.col,
+        "factor_structured_error": _Facts.s_any_structure.col,
+        "factor_validates_test_data": _Facts.s_tested.col,
+        "factor_validation_expected": _Facts.s_expected.col,
     }
     return [found[name].alias(f"seed_{name}") for name in BUSINESS]

@@ -10,11 +10,12 @@ import polars as pl
 
 from mcptally.seeds import javascript
 from mcptally.seeds.inspector import document, inspector, wording
-from mcptally.seeds.inspector.factors import decisions
+from mcptally.seeds.inspector.factors import Examined, decisions
 from mcptally.seeds.inspector.model import OutputSchemaValidation, ResponseMetadata
 from mcptally.seeds.inspector.score_columns import COLUMNS, LIST, RESULT, ROW, result_columns
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Judged
 
 
 def successes(rows: pl.DataFrame) -> pl.DataFrame:
@@ -26,8 +27,8 @@ def successes(rows: pl.DataFrame) -> pl.DataFrame:
         pl.col(counts).fill_null(0),
         pl.col("has_structured_content", "has_meta").fill_null(value=False),
         "refused",
-        array=pl.col("content_kind") == "array",
-        empty=(pl.col("content_types").list.len() == 0).fill_null(value=True),
+        array=Judged.content_kind.col == "array",
+        empty=(Judged.content_types.col.list.len() == 0).fill_null(value=True),
         validated=pl.col("has_schema"),
     )
     keys = [*counts, *flags]
@@ -35,9 +36,8 @@ def successes(rows: pl.DataFrame) -> pl.DataFrame:
     scored = [_score_parts(**row) for row in distinct.iter_rows(named=True)]
     found = pl.DataFrame(
         {
-            f"{reading}_{end}": pl.Series([row[f"{reading}_{end}"] for row in scored], dtype=kind)
-            for reading in ("seed", "inspector")
-            for end, kind in RESULT.items()
+            name: pl.Series([row[name] for row in scored], dtype=COLUMNS[name])
+            for name in (f"{reading}_{end}" for reading in ("seed", "inspector") for end in RESULT)
         }
     )
     table = distinct.hstack(found).lazy()
@@ -85,7 +85,7 @@ def _score_parts(
 
 def tool_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
     """Scores of replies with isError and a text; `decided` has their business-error decisions."""
-    sentence = _error_sentence(rows.get_column("first_text"))
+    sentence = _error_sentence(rows.get_column(Judged.first_text.name))
     inspected = {
         "classification": pl.lit("fully_working"),
         "confidence": pl.lit(inspector.ROWS.confidence("fully_working")),
@@ -114,10 +114,10 @@ def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
     """Scores of calls that were answered with a JSON-RPC error; `decided` as in `tool_errors`."""
     message = formatted(
         "MCP error {}: {}",
-        pl.col("error_code").cast(pl.String).fill_null("undefined"),
+        Judged.error_code.col.cast(pl.String).fill_null("undefined"),
         "error_text",
     )
-    rejected = (pl.col("scenario") == "error_case").fill_null(value=False) & ~message.str.contains(
+    rejected = (Judged.scenario.col == "error_case").fill_null(value=False) & ~message.str.contains(
         wording.TIMEOUT, literal=True
     )
     (rule,) = inspector.ROWS.part("rejected")
@@ -125,7 +125,7 @@ def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
         rows.lazy()
         .select(
             ROW,
-            sentence=_error_sentence(rows.get_column("error_text")),
+            sentence=_error_sentence(rows.get_column(Judged.error_text.name)),
             rejected=rejected,
             message=message,
         )
@@ -199,8 +199,8 @@ def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
             "tool",
             "arguments",
             text=pl.col(text),
-            rpc=pl.col("outcome") == "protocol_error",
-            error_code=pl.when(pl.col("outcome") == "protocol_error").then("error_code"),
+            rpc=Judged.outcome.col == "protocol_error",
+            error_code=pl.when(Judged.outcome.col == "protocol_error").then("error_code"),
         )
         for rows, text in examined
     ).pipe(run_query)
@@ -210,7 +210,7 @@ def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
 def _error_sentence(texts: pl.Series) -> pl.Series:
     """The evidence sentence with the first 100 UTF-16 code units of an error's text."""
     # polars counts characters, which differ from code units outside the basic plane only.
-    text = pl.col("text")
+    text = Examined.text.col
     frame = (
         texts.alias("text")
         .to_frame()

@@ -18,7 +18,7 @@ from mcptally.seeds.inspector.boundaries import calls_at_boundary
 from mcptally.seeds.inspector.scenario_file import ScenarioEntry
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
-from mcptally.tables.stages import ArgumentCombinations
+from mcptally.tables.stages import ArgumentCombinations, Validated
 
 
 class ScenarioRule(rules.Rule, frozen=True, kw_only=True):
@@ -35,15 +35,15 @@ def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
     """`calls` with `combination`: the sorted names of the arguments; null for other methods."""
     distinct = (
         calls.lazy()
-        .filter(pl.col("tool").is_not_null())
+        .filter(Validated.tool.col.is_not_null())
         .select("arguments")
         .drop_nulls()
         .unique()  # `Expr.unique` would copy the texts
-        .with_columns(is_long=pl.col("arguments").str.len_bytes() >= _LONG)
+        .with_columns(is_long=Validated.arguments.col.str.len_bytes() >= _LONG)
         .pipe(run_query)
     )
     is_long = distinct.get_column("is_long")
-    texts = distinct.get_column("arguments")
+    texts = distinct.get_column(Validated.arguments.name)
     short, long = texts.filter(~is_long), texts.filter(is_long)
     combos = [_combination(names) for names in (*_names(short), *map(_names_of, long))]
     known = pl.DataFrame(
@@ -53,13 +53,15 @@ def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
         }
     )
     return left_join_columns(calls, known, "arguments").with_columns(
-        combination=pl.when(pl.col("tool").is_not_null()).then(pl.col("combination").fill_null(""))
+        combination=pl.when(Validated.tool.col.is_not_null()).then(
+            Validated.combination.col.fill_null("")
+        )
     )
 
 
 def argument_combinations(calls: pl.DataFrame) -> pl.DataFrame:
     """The number of calls by recording, tool and `combination`, as `ArgumentCombinations`."""
-    named = calls.lazy().filter(pl.col("tool").is_not_null())
+    named = calls.lazy().filter(Validated.tool.col.is_not_null())
     *keys, _ = ArgumentCombinations.columns()
     counts = named.group_by(keys).agg(calls=pl.len().cast(ArgumentCombinations.calls.dtype))
     return counts.pipe(run_query)
@@ -83,14 +85,14 @@ def assign_scenarios(
     inputs = calls[
         ["server", "tool", "combination", "definition", "arguments", "input_schema_state"]
     ]
-    rows = inputs.lazy().filter(pl.col("tool").is_not_null())
+    rows = inputs.lazy().filter(Validated.tool.col.is_not_null())
     boundaries = calls_at_boundary(
         rows.select("definition", "arguments").pipe(run_query), definitions
     )
     matched = [entry.matched(calls) for entry in entries]
     given = calls.select(given=pl.coalesce(pl.lit(None, pl.String), *matched)) if entries else None
     keys = ["server", "tool", "combination"]
-    is_tool_call = pl.col("tool").is_not_null()
+    is_tool_call = Validated.tool.col.is_not_null()
     return (
         inputs.lazy()
         .with_columns(given=pl.lit(None, pl.String) if given is None else given.to_series())
@@ -105,7 +107,7 @@ def assign_scenarios(
             rare_combinations(counts), on=keys, how="left", nulls_equal=True, maintain_order="left"
         )
         .with_columns(
-            derived=pl.when(pl.col("input_schema_state") == "invalid")
+            derived=pl.when(Validated.input_schema_state.col == "invalid")
             .then(pl.lit("error_case"))
             .when("boundary")
             .then(pl.lit("boundary"))
@@ -142,7 +144,7 @@ _LONG: Final = 1 << 14
 def _names(texts: pl.Series) -> Iterator[Iterable[str]]:
     for start in range(0, len(texts), 512):
         batch = texts.slice(start, 512)
-        lines = pl.col("arguments").str.join("\n").cast(pl.Binary)
+        lines = Validated.arguments.col.str.join("\n").cast(pl.Binary)
         joined: bytes = batch.to_frame("arguments").select(lines).item()
         try:
             yield from _NAMES.decode_lines(joined)
@@ -164,6 +166,8 @@ def rare_combinations(counts: pl.DataFrame) -> pl.LazyFrame:
         counts: `argument_combinations` of the whole archive, summed or not.
     """
     keys = ["server", "tool", "combination"]
-    total = counts.lazy().group_by(keys).agg(pl.col("calls").sum())
-    share = pl.col("calls") / pl.col("calls").sum().over("server", "tool")
+    total = counts.lazy().group_by(keys).agg(ArgumentCombinations.calls.col.sum())
+    share = ArgumentCombinations.calls.col / ArgumentCombinations.calls.col.sum().over(
+        "server", "tool"
+    )
     return total.filter(share <= ROWS["edge_case"].value).select(*keys, rare=pl.lit(value=True))

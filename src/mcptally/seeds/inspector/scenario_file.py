@@ -22,6 +22,7 @@ import polars as pl
 
 from mcptally.errors import UsageError, near
 from mcptally.seeds.inspector.model import SCENARIOS
+from mcptally.tables.stages import Validated
 
 _PATTERNS: Final = ("server", "tool")
 _EXACT: Final = ("session", "recording", "call_id")
@@ -44,13 +45,15 @@ class ScenarioEntry(msgspec.Struct, frozen=True):
             pl.col(name).str.contains(f"^(?s:{_regex(pattern)})$") for name, pattern in self.like
         ]
         tests += [pl.col(name) == value for name, value in self.exactly]
-        holds = pl.all_horizontal(pl.col("tool").is_not_null(), *tests).fill_null(value=False)
+        holds = pl.all_horizontal(Validated.tool.col.is_not_null(), *tests).fill_null(value=False)
         found = calls.select(holds=holds).to_series()
         wanted = json.loads(self.arguments)
         if wanted:
-            texts = calls.filter(found).get_column("arguments").drop_nulls().unique()
+            texts = calls.filter(found).get_column(Validated.arguments.name).drop_nulls().unique()
             having = [text for text in texts if _contains(text, wanted)]
-            found = found & calls.get_column("arguments").is_in(having).fill_null(value=False)
+            found = found & calls.get_column(Validated.arguments.name).is_in(having).fill_null(
+                value=False
+            )
         return pl.select(pl.when(found).then(pl.lit(self.scenario))).to_series()
 
 

@@ -7,26 +7,14 @@ import polars as pl
 from mcptally.seeds import javascript
 from mcptally.seeds.inspector.factors import BUSINESS
 from mcptally.seeds.inspector.model import BusinessDecision, ValidationResult
+from mcptally.tables.seed_scores import READING_COLUMNS, SeedScores
 
 ROW: Final = "seed_row"
 """Number of a call, by which its scores are joined."""
 LIST: Final = pl.List(pl.String)
-RESULT: Final[dict[str, Any]] = {
-    "classification": pl.String,
-    "confidence": pl.Float64,
-    "is_valid": pl.Boolean,
-    "is_error": pl.Boolean,
-    "issues": LIST,
-    "evidence": LIST,
-}
-_DECISION: Final[dict[str, Any]] = {
-    name: pl.Float64 if name in ("business_confidence", "threshold") else pl.Boolean
-    for name in BUSINESS
-}
-_ENDS: Final = RESULT | _DECISION | {"error": pl.String}
-COLUMNS: Final = pl.Schema(
-    {f"{reading}_{name}": kind for reading in ("seed", "inspector") for name, kind in _ENDS.items()}
-)
+RESULT: Final = ("classification", "confidence", "is_valid", "is_error", "issues", "evidence")
+"""Columns of a result, without the prefix of the reading."""
+COLUMNS: Final = pl.Schema({name: SeedScores.schema()[name] for name in READING_COLUMNS})
 """Every column that `add_seed_scores` adds."""
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from mcptally.rules import findings as rule_findings
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
-from mcptally.tables.stages import ErrorForms
+from mcptally.tables.stages import ErrorForms, GatheredCalls
 
 _FAILED: Final = r'^\s*\{[^{}\[\]]{0,300}"(?:success|ok)"\s*:\s*false'
 _ERROR_FIRST: Final = r'^\s*\{\s*"error"\s*:\s*(?:"[^"]|\{)'
@@ -22,12 +22,12 @@ def error_form() -> pl.Expr:
 
     It reads the columns of paired calls, before hidden errors are known.
     """
-    text = pl.col("first_text").str.head(400)
-    structured = pl.col("structured_content").str.head(400)
+    text = GatheredCalls.first_text.col.str.head(400)
+    structured = GatheredCalls.structured_content.col.str.head(400)
     is_json = text.str.contains(r"^\s*[{\[]")
-    outcome = pl.col("outcome")
+    outcome = GatheredCalls.outcome.col
     return (
-        pl.when(pl.col("tool").is_null() | (pl.col("dir") != "c2s"))
+        pl.when(GatheredCalls.tool.col.is_null() | (GatheredCalls.dir.col != "c2s"))
         .then(pl.lit(None, pl.String))
         .when(outcome == "protocol_error")
         .then(pl.lit("JSON-RPC error"))
@@ -50,7 +50,7 @@ def error_form() -> pl.Expr:
 
 def count_error_forms(calls: pl.DataFrame) -> pl.DataFrame:
     """The number of errors of each form by recording and server, as `ErrorForms`."""
-    known = calls.lazy().filter(pl.col("error_shape").is_not_null())
+    known = calls.lazy().filter(GatheredCalls.error_shape.col.is_not_null())
     counts = known.group_by("recording", "server", shape="error_shape").agg(calls=pl.len())
     return counts.cast(ErrorForms.schema()).pipe(run_query)
 

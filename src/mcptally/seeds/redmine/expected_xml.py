@@ -12,6 +12,7 @@ import polars as pl
 
 from mcptally.seeds.violation import Violation
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import ResultForms, Validated
 
 HEAD: Final = 500
 """Characters at the beginning of a text that decide whether it is taken for XML."""
@@ -21,7 +22,7 @@ _ELEMENT: Final = r"^\s*<[A-Za-z_]"
 _HTML: Final = r"(?i)^\s*<(?:html|head|body|div|p|span|table|ul|ol|h[1-6]|script|svg)\b"
 _INSIDE: Final = "<?xml"
 
-_HEAD: Final = pl.col("first_text").str.head(HEAD)
+_HEAD: Final = Validated.first_text.col.str.head(HEAD)
 _IS_DECLARED: Final = _HEAD.str.contains(_DECLARATION)
 _IS_UNDECLARED: Final = (
     (_HEAD.str.contains(_ELEMENT) & ~_HEAD.str.contains(_HTML))
@@ -39,8 +40,8 @@ def xml_servers(forms: pl.DataFrame) -> pl.DataFrame:
         forms: `ResultForms` of all tools of each server, summed over recordings or not.
     """
     sums = forms.lazy().group_by("server").agg(pl.col("seen", *FORM_COUNTS).sum())
-    is_xml = pl.sum_horizontal(*FORM_COUNTS) * 2 >= pl.col("seen")
-    return sums.filter((pl.col("xml") > 0) & is_xml).select("server").pipe(run_query)
+    is_xml = pl.sum_horizontal(*FORM_COUNTS) * 2 >= ResultForms.seen.col
+    return sums.filter((ResultForms.xml.col > 0) & is_xml).select("server").pipe(run_query)
 
 
 def expectations(calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataFrame) -> pl.Series:
@@ -57,7 +58,7 @@ def expectations(calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataF
     rows = calls.lazy().select(
         "server",
         "definition",
-        is_undeclared=_IS_UNDECLARED & pl.col("outcome").is_in(["ok", "hidden_error"]),
+        is_undeclared=_IS_UNDECLARED & Validated.outcome.col.is_in(["ok", "hidden_error"]),
     )
     server = xml_servers(forms).with_columns(server_is_xml=pl.lit(value=True))
     rows = rows.join(
@@ -68,7 +69,7 @@ def expectations(calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataF
         .then(None)
         .when("server_is_xml")
         .then(pl.lit("other results of the server have one"))
-        .when(pl.col("definition").is_in(of_tools))
+        .when(Validated.definition.col.is_in(of_tools))
         .then(pl.lit("the tool's definition names XML"))
         .alias("expected_xml")
     )

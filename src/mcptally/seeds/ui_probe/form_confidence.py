@@ -10,6 +10,7 @@ from mcptally.seeds.json_text import json_object
 from mcptally.seeds.tool_result import ToolResult
 from mcptally.seeds.ui_probe.shapes import as_double
 from mcptally.tables.formatting import formatted
+from mcptally.tables.stages import Scored
 
 TOOLS: Final = ("fill_and_submit", "infer_form")
 """The tools whose calls `low_confidence_findings` needs."""
@@ -24,8 +25,8 @@ def low_confidence_findings(results: pl.DataFrame) -> pl.DataFrame:
     The confidence is that of the last earlier `infer_form` result for the same form in the session,
     or of the last one for any form if none is for the same form.
     """
-    fills = results.filter(pl.col("tool") == "fill_and_submit")
-    inferred = results.filter(pl.col("tool") == "infer_form")
+    fills = results.filter(Scored.tool.col == "fill_and_submit")
+    inferred = results.filter(Scored.tool.col == "infer_form")
     if not fills.height or not inferred.height:
         return rule_findings.make_findings("ui_probe.unsure_form", fills.clear(), "")
     answers = [
@@ -41,7 +42,7 @@ def low_confidence_findings(results: pl.DataFrame) -> pl.DataFrame:
         .drop_nulls("form_confidence")
         .sort("pos")
     )
-    forms = [_filled_form(text) for text in fills.get_column("arguments")]
+    forms = [_filled_form(text) for text in fills.get_column(Scored.arguments.name)]
     fills = fills.with_columns(form=pl.Series(forms, dtype=pl.String)).sort("pos")
     by_form = (
         fills.drop_nulls("form")

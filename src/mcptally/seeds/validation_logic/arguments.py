@@ -12,6 +12,7 @@ from mcptally.rules import findings as rule_findings
 from mcptally.seeds.json_text import json_object, json_value
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Scored
 
 WRAPPERS: Final = ("params", "arguments", "args", "parameters", "input")
 """Members that may hold the arguments, in the order in which they are tried."""
@@ -78,10 +79,10 @@ def wrapped_findings(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataF
     """A finding for each tool call whose arguments are wrapped."""
     calls = rule_findings.select_for_findings(calls, "arguments")
     # Search the beginning only: after long values, the same name is part of an argument.
-    wrapped = pl.col("arguments").str.head(HEAD).str.contains(_WRAPPED)
+    wrapped = Scored.arguments.col.str.head(HEAD).str.contains(_WRAPPED)
     rows = (
         calls.lazy()
-        .filter(pl.col("tool").is_not_null(), wrapped)
+        .filter(Scored.tool.col.is_not_null(), wrapped)
         .join(
             definitions.lazy().select("definition", "input_schema").unique("definition"),
             on="definition",

@@ -22,34 +22,27 @@ from mcptally.seeds.validation_logic.structured_error import (
     read_first,
 )
 from mcptally.tables.calls import FAILED_OUTCOMES
+from mcptally.tables.declaration import StageTable
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Judged, NormalisedErrors
 from mcptally.verdict import error_text, match
 from mcptally.verdict.rule_model import TextRule, status_in
 
 FILE: Final = "regular.toml"
 
-COLUMNS: Final[Mapping[str, pl.DataType]] = {
-    "error_category": pl.String(),
-    "error_code_name": pl.String(),
-    "http_equivalent": pl.Int64(),
-    "error_retryable": pl.Boolean(),
-    "error_hint": pl.String(),
-    "error_details": pl.String(),
-    "error_source": pl.String(),
-}
-"""What `normalise_errors` adds; null where the outcome is not one of `FAILED_OUTCOMES`."""
 
-INPUTS: Final[Mapping[str, pl.DataType]] = {
-    "outcome": pl.String(),
-    "error_text": pl.String(),
-    "text": pl.String(),
-    "error_code": pl.Int64(),
-    "error_data": pl.String(),
-    "structured_content": pl.String(),
-    "http_status": pl.Int64(),
-    "reason": pl.String(),
-}
-"""What `normalise_errors` reads; a missing column counts as null."""
+class _Errors(StageTable):
+    """The columns of calls that are read; a missing column counts as null."""
+
+    outcome = Judged.outcome
+    error_text = Judged.error_text
+    text = Judged.text
+    error_code = Judged.error_code
+    error_data = Judged.error_data
+    structured_content = Judged.structured_content
+    http_status = Judged.http_status
+    reason = Judged.reason
+
 
 _STRUCTURES: Final = ("structured_content", "text", "error_text", "error_data")
 """Columns that may hold a structured error, in the order in which they are read."""
@@ -76,26 +69,26 @@ def category_rules() -> tuple[CategoryRule, ...]:
 
 
 def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
-    """The columns of `COLUMNS` for `calls`, one row per call in the same order."""
+    """The `NormalisedErrors` of `calls`, one row per call; null where the call did not fail."""
     present = set(calls.columns)
     structure = pl.any_horizontal(pl.col(*_STRUCTURES).str.contains(MEMBERS.pattern))
     errors = (
         calls.lazy()
         .select(
             (pl.col(name) if name in present else pl.lit(None)).cast(kind).alias(name)
-            for name, kind in INPUTS.items()
+            for name, kind in _Errors.schema().items()
         )
         .with_row_index("row")
-        .filter(pl.col("outcome").is_in(FAILED_OUTCOMES))
-        .with_columns(key=pl.struct(*INPUTS).hash())
+        .filter(_Errors.outcome.col.is_in(FAILED_OUTCOMES))
+        .with_columns(key=pl.struct(*_Errors.columns()).hash())
         .pipe(run_query)
     )
     distinct = (
         errors.lazy()
         .unique("key", maintain_order=True)
         .with_columns(
-            is_structured=structure | pl.col("error_data").str.contains(r"^[{\[]"),
-            text=pl.col("error_text").fill_null(""),
+            is_structured=structure | _Errors.error_data.col.str.contains(r"^[{\[]"),
+            text=_Errors.error_text.col.fill_null(""),
         )
         .pipe(run_query)
     )
@@ -106,12 +99,12 @@ def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
         for place, sources in enumerate(distinct[list(_STRUCTURES)].iter_rows())
         if is_structured[place]
     }
-    has_code = distinct.get_column("error_code").is_not_null().to_list()
+    has_code = distinct.get_column(_Errors.error_code.name).is_not_null().to_list()
     values = [
         _combined(structured.get(place, NOTHING), rule, has_code=coded)
         for place, (rule, coded) in enumerate(zip(deciding, has_code, strict=True))
     ]
-    normalised = pl.DataFrame(values, schema=dict(COLUMNS), orient="row")
+    normalised = pl.DataFrame(values, schema=NormalisedErrors.schema(), orient="row")
     place = pl.Series([None], dtype=pl.UInt32).new_from_index(0, calls.height)
     places = distinct.lazy().select("key").with_row_index("place")
     of_error = errors.lazy().select("row", "key").join(places, on="key", maintain_order="left")
@@ -127,12 +120,12 @@ def _deciding_rules(errors: pl.DataFrame) -> list[CategoryRule]:
         .select("text")
         .unique(maintain_order=True)
         .with_row_index("number")
-        .with_columns(status_in_text=error_text.http_status(pl.col("text")))
+        .with_columns(status_in_text=error_text.http_status(_Errors.text.col))
         .pipe(run_query)
     )
     matched = match.match_rules(rules, texts["text"], texts["text"])
     # The status of the HTTP exchange counts from 400 on: a 200 carries every error of a tool.
-    exchange_status = pl.when(pl.col("http_status") >= 400).then("http_status")
+    exchange_status = pl.when(_Errors.http_status.col >= 400).then("http_status")
     rows = (
         errors.lazy()
         .join(texts.lazy(), on="text", how="left", maintain_order="left")
@@ -173,7 +166,7 @@ def _conditions(rule: CategoryRule) -> Iterator[pl.Expr]:
 
 
 def _combined(error: StructuredError, rule: CategoryRule, *, has_code: bool) -> tuple[Any, ...]:
-    """The values of `COLUMNS`: from the structure, else the rule, else the category's defaults."""
+    """`NormalisedErrors` from the structure, else the rule, else the category's defaults."""
     category = error.category or rule.category
     defaults = CATEGORIES[category]
     agrees = category == rule.category
@@ -197,6 +190,6 @@ def deciding_rule_ids(examples: Sequence[str | Mapping[str, Any]]) -> list[str]:
         | ({"error_text": example} if isinstance(example, str) else dict(example))
         for example in examples
     ]
-    errors = pl.DataFrame(inputs, schema=dict(INPUTS))
-    errors = errors.with_columns(text=pl.col("error_text").fill_null(""))
+    errors = pl.DataFrame(inputs, schema=_Errors.schema())
+    errors = errors.with_columns(text=_Errors.error_text.col.fill_null(""))
     return [rule.id for rule in _deciding_rules(errors)]

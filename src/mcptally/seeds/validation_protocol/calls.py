@@ -26,7 +26,7 @@ from mcptally.tables.formatting import formatted
 from mcptally.tables.ids import digest
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
-from mcptally.tables.stages import TIME, DryRuns
+from mcptally.tables.stages import TIME, Definitions, DryRuns, Scored
 from mcptally.tables.validations import Validations
 
 NAME: Final = r"(?i)^(?:.*(?:__|[:./]))?validate$"
@@ -40,8 +40,12 @@ SLOW_MS: Final = 1000.0
 PREDICTION_WINDOW_NS: Final = 3600 * 10**9
 """A validation in another session applies to calls within this many nanoseconds after it."""
 
-PREDICTION_COLUMNS: Final = (
-    *("session", "server", "tool", "arguments_digest", "answered_ns", "call_id", "valid"),
+PREDICTION_COLUMNS: Final = tuple(
+    column.name
+    for column in (
+        *(DryRuns.session, DryRuns.server, DryRuns.tool, DryRuns.arguments_digest),
+        *(DryRuns.answered_ns, DryRuns.call_id, DryRuns.valid),
+    )
 )
 """The columns of validations that `with_validations` needs."""
 
@@ -91,10 +95,10 @@ def candidates(calls: pl.DataFrame, params: pl.DataFrame | None = None) -> pl.Da
 
     With `params`, the column `arguments` of a call of the method holds its parameters.
     """
-    is_method = pl.col("method") == METHOD
-    by_name = pl.col("tool").is_not_null() & pl.col("tool").str.contains(NAME)
-    rows = calls.filter((pl.col("dir") == "c2s") & (is_method | by_name))
-    if params is None or METHOD not in rows.get_column("method"):
+    is_method = Scored.method.col == METHOD
+    by_name = Scored.tool.col.is_not_null() & Scored.tool.col.str.contains(NAME)
+    rows = calls.filter((Scored.dir.col == "c2s") & (is_method | by_name))
+    if params is None or METHOD not in rows.get_column(Scored.method.name):
         return rows
     known = params.select("row", "params").drop_nulls()
     return rows.join(known, on="row", how="left", maintain_order="left").with_columns(
@@ -119,11 +123,11 @@ def validations_table(
     """
     if not validations.height:
         return Validations.frame(validations)
-    known = calls.filter(pl.col("definition").is_not_null(), pl.col("tool").is_not_null()).select(
+    known = calls.filter(Scored.definition.col.is_not_null(), Scored.tool.col.is_not_null()).select(
         "session", "tool", "definition", asked_ns="ts_ns"
     )
     rows = (
-        validations.with_columns(asked_ns=pl.col("answered_ns"))
+        validations.with_columns(asked_ns=DryRuns.answered_ns.col)
         .sort("asked_ns", nulls_last=True)
         .join_asof(
             known.sort("asked_ns"),
@@ -153,15 +157,15 @@ def with_validations(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataF
     if not validations.height:
         return calls.with_columns(**none)
     answered = validations.filter(
-        pl.col("valid").is_not_null(), pl.col("answered_ns").is_not_null()
+        DryRuns.valid.col.is_not_null(), DryRuns.answered_ns.col.is_not_null()
     )
     if not answered.height:
         return calls.with_columns(**none)
     validated_tools = answered.select("server", "tool").unique()
-    requested = calls.filter(pl.col("dir") == "c2s").join(
+    requested = calls.filter(Scored.dir.col == "c2s").join(
         validated_tools, on=["server", "tool"], how="semi", nulls_equal=True, maintain_order="left"
     )
-    texts = requested.get_column("arguments").fill_null("{}")
+    texts = requested.get_column(Scored.arguments.name).fill_null("{}")
     distinct = texts.unique(maintain_order=True)
     digests = pl.DataFrame(
         {"text": distinct, "arguments_digest": [_arguments_digest(text) for text in distinct]},
@@ -224,9 +228,9 @@ def validation_findings(
     is_validation = [
         method == METHOD or parse_request(arguments).tool is not None or declares_validation(schema)
         for method, arguments, schema in zip(
-            rows.get_column("method"),
-            rows.get_column("arguments"),
-            schemas.get_column("input_schema"),
+            rows.get_column(Scored.method.name),
+            rows.get_column(Scored.arguments.name),
+            schemas.get_column(Definitions.input_schema.name),
             strict=True,
         )
     ]
@@ -238,8 +242,8 @@ def validation_findings(
         )
         for violation in _violations(row)
     ]
-    slow = rows.filter(pl.col("latency_ms") > SLOW_MS)
-    message = formatted("took {} ms", pl.col("latency_ms").round(0).cast(pl.Int64))
+    slow = rows.filter(Scored.latency_ms.col > SLOW_MS)
+    message = formatted("took {} ms", Scored.latency_ms.col.round(0).cast(pl.Int64))
     return [
         *findings(rows, violations),
         rule_findings.make_findings("validation.slow", slow, message),
@@ -273,7 +277,7 @@ def _violations(row: dict[str, Any]) -> Iterator[Violation]:
 def _changes(rows: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:
     """Findings about notifications of a change that arrived during a validation."""
     changes = messages.filter(
-        pl.col("dir") == "s2c", pl.col("method").is_in(list(_CHANGES))
+        Scored.dir.col == "s2c", Scored.method.col.is_in(list(_CHANGES))
     ).select("session", change="method", change_pos="pos")
     during = rows.join(changes, on="session").filter(
         pl.col("change_pos").is_between("pos", "reply")
@@ -292,11 +296,11 @@ def declaration_findings(listed: pl.DataFrame, definitions: pl.DataFrame) -> lis
     known = listed.lazy().select("server", "tool", "definition").unique(maintain_order=True)
     schemas = definitions.lazy().select("definition", "input_schema").unique("definition")
     named = (
-        known.filter(pl.col("tool").str.contains(NAME))
+        known.filter(Scored.tool.col.str.contains(NAME))
         .join(schemas, on="definition")
         .pipe(run_query)
     )
-    texts = named.get_column("input_schema").to_list()
+    texts = named.get_column(Definitions.input_schema.name).to_list()
     differences = [
         (number, difference)
         for number, schema in enumerate(texts)
