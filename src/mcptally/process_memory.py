@@ -6,18 +6,14 @@ requested it again, most of a run's system time would go into this. The settings
 the columnar libraries load.
 """
 
-import atexit
 import contextlib
 import ctypes
 import gc
-import importlib
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
-
-from mcptally.frame_memory import with_large_frame
+from typing import Final
 
 ENVIRONMENT: Final = {
     "POLARS_MAX_THREADS": "1",
@@ -55,33 +51,12 @@ _MALLOPT: Final = {
 def configure_allocators() -> None:
     """Apply `ENVIRONMENT` to this process, except to libraries that are loaded already."""
     if "polars" not in sys.modules:
-        gc.disable()  # loading modules leaves no garbage
-        atexit.register(_skip_final_collection)
         for name in ENVIRONMENT.keys() - _MALLOPT.keys():
             os.environ.setdefault(name, ENVIRONMENT[name])
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:  # only glibc has it
         for name, number in _MALLOPT.items():
             mallopt(number, int(ENVIRONMENT[name]))
-
-
-def _skip_final_collection() -> None:
-    """Free no objects at exit, which takes time; DuckDB would report leaked objects then."""
-    if "_duckdb" not in sys.modules:
-        # Python empties the namespace of each module; what this list refers to is not freed.
-        kept: list[object] = [dict(getattr(each, "__dict__", {})) for each in sys.modules.values()]
-        kept.append(kept)  # a cycle, so that the list is not freed either
-        gc.freeze()
-
-
-@with_large_frame
-def call_without_gc(module: str, function: str, *arguments: Any) -> None:
-    """Import a module and call one of its functions, without the garbage collector.
-
-    Child processes run it: collections would take an eighth of the time of the imports.
-    """
-    gc.disable()
-    getattr(importlib.import_module(module), function)(*arguments)
 
 
 @contextlib.contextmanager
@@ -171,4 +146,3 @@ def dask_setup(_worker: object) -> None:
     Dask's own settings release memory at once.
     """
     configure_allocators()
-    gc.enable()  # a worker runs for a long time: cycles would accumulate

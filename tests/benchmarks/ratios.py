@@ -40,7 +40,7 @@ class Ratio(NamedTuple):
 
 
 RATIOS: Final = {
-    "score": Ratio("`score sample_traces`, relative to imports", "2.0"),
+    "score": Ratio("`score sample_traces`, relative to imports", "2.2"),
     "score again": Ratio("the same with nothing new, relative to imports"),
     "query SQL": Ratio('`query STORE "select 1"`, relative to imports', "1.5"),
     "query tool_scores": Ratio("`query STORE tool_scores`, relative to imports"),

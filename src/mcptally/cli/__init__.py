@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Final, NoReturn, TextIO, cast
 import click
 
 from mcptally.errors import Exit, McptallyError, QueryError, UnreadableError, near
-from mcptally.frame_memory import with_large_frame
-from mcptally.no_pandas import hide_pandas
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -168,11 +166,9 @@ def cli() -> None:
     """
 
 
-@with_large_frame
 def main() -> None:
     """Run the command line; an expected error becomes one message on stderr and an exit code."""
     code: str | int | None = Exit.DONE
-    hide_pandas()
     _open_closed_streams()
     _escape_unknown_characters()
     _name_stdout()

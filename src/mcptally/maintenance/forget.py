@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 
-from mcptally.calling_thread import on_calling_thread
 from mcptally.errors import StoreError, UnreadableError, UsageError, as_argument
 from mcptally.maintenance.erase_transcripts import EraseTarget, TranscriptEraser
 from mcptally.maintenance.forget_target import files_with_duplicates, find_target
@@ -59,7 +58,6 @@ class Forgotten:
     """Whether the data was removed; False in a dry run."""
 
 
-@on_calling_thread
 def forget(
     path: str | Path,
     *,

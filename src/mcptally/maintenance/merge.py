@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from mcptally.calling_thread import on_calling_thread
 from mcptally.errors import StoreError, UsageError
 from mcptally.pipeline import fingerprint
 from mcptally.pipeline.engines import open_engine
@@ -51,7 +50,6 @@ class Merged:
     """Recordings that should have been scored again, and whose files are not available."""
 
 
-@on_calling_thread
 def merge_stores(
     paths: Sequence[str | Path],
     *,

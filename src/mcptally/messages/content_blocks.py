@@ -132,9 +132,7 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
     many = np.flatnonzero(sizes > 1).tolist()
     several = [_join(block_texts[ends[i] - sizes[i] : ends[i]], limits[i]) for i in many]
     joined = first.clone().scatter(many, pl.Series(several, dtype=pl.String))
-    # `pa.array` imports `numpy.ma`.
-    starts_and_end = pa.py_buffer(np.concatenate(([0], ends), dtype=np.int64))
-    offsets = pa.Array.from_buffers(pa.int64(), len(ends) + 1, [None, starts_and_end])
+    offsets = pl.Series(np.concatenate(([0], ends), dtype=np.int64)).to_arrow()
     lists = pa.LargeListArray.from_arrays(offsets, type_column.to_arrow())
     return {
         "content_kind": pl.Series(kinds, dtype=pl.String),

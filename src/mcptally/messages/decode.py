@@ -35,6 +35,7 @@ from mcptally.messages.struct_columns import (
     scalar_columns,
     transpose,
 )
+from mcptally.process_memory import gc_paused
 from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.declaration import StageTable
 from mcptally.tables.findings import Finding, Severity, findings_frame
@@ -156,8 +157,9 @@ def _collected(
     collect = _Collector(
         names or [str(path) for path in files], memory, slicing, alone=len(files) == 1
     )
-    for number, path in enumerate(files):
-        collect.file(number, path)
+    with gc_paused():
+        for number, path in enumerate(files):
+            collect.file(number, path)
     return collect
 
 

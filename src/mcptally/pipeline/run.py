@@ -12,7 +12,6 @@ import msgspec
 import polars as pl
 
 from mcptally.analytics.filters import Moment
-from mcptally.calling_thread import on_calling_thread
 from mcptally.errors import UnreadableError
 from mcptally.pipeline import fingerprint, incremental
 from mcptally.pipeline.archive_context import ArchiveContext
@@ -41,7 +40,6 @@ from mcptally.pipeline.plan import (
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import Selection
 from mcptally.plural import count
-from mcptally.process_memory import gc_paused
 from mcptally.store import work_folder
 from mcptally.store.manifest import (
     SUMMARIES,
@@ -102,7 +100,6 @@ class Build(msgspec.Struct, frozen=True):
     """Calls that are not selected."""
 
 
-@on_calling_thread
 def score(
     paths: Iterable[str | Path],
     *,
@@ -213,30 +210,29 @@ def build(
     `earlier` is without the rows of files that changed. `skipped` are paths that were not read;
     each becomes a finding.
     """
-    with gc_paused():
-        named = {str(path): path for path in files}
-        new = files_to_gather(named, earlier)
-        limit = limit_for_archive(new, settings.partition_bytes, engine.jobs)
-        settings = msgspec.structs.replace(settings, partition_bytes=limit)
-        groups = plan_groups(new, settings, engine)
-        memory = bytes_in_memory(settings.partition_bytes)
-        with engine.pool(max(1, len(groups)), settings.work, memory) as pool:
-            gathered, earlier, context = gather_with_dependents(
-                settings, pool, engine, groups, named, earlier
-            )
-            carried = _carry_over(settings, earlier)
-            finished = list(_finish(settings, pool, gathered, context))
-        archive_tables = _write_archive_tables(settings, context, skipped)
-        remove_orphan_summaries(settings.work)
-        reused = earlier.reused_files(named) if earlier else set()
-        return Build(
-            _total([carried.written, *finished, archive_tables]),
-            carried.kept,
-            _sources(gathered, earlier, reused),
-            len(reused),
-            sorted(earlier.as_scored | earlier.conflicting) if earlier else (),
-            sum(each.report.left_out for each in gathered),
+    named = {str(path): path for path in files}
+    new = files_to_gather(named, earlier)
+    limit = limit_for_archive(new, settings.partition_bytes, engine.jobs)
+    settings = msgspec.structs.replace(settings, partition_bytes=limit)
+    groups = plan_groups(new, settings, engine)
+    memory = bytes_in_memory(settings.partition_bytes)
+    with engine.pool(max(1, len(groups)), settings.work, memory) as pool:
+        gathered, earlier, context = gather_with_dependents(
+            settings, pool, engine, groups, named, earlier
         )
+        carried = _carry_over(settings, earlier)
+        finished = list(_finish(settings, pool, gathered, context))
+    archive_tables = _write_archive_tables(settings, context, skipped)
+    remove_orphan_summaries(settings.work)
+    reused = earlier.reused_files(named) if earlier else set()
+    return Build(
+        _total([carried.written, *finished, archive_tables]),
+        carried.kept,
+        _sources(gathered, earlier, reused),
+        len(reused),
+        sorted(earlier.as_scored | earlier.conflicting) if earlier else (),
+        sum(each.report.left_out for each in gathered),
+    )
 
 
 def publish(settings: Settings, built: Build, made: Provenance) -> Summary:

@@ -9,16 +9,12 @@ from typing import Any, Final, Self, cast
 import msgspec
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from mcptally.store.manifest import SUMMARIES
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.declaration import Table
 from mcptally.tables.recordings import Recordings
-
-try:  # pyarrow.parquet imports all file systems of Arrow and ssl, which takes 8 ms.
-    from pyarrow._parquet import ParquetWriter
-except ImportError:  # a version of pyarrow whose private modules are different
-    from pyarrow.parquet import ParquetWriter
 
 EMPTY: Final = "empty"
 """Prefix of the name of a file without rows; every table has at least one file."""
@@ -64,7 +60,7 @@ class PartWriter:
     def __init__(self, work: Path, part: str) -> None:
         self.work = work
         self.part = part
-        self.writers: dict[str, ParquetWriter] = {}
+        self.writers: dict[str, pq.ParquetWriter] = {}
         self.files = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -91,7 +87,7 @@ class PartWriter:
             self._writer(table, arrow.schema, data.height).write_table(arrow)
         return data.height
 
-    def _writer(self, table: type[Table], schema: pa.Schema, rows: int) -> ParquetWriter:
+    def _writer(self, table: type[Table], schema: pa.Schema, rows: int) -> pq.ParquetWriter:
         """The writer of a table; it is opened for its first frame, which has `rows` rows."""
         writer = self.writers.get(table.name)
         if writer is None:
@@ -99,7 +95,7 @@ class PartWriter:
             # Without parents: a work folder that was removed must not be created again.
             target.parent.mkdir(exist_ok=True)
             options = _options(schema.names, rows)
-            writer = ParquetWriter(target, table.described(schema), **options)
+            writer = pq.ParquetWriter(target, table.described(schema), **options)
             self.writers[table.name] = self.files.enter_context(contextlib.closing(writer))
         return writer
 
@@ -121,8 +117,6 @@ def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -
 
 def copy_part(source: Path, target: Path, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> int:
     """Write the rows of a part that the filter `keep` returns; return their count."""
-    import pyarrow.parquet as pq  # noqa: PLC0415  (few runs copy parts)
-
     target.parent.mkdir(parents=True, exist_ok=True)
     rows = 0
     with pq.ParquetFile(source) as file:

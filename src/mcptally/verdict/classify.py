@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from mcptally.tables.arrow import indices, series_from_arrow, series_from_numpy
+from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.verdict import certainty, facts, match, weighing
 from mcptally.verdict.rule_model import Verdict, VerdictRule, shipped_rules
 
@@ -159,17 +159,9 @@ def _lists(owners: Sequence[_Numbers], ids: Sequence[str], height: int) -> pl.Se
     sizes = np.bincount(rows, minlength=height)
     numbers = numbers[np.argsort(rows, kind="stable")]
     values = pl.Series(ids, dtype=pl.String)[indices(numbers)].to_arrow()
-    # `pa.ListArray.from_arrays` imports pyarrow.compute, which takes 30 ms.
-    lists = pa.Array.from_buffers(
-        pa.list_(values.type),
-        height,
-        [
-            pa.py_buffer(np.packbits(sizes > 0, bitorder="little")),
-            pa.py_buffer(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)),
-        ],
-        children=[values],
-    )
-    return series_from_arrow(lists)
+    offsets = pl.Series(np.concatenate([[0], np.cumsum(sizes)])).to_arrow()
+    empty = pl.Series(sizes == 0).to_arrow()
+    return pl.Series(pa.LargeListArray.from_arrays(offsets, values, mask=empty))
 
 
 def _weigh_evidence(evidence: pl.Series, chosen: tuple[VerdictRule, ...]) -> _Weighed:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
+from pyarrow.compute import MatchSubstringOptions, TakeOptions, call_function
 
 from mcptally import rules as rule_files
 from mcptally.tables.arrow import indices, series_from_numpy
@@ -26,11 +27,6 @@ from mcptally.verdict.rule_model import TextRule
 
 if TYPE_CHECKING:
     from mcptally.verdict.regex_literals import Branch
-
-try:  # pyarrow.compute makes a Python function of every kernel, which takes 20 ms.
-    from pyarrow._compute import MatchSubstringOptions, TakeOptions, call_function
-except ImportError:  # a version of pyarrow whose private modules are different
-    from pyarrow.compute import MatchSubstringOptions, TakeOptions, call_function
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 """Row numbers, ascending."""

@@ -18,13 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
+from pyarrow.compute import call_function
 
 from mcptally.tables.arrow import indices, series_from_arrow
-
-try:  # pyarrow.compute makes a Python function of every kernel, which takes 20 ms.
-    from pyarrow._compute import call_function
-except ImportError:  # a version of pyarrow whose private modules are different
-    from pyarrow.compute import call_function
 
 _REPLACEMENTS: Final = (
     (r"[\x01\x0b\s--[\x00-\x7f]]|\x0b", " "),

@@ -21,7 +21,6 @@ from typing import Any, Final
 import polars as pl
 
 import mcptally
-from mcptally.calling_thread import on_calling_thread
 from mcptally.errors import UnreadableError, UsageError
 from mcptally.pipeline.engines.worker import (
     FinishSettings,
@@ -36,7 +35,6 @@ from mcptally.pipeline.partition import GatheredPartition
 from mcptally.pipeline.partition_summary import PartitionSummary
 from mcptally.pipeline.plan import transcript_bytes
 from mcptally.pipeline.selection import Selection
-from mcptally.process_memory import gc_paused
 from mcptally.store.manifest import SUMMARIES
 from mcptally.store.parts import Written, write_summary
 from mcptally.store.remote_folder import upload
@@ -96,7 +94,6 @@ class SavedPartition:
         return 2 * self.transcript_bytes
 
 
-@on_calling_thread
 def gather(run: DaskRun, batch: Batch) -> SavedPartition:
     """Gather a partition and save it in this worker's scratch folder.
 
@@ -113,7 +110,6 @@ def share_settings(settings: FinishSettings) -> FinishSettings:
     return settings
 
 
-@on_calling_thread
 def finish(
     run: DaskRun,
     saved: SavedPartition,
@@ -239,7 +235,7 @@ def _prepared(run: DaskRun) -> Iterator[None]:
     require_versions(_me(), versions(), run.versions)
     if run.upload_url is None and not sees(run.work):
         raise UsageError(not_seen(_me(), run.work))
-    with _ONE_AT_A_TIME, gc_paused():
+    with _ONE_AT_A_TIME:
         yield
 
 

@@ -15,9 +15,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, NamedTuple, NoReturn, Self
 
 from mcptally import process_memory
-from mcptally.calling_thread import on_calling_thread
 from mcptally.errors import McptallyError
-from mcptally.no_pandas import hide_pandas
 from mcptally.pipeline.engines.pool import ContextOf
 from mcptally.pipeline.engines.worker import (
     FinishSettings,
@@ -208,8 +206,8 @@ class _Child:
         self.unsent: Exception | None = None
         """Why a task could not be sent."""
         self.process = context.Process(
-            target=process_memory.call_without_gc,
-            args=(__name__, _serve.__name__, theirs, work, memory),
+            target=_serve,
+            args=(theirs, work, memory),
             daemon=True,
         )
         with _child_environment(), _interrupts_blocked():
@@ -316,14 +314,12 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-@on_calling_thread
 def _serve(pipe: Any, work: Path, memory: int) -> None:
     """Run tasks from the pipe until its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     if sys.platform == "linux":
         # Without this the process would outlive a parent that was killed.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    hide_pandas()
     worker = PartitionWorker(work, memory)
     while True:
         try:

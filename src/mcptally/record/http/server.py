@@ -1,7 +1,6 @@
 """Run the HTTP recorder: listen, accept clients, and shut down."""
 
 import functools
-import gc
 import os
 import signal
 import socket
@@ -70,9 +69,6 @@ def run(
     archive = open_archive(str(out), policy=lambda: heads_policy, limits=limits)
     service = Service(server, sockets, archive=archive, policy=heads_policy, name=name)
     archive.watch(service.loop.set_reader)
-    # Exempt existing objects from garbage collection, and collect rarely: cycles are rare.
-    gc.freeze()
-    gc.set_threshold(50_000, 50, 50)
     with service.loop.signals(_stop_signals(), lambda _: service.stop()):
         service.log_addresses()
         service.serve()
