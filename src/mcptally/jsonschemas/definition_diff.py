@@ -203,7 +203,7 @@ def add_drift(tools: pl.DataFrame, texts: dict[str, str]) -> pl.DataFrame:
     ordered = (
         tools.lazy()
         .sort(Tools.key)
-        .with_columns(previous=pl.col("definition").shift().over("server", "tool"))
+        .with_columns(previous=Tools.definition.col.shift().over("server", "tool"))
         .pipe(run_query)
     )
     changes = [
@@ -216,8 +216,8 @@ def add_drift(tools: pl.DataFrame, texts: dict[str, str]) -> pl.DataFrame:
             [None if c is None else [what for what, _ in c] for c in changes],
             dtype=pl.List(pl.String),
         ),
-        input_dialect=_dialects(ordered.get_column("input_schema")),
-        output_dialect=_dialects(ordered.get_column("output_schema")),
+        input_dialect=_dialects(ordered.get_column(Tools.input_schema.name)),
+        output_dialect=_dialects(ordered.get_column(Tools.output_schema.name)),
     )
 
 

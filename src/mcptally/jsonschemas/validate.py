@@ -20,6 +20,7 @@ from mcptally.rules.findings import concat_findings, make_findings, select_for_f
 from mcptally.tables.formatting import formatted
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Definitions, Validated
 
 
 def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
@@ -33,7 +34,7 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
     number_of: dict[str, int] = {}
     schemas = definitions[["definition", "input_schema", "output_schema"]].unique("definition")
     numbers = pl.LazyFrame(
-        {"definition": schemas.get_column("definition")}
+        {"definition": schemas.get_column(Definitions.definition.name)}
         | {
             f"{side}_number": pl.Series(
                 [
@@ -45,7 +46,7 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
             for side in ("input", "output")
         }
     )
-    tool = pl.col("tool").is_not_null()
+    tool = Validated.tool.col.is_not_null()
     # Responses may be large and few are needed: they are looked up later by `row`.
     rows = (
         calls.lazy()
@@ -54,8 +55,8 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
             "definition",
             "outcome",
             row=pl.int_range(pl.len(), dtype=pl.UInt32),
-            whole=~pl.col("truncated") & ~pl.col("reply_truncated").fill_null(value=False),
-            has_input=tool & ~pl.col("truncated"),
+            whole=~Validated.truncated.col & ~Validated.reply_truncated.col.fill_null(value=False),
+            has_input=tool & ~Validated.truncated.col,
             input="arguments",
             output="structured_content",
         )
@@ -66,10 +67,10 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
     with_output = _with_json_text(
         rows.filter(
             pl.col("output_number").is_not_null()
-            & pl.col("outcome").is_in(["ok", "hidden_error"])
+            & Validated.outcome.col.is_in(["ok", "hidden_error"])
             & pl.col("whole")
         ),
-        calls.get_column("response"),
+        calls.get_column(Validated.response.name),
     )
     schema_texts = list(number_of)
     inputs = _validated(
@@ -120,7 +121,7 @@ def _with_json_text(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
     missing = pl.DataFrame({"row": row, "response": responses[row]}).drop_nulls("response")
     if not missing.height:
         return rows
-    texts = missing.get_column("response").unique()
+    texts = missing.get_column(Validated.response.name).unique()
     found = pl.DataFrame(
         {
             "response": texts,
@@ -203,7 +204,7 @@ def _validated(
             results.append(validate_json(judge, text))
     names = [f"{prefix}_{name}" for name in ("state", "error", "path")]
     validated = pl.DataFrame(results, schema=dict.fromkeys(names, pl.String), orient="row")
-    return validated.hstack([distinct.get_column("call_id")]).explode("call_id")
+    return validated.hstack([distinct.get_column(Validated.call_id.name)]).explode("call_id")
 
 
 _READ_BY_FINDINGS: Final = (
@@ -216,8 +217,8 @@ _READ_BY_FINDINGS: Final = (
 def schema_findings(calls: pl.DataFrame) -> pl.DataFrame:
     """Return findings about arguments and output that do not match their schema."""
     calls = select_for_findings(calls, *_READ_BY_FINDINGS)
-    invalid = calls.filter(pl.col("input_schema_state") == "invalid")
-    output = pl.col("output_schema_state")
+    invalid = calls.filter(Validated.input_schema_state.col == "invalid")
+    output = Validated.output_schema_state.col
     return concat_findings(
         [
             make_findings(
@@ -229,7 +230,7 @@ def schema_findings(calls: pl.DataFrame) -> pl.DataFrame:
             ),
             make_findings(
                 "schema.invalid_arguments_accepted",
-                invalid.lazy().filter(pl.col("outcome") == "ok") if invalid.height else invalid,
+                invalid.lazy().filter(Validated.outcome.col == "ok") if invalid.height else invalid,
                 "the server accepted arguments that do not match its schema",
                 path="input_schema_path",
             ),

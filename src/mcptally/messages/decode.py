@@ -25,7 +25,7 @@ from mcptally.messages.content_blocks import content_columns
 from mcptally.messages.decode_lines import LineNumbers, decode_run
 from mcptally.messages.duplicate_members import repeated_members, unexplained_sizes
 from mcptally.messages.event_spool import EventSpool, Slicing
-from mcptally.messages.event_tables import DuplicateMembers
+from mcptally.messages.event_tables import DuplicateMembers, RequestParams
 from mcptally.messages.long_results import REFERENCE, LongResults
 from mcptally.messages.memory_budget import MemoryBudget
 from mcptally.messages.struct_columns import (
@@ -506,13 +506,13 @@ MAX_FAULTS: Final = 1000
 """Findings per file and fault; one more finding counts the rest."""
 
 _IS_ORDINARY_CALL: Final = (
-    pl.col("name").is_not_null()
-    & (pl.col("arguments").is_null() | pl.col("arguments").str.starts_with("{"))
-    & pl.col("task").is_null()
-    & pl.col("input_responses").is_null()
+    RequestParams.name.col.is_not_null()
+    & (RequestParams.arguments.col.is_null() | RequestParams.arguments.col.str.starts_with("{"))
+    & RequestParams.task.col.is_null()
+    & RequestParams.input_responses.col.is_null()
     & (
-        pl.col("meta_progress_token").is_null()
-        | pl.col("meta_progress_token").str.contains(r'^(?:"|-?\d+$)')
+        RequestParams.meta_progress_token.col.is_null()
+        | RequestParams.meta_progress_token.col.str.contains(r'^(?:"|-?\d+$)')
     )
 )
 """Parameters of tools/call whose form these columns determine: their JSON text is not kept."""

@@ -11,7 +11,8 @@ import msgspec
 import polars as pl
 
 from mcptally.messages.decode import Events
-from mcptally.messages.event_tables import DecodedMessages, Event
+from mcptally.messages.event_tables import DecodedMessages, Event, Gaps, Opens
+from mcptally.tables.declaration import Column
 from mcptally.tables.findings import Findings, Severity
 from mcptally.tables.formatting import counted, formatted
 from mcptally.tables.queries import run_query
@@ -19,6 +20,16 @@ from mcptally.transcript.events import FRAME_OF_EVENT
 from mcptally.transcript.files import LineRun, read_lines
 
 _FRAMES: Final = tuple(FRAME_OF_EVENT.values())
+
+
+class _Ordered(Event):
+    """One row per event, by recording and seq."""
+
+    kind = Column(pl.String, "Kind of the event.")
+    first = Column(pl.Boolean, "Whether the event is the first of its recording.")
+    step = Column(pl.Int64, "Difference in seq from the event before; null for the first.")
+    back = Column(pl.Boolean, "Whether its time is before that of the event before.")
+    last = Column(pl.Boolean, "Whether it is the last of its recording.")
 
 
 def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Events:
@@ -37,7 +48,7 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
         }
         events = msgspec.structs.replace(events, **kept)
         ordered = _in_order(ordered.lazy().join(twice.lazy(), on=["file", "line"], how="anti"))
-    file = pl.lit(pl.Series(names, dtype=pl.String)).gather(pl.col("file"))
+    file = pl.lit(pl.Series(names, dtype=pl.String)).gather(Event.file.col)
     odd = _odd_places(ordered)
     found = [
         _duplicate_events(twice),
@@ -58,7 +69,7 @@ def _duplicates(ordered: pl.DataFrame, files: Sequence[Path]) -> tuple[pl.DataFr
     """Return duplicates of events, and events with the identity of another one that differ."""
     identity = ["recording", "seq", "ts_ns", "kind"]
     # Duplicates have the same seq, so they are neighbours.
-    near = (pl.col("step") == 0) | (pl.col("step").shift(-1) == 0)
+    near = (_Ordered.step.col == 0) | (_Ordered.step.col.shift(-1) == 0)
     twice = (
         ordered.lazy()
         .filter(near)
@@ -76,18 +87,15 @@ def _duplicates(ordered: pl.DataFrame, files: Sequence[Path]) -> tuple[pl.DataFr
 
 
 def _odd_places(ordered: pl.DataFrame) -> pl.LazyFrame:
-    """Return the rows of `_in_order` that do not simply follow the row before.
-
-    `last`: whether it is the last event of its recording.
-    """
+    """Return the `_Ordered` events that do not simply follow the event before."""
     return (
         ordered.lazy()
-        .with_columns(last=pl.col("first").shift(-1, fill_value=True))
+        .with_columns(last=_Ordered.first.col.shift(-1, fill_value=True))
         .filter(
-            (pl.col("step") != 1)
-            | (pl.col("first") & (Event.seq.col > 0))
-            | pl.col("back")
-            | pl.col("last")
+            (_Ordered.step.col != 1)
+            | (_Ordered.first.col & (Event.seq.col > 0))
+            | _Ordered.back.col
+            | _Ordered.last.col
         )
     )
 
@@ -109,9 +117,9 @@ def _duplicate_events(twice: pl.DataFrame) -> pl.LazyFrame:
 
 def _damage_of_order(odd: pl.LazyFrame, conflicts: pl.DataFrame) -> Iterator[pl.LazyFrame]:
     """Yield findings about missing, repeated and reordered events."""
-    hole = pl.col("step") - 1
+    hole = _Ordered.step.col - 1
     yield _findings(
-        odd.filter(pl.col("step") > 1),
+        odd.filter(_Ordered.step.col > 1),
         "archive.sequence_hole",
         "warning",
         formatted("{} missing before this one", counted(hole, "event is", "events are")),
@@ -123,13 +131,13 @@ def _damage_of_order(odd: pl.LazyFrame, conflicts: pl.DataFrame) -> Iterator[pl.
         pl.lit("another event has the same recording, seq and time, but other content"),
     )
     yield _findings(
-        odd.filter(pl.col("step") == 0).join(conflicts.lazy(), on=["file", "line"], how="anti"),
+        odd.filter(_Ordered.step.col == 0).join(conflicts.lazy(), on=["file", "line"], how="anti"),
         "archive.sequence_repeat",
         "warning",
         pl.lit("another event of this recording has the same seq"),
     )
     yield _findings(
-        odd.filter(pl.col("first") & (Event.seq.col > 0)),
+        odd.filter(_Ordered.first.col & (Event.seq.col > 0)),
         "archive.begins_late",
         "warning",
         formatted("the recording's first {} missing", counted("seq", "event is", "events are")),
@@ -149,7 +157,7 @@ def _missing_segments(events: Events) -> pl.LazyFrame:
         .sort("recording", "segment")
         .unique(["recording", "segment"], maintain_order=True)
         .with_columns(
-            before=(pl.col("segment").diff() - 1).over("recording").fill_null(pl.col("segment"))
+            before=(Opens.segment.col.diff() - 1).over("recording").fill_null(Opens.segment.col)
         )
     )
     return _findings(
@@ -179,8 +187,8 @@ def _gaps(events: Events) -> pl.LazyFrame:
         "warning",
         formatted(
             "the recorder lost {}: {}",
-            counted(pl.col("lost").fill_null(0), "event", "events"),
-            pl.col("why").fill_null("no reason given"),
+            counted(Gaps.lost.col.fill_null(0), "event", "events"),
+            Gaps.why.col.fill_null("no reason given"),
         ),
     )
 
@@ -212,11 +220,7 @@ def _event_rows(events: Events) -> pl.LazyFrame:
 
 
 def _in_order(every: pl.LazyFrame) -> pl.DataFrame:
-    """Sort events by recording and seq.
-
-    Adds whether an event is the `first` of its recording, the `step` in seq from the event before,
-    and whether time goes `back`.
-    """
+    """Return `_Ordered` without `last`."""
     # Sorting by a number is faster than by text; the order of recordings does not matter.
     number = Event.recording.col.cast(pl.Categorical).to_physical()
     first = Event.recording.col.ne_missing(Event.recording.col.shift())
@@ -224,8 +228,8 @@ def _in_order(every: pl.LazyFrame) -> pl.DataFrame:
         every.sort(number, "seq", "file", "line")
         .with_columns(first=first)
         .with_columns(
-            step=pl.when(~pl.col("first")).then(Event.seq.col.diff()),
-            back=pl.when(~pl.col("first")).then(Event.ts_ns.col.diff() < 0),
+            step=pl.when(~_Ordered.first.col).then(Event.seq.col.diff()),
+            back=pl.when(~_Ordered.first.col).then(Event.ts_ns.col.diff() < 0),
         )
         .pipe(run_query)
     )
@@ -242,7 +246,7 @@ def _lines_of(
     events: pl.DataFrame, files: Sequence[Path]
 ) -> Iterator[tuple[tuple[int, int], bytes]]:
     """Yield (file, line number) and the line of each event."""
-    wanted = events.group_by("file", maintain_order=True).agg(pl.col("line"))
+    wanted = events.group_by("file", maintain_order=True).agg(Event.line.col)
     for number, places in wanted.iter_rows():
         left = set(places)
         for run in read_lines(files[number]):

@@ -70,10 +70,10 @@ def pair(events: Events, conversation: Conversation) -> Paired:
         .pipe(run_query)
     )
     ids = call_ids(
-        calls.get_column("recording"),
-        calls.get_column("dir") == "s2c",
-        calls.get_column("seq"),
-        calls.get_column("index"),
+        calls.get_column(PairedCalls.recording.name),
+        calls.get_column(PairedCalls.dir.name) == "s2c",
+        calls.get_column(PairedCalls.seq.name),
+        calls.get_column(PairedCalls.index.name),
     )
     calls = calls.hstack([ids.alias("call_id")])
     calls = _add_params(calls, events)
@@ -136,7 +136,7 @@ def _mark_replays(messages: pl.DataFrame) -> pl.DataFrame:
     some servers count the events of each stream from 0; the same id and length is then the reply to
     another request of a client that always uses `id: 1`.
     """
-    if messages.get_column("sse_id").null_count() == messages.height:
+    if messages.get_column(PairedMessages.sse_id.name).null_count() == messages.height:
         return messages.with_columns(replay=pl.lit(value=False))
     content = ["session", "sse_id", "id", "method", "bytes", "dir", "index"]
     resumes = PairedMessages.resumes.col.fill_null(value=True)
@@ -179,7 +179,7 @@ def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
             is_reply=PairedMessages.kind.col != "request",
             key=pl.struct(*place, "asker", by_id.alias("id_key")).hash(),
         ).pipe(run_query)
-        positions = tried.get_column("pos").to_numpy()
+        positions = tried.get_column(PairedMessages.pos.name).to_numpy()
         opening, closing = match_ids(
             tried.get_column("key").to_numpy(), tried.get_column("is_reply").to_numpy()
         )
@@ -187,7 +187,9 @@ def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
         replies.append(positions[closing])
         if not len(opening):
             continue
-        done = np.isin(open_.get_column("pos").to_numpy(), (asks[-1], replies[-1]))
+        done = np.isin(
+            open_.get_column(PairedMessages.pos.name).to_numpy(), (asks[-1], replies[-1])
+        )
         open_ = open_[indices(np.flatnonzero(~done))]
         if not open_.height:
             break
@@ -226,7 +228,7 @@ def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
         reply_version="protocol_version",
     )
     calls = left_join_columns(calls, replies, "reply_row")
-    if calls.get_column("reply_truncated").any():
+    if calls.get_column(PairedCalls.reply_truncated.name).any():
         # Only the head of a frame over the recorder's size cap is known: the rest is null.
         not_in_head = [name for name in _FROM_REPLY if name != "is_error"]
         whole = ~PairedCalls.reply_truncated.col.fill_null(value=False)
@@ -274,7 +276,7 @@ def _add_identity(calls: pl.DataFrame, conversation: Conversation) -> pl.DataFra
         .select("session", "reply", handshake="reply_version")
         .sort("reply")
     )
-    if not calls.get_column("pos").is_sorted():
+    if not calls.get_column(PairedCalls.pos.name).is_sorted():
         calls = calls.sort("pos")
     last_handshake = (
         calls.lazy()
@@ -335,7 +337,7 @@ def _add_notifications(calls: pl.DataFrame, messages: pl.DataFrame, events: Even
         .group_by("call_id")
         .agg(
             cancelled_ns=PairedCalls.ts_ns.col.min(),
-            cancel_reason=pl.col("reason").drop_nulls().first(),
+            cancel_reason=RequestParams.reason.col.drop_nulls().first(),
         )
     )
     progress = (
@@ -428,7 +430,7 @@ def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     rows = calls.lazy()
     asks = rows.select("pos", "call_id")
     replies = rows.select(
-        pl.col("reply").alias("pos"),
+        PairedCalls.reply.col.alias("pos"),
         PairedMessages.call_id.col.alias("answers"),
         "match",
         "cancelled_ns",
@@ -456,7 +458,7 @@ def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
             .then(pl.lit("replay"))
             .when(
                 pl.col("answers").is_not_null()
-                & (pl.col("cancelled_ns") < PairedMessages.ts_ns.col)
+                & (PairedCalls.cancelled_ns.col < PairedMessages.ts_ns.col)
             )
             .then(pl.lit("late"))
             .when(pl.col("answers").is_not_null())

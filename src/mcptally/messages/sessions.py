@@ -13,7 +13,14 @@ import polars as pl
 
 from mcptally.messages.call_tables import OpenedRecordings, SessionIdentities, SessionMessages
 from mcptally.messages.decode import Events
-from mcptally.messages.event_tables import HttpEvents
+from mcptally.messages.event_tables import (
+    DecodedMessages,
+    HttpEvents,
+    Opens,
+    RawFrames,
+    Replies,
+    RequestParams,
+)
 from mcptally.tables.formatting import formatted
 from mcptally.tables.ids import digests
 from mcptally.tables.joins import in_order, left_join_columns
@@ -147,7 +154,7 @@ def _exchanges(events: Events) -> pl.DataFrame:
     endpoints = (
         events.raws.lazy()
         .filter(HttpEvents.dir.col == "s2c", HttpEvents.scope.col.is_not_null())
-        .select("recording", "scope", stream_id=pl.col("text").str.extract(_SESSION_IN_PATH))
+        .select("recording", "scope", stream_id=RawFrames.text.col.str.extract(_SESSION_IN_PATH))
         .drop_nulls("stream_id")
         .unique(["recording", "scope"], keep="first", maintain_order=True)
     )
@@ -177,7 +184,7 @@ def _exchanges(events: Events) -> pl.DataFrame:
 
 def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Add `session` and `session_source` to every message."""
-    if messages.get_column("scope").null_count() == messages.height:
+    if messages.get_column(DecodedMessages.scope.name).null_count() == messages.height:
         return messages.with_columns(session="recording", session_source=pl.lit("pipe"))
     clients = events.asks[["row", "meta_client_info"]]
     messages = left_join_columns(messages, clients, "row")
@@ -186,8 +193,7 @@ def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
         .filter(SessionMessages.scope.col.is_not_null())
         .group_by("recording", "scope", maintain_order=True)
         .agg(
-            pl.col("meta_client_info")
-            .filter(SessionMessages.dir.col == "c2s")
+            RequestParams.meta_client_info.col.filter(SessionMessages.dir.col == "c2s")
             .drop_nulls()
             .first()
             .alias("exchange_client"),
@@ -236,8 +242,8 @@ def _mark_imported(messages: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataF
     Such a log has no handshakes, so rules must not report them as missing.
     """
     imported = recordings.filter(
-        pl.col("source").cast(pl.String).str.json_path_match("$.faithful") == "calls"
-    ).get_column("recording")
+        Opens.source.col.cast(pl.String).str.json_path_match("$.faithful") == "calls"
+    ).get_column(DecodedMessages.recording.name)
     if imported.is_empty():
         return messages
     return messages.with_columns(
@@ -279,8 +285,12 @@ def _identities(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
     )
     return stated.hstack(
         [
-            *_name_and_version(stated.get_column("client_info"), "client", "client_version"),
-            *_name_and_version(stated.get_column("server_info"), "server_name", "server_version"),
+            *_name_and_version(
+                stated.get_column(RequestParams.client_info.name), "client", "client_version"
+            ),
+            *_name_and_version(
+                stated.get_column(Replies.server_info.name), "server_name", "server_version"
+            ),
         ]
     )
 

@@ -66,7 +66,7 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
         )
         # A client that reads page by page has the whole listing if its last page names no next
         # page.
-        .with_columns(complete=pl.col("complete").sort_by("pos").last().over("session"))
+        .with_columns(complete=Listings.complete.col.sort_by("pos").last().over("session"))
         .join(
             changes.group_by(PairedCalls.session.name).agg(announced_at=PairedCalls.pos.col.min()),
             on=PairedCalls.session.name,

@@ -31,7 +31,7 @@ from mcptally.pipeline.partition_summary import (
 )
 from mcptally.seeds.stages import PREDICTION_COLUMNS
 from mcptally.tables.queries import run_query
-from mcptally.tables.stages import Needs, Timeline
+from mcptally.tables.stages import Listings, Needs, Timeline
 from mcptally.verdict import evidence
 
 AT_A_TIME: Final = 8
@@ -165,7 +165,7 @@ class ArchiveContext:
         """
         servers, tools = needs[["server"]], needs[["server", "tool"]]
         listed = _of_keys(self.timeline, tools)
-        used = pl.concat([listed.get_column("definition"), own])
+        used = pl.concat([listed.get_column(Listings.definition.name), own])
         return PartitionSummary(
             listed,
             _of_keys(self.definitions.rows, used.to_frame("definition")),

@@ -25,6 +25,7 @@ from mcptally.store.parts import (
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
 from mcptally.tables.findings import Findings
+from mcptally.tables.stages import Listings, RecordingPlaces
 from mcptally.tables.tools import Tools
 
 SMALL: Final = 4 << 20
@@ -85,17 +86,17 @@ def carry_over(earlier: EarlierStores, work: Path, target: Path) -> CarriedOver:
 
 
 def _reused(earlier: EarlierStores, part: Part) -> _Reused:
-    here = (pl.col("store") == part.store) & (pl.col("part") == part.name)
+    here = (RecordingPlaces.store.col == part.store) & (RecordingPlaces.part.col == part.name)
     places, files = earlier.places.of([part]), earlier.file_places.filter(here)
     reused = earlier.reused(places).select("recording").unique().collect()
     recordings = reused.to_series().to_list()
     names = (
         files.filter(~earlier.is_rescored())
         .join(earlier.excluded_files, on=["store", "file"], how="anti")
-        .get_column("file")
+        .get_column(RecordingPlaces.file.name)
         .to_list()
     )
-    every = places.select(pl.col("recording").n_unique()).collect().item() + files.height
+    every = places.select(RecordingPlaces.recording.col.n_unique()).collect().item() + files.height
     return _Reused(recordings, names, len(recordings) + len(names) == every)
 
 
@@ -172,7 +173,9 @@ def _summary(
     def read(part: Part, kind: str, recordings: list[str]) -> pl.DataFrame:
         path = earlier.file(part, f"{SUMMARIES}/{kind}")
         rows = pl.read_parquet(path, glob=False)
-        return rows if kind == "definitions" else rows.filter(pl.col("recording").is_in(recordings))
+        return (
+            rows if kind == "definitions" else rows.filter(Listings.recording.col.is_in(recordings))
+        )
 
     frames = {
         kind: pl.concat([read(part, kind, rows.recordings) for part, rows in reused])
@@ -195,9 +198,9 @@ def _tables(earlier: EarlierStores, part: Part) -> Iterator[tuple[str, Path]]:
 
 def _row_filter(table: str, reused: _Reused) -> Callable[[pl.DataFrame], pl.DataFrame]:
     """A function that keeps the reused rows of a table."""
-    chosen = pl.col("recording").is_in(reused.recordings)
+    chosen = Findings.recording.col.is_in(reused.recordings)
     if table == Findings.name:
-        chosen |= pl.col("recording").is_null() & pl.col("file").is_in(reused.files)
+        chosen |= Findings.recording.col.is_null() & Findings.file.col.is_in(reused.files)
     return lambda rows: rows.filter(chosen)
 
 

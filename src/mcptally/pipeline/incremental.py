@@ -188,7 +188,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
 
     def is_rescored(self) -> pl.Expr:
         """Whether the rows of column `file` are not reused."""
-        return pl.col("file").is_in(list(self.rescored))
+        return RecordingPlaces.file.col.is_in(list(self.rescored))
 
     def changed_servers(self) -> set[str | None]:
         """The servers about which the new store has other facts than each of these stores.
@@ -201,8 +201,8 @@ class EarlierStores(msgspec.Struct, frozen=True):
             self.excluded_recordings.lazy(), on=["store", "recording"], how="semi"
         )
         dropped = pl.concat([places.filter(self.is_rescored()), excluded])
-        stores = places.group_by("server").agg(pl.col("store").n_unique())
-        shared = stores.filter(pl.col("store") > 1)
+        stores = places.group_by("server").agg(RecordingPlaces.store.col.n_unique())
+        shared = stores.filter(RecordingPlaces.store.col > 1)
         servers = pl.concat([dropped.select("server"), shared.select("server")])
         return set(servers.unique().collect().to_series())
 
@@ -241,7 +241,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
             before = ArchiveContext([msgspec.structs.replace(summaries, recordings_of=None)], spool)
             for batch in summaries.batches():
                 for rows in stale_recordings(batch, before, now):
-                    found |= set(rows.get_column("recording"))
+                    found |= set(rows.get_column(RecordingPlaces.recording.name))
         return found - self.as_scored
 
 
@@ -313,7 +313,7 @@ def _file_places(folders: Sequence[Path], parts: Sequence[Part]) -> pl.DataFrame
         path = folders[part.store] / Findings.name / f"{part.name}.parquet"
         if path.exists():
             about = pl.read_parquet(path, columns=["recording", "file"], glob=False)
-            rows = about.filter(pl.col("recording").is_null(), pl.col("file").is_not_null())
+            rows = about.filter(Findings.recording.col.is_null(), Findings.file.col.is_not_null())
             place = {"store": pl.lit(part.store, pl.Int64), "part": pl.lit(part.name)}
             files.append(FilePlaces.select(rows.with_columns(**place)).unique())
     return pl.concat(files)

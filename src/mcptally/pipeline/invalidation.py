@@ -18,7 +18,7 @@ from mcptally.seeds.stages import (
     xml_servers,
 )
 from mcptally.tables.queries import run_query
-from mcptally.tables.stages import Listings, Needs, ResultForms
+from mcptally.tables.stages import DryRuns, Evidenced, Listings, Needs, ResultForms, Validated
 from mcptally.verdict import evidence
 from mcptally.verdict.hidden_errors import usually_json
 
@@ -71,8 +71,10 @@ def _coarse_evidence(needs: pl.DataFrame, summary: PartitionSummary) -> pl.DataF
     return evidence.add_evidence(calls, summary.minutes, summary.forms).select(
         "tool_record",
         "peer_record",
-        outage=pl.col("concurrent_failure_share").mul(10).floor(),
-        usual=usually_json(pl.col("results_seen"), pl.col("results_json")).fill_null(value=False),
+        outage=Evidenced.concurrent_failure_share.col.mul(10).floor(),
+        usual=usually_json(Evidenced.results_seen.col, Evidenced.results_json.col).fill_null(
+            value=False
+        ),
     )
 
 
@@ -81,12 +83,12 @@ def _definitions(unlisted: pl.DataFrame, listed: pl.DataFrame) -> pl.Series:
     calls = unlisted.with_row_index("pos").select(
         "pos",
         *("server", "tool"),
-        call_id=pl.col("pos").cast(pl.String),
+        call_id=Evidenced.pos.col.cast(pl.String),
         session=pl.lit(""),
         ts_ns="open_ns",
         dir=pl.lit("c2s"),
     )
-    return add_definitions(calls, Listings.empty(), listed).get_column("definition")
+    return add_definitions(calls, Listings.empty(), listed).get_column(Validated.definition.name)
 
 
 def _changed_validations(
@@ -102,7 +104,7 @@ def _changed_validations(
         ]
     ).drop_nulls("answered_ns")
     answered = changed.select(
-        "server", "tool", answered=pl.col("answered_ns") // evidence.MINUTE_NS
+        "server", "tool", answered=DryRuns.answered_ns.col // evidence.MINUTE_NS
     ).unique()
     near = PREDICTION_WINDOW_NS // evidence.MINUTE_NS + 1
     return needs.join(answered, on=["server", "tool"], nulls_equal=True).filter(

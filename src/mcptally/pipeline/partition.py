@@ -20,6 +20,7 @@ from mcptally.jsonschemas.definition_diff import add_drift
 from mcptally.messages.attempts import link_attempts
 from mcptally.messages.decode import Events, decode_slices
 from mcptally.messages.event_spool import Slicing
+from mcptally.messages.event_tables import Closes, Event, Gaps, HttpEvents, Opens
 from mcptally.messages.integrity import deduplicate
 from mcptally.messages.pair import pair
 from mcptally.messages.sessions import Conversation, assign_sessions
@@ -164,14 +165,12 @@ def _gather_next(
 
 def _of_calls(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """The rows about these calls, their recordings, or files."""
-    about_call = pl.col("call_id").is_not_null()
+    call_ids = calls.get_column(GatheredCalls.call_id.name)
+    recordings = calls.get_column(GatheredCalls.recording.name).unique()
+    about_call, recording = Findings.call_id.col.is_not_null(), Findings.recording.col
     return rows.filter(
-        (about_call & pl.col("call_id").is_in(calls.get_column("call_id").implode()))
-        | (
-            ~about_call
-            & pl.col("recording").is_in(calls.get_column("recording").unique().implode())
-        )
-        | (~about_call & pl.col("recording").is_null())
+        (about_call & Findings.call_id.col.is_in(call_ids.implode()))
+        | (~about_call & (recording.is_in(recordings.implode()) | recording.is_null()))
     )
 
 
@@ -314,7 +313,7 @@ def _renamed(rows: pl.DataFrame, name: str, other: str) -> pl.DataFrame:
 
 def _with_file_names(frame: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
     """The frame with names of files in place of their numbers."""
-    return frame.with_columns(file=names[frame.get_column("file")])
+    return frame.with_columns(file=names[frame.get_column(Event.file.name)])
 
 
 def _recordings(
@@ -331,7 +330,7 @@ def _recordings(
         "http_events": events.http,
     }
     envelope = ["recording", "file", "seq", "ts_ns"]
-    known = pl.col("ts_ns").filter(pl.col("ts_ns") > 0)  # 0: an imported event without a time
+    known = Event.ts_ns.col.filter(Event.ts_ns.col > 0)  # 0: an imported event without a time
     kind = np.repeat(np.arange(len(frames), dtype=np.uint8), [f.height for f in frames.values()])
     every = (
         pl.concat([frame[envelope] for frame in frames.values()])
@@ -350,35 +349,36 @@ def _recordings(
     )
     files = (
         every.group_by("recording", "file")
-        .agg(pl.col("seq").min())
-        .with_columns(file=pl.lit(file_names).gather(pl.col("file")))
+        .agg(Event.seq.col.min())
+        .with_columns(file=pl.lit(file_names).gather(Event.file.col))
         .sort("recording", "seq", "file")
         .group_by("recording", maintain_order=True)
-        .agg(files=pl.col("file"))
+        .agg(files=Event.file.col)
     )
     additions = [
         files,
-        events.opens.lazy().group_by("recording").agg(segments=pl.col("segment").n_unique()),
-        events.http.lazy().group_by("recording").agg(exchanges=pl.col("scope").n_unique()),
-        events.gaps.lazy().group_by("recording").agg(pl.col("lost").sum()),
+        events.opens.lazy().group_by("recording").agg(segments=Opens.segment.col.n_unique()),
+        events.http.lazy().group_by("recording").agg(exchanges=HttpEvents.scope.col.n_unique()),
+        events.gaps.lazy().group_by("recording").agg(Gaps.lost.col.sum()),
         events.closes.lazy()
         .sort("seq")
         .group_by("recording")
         .agg(
-            pl.col("reason").last().alias("close_reason"),
-            pl.col("exit_code").last(),
-            pl.col("signal").last(),
+            Closes.reason.col.last().alias("close_reason"),
+            Closes.exit_code.col.last(),
+            Closes.signal.col.last(),
         ),
         calls.lazy()
         .sort("pos")
         .group_by("recording")
         .agg(
             pl.len().alias("calls"),
-            (pl.col("tool").is_not_null() & (pl.col("dir") == "c2s")).sum().alias("tool_calls"),
-            pl.col("reply").is_null().sum().alias("unanswered"),
-            pl.col("session").n_unique().alias("sessions"),
-            pl.col("protocol_version")
-            .drop_nulls()
+            (GatheredCalls.tool.col.is_not_null() & (GatheredCalls.dir.col == "c2s"))
+            .sum()
+            .alias("tool_calls"),
+            GatheredCalls.reply.col.is_null().sum().alias("unanswered"),
+            GatheredCalls.session.col.n_unique().alias("sessions"),
+            GatheredCalls.protocol_version.col.drop_nulls()
             .unique(maintain_order=True)
             .alias("protocol_versions"),
             pl.col(

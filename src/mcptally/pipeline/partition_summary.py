@@ -21,6 +21,7 @@ from mcptally.tables.stages import (
     Definitions,
     DryRuns,
     ErrorForms,
+    GatheredCalls,
     Listings,
     Needs,
     ResultForms,
@@ -84,13 +85,13 @@ def summed(frames: Sequence[pl.DataFrame], counts: Sequence[str]) -> pl.DataFram
 
 def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
     """The `Needs` of calls, given the `Listings` of their partition."""
-    is_tool = (pl.col("dir") == "c2s") & pl.col("tool").is_not_null()
+    is_tool = (GatheredCalls.dir.col == "c2s") & GatheredCalls.tool.col.is_not_null()
     own = listed.lazy().select("session", "tool", own=pl.lit(value=True)).unique()
     rows = (
         calls.lazy()
         .select(
             *("recording", "server", "session", "tool", "ts_ns"),
-            minute=pl.col("ts_ns") // evidence.MINUTE_NS,
+            minute=GatheredCalls.ts_ns.col // evidence.MINUTE_NS,
             is_tool=is_tool,
         )
         .join(own, on=["session", "tool"], how="left")

@@ -56,6 +56,7 @@ from mcptally.store.work_folder import Provenance, working
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.findings import Finding, Findings, findings_frame
 from mcptally.tables.recordings import Recordings
+from mcptally.tables.stages import Definitions
 from mcptally.transcript.discover import SkippedFile
 from mcptally.transcript.remote import is_url
 
@@ -309,7 +310,7 @@ def _finish(
 
     def context_of(number: int) -> PartitionSummary:
         summaries = summaries_of(settings.work, [by_number[number]])
-        own = summaries.read("listed", ["definition"]).get_column("definition")
+        own = summaries.read("listed", ["definition"]).get_column(Definitions.definition.name)
         return context.excerpt(summaries.read(NEEDS), own)
 
     numbers = [*by_number]

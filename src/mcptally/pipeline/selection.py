@@ -20,7 +20,9 @@ import polars as pl
 from mcptally.analytics.filters import Filters, Moment
 from mcptally.errors import McptallyError
 from mcptally.messages.decode import Events
+from mcptally.messages.event_tables import Opens
 from mcptally.pipeline.plan import first_recording
+from mcptally.tables.stages import GatheredCalls
 from mcptally.transcript.files import Damage, read_lines
 
 _OPEN: Final = re.compile(rb'"event"\s*:\s*"open"')
@@ -139,7 +141,7 @@ class Selection(msgspec.Struct, frozen=True):
         if not self.servers:
             return events
         chosen = (
-            events.opens.filter(pl.col("server").is_in(self.servers)).select("recording").unique()
+            events.opens.filter(Opens.server.col.is_in(self.servers)).select("recording").unique()
         )
         return msgspec.structs.replace(
             events,
@@ -155,13 +157,13 @@ class Selection(msgspec.Struct, frozen=True):
         """Whether a gathered call is selected. A call at an unknown time is in no time span."""
         chosen = pl.lit(value=True)
         if self.tools:
-            chosen &= pl.col("tool").is_in(self.tools).fill_null(value=False)
+            chosen &= GatheredCalls.tool.col.is_in(self.tools).fill_null(value=False)
         if self.since is not None or self.until is not None:
-            chosen &= pl.col("ts_ns") > 0
+            chosen &= GatheredCalls.ts_ns.col > 0
         if self.since is not None:
-            chosen &= pl.col("ts_ns") >= _ns(self.since)
+            chosen &= GatheredCalls.ts_ns.col >= _ns(self.since)
         if self.until is not None:
-            chosen &= pl.col("ts_ns") < _ns(self.until)
+            chosen &= GatheredCalls.ts_ns.col < _ns(self.until)
         return chosen
 
 

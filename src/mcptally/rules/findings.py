@@ -221,7 +221,7 @@ def require_known_rules(findings: pl.DataFrame) -> pl.DataFrame:
     Raises:
         RuleError: a finding names an unknown rule.
     """
-    for name in set(findings.get_column("rule").to_list()):
+    for name in set(findings.get_column(Findings.rule.name).to_list()):
         finding_rule(name)
     return findings
 
