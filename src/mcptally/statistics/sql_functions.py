@@ -19,12 +19,18 @@ import pyarrow as pa
 from duckdb.func import ARROW, DEFAULT, SPECIAL
 
 from mcptally.statistics import bootstrap, intervals, permutation
+from mcptally.statistics import contrasts as contrast_search
 from mcptally.statistics.change_points import Change, Series
 from mcptally.statistics.change_points import change_points as changes_of
 
 Floats = npt.NDArray[np.float64]
 
 _CHANGES: Final = "STRUCT(" + ", ".join(f'"{name}" DOUBLE' for name in Change._fields) + ")[]"
+
+_CONTRASTS: Final = (
+    "STRUCT(class_hash UBIGINT, fact BIGINT, absent BOOLEAN, other BIGINT, other_absent BOOLEAN, "
+    "effect DOUBLE, p_value DOUBLE)[]"
+)
 
 _open: Final[weakref.WeakSet[duckdb.DuckDBPyConnection]] = weakref.WeakSet()
 
@@ -43,6 +49,12 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("latency_quantiles", latency_quantiles, ("DOUBLE[][]", "UBIGINT[]"), numbers),
         ("rate_bounds", rate_bounds, (numbers, numbers), numbers),
         ("rate_change", rate_change, (numbers,) * 4, numbers),
+        (
+            "contrasts",
+            contrasts,
+            ("UBIGINT[]", "UBIGINT[]", "BIGINT[]", "BIGINT[]"),
+            _CONTRASTS,
+        ),
         ("change_points", change_points, (numbers,) * 3 + ("UBIGINT[]",) * 2, _CHANGES),
     )
     for name, function, takes, gives in functions:
@@ -180,6 +192,39 @@ def latency_quantiles(latencies: pa.ChunkedArray, sessions: pa.ChunkedArray) -> 
         for row, (first, last) in enumerate(itertools.pairwise(rows))
     ]
     return pa.array(bootstrap.quantiles(samples), pa.list_(pa.float64()))
+
+
+def contrasts(
+    classes: pa.ChunkedArray,
+    sessions: pa.ChunkedArray,
+    pair_calls: pa.ChunkedArray,
+    pair_facts: pa.ChunkedArray,
+) -> pa.Array:
+    """The strongest contrast of each group of failures of a tool, as one list of structs per row.
+
+    A row has the group and the session of each call, as hashes (0: the call worked), and two lists
+    of equal length with the number of a call and of a fact that holds for it.
+    """
+    found = []
+    for row in zip(*map(_lists, (classes, sessions, pair_calls, pair_facts)), strict=True):
+        group, session, pairs, facts = row
+        calls = contrast_search.Calls(group, _codes(session), pairs, facts)
+        found.append(
+            [
+                {"class_hash": each.group, **{k: v for k, v in each._asdict().items() if k != "group"}}
+                for each in contrast_search.strongest(calls)
+            ]
+        )
+    fields = [
+        ("class_hash", pa.uint64()),
+        ("fact", pa.int64()),
+        ("absent", pa.bool_()),
+        ("other", pa.int64()),
+        ("other_absent", pa.bool_()),
+        ("effect", pa.float64()),
+        ("p_value", pa.float64()),
+    ]
+    return pa.array(found, pa.list_(pa.struct(fields)))
 
 
 def _lists(column: pa.ChunkedArray) -> list[Floats]:

@@ -1,0 +1,229 @@
+"""Finds what the failing calls of a tool have in common that its working calls lack.
+
+A *fact* is a statement that holds for some calls, such as "`path` is empty". For each group of
+failures of a tool, `strongest` chooses the fact, or the absence of a fact, that separates the group
+best from the calls that worked. Hundreds of facts are tried, so a fact counts only if it separates
+better than the best fact does in nearly all of `DRAWS` data sets in which no fact has an effect.
+docs/design/contrasts.md explains the test.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+
+MIN_FAILURES: Final = 5
+"""Distinct failing calls below which a group is not examined."""
+MIN_SUCCESSES: Final = 5
+MIN_SUPPORT: Final = 3
+"""Calls for which a fact and its absence must hold at least."""
+MIN_EFFECT: Final = 0.3
+"""Smallest difference between the shares of failing and of working calls that is reported."""
+CLEAR_EFFECT: Final = 0.9
+"""From this effect on, no conjunction of two facts is tried."""
+GAIN: Final = 0.15
+"""By how much a conjunction must separate better than its better half."""
+DRAWS: Final = 199
+LEVEL: Final = 0.05
+MIN_SESSIONS: Final = 8
+"""With fewer sessions, calls are permuted within sessions; otherwise sessions are drawn whole."""
+MAX_CALLS: Final = 4_000
+"""Calls per group and working calls per tool of which the rest is left out, chosen by hash."""
+SEED: Final = 20261124
+
+
+class Calls(NamedTuple):
+    """The distinct calls of a tool, and the facts that hold for them."""
+
+    group: Hashes
+    """The group of each call; 0 if it worked."""
+    session: Integers
+    """Number of each call's session, from 0."""
+    fact_call: Integers
+    """The call that a fact holds for, for each pair of a call and a fact."""
+    fact: Integers
+    """The fact, numbered from 0 in order of preference, for each such pair."""
+
+
+class Contrast(NamedTuple):
+    """The fact that separates a group of failures best from the calls that worked."""
+
+    group: int
+    fact: int
+    """Number of the fact; -1: nothing separates the group."""
+    absent: bool
+    """Whether failing calls lack the fact."""
+    other: int
+    """Number of a second fact that holds too; -1: none."""
+    other_absent: bool
+    effect: float
+    """Share of the failing calls minus share of the working calls for which it holds."""
+    p_value: float
+    """How often the best of all facts separates as well if no fact has an effect."""
+
+
+def strongest(calls: Calls) -> list[Contrast]:
+    """The strongest contrast of each group of failures with enough calls, or that there is none."""
+    worked = np.flatnonzero(calls.group == 0)
+    if len(worked) < MIN_SUCCESSES:
+        return []
+    found = []
+    groups, counts = np.unique(calls.group[calls.group != 0], return_counts=True)
+    for group in groups[counts >= MIN_FAILURES]:
+        rows = np.concatenate((np.flatnonzero(calls.group == group), worked))
+        found.append(_contrast(int(group), _table(calls, rows)))
+    return found
+
+
+class _Table(NamedTuple):
+    """The calls of a group and those that worked, with the facts that tell calls apart."""
+
+    failed: Floats
+    """1 for each failing call, 0 for each that worked."""
+    session: Integers
+    holds: Floats
+    """Calls × facts: 1 where a fact holds."""
+    fact: Integers
+    """Number of the fact of each column."""
+
+
+def _table(calls: Calls, rows: Integers) -> _Table:
+    place = np.full(len(calls.group), -1)
+    place[rows] = np.arange(len(rows))
+    used = place[calls.fact_call] >= 0
+    fact, column = np.unique(calls.fact[used], return_inverse=True)
+    support = np.bincount(column, minlength=len(fact))
+    kept = (support >= MIN_SUPPORT) & (len(rows) - support >= MIN_SUPPORT)
+    new = np.cumsum(kept) - 1
+    column, call = new[column[kept[column]]], place[calls.fact_call[used]][kept[column]]
+    holds = np.zeros((len(rows), int(kept.sum())), np.float64)
+    holds[call, column] = 1
+    # Facts that hold for the same calls are one; the first is preferred.
+    keys = np.random.default_rng(SEED).random(len(rows)) @ holds
+    first = np.sort(np.unique(keys, return_index=True)[1])
+    session = np.unique(calls.session[rows], return_inverse=True)[1]
+    failed = (calls.group[rows] != 0).astype(np.float64)
+    return _Table(failed, session, holds[:, first], fact[kept][first])
+
+
+def _contrast(group: int, table: _Table) -> Contrast:
+    none = Contrast(group, -1, False, -1, False, 0.0, 1.0)
+    if not table.holds.shape[1]:
+        return none
+    effects = _effects(table.failed, table.holds)
+    if np.abs(effects).max() < MIN_EFFECT:
+        return none
+    p_values = _p_values(table)
+    usable = (np.abs(effects) >= MIN_EFFECT) & (p_values <= LEVEL)
+    if not usable.any():
+        return none
+    # Of facts with nearly the same effect, the first is preferred.
+    best = np.abs(effects[usable]).max()
+    chosen = int(np.flatnonzero(usable & (np.abs(effects) >= best - 0.02))[0])
+    effect = float(effects[chosen])
+    single = Contrast(
+        group, int(table.fact[chosen]), effect < 0, -1, False, abs(effect), float(p_values[chosen])
+    )
+    return single if abs(effect) >= CLEAR_EFFECT else _conjunction(single, chosen, table)
+
+
+def _effects(failed: Floats, holds: Floats) -> Floats:
+    """The share of the failing calls minus that of the working calls for which each fact holds."""
+    among_failed: Floats = failed @ holds / failed.sum()
+    among_worked: Floats = (1 - failed) @ holds / (1 - failed).sum()
+    return among_failed - among_worked
+
+
+def _p_values(table: _Table) -> Floats:
+    """For each fact, the share of draws in which the best fact separates at least as well."""
+    random = np.random.default_rng(SEED)
+    sessions = int(table.session.max()) + 1
+    if sessions >= MIN_SESSIONS:
+        seen, drawn = _by_sessions(table, sessions, random)
+    else:
+        seen, drawn = _within_sessions(table, sessions, random)
+    return (1 + (drawn[None, :] >= seen[:, None] - 1e-9).sum(1)) / (1 + DRAWS)
+
+
+def _by_sessions(
+    table: _Table, sessions: int, random: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """The statistic of each fact, and its maximum in draws: scores of sessions change signs.
+
+    The score of a session is the sum over its calls of (failed - mean)(holds - mean). Without an
+    effect it is as often positive as negative, whatever the correlation within the session.
+    """
+    scores = np.zeros((sessions, table.holds.shape[1]))
+    centred = table.failed - table.failed.mean()
+    np.add.at(scores, table.session, centred[:, None] * (table.holds - table.holds.mean(0)))
+    spread = np.sqrt((scores**2).sum(0))
+    spread[spread == 0] = np.inf
+    signs = random.integers(0, 2, (DRAWS, sessions)) * 2.0 - 1
+    return np.abs(scores.sum(0)) / spread, (np.abs(signs @ scores) / spread).max(1)
+
+
+def _within_sessions(
+    table: _Table, sessions: int, random: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """The statistic of each fact, and its maximum in draws: outcomes permuted within sessions."""
+    order = np.argsort(table.session, kind="stable")
+    totals = np.bincount(table.session, table.failed, sessions)
+    mixed = (totals > 0) & (totals < np.bincount(table.session, minlength=sessions))
+    order = order[mixed[table.session[order]]]  # only these sessions can be permuted
+    failed, holds, session = table.failed[order], table.holds[order], table.session[order]
+    sizes = np.bincount(session, minlength=sessions).astype(np.float64)
+    sizes[sizes == 0] = 1
+    rates = np.bincount(session, failed, sessions) / sizes
+    means = np.zeros((sessions, holds.shape[1]))
+    np.add.at(means, session, holds)
+    means /= sizes[:, None]
+    centred = holds - means[session]
+    variance = np.zeros(holds.shape[1])
+    share = rates * (1 - rates) * sizes / np.maximum(sizes - 1, 1)
+    variance = (centred**2 * share[session][:, None]).sum(0)
+    spread = np.sqrt(variance)
+    spread[spread <= 1e-12] = np.inf
+    # Sorting random numbers within sessions permutes the calls of each session.
+    keys = random.random((DRAWS, len(failed))) + session
+    permuted = failed[np.argsort(keys, axis=1)]
+    return np.abs(failed @ centred) / spread, (np.abs(permuted @ centred) / spread).max(1)
+
+
+def _conjunction(single: Contrast, chosen: int, table: _Table) -> Contrast:
+    """Two facts that hold together, if they separate clearly better than the one.
+
+    The second fact is chosen on half of the sessions (or calls) and must gain on the other half.
+    """
+    one = 1 - table.holds[:, chosen] if single.absent else table.holds[:, chosen]
+    unit = table.session if table.session.max() + 1 >= MIN_SESSIONS else np.arange(len(one))
+    half = unit % 2 == 0
+    best, facts = (0.0, -1, False), table.holds.shape[1]
+    if not all(0 < table.failed[part].sum() < part.sum() for part in (half, ~half)):
+        return single
+    base = _effects(table.failed[half], one[half, None])[0]
+    for absent in (False, True):
+        both = one[:, None] * (1 - table.holds if absent else table.holds)
+        gains = _effects(table.failed[half], both[half]) - base
+        place = int(np.argmax(gains))
+        if gains[place] > best[0] and place < facts:
+            best = (float(gains[place]), place, absent)
+    gain, place, absent = best
+    if gain < GAIN:
+        return single
+    second = 1 - table.holds[:, place] if absent else table.holds[:, place]
+    both = (one * second)[:, None]
+    rest = ~half
+    tested = _effects(table.failed[rest], both[rest])[0]
+    if tested - _effects(table.failed[rest], one[rest, None])[0] < GAIN:
+        return single
+    effect = float(_effects(table.failed, both)[0])
+    return single._replace(other=int(table.fact[place]), other_absent=absent, effect=effect)
+
+
+def as_rows(found: list[Contrast]) -> list[dict[str, Any]]:
+    """The contrasts as dictionaries."""
+    return [contrast._asdict() for contrast in found]
