@@ -76,7 +76,14 @@ def test_questions_about_recorded_traffic_equal_the_reference_answers(tmp_path):
 
 
 def test_every_question_has_a_reference_answer_or_is_tested_elsewhere():
-    elsewhere = {"tool_scores", "server_scores", "timeline", "change_points", "unlisted_names"}
+    elsewhere = {
+        "contrasts",
+        "tool_scores",
+        "server_scores",
+        "timeline",
+        "change_points",
+        "unlisted_names",
+    }
     elsewhere |= {"seed_tool_scores", "seed_server_scores", "priorities"}
     elsewhere |= {"definition_advice", "client_mistakes", "fault_categories"}
     contracts = {"validator_honesty", "preventable_failures", "error_shapes"}

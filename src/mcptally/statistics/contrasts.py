@@ -7,7 +7,7 @@ better than the best fact does in nearly all of `DRAWS` data sets in which no fa
 docs/design/contrasts.md explains the test.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,6 @@ DRAWS: Final = 199
 LEVEL: Final = 0.05
 MIN_SESSIONS: Final = 8
 """With fewer sessions, calls are permuted within sessions; otherwise sessions are drawn whole."""
-MAX_CALLS: Final = 4_000
-"""Calls per group and working calls per tool of which the rest is left out, chosen by hash."""
 SEED: Final = 20261124
 
 
@@ -53,16 +51,16 @@ class Contrast(NamedTuple):
     """The fact that separates a group of failures best from the calls that worked."""
 
     group: int
-    fact: int
+    fact: int = -1
     """Number of the fact; -1: nothing separates the group."""
-    absent: bool
+    absent: bool = False
     """Whether failing calls lack the fact."""
-    other: int
+    other: int = -1
     """Number of a second fact that holds too; -1: none."""
-    other_absent: bool
-    effect: float
+    other_absent: bool = False
+    effect: float = 0.0
     """Share of the failing calls minus share of the working calls for which it holds."""
-    p_value: float
+    p_value: float = 1.0
     """How often the best of all facts separates as well if no fact has an effect."""
 
 
@@ -86,7 +84,7 @@ class _Table(NamedTuple):
     """1 for each failing call, 0 for each that worked."""
     session: Integers
     holds: Floats
-    """Calls × facts: 1 where a fact holds."""
+    """Calls by facts: 1 where a fact holds."""
     fact: Integers
     """Number of the fact of each column."""
 
@@ -111,7 +109,7 @@ def _table(calls: Calls, rows: Integers) -> _Table:
 
 
 def _contrast(group: int, table: _Table) -> Contrast:
-    none = Contrast(group, -1, False, -1, False, 0.0, 1.0)
+    none = Contrast(group)
     if not table.holds.shape[1]:
         return none
     effects = _effects(table.failed, table.holds)
@@ -121,12 +119,17 @@ def _contrast(group: int, table: _Table) -> Contrast:
     usable = (np.abs(effects) >= MIN_EFFECT) & (p_values <= LEVEL)
     if not usable.any():
         return none
-    # Of facts with nearly the same effect, the first is preferred.
+    # Of facts with nearly the same effect, one that holds is preferred, then the first.
     best = np.abs(effects[usable]).max()
-    chosen = int(np.flatnonzero(usable & (np.abs(effects) >= best - 0.02))[0])
+    near = np.flatnonzero(usable & (np.abs(effects) >= best - 0.02))
+    chosen = int(near[np.argmax(effects[near] > 0)])
     effect = float(effects[chosen])
     single = Contrast(
-        group, int(table.fact[chosen]), effect < 0, -1, False, abs(effect), float(p_values[chosen])
+        group,
+        int(table.fact[chosen]),
+        absent=effect < 0,
+        effect=abs(effect),
+        p_value=float(p_values[chosen]),
     )
     return single if abs(effect) >= CLEAR_EFFECT else _conjunction(single, chosen, table)
 
@@ -146,7 +149,8 @@ def _p_values(table: _Table) -> Floats:
         seen, drawn = _by_sessions(table, sessions, random)
     else:
         seen, drawn = _within_sessions(table, sessions, random)
-    return (1 + (drawn[None, :] >= seen[:, None] - 1e-9).sum(1)) / (1 + DRAWS)
+    p_values: Floats = (1 + (drawn[None, :] >= seen[:, None] - 1e-9).sum(1)) / (1 + DRAWS)
+    return p_values
 
 
 def _by_sessions(
@@ -222,8 +226,3 @@ def _conjunction(single: Contrast, chosen: int, table: _Table) -> Contrast:
         return single
     effect = float(_effects(table.failed, both)[0])
     return single._replace(other=int(table.fact[place]), other_absent=absent, effect=effect)
-
-
-def as_rows(found: list[Contrast]) -> list[dict[str, Any]]:
-    """The contrasts as dictionaries."""
-    return [contrast._asdict() for contrast in found]

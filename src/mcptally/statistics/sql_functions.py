@@ -1,8 +1,8 @@
 """Registers quantiles of distributions and intervals as functions in DuckDB.
 
 `register` adds `t_quantile`, `t_test`, `beta_quantile`, `wilson_low`, `wilson_high`,
-`rate_interval`, `rate_bounds`, `rate_change`, `latency_quantiles` and `change_points` to a
-connection. They get aggregated rows, such as one per tool. SciPy is imported on first use,
+`rate_interval`, `rate_bounds`, `rate_change`, `latency_quantiles`, `change_points` and `contrasts`
+to a connection. They get aggregated rows, such as one per tool. SciPy is imported on first use,
 since most questions do not need it.
 """
 
@@ -211,7 +211,10 @@ def contrasts(
         calls = contrast_search.Calls(group, _codes(session), pairs, facts)
         found.append(
             [
-                {"class_hash": each.group, **{k: v for k, v in each._asdict().items() if k != "group"}}
+                {
+                    "class_hash" if name == "group" else name: value
+                    for name, value in each._asdict().items()
+                }
                 for each in contrast_search.strongest(calls)
             ]
         )

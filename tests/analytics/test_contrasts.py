@@ -1,0 +1,152 @@
+"""What failing calls share, asked of a store."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from tests.analytics.built_stores import (
+    BEGAN,
+    FAILED,
+    OK,
+    REFUSED,
+    Servers,
+    build,
+    call,
+    definition,
+)
+
+SERVERS = Servers()
+
+
+def calls(arguments, fails, *, sessions=10, kind=REFUSED, **fields):
+    """One call per session and arguments; those for which `fails` is true fail."""
+    return [
+        call(
+            session,
+            arguments=json.dumps(given),
+            requested_at=BEGAN + timedelta(minutes=session),
+            **((kind | {"template": "went wrong"}) if fails(given, session) else OK),
+            **{name: value(session) for name, value in fields.items()},
+        )
+        for session in range(sessions)
+        for given in arguments
+    ]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    return SERVERS.build(tmp_path_factory.mktemp("contrasts") / "s")
+
+
+def case(arguments, fails, *, tools=(), **options):
+    return SERVERS.add(calls(arguments, fails, **options), tools)
+
+
+def fact(row):
+    return tuple(row[name] for name in ("aspect", "path", "test", "value", "absent"))
+
+
+ZONES = [{"zone": zone, "n": 9} for zone in ("UTC", "", "Asia/Tokyo", "Mars")]
+ITEMS = [{"items": items} for items in ([], ["a"], ["a", "b"], [{"name": "x"}])]
+NUMBERS = [{"n": n} for n in (-5, -1, 2, 7, 2000)]
+PATHS = [{"path": path} for path in ("/etc/x", "/var/y", "notes.txt", "a/../b", "z")]
+NAMES = [{"q": q} for q in ("a", "b", 1, 2, None)]
+NESTED = [{"data": {"price": price, "name": "x"}} for price in (-1, 5, 6)]
+FOUND = {
+    ("argument", "zone", "empty", "yes", False): case(ZONES, lambda a, _: not a["zone"]),
+    ("argument", "zone", "equals", "Mars", False): case(ZONES, lambda a, _: a["zone"] == "Mars"),
+    ("argument", "zone", "given", "yes", True): case(
+        [*ZONES, {"n": 9}], lambda a, _: "zone" not in a
+    ),
+    ("argument", "items", "empty", "yes", False): case(ITEMS, lambda a, _: not a["items"]),
+    ("argument", "n", "sign", "negative", False): case(NUMBERS, lambda a, _: a["n"] < 0),
+    ("argument", "n", "at_least", "1000", False): case(
+        [*NUMBERS, {"n": 3000}], lambda a, _: a["n"] >= 1000
+    ),
+    ("argument", "path", "form", "path", False): case(PATHS, lambda a, _: a["path"][0] == "/"),
+    ("argument", "path", "form", "parent_path", False): case(
+        [*PATHS, {"path": "../c"}], lambda a, _: ".." in a["path"]
+    ),
+    ("argument", "q", "type", "text", True): case(NAMES, lambda a, _: not isinstance(a["q"], str)),
+    ("argument", "data.price", "equals", "-1", False): case(
+        NESTED, lambda a, _: a["data"]["price"] < 0
+    ),
+    ("client", None, "equals", "old", False): case(
+        ZONES[:2], lambda _, s: s % 3 == 0, sessions=24, client=lambda s: "new" if s % 3 else "old"
+    ),
+    ("time", None, "since", "2026-03-02 00:19:00", False): case(
+        ZONES[:2], lambda _, s: s >= 19, sessions=40
+    ),
+}
+
+
+@pytest.mark.parametrize(("expected", "server"), FOUND.items())
+def test_what_separates_failing_calls_is_named(expected, server, answers):
+    [row] = answers.of(server, "contrasts")
+    assert fact(row) == expected
+    assert row["failed_with"] == row["calls_with"] == row["calls"]
+    assert row["failed_without"] == 0
+    assert row["share_with_low"] > row["share_without_high"]
+    assert not row["sampled"]
+
+
+BOTH = case(
+    [{"a": a, "b": b} for a in (1, 2, 3) for b in ("x", "y", "z")],
+    lambda a, _: a["a"] == 1 and a["b"] == "x",
+    sessions=24,
+)
+NOTHING = case(ZONES, lambda a, s: (len(a["zone"]) + s) % 5 == 0)
+FEW = case(ZONES, lambda _, s: s == 0)
+OFFERED = case(
+    ZONES,
+    lambda a, _: a["zone"] == "Mars",
+    definition=lambda _: "d",
+    tools=[
+        definition(
+            "t",
+            definition="d",
+            input_schema='{"properties": {"zone": {"enum": ["UTC", "", "Mars", "Asia/Tokyo"]}}}',
+        )
+    ],
+)
+MASKED = case(
+    [{"token": token} for token in ("[redacted:token]", "b", "c")],
+    lambda a, _: a["token"].startswith("["),
+)
+
+
+def test_two_facts_that_only_together_make_calls_fail_are_named_together(answers):
+    [row] = answers.of(BOTH, "contrasts")
+    found = {(row["path"], row["value"]), (row["and_path"], row["and_value"])}
+    assert found == {("a", "1"), ("b", "x")}
+    assert (row["failed_with"], row["calls_with"]) == (24, 24)
+
+
+def test_failures_that_nothing_separates_have_a_row_without_a_fact(answers):
+    [row] = answers.of(NOTHING, "contrasts")
+    assert fact(row) == (None,) * 5
+    assert row["effect"] is row["p_value"] is None
+
+
+def test_few_failures_are_not_compared(answers):
+    assert answers.of(FEW, "contrasts") == []
+
+
+def test_a_value_that_the_schema_offers_is_marked(answers):
+    [row] = answers.of(OFFERED, "contrasts")
+    assert (row["value"], row["offered"]) == ("Mars", True)
+    [row] = answers.of(FOUND[("argument", "zone", "equals", "Mars", False)], "contrasts")
+    assert not row["offered"]
+
+
+def test_a_masked_value_is_not_named(answers):
+    [row] = answers.of(MASKED, "contrasts")
+    assert "redacted" not in str(row["value"])
+
+
+def test_hidden_errors_and_tool_failures_are_separate_groups(tmp_path):
+    rows = calls(ZONES, lambda a, _: not a["zone"])
+    rows += calls(ZONES, lambda a, _: a["zone"] == "Mars", kind=FAILED)
+    found = build(tmp_path / "s", rows).ask("contrasts").pl()
+    assert sorted(found["verdict"]) == ["business", "tool_failure"]

@@ -1,0 +1,115 @@
+"""Facts that separate failing calls from working ones, in simulated tools."""
+
+import numpy as np
+import pytest
+
+from mcptally.statistics.contrasts import Calls, strongest
+
+FACTS = 40
+CAUSE, SECOND = 7, 11
+
+
+def simulated(failed, *, sessions=12, calls=30, seed=0, facts=FACTS):
+    """A tool's calls with random facts; `failed(facts, session, random)` says which calls fail."""
+    random = np.random.default_rng(seed)
+    session = np.repeat(np.arange(sessions), calls)
+    shares = random.uniform(0.1, 0.6, facts) * random.uniform(0.2, 1.5, (sessions, facts))
+    holds = random.random((len(session), facts)) < shares[session]
+    group = failed(holds, session, random).astype(np.uint64)
+    call, fact = np.nonzero(holds)
+    return Calls(group, session, call, fact)
+
+
+def only(calls):
+    [contrast] = strongest(calls)
+    return contrast
+
+
+def causes(holds, *_):
+    return holds[:, CAUSE]
+
+
+@pytest.mark.parametrize("sessions", [1, 3, 12])
+def test_the_fact_that_every_failing_call_has_is_found(sessions):
+    found = only(simulated(causes, sessions=sessions, calls=120 // sessions))
+    assert (found.fact, found.absent, found.other) == (CAUSE, False, -1)
+    assert found.effect == 1
+    assert found.p_value <= 0.05
+
+
+def test_a_fact_that_failing_calls_lack_is_found():
+    found = only(simulated(lambda holds, *_: ~holds[:, CAUSE]))
+    assert (found.fact, found.absent) == (CAUSE, True)
+
+
+def test_two_facts_that_must_hold_together_are_found():
+    def both(holds, _, random):
+        holds[:, [CAUSE, SECOND]] = random.random((len(holds), 2)) < 0.5
+        return holds[:, CAUSE] & ~holds[:, SECOND]
+
+    found = only(simulated(both))
+    assert {found.fact, found.other} == {CAUSE, SECOND}
+    assert found.effect == 1
+
+
+def test_a_cause_that_is_the_same_for_all_calls_of_a_session_is_found():
+    def by_client(holds, session, _):
+        holds[:, CAUSE] = session % 3 == 0
+        return holds[:, CAUSE]
+
+    found = only(simulated(by_client, sessions=24, calls=6))
+    assert (found.fact, found.effect) == (CAUSE, 1)
+
+
+def test_a_cause_of_one_session_is_not_told_from_chance():
+    def by_client(holds, session, _):
+        holds[:, CAUSE] = session == 0
+        return holds[:, CAUSE]
+
+    assert only(simulated(by_client, sessions=12)).fact == -1
+
+
+def test_of_facts_that_hold_for_the_same_calls_the_first_is_reported():
+    def twins(holds, *_):
+        holds[:, CAUSE + 3] = holds[:, CAUSE]
+        return holds[:, CAUSE]
+
+    assert only(simulated(twins)).fact == CAUSE
+
+
+def test_two_groups_of_failures_are_compared_with_working_calls_only():
+    def two(holds, *_):
+        return np.where(holds[:, CAUSE], 1, np.where(holds[:, SECOND], 2, 0))
+
+    first, second = strongest(simulated(two))
+    assert (first.group, first.fact) == (1, CAUSE)
+    assert (second.group, second.fact) == (2, SECOND)
+
+
+def test_no_contrast_is_reported_for_few_failures_or_few_successes():
+    few = simulated(lambda _, session, __: np.arange(len(session)) < 4)
+    assert strongest(few) == []
+    most = simulated(lambda _, session, __: np.arange(len(session)) >= 4)
+    assert strongest(most) == []
+
+
+def flaky(_, session, random):
+    return random.random(len(session)) < 0.3
+
+
+def bad_days(_, session, random):
+    return random.random(len(session)) < random.beta(0.6, 1.4, session.max() + 1)[session]
+
+
+@pytest.mark.parametrize(("sessions", "calls"), [(2, 12), (4, 6), (12, 3), (30, 1)])
+@pytest.mark.parametrize("kind", [flaky, bad_days])
+def test_at_most_one_tool_in_twenty_without_a_cause_gets_a_contrast(sessions, calls, kind):
+    found = [
+        contrast
+        for seed in range(150)
+        for contrast in strongest(simulated(kind, sessions=sessions, calls=calls, seed=seed))
+    ]
+    alarms = sum(contrast.fact >= 0 for contrast in found)
+    # Above the expectation by less than three standard deviations.
+    assert len(found) > 50
+    assert alarms <= 0.05 * len(found) + 3 * np.sqrt(0.05 * 0.95 * len(found))
