@@ -6,13 +6,13 @@ and its retry.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from mcptally.messages.tasks import ABOUT_TASK
 from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.calls import FAILED_OUTCOMES, Calls
 from mcptally.tables.declaration import Column, StageTable
@@ -38,7 +38,6 @@ class _Rows(StageTable):
     ts_ns = GatheredCalls.ts_ns
     reply_ns = GatheredCalls.reply_ns
     cancelled_ns = GatheredCalls.cancelled_ns
-    task = GatheredCalls.task
     task_id = GatheredCalls.task_id
     request_state = GatheredCalls.request_state
     reply_state = GatheredCalls.reply_state
@@ -64,7 +63,7 @@ def link_attempts(calls: pl.DataFrame) -> pl.DataFrame:
     outcome = _Rows.outcome.col
     waits, starts_task, probes = sorted_rows.select(
         waits=(outcome == "input_required").any(),
-        starts_task=(outcome == "task").any(),
+        starts_task=_starts_task().any(),
         probes=_is_failed_probe().any(),
     ).row(0)
     found = [
@@ -152,23 +151,13 @@ def _input_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
 
 def _task_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
     """Yield links of requests about a task to the earlier call that started it."""
-    recording, task, task_id = (
-        _Rows.recording,
-        _Rows.task,
-        _Rows.task_id,
-    )
-    started = rows.filter(_Rows.outcome.col == "task").pipe(run_query)
-    about = rows.filter(_Rows.method.col.str.starts_with("tasks/")).drop_nulls(task_id.name)
-    ids = [_task_id(text) for text in started.get_column(task.name).to_list()]
-    tasks = (
-        started.lazy()
-        .select(
-            recording.col,
-            _Links.i.col.alias(_Links.previous.name),
-            _Rows.pos.col.alias("started_pos"),
-            pl.Series(task_id.name, ids, dtype=task_id.dtype),
-        )
-        .drop_nulls()
+    recording, task_id = _Rows.recording, _Rows.task_id
+    about = rows.filter(_is_about_task()).drop_nulls(task_id.name)
+    tasks = rows.filter(_starts_task()).select(
+        recording.col,
+        task_id.col,
+        _Links.i.col.alias(_Links.previous.name),
+        _Rows.pos.col.alias("started_pos"),
     )
     key = [recording.name, task_id.name]
     found = about.join(tasks.unique(key, keep="first", maintain_order=True), on=key)
@@ -176,13 +165,12 @@ def _task_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
     yield _links(found.filter(pl.col("started_pos") < _Rows.pos.col), "task")
 
 
-def _task_id(text: str | None) -> str | None:
-    try:
-        task: Any = msgspec.json.decode(text or "null")
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    value = task.get("taskId") if isinstance(task, dict) else None
-    return value if isinstance(value, str) else None
+def _is_about_task() -> pl.Expr:
+    return _Rows.method.col.is_in(ABOUT_TASK)
+
+
+def _starts_task() -> pl.Expr:
+    return _Rows.task_id.col.is_not_null() & ~_is_about_task()
 
 
 def _negotiation_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:

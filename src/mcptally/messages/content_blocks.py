@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 from msgspec import UNSET, Raw, UnsetType
 
-from mcptally.messages.struct_columns import present, transpose
+from mcptally.messages.struct_columns import present, scalar_columns, transpose
 from mcptally.tables.arrow import indices, series_from_arrow
 from mcptally.transcript.events import ABSENT, OTHER_CONTENT, Block, LenientDecoder, Result
 
@@ -81,6 +81,19 @@ def _beginning(text: Raw, limit: int) -> str | UnsetType | None:
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
     return _TEXT_DECODER.decode(text)
+
+
+def result_columns(items: Sequence[Result]) -> dict[str, Any]:
+    """Return the columns that describe results, by name."""
+    columns = scalar_columns(items, Result)
+    return (
+        columns
+        | content_columns(items, columns["is_error"])
+        | {
+            "has_structured_content": columns["structured_content"].is_not_null(),
+            "has_meta": pl.Series([item.meta is not UNSET for item in items], dtype=pl.Boolean),
+        }
+    )
 
 
 def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:

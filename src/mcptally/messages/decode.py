@@ -9,7 +9,7 @@ Why not a columnar JSON reader: docs/decisions/0002.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,11 +17,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from mcptally.messages import event_tables
 from mcptally.messages.batches import message_from_head, split_batches
-from mcptally.messages.content_blocks import content_columns
+from mcptally.messages.content_blocks import result_columns
 from mcptally.messages.decode_lines import LineNumbers, decode_run
 from mcptally.messages.duplicate_members import repeated_members, unexplained_sizes
 from mcptally.messages.event_spool import EventSpool, Slicing
@@ -29,6 +29,7 @@ from mcptally.messages.event_tables import DuplicateMembers, RequestParams
 from mcptally.messages.long_results import REFERENCE, LongResults
 from mcptally.messages.memory_budget import MemoryBudget
 from mcptally.messages.struct_columns import (
+    frame_of,
     json_texts,
     lengths,
     mask_at,
@@ -36,7 +37,7 @@ from mcptally.messages.struct_columns import (
     transpose,
 )
 from mcptally.process_memory import gc_paused
-from mcptally.tables.arrow import indices, series_from_numpy
+from mcptally.tables.arrow import indices
 from mcptally.tables.declaration import StageTable
 from mcptally.tables.findings import Finding, Severity, findings_frame
 from mcptally.transcript.events import (
@@ -52,7 +53,6 @@ from mcptally.transcript.events import (
     Params,
     RawFrame,
     RequestMeta,
-    Result,
     ResultMeta,
 )
 from mcptally.transcript.files import Damage, DecompressionBudget, Digests, LineRun, read_lines
@@ -263,7 +263,7 @@ class _Collector:
             elif event is HttpEvent:
                 self._add_http(items, place)
             else:
-                self._add(FRAME_OF_EVENT[event], _frame(place | scalar_columns(items, event)))
+                self._add(FRAME_OF_EVENT[event], frame_of(place | scalar_columns(items, event)))
             if event is RawFrame:
                 self._add_heads(items, place)
         self.runs = []
@@ -283,7 +283,7 @@ class _Collector:
     def _add_http(self, items: list[HttpEvent], place: dict[str, Any]) -> None:
         heads = [item.headers or _NO_HEADERS for item in items]
         columns = scalar_columns(items, HttpEvent) | scalar_columns(heads, Headers)
-        self._add("http", _frame(place | columns))
+        self._add("http", frame_of(place | columns))
 
     def _add_messages(
         self, items: list[MessageEvent], place: dict[str, Any], *, truncated: bool = False
@@ -309,7 +309,7 @@ class _Collector:
         has_error = sizes["error"] > 0
         self._add(
             "messages",
-            _frame(
+            frame_of(
                 {"row": rows}
                 | place
                 | columns
@@ -358,7 +358,7 @@ class _Collector:
         meta = {
             f"meta_{name}": series for name, series in scalar_columns(metas, RequestMeta).items()
         }
-        asks = _frame({"row": rows[chosen]} | scalar_columns(items, Params) | meta)
+        asks = frame_of({"row": rows[chosen]} | scalar_columns(items, Params) | meta)
         methods = methods.gather(indices(chosen))
         calls_tool = (methods == "tools/call").fill_null(value=False).to_numpy()
         determined = calls_tool & asks.select(_IS_ORDINARY_CALL).to_series().to_numpy()
@@ -378,22 +378,16 @@ class _Collector:
         meta = {
             f"meta_{name}": series for name, series in scalar_columns(metas, ResultMeta).items()
         }
-        columns = scalar_columns(items, Result)
-        has_structured = columns["structured_content"].is_not_null()
+        columns = result_columns(items)
         if "structured_content" in long:
-            has_structured |= long["structured_content"].is_not_null()
+            columns["has_structured_content"] |= long["structured_content"].is_not_null()
         self._add(
             "replies",
-            _frame(
+            frame_of(
                 {"row": rows[chosen], "response": json_texts(decoded.texts)}
                 | columns
                 | meta
-                | content_columns(items, columns["is_error"])
-                | {
-                    "has_structured_content": has_structured,
-                    "has_meta": [item.meta is not UNSET for item in items],
-                    "odd": mask_at(decoded.odd, len(items)),
-                }
+                | {"odd": mask_at(decoded.odd, len(items))}
                 | {f"{REFERENCE}{name}": series for name, series in long.items()}
             ),
         )
@@ -412,7 +406,7 @@ class _Collector:
         columns = scalar_columns(items, Error)
         self._add(
             "replies",
-            _frame(
+            frame_of(
                 {
                     "row": rows[chosen],
                     "response": json_texts(texts),
@@ -472,16 +466,6 @@ class _Collector:
         frames["replies"] = self.long_results.with_texts(frames["replies"])
         self.long_results = LongResults()
         return {name: table.select(frames[name]) for name, table in _TABLES.items()}
-
-
-def _frame(columns: Mapping[str, Any]) -> pl.DataFrame:
-    """Return a frame of columns, some of which are NumPy arrays (`series_from_numpy`)."""
-    return pl.DataFrame(
-        {
-            name: series_from_numpy(values) if isinstance(values, np.ndarray) else values
-            for name, values in columns.items()
-        }
-    )
 
 
 def _shares(

@@ -3,7 +3,7 @@
 import functools
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, get_type_hints
 
 import msgspec
@@ -14,7 +14,7 @@ import pyarrow as pa
 from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
-from mcptally.tables.arrow import series_from_arrow
+from mcptally.tables.arrow import series_from_arrow, series_from_numpy
 from mcptally.transcript.events import ABSENT
 
 
@@ -94,3 +94,13 @@ def json_texts(raws: Sequence[Raw], sizes: npt.NDArray[np.int64] | None = None) 
     buffers = [pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(data)]
     array = pa.Array.from_buffers(pa.large_string(), len(raws), buffers)
     return series_from_arrow(array)
+
+
+def frame_of(columns: Mapping[str, Any]) -> pl.DataFrame:
+    """Return a frame of columns, some of which are NumPy arrays (`series_from_numpy`)."""
+    return pl.DataFrame(
+        {
+            name: series_from_numpy(values) if isinstance(values, np.ndarray) else values
+            for name, values in columns.items()
+        }
+    )

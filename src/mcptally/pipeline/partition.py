@@ -24,6 +24,7 @@ from mcptally.messages.event_tables import Closes, Event, Gaps, HttpEvents, Open
 from mcptally.messages.integrity import deduplicate
 from mcptally.messages.pair import pair
 from mcptally.messages.sessions import Conversation, assign_sessions
+from mcptally.messages.tasks import settle_tasks
 from mcptally.messages.tool_definitions import (
     add_definitions,
     count_listings,
@@ -137,13 +138,14 @@ def _gather_next(
     messages = _with_file_names(paired.messages, file_names)
     del paired
     trim_heap()
+    findings = concat_findings(
+        [events.findings, all_rules.check_protocol(events, messages, calls, names)]
+    )
+    calls = settle_tasks(calls, messages, events)
     calls = stages.with_combination(calls).with_columns(stages.error_form())
     calls = evidence.add_recording_end(calls, events.closes)
     calls = stderr_exceptions.add_stderr_error(calls, events.stderr)
     summary = _summary(events, calls, messages)
-    findings = concat_findings(
-        [events.findings, all_rules.check_protocol(events, messages, calls, names)]
-    )
     every = calls.height
     if selection:
         calls = calls.filter(selection.calls())

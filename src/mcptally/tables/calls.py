@@ -39,8 +39,10 @@ class Calls(Table):
     # How it ended
     outcome = Column(
         STRING,
-        "`ok`, `hidden_error`, `tool_error`, `protocol_error`, "
-        "`input_required`, `task`, `timeout`, `cancelled` or `no_response`.",
+        "`ok`, `hidden_error`, `tool_error`, `protocol_error`, `input_required`, `task`, `poll`, "
+        "`timeout`, `cancelled` or `no_response`. A call that started a task ended as the task "
+        "did, and has `task` where its end is not recorded; an answered request about a task has "
+        "`poll`.",
     )
     error_text = Column(STRING, "Error text of the failing reply.")
     template = Column(
@@ -57,7 +59,10 @@ class Calls(Table):
     http_status = Column(INT64, "Status of the HTTP exchange of the request.")
     answered_at = Column(TIME, "When the reply's last byte arrived.")
     latency_ms = Column(
-        FLOAT64, "From the last byte of the request to the last of the reply.", "ms"
+        FLOAT64,
+        "From the last byte of the request to the last of the reply, or of the message that tells "
+        "the end of the task that it started.",
+        "ms",
     )
 
     # Who is at fault

@@ -75,12 +75,11 @@ class GatheredCalls(StageTable):
     combination = Column(_S, "Names of the arguments of a tool's call, sorted.")
     request_state = Column(_S, "JSON text of the request's `requestState`.")
     input_responses = Column(_S, "JSON text of the request's `inputResponses`.")
-    task_id = Column(_S, "Task that the request is about.")
+    task_id = Column(_S, "Task that the request started or is about.")
     response = Calls.response
     reply_state = Column(_S, "JSON text of the result's `requestState`.")
     is_error = Column(_S, "JSON text of the result's `isError`.")
     structured_content = Column(_S, "JSON text of the result's `structuredContent`.")
-    task = Column(_S, "JSON text of the result's `task`.")
     content_kind = Column(_S, "JSON type of the result's `content`, or `absent`.")
     content_types = Calls.content_types
     blocks_plain = Column(_B, "Whether every content block has only the members of its type.")

@@ -1,0 +1,285 @@
+"""Give the call that started a task the task's final state, whatever frames brought it.
+
+    calls → calls: those that started a task ended as the task did; requests about it are polls
+
+A task ends with its result (`tasks/result` in 2025-11-25, a member of `tasks/get` and
+`notifications/tasks` in 2026-07-28), or with a status alone. See docs/design/operations.md.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+import polars as pl
+from msgspec import Raw
+
+from mcptally.messages.call_tables import PairedCalls, PairedMessages
+from mcptally.messages.content_blocks import RESULT_DECODER, result_columns
+from mcptally.messages.decode import Events
+from mcptally.messages.event_tables import RequestParams
+from mcptally.messages.struct_columns import frame_of, scalar_columns
+from mcptally.tables.arrow import indices
+from mcptally.tables.queries import run_query
+from mcptally.transcript.events import ABSENT, ERROR_DECODER, Error, LenientDecoder
+
+ABOUT_TASK: Final = ("tasks/get", "tasks/result", "tasks/update", "tasks/cancel")
+"""Methods of requests about one task."""
+
+_NOTIFICATIONS: Final = ("notifications/tasks/status", "notifications/tasks")
+_REFUSALS: Final = (-32600, -32601, -32602)
+"""Codes with which a server refuses a request about a task that it does not know or offer."""
+
+_UNANSWERED: Final = ("timeout", "cancelled", "no_response")
+_TASK: Final = ("recording", "asker", "task_id")
+
+
+class _State(msgspec.Struct, gc=False, rename="camel"):
+    """A task in a result or notification, of either revision."""
+
+    task_id: str | None = None
+    status: str | None = None
+    status_message: str | None = None
+    task: Raw = ABSENT
+    result: Raw = ABSENT
+    error: Raw = ABSENT
+
+
+_STATE_DECODER: Final = LenientDecoder(_State)
+
+
+def settle_tasks(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Return the calls, where those that started a task have its outcome, response and latency.
+
+    A call keeps the outcome `task` if nothing recorded tells how its task ended. Answered requests
+    about a task have the outcome `poll`.
+
+    Args:
+        calls: `PairedCalls`; further columns are kept.
+        messages: `PairedMessages`.
+        events: the decoded events.
+    """
+    methods = calls.get_column(PairedCalls.method.name)
+    starts = (calls.get_column(PairedCalls.outcome.name) == "task").any()
+    if not starts and not any((methods == name).any() for name in ABOUT_TASK):
+        return calls
+    method, outcome = PairedCalls.method.col, PairedCalls.outcome.col
+    rows = calls.with_row_index("i").lazy()
+    is_about = method.is_in(ABOUT_TASK)
+    started = rows.filter((outcome == "task") & ~is_about).pipe(run_query)
+    about = rows.filter(is_about).pipe(run_query)
+    tasks = _started(started)
+    frames = pl.concat([_told_by_replies(about), _told_by_notifications(messages, events)])
+    ends = (
+        frames.lazy()
+        .join(tasks.lazy(), on=_TASK)
+        .with_columns(
+            seen_to_end=pl.col("status").is_in(["completed", "failed"]).any().over("started")
+        )
+        .with_columns(rank=_rank())
+        .drop_nulls("rank")
+        .sort("rank", "pos")
+        .unique("started", keep="first", maintain_order=True)
+        .pipe(run_query)
+    )
+    calls = _replace(calls, tasks.select(i="started", task_id="task_id"))
+    if ends.height:
+        calls = _replace(calls, _columns_of_ends(ends, calls))
+    polls = (
+        about.lazy()
+        .with_columns(asker="dir")
+        .join(tasks.lazy(), on=_TASK, how="left")
+        .join(ends.lazy().select("started", told_by="i"), on="started", how="left")
+        .filter(
+            outcome.is_in(["ok", "task"])
+            | (pl.col("started").is_not_null() & (outcome == "tool_error"))
+            | (pl.col("told_by") == pl.col("i"))
+        )
+        .select("i", outcome=pl.lit("poll"), error_text=pl.lit(None, pl.String))
+        .pipe(run_query)
+    )
+    return _replace(calls, polls)
+
+
+def _started(calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the key of each task that was started, and the index of its call as `started`."""
+    flat, nested = _states(calls.get_column("response")), _states(calls.get_column("task"))
+    ids = pl.select(pl.coalesce(nested["task_id"], flat["task_id"])).to_series()
+    keys = calls.select("recording", "dir").hstack([ids, calls.get_column("i").alias("started")])
+    return (
+        keys.rename({"dir": "asker"})
+        .drop_nulls("task_id")
+        .unique(_TASK, keep="first", maintain_order=True)
+    )
+
+
+def _told_by_replies(about: pl.DataFrame) -> pl.DataFrame:
+    """Return what the replies to requests about tasks tell: one row per request."""
+    method, outcome = PairedCalls.method.col, PairedCalls.outcome.col
+    states = _states(about.get_column("response")).drop("task_id", "task")
+    fetched = method == "tasks/result"
+    answered = PairedCalls.reply.col.is_not_null()
+    refused = fetched & (outcome == "protocol_error")
+    last = pl.col("pos") == pl.col("pos").max().over("recording", "dir", "task_id")
+    return (
+        about.hstack(states)
+        .lazy()
+        .select(
+            "i",
+            "pos",
+            "recording",
+            pl.col("dir").alias("asker"),
+            "task_id",
+            ns=pl.coalesce("reply_ns", "cancelled_ns"),
+            bytes="response_bytes",
+            status=pl.when(~fetched & answered).then("status"),
+            note=pl.when(~fetched).then("status_message"),
+            result=pl.when(fetched)
+            .then(pl.when(answered & ~PairedCalls.error_reply.col).then("response"))
+            .otherwise("result"),
+            error=pl.when(refused).then("response").when(~fetched).then("error"),
+            refusal=refused & PairedCalls.error_code.col.is_in(_REFUSALS).fill_null(value=False),
+            cancels=(method == "tasks/cancel") & (outcome == "ok"),
+            unanswered=pl.when(last & outcome.is_in(_UNANSWERED)).then(outcome),
+        )
+        .pipe(run_query)
+    )
+
+
+def _told_by_notifications(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Return what notifications tell about tasks, in the columns of `_told_by_replies`."""
+    told = (
+        messages.lazy()
+        .filter(PairedMessages.method.col.is_in(_NOTIFICATIONS) & ~PairedMessages.replay.col)
+        .join(events.asks.lazy().select("row", RequestParams.params.name), on="row")
+        .pipe(run_query)
+    )
+    to_client = PairedMessages.dir.col == "s2c"
+    return (
+        told.drop("task_id", strict=False)
+        .hstack(_states(told.get_column(RequestParams.params.name)))
+        .lazy()
+        .select(
+            pl.lit(None, pl.UInt32).alias("i"),
+            "pos",
+            "recording",
+            pl.when(to_client).then(pl.lit("c2s")).otherwise(pl.lit("s2c")).alias("asker"),
+            "task_id",
+            ns="ts_ns",
+            bytes="bytes",
+            status="status",
+            note="status_message",
+            result="result",
+            error="error",
+            refusal=pl.lit(value=False),
+            cancels=pl.lit(value=False),
+            unanswered=pl.lit(None, pl.String),
+        )
+        .pipe(run_query)
+    )
+
+
+def _rank() -> pl.Expr:
+    """Return how well a frame tells the end of its task, from 0; null if it does not."""
+    status = pl.col("status")
+    error_of_task = pl.col("error").is_not_null() & (pl.col("seen_to_end") | ~pl.col("refusal"))
+    return (
+        pl.when(status == "cancelled")
+        .then(0)
+        .when(pl.col("result").is_not_null() | error_of_task)
+        .then(1)
+        .when(status.is_in(["completed", "failed"]))
+        .then(2)
+        .when("cancels")
+        .then(3)
+        .when(pl.col("unanswered").is_not_null())
+        .then(4)
+    )
+
+
+def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the columns that change in the calls that started tasks, by their index `i`."""
+    rank = pl.col("rank")
+    told = ends.with_columns(
+        cancelled=rank.is_in([0, 3]),
+        unanswered=pl.when(rank == 4).then("unanswered"),
+        result=pl.when(rank == 1).then("result"),
+        error=pl.when((rank == 1) & pl.col("result").is_null()).then("error"),
+    )
+    results = RESULT_DECODER.many(_raws(told.get_column("result")))[0]
+    errors = ERROR_DECODER.many(_raws(told.get_column("error")))[0]
+    described = result_columns(results) | scalar_columns(errors, Error)
+    polls = calls.select(pl.col(_OF_POLL).gather(told.get_column("i")))
+    asked = calls.get_column("ts_ns")[told.get_column("started")].alias("asked")
+    told = told.drop("i").hstack(
+        [
+            asked,
+            *frame_of(described).select(pl.all().name.prefix("of_")),
+            *polls.select(pl.all().name.prefix("poll_")),
+        ]
+    )
+    refused = pl.col("error").is_not_null()
+    failed = (pl.col("of_is_error") == "true") | (rank == 2) & (pl.col("status") == "failed")
+    ended = rank.is_in([1, 2])
+    return told.select(
+        i="started",
+        outcome=pl.when("cancelled")
+        .then(pl.lit("cancelled"))
+        .when(refused)
+        .then(pl.lit("protocol_error"))
+        .when(failed)
+        .then(pl.lit("tool_error"))
+        .otherwise(pl.coalesce("unanswered", pl.lit("ok"))),
+        error_text=pl.when(refused)
+        .then("of_message")
+        .when(failed)
+        .then(pl.coalesce("of_text", "of_structured_content", "note")),
+        error_code="of_code",
+        error_message="of_message",
+        error_data="of_data",
+        error_reply=refused,
+        result_type=pl.lit("complete"),
+        response=pl.coalesce("result", "error"),
+        response_bytes=pl.when(ended).then("bytes"),
+        reply=pl.when(ended).then("pos"),
+        reply_ns=pl.when(ended).then("ns"),
+        latency_ms=pl.when(ended & (pl.col("asked") > 0)).then(
+            (pl.col("ns") - pl.col("asked")) / 1e6
+        ),
+        cancelled_ns=pl.when("cancelled").then("ns").otherwise("poll_cancelled_ns"),
+        cancel_reason=pl.when("cancelled").then("note").otherwise("poll_cancel_reason"),
+        closed_by="poll_closed_by",
+        http_status="poll_http_status",
+        **{name: pl.when(pl.col("result").is_not_null()).then(f"of_{name}") for name in _OF_RESULT},
+    )
+
+
+_OF_POLL: Final = ("cancelled_ns", "cancel_reason", "closed_by", "http_status")
+_OF_RESULT: Final = (
+    *("is_error", "structured_content", "content_kind", "content_types", "blocks_plain"),
+    *("text_blocks", "image_blocks", "audio_blocks", "resource_blocks", "first_text", "text"),
+    *("has_structured_content", "has_meta"),
+)
+
+
+def _states(texts: pl.Series) -> pl.DataFrame:
+    """Return the columns of `_State` of JSON texts."""
+    # The last state has no member: no column of an empty list has a type.
+    states = [*_STATE_DECODER.many(_raws(texts))[0], _State()]
+    return pl.DataFrame(scalar_columns(states, _State)).head(texts.len())
+
+
+def _raws(texts: pl.Series) -> Sequence[Raw]:
+    return [Raw(text) for text in texts.fill_null("{}")]
+
+
+def _replace(calls: pl.DataFrame, changed: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls with the values of `changed` in the rows `i`; long texts are not copied."""
+    rows = np.arange(calls.height)
+    rows[changed.get_column("i").to_numpy()] = calls.height + np.arange(changed.height)
+    order = indices(rows)
+    return calls.with_columns(
+        pl.concat([calls.get_column(name), values.cast(calls.schema[name])])[order].alias(name)
+        for name, values in changed.to_dict().items()
+        if name != "i"
+    )
