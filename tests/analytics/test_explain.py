@@ -180,11 +180,11 @@ def test_what_is_said_about_a_verdict_agrees_with_its_numbers(tmp_path: Path):
     certainty = min(call_row["hidden_certainty"], 100 * probabilities[call_row["verdict"]])
     assert call_row["certainty"] == pytest.approx(certainty, abs=0.1)
     assert "%: the lower of the probability that the result reports a failure, 9" in hidden
-    assert "reason unclear, fault unknown" in vague
+    assert "reason unclear, fault: unknown\n" in vague
     assert "  ambiguous, because no" in vague
     assert "business: the server did its job" in prompt
     assert "direction   from the server to the client" in roots
     assert "business: the client did its job" in roots
-    assert "fault of the server, which sent the request\n" in roots
+    assert "fault: tool (the tool or its server)\n" in roots
     assert "  certainty >99 %: the probability" in roots
     assert "  business >99%, tool_failure <1%, infrastructure <1%\n" in roots

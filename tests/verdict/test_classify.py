@@ -18,6 +18,23 @@ def judged(*calls: dict[str, object]) -> list[tuple[str, str]]:
     return judge(pl.DataFrame(rows, infer_schema_length=None)).select("verdict", "reason").rows()
 
 
+FAULTS = [
+    ("401 Bad credentials", "account"),
+    ("You have exceeded your monthly quota", "account"),
+    ("elicitation via server-initiated requests is unavailable on 2026-07-28 connections", "tool"),
+    ("Server-to-client requests are not available on protocol revision 2026-07-28", "tool"),
+    ("Client does not support form elicitation", "client"),
+    ("getaddrinfo ENOTFOUND api.example.com", "network"),
+    ("upstream returned 503 Service Unavailable", "upstream"),
+    ("1 validation error for searchArguments\nq\n  Field required [type=missing]", "caller"),
+]
+
+
+def test_the_fault_is_whoever_has_to_change_something():
+    rows = [{"outcome": "tool_error", "error_text": text} for text, _ in FAULTS]
+    assert judge(pl.DataFrame(rows))["fault"].to_list() == [fault for _, fault in FAULTS]
+
+
 def verdicts_of(*calls: dict[str, object]) -> list[str]:
     return [verdict for verdict, _ in judged(*calls)]
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from mcptally.analytics.explanation import Explanation
 from mcptally.errors import QueryError
+from mcptally.tables.outcomes import FAILED, Verdict
 from mcptally.transcript.recorded_calls import (
     CallPosition,
     Position,
@@ -20,7 +21,6 @@ from mcptally.transcript.recorded_calls import (
     read_calls,
 )
 from mcptally.verdict import classify, facts, weighing
-from mcptally.verdict.rule_model import Verdict
 from mcptally.verdict.rule_set import RuleSet
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _explanations(
 
 def _with_evidence(frame: pl.DataFrame, rules: RuleSet) -> pl.DataFrame:
     """The calls, with the `evidence` of those that were judged and are stored without it."""
-    unknown = pl.col("evidence").is_null() & pl.col("outcome").is_in(facts.JUDGED_OUTCOMES)
+    unknown = pl.col("evidence").is_null() & pl.col("outcome").is_in(FAILED)
     if not frame.filter(unknown).height:
         return frame
     judged = classify.judge(frame, rules.verdict).get_column("evidence")

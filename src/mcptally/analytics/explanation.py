@@ -12,33 +12,13 @@ from mcptally.analytics import notebook
 from mcptally.plural import count
 from mcptally.redaction import display
 from mcptally.seeds.inspector.model import FACTORS
+from mcptally.tables.outcomes import FAULTS, OUTCOMES, UNKNOWN, VERDICTS, Verdict
 from mcptally.verdict import weighing
-from mcptally.verdict.rule_model import Verdict
 
-_OUTCOMES: Final = {
-    "ok": "it was answered with a result",
-    "hidden_error": "it was answered with a result that is not marked as an error and reports one",
-    "tool_error": "it was answered with a result marked as an error (isError)",
-    "protocol_error": "it was answered with a JSON-RPC error",
-    "input_required": "it was answered with a request for input; a later call continues",
-    "task": "it was answered with a task whose end is not recorded",
-    "poll": "it asked about a task; the call that started the task has the outcome",
-    "timeout": "it was never answered, and the client gave up after a time limit",
-    "cancelled": "it was cancelled before an answer",
-    "no_response": "it was never answered",
-}
 SMALLEST_SHOWN: Final = 0.05
 """Contributions below this are not printed; the JSON has all."""
 MATCH_SHOWN: Final = 120
 """Characters of a match that are printed."""
-_VERDICTS: Final = {
-    "business": "the {} did its job and refused this request",
-    "tool_failure": "the {} failed: no change of the request would fix it",
-    "infrastructure": "the network, an upstream or a dependency failed",
-    "ambiguous": "the call does not show who is at fault",
-}
-_AT_FAULT_REVERSED: Final = {"agent": "server, which sent the request", "server": "client"}
-"""`fault` of a request of the server, whose addressee is the client."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,7 +189,7 @@ def evidence(found: Explanation) -> str:
 def _decision(found: Explanation) -> Iterator[str]:
     """Outcome, verdict and schemas, with what decided."""
     call = found.call
-    yield f"Outcome: {call['outcome']}: {_OUTCOMES[call['outcome']]}"
+    yield f"Outcome: {call['outcome']}: {OUTCOMES[call['outcome']]}"
     for name, why in (
         ("cancel_reason", "cancelled with the reason"),
         ("http_status", "HTTP status"),
@@ -262,10 +242,8 @@ def _verdict(found: Explanation) -> Iterator[str]:
         why = "the outcome of the call is unknown" if is_cancelled else "the call did not fail"
         yield f"Verdict: none, because {why}"
         return
-    yield f"Verdict: {call['verdict']}: {_VERDICTS[call['verdict']].format(_addressee(call))}"
-    who = _AT_FAULT_REVERSED.get(call["fault"]) if call["dir"] == "s2c" else None
-    fault = f"fault of the {who or call['fault']}" if call["fault"] else "fault unknown"
-    yield f"  reason {call['reason']}, {fault}"
+    yield f"Verdict: {call['verdict']}: {VERDICTS[call['verdict']].format(_addressee(call))}"
+    yield f"  reason {call['reason']}, fault: {call['fault'] or UNKNOWN}{_meaning_of_fault(call)}"
     yield f"  retryable: {call['retryable'] or 'unknown'}"
     if call["certainty"] is not None:
         yield f"  certainty {_percent(call['certainty'])} %: {_meaning_of_certainty(call)}"
@@ -288,6 +266,10 @@ def _verdict(found: Explanation) -> Iterator[str]:
         yield f"        says {rule['verdict']}, {rule['reason']}; source: {rule['source']}"
         if rule["matched"]:
             yield f"        matches {rule['matched'][:MATCH_SHOWN]!r}"
+
+
+def _meaning_of_fault(call: dict[str, Any]) -> str:
+    return f" ({FAULTS[call['fault']]})" if call["fault"] in FAULTS else ""
 
 
 def _meaning_of_certainty(call: dict[str, Any]) -> str:

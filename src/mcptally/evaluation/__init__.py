@@ -19,20 +19,15 @@ from mcptally.evaluation.measures import Estimate, Rate
 from mcptally.pipeline import run
 from mcptally.seeds.inspector import single
 from mcptally.store.manifest import live_files, read_manifest
+from mcptally.tables.outcomes import REASONS, Fault
 from mcptally.verdict import classify, hidden_errors
 
 MAX_BLOCKS: Final = 32
 """Text blocks read per labelled result."""
 FAULT_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(
-        ("validation", "unknown_tool", "not_found", "precondition_state", "conflict"), ("agent",)
-    ),
-    "user_payload_error": ("agent",),
-    **dict.fromkeys(("permission_policy", "auth_rejected", "rate_or_quota"), ("user", "agent")),
-    **dict.fromkeys(("exception_bug", "output_contract", "internal_error"), ("server",)),
-    "misconfig_or_missing_dependency": ("user", "server"),
-    **dict.fromkeys(("network", "timeout_or_cancel"), ("upstream", "transport")),
-    **dict.fromkeys(("upstream_5xx_or_malformed", "dependency_down"), ("upstream",)),
+    **{cause: (reason.fault,) for cause, reason in REASONS.items() if reason.fault},
+    "network": (Fault.UPSTREAM, Fault.NETWORK),
+    "timeout_or_cancel": (Fault.UPSTREAM, Fault.NETWORK),
 }
 """Sub-class of the labelling guideline → the values of `fault` that agree with it."""
 RETRYABLE_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {

@@ -14,8 +14,9 @@ import polars as pl
 
 from mcptally.messages.tasks import ABOUT_TASK
 from mcptally.tables.arrow import indices, series_from_numpy
-from mcptally.tables.calls import FAILED_OUTCOMES, Calls
+from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.outcomes import UNSUCCESSFUL
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import GatheredCalls
 
@@ -185,7 +186,7 @@ def _negotiation_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
 
 
 def _is_failed_probe() -> pl.Expr:
-    return (_Rows.method.col == "server/discover") & _Rows.outcome.col.is_in(FAILED_OUTCOMES)
+    return (_Rows.method.col == "server/discover") & _Rows.outcome.col.is_in(UNSUCCESSFUL)
 
 
 def _retry_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
@@ -213,7 +214,7 @@ def _retry_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
         .with_columns(
             _Links.i.col.shift().alias(_Links.previous.name),
             follows=pl.col("same") == pl.col("same").shift(),
-            failed=_Rows.outcome.col.shift().is_in(FAILED_OUTCOMES),
+            failed=_Rows.outcome.col.shift().is_in(UNSUCCESSFUL),
             pause=sent.col - pl.col("ended_ns").shift(),
         )
         .filter(

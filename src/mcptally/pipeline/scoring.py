@@ -12,6 +12,7 @@ from mcptally.seeds.stages import (
     load_scenarios,
 )
 from mcptally.tables.ids import digest
+from mcptally.tables.outcomes import ANSWERED_BY_CLIENT
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Judged
 from mcptally.verdict import classify, error_template, hidden_errors
@@ -84,6 +85,10 @@ def judge_calls(
             .then(certainty)
             .otherwise(Judged.certainty.col)
             .alias(Judged.certainty.name),
+            pl.when(Judged.dir.col == "s2c")
+            .then(Judged.fault.col.replace(ANSWERED_BY_CLIENT))
+            .otherwise(Judged.fault.col)
+            .alias(Judged.fault.name),
             count_tokens(calls.get_column(Judged.response.name), judging.tokenizer).alias(
                 Judged.response_tokens.name
             ),

@@ -1,19 +1,16 @@
 """The table `calls`."""
 
-from typing import Final
+from collections.abc import Iterable
 
 from mcptally.tables.column_types import BOOLEAN, FLOAT64, INT64, STRING, TIME, UINT32, list_of
 from mcptally.tables.declaration import Column, Table
+from mcptally.tables.outcomes import FAULTS, OUTCOMES, Verdict
 
-FAILED_OUTCOMES: Final = (
-    "tool_error",
-    "protocol_error",
-    "hidden_error",
-    "timeout",
-    "no_response",
-    "cancelled",
-)
-"""Outcomes of calls that did not get the requested result."""
+
+def _one_of(values: Iterable[str]) -> str:
+    """Values as a sentence lists them."""
+    *most, last = (f"`{value}`" for value in values)
+    return f"{', '.join(most)} or {last}"
 
 
 class Calls(Table):
@@ -39,9 +36,8 @@ class Calls(Table):
     # How it ended
     outcome = Column(
         STRING,
-        "`ok`, `hidden_error`, `tool_error`, `protocol_error`, `input_required`, `task`, `poll`, "
-        "`timeout`, `cancelled` or `no_response`. A call that started a task ended as the task "
-        "did, and has `task` where its end is not recorded; an answered request about a task has "
+        f"How the call ended: {_one_of(OUTCOMES)}. A call that started a task ended as the task did, "
+        "and has `task` where its end is not recorded; an answered request about a task has "
         "`poll`.",
     )
     error_text = Column(STRING, "Error text of the failing reply.")
@@ -68,10 +64,15 @@ class Calls(Table):
     # Who is at fault
     verdict = Column(
         STRING,
-        "`business`, `tool_failure`, `infrastructure`, `ambiguous`; null unless the call failed.",
+        f"{_one_of(Verdict)}; null unless the call failed.",
     )
     reason = Column(STRING, "Sub-class of the verdict.")
-    fault = Column(STRING, "`agent`, `user`, `server`, `upstream` or `transport`.")
+    fault = Column(
+        STRING,
+        "Whose fault the failure is: "
+        + ", ".join(f"`{fault}` ({meaning})" for fault, meaning in FAULTS.items())
+        + "; null: unknown.",
+    )
     retryable = Column(STRING, "`yes`, `after_delay`, `after_change` or `no`.")
     certainty = Column(FLOAT64, "Calibrated probability that the verdict is right.", "percent")
     rule = Column(

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from mcptally.tables.calls import FAILED_OUTCOMES
 from mcptally.tables.column_types import ColumnType
 from mcptally.tables.declaration import Aggregate
+from mcptally.tables.outcomes import ENDED, sql_list
 from mcptally.tables.usage import Usage
 
 KEYS: Final = tuple(
@@ -25,11 +25,9 @@ AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
 TOOL_CALL: Final = "method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL"
 """Condition of the calls that are counted. Calls without the name of a tool are not counted."""
 
-_ENDED: Final = ", ".join(f"'{name}'" for name in ("ok", *FAILED_OUTCOMES) if name != "cancelled")
-
 FACTS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "ended": f"outcome IN ({_ENDED})",
+        "ended": f"outcome IN {sql_list(ENDED)}",
         "input_checked": "coalesce(input_schema_state IN ('valid', 'invalid'), false)",
         "output_checked": (
             "coalesce(output_schema_state IN ('valid', 'invalid', 'missing_output'), false)"

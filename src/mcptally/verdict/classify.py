@@ -11,8 +11,9 @@ import polars as pl
 import pyarrow as pa
 
 from mcptally.tables.arrow import indices, series_from_numpy
+from mcptally.tables.outcomes import Verdict, fault_of
 from mcptally.verdict import certainty, facts, match, weighing
-from mcptally.verdict.rule_model import Verdict, VerdictRule, shipped_rules
+from mcptally.verdict.rule_model import VerdictRule, shipped_rules
 
 FILES: Final = (
     "verdict-protocol.toml",
@@ -34,15 +35,15 @@ COLUMNS: Final[dict[str, pl.DataType]] = {
     "rule": pl.String(),
     "evidence": pl.List(pl.String),
 }
-"""The columns that `judge` returns; null where the outcome is not in `facts.JUDGED_OUTCOMES`."""
+"""The columns that `judge` returns; null where the outcome is not in `outcomes.FAILED`."""
 
 _WITHOUT_RULE: Final = {
-    Verdict.BUSINESS: ("other_refusal", "agent", "after_change"),
-    Verdict.TOOL_FAILURE: ("internal_error", "server", "no"),
-    Verdict.INFRASTRUCTURE: ("dependency_down", "upstream", "yes"),
-    Verdict.AMBIGUOUS: ("unclear", None, None),
+    Verdict.BUSINESS: ("other_refusal", "after_change"),
+    Verdict.TOOL_FAILURE: ("internal_error", "no"),
+    Verdict.INFRASTRUCTURE: ("dependency_down", "yes"),
+    Verdict.AMBIGUOUS: ("unclear", None),
 }
-"""`reason`, `fault` and `retryable` of verdicts that no matching rule names."""
+"""`reason` and `retryable` of verdicts that no matching rule names."""
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -197,10 +198,18 @@ def _verdicts(
 def _rule_columns(chosen: tuple[VerdictRule, ...]) -> pl.DataFrame:
     """Return the columns that a rule sets: one row per rule, then one per class without a rule."""
     rows: list[tuple[str | None, ...]] = [
-        (rule.verdict, rule.reason, rule.fault or None, rule.retryable or None, rule.id)
+        (
+            rule.verdict,
+            rule.reason,
+            fault_of(rule.reason, rule.fault),
+            rule.retryable or None,
+            rule.id,
+        )
         for rule in chosen
     ]
-    rows += [(each, *_WITHOUT_RULE[each], None) for each in weighing.CLASSES]
+    for each in weighing.CLASSES:
+        reason, retryable = _WITHOUT_RULE[each]
+        rows.append((each, reason, fault_of(reason), retryable, None))
     names = ("verdict", "reason", "fault", "retryable", "rule")
     return pl.DataFrame(rows, schema={name: COLUMNS[name] for name in names}, orient="row")
 

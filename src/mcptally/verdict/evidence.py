@@ -15,6 +15,7 @@ import msgspec
 import polars as pl
 
 from mcptally.tables.joins import left_join_columns
+from mcptally.tables.outcomes import MARKED_ERRORS, UNANSWERED
 from mcptally.tables.queries import run_query
 from mcptally.verdict import hidden_errors
 
@@ -24,9 +25,8 @@ MINUTE_NS: Final = 60 * 10**9
 MIN_CONCURRENT: Final = 5
 """With fewer concurrent calls of other tools, `concurrent_failure_share` is null."""
 
-_FAILED: Final = ("tool_error", "protocol_error", "timeout", "no_response")
-"""Outcomes that count as a failure here. `schema.FAILED_OUTCOMES` has two more: hidden errors,
-which are not known yet, and cancelled calls, which are the client's choice."""
+_FAILED: Final = (*MARKED_ERRORS, *UNANSWERED)
+"""Outcomes that count as a failure here: hidden errors are not known yet."""
 
 MIN_CALLS: Final = 5
 """With fewer calls, the record of a tool is null."""

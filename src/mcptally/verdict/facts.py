@@ -9,13 +9,10 @@ import numpy.typing as npt
 import polars as pl
 
 from mcptally.tables.arrow import indices, series_from_numpy
-from mcptally.tables.calls import FAILED_OUTCOMES
+from mcptally.tables.outcomes import FAILED
 from mcptally.tables.queries import run_query
 from mcptally.verdict import error_text, json_message, match, named_object
 from mcptally.verdict.rule_model import VerdictRule, status_in
-
-JUDGED_OUTCOMES: Final = tuple(outcome for outcome in FAILED_OUTCOMES if outcome != "cancelled")
-"""Outcomes that get a verdict. Cancelled calls get none: their outcome is unknown."""
 
 INPUTS: Final[dict[str, pl.DataType]] = {
     "outcome": pl.String(),
@@ -50,7 +47,7 @@ def failed_calls(calls: pl.DataFrame) -> pl.DataFrame:
     return (
         _with_inputs(calls)
         .with_row_index("row")
-        .filter(pl.col("outcome").is_in(JUDGED_OUTCOMES))
+        .filter(pl.col("outcome").is_in(FAILED))
         .pipe(run_query)
     )
 

@@ -4,7 +4,6 @@ Patterns are regular expressions of the Rust `regex` crate (no look-around) that
 are data: to disagree with a verdict, change one row.
 """
 
-import enum
 import functools
 import math
 import re
@@ -16,20 +15,7 @@ import polars as pl
 
 from mcptally import rules
 from mcptally.errors import RuleError, near
-
-
-class Verdict(enum.StrEnum):
-    """Who is at fault for a failed call."""
-
-    BUSINESS = "business"
-    """The tool worked and rejected this request."""
-    TOOL_FAILURE = "tool_failure"
-    """The server has a fault that no other request would avoid."""
-    INFRASTRUCTURE = "infrastructure"
-    """The network failed, time ran out, or an upstream or a dependency is down."""
-    AMBIGUOUS = "ambiguous"
-    """The text does not name the cause."""
-
+from mcptally.tables.outcomes import FAULTS, UNKNOWN, Verdict
 
 _DESCRIPTIVE: Final = frozenset(
     {"id", "title", "source", "note", "order", "kept_for", "fires", "silent"}
@@ -37,7 +23,6 @@ _DESCRIPTIVE: Final = frozenset(
 """Fields whose change leaves a rule's measured counts valid."""
 
 PLACES: Final = ("anywhere", "start", "first_line")
-FAULTS: Final = ("agent", "user", "server", "upstream", "transport")
 QUOTES: Final = ("caller", "server", "component")
 RECORDS: Final = ("never", "seldom", "mostly", "always")
 STACK_TRACES: Final = ("masked", "repeated")
@@ -90,6 +75,7 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     verdict: str
     reason: str
     fault: str = ""
+    """Whose fault it is, or `unknown`; empty: as `tables.outcomes.REASONS` says."""
     retryable: str = ""
     outcomes: tuple[str, ...] = ()
     codes: tuple[int, ...] = ()
@@ -138,7 +124,7 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
         """Check that each field has a value that its column in the tables allows."""
         super().__post_init__()
         _check_choice(self, "verdict", self.verdict, tuple(Verdict))
-        _check_choice(self, "fault", self.fault, ("", *FAULTS))
+        _check_choice(self, "fault", self.fault, ("", *FAULTS, UNKNOWN))
         _check_choice(self, "retryable", self.retryable, ("", *RETRYABLE))
         _check_choice(self, "quotes", self.quotes, ("", *QUOTES))
         _check_choice(self, "kept_for", self.kept_for, ("", *KEPT_FOR))

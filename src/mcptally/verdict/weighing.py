@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mcptally import rules as rule_files
-from mcptally.verdict.rule_model import Verdict, VerdictRule
+from mcptally.tables.outcomes import Verdict
+from mcptally.verdict.rule_model import VerdictRule
 
 CLASSES: Final = tuple(Verdict)
 """The classes in the order of the probabilities."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 import mcptally
 from mcptally.output.export.values import NO_TIME, dumps, plain
-from mcptally.tables.calls import FAILED_OUTCOMES
+from mcptally.tables.outcomes import UNSUCCESSFUL
 
 _MAX_SPANS: Final = 500
 """Spans per line."""
@@ -96,7 +96,7 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
     end = start if waited is None else start + waited
     name = row["tool"] or row["prompt"]
     status: dict[str, Any] = {}
-    if row["outcome"] in FAILED_OUTCOMES:
+    if row["outcome"] in UNSUCCESSFUL:
         status = {"code": _STATUS_ERROR} | (
             {"message": row["error_text"]} if row["error_text"] else {}
         )
@@ -262,7 +262,7 @@ def _error_type(row: dict[str, Any]) -> str | None:
         return "tool_error"
     if outcome == "protocol_error":
         return _text(row["error_code"]) or "_OTHER"
-    return outcome if outcome in FAILED_OUTCOMES else None
+    return outcome if outcome in UNSUCCESSFUL else None
 
 
 def _text(value: Any) -> str | None:

@@ -21,8 +21,8 @@ from mcptally.seeds.validation_logic.structured_error import (
     StructuredError,
     read_first,
 )
-from mcptally.tables.calls import FAILED_OUTCOMES
 from mcptally.tables.declaration import StageTable
+from mcptally.tables.outcomes import UNSUCCESSFUL
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Judged, NormalisedErrors
 from mcptally.verdict import error_text, match
@@ -79,7 +79,7 @@ def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
             for name, kind in _Errors.schema().items()
         )
         .with_row_index("row")
-        .filter(_Errors.outcome.col.is_in(FAILED_OUTCOMES))
+        .filter(_Errors.outcome.col.is_in(UNSUCCESSFUL))
         .with_columns(key=pl.struct(*_Errors.columns()).hash())
         .pipe(run_query)
     )

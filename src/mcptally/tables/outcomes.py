@@ -1,0 +1,169 @@
+"""Declares outcomes, verdicts, reasons and faults of calls: their names, groups and words.
+
+Everything else refers to these declarations. SQL reads them as macros: `_failed(outcome)` is true
+for the outcomes of the group `failed`, and `_is_business(verdict)` for the verdict `business`.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ok": "it was answered with a result",
+        "hidden_error": (
+            "it was answered with a result that is not marked as an error and reports one"
+        ),
+        "tool_error": "it was answered with a result marked as an error (isError)",
+        "protocol_error": "it was answered with a JSON-RPC error",
+        "input_required": "it was answered with a request for input; a later call continues",
+        "task": "it was answered with a task whose end is not recorded",
+        "poll": "it asked about a task; the call that started the task has the outcome",
+        "timeout": "it was never answered, and the client gave up after a time limit",
+        "cancelled": "it was cancelled before an answer",
+        "no_response": "it was never answered",
+    }
+)
+"""Outcome of a call → what happened."""
+
+MARKED_ERRORS: Final = ("tool_error", "protocol_error")
+"""Answers that are marked as errors."""
+ERRORS: Final = (*MARKED_ERRORS, "hidden_error")
+"""Answers that report an error."""
+UNANSWERED: Final = ("timeout", "no_response")
+FAILED: Final = (*ERRORS, *UNANSWERED)
+"""Calls that get a verdict."""
+ENDED: Final = ("ok", *FAILED)
+"""Calls that `success_rate` counts."""
+UNSUCCESSFUL: Final = (*FAILED, "cancelled")
+"""Calls that did not get the requested result."""
+UNFINISHED: Final = ("cancelled", "input_required", "task")
+"""Calls that neither worked nor failed."""
+
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "marked_error": MARKED_ERRORS,
+        "error": ERRORS,
+        "unanswered": UNANSWERED,
+        "failed": FAILED,
+        "ended": ENDED,
+        "unfinished": UNFINISHED,
+    }
+)
+"""Group of outcomes → its members; SQL tests it with the macro `_<group>(outcome)`."""
+
+
+class Verdict(enum.StrEnum):
+    """Who is at fault for a failed call."""
+
+    BUSINESS = "business"
+    """The tool worked and rejected this request."""
+    TOOL_FAILURE = "tool_failure"
+    """The server has a fault that no other request would avoid."""
+    INFRASTRUCTURE = "infrastructure"
+    """The network failed, time ran out, or an upstream or a dependency is down."""
+    AMBIGUOUS = "ambiguous"
+    """The text does not name the cause."""
+
+
+VERDICTS: Final[Mapping[Verdict, str]] = MappingProxyType(
+    {
+        Verdict.BUSINESS: "the {} did its job and refused this request",
+        Verdict.TOOL_FAILURE: "the {} itself failed",
+        Verdict.INFRASTRUCTURE: "the network, an upstream or a dependency failed",
+        Verdict.AMBIGUOUS: "the call does not show who is at fault",
+    }
+)
+"""Verdict → what it says about the addressee of the call."""
+
+
+class Fault(enum.StrEnum):
+    """What has to change for the call to work."""
+
+    CALLER = "caller"
+    ACCOUNT = "account"
+    CLIENT = "client"
+    TOOL = "tool"
+    UPSTREAM = "upstream"
+    NETWORK = "network"
+
+
+FAULTS: Final[Mapping[Fault, str]] = MappingProxyType(
+    {
+        Fault.CALLER: "the arguments",
+        Fault.ACCOUNT: "credentials, rights, quota or billing",
+        Fault.CLIENT: "the host application",
+        Fault.TOOL: "the tool or its server",
+        Fault.UPSTREAM: "a service behind the server",
+        Fault.NETWORK: "the network",
+    }
+)
+"""Fault → what it means."""
+
+UNKNOWN: Final = "unknown"
+"""The word for a fault that is null."""
+
+ANSWERED_BY_CLIENT: Final[Mapping[Fault, Fault]] = MappingProxyType(
+    {Fault.CALLER: Fault.TOOL, Fault.TOOL: Fault.CLIENT}
+)
+"""Fault of a request of the client → fault of the same request of the server, where they differ."""
+
+
+class Reason(NamedTuple):
+    """A sub-class of a verdict."""
+
+    verdict: Verdict
+    fault: Fault | None
+    """Whose fault it is, unless the rule that names the reason says otherwise."""
+
+
+_REASONS: Final[Mapping[tuple[Verdict, Fault | None], str]] = {
+    (Verdict.BUSINESS, Fault.CALLER): (
+        "conflict element_not_found invalid_selector not_found other_refusal page_not_loaded "
+        "precondition_state unknown_tool unsupported_or_disabled user_payload_error validation"
+    ),
+    (Verdict.BUSINESS, Fault.ACCOUNT): "auth_rejected permission_policy rate_or_quota",
+    (Verdict.BUSINESS, Fault.CLIENT): "client_capability",
+    (Verdict.TOOL_FAILURE, Fault.TOOL): (
+        "exception_bug internal_error misconfig_or_missing_dependency output_contract removed_api "
+        "resource_exhausted server_crash"
+    ),
+    (Verdict.INFRASTRUCTURE, Fault.UPSTREAM): (
+        "dependency_down navigation_timeout timeout_or_cancel upstream_5xx_or_malformed"
+    ),
+    (Verdict.INFRASTRUCTURE, Fault.NETWORK): "connection_closed network",
+    (Verdict.INFRASTRUCTURE, None): "server_killed",
+    (Verdict.AMBIGUOUS, None): "masked no_response not_understood unclear",
+}
+REASONS: Final[Mapping[str, Reason]] = MappingProxyType(
+    {name: Reason(*key) for key, names in _REASONS.items() for name in names.split()}
+)
+"""Every reason of the shipped rules; a rule of the user may have others."""
+
+
+def fault_of(reason: str, fault: str = "") -> str | None:
+    """The fault of a failure for this reason; `fault` is what its rule says, or empty."""
+    if fault:
+        return None if fault == UNKNOWN else fault
+    known = REASONS.get(reason)
+    return known.fault if known else None
+
+
+def sql_list(values: Iterable[str]) -> str:
+    """Values as the right side of an SQL `IN`."""
+    return "(" + ", ".join(f"'{value}'" for value in values) + ")"
+
+
+def sql_macros() -> dict[str, str]:
+    """The SQL macros of groups and verdicts: name → first comment, parameter, expression."""
+    groups = {
+        f"_{name}": f"-- Outcomes of the group {name}.\n-- Value of: outcome\n"
+        f"outcome IN {sql_list(members)}"
+        for name, members in GROUPS.items()
+    }
+    verdicts = {
+        f"_is_{name}": f"-- The verdict {name}.\n-- Value of: verdict\nverdict = '{name}'"
+        for name in Verdict
+    }
+    return groups | verdicts
