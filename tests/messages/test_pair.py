@@ -65,3 +65,12 @@ def test_the_text_of_an_error_is_that_of_its_content_or_else_its_structured_cont
         events += [c2s(2 * number + 1, call(number)), s2c(2 * number + 2, reply)]
     calls = gather([write(tmp_path / "x.jsonl", events)], ["x.jsonl"]).calls
     assert calls.sort("seq")["error_text"].to_list() == ["gone", "gone", '{"a": 1}', None]
+
+
+def test_a_reply_that_asks_the_user_to_sign_in_is_a_step_and_no_error(tmp_path: Path):
+    events = [opened()]
+    for number, code in enumerate((-32042, -32602)):
+        error = {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": "Sign in"}}
+        events += [c2s(2 * number + 1, call(number)), s2c(2 * number + 2, error)]
+    calls = gather([write(tmp_path / "x.jsonl", events)], ["x.jsonl"]).calls
+    assert calls.sort("seq")["outcome"].to_list() == ["input_required", "protocol_error"]

@@ -24,6 +24,8 @@ from mcptally.tables.queries import run_query
 
 TIMEOUT_REASON: Final = r"(?i)time[sd]?[ _-]?out|deadline"
 """Reasons of cancellations that are timeouts, as the TypeScript and Python SDKs word them."""
+URL_ELICITATION_REQUIRED: Final = -32042
+"""The error code that asks for a sign-in: the call goes on when the user has signed in."""
 
 ROUNDS: Final = (
     ("exact", ("recording", "scope")),
@@ -393,11 +395,14 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
     names_timeout = PairedCalls.cancel_reason.col.str.contains(TIMEOUT_REASON)
     timed_out = names_timeout | PairedCalls.http_status.col.is_in([408, 504])
     cancelled = PairedCalls.cancelled_ns.col.is_not_null() | (PairedCalls.closed_by.col == "client")
+    asks_to_sign_in = pl.col("error_code").fill_null(0) == URL_ELICITATION_REQUIRED
     is_task = (PairedCalls.result_type.col == "task") | (
         PairedCalls.task.col.is_not_null() & (PairedCalls.content_kind.col == "absent")
     )
     return calls.with_columns(
-        outcome=pl.when(answered & PairedCalls.error_reply.col)
+        outcome=pl.when(answered & PairedCalls.error_reply.col & asks_to_sign_in)
+        .then(pl.lit("input_required"))
+        .when(answered & PairedCalls.error_reply.col)
         .then(pl.lit("protocol_error"))
         .when(answered & (PairedCalls.is_error.col == "true"))
         .then(pl.lit("tool_error"))

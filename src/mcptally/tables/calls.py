@@ -36,8 +36,8 @@ class Calls(Table):
     # How it ended
     outcome = Column(
         STRING,
-        f"How the call ended: {_one_of(OUTCOMES)}. A call that started a task ended as the task did, "
-        "and has `task` where its end is not recorded; an answered request about a task has "
+        f"How the call ended: {_one_of(OUTCOMES)}. A call that started a task ended as the task "
+        "did, and has `task` where its end is not recorded; an answered request about a task has "
         "`poll`.",
     )
     error_text = Column(STRING, "Error text of the failing reply.")
