@@ -22,8 +22,6 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Final
 
-from tests import corpus
-
 CHECKOUT: Final = Path(__file__).resolve().parents[1]
 PACKAGE: Final = Path("src", "mcptally")
 COPIED: Final = (
@@ -121,7 +119,6 @@ class Copy:
             env={
                 **os.environ,
                 "PYTHONDONTWRITEBYTECODE": "1",
-                corpus.SETTING: str(path.resolve()) if (path := corpus.folder()) else "",
             },
             capture_output=True,
             text=True,

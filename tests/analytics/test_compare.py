@@ -237,18 +237,17 @@ def test_the_weights_of_each_family_sum_to_one():
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    traffic = corpus.need("traffic")
     folder = tmp_path_factory.mktemp("real")
-    names = ("time", "time-v1", "git", "calc", "memory", "everything")
     (folder / "base").mkdir()
-    for name in names:
-        path = traffic / f"{name}.jsonl.zst"
-        (folder / "base" / path.name).write_bytes(path.read_bytes())
+    names = {"m2", "shell", "git", "memory", "everything"}
+    for path in corpus.recordings():
+        if path.name.removesuffix(".jsonl.zst") in names:
+            (folder / "base" / path.name).write_bytes(path.read_bytes())
     copy(
         folder / "base",
         folder / "new",
-        fail={("time", "convert_time"): 0.1},
-        slow={("time-v1", "convert_time"): 2.0},
+        fail={("m2", "touch"): 0.3},
+        slow={("m2", "job"): 2.0},
         rename={("git", "git_status"): "git_state"},
     )
     for name in ("base", "new"):
@@ -260,13 +259,13 @@ def test_only_the_changes_made_to_real_traffic_are_reported(real):
     found = open_store(real / "base-store").compare(open_store(real / "new-store"))
     told = found.tools.filter("change IN ('worse', 'better', 'vanished', 'new', 'renamed')")
     assert {(r["server"], r["tool"], r["change"]) for r in told.pl().to_dicts() if r["tool"]} == {
-        ("time", "convert_time", "worse"),
-        ("time-v1", "convert_time", "worse"),
+        ("m2", "touch", "worse"),
+        ("m2", "job", "worse"),
         ("git", "git_state", "renamed"),
     }
-    worse = {r["server"]: r["worse"] for r in told.pl().to_dicts() if r["tool"] == "convert_time"}
-    assert "confidence" in worse["time"]
-    assert "latency_vs_session" in worse["time-v1"]
+    worse = {r["tool"]: r["worse"] for r in told.pl().to_dicts()}
+    assert "confidence" in worse["touch"]
+    assert "latency_ms" in worse["job"]
 
 
 def test_real_traffic_compared_with_itself_has_no_change(real):

@@ -12,11 +12,6 @@ from tests import corpus
 from tests.analytics import reference_answers
 from tests.analytics.conftest import plain_rows
 
-VARIED = (
-    *("duckdb-v1", "eslint", "everything-http", "excel-nobody", "fastmcp-sse", "filesystem"),
-    *("git", "mysql", "redis-outage", "shell", "time-v1", "todo-v1"),
-)
-"""Recordings with pipes, both kinds of HTTP, outages, four SDKs, and a changed definition."""
 KEYS = {
     "clients": ("client", "client_version"),
     "error_groups": ("server", "tool", "verdict"),
@@ -66,8 +61,7 @@ def test_a_question_equals_the_reference_answer(store: mt.Store, rows, name):
 
 @pytest.mark.slow
 def test_questions_about_recorded_traffic_equal_the_reference_answers(tmp_path):
-    traffic = corpus.need("traffic")
-    mt.score([traffic / f"{name}.jsonl.zst" for name in VARIED], out=tmp_path / "store")
+    mt.score(corpus.recordings(), out=tmp_path / "store")
     store, rows = mt.open_store(tmp_path / "store"), plain_rows(tmp_path / "store")
     for name in NAMES:
         plain = list(getattr(reference_answers, name)(rows))

@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.calibrate [--check]
 
-Reads the labelled files beside the checkout, our own (in tests/verdict and tests/truth), and the
-recordings of labelled calls, and writes two files beside the rules and one beside the tests, and
-the figures of a page:
+Reads the labelled files in tests/verdict and tests/truth, and the recordings of their calls, some
+of which are in the folder that `MCPTALLY_CORPUS` names (`traffic.py`). Writes two files beside the
+rules, one beside the tests, and the figures of a page:
 
     measured.json    `hits` and `right` of every rule
     weights.json     the weights of the features (`verdict.weighing`)
@@ -49,13 +49,12 @@ from mcptally.evaluation import (
     report,
 )
 from mcptally.verdict import classify, facts, hidden_errors, weighing
-from tests import corpus
+from tests.benchmarks import traffic
 
-FOLDER = corpus.folder() or corpus.ROOT
-LABELS = FOLDER / "labels"
-TRAFFIC = FOLDER / "traffic"
-SHARED_LABELS = (LABELS / "errors.jsonl", LABELS / "traffic.jsonl")
 TESTS = Path(__file__).resolve().parents[1]
+LABELS = TESTS / "verdict" / "labels"
+TRAFFIC = traffic.folder()
+SHARED_LABELS = (LABELS / "errors.jsonl", LABELS / "traffic.jsonl")
 OUR_LABELS = tuple(
     TESTS / "verdict" / name for name in ("held_out.jsonl", "recorded.jsonl", "natural.jsonl")
 )
@@ -398,6 +397,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing; fail if out of date")
     check = parser.parse_args().check
+    if TRAFFIC is None:
+        sys.exit(f"set {traffic.SETTING} to the folder of the recordings of labels/traffic.jsonl")
     # Threads cost ten times the CPU time on matrices of this size.
     threadpool_limits(1)
     rows = labelled()

@@ -32,7 +32,8 @@ from mcptally.store.parts import write_part
 from mcptally.store.work_folder import Provenance, create_work_folder, publish, remove_unlisted
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
-from tests import corpus
+from tests.benchmarks import traffic
+from tests.corpus import SAMPLES
 
 ARGUMENTS: Final = 200
 COPIES: Final = 4
@@ -58,7 +59,7 @@ _NAMES: Final = ("recording", "session")
 def main(arguments: Sequence[str]) -> None:
     """Make the store and print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks questions")
-    parser.add_argument("--archive", type=Path, default=corpus.find("traffic") or corpus.SAMPLES)
+    parser.add_argument("--archive", type=Path, default=traffic.folder() or SAMPLES)
     parser.add_argument("--calls", type=int, default=10_000_000)
     parser.add_argument("--store", type=Path)
     parser.add_argument("--rounds", type=int, default=3)

@@ -13,7 +13,8 @@ from mcptally.cli import cli
 from mcptally.errors import UnreadableError
 from mcptally.evaluation import calibration, evaluate, labels, measures, verdict_rows
 from mcptally.verdict import classify
-from tests import corpus
+
+LABELS = Path(__file__).parents[1] / "verdict" / "labels"
 
 ERROR = {
     "server": "npm:@a/mcp-x-server", "tool": "t", "args": {"q": 1}, "text": "x not found",
@@ -201,7 +202,7 @@ def test_the_command_prints_tables_and_json(tmp_path: Path):
 @pytest.mark.slow
 def test_the_verdict_reaches_what_is_promised_under_cross_validation():
     for name in ("errors.jsonl", "traffic.jsonl"):
-        measured = evaluate(corpus.need(f"labels/{name}"), cross_validate=True)
+        measured = evaluate(LABELS / name, cross_validate=True)
         assert measured.verdict is not None
         assert measured.hidden is not None
         assert measured.verdict.scorers[0].balanced_accuracy.value >= 0.90

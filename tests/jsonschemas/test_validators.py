@@ -154,7 +154,8 @@ def test_both_engines_agree_on_recorded_traffic():
     values = calls.select("tool", pl.coalesce("arguments", pl.lit("{}"))).unique().sort("tool")
     texts = dict(values.group_by("tool").agg("arguments").iter_rows())
     differ, compared = [], 0
-    for tool, schema in definitions.select("tool", "input_schema").drop_nulls().iter_rows():
+    schemas = definitions.filter(pl.col("tool").is_in(list(texts)))
+    for tool, schema in schemas.select("tool", "input_schema").drop_nulls().unique().iter_rows():
         judge, loaded = compile_validator(schema), json.loads(schema)
         slow = _reference_judge(dialect_of(loaded), loaded)
         if isinstance(judge, str) or slow is None:
@@ -163,9 +164,13 @@ def test_both_engines_agree_on_recorded_traffic():
             compared += 1
             fast = validate_json(judge, text)
             other = validate_json(slow, text)
-            if fast[0] != other[0] or (fast[2] != other[2] and _has_one_place(fast)):
+            if other[0] == "unusable_schema":  # jsonschema would take too long
+                continue
+            # jsonschema-rs leaves out a last member whose name is empty.
+            paths = [str(each[2]).removesuffix("/") for each in (fast, other)]
+            if fast[0] != other[0] or (paths[0] != paths[1] and _has_one_place(fast)):
                 differ.append((tool, text[:100], fast, other))
-    assert compared > (10_000 if corpus.traffic() else 200)
+    assert compared > 10_000
     assert not differ
 
 

@@ -10,10 +10,7 @@ from tests.second_opinion import differences, of_pipeline, of_reference
 from tests.transcripts import write
 
 ROOT = Path(__file__).resolve().parents[2]
-SAMPLES = sorted((ROOT / "sample_traces").glob("*.jsonl*"))
-TRAFFIC = corpus.traffic() or [
-    pytest.param(Path(), marks=pytest.mark.skip(reason=corpus.missing("traffic")), id="none")
-]
+SAMPLES = sorted(corpus.SAMPLES.glob("*.jsonl*"))
 
 
 def by(*parts):
@@ -31,15 +28,10 @@ def by(*parts):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", SAMPLES, ids=lambda file: file.name)
-def test_a_sample_trace_has_the_calls_replies_and_counts_of_the_reference(file):
-    assert differences([file]) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file", TRAFFIC, ids=lambda file: file.name)
-def test_recorded_traffic_has_the_calls_replies_and_counts_of_the_reference(file):
-    assert differences([file]) == []
+@pytest.mark.parametrize("folder", corpus.FOLDERS, ids=lambda folder: folder.name)
+def test_recordings_have_the_calls_replies_and_counts_of_the_reference(folder):
+    files = [path for path in corpus.recordings() if path.parent == folder]
+    assert {path.name: differences([path]) for path in files} == {path.name: [] for path in files}
 
 
 @pytest.mark.slow
@@ -67,7 +59,7 @@ REAL = {
     "tool_error": ("sample_traces/git.jsonl.zst", "git_show"),
     "protocol_error": ("sample_traces/git.jsonl.zst", "git_push"),
     "task": ("sample_traces/everything-tasks.jsonl.zst", "simulate-research-query"),
-    "input_required": ("traffic/m2.jsonl.zst", "book"),
+    "input_required": ("tests/recordings/m2.jsonl.zst", "book"),
     "timeout": ("sample_traces/everything.jsonl.zst", "trigger-long-running-operation"),
     "cancelled": ("sample_traces/excel-http.jsonl.zst", "write_range"),
     "no_response": ("sample_traces/commands.jsonl.zst", "run_command"),
@@ -78,7 +70,6 @@ REAL = {
 @pytest.mark.parametrize("outcome", REAL)
 def test_each_outcome_occurs_in_a_real_call(tmp_path, outcome):
     name, tool = REAL[outcome]
-    file = corpus.need(name) if name.startswith("traffic/") else ROOT / name
-    run.score([file], out=tmp_path / "store")
+    run.score([ROOT / name], out=tmp_path / "store")
     calls = pl.read_parquet(tmp_path / "store" / "calls" / "**" / "*.parquet")
     assert (tool, outcome) in calls.select("tool", "outcome").rows()

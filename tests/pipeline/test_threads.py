@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests import corpus
 from tests.benchmarks.archive import multiply
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
@@ -74,20 +75,11 @@ def test_a_rule_that_only_later_calls_break_is_applied_with_several_threads(tmp_
 
 @pytest.fixture
 def hundred_megabytes() -> Iterator[Path]:
-    """At least 100 MB of plain JSONL: copies of recordings of at most 5 MB, under new ids.
-
-    From `../shared/traffic`, or where it is missing from `sample_traces`.
-    """
-    traffic = sorted((ROOT / ".." / "shared" / "traffic").glob("*.jsonl*"))
+    """At least 100 MB of plain JSONL: copies of recordings, under new ids."""
     with tempfile.TemporaryDirectory() as folder:  # pytest would keep it for three runs
-        once = multiply(
-            traffic or sorted((ROOT / "sample_traces").glob("*.jsonl*")),
-            Path(folder, "once"),
-            times=1,
-        )
-        small = [path for path in once if path.stat().st_size < 5 * MB]
-        times = math.ceil(100 * MB / sum(path.stat().st_size for path in small))
-        multiply(small, Path(folder, "archive"), times=times)
+        once = multiply(sorted(corpus.SAMPLES.glob("*.jsonl*")), Path(folder, "once"), times=1)
+        times = math.ceil(100 * MB / sum(path.stat().st_size for path in once))
+        multiply(once, Path(folder, "archive"), times=times)
         for path in once:
             path.unlink()
         yield Path(folder)

@@ -1,18 +1,25 @@
-"""Cases of the corpus: inputs, and the answers of the original programs."""
+"""Inputs with the answers of the original programs, from `tests/seeds/oracles`."""
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
+import zstandard
 
-from tests import corpus
+ORACLES: Final = Path(__file__).parent / "oracles"
+
+
+def lines(name: str) -> list[str]:
+    """The lines of `NAME.jsonl`, which may be compressed."""
+    packed = ORACLES / f"{name}.jsonl.zst"
+    if packed.exists():
+        data = zstandard.ZstdDecompressor().stream_reader(packed.read_bytes()).read()
+    else:
+        data = (ORACLES / f"{name}.jsonl").read_bytes()
+    return data.decode().splitlines()
 
 
 def cases(name: str) -> list[Any]:
-    """The cases of a file as parameters of tests; a single skipped case if the file is missing."""
-    path = corpus.find(f"cases/{name}")
-    if path is None:
-        skip = pytest.mark.skip(reason=corpus.missing(f"cases/{name}"))
-        return [pytest.param({}, marks=skip, id=name)]
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [pytest.param(case, id=case["id"]) for case in map(json.loads, lines)]
+    """The cases of a file as parameters of a test."""
+    return [pytest.param(case, id=case["id"]) for case in map(json.loads, lines(name))]

@@ -131,8 +131,7 @@ def test_a_broken_file_gives_the_same_findings_on_a_worker(tmp_path: Path, pair:
 
 
 def test_real_traffic_comes_out_the_same(tmp_path: Path, pair: Machines):
-    traffic = corpus.need("traffic")
-    files = [traffic / f"{name}.jsonl.zst" for name in ("excel-nobody", "time-v1")]
+    files = sorted((corpus.ROOT / "tests" / "recordings").glob("*.jsonl.zst"))
     mt.score(files, out=tmp_path / "local", partition_bytes=EACH)
     mt.score(files, out=tmp_path / "store", engine=pair.client, partition_bytes=EACH)
     assert_same(tmp_path / "store", tmp_path / "local")

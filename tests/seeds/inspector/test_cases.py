@@ -7,7 +7,7 @@ import pytest
 from mcptally.seeds import javascript
 from mcptally.seeds.inspector import single
 from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
-from tests import corpus
+from tests.seeds.cases import lines
 
 FACTORS = {
     "mcpCode": "mcp_code",
@@ -21,9 +21,8 @@ FACTORS = {
 }
 
 
-def lines(name):
-    path = corpus.need(f"cases/{name}")
-    return [javascript.parse(line) for line in path.read_text(encoding="utf-8").splitlines()]
+def parsed(name):
+    return [javascript.parse(line) for line in lines(name)]
 
 
 def same(ours, theirs):
@@ -34,7 +33,7 @@ def same(ours, theirs):
 
 def test_validate_response_answers_every_case_as_the_program_did():
     wrong = []
-    for case in lines("inspector.jsonl"):
+    for case in parsed("inspector"):
         result = single.validate_response(case, rules="inspector")
         oracle = case["oracle"]["validateResponse"]
         if "__throws" in oracle:
@@ -48,7 +47,7 @@ def test_validate_response_answers_every_case_as_the_program_did():
 def test_is_business_error_answers_every_case_as_the_program_did():
     wrong = [
         case["id"]
-        for case in lines("inspector.jsonl")
+        for case in parsed("inspector")
         if not same(
             single.is_business_error(case, rules="inspector"),
             case["oracle"]["isBusinessLogicError"],
@@ -59,7 +58,7 @@ def test_is_business_error_answers_every_case_as_the_program_did():
 
 def test_every_factor_confidence_and_threshold_equals_the_programs():
     wrong = []
-    for case in lines("inspector.jsonl"):
+    for case in parsed("inspector"):
         factors = case["factors"]
         decision = single.business_decision(case, rules="inspector")
         if factors is None:
@@ -76,7 +75,7 @@ def test_every_factor_confidence_and_threshold_equals_the_programs():
 
 def test_response_metadata_answers_every_case_as_the_program_did():
     wrong = []
-    for case in lines("inspector.jsonl"):
+    for case in parsed("inspector"):
         found = single.response_metadata(case, rules="inspector")
         if not same(
             None if found is None else found.to_json(), case["oracle"]["extractResponseMetadata"]
@@ -87,7 +86,7 @@ def test_response_metadata_answers_every_case_as_the_program_did():
 
 def test_overall_confidence_equals_the_programs_to_the_last_digit():
     wrong = []
-    for case in lines("overall-confidence.jsonl"):
+    for case in parsed("overall-confidence"):
         results = [
             ScenarioResult(each["classification"], each["confidence"], is_valid=True)
             for each in case["results"]
@@ -99,7 +98,7 @@ def test_overall_confidence_equals_the_programs_to_the_last_digit():
 
 def test_scenario_status_summary_and_recommendations_equal_the_programs():
     wrong = []
-    for case in lines("scenario-status.jsonl"):
+    for case in parsed("scenario-status"):
         results = [
             ScenarioResult(
                 classification=each["classification"],

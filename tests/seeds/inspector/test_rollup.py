@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import CLASSIFICATIONS, SCENARIOS, ScenarioResult
-from tests import corpus
+from tests.seeds.cases import lines
 from tests.seeds.inspector import rollup
 
 RESULTS = {
@@ -72,12 +72,11 @@ def results_of(case):
 
 
 def cases(name):
-    path = corpus.need(f"cases/{name}")
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in lines(name)]
 
 
 def test_the_sql_gives_the_programs_status_and_confidence_on_every_case():
-    known = {c["id"]: c for c in cases("scenario-status.jsonl") if c["scenarios"]}
+    known = {c["id"]: c for c in cases("scenario-status") if c["scenarios"]}
     rows = summed({n: (results_of(c), c["totalScenarios"]) for n, c in known.items()})
     wrong = [
         name
@@ -92,7 +91,7 @@ def test_the_sql_gives_the_programs_status_and_confidence_on_every_case():
 
 
 def test_the_sql_gives_the_programs_overall_confidence_on_every_case():
-    known = {c["id"]: c for c in cases("overall-confidence.jsonl") if c["results"]}
+    known = {c["id"]: c for c in cases("overall-confidence") if c["results"]}
     rows = summed(
         {
             name: (

@@ -14,7 +14,7 @@ from tests.seeds.cases import cases
 READINGS = {"repo": content.program, "adr": content.document}
 
 
-@pytest.mark.parametrize("case", cases("content-shape.jsonl"))
+@pytest.mark.parametrize("case", cases("content-shape"))
 @pytest.mark.parametrize("name", READINGS)
 def test_both_readings_stop_where_the_originals_do(case, name):
     violations = READINGS[name](case["response"])

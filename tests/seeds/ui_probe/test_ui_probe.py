@@ -3,18 +3,20 @@
 # ruff: noqa: E501  (tables of cases, one a line)
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 import mcptally as mt
 from mcptally.seeds.redmine import error_phrases
 from mcptally.seeds.ui_probe import envelopes, test_runs, tool_data
-from tests import corpus
 from tests import transcripts as t
 from tests.seeds.cases import cases
 
+DOCUMENT = Path(__file__).parents[1] / "documents" / "ui-probe-response-structure.md"
 
-@pytest.mark.parametrize("case", cases("ui-test-run.jsonl"))
+
+@pytest.mark.parametrize("case", cases("ui-test-run"))
 def test_a_run_has_the_issues_that_the_program_finds(case):
     issues = test_runs.program(case["run"])
     assert case["oracle"] == {
@@ -25,8 +27,7 @@ def test_a_run_has_the_issues_that_the_program_finds(case):
 
 
 def example() -> dict:
-    path = corpus.need("seeds/ui-probe-response-structure.md")
-    return json.loads(re.findall(r"```json\n(.*?)```", path.read_text("utf-8"), re.DOTALL)[-1])
+    return json.loads(re.findall(r"```json\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)[-1])
 
 
 def test_the_documents_own_example_contradicts_itself():
@@ -69,8 +70,7 @@ def test_the_two_readings_of_a_run_differ_where_they_are_known_to(change, progra
 
 
 def seed_answers() -> dict[str, dict]:
-    path = corpus.need("seeds/ui-probe-response-structure.md")
-    parts = re.findall(r"#### (\w+)\n.*?```json\n(.*?)```", path.read_text("utf-8"), re.DOTALL)
+    parts = re.findall(r"#### (\w+)\n.*?```json\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
     strict = ((tool, re.sub(r"\s+//.*", "", text).replace("[...]", "[]")) for tool, text in parts)
     return {tool: json.loads(text) for tool, text in strict}
 

@@ -9,7 +9,7 @@ import pytest
 from mcptally.seeds.validation_protocol import reference_validators
 from tests.seeds.cases import cases
 
-CASES = cases("validation-protocol.jsonl")
+CASES = cases("validation-protocol")
 SCHEMAS = [c for c in CASES if c.values[0].get("kind", "schema") == "schema"]
 HANDLED = [c for c in CASES if c.values[0].get("kind") == "handle_validate"]
 
