@@ -1,45 +1,41 @@
-"""`rules/compiled.json` has what is derived from the rule files."""
+"""The build writes the rule files as JSON, and the program reads them from there."""
 
-import tomllib
+import shutil
+from pathlib import Path
 
+import msgspec
 import pytest
+from hatch_build import PACKAGE, write_compiled
 
+import mcptally
 from mcptally import rules
-from mcptally.verdict import match, regex_literals
-from tests.verdict.compiled import PACKAGE, PATH, compiled_text
 
-
-def test_the_compiled_rules_are_up_to_date():
-    written = PATH.read_text(encoding="utf-8")
-    assert written == compiled_text(), "run: python -m tests.verdict.compiled"
+SOURCE = Path(mcptally.__file__).parent
+TOML = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.toml"))
 
 
 @pytest.fixture
-def other_compiled(monkeypatch: pytest.MonkeyPatch):
-    """A function that replaces the content of `compiled.json`."""
-
-    def replace(content: rules.Compiled) -> None:
-        monkeypatch.setattr(rules, "compiled", lambda: content)
-
-    yield replace
-    match._derived_keywords.cache_clear()
-
-
-def test_a_rule_file_that_changed_since_is_read_itself(other_compiled):
-    name = "rules/leaks.toml"
-    table = tomllib.loads((PACKAGE / name).read_text(encoding="utf-8"))
-    old = {name: rules.CompiledFile(sha256="0" * 64, table=b"{}")}
-    other_compiled(rules.Compiled(toml=old, parser="", keywords={}))
-    assert rules.read_toml(name) == table
+def compiled(tmp_path: Path) -> dict[str, rules.CompiledFile]:
+    for name in TOML:
+        copy = tmp_path / PACKAGE / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(SOURCE / name, copy)
+    (tmp_path / PACKAGE / "rules").mkdir(exist_ok=True)
+    written = write_compiled(tmp_path)
+    return msgspec.json.decode(written.read_bytes(), type=dict[str, rules.CompiledFile])
 
 
-def test_keywords_of_another_parser_are_not_used(other_compiled):
-    wrong = {"abc": ((frozenset({"wrong"}),),)}
-    other_compiled(rules.Compiled(toml={}, parser="0" * 64, keywords=wrong))
-    match._derived_keywords.cache_clear()
-    assert match._keywords((("abc",),)).words == ["abc"]
+def test_the_json_of_the_build_equals_the_rule_files(monkeypatch: pytest.MonkeyPatch, compiled):
+    assert sorted(compiled) == TOML
+    monkeypatch.setattr(rules, "_compiled", dict)
+    from_toml = {name: rules.read_toml(name) for name in TOML}
+    monkeypatch.setattr(rules, "_compiled", lambda: compiled)
+    assert {name: rules.read_toml(name) for name in TOML} == from_toml
 
 
-def test_compiled_keywords_are_those_of_the_parser():
-    for pattern, words in list(rules.compiled().keywords.items())[::50]:
-        assert regex_literals.required(pattern) == words
+def test_a_rule_file_that_changed_since_the_build_is_read_itself(
+    monkeypatch: pytest.MonkeyPatch, compiled
+):
+    old = rules.CompiledFile(sha256="0" * 64, table=msgspec.Raw(b'{"rule": []}'))
+    monkeypatch.setattr(rules, "_compiled", lambda: {**compiled, "rules/leaks.toml": old})
+    assert rules.read_toml("rules/leaks.toml")["rule"]

@@ -57,8 +57,8 @@ def test_words_match_no_english_text():
     english = pl.Series([text.encode("utf-8", "replace").decode() for text in texts])
     english = english.filter(~english.str.contains(r"[^\x00-\x7f]"))
     assert len(english) > 500
-    for name, patterns in words_of_languages().items():
-        for pattern in patterns:
+    for name, words in words_of_languages().items():
+        for pattern in words.patterns:
             assert english.filter(english.str.contains(f"(?i){pattern}")).to_list() == [], name
 
 

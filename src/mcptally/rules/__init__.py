@@ -57,14 +57,14 @@ def load(cls: type[R], *names: str) -> tuple[R, ...]:
 def read_toml(name: str) -> dict[str, Any]:
     """Return a TOML file of this program, parsed.
 
-    `compiled.json` has the same content as JSON, which is read in a fiftieth of the time. It is
-    used if it was made from the same bytes.
+    The build (`hatch_build.py`) writes all of them to `compiled.json`, which is read in a fiftieth
+    of the time. It is used for files that have not changed since.
 
     Args:
         name: the file's path in the package `mcptally`.
     """
     data = (_FOLDER.parent / name).read_bytes()
-    found = compiled().toml.get(name)
+    found = _compiled().get(name)
     if found is not None and found.sha256 == hashlib.sha256(data).hexdigest():
         table: dict[str, Any] = msgspec.json.decode(found.table)
         return table
@@ -79,32 +79,21 @@ class CompiledFile(msgspec.Struct, frozen=True):
     sha256: str
     """Digest of the file's bytes."""
     table: msgspec.Raw
-    """Its content."""
-
-
-class Compiled(msgspec.Struct, frozen=True):
-    """The content of `compiled.json`, which `python -m tests.verdict.compiled` writes."""
-
-    toml: dict[str, CompiledFile]
-    """By path in the package."""
-    parser: str
-    """Digest of the module that derived `keywords`."""
-    keywords: dict[str, tuple[tuple[frozenset[str], ...], ...] | None]
-    """Pattern of a rule → what `verdict.regex_literals.required` returns."""
+    """Its content as JSON."""
 
 
 @functools.cache
-def compiled() -> Compiled:
-    """Return the content of `compiled.json`; empty if it cannot be read: it only saves time."""
+def _compiled() -> dict[str, CompiledFile]:
+    """Return the files in `compiled.json` by path in the package; empty if it cannot be read."""
     try:
         data = (_FOLDER / COMPILED).read_bytes()
-        return msgspec.json.decode(data, type=Compiled)
+        return msgspec.json.decode(data, type=dict[str, CompiledFile])
     except (OSError, msgspec.DecodeError):
-        return Compiled({}, "", {})
+        return {}
 
 
 COMPILED: Final = "compiled.json"
-"""The file with what is derived from the rule files."""
+"""The file that the build makes of the package's TOML files."""
 
 
 @functools.cache

@@ -143,7 +143,7 @@ def find_rules(name: str | None = None) -> list[dict[str, Any]]:
 def format_rule(row: dict[str, Any]) -> str:
     """Return one rule with all its fields, for a terminal."""
     names: list[str] = [name for name in FIRST if name in row]
-    names += [name for name in row if name not in FIRST + EXAMPLES]
+    names += [name for name in row if name not in (*FIRST, *EXAMPLES, "keywords")]
     width = max(map(len, [*names, "silent"]))
     fields = [(name, row[name]) for name in names]
     fields += [(name, example) for name in EXAMPLES for example in row.get(name, ())]

@@ -1,41 +1,31 @@
-"""Matches many rules against many texts.
+r"""Matches many rules against many texts.
 
 One pass finds the keywords of all patterns; each pattern is then tried only on the texts that
-contain its keywords (`regex_literals`).
+contain one of its keywords. RE2, which pyarrow brings, compiles a pattern eight times as fast as
+polars' engine. Polars reads the patterns whose `\b` or `\w` stands for letters beyond ASCII.
 """
 
 import functools
-import hashlib
 import itertools
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
-from pyarrow.compute import MatchSubstringOptions, TakeOptions, call_function
+import pyarrow.compute as pc
 
-from mcptally import rules as rule_files
-from mcptally.tables.arrow import indices, series_from_numpy
+from mcptally.tables.arrow import indices, series_from_arrow, series_from_numpy
 from mcptally.tables.queries import run_query
-from mcptally.verdict import re2
 from mcptally.verdict.rule_model import TextRule
-
-if TYPE_CHECKING:
-    from mcptally.verdict.regex_literals import Branch
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 """Row numbers, ascending."""
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-_START: Final = "start"
-_FEW_BYTES: Final = 1 << 16
-"""Bytes of texts up to which keywords that cannot occur are left out of the search: making the
-automaton of all keywords takes as long as searching 4 MB."""
+_KNOWS_LETTERS: Final = re.compile(r"\\[bBwW]")
 _AT_ONCE: Final = 4096
 """Texts in which keywords are looked for at once; limits memory."""
 
@@ -58,34 +48,49 @@ def match_rules(
         within: the rows that a rule may match; None for all.
     """
     whole_texts = _Texts(texts)
-    places = {"anywhere": whole_texts}
-    places[_START] = whole_texts if starts is texts else _Texts(starts, whole_texts)
+    places = {"anywhere": whole_texts, "start": _Texts(starts)}
     if lines is not None:
         places["first_line"] = _Texts(lines)
-    patterns = tuple(patterns_of(rule) for rule in rules)
-    candidates = _candidates(_keywords(patterns), texts)
-    every = np.ones(len(texts), dtype=np.bool_)
+    candidates = iter(_candidates([each for rule in rules for each in _keywords_of(rule)], texts))
     matched: list[Rows | None] = []
-    for rule, (*of_matches, of_also, of_unless) in zip(rules, candidates, strict=True):
+    for rule in rules:
+        own = list(itertools.islice(candidates, len(rule.matches)))
         if not rule.matches:
             matched.append(None)
             continue
         allowed = within(rule)
-        tried = every if allowed is None else allowed
-        rows = _matching_any(
-            rule.matches, of_matches, places[rule.where], tried, start=rule.where == _START
-        )
+        tried = np.ones(len(texts), dtype=np.bool_) if allowed is None else allowed.copy()
+        rows = _matching(rule, own, places[rule.where], tried)
         if rule.also:
-            rows = rows[_matching(rule.also, of_also, whole_texts, rows)]
+            rows = rows[whole_texts.contain(rows, rule.also)]
         if rule.unless:
-            rows = rows[~_matching(rule.unless, of_unless, whole_texts, rows)]
+            rows = rows[~whole_texts.contain(rows, rule.unless)]
         matched.append(rows)
     return matched
 
 
-def patterns_of(rule: TextRule) -> tuple[str, ...]:
-    """Return the patterns of a rule that are tried separately: `matches`, `also` and `unless`."""
-    return (*rule.matches, "|".join(rule.also), "|".join(rule.unless))
+def _keywords_of(rule: TextRule) -> Sequence[tuple[str, ...]]:
+    """Return the keywords of each pattern in `matches`."""
+    return rule.keywords or [()] * len(rule.matches)
+
+
+def _matching(
+    rule: TextRule, candidates: Sequence[Rows | None], texts: "_Texts", tried: Mask
+) -> Rows:
+    """Return the rows that one of the rule's patterns matches, among those that are `tried`."""
+    start = rule.where == "start"
+    found = [np.zeros(0, dtype=np.int64)]
+    without_keywords = []
+    for pattern, rows in zip(rule.matches, candidates, strict=True):
+        if rows is None:
+            without_keywords.append(pattern)
+        elif len(left := rows[tried[rows]]):
+            found.append(left[texts.contain(left, [pattern], start=start)])
+            tried[found[-1]] = False
+    if without_keywords:
+        left = np.flatnonzero(tried)
+        found.append(left[texts.contain(left, without_keywords, start=start)])
+    return np.sort(np.concatenate(found))
 
 
 def alternation(patterns: Sequence[str], *, start: bool = False) -> str:
@@ -93,257 +98,94 @@ def alternation(patterns: Sequence[str], *, start: bool = False) -> str:
     return f"(?i){'^' if start else ''}(?:{'|'.join(patterns)})"
 
 
-def _matching_any(
-    patterns: Sequence[str],
-    candidates: Sequence[Rows | None],
-    texts: "_Texts",
-    tried: Mask,
-    *,
-    start: bool,
-) -> Rows:
-    """Return the rows among `tried` that one of `patterns` matches."""
-    matched = np.zeros(len(tried), dtype=np.bool_)
-    pairs = list(zip(patterns, candidates, strict=True))
-    for each, rows in pairs:
-        if rows is not None and len(rows):
-            left = rows[tried[rows] & ~matched[rows]]
-            matched[left] = texts.contain(left, alternation([each], start=start))
-    if without_keywords := [each for each, rows in pairs if rows is None]:
-        left = np.flatnonzero(tried & ~matched)
-        matched[left] = texts.contain(left, alternation(without_keywords, start=start))
-    return np.flatnonzero(matched)
-
-
-def _matching(
-    patterns: Sequence[str], candidates: Rows | None, texts: "_Texts", rows: Rows
-) -> Mask:
-    """Return for each of `rows` whether one of `patterns` matches."""
-    regex = alternation(patterns)
-    if candidates is None:
-        return texts.contain(rows, regex)
-    has_keywords = np.zeros(len(texts.texts), dtype=np.bool_)
-    has_keywords[candidates] = True
-    matched: Mask = has_keywords[rows]
-    matched[matched] = texts.contain(rows[matched], regex)
-    return matched
+def uses_re2(pattern: str) -> bool:
+    r"""Return whether RE2 reads a pattern, whose `\b` and `\w` know only the letters of ASCII."""
+    if pattern.isascii() or not _KNOWS_LETTERS.search(pattern):
+        return True
+    return not any(char.isalpha() and not char.isascii() for char in pattern)
 
 
 class _Texts:
-    """A column of texts, and the search for a pattern in some of its rows."""
+    """A column of texts, and the search for patterns in some of its rows."""
 
-    def __init__(self, texts: pl.Series, originals: "_Texts | None" = None) -> None:
-        """Keep `texts`, of which few differ from `originals` if given."""
+    def __init__(self, texts: pl.Series) -> None:
         self.texts = texts
-        self.originals = originals
 
     @functools.cached_property
-    def folding(self) -> re2.Folding:
-        if self.originals is None:
-            return re2.fold(self.texts)
-        return re2.fold_changed(self.texts, self.originals.texts, self.originals.folding)
+    def _column(self) -> pa.Array:
+        return self.texts.to_arrow(compat_level=pl.CompatLevel.oldest())
 
-    def contain(self, rows: Rows, regex: str) -> Mask:
-        """Return for each of `rows` whether the text contains a match of `regex`."""
-        if not len(rows):
-            return np.zeros(0, dtype=np.bool_)
-        forms = re2.forms(regex)
-        if forms is None:
-            return self._contain_by_rust(rows, regex)
+    def contain(self, rows: Rows, patterns: Sequence[str], *, start: bool = False) -> Mask:
+        """Return for each of `rows` whether one of `patterns` matches its text."""
+        matched = np.zeros(len(rows), dtype=np.bool_)
+        for by_re2, some in itertools.groupby(sorted(patterns, key=uses_re2), uses_re2):
+            left = np.flatnonzero(~matched)
+            if len(left):
+                search = self._search_by_re2 if by_re2 else self._search_by_polars
+                matched[left] = search(rows[left], alternation(list(some), start=start))
+        return matched
+
+    def _search_by_re2(self, rows: Rows, regex: str) -> Mask:
         try:
-            if forms.exact:
-                return self._contain_by_re2(rows, forms.plain)
-            matches = self.folding.plain[rows]
-            others = np.flatnonzero(~matches)
-            matches[matches] = self._contain_by_re2(rows[matches], forms.plain)
-            if forms.folded is not None:
-                others = others[self._contain_by_re2(rows[others], forms.folded)]
-        except pa.ArrowInvalid:  # for example a repetition that RE2 does not allow
-            return self._contain_by_rust(rows, regex)
-        matches[others] = self._contain_by_rust(rows[others], regex)
+            if len(rows) == len(self.texts):
+                found = pc.match_substring_regex(self._column, regex)
+            else:
+                numbers = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
+                found = pc.match_substring_regex(pc.take(self._column, numbers), regex)
+        except pa.ArrowInvalid:  # a user's pattern with syntax that only polars knows
+            return self._search_by_polars(rows, regex)
+        matches: Mask = series_from_arrow(found).to_numpy()
         return matches
 
-    def _contain_by_re2(self, rows: Rows, regex: str) -> Mask:
-        if not len(rows):
-            return np.zeros(0, dtype=np.bool_)
-        # `pa.array` imports pandas; a series takes forty times as long.
-        indices = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
-        some = (
-            self.folding.folded
-            if len(rows) == len(self.texts)
-            else call_function(
-                "array_take",
-                [self.folding.folded, indices],
-                TakeOptions(boundscheck=False),
-            )
-        )
-        found = call_function("match_substring_regex", [some], MatchSubstringOptions(regex))
-        # `to_numpy` imports pandas.
-        bits = np.frombuffer(found.buffers()[1], np.uint8)
-        matches: Mask = np.unpackbits(bits, count=len(found), bitorder="little").view(np.bool_)
-        return matches
-
-    def _contain_by_rust(self, rows: Rows, regex: str) -> Mask:
-        if not len(rows):
-            return np.zeros(0, dtype=np.bool_)
+    def _search_by_polars(self, rows: Rows, regex: str) -> Mask:
         matches: Mask = self.texts.gather(indices(rows)).str.contains(regex).to_numpy()
         return matches
 
 
-class _Keywords(msgspec.Struct, frozen=True, dict=True):
-    """The keywords of all patterns; patterns are numbered through all rules."""
-
-    words: list[str]
-    """All keywords, each once."""
-    owners: pl.DataFrame
-    """`word` and the number of a `set` that it is in; sets are those of `regex_literals.Branch`."""
-    set_count: int
-    sets: Rows
-    """The sets of all branches, one branch after the other."""
-    branches: Rows
-    """Position in `sets` of the first set of each branch."""
-    patterns: Rows
-    """Number in `branches` of the first branch of each pattern that has keywords."""
-    numbers: Rows
-    """The numbers of these patterns. Others are tried on every text."""
-    counts: tuple[int, ...]
-    """How many patterns each rule has."""
-
-    @functools.cached_property
-    def _beginnings(self) -> list[tuple[int, Rows, Rows]]:
-        """Numbers of words and the first bytes of each: six, or three of shorter words."""
-        words = [word.encode() for word in self.words]
-        sizes = np.fromiter(map(len, words), np.int64, len(words))
-        return [
-            (size, numbers, _windows(b"".join([words[i][:size] for i in numbers]), size)[::size])
-            for size, numbers in ((6, np.flatnonzero(sizes >= 6)), (3, np.flatnonzero(sizes < 6)))
-        ]
-
-    def possible_words(self, texts: pl.Series, size: int) -> list[str]:
-        """Return at least the words that occur in the texts.
-
-        Args:
-            texts: texts in lower case.
-            size: their bytes.
-        """
-        if size > _FEW_BYTES:
-            return self.words
-        data = "\n".join(texts).encode()
-        possible = np.zeros(len(self.words), dtype=np.bool_)
-        for length, numbers, beginnings in self._beginnings:
-            occurring = np.sort(_windows(data, length))
-            if len(occurring):
-                places = np.searchsorted(occurring[:-1], beginnings)
-                possible[numbers] = occurring[places] == beginnings
-        return [self.words[number] for number in np.flatnonzero(possible)]
+def _candidates(keywords: Sequence[tuple[str, ...]], texts: pl.Series) -> list[Rows | None]:
+    """Return for each of `keywords` the rows with one of the words; None, all rows, for no word."""
+    words, owners = _numbered(tuple(keywords))
+    parts = [
+        _occurrences(words, owners, texts[start : start + _AT_ONCE]).with_columns(
+            pl.col("row") + start
+        )
+        for start in range(0, len(texts) if words else 0, _AT_ONCE)
+    ]
+    found = pl.concat([pl.DataFrame(schema={"row": pl.Int64, "owner": pl.Int64}), *parts])
+    owner = found["owner"].to_numpy()
+    rows = found["row"].to_numpy()[np.argsort(owner, kind="stable")]
+    counts = np.bincount(owner, minlength=len(keywords))
+    groups = np.split(rows, np.cumsum(counts))
+    return [group if each else None for each, group in zip(keywords, groups, strict=False)]
 
 
-def _windows(data: bytes, size: int) -> Rows:
-    """Return each run of `size` bytes, at most seven, as a number."""
-    values = np.frombuffer(data, dtype=np.uint8).astype(np.int64)
-    count = max(0, len(values) - size + 1)
-    found = np.zeros(count, dtype=np.int64)
-    for place in range(size):
-        found = found << 8 | values[place : place + count]
-    return found
-
-
-@functools.lru_cache(maxsize=8)
-def _keywords(patterns_by_rule: tuple[tuple[str, ...], ...]) -> _Keywords:
-    """Derive the keywords of each rule's patterns."""
-    number_of: defaultdict[frozenset[str], int] = defaultdict(itertools.count().__next__)
-    sets: list[int] = []
-    branches: list[int] = []
-    patterns: list[int] = []
-    numbers: list[int] = []
-    known = _derived_keywords()
-    for number, each in enumerate(itertools.chain.from_iterable(patterns_by_rule)):
-        if found := known[each] if each in known else _required(each):
-            numbers.append(number)
-            patterns.append(len(branches))
-            for branch in found:
-                branches.append(len(sets))
-                sets += map(number_of.__getitem__, branch)
-    every_word = list(itertools.chain.from_iterable(number_of))
-    set_of_word = np.repeat(np.arange(len(number_of)), [len(words) for words in number_of])
-    return _Keywords(
-        words=list(dict.fromkeys(every_word)),
-        owners=pl.DataFrame(
-            {"word": every_word, "set": series_from_numpy(set_of_word)},
-            schema={"word": pl.String, "set": pl.Int64},
-        ),
-        set_count=len(number_of),
-        sets=np.array(sets, dtype=np.int64),
-        branches=np.array(branches, dtype=np.int64),
-        patterns=np.array(patterns, dtype=np.int64),
-        numbers=np.array(numbers, dtype=np.int64),
-        counts=tuple(len(patterns) for patterns in patterns_by_rule),
-    )
-
-
-def _required(pattern: str) -> "Sequence[Branch] | None":
-    """Return the keywords of a pattern, derived now."""
-    if not pattern:
-        return None
-    from mcptally.verdict import regex_literals  # noqa: PLC0415  (only for rules of a user)
-
-    return regex_literals.required(pattern)
-
-
-@functools.cache
-def _derived_keywords() -> "Mapping[str, Sequence[Branch] | None]":
-    """Return the keywords of the shipped rules' patterns, if this version derived them."""
-    source = Path(__file__).with_name("regex_literals.py")
-    compiled = rule_files.compiled()
-    same = source.is_file() and hashlib.sha256(source.read_bytes()).hexdigest() == compiled.parser
-    return compiled.keywords if same else {}
-
-
-def _candidates(keywords: _Keywords, texts: pl.Series) -> list[list[Rows | None]]:
-    """Return for each pattern of each rule the rows with its keywords; None for all rows."""
-    by_pattern: list[Rows | None] = [None] * sum(keywords.counts)
-    if len(texts) and len(keywords.numbers):
-        parts = [
-            np.nonzero(_with_keywords(keywords, texts[start : start + _AT_ONCE]))
-            for start in range(0, len(texts), _AT_ONCE)
-        ]
-        patterns = np.concatenate([part[0] for part in parts])
-        rows = np.concatenate([part[1] + number * _AT_ONCE for number, part in enumerate(parts)])
-        rows = rows[np.argsort(patterns, kind="stable")]
-        counts = np.bincount(patterns, minlength=len(keywords.numbers))
-        for number, some in zip(
-            keywords.numbers, np.split(rows, np.cumsum(counts)[:-1]), strict=True
-        ):
-            by_pattern[number] = some
-    starts = np.concatenate([[0], np.cumsum(keywords.counts)])
-    return [by_pattern[start:end] for start, end in itertools.pairwise(starts)]
-
-
-def _with_keywords(keywords: _Keywords, texts: pl.Series) -> Mask:
-    """Return a matrix: whether each text (column) has the keywords of each pattern (row)."""
-    text = pl.col("text")
-    lower = texts.to_frame("text").select(text.str.to_lowercase(), size=text.str.len_bytes())
-    words = keywords.possible_words(lower["text"], int(lower["size"].to_numpy().sum()))
-    if not words:
-        return np.zeros((len(keywords.numbers), len(texts)), dtype=np.bool_)
-    occurrences = (
-        lower.lazy()
+def _occurrences(words: list[str], owners: pl.DataFrame, texts: pl.Series) -> pl.DataFrame:
+    """Return `row` and `owner` wherever a text has one of the owner's words, by row."""
+    lower = pl.col("text").str.to_lowercase()
+    return (
+        texts.to_frame("text")
+        .lazy()
         .select(
             row=pl.int_range(pl.len(), dtype=pl.Int64),
-            word=text.str.extract_many(words, overlapping=True).list.unique(),
+            word=lower.str.extract_many(words, overlapping=True).list.unique(),
         )
         .explode("word")
         .drop_nulls()
-        .join(keywords.owners.lazy(), on="word")
+        .join(owners.lazy(), on="word")
+        .select("row", "owner")
+        .unique()
+        .sort("row")
         .pipe(run_query)
     )
-    has_set = np.zeros((keywords.set_count, len(texts)), dtype=np.bool_)
-    has_set[occurrences["set"].to_numpy(), occurrences["row"].to_numpy()] = True
-    # Eight texts per byte: the matrices of branches are large.
-    bits = np.packbits(has_set, axis=1)
-    has_branch = bits[keywords.sets[keywords.branches]]
-    sizes = np.diff(keywords.branches, append=len(keywords.sets))
-    for place in range(1, sizes.max()):
-        longer = np.flatnonzero(sizes > place)
-        has_branch[longer] &= bits[keywords.sets[keywords.branches[longer] + place]]
-    has_pattern = np.bitwise_or.reduceat(has_branch, keywords.patterns)
-    return np.unpackbits(has_pattern, axis=1, count=len(texts)).view(np.bool_)
+
+
+@functools.lru_cache(maxsize=8)
+def _numbered(keywords: tuple[tuple[str, ...], ...]) -> tuple[list[str], pl.DataFrame]:
+    """Return all words, each once, and the table of each `word` and the number of its `owner`."""
+    words = list(itertools.chain.from_iterable(keywords))
+    owner = np.repeat(np.arange(len(keywords)), [len(each) for each in keywords])
+    owners = pl.DataFrame(
+        {"word": words, "owner": series_from_numpy(owner)},
+        schema={"word": pl.String, "owner": pl.Int64},
+    )
+    return list(dict.fromkeys(words)), owners

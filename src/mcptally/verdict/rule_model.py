@@ -5,6 +5,7 @@ are data: to disagree with a verdict, change one row.
 """
 
 import functools
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,6 +40,9 @@ class TextRule(rules.Rule, frozen=True, kw_only=True):
     also the tier of a rule (`weighing.TIERS`)."""
     matches: tuple[str, ...] = ()
     """One of these patterns must match. Empty: the rule does not test the text."""
+    keywords: tuple[tuple[str, ...], ...] = ()
+    """For each of `matches` words in lower case: every text that the pattern matches contains one
+    of them, other texts are not searched. No words: all texts are searched."""
     words: str = ""
     """A class of words in verdict/languages.toml; `matches` gets its words in all languages."""
     also: tuple[str, ...] = ()
@@ -60,8 +64,13 @@ class TextRule(rules.Rule, frozen=True, kw_only=True):
     """Only in a user's file: removes the rule with this id."""
 
     def __post_init__(self) -> None:
-        """Check `where` and the measured counts."""
+        """Check `where`, `keywords` and the measured counts."""
         _check_choice(self, "where", self.where, PLACES)
+        if self.keywords and len(self.keywords) != len(self.matches):
+            raise RuleError(f"rule {self.id}: keywords needs one list of words for each of matches")
+        for word in itertools.chain.from_iterable(self.keywords):
+            if not word or word != word.lower():
+                raise RuleError(f"rule {self.id}: keyword {word!r} must be in lower case")
         if not 0 <= self.right <= self.hits < math.inf:
             raise RuleError(
                 f"rule {self.id}: right {self.right:g} must be between 0 and hits {self.hits:g}: "
@@ -179,7 +188,7 @@ def shipped_rules(cls: type[R], *files: str) -> tuple[R, ...]:
     measured = rules.measured()
     rows = rules.load(cls, *files)
     return in_order(
-        _with_words(
+        with_words(
             msgspec.structs.replace(row, hits=counts["hits"], right=counts["right"])
             if (counts := measured.get(row.id))
             else row
@@ -188,17 +197,25 @@ def shipped_rules(cls: type[R], *files: str) -> tuple[R, ...]:
     )
 
 
+class _Words(msgspec.Struct, frozen=True):
+    """A class of words in verdict/languages.toml: one pattern for each language."""
+
+    patterns: tuple[str, ...]
+    keywords: tuple[tuple[str, ...], ...]
+
+
 @functools.cache
-def words_of_languages() -> Mapping[str, tuple[str, ...]]:
-    """Return for each class of words in verdict/languages.toml one pattern per language."""
-    classes: dict[str, list[str]] = {}
+def words_of_languages() -> Mapping[str, _Words]:
+    """Return the classes of words in verdict/languages.toml."""
+    classes: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
     for language in rules.read_toml("verdict/languages.toml").values():
+        keywords = language.pop("keywords", {})
         for name, words in language.items():
-            classes.setdefault(name, []).append("|".join(words))
-    return {name: tuple(patterns) for name, patterns in classes.items()}
+            classes.setdefault(name, []).append(("|".join(words), tuple(keywords.get(name, ()))))
+    return {name: _Words(*zip(*each, strict=True)) for name, each in classes.items()}
 
 
-def _with_words(rule: R) -> R:
+def with_words(rule: R) -> R:
     """Return the rule with the patterns of its class of words.
 
     Raises:
@@ -206,13 +223,16 @@ def _with_words(rule: R) -> R:
     """
     if not rule.words:
         return rule
-    patterns = words_of_languages().get(rule.words)
-    if patterns is None:
+    words = words_of_languages().get(rule.words)
+    if words is None:
         raise RuleError(
             f"rule {rule.id}: words {rule.words!r} is not one of "
             f"{', '.join(words_of_languages())}{near(rule.words, words_of_languages())}"
         )
-    return msgspec.structs.replace(rule, matches=tuple(dict.fromkeys((*rule.matches, *patterns))))
+    keywords = (*(rule.keywords or [()] * len(rule.matches)), *words.keywords)
+    return msgspec.structs.replace(
+        rule, matches=(*rule.matches, *words.patterns), keywords=keywords
+    )
 
 
 def in_order(rows: Iterable[R]) -> tuple[R, ...]:
@@ -252,11 +272,13 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
         old = {} if known is None else msgspec.structs.asdict(known)
         if known is not None and row.keys() - _DESCRIPTIVE:
             old |= {"hits": 0, "right": 0}
+        if row.keys() & {"matches", "words"}:
+            old["keywords"] = ()
         if cls is VerdictRule and row.keys() - _DESCRIPTIVE:
             old["decides"] = True
         (rule,) = rules.parse(cls, {"rule": [{**old, **row}]}, where=where)
         try:
-            rule = _with_words(rule)
+            rule = with_words(rule)
             check_patterns(rule)
         except RuleError as error:
             raise RuleError(f"{where}: {error}") from error

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcptally.verdict import classify
-from mcptally.verdict.regex_literals import required
+from tests.verdict.pattern_keywords import required
 
 WORDS = {
     "not found": [[{"not found"}]],

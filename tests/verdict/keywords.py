@@ -1,0 +1,85 @@
+"""Writes the keywords of each pattern into the rule files: every match contains one of them.
+
+python -m tests.verdict.keywords
+"""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+from mcptally.rules import load
+from mcptally.seeds.validation_logic.normalised_error import FILE, CategoryRule
+from mcptally.verdict import classify, hidden_errors
+from mcptally.verdict.rule_model import HiddenRule, TextRule, VerdictRule
+from tests.verdict.pattern_keywords import required
+
+RULES = Path(classify.__file__).parents[1] / "rules"
+LANGUAGES = RULES.parent / "verdict" / "languages.toml"
+FILES = {
+    **dict.fromkeys(classify.FILES, VerdictRule),
+    **dict.fromkeys(hidden_errors.FILES, HiddenRule),
+    FILE: CategoryRule,
+}
+ROW = re.compile(r"(?ms)^\[\[rule\]\]\n.*?(?=^\[\[rule\]\]|\Z)")
+KEYWORDS = re.compile(r"(?m)^keywords = \[(?:\n(?:  .*\n)*\]|.*\])\n")
+
+
+def derived(pattern: str) -> tuple[str, ...]:
+    """The keywords of a pattern; none if one of its branches has none."""
+    words: set[str] = set()
+    for branch in required(pattern) or ():
+        words |= max(branch, key=lambda each: min(len(word.encode()) for word in each))
+    # A word that contains another one is found with it.
+    return tuple(sorted(w for w in words if not any(o != w and o in w for o in words)))
+
+
+def of_matches(rule: TextRule) -> tuple[tuple[str, ...], ...]:
+    """The keywords of the patterns of a rule, without those of its class of words."""
+    keywords = tuple(map(derived, rule.matches))
+    return keywords if any(keywords) else ()
+
+
+def in_toml(keywords: tuple[tuple[str, ...], ...]) -> str:
+    if not keywords:
+        return ""
+    rows = [json.dumps(each, ensure_ascii=False) for each in keywords]
+    if len(rows) == 1:
+        return f"keywords = [{rows[0]}]\n"
+    return "keywords = [\n" + "".join(f"  {row},\n" for row in rows) + "]\n"
+
+
+def with_keywords(text: str, rules: dict[str, TextRule]) -> str:
+    """The text of a rule file with the keywords of its rules."""
+
+    def row(match: re.Match[str]) -> str:
+        bare = KEYWORDS.sub("", match[0])
+        rule = rules[re.search(r'(?m)^id = "(.*)"', bare)[1]]
+        return re.sub(r"(?m)^(?=fires = )", lambda _: in_toml(of_matches(rule)), bare, count=1)
+
+    return ROW.sub(row, text)
+
+
+def languages_with_keywords(text: str) -> str:
+    """The text of languages.toml with the keywords of its words."""
+    bare = re.sub(r"(?m)^\[\w+\.keywords\]\n(?:\w+ = .*\n)*\n?", "", text)
+
+    def section(match: re.Match[str]) -> str:
+        name = match[1]
+        rows = [
+            f"{kind} = {json.dumps(derived('|'.join(words)), ensure_ascii=False)}\n"
+            for kind, words in tables[name].items()
+            if derived("|".join(words))
+        ]
+        return f"{match[0].rstrip()}\n\n[{name}.keywords]\n{''.join(rows)}\n"
+
+    tables = tomllib.loads(bare)
+    return re.sub(r"(?m)^\[(\w+)\]\n(?:(?!\[).*\n)+", section, bare).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    for name, kind in FILES.items():
+        path = RULES / name
+        rows = {rule.id: rule for rule in load(kind, name)}
+        path.write_text(with_keywords(path.read_text("utf-8"), rows), encoding="utf-8")
+    LANGUAGES.write_text(languages_with_keywords(LANGUAGES.read_text("utf-8")), encoding="utf-8")
