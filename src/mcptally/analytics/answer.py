@@ -71,3 +71,8 @@ def as_answer(relation: duckdb.DuckDBPyRelation) -> Answer:
     relation.__class__ = Answer
     assert isinstance(relation, Answer)  # noqa: S101  (for mypy)
     return relation
+
+
+def masked(answer: duckdb.DuckDBPyRelation) -> Answer:
+    """The rows of an answer with secrets masked; for answers of stores that are not masked."""
+    return as_answer(duckdb.connect().from_arrow(mask_rows(answer.to_arrow_table())))

@@ -15,12 +15,12 @@ from mcptally.errors import QueryError
 class MemoryLimitedStore(Store):
     """A store for a child process: the process may not allocate more than its memory limit."""
 
-    def __init__(self, *paths: Path, memory: str | None, exact: bool = False) -> None:
-        super().__init__(*paths, memory=memory)
+    def __init__(self, *paths: Path, memory: str | None, masked: bool, exact: bool = False) -> None:
+        super().__init__(*paths, memory=memory, masked=masked)
         self._connections.exact = exact
-        # This creates the views, so that no answer waits for them.
-        query = "SELECT current_setting('memory_limit')"
-        [(limit,)] = retry_if_replaced([self], lambda: self.sql(query).fetchall())
+        # This masks the tables and creates the views, so that no answer waits for them.
+        connection = retry_if_replaced([self], self._connections.get)
+        [(limit,)] = connection.execute("SELECT current_setting('memory_limit')").fetchall()
         number, unit = limit.split()
         power = ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit)
         limit_memory(int(float(number) * 1024**power))
@@ -30,9 +30,13 @@ class MemoryLimitedStore(Store):
         return False
 
 
-def answer_function(paths: Sequence[Path], memory: str | None) -> Callable[..., memoryview]:
+def answer_function(
+    paths: Sequence[Path],
+    memory: str | None,
+    masked: bool,  # noqa: FBT001  (a child process gets its arguments by position)
+) -> Callable[..., memoryview]:
     """The function that a child process calls: a store's answers as Arrow IPC streams."""
-    store = MemoryLimitedStore(*paths, memory=memory, exact=True)
+    store = MemoryLimitedStore(*paths, memory=memory, masked=masked, exact=True)
 
     def answer(name: str, args: Any, kwargs: Any, rows: int) -> memoryview:
         relation: duckdb.DuckDBPyRelation = getattr(store, name)(*args, **kwargs)

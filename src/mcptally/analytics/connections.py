@@ -6,7 +6,7 @@ SQL may come from an untrusted source, so a connection can read the stores' tabl
 import contextlib
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -15,10 +15,17 @@ import duckdb
 
 from mcptally.analytics import views
 from mcptally.analytics.answer import Answer, as_answer
+from mcptally.analytics.masked_tables import WITHOUT_PAYLOADS, MaskedTables
 from mcptally.analytics.sql_guard import lock
 from mcptally.errors import QueryError, near
 from mcptally.statistics import sql_functions
 from mcptally.store.manifest import LiveFiles, live_files, manifest_version, read_manifest
+from mcptally.tables.all_tables import TABLES
+
+TABLE_NAMES: Final = frozenset(table.name for table in TABLES)
+"""Names of all tables."""
+PAYLOAD_TABLES: Final = TABLE_NAMES - WITHOUT_PAYLOADS
+"""Tables that repeat texts of calls."""
 
 
 class Connections:
@@ -29,18 +36,23 @@ class Connections:
         memory: memory limit of DuckDB, such as `2GB`; None: four fifths of the machine's memory.
         manifest: content of the first store's `store.json`, without the files of the archive.
         has_payloads: whether arguments and results were kept, in all of several stores.
+        masked: whether the tables are copies without secrets (`masked_tables`), for SQL from
+            untrusted sources.
         exact: whether Arrow data keeps DuckDB's own types, which other programs cannot read.
 
     Raises:
         StoreError: from the constructor: there is no store, or this version cannot read it.
     """
 
-    def __init__(self, paths: Sequence[Path], memory: str | None) -> None:
+    def __init__(self, paths: Sequence[Path], memory: str | None, *, masked: bool = False) -> None:
         self.paths: Final = tuple(paths)
+        self.masked: Final = masked
         self.memory: Final = memory
         self.exact = False
-        self._open: Final[dict[frozenset[str], duckdb.DuckDBPyConnection]] = {}
-        self._created: Final[dict[frozenset[str], set[str]]] = {}
+        self._open: Final[
+            dict[tuple[frozenset[str], frozenset[str]], duckdb.DuckDBPyConnection]
+        ] = {}
+        self._created: Final[dict[duckdb.DuckDBPyConnection, set[str]]] = {}
         self._lock: Final = threading.RLock()
         self._load()
 
@@ -53,43 +65,87 @@ class Connections:
             live_files(path.resolve(), manifest)
             for path, manifest in zip(self.paths, manifests, strict=True)
         ]
+        self._copies = [
+            MaskedTables(path.resolve(), files)
+            for path, files in zip(self.paths, self._files, strict=True)
+            if self.masked
+        ]
 
     def mark(self) -> tuple[tuple[int, int], ...]:
         """A value that changes when a run replaces one of the stores."""
         return tuple(map(manifest_version, self.paths))
 
     @property
-    def files(self) -> Sequence[LiveFiles]:
-        """The live files of each store, by table; read again after a run replaced a store."""
+    def folders(self) -> Sequence[Path]:
+        """The folder of each store's tables: the store, or that of its masked copies."""
+        return [copies.folder for copies in self._copies] or self.paths
+
+    def files(self, tables: Collection[str] = TABLE_NAMES) -> Sequence[LiveFiles]:
+        """The live files of each store, by table; read again after a run replaced a store.
+
+        Args:
+            tables: the tables that will be read; the masked copies of others may not exist yet.
+        """
         with self._lock:
             if self.mark() != self._mark:
                 self._load()
                 self._open.clear()
                 self._created.clear()
-            return self._files
+            for copies in self._copies:
+                copies.write(tables)
+            return [copies.files for copies in self._copies] or self._files
 
     def get(
-        self, filters: frozenset[str] = frozenset(), question: str | None = None
+        self, filters: frozenset[str] = frozenset(), tables: frozenset[str] = TABLE_NAMES
     ) -> duckdb.DuckDBPyConnection:
-        """A connection with the tables, and what this question reads, as views.
+        """A connection that has these tables as views.
 
-        There is one per set of filters. It is created on first use, under a lock because threads
-        share a store.
+        There is one per set of filters and tables. It is created on first use, under a lock because
+        threads share a store.
         """
         with self._lock:
-            files = self.files
-            if filters not in self._open:
+            files = self.files(tables)
+            key = (filters, tables)
+            if key not in self._open:
                 connection = views.connect(self.memory)
                 with self._reporting_the_version():
-                    created = views.create_tables(connection, files, filters)
+                    created = views.create_tables(connection, files, filters, tables)
                 if self.exact:
                     connection.execute("SET arrow_lossless_conversion = true")
-                lock(connection, self.paths)
-                self._open[filters] = connection
-                self._created[filters] = created
-            if question is not None:
-                self.create_questions(views.texts_read_by(question), filters)
-            return self._open[filters]
+                lock(connection, self.folders)
+                self._open[key] = connection
+                self._created[connection] = created
+            return self._open[key]
+
+    def get_for(
+        self,
+        texts: Mapping[str, str],
+        filters: frozenset[str] = frozenset(),
+        *,
+        payloads: bool = True,
+    ) -> duckdb.DuckDBPyConnection:
+        """A connection that has questions as views, and the tables that they read.
+
+        Args:
+            texts: the SQL of the questions by name, with all parts that they read.
+            filters: the filters that the views read.
+            payloads: whether a query may read a table that repeats texts of calls. To mask them
+                takes longer than most questions, and many do not read them.
+        """
+        without_payloads = (
+            self.masked
+            and not (payloads or filters)
+            and len(self.paths) == 1
+            and (filters, TABLE_NAMES) not in self._open
+        )
+        connection = self.get(filters, WITHOUT_PAYLOADS if without_payloads else TABLE_NAMES)
+        # Each view takes 0.01 s.
+        with self._lock, self._reporting_the_version():
+            created = self._created[connection]
+            new = {name: text for name, text in texts.items() if name not in created}
+            views.create_questions(connection, new)
+            created.update(new)
+        return connection
 
     def answer(
         self,
@@ -110,22 +166,11 @@ class Connections:
             StoreError: the store lacks a column: an older version wrote it.
             QueryError: DuckDB rejects the query for another reason.
         """
-        connection = self.get(frozenset(filters), question)
+        payloads = views.reads_any_of(PAYLOAD_TABLES, views.texts_of(question).values())
+        texts = views.texts_read_by(question)
+        connection = self.get_for(texts, frozenset(filters), payloads=payloads)
         with _as_query_errors(connection), self._reporting_the_version():
             return _answer(connection, query, params, filters, alias=question)
-
-    def create_questions(
-        self, texts: Mapping[str, str], filters: frozenset[str] = frozenset()
-    ) -> None:
-        """Create views of those questions that have none yet; each takes 0.01 s.
-
-        The connection with these filters must exist.
-        """
-        with self._lock, self._reporting_the_version():
-            created = self._created[filters]
-            new = {name: text for name, text in texts.items() if name not in created}
-            views.create_questions(self._open[filters], new)
-            created.update(new)
 
     def _reporting_the_version(self) -> contextlib.AbstractContextManager[None]:
         return views.reporting_the_version(self.paths[0], self.manifest.get("mcptally"))

@@ -15,10 +15,10 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from mcptally.analytics import ask, compare, views
+from mcptally.analytics import ask, compare, explanation, views
 from mcptally.analytics.answer import Answer, as_answer
 from mcptally.analytics.child_process import ChildProcessPool
-from mcptally.analytics.connections import Connections, answer_of
+from mcptally.analytics.connections import PAYLOAD_TABLES, Connections, answer_of
 from mcptally.analytics.filters import Filters, Moment
 from mcptally.analytics.sql_guard import SPILL, check_select
 from mcptally.errors import QueryError, StoreError
@@ -43,13 +43,17 @@ class Store:
         path: folder of the store, or of the first of several.
         paths: folders of all of them.
         memory: memory limit of DuckDB, such as `2GB`; None: four fifths of the machine's memory.
+        masked: whether all texts are without secrets, so that SQL cannot find them.
     """
 
-    def __init__(self, path: Path, *more: Path, memory: str | None = None) -> None:
+    def __init__(
+        self, path: Path, *more: Path, memory: str | None = None, masked: bool = False
+    ) -> None:
         self.path: Final = path
         self.paths: Final = (path, *more)
         self.memory: Final = memory
-        self._connections: Final = Connections(self.paths, memory)
+        self.masked: Final = masked
+        self._connections: Final = Connections(self.paths, memory, masked=masked)
         self._lock: Final = threading.Lock()
         self._child: ChildProcessPool | None = None
         self._limits: Final[list[tuple[float, int]]] = []
@@ -74,7 +78,12 @@ class Store:
     @property
     def files(self) -> Sequence[LiveFiles]:
         """The live files of each store, by table; read again after a run replaced a store."""
-        return self._connections.files
+        return self._connections.files()
+
+    @property
+    def folders(self) -> Sequence[Path]:
+        """The folder of each store's tables."""
+        return self._connections.folders
 
     def ask(
         self,
@@ -127,14 +136,15 @@ class Store:
             return self._in_child("sql", query, params)
         if _SHOW_TABLES.fullmatch(query):
             query = _LIST_TABLES
-        connection = self._connections.get()
+        texts = views.texts_read(query)
+        payloads = views.reads_any_of(PAYLOAD_TABLES, texts.values(), query)
+        connection = self._connections.get_for(texts, payloads=payloads)
         check_select(connection, query)
-        self._connections.create_questions(views.texts_read(query))
         try:
             return answer_of(connection, query, params)
         except QueryError:
             # Perhaps the query names a question in an unexpected way; DuckDB also suggests names.
-            self._connections.create_questions(views.all_texts())
+            connection = self._connections.get_for(views.all_texts())
             return answer_of(connection, query, params)
 
     def show(self, call: str, *, seed: bool = False) -> "Explanation":
@@ -152,9 +162,12 @@ class Store:
         """
         from mcptally.analytics import explain  # noqa: PLC0415  (questions do not need it)
 
-        return retry_if_replaced(
-            [self], lambda: explain.explain(self, call, seed=seed), consistent=True
+        # The rules judge what was recorded.
+        recorded = Store(*self.paths, memory=self.memory) if self.masked else self
+        found = retry_if_replaced(
+            [recorded], lambda: explain.explain(recorded, call, seed=seed), consistent=True
         )
+        return explanation.masked(found) if self.masked else found
 
     @contextlib.contextmanager
     def within(self, seconds: float | None, *, rows: int = 0) -> Iterator[None]:
@@ -189,6 +202,7 @@ class Store:
                     "mcptally.analytics.child_store:answer_function",
                     self.paths,
                     self.memory,
+                    self.masked,
                     memory=f"{most} of memory (or {SPILL} of disk)",
                 )
         limits = list(self._limits)
@@ -226,7 +240,7 @@ class Store:
 
         def compared() -> compare.Comparison:
             base, new = (
-                compare.Side(s.paths, s.files, s.memory, s.manifest.get("mcptally"))
+                compare.Side(s.folders, s.files, s.memory, s.manifest.get("mcptally"))
                 for s in (self, other)
             )
             return compare.compare(base, new, parameters)
@@ -280,7 +294,9 @@ def retry_if_replaced(
 _ATTEMPTS: Final = 5
 
 
-def open_store(path: str | Path, *more: str | Path, memory: str | None = None) -> Store:
+def open_store(
+    path: str | Path, *more: str | Path, memory: str | None = None, masked: bool = False
+) -> Store:
     """Open the store at `path`, or several stores as one.
 
     A recording that several of them contain counts once, as the first of them has it.
@@ -290,8 +306,11 @@ def open_store(path: str | Path, *more: str | Path, memory: str | None = None) -
         more: folders of other stores.
         memory: memory limit of DuckDB, such as `2GB`; by default four fifths of the machine's
             memory. With a limit, answers are computed in a child process that cannot exceed it.
+        masked: whether tokens and passwords are replaced by `[redacted:NAME]` in everything that
+            the store returns, as for SQL from others. The first query writes masked copies of the
+            tables into the store.
 
     Raises:
         StoreError: there is no store, or this version cannot read it.
     """
-    return Store(Path(path), *map(Path, more), memory=memory)
+    return Store(Path(path), *map(Path, more), memory=memory, masked=masked)

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import graphlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
@@ -121,6 +121,7 @@ def create_tables(
     connection: duckdb.DuckDBPyConnection,
     stores: Sequence[LiveFiles],
     filters: Collection[str] = (),
+    names: Collection[str] = ORDER,
 ) -> set[str]:
     """Create views of the tables of stores, without the rows that these filters leave out.
 
@@ -128,6 +129,7 @@ def create_tables(
         connection: where to create them.
         stores: the live files of each store, by table.
         filters: names of filters; their values are variables of the cursor that asks.
+        names: the tables; with filters, all of them.
 
     Returns:
         The names of `all_texts` that are views now.
@@ -137,7 +139,7 @@ def create_tables(
         QueryError: the memory limit of the connection is too small to read the files.
     """
     tables = union.tables(connection, stores)
-    wanted = [(name, name) for name in ORDER]
+    wanted = [(name, name) for name in ORDER if name in names]
     if filters:
         # `usage` aggregates all calls: it is computed again from the calls that count.
         wanted.remove((Usage.name, Usage.name))
@@ -192,6 +194,22 @@ def texts_read(query: str) -> Mapping[str, str]:
         if name.casefold() in folded:
             found |= texts_of(name)
     return found
+
+
+def reads_any_of(tables: Collection[str], texts: Iterable[str], query: str = "") -> bool:
+    """Whether questions read one of these tables, or a query may: their names occur in it.
+
+    Args:
+        tables: names of tables.
+        texts: the SQL of the questions.
+        query: any SQL; one that reads the catalog may read all tables.
+    """
+    folded = query.casefold()
+    return (
+        _READS_CATALOG.search(folded) is not None
+        or any(name in folded for name in tables)
+        or any(not _names_read(text).isdisjoint(tables) for text in texts)
+    )
 
 
 _READS_CATALOG: Final = re.compile(r"duckdb_|information_schema|pg_catalog|sqlite_master|pragma_")

@@ -84,6 +84,7 @@ def command(
       mcptally compare main branch --fail-on worse --junit report.xml
       mcptally compare main branch --fail-on 'failure_rate > 5%' --fail-on definition_changed
     """
+    from mcptally.analytics.answer import masked
     from mcptally.analytics.compare import OMITTED_CHANGES
     from mcptally.analytics.store import open_store
     from mcptally.gates import limits as gates
@@ -103,7 +104,8 @@ def command(
             sys.stderr.write(f"{count(n, level)} {change.replace('_', ' ')}\n")
     shown = () if metrics else ("level", "server", "tool", "change", "words")
     limit = render.default_limit(form)  # type: ignore[arg-type]  # click checked it
-    render.write(rows, form, shown=shown, limit=limit, raw=raw)  # type: ignore[arg-type]
+    shown_rows = rows if raw else masked(rows)
+    render.write(shown_rows, form, shown=shown, limit=limit)  # type: ignore[arg-type]
     if fail_on:
         results = gates.check_changes(found, limits, [after, before])
         write_gate_reports(ctx, results, junit, sarif)

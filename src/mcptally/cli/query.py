@@ -81,7 +81,8 @@ def command(
     from mcptally.output import render
     from mcptally.tables.all_tables import TABLES
 
-    opened = open_store(store, *more, memory=None if memory is None else size_text(memory))
+    limit_of_memory = None if memory is None else size_text(memory)
+    opened = open_store(store, *more, memory=limit_of_memory, masked=not raw)
     if keep:
         kept = ", ".join(duckdb_file.write_with_answers(store))
         sys.stderr.write(f"{store / duckdb_file.FILE} has the tables {kept}\n")
@@ -111,7 +112,7 @@ def command(
 
     def answer() -> None:
         found = opened.ask(question, **filters) if predefined else opened.sql(question)
-        render.write(found, form, shown=columns, limit=limit, raw=raw)  # type: ignore[arg-type]
+        render.write(found, form, shown=columns, limit=limit)  # type: ignore[arg-type]
 
     with opened.within(seconds, rows=limit and limit + 1):
         retry_if_replaced([opened], answer)

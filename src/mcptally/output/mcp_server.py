@@ -23,6 +23,7 @@ from pydantic import BaseModel, Field
 
 import mcptally
 from mcptally.analytics import dry_run, explanation
+from mcptally.analytics.answer import masked
 from mcptally.analytics.child_process import CancellableCall, ChildProcessPool
 from mcptally.analytics.child_store import MemoryLimitedStore
 from mcptally.analytics.compare import OMITTED_CHANGES
@@ -31,7 +32,7 @@ from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.errors import McptallyError
 from mcptally.output.render import plain_rows
 from mcptally.plural import count
-from mcptally.redaction.display import clean_line, mask_and_cut
+from mcptally.redaction.display import clean_line, cut, mask_and_cut
 from mcptally.rules.reference_page import find_rules, format_rule
 from mcptally.tables.all_tables import TABLES
 
@@ -163,9 +164,8 @@ def _answer_function(path: Path, base: Path | None) -> Callable[..., bytes]:
 
     A text is returned as it is, anything else as JSON.
     """
-    tools = _Tools(
-        MemoryLimitedStore(path, memory=MEMORY), None if base is None else open_store(base)
-    )
+    store = MemoryLimitedStore(path, memory=MEMORY, masked=True)
+    tools = _Tools(store, None if base is None else open_store(base))
 
     def answer(name: str, arguments: Mapping[str, Any]) -> bytes:
         method: Callable[..., str | BaseModel] = getattr(tools, name)
@@ -290,8 +290,8 @@ class _Tools:
         call: Annotated[str, Field(description="The call_id, or the beginning of it.")],
     ) -> str:
         """Explain a recorded call: request, reply, and the evidence for its verdict."""
-        text = explanation.text(explanation.masked(self.store.show(call)), limit=MAX_PAYLOAD)
-        lines = [clean_line(line) for line in mask_and_cut(text, 10 * MAX_PAYLOAD).splitlines()]
+        text = explanation.text(self.store.show(call), limit=MAX_PAYLOAD)
+        lines = [clean_line(line) for line in cut(text, 10 * MAX_PAYLOAD).splitlines()]
         return "\n".join([NOTE, "", *lines])
 
     def validate(
@@ -316,7 +316,7 @@ class _Tools:
     ) -> str:
         """Describe what changed from the base store to this one, one row per tool or server."""
         assert self.base is not None  # noqa: S101  (the tool exists only with a base)
-        found = self.base.compare(self.store).tools
+        found = masked(self.base.compare(open_store(self.store.path)).tools)
         rows = found if every else found.filter(f"change NOT IN {OMITTED_CHANGES}")
         columns = ["level", "server", "tool", "change", "words"]
         return _table(rows, limit, columns, empty="Nothing changed significantly.")
@@ -359,7 +359,7 @@ def _table(
     names = table.column_names
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([clean_line(mask_and_cut(name, MAX_TEXT)) for name in names])
+    writer.writerow([clean_line(cut(name, MAX_TEXT)) for name in names])
     for row in plain_rows(table.slice(0, limit)):
         writer.writerow([_text(_cell(row[name])) for name in names])
     if not table.num_rows:
@@ -386,7 +386,7 @@ def _text(value: Any) -> str:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, str):
-        return clean_line(mask_and_cut(value, MAX_TEXT))
+        return clean_line(cut(value, MAX_TEXT))
     if isinstance(value, list):
         return [_cell(item) for item in value[:100]]
     if isinstance(value, dict):

@@ -18,7 +18,6 @@ import pyarrow as pa
 from mcptally.errors import QueryError
 from mcptally.output.text_table import text_table
 from mcptally.plural import count
-from mcptally.redaction.arrow_masking import mask_rows
 from mcptally.redaction.display import CONTROL_CHARACTERS, clean_line, escape_controls
 from mcptally.tables.values import FORMULA, cell_of, distinct_names, plain
 
@@ -54,7 +53,6 @@ def write(
     *,
     shown: Sequence[str] = (),
     limit: int = 0,
-    raw: bool = False,
 ) -> None:
     """Write an answer to stdout.
 
@@ -63,7 +61,6 @@ def write(
         form: the format.
         shown: the columns of a table; all if empty. A terminal shows those that fit.
         limit: the maximum number of rows; 0: all.
-        raw: whether secrets are written as they were recorded (`redaction.display`).
 
     Raises:
         QueryError: DuckDB cannot compute the rows, or Parquet cannot hold them.
@@ -76,7 +73,6 @@ def write(
     more = bool(limit) and table.num_rows > limit
     table = table.slice(0, limit) if limit else table
     table = _unsupported_as_text(table)
-    table = table if raw else mask_rows(table)
     if form == "table":
         _terminal(table, shown)
     elif form == "json":

@@ -3,34 +3,39 @@
 The recorder imports the rest of the folder, so only this module may import pyarrow.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from mcptally.redaction.display import mask_text, mask_value
+from mcptally.redaction.display import mask_text, mask_value, without_hits
 
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
+_Text = TypeVar("_Text", str, bytes)
 
 _FEW: Final = 1000
 """Minimum number of texts from which Arrow finds the distinct ones."""
 
 
 def mask_rows(rows: _Rows) -> _Rows:
-    """The table or batch with secrets masked in column names and in texts at any depth.
-
-    Each distinct text of a column is searched once.
-    """
+    """The table or batch with secrets masked in column names and in texts at any depth."""
     for place, name in enumerate(rows.schema.names):
         column = rows.column(place)
-        changed = {
-            text: told
-            for text in set(_texts(column))
-            if text and (told := mask_value(text)) != text
-        }
+        changed = replacements(distinct_texts(column))
         if changed or mask_text(name) != name:
-            rows = rows.set_column(place, mask_text(name), _replaced(column, changed))
+            rows = rows.set_column(place, mask_text(name), replaced(column, changed))
     return rows
+
+
+def replacements(texts: set[_Text]) -> dict[_Text, _Text]:
+    """Each of the texts that has a secret → the same text with the secret masked."""
+    some = texts - without_hits(texts)
+    return {text: masked for text in some if (masked := mask_value(text)) != text}
+
+
+def distinct_texts(column: pa.Array | pa.ChunkedArray) -> set[Any]:
+    """The texts and bytes of a column, at any depth, except empty ones."""
+    return {text for text in _texts(column) if text}
 
 
 def _texts(column: pa.Array | pa.ChunkedArray) -> Iterator[str | bytes | None]:
@@ -63,7 +68,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _replaced(column: Any, changed: dict[Any, Any]) -> Any:
+def replaced(column: Any, changed: Mapping[Any, Any]) -> Any:
     """The column with each key of `changed` replaced by its value."""
     if not changed:
         return column
@@ -78,7 +83,7 @@ def _replaced(column: Any, changed: dict[Any, Any]) -> Any:
     if isinstance(column, pa.ChunkedArray):
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        return pa.chunked_array([_replaced(each, changed) for each in column.chunks], column.type)
+        return pa.chunked_array([replaced(each, changed) for each in column.chunks], column.type)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if _is_text(column.type) and not pa.types.is_string_view(column.type):

@@ -14,11 +14,14 @@ Masking keeps the format: JSON text stays JSON text, with `[redacted:NAME]` in p
 
 import json
 import re
-from typing import Any, Final
+from collections.abc import Collection
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from mcptally.redaction.policy import policy
+
+_Text = TypeVar("_Text", str, bytes)
 
 LIMIT: Final = 2000
 """Default length of a text that `mask_and_cut` returns, in characters."""
@@ -67,7 +70,7 @@ def mask_text(text: str) -> str:
 
     JSON text stays JSON text.
     """
-    data = text.encode("utf-8", "replace")
+    data = _encoded(text)
     found = _hidden(data)
     return text if found is data else found.decode("utf-8", "replace")
 
@@ -81,6 +84,21 @@ def _hidden(data: bytes) -> bytes:
         data = json.dumps(words, ensure_ascii=False).encode("utf-8", "replace") if count else data
     found, count = (default.json if start in _JSON else default.text)(data)
     return found if count else data
+
+
+def without_hits(texts: Collection[_Text]) -> set[_Text]:
+    """Texts that have no secret, as far as one fast search in many of them can tell."""
+    frames = {_encoded(text): text for text in texts}
+    return {frames[frame] for frame in policy("default").clean_frames(list(frames))}
+
+
+def secrets_of(text: str | bytes) -> list[str]:
+    """The secrets that `mask_text` replaces in a text, without the escapes of JSON."""
+    return policy("default").secrets(_encoded(text))
+
+
+def _encoded(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode("utf-8", "replace")
 
 
 _JSON: Final = frozenset({b"{", b"[", b'"'})
@@ -109,7 +127,11 @@ def mask_value(value: Any) -> Any:
 
 def mask_and_cut(text: str, limit: int = LIMIT) -> str:
     """`text` with every secret replaced by `[redacted:NAME]`, cut to `limit` characters."""
-    told = mask_text(text)
-    if len(told) <= limit:
-        return told
-    return f"{told[:limit]}… ({len(told) - limit} more characters)"
+    return cut(mask_text(text), limit)
+
+
+def cut(text: str, limit: int = LIMIT) -> str:
+    """The first `limit` characters of a text; if there are more, followed by their number."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}… ({len(text) - limit} more characters)"

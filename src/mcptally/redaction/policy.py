@@ -44,6 +44,7 @@ from mcptally.redaction.spans import (
     is_redacted,
     replace_spans,
     unescape,
+    unescaped_value,
     within_strings,
 )
 from mcptally.redaction.token_checks import CHECKS, MATCH_REACH
@@ -148,6 +149,19 @@ class Policy:
     def text(self, data: bytes) -> tuple[bytes, int]:
         """Other bytes (a torn frame, stderr, a path, a URL), redacted and counted as in `json`."""
         return self._redact(data)
+
+    def secrets(self, data: bytes) -> list[str]:
+        """The secrets that `json` and `text` replace, also without their JSON escapes."""
+        found = [
+            data[span.start : span.end]
+            for span in self._secret_spans(data) or ()
+            if not span.replacement.startswith(b"[hashed:")
+        ]
+        return [
+            text
+            for value in found
+            for text in {value.decode(errors="replace"), unescaped_value(value)}
+        ]
 
     def argv(self, command: Sequence[str]) -> tuple[list[str], int]:
         """A command line, redacted as in `json`; a flag also names the next word."""

@@ -4,6 +4,7 @@ STORE/store.json                            format, versions, files of the archi
 STORE/<table>/<number>-<run>.parquet        rows, zstd
 STORE/.known/<kind>/<number>-<run>.parquet  summaries of partitions: the next run reads them to find
                                             out which rows it can reuse
+STORE/.masked/<rules>/<table>/…             copies of tables without secrets, for untrusted SQL
 STORE/.work/                                work in progress of a run
 
 A file is written once and never changed. A run adds files under new names, replaces `store.json` in
@@ -33,6 +34,8 @@ STORE_FORMAT: Final = 4
 MANIFEST: Final = "store.json"
 WORK: Final = ".work"
 SUMMARIES: Final = ".known"
+MASKED: Final = ".masked"
+"""Name of the folder with copies of tables without secrets: `analytics.masked_tables`."""
 VIEWS: Final = "mcptally.duckdb"
 """Name of the file with views of the live files for DuckDB clients: `analytics.duckdb_file`."""
 

@@ -19,6 +19,7 @@ import mcptally
 from mcptally.errors import StoreError
 from mcptally.store.manifest import (
     MANIFEST,
+    MASKED,
     STORE_FORMAT,
     SUMMARIES,
     VIEWS,
@@ -137,7 +138,7 @@ def remove_unlisted(folder: Path) -> list[Path]:
 
 def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
     """Files in a store's folders that are not listed, and empty folders after their content."""
-    for name in (*(table.name for table in TABLES), SUMMARIES):
+    for name in (*(table.name for table in TABLES), SUMMARIES, MASKED):
         place = folder / name
         if place.is_symlink():
             yield place
@@ -145,11 +146,16 @@ def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
         for at, folders, files in os.walk(place, topdown=False):
             links = [each for each in folders if (Path(at) / each).is_symlink()]
             for path in (Path(at) / each for each in (*files, *links)):
-                if path.relative_to(folder).as_posix() not in listed:
+                if _copied_from(path.relative_to(folder)).as_posix() not in listed:
                     yield path
-            here = f"{Path(at).relative_to(folder).as_posix()}/"
-            if not any(part.startswith(here) for part in listed):
+            here = f"{_copied_from(Path(at).relative_to(folder)).as_posix()}/"
+            if here != "./" and not any(part.startswith(here) for part in listed):
                 yield Path(at)
+
+
+def _copied_from(name: Path) -> Path:
+    """The file or folder that a masked one is the copy of; any other name as it is."""
+    return Path(*name.parts[2:]) if name.parts[0] == MASKED else name
 
 
 def _is_full(error: Exception) -> bool:

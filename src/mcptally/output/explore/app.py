@@ -93,10 +93,10 @@ def application(path: Path, *, token: str, port: int, seconds: float = SECONDS) 
     Raises:
         StoreError: there is no store.
     """
-    store = open_store(path)
-    limited = open_store(path, memory=MEMORY)
+    store = open_store(path, masked=True)
+    limited = open_store(path, memory=MEMORY, masked=True)
     links = Links(f"/{token}/")
-    page_of_report = _latest_report(store, links)
+    page_of_report = _latest_report(open_store(path), links)  # it masks its texts itself
 
     def answer(ask: Callable[[], duckdb.DuckDBPyRelation]) -> pa.Table:
         with limited.within(seconds, rows=ROWS + 1):

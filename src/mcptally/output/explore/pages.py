@@ -1,6 +1,7 @@
 """Renders the pages of `explore`: one call, one session as a conversation, answers and SQL.
 
-Recorded text is masked and cleaned of control characters before the template escapes it.
+Recorded text comes from a masked store, and is cleaned of control characters before the template
+escapes it.
 """
 
 import contextlib
@@ -21,7 +22,6 @@ from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.errors import QueryError
 from mcptally.output.html.text import duration, is_printable, name, shown
 from mcptally.plural import count
-from mcptally.redaction.arrow_masking import mask_rows
 from mcptally.redaction.display import clean_lines, mask_text
 from mcptally.tables.values import cell
 
@@ -112,7 +112,7 @@ def call(store: Store, links: Links, call_id: str) -> str:
     Raises:
         QueryError: no call has this id, or several ids begin with it.
     """
-    found = explanation.masked(store.show(call_id))
+    found = store.show(call_id)
     row = found.call
     target = row["tool"] or row["prompt"] or row["resource_uri"]
     return _render(
@@ -212,8 +212,8 @@ def _payload(text: str | None) -> str | None:
 
 
 def _rows(relation: Any) -> list[dict[str, Any]]:
-    """The rows of an answer with secrets masked."""
-    rows: list[dict[str, Any]] = mask_rows(relation.to_arrow_table()).to_pylist()
+    """The rows of an answer."""
+    rows: list[dict[str, Any]] = relation.to_arrow_table().to_pylist()
     return rows
 
 
@@ -257,9 +257,8 @@ def sql(links: Links, query: str, answer: Callable[[], pa.Table] | None, error: 
 
 def _table(links: Links, table: pa.Table) -> dict[str, Any]:
     """The columns and the first `ROWS` rows of an answer, as texts with links."""
-    masked = mask_rows(table.slice(0, ROWS))
-    names = masked.column_names
-    values = [masked.column(number).to_pylist() for number in range(len(names))]
+    names = table.column_names
+    values = [column.to_pylist() for column in table.slice(0, ROWS).columns]
     return {
         "columns": names,
         "rows": [

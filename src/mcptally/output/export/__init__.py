@@ -17,8 +17,6 @@ from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.errors import UsageError, near
 from mcptally.output.export import csv, har, jsonl, otlp, parquet
 from mcptally.output.whole_file import whole_file
-from mcptally.redaction.arrow_masking import mask_rows
-from mcptally.redaction.display import mask_text
 from mcptally.tables.all_tables import TABLES
 
 __all__ = ["FORMATS", "Exported", "export"]
@@ -111,6 +109,8 @@ def export(
             f"{to} can hold the table calls only; export {table} as csv, parquet or jsonl"
         )
     opened = store if isinstance(store, Store) else open_store(store)
+    if opened.masked == raw:
+        opened = open_store(*opened.paths, memory=opened.memory, masked=not raw)
     name = '"' + table.replace('"', '""') + '"'
     condition = f" WHERE ({where})" if where else ""
     order = f" ORDER BY {_ORDER[table]}" if table in _ORDER else ""
@@ -120,16 +120,14 @@ def export(
         reader = opened.sql(
             f"SELECT exported.*{url} FROM (SELECT * FROM {name}{condition}) AS exported{order}"
         ).to_arrow_reader(_BATCH)
-        recorded = _in_utc(reader.schema)
-        schema = recorded if raw else pa.schema([f.with_name(mask_text(f.name)) for f in recorded])
+        schema = _in_utc(reader.schema)
         rows = 0
 
         def counted() -> Iterator[pa.RecordBatch]:
             nonlocal rows
             for batch in reader:
                 rows += batch.num_rows
-                in_utc = batch.cast(recorded)
-                yield in_utc if raw else mask_rows(in_utc)
+                yield batch.cast(schema)
 
         left_out = form.write(counted(), schema, file)
         return Exported(rows, {reason: count for reason, count in left_out.items() if count})

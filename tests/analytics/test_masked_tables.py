@@ -1,0 +1,241 @@
+"""SQL cannot get secrets back from a masked store, in whatever way it writes or looks for them."""
+
+import base64
+import json
+import re
+import shutil
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import mcptally as mt
+from mcptally.errors import QueryError
+from mcptally.store.manifest import MASKED
+from mcptally.tables.all_tables import TABLES
+from tests.commands import run
+from tests.transcripts import c2s, call, event, opened, s2c, text, write
+
+TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8xC0uR5tY1"
+PASSWORD = "kestrel-Umbra" + "-4471"
+"""A secret by the name of its argument only; replies and findings repeat it without the name."""
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"password": {"type": "string", "maxLength": 4}, "note": {"type": "string"}},
+}
+
+
+def recorded(server: str, *, secret: bool) -> list[dict]:
+    token, password = (TOKEN, PASSWORD) if secret else ("null", "null")
+    tools = [{"name": "login", "description": f"uses {token}", "inputSchema": SCHEMA}]
+    events = [
+        opened(server=server, command=["demo", f"--api-key={token}"]),
+        c2s(1, {"jsonrpc": "2.0", "id": "l", "method": "tools/list"}),
+        s2c(2, {"jsonrpc": "2.0", "id": "l", "result": {"tools": tools}}),
+        event("stderr", 3, text=f"Traceback (most recent call last):\nKeyError: '{token}'"),
+    ]
+    for number in range(8):
+        asked = call(number, "login", password=password, note=f"call {number}: {token}")
+        reply = text(number, f"Sorry, {password} and {token} were refused", isError=number % 2 == 0)
+        events += [c2s(4 + 2 * number, asked), s2c(5 + 2 * number, reply)]
+    return [{**each, "recording": server} for each in events]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("masked")
+    write(place / "a.jsonl", recorded("demo", secret=True))
+    mt.score([place / "a.jsonl"], out=place / "store")
+    return place / "store"
+
+
+@pytest.fixture(scope="module")
+def masked(folder: Path) -> mt.Store:
+    return mt.open_store(folder, masked=True)
+
+
+def leaked(said: str) -> list[str]:
+    return [secret for secret in (TOKEN, PASSWORD) if secret in said or secret[4:16] in said]
+
+
+def texts(store: mt.Store) -> str:
+    return "\n".join(
+        json.dumps(store.sql(f"SELECT * FROM {table.name}").pl().to_dicts(), default=str)
+        for table in TABLES
+    )
+
+
+def test_the_store_holds_the_secrets_that_a_masked_store_does_not(folder, masked):
+    assert leaked(texts(mt.open_store(folder))) == [TOKEN, PASSWORD]
+    assert leaked(texts(masked)) == []
+
+
+def test_a_secret_is_masked_where_a_reply_a_template_or_a_finding_repeats_it(masked):
+    row = masked.sql("SELECT * FROM calls WHERE outcome = 'tool_error' LIMIT 1").pl().to_dicts()[0]
+    assert row["error_text"] == "Sorry, [redacted:secret] and [redacted:github-token] were refused"
+    assert json.loads(row["arguments"])["password"].startswith("[redacted:")
+    assert masked.sql("SELECT count(*) FROM findings WHERE path = '/password'").fetchall() > [(0,)]
+
+
+ENCODINGS = {
+    "reverse({})": lambda s: s[::-1],
+    "hex({})": lambda s: bytes.fromhex(s).decode(),
+    "base64({}::BLOB)": lambda s: base64.b64decode(s).decode(),
+    "bin({})": lambda s: int(s, 2).to_bytes(len(s) // 8 + 1).decode(errors="replace"),
+    "upper(reverse(lower({})))": lambda s: s[::-1],
+    "translate({}, 'abcdefghijklmnopqrstuvwxyz', 'bcdefghijklmnopqrstuvwxyza')": lambda s: (
+        s.translate(str.maketrans("bcdefghijklmnopqrstuvwxyza", "abcdefghijklmnopqrstuvwxyz"))
+    ),
+    "replace({}, '_', '-')": lambda s: s.replace("-", "_"),
+    "substr({}, 2)": lambda s: s,
+    "left({}, -1)": lambda s: s,
+    "array_to_string(list_transform(range(0, 999), lambda i: substr({}, i::INT, 1)), ' ')": (
+        lambda s: re.sub(r"(.) ", r"\1", s)
+    ),
+    "array_to_string(list_transform(string_split({}, ''), lambda c: ascii(c)), ',')": lambda s: (
+        "".join(chr(int(n)) for n in s.split(","))
+    ),
+    "array_to_string(list_transform(string_split({}, ''), lambda c: unicode(c)), ',')": lambda s: (
+        "".join(chr(int(n)) for n in s.split(","))
+    ),
+    "regexp_replace({}, '(.)', '\\1.', 'g')": lambda s: re.sub(r"(.)\.", r"\1", s),
+    "array_to_string(regexp_extract_all({}, '.'), '|')": lambda s: re.sub(r"(.)\|", r"\1", s),
+    "array_to_string(list_reverse(string_split({}, '')), '')": lambda s: s[::-1],
+    "url_encode({})": lambda s: s,
+    "format('{{:>4000}}', {})": lambda s: s,
+    "lpad({}, 4000, 'x')": lambda s: s,
+    "{}::BLOB::VARCHAR": lambda s: s,
+    "encode({})::VARCHAR": lambda s: s,
+    "to_json({})::VARCHAR": lambda s: s,
+    "array_to_string(string_split({}, 'e'), 'E')": lambda s: s.replace("E", "e"),
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_no_encoding_of_a_text_gives_a_secret_back(folder, masked, encoding):
+    decode = ENCODINGS[encoding]
+    found = {}
+    for name, store in (("recorded", mt.open_store(folder)), ("masked", masked)):
+        said = []
+        for column in ("arguments", "response", "text", "error_text", "stderr_error"):
+            rows = store.sql(
+                f"SELECT DISTINCT {encoding.format(column)} FROM calls WHERE {column} <> ''"
+            ).fetchall()
+            said += [decode(value) for (value,) in rows if value]
+        found[name] = {secret for secret in (TOKEN, PASSWORD) for one in said
+                       if secret.lower()[4:16] in one.lower().replace("_", "-")}  # fmt: skip
+    assert found == {"recorded": {TOKEN, PASSWORD}, "masked": set()}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(*) FROM calls WHERE contains(arguments, '{secret}')",
+        "SELECT count(*) FROM calls WHERE text LIKE '%{secret}%'",
+        "SELECT count(*) FROM calls WHERE regexp_matches(error_text, '{secret}')",
+        "SELECT count(*) FROM calls WHERE arguments ->> 'password' = '{secret}'",
+        "SELECT count(*) FROM findings WHERE contains(concat(message, evidence), '{secret}')",
+        "SELECT count(*) FROM tools WHERE contains(description, '{secret}')",
+        "SELECT count(*) FROM recordings WHERE contains(command::VARCHAR, '{secret}')",
+        "SELECT count_if(contains(t, '{secret}')) FROM (SELECT string_agg(text) AS t FROM calls)",
+        "SELECT count(*) FROM calls WHERE md5(arguments ->> 'password') = md5('{secret}')",
+    ],
+)
+def test_a_condition_cannot_be_used_to_guess_a_secret(masked, query):
+    for secret in (TOKEN, PASSWORD):
+        assert masked.sql(query.format(secret=secret)).fetchall() == [(0,)]
+
+
+def test_files_with_the_secrets_cannot_be_read(folder, masked):
+    (path,) = (folder / "calls").glob("*.parquet")
+    for query in (
+        f"SELECT * FROM read_parquet('{path}')",
+        f"SELECT * FROM parquet_scan('{folder}/calls/*.parquet')",
+        f"SELECT * FROM '{path}'",
+        f"SELECT * FROM parquet_metadata('{path}')",
+        f"SELECT * FROM read_blob('{path}')",
+        f"SELECT * FROM read_text('{folder}/store.json')",
+        f"SELECT * FROM read_text('{folder.parent}/a.jsonl')",
+        f"SELECT * FROM read_parquet('{folder}/{MASKED}/../calls/{path.name}')",
+        "SELECT * FROM query('SELECT 1')",
+        f"ATTACH '{folder}/mcptally.duckdb' AS x",
+    ):
+        with pytest.raises(QueryError):
+            masked.sql(query).fetchall()
+
+
+def test_answers_errors_and_explanations_of_a_masked_store_have_no_secret(masked):
+    for question in ("error_groups", "hidden_errors", "schema_violations", "drift", "sessions"):
+        assert leaked(json.dumps(masked.ask(question).pl().to_dicts(), default=str)) == []
+    with pytest.raises(duckdb.ConversionException) as raised:
+        masked.sql("SELECT error_text::INTEGER FROM calls WHERE error_text IS NOT NULL").fetchall()
+    assert leaked(str(raised.value)) == []
+    ((one,),) = masked.sql("SELECT call_id FROM calls LIMIT 1").fetchall()
+    assert leaked(str(masked.show(one).reply)) == []
+
+
+def test_query_masks_its_views_and_raw_does_not(folder):
+    query = "SELECT reverse(arguments) AS r FROM calls"
+    assert PASSWORD[::-1] not in run("query", folder, query, "--format", "json").stdout
+    assert PASSWORD[::-1] in run("query", folder, query, "--format", "json", "--raw").stdout
+
+
+def test_a_masked_name_can_be_used_to_ask(tmp_path):
+    write(tmp_path / "a.jsonl", recorded(f"demo {TOKEN}", secret=True))
+    mt.score([tmp_path / "a.jsonl"], out=tmp_path / "store")
+    masked = mt.open_store(tmp_path / "store", masked=True)
+    ((server,),) = masked.sql("SELECT DISTINCT server FROM calls").fetchall()
+    assert server == "demo [redacted:github-token]"
+    assert masked.ask("tool_scores", server=server).fetchall()
+    assert masked.ask("latency", server=server, since="2000-01-01").fetchall()
+
+
+def test_copies_are_written_once_and_a_part_without_secrets_is_a_link(tmp_path):
+    write(tmp_path / "a.jsonl", recorded("demo", secret=False))
+    mt.score([tmp_path / "a.jsonl"], out=tmp_path / "store")
+    for _ in range(2):
+        mt.open_store(tmp_path / "store", masked=True).sql("SELECT * FROM calls").fetchall()
+        copies = list((tmp_path / "store" / MASKED).glob("*/*/*.parquet"))
+        (part,) = (tmp_path / "store/calls").iterdir()
+        assert part.samefile(next(copy for copy in copies if copy.parent.name == "calls"))
+        assert all(copy.stat().st_nlink == 2 for copy in copies)
+
+
+def test_a_question_about_names_does_not_mask_payloads(tmp_path):
+    write(tmp_path / "a.jsonl", recorded("demo", secret=True))
+    mt.score([tmp_path / "a.jsonl"], out=tmp_path / "store")
+    masked = mt.open_store(tmp_path / "store", masked=True)
+    assert masked.ask("tool_scores").fetchall()
+    names = {path.name for path in (tmp_path / "store" / MASKED).glob("*/*")}
+    assert names == {"usage", "tools", "recordings"}
+    assert leaked(texts(masked)) == []
+
+
+def test_the_copies_of_parts_that_a_run_replaced_or_forgot_are_removed(tmp_path):
+    write(tmp_path / "a.jsonl", recorded("demo", secret=True))
+    write(tmp_path / "b.jsonl", recorded("other", secret=True))
+    mt.score([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], out=tmp_path / "store")
+    mt.open_store(tmp_path / "store", masked=True).sql("SELECT * FROM calls").fetchall()
+    assert run("forget", tmp_path / "store", "--server", "other", "--yes").returncode == 0
+    live = {path.name for path in (tmp_path / "store/calls").iterdir()}
+    copies = {path.name for path in (tmp_path / "store" / MASKED).glob("*/calls/*")}
+    assert copies <= live
+    masked = mt.open_store(tmp_path / "store", masked=True)
+    assert masked.sql("SELECT DISTINCT server FROM calls").fetchall() == [("demo",)]
+
+
+def test_a_store_that_cannot_be_written_is_masked_in_a_temporary_folder(folder, tmp_path):
+    copy = tmp_path / "store"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns(MASKED))
+    (copy / MASKED).write_text("in the way")
+    masked = mt.open_store(copy, masked=True)
+    assert leaked(texts(masked)) == []
+
+
+def test_a_copy_has_the_rows_and_types_of_its_table(folder, masked):
+    for table in TABLES:
+        recorded_rows = mt.open_store(folder).sql(f"SELECT * FROM {table.name}").pl()
+        copied = masked.sql(f"SELECT * FROM {table.name}").pl()
+        assert copied.schema == recorded_rows.schema
+        assert copied.height == recorded_rows.height
