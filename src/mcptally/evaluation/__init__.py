@@ -15,10 +15,12 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally.evaluation import calibration, labels, measures
+from mcptally.evaluation.labels import DecidedCalls
 from mcptally.evaluation.measures import Estimate, Rate
 from mcptally.pipeline import run
 from mcptally.seeds.inspector import single
 from mcptally.store.manifest import live_files, read_manifest
+from mcptally.tables.calls import Calls
 from mcptally.tables.outcomes import REASONS, Fault
 from mcptally.verdict import classify, hidden_errors
 
@@ -159,7 +161,9 @@ def evaluate(
 
 def evaluate_rows(rows: pl.DataFrame) -> Evaluation:
     """Measure verdicts that `verdict_rows` returned, or that were made in another way."""
-    return Evaluation(verdict=_verdict(rows.filter(pl.col("label").is_not_null())), hidden=None)
+    return Evaluation(
+        verdict=_verdict(rows.filter(DecidedCalls.label.col.is_not_null())), hidden=None
+    )
 
 
 def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
@@ -167,8 +171,10 @@ def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
 
     Recorded calls keep the verdict of their archive (`labels.with_traffic`).
     """
-    rows = judged(labelled.filter(pl.col("label").is_not_null()))
-    return rows.with_columns(correct=(pl.col("label") == pl.col("verdict")).fill_null(value=False))
+    rows = judged(labelled.filter(DecidedCalls.label.col.is_not_null()))
+    return rows.with_columns(
+        correct=(DecidedCalls.label.col == DecidedCalls.verdict.col).fill_null(value=False)
+    )
 
 
 def judged(labelled: pl.DataFrame) -> pl.DataFrame:
@@ -179,11 +185,11 @@ def judged(labelled: pl.DataFrame) -> pl.DataFrame:
     names = list(classify.COLUMNS)
     calls = labelled.drop(names, strict=False)
     reported = hidden_errors.find_hidden_errors(calls)["hidden_text"]
-    is_hidden = pl.col("outcome") == "hidden_error"
+    is_hidden = DecidedCalls.outcome.col == "hidden_error"
     text = pl.coalesce(pl.when(is_hidden).then(reported), "text")
     verdicts = classify.judge(calls.with_columns(error_text=text))
     if "evidence" in labelled.columns:
-        recorded = labelled["evidence"].is_not_null()
+        recorded = labelled.get_column(DecidedCalls.evidence.name).is_not_null()
         verdicts = verdicts.with_columns(
             pl.when(recorded).then(labelled[name]).otherwise(pl.col(name)).alias(name)
             for name in names
@@ -193,12 +199,12 @@ def judged(labelled: pl.DataFrame) -> pl.DataFrame:
 
 def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
     """The results labelled for hidden errors, with `correct` and the verdict on each result."""
-    rows = labelled.filter(pl.col("is_hidden").is_not_null()).drop(
+    rows = labelled.filter(DecidedCalls.is_hidden.col.is_not_null()).drop(
         list(classify.COLUMNS), strict=False
     )
     found = hidden_errors.find_hidden_errors(rows).rename({"hidden_rule": "rule"})
     return pl.concat([rows, found], how="horizontal").with_columns(
-        correct=pl.col("is_hidden") == pl.col("hidden_error")
+        correct=DecidedCalls.is_hidden.col == DecidedCalls.hidden_error.col
     )
 
 
@@ -206,29 +212,43 @@ def _verdict(rows: pl.DataFrame) -> VerdictQuality | None:
     if rows.is_empty():
         return None
     certainty = rows["certainty"]
-    is_business = rows["label"] == "business"
+    is_business = rows.get_column(DecidedCalls.label.name) == "business"
     predictions = {
-        "mcptally": (rows["verdict"] == "business").fill_null(value=False),
+        "mcptally": (rows.get_column(DecidedCalls.verdict.name) == "business").fill_null(
+            value=False
+        ),
         "seed heuristic": _seed(rows),
         "always business": pl.Series([True] * rows.height),
     }
     return VerdictQuality(
         n=rows.height,
-        families=rows["family"].n_unique(),
-        accuracy=Rate.of(int(rows["correct"].sum()), rows.height),
+        families=rows.get_column(DecidedCalls.family.name).n_unique(),
+        accuracy=Rate.of(int(rows.get_column(DecidedCalls.correct.name).sum()), rows.height),
         by_calls=_by_calls(rows),
         changing_tools=_changing_tools(rows),
-        tool_failures=_share(rows.filter(pl.col("label") == "tool_failure")["correct"]),
-        hidden_causes=_share(rows.filter(pl.col("outcome") == "hidden_error")["correct"]),
+        tool_failures=_share(
+            rows.filter(DecidedCalls.label.col == "tool_failure").get_column(
+                DecidedCalls.correct.name
+            )
+        ),
+        hidden_causes=_share(
+            rows.filter(DecidedCalls.outcome.col == "hidden_error").get_column(
+                DecidedCalls.correct.name
+            )
+        ),
         fault=_share(_agrees(rows, "fault", FAULT_OF_CAUSE)),
         retryable=_share(_agrees(rows, "retryable", RETRYABLE_OF_CAUSE)),
-        confusion=measures.confusion(rows["label"], rows["verdict"]),
+        confusion=measures.confusion(
+            rows.get_column(DecidedCalls.label.name), rows.get_column(DecidedCalls.verdict.name)
+        ),
         classes={name: _class(rows, name) for name in labels.VERDICTS},
         scorers=[
-            _scorer(name, is_business, predicted, rows["family"])
+            _scorer(name, is_business, predicted, rows.get_column(DecidedCalls.family.name))
             for name, predicted in predictions.items()
         ],
-        calibration=_calibration(certainty.fill_null(0.0), rows["correct"]),
+        calibration=_calibration(
+            certainty.fill_null(0.0), rows.get_column(DecidedCalls.correct.name)
+        ),
         rules=_by_rule(rows),
     )
 
@@ -240,20 +260,26 @@ def _hidden(rows: pl.DataFrame, *, cross_validate: bool) -> HiddenQuality | None
     if cross_validate:
         no_failure = [rule.id for rule in hidden_errors.hidden_error_rules() if not rule.failure]
         by_rule = rows.with_columns(
-            correct=pl.col("is_hidden") == ~pl.col("rule").is_in(no_failure).fill_null(value=False)
+            correct=DecidedCalls.is_hidden.col
+            == ~DecidedCalls.rule.col.is_in(no_failure).fill_null(value=False)
         )
         right = calibration.held_out(hidden_errors.hidden_error_rules(), by_rule)
         certainty = rows.select(
-            pl.when(pl.col("rule").is_in(no_failure)).then(100 - right).otherwise(right)
+            pl.when(DecidedCalls.rule.col.is_in(no_failure)).then(100 - right).otherwise(right)
         ).to_series()
-    tp, fn, fp, _ = measures.two_by_two(rows["is_hidden"], rows["hidden_error"])
+    tp, fn, fp, _ = measures.two_by_two(
+        rows.get_column(DecidedCalls.is_hidden.name),
+        rows.get_column(DecidedCalls.hidden_error.name),
+    )
     decided = certainty.is_not_null()
     return HiddenQuality(
         n=rows.height,
-        families=rows["family"].n_unique(),
+        families=rows.get_column(DecidedCalls.family.name).n_unique(),
         precision=Rate.of(tp, tp + fp),
         recall=Rate.of(tp, tp + fn),
-        calibration=_calibration(certainty.filter(decided), rows["is_hidden"].filter(decided)),
+        calibration=_calibration(
+            certainty.filter(decided), rows.get_column(DecidedCalls.is_hidden.name).filter(decided)
+        ),
         rules=_by_rule(rows),
     )
 
@@ -264,28 +290,28 @@ def _share(right: pl.Series) -> Rate:
 
 def _by_calls(rows: pl.DataFrame) -> float:
     """The share of right verdicts, weighted by calls."""
-    if rows["recording"].null_count() == rows.height:
+    if rows.get_column(DecidedCalls.recording.name).null_count() == rows.height:
         return math.nan
-    right = rows.filter(pl.col("correct"))["calls"].sum()
-    return int(right) / int(rows["calls"].sum())
+    right = rows.filter(DecidedCalls.correct.col).get_column(DecidedCalls.calls.name).sum()
+    return int(right) / int(rows.get_column(DecidedCalls.calls.name).sum())
 
 
 def _changing_tools(rows: pl.DataFrame) -> list[dict[str, Any]]:
     """The rows of `VerdictQuality.changing_tools`, the tools with the most calls first."""
 
     def most_frequent(name: str) -> pl.DataFrame:
-        counted = rows.group_by("server", "tool", name).agg(pl.col("calls").sum())
+        counted = rows.group_by("server", "tool", name).agg(DecidedCalls.calls.col.sum())
         return counted.sort("calls", name, descending=[True, False]).unique(
             ["server", "tool"], keep="first"
         )
 
     keys = ["server", "tool"]
-    total = rows.group_by(keys).agg(pl.col("calls").sum())
+    total = rows.group_by(keys).agg(DecidedCalls.calls.col.sum())
     both = total
     for name in ("label", "verdict"):
         both = both.join(most_frequent(name).select(*keys, name), on=keys, nulls_equal=True)
     return (
-        both.filter(pl.col("label").ne_missing(pl.col("verdict")))
+        both.filter(DecidedCalls.label.col.ne_missing(DecidedCalls.verdict.col))
         .sort("calls", *keys, descending=[True, False, False])
         .to_dicts()
     )
@@ -293,20 +319,23 @@ def _changing_tools(rows: pl.DataFrame) -> list[dict[str, Any]]:
 
 def _agrees(rows: pl.DataFrame, name: str, expected: Mapping[str, tuple[str, ...]]) -> pl.Series:
     """Whether the column `name` has one of the values that the labelled cause allows."""
-    allowed = pl.col("cause").replace_strict(
+    allowed = DecidedCalls.cause.col.replace_strict(
         {cause: list(values) for cause, values in expected.items()},
         default=None,
         return_dtype=pl.List(pl.String),
     )
     return (
-        rows.filter(pl.col("cause").is_in(list(expected)))
+        rows.filter(DecidedCalls.cause.col.is_in(list(expected)))
         .select(allowed.list.contains(pl.col(name)).fill_null(value=False))
         .to_series()
     )
 
 
 def _class(rows: pl.DataFrame, name: str) -> dict[str, Rate]:
-    label, predicted = rows["label"] == name, (rows["verdict"] == name).fill_null(value=False)
+    label, predicted = (
+        rows.get_column(DecidedCalls.label.name) == name,
+        (rows.get_column(DecidedCalls.verdict.name) == name).fill_null(value=False),
+    )
     tp, fn, fp, _ = measures.two_by_two(label, predicted)
     return {"precision": Rate.of(tp, tp + fp), "recall": Rate.of(tp, tp + fn)}
 
@@ -331,9 +360,13 @@ def _calibration(certainty: pl.Series, right: pl.Series) -> Calibration:
 
 def _by_rule(rows: pl.DataFrame) -> list[dict[str, Any]]:
     grouped = (
-        rows.with_columns(pl.col("rule").fill_null("(none)"))
+        rows.with_columns(DecidedCalls.rule.col.fill_null("(none)"))
         .group_by("rule")
-        .agg(pl.len(), pl.col("correct").sum(), pl.col("family").n_unique().alias("families"))
+        .agg(
+            pl.len(),
+            DecidedCalls.correct.col.sum(),
+            DecidedCalls.family.col.n_unique().alias("families"),
+        )
         .sort("len", "rule", descending=[True, False])
     )
     return [
@@ -364,14 +397,16 @@ def recorded_calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
         run.score([archive], out=store)
         return (
             pl.scan_parquet(
-                live_files(store, read_manifest(store, archive=False))["calls"], glob=False
+                live_files(store, read_manifest(store, archive=False))[Calls.name], glob=False
             )
             .filter(
-                pl.col("recording").is_in(labelled["recording"].drop_nulls().unique().to_list())
+                Calls.recording.col.is_in(
+                    labelled.get_column(DecidedCalls.recording.name).drop_nulls().unique().to_list()
+                )
             )
             .with_columns(
-                structured=pl.col("response").str.json_path_match("$.structuredContent"),
-                later_texts=hidden_errors.later_texts(pl.col("response"), pl.lit(MAX_BLOCKS)),
+                structured=Calls.response.col.str.json_path_match("$.structuredContent"),
+                later_texts=hidden_errors.later_texts(Calls.response.col, pl.lit(MAX_BLOCKS)),
                 calls=pl.len().over("server", "tool", "verdict", _template()).cast(pl.Int64),
             )
             .select(*labels.CALL_COLUMNS)
@@ -381,5 +416,5 @@ def recorded_calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
 
 def _template() -> pl.Expr:
     """The error text without numbers and quoted words."""
-    text = pl.col("error_text").str.head(200)
+    text = Calls.error_text.col.str.head(200)
     return text.str.replace_all(r"""['"`][^'"`]*['"`]|[0-9]+""", "")

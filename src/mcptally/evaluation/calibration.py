@@ -5,6 +5,7 @@ from typing import Final
 
 import polars as pl
 
+from mcptally.evaluation.labels import DecidedCalls
 from mcptally.verdict import certainty
 from mcptally.verdict.rule_model import TextRule
 
@@ -25,7 +26,7 @@ def counts(decided: pl.DataFrame) -> pl.DataFrame:
     return (
         decided.drop_nulls("rule")
         .group_by("rule", "family")
-        .agg(hits=weight, right=weight * pl.col("correct").mean())
+        .agg(hits=weight, right=weight * DecidedCalls.correct.col.mean())
         .sort("rule", "family")
     )
 
@@ -38,7 +39,7 @@ def held_out(ruleset: Sequence[TextRule], decided: pl.DataFrame) -> pl.Series:
     by_family = counts(decided)
     parts = []
     for (family,) in decided.select("family").unique().iter_rows():
-        others = total(by_family.filter(pl.col("family") != family))
+        others = total(by_family.filter(DecidedCalls.family.col != family))
         parts.append(
             pl.DataFrame(
                 {

@@ -13,36 +13,49 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally.errors import UnreadableError, near
+from mcptally.tables.calls import Calls
+from mcptally.tables.declaration import Column, StageTable
 from mcptally.verdict import classify
 
 VERDICTS: Final = ("business", "tool_failure", "infrastructure")
 """The classes that the verdict is measured on; calls labelled ambiguous are left out."""
 
-COLUMNS: Final[dict[str, pl.DataType]] = {
-    "line": pl.Int64(),
-    "server": pl.String(),
-    "family": pl.String(),
-    "recording": pl.String(),
-    "request_id": pl.String(),
-    "method": pl.String(),
-    "tool": pl.String(),
-    "arguments": pl.String(),
-    "outcome": pl.String(),
-    "error_code": pl.Int64(),
-    "text": pl.String(),
-    "structured": pl.String(),
-    "later_texts": pl.List(pl.String()),
-    "input_schema_state": pl.String(),
-    "label": pl.String(),
-    "is_hidden": pl.Boolean(),
-    "is_ambiguous": pl.Boolean(),
-    "cause": pl.String(),
-    "calls": pl.Int64(),
-}
-"""The columns of the table. `label` is null if the file has no label for the verdict of the call,
-`is_hidden` if it has none for hidden errors. `is_ambiguous`: the reader could not determine the
-cause of the error. `cause`: the sub-class that the reader gave. `calls`: how many recorded calls
-the label stands for; 1 where that is not known."""
+
+class LabelledCalls(StageTable):
+    """One row per call with a label."""
+
+    line = Column(pl.Int64, "Line of the label in its file, from 1.")
+    server = Column(pl.String, "Server as the label names it.")
+    family = Column(pl.String, "Name that all releases and variants of the server share.")
+    recording = Calls.recording
+    request_id = Calls.request_id
+    method = Calls.method
+    tool = Calls.tool
+    arguments = Calls.arguments
+    outcome = Calls.outcome
+    error_code = Calls.error_code
+    text = Column(pl.String, "Text of the error or result.")
+    structured = Column(pl.String, "JSON text of the result's structuredContent.")
+    later_texts = Column(pl.List(pl.String), "Texts of the blocks after the first.")
+    input_schema_state = Calls.input_schema_state
+    label = Column(pl.String, "Verdict of the reader; null without a label for the verdict.")
+    is_hidden = Column(
+        pl.Boolean, "Whether it is a hidden error; null without a label for hidden errors."
+    )
+    is_ambiguous = Column(pl.Boolean, "Whether the reader could not determine the cause.")
+    cause = Column(pl.String, "Sub-class that the reader gave.")
+    calls = Column(pl.Int64, "Recorded calls that the label stands for; 1 if that is not known.")
+
+
+class DecidedCalls(LabelledCalls):
+    """Labelled calls with what mcptally says about them."""
+
+    verdict = Calls.verdict
+    rule = Calls.rule
+    evidence = Calls.evidence
+    hidden_error = Column(pl.Boolean, "Whether the result hides an error.")
+    correct = Column(pl.Boolean, "Whether that agrees with the label.")
+
 
 _KEY: Final = ["recording", "request_id", "method"]
 CALL_COLUMNS: Final = (
@@ -78,7 +91,7 @@ _CODE: Final = re.compile(r"(-?\d{1,18}) (.*)", re.DOTALL)
 
 
 def read(path: Path) -> pl.DataFrame:
-    """The labelled calls of the file at `path`, with the columns of `COLUMNS`.
+    """The labelled calls of the file at `path`, as `LabelledCalls`.
 
     Raises:
         UnreadableError: the file cannot be read, or a line is not a labelled call; the message
@@ -102,7 +115,7 @@ def read(path: Path) -> pl.DataFrame:
         rows.append({"line": number, **{k: _valid_text(v) for k, v in read_row(row).items()}})
     if not rows:
         raise UnreadableError(f"{path}: the file has no labelled calls")
-    return pl.DataFrame(rows, schema=COLUMNS, orient="row")
+    return pl.DataFrame(rows, schema=LabelledCalls.schema(), orient="row")
 
 
 def family(server: str) -> str:
@@ -221,7 +234,7 @@ def with_traffic(labelled: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """
     recorded = (
         calls.with_columns(
-            text=pl.when(pl.col("outcome").is_in(["tool_error", "protocol_error"]))
+            text=pl.when(Calls.outcome.col.is_in(["tool_error", "protocol_error"]))
             .then("error_text")
             .otherwise("text")
         )
@@ -235,4 +248,4 @@ def with_traffic(labelled: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         for name in (
             *("text", "structured", "arguments", "error_code", "input_schema_state", "calls"),
         )
-    ).select(*COLUMNS, *classify.COLUMNS)
+    ).select(*LabelledCalls.columns(), *classify.COLUMNS)

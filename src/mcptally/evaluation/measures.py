@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mcptally.evaluation.labels import VERDICTS
+from mcptally.evaluation.labels import VERDICTS, DecidedCalls
 from mcptally.statistics.intervals import wilson
 
 RESAMPLES: Final = 1000
@@ -93,10 +93,10 @@ def clustered(label: pl.Series, predicted: pl.Series, families: pl.Series) -> di
         pl.DataFrame({"family": families, "label": label, "predicted": predicted})
         .group_by("family")
         .agg(
-            tp=(pl.col("label") & pl.col("predicted")).sum(),
-            fn=(pl.col("label") & ~pl.col("predicted")).sum(),
-            fp=(~pl.col("label") & pl.col("predicted")).sum(),
-            tn=(~pl.col("label") & ~pl.col("predicted")).sum(),
+            tp=(DecidedCalls.label.col & pl.col("predicted")).sum(),
+            fn=(DecidedCalls.label.col & ~pl.col("predicted")).sum(),
+            fp=(~DecidedCalls.label.col & pl.col("predicted")).sum(),
+            tn=(~DecidedCalls.label.col & ~pl.col("predicted")).sum(),
         )
         .sort("family")
         .select("tp", "fn", "fp", "tn")

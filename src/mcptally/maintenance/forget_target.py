@@ -40,7 +40,9 @@ def find_target(
             recordings = recordings.filter(pl.col(column) == name)
     calls = calls.join(recordings.select("recording"), on="recording", how="semi")
     if tool is None:
-        return EraseTarget(whole=set(recordings.get_column("recording"))), calls.height
+        return EraseTarget(
+            whole=set(recordings.get_column(Recordings.recording.name))
+        ), calls.height
     return _tool_target(files, earlier, tool, recordings.select("recording"), calls)
 
 
@@ -49,8 +51,8 @@ def files_with_duplicates(files: LiveFiles, recordings: set[str]) -> set[str]:
     findings = _read(files, Findings.name, "rule", "recording", "file")
     return set(
         findings.filter(
-            pl.col("rule") == "archive.duplicate_events",
-            pl.col("recording").is_in(list(recordings)),
+            Findings.rule.col == "archive.duplicate_events",
+            Recordings.recording.col.is_in(list(recordings)),
         )["file"].drop_nulls()
     )
 
@@ -103,12 +105,12 @@ def _tool_target(
     spans = (
         messages.join(own.select("call_id"), on="call_id", how="semi")
         .group_by("call_id", "recording")
-        .agg(first=pl.col("seq").min(), last=pl.col("seq").max())
+        .agg(first=Messages.seq.col.min(), last=Messages.seq.col.max())
     )
     in_recordings = pl.concat([listed.filter(tool=tool)["recording"], own["recording"]])
     completions = calls.filter(
-        pl.col("method") == "completion/complete",
-        pl.col("recording").is_in(in_recordings.implode()),
+        Messages.method.col == "completion/complete",
+        Recordings.recording.col.is_in(in_recordings.implode()),
     )
     removed_calls = pl.concat(
         [
@@ -121,15 +123,15 @@ def _tool_target(
         "recording", "seq", "index"
     )
     begins = dict(spans.group_by("recording").agg(pl.col("first").min()).iter_rows())
-    stray = pl.col("call_id").is_null() & ~pl.col("method").is_in(_CONTENTLESS).fill_null(
+    stray = Messages.call_id.col.is_null() & ~Messages.method.col.is_in(_CONTENTLESS).fill_null(
         value=False
     )
-    since = pl.col("recording").replace_strict(begins, default=None, return_dtype=pl.Int64)
-    strays = messages.filter(stray, pl.col("seq") > since)
+    since = Recordings.recording.col.replace_strict(begins, default=None, return_dtype=pl.Int64)
+    strays = messages.filter(stray, Messages.seq.col > since)
     target = EraseTarget(
         callless_after=begins,
         tool=tool,
-        listing=set(listed.filter(tool=tool).get_column("recording")) | set(begins),
+        listing=set(listed.filter(tool=tool).get_column(Recordings.recording.name)) | set(begins),
     )
     for name, seq, index in pl.concat([removed, strays.select(removed.columns)]).iter_rows():
         target.members.setdefault(name, {}).setdefault(seq, set()).add(index)
@@ -140,8 +142,8 @@ def _calls_of_tool(files: LiveFiles, tool: str, calls: pl.DataFrame) -> pl.DataF
     """The calls of a tool and the validations of its arguments, with all their attempts."""
     validations = _read(files, Validations.name, "call_id", "tool").filter(tool=tool)
     own = calls.filter(
-        (pl.col("tool") == tool)
-        | pl.col("call_id").is_in(validations.get_column("call_id").implode())
+        (Findings.tool.col == tool)
+        | Messages.call_id.col.is_in(validations.get_column(Messages.call_id.name).implode())
     )
     return calls.join(own.select("attempt_of").unique(), on="attempt_of", how="semi")
 
@@ -154,7 +156,7 @@ def _requests_during(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         "recording", "first", reach=reach.cum_max().over("recording")
     )
     return (
-        calls.filter(pl.col("dir") == "s2c")
+        calls.filter(Calls.dir.col == "s2c")
         .sort("seq")
         .join_asof(
             reached,
@@ -164,7 +166,7 @@ def _requests_during(spans: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
             allow_exact_matches=False,
             check_sortedness=False,
         )
-        .filter(pl.col("seq") < pl.col("reach"))
+        .filter(Messages.seq.col < pl.col("reach"))
         .select("call_id")
     )
 
@@ -175,7 +177,7 @@ _MESSAGE_COLUMNS: Final = ("recording", "seq", "index", "session", "dir", "metho
 def _naming(earlier: EarlierStores, tool: str, messages: pl.DataFrame) -> pl.DataFrame:
     """The `call_id` of the calls that have a message in `messages` that names a tool."""
     places = set(messages.select("recording", "seq").iter_rows())
-    files = earlier.files_of(messages.get_column("recording").unique())
+    files = earlier.files_of(messages.get_column(Recordings.recording.name).unique())
     found = [
         place
         for path in sorted(map(Path, files))

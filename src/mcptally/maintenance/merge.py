@@ -27,7 +27,7 @@ from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import Selection
 from mcptally.store.manifest import read_manifest
 from mcptally.store.work_folder import Provenance, alone_in, working
-from mcptally.tables.stages import ExcludedFiles
+from mcptally.tables.stages import ExcludedFiles, RecordingPlaces
 from mcptally.transcript.remote import url_of_path
 
 
@@ -157,11 +157,13 @@ def _without_copies(earlier: EarlierStores) -> tuple[EarlierStores, int]:
     """
     digests = {name: source.sha256 for name, source in earlier.sources.items()}
     places = earlier.places.all().with_columns(
-        sha256=pl.col("file").replace_strict(digests, default=None, return_dtype=pl.String)
+        sha256=RecordingPlaces.file.col.replace_strict(
+            digests, default=None, return_dtype=pl.String
+        )
     )
     shared = (
         places.group_by("recording", "store")
-        .agg(pl.col("sha256").unique().sort(), pl.col("file").unique())
+        .agg(pl.col("sha256").unique().sort(), RecordingPlaces.file.col.unique())
         .sort("recording", "store")
         .filter(pl.len().over("recording") > 1)
         .collect()
@@ -169,21 +171,23 @@ def _without_copies(earlier: EarlierStores) -> tuple[EarlierStores, int]:
     later: dict[int, list[str]] = {}
     for (recording,), rows in shared.group_by("recording", maintain_order=True):
         copies = rows.get_column("sha256").to_list()
-        files = set(rows.explode("file").get_column("file"))
+        files = set(rows.explode("file").get_column(RecordingPlaces.file.name))
         if any(each != copies[0] for each in copies):
             if not files & earlier.unavailable:
                 earlier = earlier.without(files)
                 continue
             conflicting = earlier.conflicting | {str(recording)}
             earlier = msgspec.structs.replace(earlier, conflicting=conflicting)
-        for number in rows.get_column("store").to_list()[1:]:
+        for number in rows.get_column(RecordingPlaces.store.name).to_list()[1:]:
             later.setdefault(number, []).append(str(recording))
     for number, recordings in later.items():
         earlier = earlier.excluding(number, recordings)
     copied = earlier.file_places.filter(pl.int_range(pl.len()).over("file") > 0)
     excluded = pl.concat([earlier.excluded_files, ExcludedFiles.select(copied)])
     earlier = msgspec.structs.replace(earlier, excluded_files=excluded)
-    return _without_unused_files(earlier), shared.get_column("recording").n_unique()
+    return _without_unused_files(earlier), shared.get_column(
+        RecordingPlaces.recording.name
+    ).n_unique()
 
 
 def _values(column: pl.LazyFrame) -> pl.Series:
@@ -195,7 +199,7 @@ def _without_unused_files(earlier: EarlierStores) -> EarlierStores:
     """The stores without unused files: copies of files whose rows come from another store."""
     places = earlier.places.all().select("file")
     reused = earlier.reused(earlier.places.all()).select("file")
-    used = {*_values(reused), *earlier.file_places.get_column("file")}
+    used = {*_values(reused), *earlier.file_places.get_column(RecordingPlaces.file.name)}
     unused = {*_values(places)} - used - earlier.rescored
     sources = {name: each for name, each in earlier.sources.items() if name not in unused}
     return msgspec.structs.replace(
