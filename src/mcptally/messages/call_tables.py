@@ -15,6 +15,7 @@ class SessionMessages(DecodedMessages):
     pos = Column(pl.UInt32, "Order of arrival in the partition.")
     http_status = Column(pl.Int64, "Status of the HTTP exchange.")
     closed_by = Column(pl.String, "Side that closed the HTTP exchange.")
+    closed_ns = Column(pl.Int64, "Time when it was closed.", "ns")
     header_version = Column(pl.String, "Protocol revision in the exchange's header.")
     resumes = Column(
         pl.Boolean, "Whether the exchange may repeat messages of an earlier one; null on a pipe."
@@ -81,6 +82,7 @@ class PairedCalls(StageTable):
     model = DecodedMessages.model
     http_status = SessionMessages.http_status
     closed_by = SessionMessages.closed_by
+    closed_ns = SessionMessages.closed_ns
     header_version = SessionMessages.header_version
     id_key = SessionMessages.id_key
     session = SessionMessages.session

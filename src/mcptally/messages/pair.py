@@ -27,6 +27,18 @@ TIMEOUT_REASON: Final = r"(?i)time[sd]?[ _-]?out|deadline"
 URL_ELICITATION_REQUIRED: Final = -32042
 """The error code that asks for a sign-in: the call goes on when the user has signed in."""
 
+CANCELLED_TEXT: Final = r"(?i)\b(?:cancell?ed|cancell?ation|aborted|abort(?:ed)?error)\b"
+"""Texts of errors with which servers answer calls that the caller cancelled."""
+
+CANCELLED_CODE: Final = -32800
+"""Code of such an error (the Python SDK's, from the Language Server Protocol)."""
+
+TIME_LIMITS: Final = (*range(1, 11), 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
+"""Usual time limits of clients, in seconds."""
+
+LIMIT_TOLERANCE_MS: Final = (15, 45)
+"""Milliseconds before and after a time limit at which a client with it may close an exchange."""
+
 ROUNDS: Final = (
     ("exact", ("recording", "scope")),
     ("exact", ("session",)),
@@ -393,14 +405,21 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
     """Add the outcome: the first that applies. `hidden_error` is decided later, in `verdict`."""
     answered = PairedCalls.reply.col.is_not_null()
     names_timeout = PairedCalls.cancel_reason.col.str.contains(TIMEOUT_REASON)
-    timed_out = names_timeout | PairedCalls.http_status.col.is_in([408, 504])
+    timed_out = (
+        names_timeout | PairedCalls.http_status.col.is_in([408, 504]) | _closed_at_time_limit()
+    )
     cancelled = PairedCalls.cancelled_ns.col.is_not_null() | (PairedCalls.closed_by.col == "client")
-    asks_to_sign_in = pl.col("error_code").fill_null(0) == URL_ELICITATION_REQUIRED
+    asks_to_sign_in = PairedCalls.error_code.col.fill_null(0) == URL_ELICITATION_REQUIRED
+    stopped = answered & _says_cancelled()
     is_task = (PairedCalls.result_type.col == "task") | (
         PairedCalls.task.col.is_not_null() & (PairedCalls.content_kind.col == "absent")
     )
-    return calls.with_columns(
-        outcome=pl.when(answered & PairedCalls.error_reply.col & asks_to_sign_in)
+    calls = calls.with_columns(
+        outcome=pl.when(stopped & names_timeout)
+        .then(pl.lit("timeout"))
+        .when(stopped)
+        .then(pl.lit("cancelled"))
+        .when(answered & PairedCalls.error_reply.col & asks_to_sign_in)
         .then(pl.lit("input_required"))
         .when(answered & PairedCalls.error_reply.col)
         .then(pl.lit("protocol_error"))
@@ -417,7 +436,14 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
         .when(cancelled)
         .then(pl.lit("cancelled"))
         .otherwise(pl.lit("no_response")),
-        error_text=pl.when(PairedCalls.error_reply.col)
+    )
+    gave_up = PairedCalls.outcome.col.is_in(["timeout", "cancelled"])
+    return calls.with_columns(
+        # What a server answers to a cancellation says nothing about the call.
+        pl.when(~(answered & gave_up)).then(PairedCalls.latency_ms.name),
+        error_text=pl.when(answered & gave_up)
+        .then(None)
+        .when(PairedCalls.error_reply.col)
         .then(PairedCalls.error_message.col)
         .when((PairedCalls.is_error.col == "true") & PairedCalls.text.col.is_not_null())
         .then(PairedCalls.text.col)
@@ -426,8 +452,41 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
         .then(PairedCalls.structured_content.col)
         .when(~answered)
         .then(PairedCalls.refused.col),
-        error_code=pl.when(answered).then("error_code").otherwise("refusal_code"),
+        error_code=pl.when(answered & ~gave_up)
+        .then(PairedCalls.error_code.name)
+        .when(~answered)
+        .then("refusal_code"),
     )
+
+
+def _closed_at_time_limit() -> pl.Expr:
+    """Return whether the client closed the exchange after a usual time limit.
+
+    Over HTTP 2026-07-28, closing the exchange is the only cancellation, and it has no reason.
+    """
+    before, after = LIMIT_TOLERANCE_MS
+    waited = (PairedCalls.closed_ns.col - PairedCalls.ts_ns.col) // 10**6 + before
+    return (
+        (PairedCalls.closed_by.col == "client")
+        & PairedCalls.cancelled_ns.col.is_null()
+        & (waited // 1000).is_in(TIME_LIMITS)
+        & (waited % 1000 <= before + after)
+    ).fill_null(value=False)
+
+
+def _says_cancelled() -> pl.Expr:
+    """Return whether the reply is an error that says that the caller cancelled the call."""
+    text = (
+        pl.when(PairedCalls.error_reply.col)
+        .then(PairedCalls.error_message.col)
+        .when(PairedCalls.is_error.col == "true")
+        .then(PairedCalls.first_text.col)
+    )
+    cancelled_before = PairedCalls.cancelled_ns.col <= PairedCalls.reply_ns.col
+    return (
+        (PairedCalls.error_code.col == CANCELLED_CODE)
+        | (cancelled_before & text.str.contains(CANCELLED_TEXT))
+    ).fill_null(value=False)
 
 
 def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:

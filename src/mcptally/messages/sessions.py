@@ -165,6 +165,9 @@ def _exchanges(events: Events) -> pl.DataFrame:
         .agg(
             first("status", response).alias("http_status"),
             HttpEvents.closed_by.col.drop_nulls().first(),
+            HttpEvents.ts_ns.col.filter(HttpEvents.closed_by.col.is_not_null())
+            .first()
+            .alias("closed_ns"),
             first("mcp_protocol_version", request).alias("header_version"),
             # Without a recorded request head, the exchange may be a resumption.
             (first("last_event_id", request).is_not_null() | ~request.any()).alias("resumes"),

@@ -1,0 +1,78 @@
+"""A cancellation and a time limit of the client mean the same on every transport."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcptally.pipeline.partition import gather
+from tests.transcripts import c2s, call, event, opened, s2c, write
+
+MS = 1_000_000
+LIMIT, ESCAPE = "timed out after 2.0s", "caller cancelled"
+CANCELLED = {"code": -32800, "message": "Request cancelled"}
+OF_SDK_1 = {"code": 0, "message": "Request cancelled"}
+FAILED = {"code": -32603, "message": "connect ECONNREFUSED"}
+
+
+def notified(reason: str, *replies: dict[str, Any]) -> list[dict[str, Any]]:
+    """A pipe on which the call is cancelled, and what the server sends afterwards."""
+    params = {"requestId": 1, "reason": reason}
+    cancel = c2s(2, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+    return [cancel, *(s2c(3, {"jsonrpc": "2.0", "id": 1, **reply}) for reply in replies)]
+
+
+def closed(after_ms: int, side: str = "client") -> list[dict[str, Any]]:
+    """An HTTP exchange that a side closes."""
+    end = event("http", 2, dir="c2s", phase="end", scope="x1", closed_by=side)
+    return [{**end, "ts_ns": c2s(1, {})["ts_ns"] + after_ms * MS}]
+
+
+ABORTED = {"content": [{"type": "text", "text": "AbortError: aborted"}], "isError": True}
+CASES = {
+    "a time limit on a pipe": (notified(LIMIT), "timeout"),
+    "a user's cancellation on a pipe": (notified(ESCAPE), "cancelled"),
+    "a time limit that the server confirms": (notified(LIMIT, {"error": CANCELLED}), "timeout"),
+    "a cancellation that the server confirms": (
+        notified(ESCAPE, {"error": CANCELLED}),
+        "cancelled",
+    ),
+    "a cancellation that an older server confirms": (
+        notified(ESCAPE, {"error": OF_SDK_1}),
+        "cancelled",
+    ),
+    "a cancellation that the tool reports as its error": (
+        notified(ESCAPE, {"result": ABORTED}),
+        "cancelled",
+    ),
+    "a failure that came after the cancellation": (
+        notified(ESCAPE, {"error": FAILED}),
+        "protocol_error",
+    ),
+    "a result that came after the cancellation": (
+        notified(ESCAPE, {"result": {"content": []}}),
+        "ok",
+    ),
+    "an exchange that is closed at a time limit": (closed(2000), "timeout"),
+    "an exchange that is closed 15 ms before a time limit": (closed(1985), "timeout"),
+    "an exchange that is closed 45 ms after a time limit": (closed(2045), "timeout"),
+    "an exchange that is closed before that": (closed(1984), "cancelled"),
+    "an exchange that is closed after that": (closed(2046), "cancelled"),
+    "an exchange that is closed after 37 s, which is no usual time limit": (
+        closed(37_000),
+        "cancelled",
+    ),
+    "an exchange that is closed at once": (closed(5), "cancelled"),
+    "an exchange that the server closes": (closed(2000, "server"), "no_response"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_outcome_of(tmp_path: Path, name: str) -> None:
+    events, outcome = CASES[name]
+    scope = "x1" if events[0]["event"] == "http" else None
+    archive = write(tmp_path / "a.jsonl", [opened(), c2s(1, call(1), scope=scope), *events])
+    [row] = gather([archive], ["a"]).calls.filter(tool="echo").to_dicts()
+    assert row["outcome"] == outcome
+    if outcome in {"timeout", "cancelled"}:
+        assert (row["error_text"], row["error_code"], row["latency_ms"]) == (None, None, None)
