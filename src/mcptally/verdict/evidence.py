@@ -14,9 +14,11 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from mcptally.messages.event_tables import Closes
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.outcomes import MARKED_ERRORS, UNANSWERED
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import CallsByMinute, GatheredCalls, ResultForms
 from mcptally.verdict import hidden_errors
 
 MINUTE_NS: Final = 60 * 10**9
@@ -43,21 +45,25 @@ def add_recording_end(calls: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame
     A call was in flight if it has no reply and no later call of its side has one. For all other
     calls the three columns are null: how a recording ended does not explain them.
     """
-    signals = set(closes.get_column("signal").drop_nulls().to_list())
+    signals = set(closes.get_column(Closes.signal.name).drop_nulls().to_list())
     numbers = {text: _signal_number(text) for text in sorted(signals)}
-    signal_number = pl.col("signal").last()
+    signal_number = Closes.signal.col.last()
     ends = (
         closes.lazy()
         .sort("recording", "seq")
         .group_by("recording", maintain_order=True)
         .agg(
-            pl.col("exit_code").last(),
+            Closes.exit_code.col.last(),
             signal_number.replace_strict(numbers, default=None, return_dtype=pl.Int64),
             closed=pl.lit(value=True),
         )
     )
-    answered = pl.col("pos").filter(pl.col("reply").is_not_null()).max().over("session", "dir")
-    pending = pl.col("reply").is_null() & (pl.col("pos") > answered.fill_null(-1))
+    answered = (
+        GatheredCalls.pos.col.filter(GatheredCalls.reply.col.is_not_null())
+        .max()
+        .over("session", "dir")
+    )
+    pending = GatheredCalls.reply.col.is_null() & (GatheredCalls.pos.col > answered.fill_null(-1))
     added = ["exit_code", "signal", "closed"]
     return left_join_columns(calls, ends, "recording").with_columns(
         pl.when(pending).then(pl.col(added))
@@ -76,11 +82,11 @@ def count_calls_per_minute(calls: pl.DataFrame) -> pl.DataFrame:
     """Count calls and failed calls by recording, server, minute and tool."""
     return (
         calls.lazy()
-        .filter((pl.col("dir") == "c2s") & pl.col("tool").is_not_null())
-        .group_by("recording", "server", "tool", minute=pl.col("ts_ns") // MINUTE_NS)
+        .filter((GatheredCalls.dir.col == "c2s") & GatheredCalls.tool.col.is_not_null())
+        .group_by("recording", "server", "tool", minute=GatheredCalls.ts_ns.col // MINUTE_NS)
         .agg(
             calls=pl.len().cast(pl.Int64),
-            failed=pl.col("outcome").is_in(_FAILED).sum().cast(pl.Int64),
+            failed=GatheredCalls.outcome.col.is_in(_FAILED).sum().cast(pl.Int64),
         )
         .select(*_MINUTE_KEYS, "calls", "failed")
         .pipe(run_query)
@@ -98,7 +104,7 @@ def keep_working_tools(at: pl.DataFrame, counted: pl.DataFrame | None = None) ->
     """
     per_tool = at if counted is None else counted
     totals = per_tool.lazy().group_by("server", "tool").agg(pl.col("calls", "failed").sum())
-    works = totals.filter(pl.col("failed") < pl.col("calls"))
+    works = totals.filter(CallsByMinute.failed.col < CallsByMinute.calls.col)
     query = at.lazy().join(works, on=["server", "tool"], how="semi", nulls_equal=True)
     return query.pipe(run_query)
 
@@ -110,15 +116,17 @@ def count_result_forms(calls: pl.DataFrame, more: Mapping[str, pl.Expr]) -> pl.D
         calls: `GatheredCalls`.
         more: further columns → conditions of the results that they count.
     """
-    rows = calls.lazy().filter((pl.col("dir") == "c2s") & pl.col("tool").is_not_null())
+    rows = calls.lazy().filter(
+        (GatheredCalls.dir.col == "c2s") & GatheredCalls.tool.col.is_not_null()
+    )
     keys = ["server", "tool", "recording"]
     results = hidden_errors.count_result_forms(
-        rows.filter(pl.col("outcome") == "ok").with_columns(text="first_text"),
+        rows.filter(GatheredCalls.outcome.col == "ok").with_columns(text="first_text"),
         "recording",
         **more,
     )
     failures = (
-        rows.filter(pl.col("outcome").is_in(_FAILED))
+        rows.filter(GatheredCalls.outcome.col.is_in(_FAILED))
         .group_by(keys)
         .agg(failed=pl.len().cast(pl.Int64))
     )
@@ -141,36 +149,38 @@ def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> 
         usual: `ResultForms` of the whole archive, summed or not.
     """
     keys = ["server", "minute"]
-    counts = [pl.col("calls").sum(), pl.col("failed").sum()]
-    near = pl.concat([at.lazy().with_columns(pl.col("minute") + step) for step in (-1, 0, 1)])
+    counts = [CallsByMinute.calls.col.sum(), CallsByMinute.failed.col.sum()]
+    near = pl.concat(
+        [at.lazy().with_columns(CallsByMinute.minute.col + step) for step in (-1, 0, 1)]
+    )
     all_tools = near.group_by(keys).agg(counts)
     own_tool = near.group_by([*keys, "tool"]).agg(
-        own_calls=pl.col("calls").sum(), own_failed=pl.col("failed").sum()
+        own_calls=CallsByMinute.calls.col.sum(), own_failed=CallsByMinute.failed.col.sum()
     )
-    others = pl.col("calls") - pl.col("own_calls").fill_null(0)
-    share = (pl.col("failed") - pl.col("own_failed").fill_null(0)) / others
-    worked, failed = pl.col("all").sum(), pl.col("failed").sum()
+    others = CallsByMinute.calls.col - pl.col("own_calls").fill_null(0)
+    share = (CallsByMinute.failed.col - pl.col("own_failed").fill_null(0)) / others
+    worked, failed = ResultForms.all.col.sum(), ResultForms.failed.col.sum()
     results = (
         usual.lazy()
         .group_by("server", "tool")
         .agg(
-            results_seen=pl.col("seen").sum(),
-            results_json=pl.col("json").sum(),
+            results_seen=ResultForms.seen.col.sum(),
+            results_json=ResultForms.json.col.sum(),
             worked=worked,
             failed=failed,
         )
         .select(
             *("server", "tool", "results_seen", "results_json"),
-            tool_record=record(pl.col("worked"), pl.col("failed")),
+            tool_record=record(pl.col("worked"), ResultForms.failed.col),
             peer_record=record(
                 pl.col("worked").sum().over("server") - pl.col("worked"),
-                pl.col("failed").sum().over("server") - pl.col("failed"),
+                ResultForms.failed.col.sum().over("server") - ResultForms.failed.col,
             ),
         )
     )
     added = (
         calls.lazy()
-        .select("server", "tool", minute=pl.col("ts_ns") // MINUTE_NS)
+        .select("server", "tool", minute=GatheredCalls.ts_ns.col // MINUTE_NS)
         .join(all_tools, on=keys, how="left", maintain_order="left", nulls_equal=True)
         .join(own_tool, on=[*keys, "tool"], how="left", maintain_order="left", nulls_equal=True)
         .join(results, on=["server", "tool"], how="left", maintain_order="left", nulls_equal=True)

@@ -11,7 +11,9 @@ import numpy as np
 import polars as pl
 
 from mcptally.tables.arrow import series_from_numpy
+from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Judged
 
 _QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
 _UNQUOTED: Final = (
@@ -70,6 +72,42 @@ _PLAIN: Final = r"^[ -!#-\[\]-~]+$"
 """JSON may escape any other character, so that an object with one may be there and not be found."""
 
 
+class _Objects(StageTable):
+    """One row per text that names an object."""
+
+    text = Column(pl.UInt32, "Row of the text.")
+    name = Column(pl.String, "The object in lower case.")
+    last = Column(pl.String, "The last part of its path.")
+    object = Column(pl.String, "The words of the object.")
+    last_part = Column(pl.String, "The words of the last part.")
+    is_plain = Column(pl.Boolean, "Whether JSON has no other way to write the object.")
+
+
+class _Named(_Objects):
+    """One row per text and distinct arguments of its calls."""
+
+    arguments = Judged.arguments
+    key = Column(pl.UInt64, "Hash of the arguments.")
+    lower = Column(pl.String, "The arguments in lower case.")
+    is_in = Column(pl.Boolean, "Whether they contain the object or its last part.")
+    is_long = Column(pl.Boolean, "Whether words are not compared.")
+    row = Column(pl.UInt32, "Number of the row.")
+    is_named = Column(pl.Boolean, "Whether the arguments name the object.")
+    value = Column(pl.String, "A value in the arguments.")
+    source = Column(pl.String, "`caller`, `server` or null.")
+
+
+class _Components(StageTable):
+    """One row per text that names a component of the server."""
+
+    whole = Column(pl.String, "The text.")
+    quoted = Column(pl.String, "The first quoted word of the text.")
+    word = Column(pl.String, "The component.")
+    stem = Column(pl.String, "Its first letters.")
+    alias = Column(pl.String, "Another word for it.")
+    unmentioned = Column(pl.Boolean, "Whether the call does not mention it.")
+
+
 def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     """Return for each call `caller` or `server`, or null where it is not known.
 
@@ -84,11 +122,11 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     objects = _objects(texts)
     if not objects.height:
         return pl.Series([None], dtype=pl.String).new_from_index(0, calls.height)
-    arguments, lower = pl.col("arguments"), pl.col("lower")
+    arguments, lower = Judged.arguments.col, _Named.lower.col
     keyed = calls.with_columns(key=arguments.hash())
-    is_in = lower.str.contains(pl.col("name"), literal=True)
-    is_in |= lower.str.contains(pl.col("last"), literal=True).fill_null(value=False)
-    is_long = (lower.str.len_bytes() > _MAX_BYTES) | (pl.col("name").str.len_bytes() > LONG)
+    is_in = lower.str.contains(_Objects.name.col, literal=True)
+    is_in |= lower.str.contains(_Objects.last.col, literal=True).fill_null(value=False)
+    is_long = (lower.str.len_bytes() > _MAX_BYTES) | (_Objects.name.col.str.len_bytes() > LONG)
     named = (
         keyed.lazy()
         .filter(arguments.is_not_null())
@@ -100,7 +138,7 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         .pipe(run_query)
     )
     named = named.with_columns(is_named=_is_named(named))
-    is_callers = named["is_named"] | _has_value(named)
+    is_callers = named.get_column(_Named.is_named.name) | _has_value(named)
     sources = named.lazy().select(
         "text",
         "key",
@@ -111,7 +149,7 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         .select("text", "key")
         .join(sources, on=["text", "key"], how="left", maintain_order="left")
         .pipe(run_query)
-        .get_column("source")
+        .get_column(_Named.source.name)
     )
 
 
@@ -125,32 +163,34 @@ def names_unmentioned_component(texts: pl.Series, calls: pl.DataFrame) -> pl.Ser
         texts: texts without wrappers.
         calls: `text` (row number in `texts`), `arguments` (JSON) and `tool`.
     """
-    numbers = calls["text"].unique()
+    numbers = calls.get_column(_Objects.text.name).unique()
     word = pl.coalesce("^part_.*$").str.to_lowercase()
     stems = (
         texts.gather(numbers)
         .to_frame("whole")
         .lazy()
-        .select(part=pl.col("whole").str.extract_groups(_COMPONENT))
+        .select(part=_Components.whole.col.str.extract_groups(_COMPONENT))
         .unnest("part", separator="_")
         .select(pl.lit(numbers).alias("text"), word=word)
         .with_columns(
-            stem=pl.col("word").str.head(_STEM),
-            alias=pl.col("word").replace_strict(_ALIASES, default=None, return_dtype=pl.String),
+            stem=_Components.word.col.str.head(_STEM),
+            alias=_Components.word.col.replace_strict(
+                _ALIASES, default=None, return_dtype=pl.String
+            ),
         )
     )
-    arguments = pl.col("arguments").str.to_lowercase()
+    arguments = Judged.arguments.col.str.to_lowercase()
     has_any = arguments.str.contains(":", literal=True)
-    tool = pl.when(has_any).then(pl.col("tool").str.to_lowercase()).fill_null("")
+    tool = pl.when(has_any).then(Judged.tool.col.str.to_lowercase()).fill_null("")
     call = pl.concat_str(arguments, tool)
-    mentions = call.str.contains(pl.col("stem"), literal=True)
-    mentions |= call.str.contains(pl.col("alias"), literal=True).fill_null(value=False)
+    mentions = call.str.contains(_Components.stem.col, literal=True)
+    mentions |= call.str.contains(_Components.alias.col, literal=True).fill_null(value=False)
     return (
         calls.lazy()
         .join(stems, on="text", how="left", maintain_order="left")
         .select(unmentioned=(~mentions).fill_null(value=False))
         .pipe(run_query)
-        .get_column("unmentioned")
+        .get_column(_Components.unmentioned.name)
     )
 
 
@@ -168,16 +208,18 @@ def _is_named(named: pl.DataFrame) -> pl.Series:
     words = pl.col("words")
     found = (
         named.lazy()
-        .filter(pl.col("is_in") & ~pl.col("is_long"))
-        .select("row", "object", "last_part", words=as_words(pl.col("lower")))
+        .filter(_Named.is_in.col & ~_Named.is_long.col)
+        .select("row", "object", "last_part", words=as_words(_Named.lower.col))
         .filter(
-            words.str.contains(pl.col("object"), literal=True)
-            | words.str.contains(pl.col("last_part"), literal=True).fill_null(value=False)
+            words.str.contains(_Objects.object.col, literal=True)
+            | words.str.contains(_Objects.last_part.col, literal=True).fill_null(value=False)
         )
         .pipe(run_query)
     )
-    is_named = (named["is_in"] & named["is_long"]).to_numpy(writable=True)
-    is_named[found["row"].to_numpy()] = True
+    is_named = (
+        named.get_column(_Named.is_in.name) & named.get_column(_Named.is_long.name)
+    ).to_numpy(writable=True)
+    is_named[found.get_column(_Named.row.name).to_numpy()] = True
     return series_from_numpy(is_named)
 
 
@@ -188,19 +230,14 @@ def _name(text: pl.Expr) -> pl.Expr:
 
 
 def _objects(texts: pl.Series) -> pl.DataFrame:
-    """Return the objects of texts that have one.
-
-    Returns:
-        `text`, the object in lower case (`name`), the `last` part of its path, the words of both
-        (`object` and `last_part`), and `is_plain`.
-    """
-    quoted = pl.col("quoted")
+    """Return the objects of texts that have one."""
+    quoted = _Components.quoted.col
     is_number = quoted.str.contains(_NUMBER)
     unquoted = pl.when(quoted.is_null() | is_number).then("whole").str.extract_groups(_UNQUOTED)
     return (
         texts.to_frame("whole")
         .lazy()
-        .select("whole", quoted=pl.col("whole").str.extract(_QUOTED, 1))
+        .select("whole", quoted=_Components.whole.col.str.extract(_QUOTED, 1))
         .with_row_index("text")
         .with_columns(unquoted.alias("unquoted"))
         .unnest("unquoted", separator="_")
@@ -211,11 +248,11 @@ def _objects(texts: pl.Series) -> pl.DataFrame:
             ).str.to_lowercase(),
         )
         .drop_nulls("name")
-        .with_columns(last=pl.col("name").str.extract(_LAST_PART, 1))
+        .with_columns(last=_Objects.name.col.str.extract(_LAST_PART, 1))
         .with_columns(
-            object=_name(pl.col("name")),
-            last_part=_name(pl.col("last")),
-            is_plain=pl.col("name").str.contains(_PLAIN),
+            object=_name(_Objects.name.col),
+            last_part=_name(_Objects.last.col),
+            is_plain=_Objects.name.col.str.contains(_PLAIN),
         )
         .pipe(run_query)
     )
@@ -225,12 +262,12 @@ def _has_value(named: pl.DataFrame) -> pl.Series:
     """Return which objects contain a value of the arguments; False where `is_named`."""
     found = (
         named.lazy()
-        .filter(~pl.col("is_named"))
-        .select("object", "row", value=pl.col("arguments").str.extract_all(_VALUE))
+        .filter(~_Named.is_named.col)
+        .select("object", "row", value=Judged.arguments.col.str.extract_all(_VALUE))
         .explode("value")
-        .filter(pl.col("object").str.contains(as_words(pl.col("value")), literal=True))
+        .filter(_Objects.object.col.str.contains(as_words(_Named.value.col), literal=True))
         .pipe(run_query)
     )
     has_value = np.zeros(named.height, dtype=np.bool_)
-    has_value[found["row"].to_numpy()] = True
+    has_value[found.get_column(_Named.row.name).to_numpy()] = True
     return series_from_numpy(has_value)

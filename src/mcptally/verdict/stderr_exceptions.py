@@ -9,8 +9,11 @@ from typing import Final
 
 import polars as pl
 
+from mcptally.messages.event_tables import StderrEvents
+from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import GatheredCalls
 
 MAX_CHARS: Final = 500
 """Characters of an exception that are kept."""
@@ -38,17 +41,44 @@ _UNPREFIXED: Final = r"([\w.$]*(?:Error|Exception|Failure)(?: \[[\w ]+\])?(?::\s
 """An exception at the end of a line, without what a log writes before it."""
 _CAUSE: Final = r"^(?:Caused by|\[cause\]): "
 
-COLUMNS: Final[dict[str, pl.DataType]] = {
-    "recording": pl.String(),
-    "ts_ns": pl.Int64(),
-    "tool": pl.String(),
-    "exception": pl.String(),
-}
-"""Columns of `find_exceptions`; `tool` is named in the line before the trace, or null."""
+
+class StderrExceptions(StageTable):
+    """One row per stack trace on stderr."""
+
+    recording = StderrEvents.recording
+    ts_ns = StderrEvents.ts_ns
+    tool = Column(pl.String, "Tool that the line before the trace names; null if it names none.")
+    exception = Column(pl.String, "The exception, and before it those that it caused.")
+
+
+class _Lines(StderrEvents):
+    """One row per line on stderr, with facts about the trace that it is part of."""
+
+    head = Column(pl.Boolean, "Whether the line is the first of a trace of Python.")
+    boxed = Column(pl.Boolean, "Whether it is part of a box that rich draws.")
+    block = Column(pl.UInt32, "Number of the trace in the recording.")
+    before = Column(pl.String, "The line before the trace.")
+    in_box = Column(pl.Boolean, "Whether the trace is in a box.")
+    width = Column(pl.UInt32, "Characters of the first line of the trace.")
+    ends = Column(pl.Boolean, "Whether the line is not part of the frames.")
+    after = Column(pl.UInt32, "Number of such lines in the trace up to this one.")
+    goes_on = Column(pl.Boolean, "Whether the line belongs to the exception.")
+    same_entry = Column(pl.Boolean, "Whether no other log entry has begun.")
+    chained = Column(pl.Boolean, "Whether the trace before says that another one follows.")
+    first = Column(pl.Boolean, "Whether the line is the first of some frames.")
+    exception = StderrExceptions.exception
+
+
+class _Owned(StderrExceptions):
+    """One row per exception and reply that it may belong to."""
+
+    at = Column(pl.Int64, "Time of the exception.", "ns")
+    call = Column(pl.UInt32, "Number of the call.")
+    reply_ns = GatheredCalls.reply_ns
 
 
 def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per stack trace on stderr (`COLUMNS`), in order of time.
+    """Return one row per stack trace on stderr (`StderrExceptions`), in order of time.
 
     An exception that another one caused is part of the same row: the one raised last comes first.
 
@@ -57,136 +87,138 @@ def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
     """
     lines = stderr.select("recording", "seq", "ts_ns", "text").drop_nulls("text")
     if lines.is_empty():
-        return pl.DataFrame(schema=COLUMNS)
-    is_trace = pl.col("text").str.contains(_MARK, literal=True) | pl.col("text").str.contains(
+        return StderrExceptions.empty()
+    is_trace = _Lines.text.col.str.contains(_MARK, literal=True) | _Lines.text.col.str.contains(
         f"(?m){_FRAME}"
     )
-    with_trace = lines.get_column("recording").filter(lines.select(is_trace).to_series()).unique()
-    lines = lines.filter(pl.col("recording").is_in(with_trace.implode()))
+    with_trace = (
+        lines.get_column(_Lines.recording.name).filter(lines.select(is_trace).to_series()).unique()
+    )
+    lines = lines.filter(_Lines.recording.col.is_in(with_trace.implode()))
     if lines.is_empty():
-        return pl.DataFrame(schema=COLUMNS)
+        return StderrExceptions.empty()
     lines = (
         lines.lazy()
         .sort("recording", "seq")
-        .with_columns(pl.col("text").str.split("\n"))
+        .with_columns(_Lines.text.col.str.split("\n"))
         .explode("text")
         .with_columns(
-            pl.col("text").str.strip_chars_end().str.replace_all(_TERMINAL_CODES, ""),
+            _Lines.text.col.str.strip_chars_end().str.replace_all(_TERMINAL_CODES, ""),
         )
         .with_columns(
-            head=pl.col("text").str.contains(_HEAD),
-            boxed=pl.col("text").str.contains(_BOX),
+            head=_Lines.text.col.str.contains(_HEAD),
+            boxed=_Lines.text.col.str.contains(_BOX),
             # Exception groups draw a margin of | and + before each line.
-            text=pl.when(~pl.col("text").str.contains(_BOX))
-            .then(pl.col("text").str.replace(_GROUP_MARGIN, ""))
+            text=pl.when(~_Lines.text.col.str.contains(_BOX))
+            .then(_Lines.text.col.str.replace(_GROUP_MARGIN, ""))
             .otherwise("text"),
         )
         .with_row_index("row")
         .pipe(run_query)
     )
     found = pl.concat([_of_python(lines), _of_frames(lines)])
-    found = found.with_columns(pl.col("exception").str.head(MAX_CHARS))
+    found = found.with_columns(StderrExceptions.exception.col.str.head(MAX_CHARS))
     return found.sort("ts_ns", "recording").pipe(run_query)
 
 
 def _of_python(lines: pl.DataFrame) -> pl.LazyFrame:
     """Return the exceptions of Python: the line after the frames of each trace names one."""
     block = ["recording", "block"]
-    text = pl.col("text")
-    body = pl.col("boxed") | pl.col("head") | (text == "")
-    if not lines.get_column("head").any():
-        return pl.LazyFrame(schema=COLUMNS)
+    text = _Lines.text.col
+    body = _Lines.boxed.col | _Lines.head.col | (text == "")
+    if not lines.get_column(_Lines.head.name).any():
+        return StderrExceptions.empty().lazy()
     lines = (
         lines.lazy()
         .with_columns(
-            block=pl.col("head").cum_sum().over("recording"),
+            block=_Lines.head.col.cum_sum().over("recording"),
             before=pl.when("head").then(text.shift(1).over("recording")),
         )
-        .filter(pl.col("block") > 0)
+        .filter(_Lines.block.col > 0)
         .with_columns(
-            pl.col("boxed").first().over(block).alias("in_box"),
+            _Lines.boxed.col.first().over(block).alias("in_box"),
             pl.when("head").then(text.str.len_chars()).alias("width"),
-            pl.col("before").first().over(block),
+            _Lines.before.col.first().over(block),
         )
-        .with_columns(ends=~body & (pl.col("in_box") | ~text.str.contains(r"^\s")))
-        .with_columns(after=pl.col("ends").cum_sum().over(block))
+        .with_columns(ends=~body & (_Lines.in_box.col | ~text.str.contains(r"^\s")))
+        .with_columns(after=_Lines.ends.col.cum_sum().over(block))
         .pipe(run_query)
     )
     # Rich wraps an exception at the width of its box: the next word would not have fitted.
-    width = pl.col("width").first().over(block)
+    width = _Lines.width.col.first().over(block)
     word = text.str.strip_chars_start().str.extract(r"^(\S+)", 1).str.len_chars()
     margin = text.str.len_chars() - text.str.strip_chars_start().str.len_chars()
     wraps = (text.str.len_chars().shift(1) + 1 + word > width) & (margin == margin.shift(1))
     wraps &= ~text.str.contains(_LOG_LINE)
-    goes_on = (pl.col("after") == 1) | (pl.col("in_box") & wraps).fill_null(value=False)
+    goes_on = (_Lines.after.col == 1) | (_Lines.in_box.col & wraps).fill_null(value=False)
     kept = (
         lines.lazy()
         .with_columns(goes_on=goes_on)
-        .filter(pl.col("after").is_between(1, 4) & ~body)
-        .filter(pl.col("goes_on").cast(pl.Int8).cum_min().over(block) == 1)
+        .filter(_Lines.after.col.is_between(1, 4) & ~body)
+        .filter(_Lines.goes_on.col.cast(pl.Int8).cum_min().over(block) == 1)
     )
     # A log entry may begin with an exception that has no frames: its chain begins there.
-    new_entry = (pl.col("after") > 1) & (text.str.contains(_TOOL) | text.str.contains(_LOG_LINE))
+    new_entry = (_Lines.after.col > 1) & (text.str.contains(_TOOL) | text.str.contains(_LOG_LINE))
     chained = (
         lines.lazy()
         .with_columns(same_entry=~new_entry.cum_max().over(block))
-        .filter(pl.col("same_entry") & text.str.contains(_CHAIN))
-        .select("recording", pl.col("block") + 1)
+        .filter(_Lines.same_entry.col & text.str.contains(_CHAIN))
+        .select("recording", _Lines.block.col + 1)
         .unique()
     )
     exceptions = (
         kept.group_by(block, maintain_order=True)
         .agg(
-            pl.col("ts_ns").last(),
-            pl.col("before").first().str.extract(_TOOL, 1).alias("tool"),
+            _Lines.ts_ns.col.last(),
+            _Lines.before.col.first().str.extract(_TOOL, 1).alias("tool"),
             text.str.strip_chars().str.join(" ").alias("exception"),
         )
         .join(chained.with_columns(chained=True), on=block, how="left", maintain_order="left")
     )
-    chain = (~pl.col("chained").fill_null(value=False)).cum_sum().over("recording")
-    named = pl.col("exception").str.contains(_EXCEPTION)
-    says_more = named & ~pl.col("exception").str.contains(_MASK)
+    chain = (~_Lines.chained.col.fill_null(value=False)).cum_sum().over("recording")
+    named = StderrExceptions.exception.col.str.contains(_EXCEPTION)
+    says_more = named & ~StderrExceptions.exception.col.str.contains(_MASK)
     return (
         exceptions.with_columns(chain=chain)
         .group_by("recording", "chain", maintain_order=True)
         .agg(
-            pl.col("ts_ns").last(),
-            pl.col("tool").first(),
-            pl.col("exception").filter(says_more).reverse().unique(maintain_order=True),
+            _Lines.ts_ns.col.last(),
+            StderrExceptions.tool.col.first(),
+            StderrExceptions.exception.col.filter(says_more).reverse().unique(maintain_order=True),
         )
-        .with_columns(pl.col("exception").list.join("\n"))
-        .filter(pl.col("exception") != "")
-        .select(*COLUMNS)
+        .with_columns(StderrExceptions.exception.col.list.join("\n"))
+        .filter(StderrExceptions.exception.col != "")
+        .select(*StderrExceptions.columns())
     )
 
 
 def _of_frames(lines: pl.DataFrame) -> pl.LazyFrame:
     """Return the exceptions of JavaScript and Java: the line before the frames names one."""
-    frame = pl.col("text").str.contains(_FRAME)
-    exception = pl.col("exception")
+    frame = _Lines.text.col.str.contains(_FRAME)
+    exception = _Lines.exception.col
     is_cause = exception.str.contains(_CAUSE)
     return (
         lines.lazy()
         .with_columns(
             first=frame & ~frame.shift(1, fill_value=False).over("recording"),
-            exception=pl.col("text").shift(1).over("recording").str.strip_chars(),
-            before=pl.col("text").shift(2).over("recording"),
+            exception=_Lines.text.col.shift(1).over("recording").str.strip_chars(),
+            before=_Lines.text.col.shift(2).over("recording"),
         )
-        .filter(pl.col("first") & exception.str.contains(_NAMED_ERROR))
+        .filter(_Lines.first.col & exception.str.contains(_NAMED_ERROR))
         .with_columns(
             tool=pl.coalesce(pl.col("exception", "before").str.extract(_TOOL, 1)),
             chain=(~is_cause).cum_sum().over("recording"),
         )
         .group_by("recording", "chain", maintain_order=True)
         .agg(
-            pl.col("ts_ns").last(),
-            pl.col("tool").first(),
+            _Lines.ts_ns.col.last(),
+            StderrExceptions.tool.col.first(),
             pl.coalesce(exception.str.extract(_UNPREFIXED, 1), exception).unique(
                 maintain_order=True
             ),
         )
         .with_columns(exception.list.join("\n"))
-        .select(*COLUMNS)
+        .select(*StderrExceptions.columns())
     )
 
 
@@ -205,7 +237,9 @@ def add_stderr_error(calls: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
     if found.is_empty():
         return calls.with_columns(stderr_error=pl.lit(None, pl.String))
     calls = calls.with_row_index("call")
-    of_recordings = pl.col("recording").is_in(found["recording"].unique().implode())
+    of_recordings = _Lines.recording.col.is_in(
+        found.get_column(StderrExceptions.recording.name).unique().implode()
+    )
     replies = (
         calls.lazy()
         .select("call", "recording", "tool", "ts_ns", "reply_ns", "outcome")
@@ -214,7 +248,7 @@ def add_stderr_error(calls: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
         .sort("reply_ns")
         .pipe(run_query)
     )
-    is_error = pl.col("outcome").is_in(["tool_error", "protocol_error"])
+    is_error = GatheredCalls.outcome.col.is_in(["tool_error", "protocol_error"])
     matched = []
     for candidates in (replies.filter(is_error), replies.filter(~is_error)):
         for keys in (["recording", "tool"], ["recording"]):
@@ -231,7 +265,7 @@ def add_stderr_error(calls: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
         .lazy()
         .sort("number")
         .group_by("call")
-        .agg(stderr_error=pl.col("exception").last())
+        .agg(stderr_error=StderrExceptions.exception.col.last())
         .pipe(run_query)
     )
     return left_join_columns(calls, by_call, "call").drop("call")
@@ -247,7 +281,7 @@ def _owners(found: pl.DataFrame, replies: pl.DataFrame, keys: list[str]) -> pl.D
     """
     exceptions = found.lazy().rename({"ts_ns": "at"})
     calls = replies.lazy().select(*keys, "call", "reply_ns", "ts_ns").drop_nulls(keys)
-    late = pl.col("at") - pl.col("reply_ns")
+    late = _Owned.at.col - _Owned.reply_ns.col
     parts = []
     for strategy in ("forward", "backward"):
         owner = (
@@ -260,7 +294,7 @@ def _owners(found: pl.DataFrame, replies: pl.DataFrame, keys: list[str]) -> pl.D
                 check_sortedness=False,
                 coalesce=False,
             )
-            .filter((pl.col("ts_ns") <= pl.col("at")) & (late <= LATE_NS))
+            .filter((GatheredCalls.ts_ns.col <= _Owned.at.col) & (late <= LATE_NS))
             .select("number", "exception", "call")
             .pipe(run_query)
         )
