@@ -34,12 +34,15 @@ def command(store: Path, *, port: int, seconds: float, opens: bool) -> None:
       mcptally explore store --open
       mcptally explore store --port 8765
     """
-    from mcptally.output.explore.app import listening
+    from mcptally.output.explore.app import listening, redirect_file
 
-    with listening(store, port=port, seconds=seconds) as (address, run):
+    with (
+        listening(store, port=port, seconds=seconds) as (address, run),
+        redirect_file(address) as page,
+    ):
         sys.stdout.write(f"{address}\n")
         sys.stdout.flush()
         sys.stderr.write("serving until Ctrl-C\n")
         if opens:
-            webbrowser.open(address)
+            webbrowser.open(page.as_uri())
         run()

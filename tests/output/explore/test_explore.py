@@ -2,8 +2,12 @@
 
 # ruff: noqa: S310  (every address is that of our own server)
 
+import contextlib
 import html
+import http.client
+import os
 import re
+import signal
 import subprocess
 import sys
 import urllib.error
@@ -11,11 +15,12 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 import pytest
 
 import mcptally as mt
+from mcptally.output.explore.app import HEADERS
 from tests.output.html.stores import ATTACKS, session
 from tests.transcripts import write
 
@@ -52,10 +57,17 @@ def served(tmp_path_factory) -> Iterator[Served]:
     ]  # fmt: skip
     write(folder / "traces.jsonl", list(session("one", "files", tools, calls)))
     mt.score([folder / "traces.jsonl"], out=folder / "store")
-    command = [sys.executable, "-I", "-m", "mcptally", "explore", str(folder / "store")]
+    with serving(folder / "store") as address:
+        yield Served(address, folder / "store")
+
+
+@contextlib.contextmanager
+def serving(store: Path) -> Iterator[str]:
+    """The address of a server for the store."""
+    command = [sys.executable, "-I", "-m", "mcptally", "explore", str(store)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         try:
-            yield Served(process.stdout.readline().decode().strip(), folder / "store")
+            yield process.stdout.readline().decode().strip()
         finally:
             process.kill()
 
@@ -198,6 +210,84 @@ def test_other_hosts_other_sites_and_other_tokens_are_refused(served: Served):
     assert get(plain)[0] == 404
     assert get(f"{plain}{'x' * 32}/")[0] == 404
     assert get(served.address, {"Origin": plain.rstrip("/")})[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status"),
+    [
+        ("GET", "", 200),
+        ("HEAD", "", 200),
+        ("GET", "style.css", 200),
+        ("GET", "sql?query=SELECT+1", 200),
+        ("GET", "question/tool_scores", 200),
+        ("GET", "call/none", 404),
+        ("GET", "no/such/page", 404),
+        ("GET", "call?id=abc", 303),
+        ("GET", "question?asked=latency", 303),
+        ("POST", "sql", 405),
+        ("GET", "/", 404),
+        ("OPTIONS", "*", 404),
+    ],
+)
+def test_every_response_forbids_frames_caching_and_foreign_content(
+    served: Served, method: str, target: str, status: int
+):
+    parts = urlsplit(served.address)
+    path = target if target in {"/", "*"} else parts.path + target
+    with contextlib.closing(http.client.HTTPConnection(parts.netloc, timeout=60)) as connection:
+        connection.request(method, path)
+        response = connection.getresponse()
+    assert response.status == status
+    assert response.headers["Cache-Control"] == "no-store"
+    assert response.headers["X-Frame-Options"] == "DENY"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Referrer-Policy"] == "no-referrer"
+    (policy,) = response.headers.get_all("Content-Security-Policy")
+    assert policy == HEADERS["Content-Security-Policy"]
+    assert "frame-ancestors 'none'" in policy
+
+
+def test_links_of_masked_names_lead_to_their_pages(tmp_path: Path):
+    tools = [{"name": "read", "inputSchema": {"type": "object"}}]
+    asked = {"method": "tools/call", "params": {"name": f"read {TOKEN}", "arguments": {}}}
+    said = {"result": {"content": [{"type": "text", "text": "no"}], "isError": True}}
+    write(tmp_path / "a.jsonl", list(session("one", f"files {TOKEN}", tools, [(asked, said)])))
+    mt.score([tmp_path / "a.jsonl"], out=tmp_path / "store")
+    query = "SELECT call_id FROM calls WHERE tool IS NOT NULL"
+    ((call_id,),) = mt.open_store(tmp_path / "store").sql(query).fetchall()
+    with serving(tmp_path / "store") as address:
+        _, page = get(f"{address}call/{call_id}")
+        links = re.findall(r'href="(/[^"]*/(?:question|session)/[^"]*)"', page)
+        answers = [get(urljoin(address, html.unescape(link))) for link in links]
+    assert any("redacted" in link for link in links)
+    assert [status for status, _ in answers] == [200] * len(links)
+    assert all(TOKEN not in said for _, said in answers)
+
+
+def test_the_token_is_not_on_the_browsers_command_line(served: Served, tmp_path: Path):
+    log, copy, browser = (tmp_path / name for name in ("log", "copy", "browser"))
+    lines = (
+        "#!/bin/sh",
+        'file="${1#file://}"',
+        f'cp "$file" {copy}',
+        f'{{ echo "$@"; stat -c %a "$(dirname "$file")"; }} > {log}',
+    )
+    browser.write_text("\n".join(lines))
+    browser.chmod(0o700)
+    command = [sys.executable, "-I", "-m", "mcptally", "explore", str(served.store), "--open"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    environment = os.environ | {"BROWSER": f"{browser} %s"}
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+        address = process.stdout.readline().decode().strip()
+        assert get(address)[0] == 200
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+    words, mode = log.read_text().splitlines()
+    assert words.startswith("file://")
+    assert address.split("/")[3] not in words
+    assert address in copy.read_text()
+    assert mode == "700"
+    assert not Path(urlsplit(words).path).exists()
 
 
 def test_only_get_is_answered(served: Served):

@@ -8,6 +8,7 @@ import functools
 import hmac
 import secrets
 import socket
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,23 +28,24 @@ from mcptally.analytics.views import question_titles
 from mcptally.errors import McptallyError, QueryError, UsageError, near
 from mcptally.output.explore import pages
 from mcptally.output.explore.pages import FILTERS, ROWS, Links
-from mcptally.output.html import page_text
+from mcptally.output.html import content_security_policy, page_text
 
 SECONDS: Final = 20.0
 """The default time limit of an answer."""
 MEMORY: Final = "2GB"
 """The memory limit of an answer."""
 
-_HEADERS: Final = {
+HEADERS: Final = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": content_security_policy(more_styles="'self'", forms="'self'")
+    + "; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+"""Headers of every response; `listening` gives them to the server."""
 
 
 class _OnlyOurselves:
@@ -70,14 +72,15 @@ class _OnlyOurselves:
         headers = scope["headers"]
         hosts = [value.lower() for name, value in headers if name == b"host"]
         if len(hosts) != 1 or hosts[0] not in self._hosts:
-            return PlainTextResponse("this server answers only on loopback\n", 421, _HEADERS)
+            return PlainTextResponse("this server answers only on loopback\n", 421)
         for name, value in headers:
             if name == b"origin" and value.lower() != b"http://" + hosts[0]:
-                return PlainTextResponse("requests of other sites are refused\n", 403, _HEADERS)
-        first = scope["path"].encode("utf-8", "replace").split(b"/")[1]
+                return PlainTextResponse("requests of other sites are refused\n", 403)
+        _, _, path = scope["path"].encode("utf-8", "replace").partition(b"/")  # `*` has no slash
+        first = path.partition(b"/")[0]
         if not hmac.compare_digest(first, self._token):
             text = "open the address that mcptally explore printed: it contains a token\n"
-            return PlainTextResponse(text, 404, _HEADERS)
+            return PlainTextResponse(text, 404)
         return None
 
 
@@ -181,15 +184,15 @@ def _table(relation: duckdb.DuckDBPyRelation) -> pa.Table:
 def _page(
     links: Links, handler: Callable[[Request], str | Response]
 ) -> Callable[[Request], Response]:
-    """A handler whose expected errors become a page, and whose pages have the security headers."""
+    """A handler whose expected errors become a page."""
 
     @functools.wraps(handler)
     def respond(request: Request) -> Response:
         try:
             found = handler(request)
         except McptallyError as error:
-            return HTMLResponse(pages.message(links, "Not found", str(error)), 404, _HEADERS)
-        return found if isinstance(found, Response) else HTMLResponse(found, headers=_HEADERS)
+            return HTMLResponse(pages.message(links, "Not found", str(error)), 404)
+        return found if isinstance(found, Response) else HTMLResponse(found)
 
     return respond
 
@@ -233,6 +236,30 @@ def listening(
         listener.listen()
         used = listener.getsockname()[1]
         made = application(path, token=token, port=used, seconds=seconds)
-        config = uvicorn.Config(made, log_level="critical", access_log=False, server_header=False)
+        config = uvicorn.Config(
+            made,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            headers=list(HEADERS.items()),
+            ws="none",
+        )
         server = uvicorn.Server(config)
         yield f"http://127.0.0.1:{used}/{token}/", lambda: server.run(sockets=[listener])
+
+
+@contextlib.contextmanager
+def redirect_file(address: str) -> Iterator[Path]:
+    """A page that only this user can read and that leads to `address`; removed at the end.
+
+    Other users can read the command line of a browser, so the token must not be on it.
+    """
+    with tempfile.TemporaryDirectory(prefix="mcptally-explore-") as folder:  # mode 700
+        page = Path(folder) / "open.html"
+        page.write_text(
+            '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+            f'<meta http-equiv="refresh" content="0; url={address}"><title>mcptally</title>'
+            f'<a href="{address}">Open the store</a>',
+            encoding="utf-8",
+        )
+        yield page

@@ -142,19 +142,29 @@ def page_text(
     return _render(variables | {"address_of_call": address_of_call})
 
 
-def _render(variables: Mapping[str, Any]) -> str:
-    style, script = _asset("page.css"), _asset("page.js")
-    policy = "; ".join(
+def content_security_policy(*, more_styles: str = "", forms: str = "'none'") -> str:
+    """The policy of a page that may have the report's style sheet and script.
+
+    Args:
+        more_styles: other sources of style sheets.
+        forms: where forms may be sent.
+    """
+    return "; ".join(
         (
             "default-src 'none'",
-            f"style-src '{_hash(style)}'",
-            f"script-src '{_hash(script)}'",
+            f"style-src '{_hash(_asset('page.css'))}' {more_styles}".rstrip(),
+            f"script-src '{_hash(_asset('page.js'))}'",
             "base-uri 'none'",
-            "form-action 'none'",
+            f"form-action {forms}",
             "require-trusted-types-for 'script'",
             "trusted-types 'none'",
         )
     )
+
+
+def _render(variables: Mapping[str, Any]) -> str:
+    style, script = _asset("page.css"), _asset("page.js")
+    policy = content_security_policy()
     return _template().render(
         policy=policy,
         style=Markup(style),  # noqa: S704  (our own file)
