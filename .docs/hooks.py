@@ -1,8 +1,8 @@
 # ruff: noqa: INP001  (mkdocs loads this file by its path)
 """mkdocs hooks: the site's navigation, and pages made from files outside docs/.
 
-The sections of docs/index.md become the navigation. Notebooks, the README of the sample traces and
-the list of decision records become pages when the site is built.
+The sections of docs/index.md become the navigation. Notebooks, the README of the sample traces, the
+list of decision records and the reference of the code become pages when the site is built.
 """
 
 import base64
@@ -14,6 +14,8 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+import reference
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -52,6 +54,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     # The programs that the README links to have no page on the site.
     traces = re.sub(r"\[([^\]]*)\]\((?:plans|record)\.py\)", r"\1", traces)
     files.append(File.generated(config, "sample_traces.md", content=traces))
+    for name, page in reference.PAGES.items():
+        files.append(File.generated(config, f"reference/{name}", content=page()))
     return files
 
 
@@ -65,14 +69,19 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
         if "://" in link or link.startswith("#") or target is None:
             return match[0]
         steps = "../" * page.file.src_uri.count("/")
-        return f"[{label}]({steps}{target}{link[link.find('#') :] if '#' in link else ''})"
+        is_built = Path(target).name in reference.PAGES
+        anchor = "" if is_built or "#" not in link else link[link.find("#") :]
+        return f"[{label}]({steps}{target}{anchor})"
 
     return LINK.sub(moved, markdown) if "](" in markdown else markdown
 
 
 def _on_site(here: Path, link: str) -> str | None:
     """Resolve `link` in a file of the folder `here` to a page of the site, or to None."""
-    target = (here / link.split("#", maxsplit=1)[0]).resolve()
+    path, _, anchor = link.partition("#")
+    target = (here / path).resolve()
+    if target == DOCS / "reference" / "README.md" and f"{anchor}.md" in reference.PAGES:
+        return f"reference/{anchor}.md"
     if not target.is_relative_to(ROOT):
         return None
     beside = BESIDE.get(target.relative_to(ROOT).as_posix())

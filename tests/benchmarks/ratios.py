@@ -11,21 +11,20 @@ import argparse
 import compileall
 import datetime
 import importlib.metadata
-import json
 import os
 import platform
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import mcptally
 from tests.benchmarks.archive import generate
 from tests.benchmarks.score import PARSE, Cost, run
 
 ROOT: Final = Path(__file__).parents[2]
-FILE: Final = ROOT / "docs" / "reference" / "benchmarks.json"
+PAGE: Final = ROOT / "docs" / "reference" / "benchmarks.md"
 IMPORTS: Final = "import polars, pyarrow, duckdb, msgspec, jsonschema_rs, numpy"
 
 
@@ -58,7 +57,7 @@ RATIOS: Final = {
 
 
 def main(arguments: list[str]) -> None:
-    """Measure, print the ratios and write them into the file of the page."""
+    """Measure, print the ratios and write them into the page."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks ratios", description=__doc__)
     parser.add_argument("--archive", type=Path, help="plain transcripts, not generated ones")
     parser.add_argument("--size", type=float, default=250, help="MB to generate")
@@ -75,7 +74,8 @@ def main(arguments: list[str]) -> None:
         found = _measure(Path(folder), archive, options.only, options.rounds)
     for name, value in found.items():
         print(f"{name:20}{value:6.2f}  {RATIOS[name].meaning}")
-    add(found)
+    if len(found) == len(RATIOS):
+        add(found)
 
 
 def _measure(work: Path, archive: Path | None, wanted: list[str], rounds: int) -> dict[str, float]:
@@ -121,63 +121,19 @@ def _measure(work: Path, archive: Path | None, wanted: list[str], rounds: int) -
     return {name: ratios[name] for name in RATIOS if name in ratios and name in wanted}
 
 
-def results() -> list[dict[str, Any]]:
-    """The results of all versions, the newest first."""
-    found: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
-
-
 def add(ratios: Mapping[str, float]) -> None:
-    """Add ratios of this version to the file."""
+    """Add a row for this version to the page, in place of one of the same version and date."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    mine = {
-        "version": mcptally.__version__,
-        "date": today,
-        "with": {
-            "Python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in ("polars", "pyarrow", "duckdb")},
-        },
-        "ratios": {name: round(value, 2) for name, value in ratios.items()},
-    }
-    key = ("version", "date")
-    others = []
-    for each in results():
-        if [each[name] for name in key] == [mine[name] for name in key]:
-            mine["ratios"] = each["ratios"] | mine["ratios"]
-        else:
-            others.append(each)
-    FILE.write_text(json.dumps([mine, *others], indent=1) + "\n", encoding="utf-8")
-
-
-_INTRODUCTION: Final = """\
-Each number is a ratio of CPU seconds, "A, relative to B". Every case ran in several rounds on one
-machine, alternately with the others, and its shortest time counts. "Imports" is the time of
-importing polars, pyarrow, DuckDB, msgspec, jsonschema-rs and numpy. Smaller is better.
-[Performance of scoring](../explanation/speed.md) has other figures.
-"""
-
-
-def page() -> str:
-    """The page with the ratios of all versions."""
-    rows = [
-        f"| {each['version']}, {each['date']} | "
-        + " | ".join(f"{each['ratios'][n]:.2f}" if n in each["ratios"] else "" for n in RATIOS)
-        + f" | {', '.join(f'{name} {version}' for name, version in each['with'].items())} |"
-        for each in results()
-    ]
-    limits = " | ".join(ratio.must and f"≤ {ratio.must}" for ratio in RATIOS.values())
-    lines = [
-        "# Benchmark ratios by version\n",
-        "Written by `python -m tests.benchmarks ratios`, then `python -m tests.docs.generated`.\n",
-        _INTRODUCTION,
-        *(f"- **{name}**: {ratio.meaning}." for name, ratio in RATIOS.items()),
-        "",
-        f"| version | {' | '.join(RATIOS)} | with |",
-        "|---" * (len(RATIOS) + 2) + "|",
-        f"| limit | {limits} | |",
-        *rows,
-    ]
-    return "\n".join(lines) + "\n"
+    name = f"| {mcptally.__version__}, {today} |"
+    libraries = ("polars", "pyarrow", "duckdb")
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in libraries]
+    cells = [f"{ratios[name]:.2f}" if name in ratios else "" for name in RATIOS]
+    used = f"Python {platform.python_version()}, {', '.join(versions)}"
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    lines = [line for line in lines if not line.startswith(name)]
+    limits = next(number for number, line in enumerate(lines) if line.startswith("| limit |"))
+    lines.insert(limits + 1, f"{name} {' | '.join(cells)} | {used} |")
+    PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,11 @@
-"""Reference pages that are generated from the code.
-
-python -m tests.docs.generated      rewrites them
-"""
+# ruff: noqa: INP001, S101  (mkdocs loads this file by its path)
+"""Reference pages that are made from the code when the site is built."""
 
 import ast
 import inspect
 import re
-import sys
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import get_args
 
 import click
@@ -22,17 +18,13 @@ from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.cli import COMMANDS, cli
 from mcptally.rules.reference_page import render_reference_page
 from mcptally.tables.all_tables import TABLES
-from tests.benchmarks import ratios
-
-DOCS = Path(__file__).parents[2] / "docs" / "reference"
-NOTE = "<!-- generated: python -m tests.docs.generated -->\n"
 
 
 def tables() -> str:
     """Every table and column of a store."""
     parts = [
         (
-            f"{NOTE}# Tables of a store\n\n"
+            "# Tables of a store\n\n"
             "Each table is a Parquet dataset, and a view of the same name in SQL.\n\n"
             "The files of a table are `STORE/<table>/<number>-<run>.parquet`. `store.json` lists "
             "the live ones under `parts`, with size and SHA-256. A file that is not listed was "
@@ -64,7 +56,7 @@ def _kind(dtype: pl.DataType) -> str:
 def predefined_questions() -> str:
     """The page of predefined questions."""
     lines = [
-        f"{NOTE}# Predefined questions\n",
+        "# Predefined questions\n",
         "Use `mcptally query STORE NAME`, `store.ask(NAME)`, or the view NAME in SQL.\n",
         "| question | answer | columns in a terminal |",
         "|---|---|---|",
@@ -77,7 +69,7 @@ def predefined_questions() -> str:
 
 def commands() -> str:
     """Every command's help, as the command prints it."""
-    parts = [f"{NOTE}# Commands\n\n{_exit_codes()}"]
+    parts = [f"# Commands\n\n{_exit_codes()}"]
     context = click.Context(cli, info_name="mcptally")
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
@@ -113,7 +105,7 @@ def library() -> str:
     """Every public name, with its signature and docstring."""
     parts = [
         (
-            f"{NOTE}# Library\n\n`import mcptally as mt`. Public names are imported on first use. "
+            "# Library\n\n`import mcptally as mt`. Public names are imported on first use. "
             "Functions and commands with the same name\nhave the same behaviour.\n"
         )
     ]
@@ -208,17 +200,5 @@ PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands,
     "rules.md": render_reference_page,
     "library.md": library,
-    "benchmarks.md": lambda: NOTE + ratios.page(),
 }
-
-
-def main() -> int:
-    DOCS.mkdir(parents=True, exist_ok=True)
-    for name, page in PAGES.items():
-        (DOCS / name).write_text(page(), encoding="utf-8")
-        print(DOCS / name)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+"""Name of the page below docs/reference → what makes it."""
