@@ -177,7 +177,7 @@ def examples() -> tuple[weighing.Features, npt.NDArray[np.int64], npt.NDArray[np
         if not rule.decides and not rule.id.startswith(("verdict.archive.", "verdict.stderr."))
         for example in rule.fires
     ]
-    schema = {"verdict": pl.String, "weight": pl.Float64, **facts.INPUTS}
+    schema = {"verdict": pl.String, "weight": pl.Float64, **facts.Inputs.schema()}
     frame = pl.DataFrame(rows, schema=schema)
     _, features = classify.features(classify.judge(frame)["evidence"])
     classes = np.array([weighing.CLASSES.index(name) for name in frame["verdict"]])

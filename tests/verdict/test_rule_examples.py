@@ -56,7 +56,7 @@ def test_only_failed_calls_get_a_verdict():
         }
     )
     verdicts = judge(frame)
-    assert verdicts.columns == list(classify.COLUMNS)
+    assert verdicts.columns == list(classify.Verdicts.columns())
     assert verdicts["verdict"].to_list() == [None, "business", None]
     assert verdicts["reason"][1] == "not_found"
     assert 0 < verdicts["certainty"][1] < 100

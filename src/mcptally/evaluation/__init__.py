@@ -182,7 +182,7 @@ def judged(labelled: pl.DataFrame) -> pl.DataFrame:
 
     As in scoring, the verdict on a hidden error reads the text that reports the failure.
     """
-    names = list(classify.COLUMNS)
+    names = list(classify.Verdicts.columns())
     calls = labelled.drop(names, strict=False)
     reported = hidden_errors.find_hidden_errors(calls)["hidden_text"]
     is_hidden = DecidedCalls.outcome.col == "hidden_error"
@@ -200,7 +200,7 @@ def judged(labelled: pl.DataFrame) -> pl.DataFrame:
 def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
     """The results labelled for hidden errors, with `correct` and the verdict on each result."""
     rows = labelled.filter(DecidedCalls.is_hidden.col.is_not_null()).drop(
-        list(classify.COLUMNS), strict=False
+        list(classify.Verdicts.columns()), strict=False
     )
     found = hidden_errors.find_hidden_errors(rows).rename({"hidden_rule": "rule"})
     return pl.concat([rows, found], how="horizontal").with_columns(

@@ -62,7 +62,7 @@ CALL_COLUMNS: Final = (
     *(*_KEY, "later_texts"),
     *("outcome", "text", "error_text", "structured", "arguments", "error_code"),
     "input_schema_state",
-    *classify.COLUMNS,
+    *classify.Verdicts.columns(),
     "calls",
 )
 """The columns of recorded calls that `with_traffic` reads."""
@@ -248,4 +248,4 @@ def with_traffic(labelled: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         for name in (
             *("text", "structured", "arguments", "error_code", "input_schema_state", "calls"),
         )
-    ).select(*LabelledCalls.columns(), *classify.COLUMNS)
+    ).select(*LabelledCalls.columns(), *classify.Verdicts.columns())

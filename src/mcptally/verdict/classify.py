@@ -11,7 +11,9 @@ import polars as pl
 import pyarrow as pa
 
 from mcptally.tables.arrow import indices, series_from_numpy
+from mcptally.tables.declaration import StageTable
 from mcptally.tables.outcomes import Verdict, fault_of
+from mcptally.tables.stages import Judged
 from mcptally.verdict import certainty, facts, match, weighing
 from mcptally.verdict.rule_model import VerdictRule, shipped_rules
 
@@ -26,16 +28,19 @@ FILES: Final = (
     "verdict-context.toml",
     "verdict-archive.toml",
 )
-COLUMNS: Final[dict[str, pl.DataType]] = {
-    "verdict": pl.String(),
-    "reason": pl.String(),
-    "fault": pl.String(),
-    "retryable": pl.String(),
-    "certainty": pl.Float64(),
-    "rule": pl.String(),
-    "evidence": pl.List(pl.String),
-}
-"""The columns that `judge` returns; null where the outcome is not in `outcomes.FAILED`."""
+
+
+class Verdicts(StageTable):
+    """What `judge` returns, one row per call; null where the outcome is not a failure."""
+
+    verdict = Judged.verdict
+    reason = Judged.reason
+    fault = Judged.fault
+    retryable = Judged.retryable
+    certainty = Judged.certainty
+    rule = Judged.rule
+    evidence = Judged.evidence
+
 
 _WITHOUT_RULE: Final = {
     Verdict.BUSINESS: ("other_refusal", "after_change"),
@@ -62,12 +67,12 @@ def judge(
     """Return the verdict on each call: one row per row of `calls`, in the same order.
 
     Args:
-        calls: any of the columns of `facts.INPUTS`.
+        calls: any of the columns of `facts.Inputs`.
         ruleset: rules to use in place of the ones that come with mcptally.
         weights: weights to use in place of the ones that come with mcptally.
 
     Returns:
-        The columns of `COLUMNS`.
+        `Verdicts`.
     """
     chosen = tuple(failure_rules() if ruleset is None else ruleset)
     failed = facts.failed_calls(calls)
@@ -177,7 +182,7 @@ def _weigh_evidence(evidence: pl.Series, chosen: tuple[VerdictRule, ...]) -> _We
 def _verdicts(
     kinds: _Weighed, chosen: tuple[VerdictRule, ...], weights: weighing.Weights
 ) -> pl.DataFrame:
-    """Return the columns of `COLUMNS`: one row per kind."""
+    """Return `Verdicts`: one row per kind."""
     probability = weighing.probabilities(kinds.features, kinds.names, weights)
     named = kinds.first_of_class < len(chosen)
     best = weighing.decide(probability, named)
@@ -192,7 +197,7 @@ def _verdicts(
     certainties = series_from_numpy(np.where(decides, measured, percent).round(1), "certainty")
     return (
         _rule_columns(chosen)[indices(rule)].hstack([certainties, kinds.evidence.alias("evidence")])
-    )[list(COLUMNS)]
+    )[list(Verdicts.columns())]
 
 
 def _rule_columns(chosen: tuple[VerdictRule, ...]) -> pl.DataFrame:
@@ -211,7 +216,9 @@ def _rule_columns(chosen: tuple[VerdictRule, ...]) -> pl.DataFrame:
         reason, retryable = _WITHOUT_RULE[each]
         rows.append((each, reason, fault_of(reason), retryable, None))
     names = ("verdict", "reason", "fault", "retryable", "rule")
-    return pl.DataFrame(rows, schema={name: COLUMNS[name] for name in names}, orient="row")
+    return pl.DataFrame(
+        rows, schema={name: Verdicts.schema()[name] for name in names}, orient="row"
+    )
 
 
 def matching_rules(

@@ -32,7 +32,7 @@ def examples(rule: TextRule) -> Iterator[Example]:
 def wrong_about_failures(rules: Sequence[VerdictRule]) -> list[tuple[VerdictRule, Example]]:
     """Return each rule about failures with each of its examples that it contradicts.
 
-    An example is an error text, or a table with columns of a call (`facts.INPUTS`).
+    An example is an error text, or a table with columns of a call (`facts.Inputs`).
 
     Raises:
         RuleError: an example is neither.
@@ -51,14 +51,14 @@ def wrong_about_failures(rules: Sequence[VerdictRule]) -> list[tuple[VerdictRule
 
 
 def _failed_call(rule: VerdictRule, example: Any) -> pl.DataFrame:
-    call = {"outcome": "tool_error"} | _columns(rule, example, "error_text", facts.INPUTS)
-    return _frame(rule, [call], facts.INPUTS)
+    call = {"outcome": "tool_error"} | _columns(rule, example, "error_text", facts.Inputs.schema())
+    return _frame(rule, [call], facts.Inputs.schema())
 
 
 def wrong_about_results(rule: HiddenRule, others: Sequence[HiddenRule] = ()) -> list[Example]:
     """Return the examples that a rule about hidden errors contradicts.
 
-    An example is a text, or a table with columns of a result (`hidden_errors.INPUTS`, `usual`).
+    An example is a text, or a table with columns of a result (`hidden_errors.Inputs`, `usual`).
 
     Args:
         rule: the rule.
@@ -69,10 +69,12 @@ def wrong_about_results(rule: HiddenRule, others: Sequence[HiddenRule] = ()) -> 
     """
     wrong = []
     for kind, example in examples(rule):
-        row = _columns(rule, example, "text", {**hidden_errors.INPUTS, _USUAL_FORM: pl.String()})
+        row = _columns(
+            rule, example, "text", {**hidden_errors.Inputs.schema(), _USUAL_FORM: pl.String()}
+        )
         usual = row.pop(_USUAL_FORM, None)
         rows = [row, *[{"text": '{"a": 1}'}] * (_OTHER_RESULTS if usual == "json" else 0)]
-        frame = _frame(rule, rows, hidden_errors.INPUTS)
+        frame = _frame(rule, rows, hidden_errors.Inputs.schema())
         decided = hidden_errors.find_hidden_errors(frame, others if rule.echo else (rule,))[
             "hidden_rule"
         ][0]

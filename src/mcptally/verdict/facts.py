@@ -9,29 +9,46 @@ import numpy.typing as npt
 import polars as pl
 
 from mcptally.tables.arrow import indices, series_from_numpy
+from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.outcomes import FAILED
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Judged
 from mcptally.verdict import error_text, json_message, match, named_object
 from mcptally.verdict.rule_model import VerdictRule, status_in
 
-INPUTS: Final[dict[str, pl.DataType]] = {
-    "outcome": pl.String(),
-    "error_text": pl.String(),
-    "error_code": pl.Int64(),
-    "http_status": pl.Int32(),
-    "input_schema_state": pl.String(),
-    "tool": pl.String(),
-    "arguments": pl.String(),
-    "exit_code": pl.Int64(),
-    "signal": pl.Int64(),
-    "closed": pl.Boolean(),
-    "concurrent_failure_share": pl.Float64(),
-    "stderr_error": pl.String(),
-    "latency_ms": pl.Float64(),
-    "tool_record": pl.String(),
-    "peer_record": pl.String(),
-}
-"""The columns that `judge` reads; a missing column counts as null."""
+
+class Inputs(StageTable):
+    """The columns that `judge` reads; a missing column counts as null."""
+
+    outcome = Judged.outcome
+    error_text = Judged.error_text
+    error_code = Judged.error_code
+    http_status = Column(pl.Int32, "Status of the HTTP exchange of the request.")
+    input_schema_state = Judged.input_schema_state
+    tool = Judged.tool
+    arguments = Judged.arguments
+    exit_code = Judged.exit_code
+    signal = Judged.signal
+    closed = Judged.closed
+    concurrent_failure_share = Judged.concurrent_failure_share
+    stderr_error = Judged.stderr_error
+    latency_ms = Judged.latency_ms
+    tool_record = Judged.tool_record
+    peer_record = Judged.peer_record
+
+
+class _Facts(Inputs):
+    """One row per failed call, with the facts that rules test."""
+
+    row = Column(pl.UInt32, "Number of the call.")
+    text = Column(pl.UInt32, "Number of its distinct text.")
+    stripped = Column(pl.String, "The text without wrappers.")
+    line = Column(pl.String, "The first informative line of the text.")
+    stack_trace = Column(pl.String, "Whose stack trace the text has.")
+    value = Column(pl.String, "A value of the arguments.")
+    outage = Column(pl.Float64, "`concurrent_failure_share`, rounded down to tenths.")
+    kind = Column(pl.UInt32, "Number of the distinct combination of facts.")
+
 
 TIME_LIMITS: Final = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
 """Usual time limits in seconds."""
@@ -43,21 +60,21 @@ _Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 def failed_calls(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the failed calls with all columns of `INPUTS` and their row number `row`."""
+    """Return the failed calls with all columns of `Inputs` and their row number `row`."""
     return (
         _with_inputs(calls)
         .with_row_index("row")
-        .filter(pl.col("outcome").is_in(FAILED))
+        .filter(Inputs.outcome.col.is_in(FAILED))
         .pipe(run_query)
     )
 
 
 def _with_inputs(calls: pl.DataFrame) -> pl.LazyFrame:
-    """Return the columns of `INPUTS`; those that are missing are null."""
+    """Return the columns of `Inputs`; those that are missing are null."""
     present = set(calls.columns)
     return calls.lazy().select(
         (pl.col(name) if name in present else pl.lit(None)).cast(dtype).alias(name)
-        for name, dtype in INPUTS.items()
+        for name, dtype in Inputs.schema().items()
     )
 
 
@@ -83,7 +100,12 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
     """
     text = ["error_text", "stderr_error"]
     texts = _texts(failed[text].unique(maintain_order=True)).with_row_index("text").pipe(run_query)
-    matched = match.match_rules(chosen, texts["stripped"], texts["stripped"], texts["line"])
+    matched = match.match_rules(
+        chosen,
+        texts.get_column(_Facts.stripped.name),
+        texts.get_column(_Facts.stripped.name),
+        texts.get_column(_Facts.line.name),
+    )
     frame = (
         failed.lazy()
         .join(
@@ -95,9 +117,9 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
         )
         .with_columns(
             status=pl.coalesce("http_status", "text_status"),
-            end=pl.when(pl.col("outcome") == "no_response").then(_recording_end()),
+            end=pl.when(Inputs.outcome.col == "no_response").then(_recording_end()),
             # Rounded down to tenths, so that there are few kinds of calls.
-            outage=pl.col("concurrent_failure_share").mul(10).floor().truediv(10),
+            outage=Inputs.concurrent_failure_share.col.mul(10).floor().truediv(10),
             time_limit=_took_a_time_limit(),
         )
         .pipe(run_query)
@@ -107,7 +129,9 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
         _column_matches(frame, field, pattern, chosen, matched).alias(name)
         for (field, pattern), name in columns.items()
     ]
-    quotes = _quoted_from(texts["stripped"], frame, chosen, matched).alias("quotes")
+    quotes = _quoted_from(texts.get_column(_Facts.stripped.name), frame, chosen, matched).alias(
+        "quotes"
+    )
     names_argument = _names_an_argument(frame).alias("names_argument")
     frame = frame.hstack([*matches, quotes, names_argument])
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
@@ -118,7 +142,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
     kind_of_row = facts.join(kinds, on=key, how="left", nulls_equal=True, maintain_order="left")
     return Facts(
         kinds=kinds,
-        kind_of_row=kind_of_row["kind"].to_numpy().astype(np.int64),
+        kind_of_row=kind_of_row.get_column(_Facts.kind.name).to_numpy().astype(np.int64),
         matched=matched,
         text_count=texts.height,
     )
@@ -130,8 +154,8 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
     Args:
         distinct: distinct combinations of `error_text` and `stderr_error`.
     """
-    reply, exception = pl.col("error_text").fill_null(""), pl.col("stderr_error")
-    message = pl.lit(json_message.messages(distinct["error_text"]))
+    reply, exception = Inputs.error_text.col.fill_null(""), Inputs.stderr_error.col
+    message = pl.lit(json_message.messages(distinct.get_column(_Facts.error_text.name)))
     # The members without a message may name the cause.
     message = pl.when(~error_text.is_masked(message)).then(message)
     return (
@@ -142,9 +166,11 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
             text_status=error_text.http_status(reply),
         )
         .with_columns(
-            stripped=error_text.with_exception(pl.col("stripped"), exception, pl.col("stack_trace"))
+            stripped=error_text.with_exception(
+                _Facts.stripped.col, exception, _Facts.stack_trace.col
+            )
         )
-        .with_columns(line=error_text.first_line(pl.col("stripped")))
+        .with_columns(line=error_text.first_line(_Facts.stripped.col))
     )
 
 
@@ -154,7 +180,7 @@ def matched_texts(
     """Return the parts of each call's text that rules about the text match.
 
     Args:
-        calls: any of the columns of `INPUTS`.
+        calls: any of the columns of `Inputs`.
         chosen: the rules.
 
     Returns:
@@ -163,7 +189,7 @@ def matched_texts(
     parts = {}
     for rule in chosen:
         if rule.matches:
-            column = pl.col("line" if rule.where == "first_line" else "stripped")
+            column = (_Facts.line if rule.where == "first_line" else _Facts.stripped).col
             pattern = f"({match.alternation(rule.matches, start=rule.where == 'start')})"
             parts[rule.id] = column.str.extract(pattern, 1)
     rows = _with_inputs(calls).select("error_text", "stderr_error").pipe(run_query)
@@ -174,15 +200,15 @@ def matched_texts(
 def _recording_end() -> pl.Expr:
     """Return how the recording of a call without a response ended (`VerdictRule.end`)."""
     return (
-        pl.when(pl.col("signal").is_in([6, 8, 11]) | (pl.col("exit_code").is_in([-6, -8, -11])))
+        pl.when(Inputs.signal.col.is_in([6, 8, 11]) | (Inputs.exit_code.col.is_in([-6, -8, -11])))
         .then(pl.lit("crashed"))
-        .when((pl.col("signal") > 0) | (pl.col("exit_code") < 0))
+        .when((Inputs.signal.col > 0) | (Inputs.exit_code.col < 0))
         .then(pl.lit("killed"))
-        .when(pl.col("exit_code") > 0)
+        .when(Inputs.exit_code.col > 0)
         .then(pl.lit("crashed"))
-        .when(pl.col("exit_code") == 0)
+        .when(Inputs.exit_code.col == 0)
         .then(pl.lit("exited"))
-        .when(pl.col("closed"))
+        .when(Inputs.closed.col)
         .then(pl.lit("closed"))
         .otherwise(pl.lit("unknown"))
     )
@@ -190,7 +216,7 @@ def _recording_end() -> pl.Expr:
 
 def _took_a_time_limit() -> pl.Expr:
     """Return whether a call took just over one of `TIME_LIMITS`."""
-    seconds = pl.col("latency_ms") / 1000
+    seconds = Inputs.latency_ms.col / 1000
     return pl.any_horizontal(
         (seconds - limit).is_between(0, max(0.3, 0.02 * limit)) for limit in TIME_LIMITS
     ).fill_null(value=False)
@@ -228,7 +254,9 @@ def _column_matches(
     )
     matches = np.zeros(frame.height, dtype=np.bool_)
     if len(rows):
-        column = pl.col("tool" if field == "tool" else "arguments").gather(pl.lit(indices(rows)))
+        column = (Inputs.tool if field == "tool" else Inputs.arguments).col.gather(
+            pl.lit(indices(rows))
+        )
         found = column.str.contains(match.alternation([pattern]))
         query = frame.lazy().select(found.fill_null(value=field == "arguments_unless"))
         matches[rows] = query.pipe(run_query).to_series().to_numpy()
@@ -250,14 +278,16 @@ def _quoted_from(
     )
     sources = pl.Series([None], dtype=pl.String).new_from_index(0, frame.height)
     if len(rows):
-        source = named_object.source(texts, frame[["text", "arguments"]][indices(rows)])
+        source = named_object.source(
+            texts, frame[[_Facts.text.name, _Facts.arguments.name]][indices(rows)]
+        )
         sources = sources.scatter(indices(rows), source)
     parts = _rows_of_texts(
         frame,
         [texts for rule, texts in zip(chosen, matched, strict=True) if rule.quotes == "component"],
     )
     if len(parts):
-        calls = frame[["text", "arguments", "tool"]][parts]
+        calls = frame[[_Facts.text.name, _Facts.arguments.name, _Facts.tool.name]][parts]
         unmentioned = named_object.names_unmentioned_component(texts, calls)
         own = (unmentioned & sources[parts].is_null()).to_numpy()
         sources = sources.scatter(parts[own], "component")
@@ -269,32 +299,32 @@ def _names_an_argument(frame: pl.DataFrame) -> pl.Series:
 
     Short values have to be whole words of the text.
     """
-    value = pl.col("value").str.strip_chars(':[" \t\r\n')
+    value = _Facts.value.col.str.strip_chars(':[" \t\r\n')
     named = (
         frame.lazy()
         .select(
             "stripped",
             row=pl.int_range(pl.len()),
-            value=pl.col("arguments").str.extract_all(ARGUMENT_VALUE),
+            value=Inputs.arguments.col.str.extract_all(ARGUMENT_VALUE),
         )
         .explode("value")
         .drop_nulls()
-        .filter(pl.col("stripped").str.contains(value, literal=True))
+        .filter(_Facts.stripped.col.str.contains(value, literal=True))
         .pipe(run_query)
     )
     is_short = value.str.len_bytes() <= named_object.LONG
-    words, words_of_value = map(named_object.as_words, (pl.col("stripped"), value))
+    words, words_of_value = map(named_object.as_words, (_Facts.stripped.col, value))
     short = named.lazy().filter(is_short).filter(words.str.contains(words_of_value, literal=True))
     names = np.zeros(frame.height, dtype=np.bool_)
     found = pl.concat([short, named.lazy().filter(~is_short)]).select("row").pipe(run_query)
-    names[found["row"].to_numpy()] = True
+    names[found.get_column(_Facts.row.name).to_numpy()] = True
     return series_from_numpy(names)
 
 
 def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Numbers:
     """Return the rows of `frame` whose text is in at least one of `matched`; None is every text."""
-    number = frame["text"].to_numpy()
-    wanted = np.zeros(frame["text"].n_unique(), dtype=np.bool_)
+    number = frame.get_column(_Facts.text.name).to_numpy()
+    wanted = np.zeros(frame.get_column(_Facts.text.name).n_unique(), dtype=np.bool_)
     for texts in matched:
         wanted[slice(None) if texts is None else texts] = True
     return np.flatnonzero(wanted[number])
@@ -305,7 +335,7 @@ def matching_kinds(
 ) -> Iterator[tuple[int, match.Mask]]:
     """Yield, in order, each rule that matches some kind of call, and a mask of these kinds."""
     columns = _call_pattern_columns(chosen)
-    text_of_kind = facts.kinds["text"].to_numpy()
+    text_of_kind = facts.kinds.get_column(_Facts.text.name).to_numpy()
     tried = {
         number: conditions
         for number, (rule, texts) in enumerate(zip(chosen, facts.matched, strict=True))
@@ -346,7 +376,7 @@ def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Itera
     if rule.statuses:
         yield status_in(rule.statuses)
     if rule.outage:
-        yield pl.col("outage") >= rule.outage
+        yield _Facts.outage.col >= rule.outage
     for name in ("names_argument", "time_limit"):
         if getattr(rule, name):
             yield pl.col(name)

@@ -9,7 +9,9 @@ import numpy.typing as npt
 import polars as pl
 
 from mcptally.tables.arrow import indices, series_from_numpy
+from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Judged
 from mcptally.verdict import certainty, error_text, json_paths, match
 from mcptally.verdict.rule_model import HiddenRule, TextRule, shipped_rules
 
@@ -24,14 +26,19 @@ THRESHOLD: Final = 50.0
 MAX_ECHO: Final = 60
 """Characters of a line that are searched for in the arguments to detect an echo."""
 
-COLUMNS: Final[dict[str, pl.DataType]] = {
-    "hidden_error": pl.Boolean(),
-    "hidden_certainty": pl.Float64(),
-    "hidden_rule": pl.String(),
-    "hidden_text": pl.String(),
-}
-"""The columns that `find_hidden_errors` returns. `hidden_rule` may also name a rule by which the
-text is not a failure; then `hidden_text` is null."""
+
+class HiddenErrors(StageTable):
+    """What `find_hidden_errors` returns, one row per result.
+
+    `hidden_rule` may also name a rule by which the text is not a failure; then `hidden_text` is
+    null.
+    """
+
+    hidden_error = Column(pl.Boolean, "Whether the result reports a failure.")
+    hidden_certainty = Judged.hidden_certainty
+    hidden_rule = Judged.hidden_rule
+    hidden_text = Column(pl.String, "The text that reports the failure.")
+
 
 USUAL_SHARE: Final = 0.8
 """A tool usually answers in JSON if at least this share of its results is JSON."""
@@ -55,18 +62,43 @@ _LATER_CHARS: Final = 600
 """Characters of a later text that are kept. As a repetition in the pattern, they take 2 ms to
 compile."""
 
-INPUTS: Final[dict[str, pl.DataType]] = {
-    "server": pl.String(),
-    "text": pl.String(),
-    "later_texts": pl.List(pl.String()),
-    "structured": pl.String(),
-    "tool": pl.String(),
-    "arguments": pl.String(),
-}
-"""The columns that `find_hidden_errors` reads, besides `results_seen` and `results_json` of the
-whole archive; a missing column counts as null."""
 
-READ: Final = ("server", "tool", "arguments", "results_seen", "results_json")
+class Inputs(StageTable):
+    """The columns that `find_hidden_errors` reads; a missing column counts as null."""
+
+    server = Judged.server
+    text = Column(pl.String, "Text of the first block.")
+    later_texts = Column(pl.List(pl.String), "Beginnings of the texts of the other blocks.")
+    structured = Column(pl.String, "JSON text of the result's structuredContent.")
+    tool = Judged.tool
+    arguments = Judged.arguments
+
+
+class _Results(Inputs):
+    """The inputs, and how many results of the tool in the archive have a text and are JSON."""
+
+    results_seen = Judged.results_seen
+    results_json = Judged.results_json
+
+
+class _Blocks(_Results):
+    """One row per text block of a result, with the views that rules read."""
+
+    result = Column(pl.UInt32, "Row of the result.")
+    is_json = Column(pl.Boolean, "Whether the text is JSON.")
+    prose = Column(pl.String, "The text, unless it is JSON.")
+    parsed = Column(pl.String, "The text that is JSON, or the structured content.")
+    unusual = Column(pl.Boolean, "Whether the tool usually answers in JSON, but not here.")
+    json = Column(pl.String, "The members of the JSON, one per line.")
+
+
+READ: Final = tuple(
+    column.name
+    for column in (
+        *(_Results.server, _Results.tool, _Results.arguments),
+        *(_Results.results_seen, _Results.results_json),
+    )
+)
 """The inputs besides texts."""
 
 
@@ -82,11 +114,11 @@ def find_hidden_errors(
     """Return whether each result reports a failure: one row per row of `calls`, in the same order.
 
     Args:
-        calls: results not marked as errors, with any of the columns of `INPUTS`.
+        calls: results not marked as errors, with any of the columns of `Inputs`.
         ruleset: rules to use in place of the ones that come with mcptally.
 
     Returns:
-        The columns of `COLUMNS`.
+        `HiddenErrors`.
     """
     chosen = tuple(hidden_error_rules() if ruleset is None else ruleset)
     results = _inputs(calls)
@@ -103,12 +135,14 @@ def find_hidden_errors(
     fails = np.array([*(rule.failure for rule in chosen), False])
     later = np.flatnonzero(fails[rule_of_block])
     later = later[later >= results.height]
-    owners = blocks["result"].to_numpy()[later]
+    owners = blocks.get_column(_Blocks.result.name).to_numpy()[later]
     undecided = rule_of_result[owners] == none
     decided, first = np.unique(owners[undecided], return_index=True)
     block_of_result[decided] = later[undecided][first]
     decisions = _decisions(chosen)[indices(rule_of_block[block_of_result])]
-    failing = (decisions["hidden_certainty"].to_numpy() >= THRESHOLD).nonzero()[0]
+    failing = (
+        decisions.get_column(HiddenErrors.hidden_certainty.name).to_numpy() >= THRESHOLD
+    ).nonzero()[0]
     texts = pl.Series([None], dtype=pl.String).new_from_index(0, results.height)
     if len(failing):
         reported = _failure_texts(blocks[indices(block_of_result[failing])])
@@ -116,7 +150,7 @@ def find_hidden_errors(
     failed = np.zeros(results.height, dtype=np.bool_)
     failed[failing] = True
     added = [series_from_numpy(failed, "hidden_error"), texts.alias("hidden_text")]
-    return decisions.hstack(added)[list(COLUMNS)]
+    return decisions.hstack(added)[list(HiddenErrors.columns())]
 
 
 def later_texts(response: pl.Expr, count: pl.Expr) -> pl.Expr:
@@ -139,41 +173,36 @@ def later_texts(response: pl.Expr, count: pl.Expr) -> pl.Expr:
 
 
 def _blocks(results: pl.DataFrame) -> pl.DataFrame:
-    """Return the text blocks of the results with the views that rules read.
-
-    Returns:
-        `result` (row in `results`), the columns of `results`, `prose`, `json`, and `unusual`. The
-        first block of each result comes first, then the later ones.
-    """
+    """Return `_Blocks`: the first block of each result comes first, then the later ones."""
     numbered = results.lazy().with_row_index("result")
     first = numbered.drop("later_texts")
-    if results["later_texts"].null_count() < results.height:
+    if results.get_column(_Results.later_texts.name).null_count() < results.height:
         later = (
-            numbered.filter(pl.col("later_texts").list.len() > 0)
+            numbered.filter(_Results.later_texts.col.list.len() > 0)
             .explode("later_texts")
             .with_columns(text="later_texts", structured=pl.lit(None, pl.String))
             .drop("later_texts")
         )
         first = pl.concat([first, later])
-    is_json = pl.col("text").str.contains(_JSON).fill_null(value=False)
-    usual = usually_json(pl.col("results_seen"), pl.col("results_json"))
+    is_json = _Results.text.col.str.contains(_JSON).fill_null(value=False)
+    usual = usually_json(_Results.results_seen.col, _Results.results_json.col)
     blocks = (
         first.with_columns(is_json=is_json)
         .with_columns(
-            prose=pl.when(~pl.col("is_json")).then("text"),
+            prose=pl.when(~_Blocks.is_json.col).then("text"),
             # Without the texts that are too long: this copies the others.
             parsed=pl.when("is_json")
             .then("text")
             .otherwise(
-                pl.when(pl.col("structured").str.len_chars() <= json_paths.MAX_TEXT).then(
+                pl.when(_Results.structured.col.str.len_chars() <= json_paths.MAX_TEXT).then(
                     "structured"
                 )
             ),
-            unusual=~pl.col("is_json") & usual,
+            unusual=~_Blocks.is_json.col & usual,
         )
         .pipe(run_query)
     )
-    return blocks.hstack([json_paths.lines(blocks["parsed"]).alias("json")])
+    return blocks.hstack([json_paths.lines(blocks.get_column(_Blocks.parsed.name)).alias("json")])
 
 
 def _decisions(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
@@ -197,7 +226,7 @@ def count_result_forms(calls: pl.LazyFrame, *by: str, **more: pl.Expr) -> pl.Laz
     Returns:
         `seen` (results with a text), `json`, `all` and `more` per `server`, `tool` and `by`.
     """
-    text = pl.col("text").cast(pl.String)
+    text = _Results.text.col.cast(pl.String)
     return calls.group_by("server", "tool", *by).agg(
         seen=text.is_not_null().sum().cast(pl.Int64),
         json=text.str.contains(_JSON).sum().cast(pl.Int64),
@@ -212,7 +241,7 @@ def usually_json(seen: pl.Expr, json: pl.Expr) -> pl.Expr:
 
 
 def _inputs(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the columns of `INPUTS`, `results_seen` and `results_json`.
+    """Return the columns of `_Results`.
 
     If `calls` does not have the last two, the results in `calls` are counted.
     """
@@ -227,10 +256,9 @@ def _inputs(calls: pl.DataFrame) -> pl.DataFrame:
         calls = rows.join(
             known, on=["server", "tool"], how="left", maintain_order="left", nulls_equal=True
         ).pipe(run_query)
-    columns = INPUTS | {"results_seen": pl.Int64(), "results_json": pl.Int64()}
     return calls.select(
         (pl.col(name) if name in calls.columns else pl.lit(None)).cast(dtype).alias(name)
-        for name, dtype in columns.items()
+        for name, dtype in _Results.schema().items()
     )
 
 
@@ -252,9 +280,9 @@ class _ViewMatches:
                 lines=text.str.strip_chars().str.count_matches("\n", literal=True).fill_null(0) + 1,
             )
             .with_columns(
-                start=error_text.strip_decoration(pl.col("text")),
+                start=error_text.strip_decoration(_Results.text.col),
                 # Cut only where some rule reads it: few do.
-                **({"line": error_text.first_line(pl.col("text"))} if reads_line else {}),
+                **({"line": error_text.first_line(_Results.text.col)} if reads_line else {}),
             )
             .pipe(run_query)
         )
@@ -313,7 +341,7 @@ def _matching_blocks(
             if pattern and mask.any():
                 mask[mask] = _contains(blocks[column], mask, pattern)
         if rule.unusual:
-            mask &= blocks["unusual"].to_numpy()
+            mask &= blocks.get_column(_Blocks.unusual.name).to_numpy()
         yield number, mask
 
 
@@ -338,17 +366,17 @@ def _apply_echo_rule(
     suspects = np.flatnonzero(rule_of_result < len(chosen))
     if not echoes or not len(suspects):
         return
-    text, line = pl.col("text"), pl.col("line")
+    text, line = _Results.text.col, pl.col("line")
     is_long = line.str.len_chars() >= MIN_ECHO
-    echoed = ~is_long | pl.col("arguments").str.contains(line, literal=True)
+    echoed = ~is_long | _Results.arguments.col.str.contains(line, literal=True)
     found = (
-        results[["text", "arguments"]][indices(suspects)]
+        results[[_Results.text.name, _Results.arguments.name]][indices(suspects)]
         .lazy()
         .with_row_index("suspect")
         .drop_nulls()
         .with_columns(
             text=text.str.strip_chars(),
-            arguments=pl.col("arguments").str.replace_all('\\"', '"', literal=True),
+            arguments=_Results.arguments.col.str.replace_all('\\"', '"', literal=True),
         )
         # Few first lines are in the arguments: look for the second lines of those alone.
         .with_columns(line=text.str.head(MAX_ECHO).str.extract(r"^([^\r\n]*)", 1))
@@ -366,8 +394,7 @@ def _apply_echo_rule(
 def _failure_texts(blocks: pl.DataFrame) -> pl.Series:
     """Return the text that reports each failure: the messages inside JSON, or the whole text."""
     messages = (
-        pl.col("json")
-        .str.extract_all(_MESSAGE_LINES)
+        _Blocks.json.col.str.extract_all(_MESSAGE_LINES)
         .list.join("\n")
         .str.replace_all(r"(?m)^\S+ = \"?(.*?)\"?$", "$1")
     )
