@@ -13,6 +13,7 @@ import polars as pl
 
 from mcptally.analytics.explanation import Explanation
 from mcptally.errors import QueryError
+from mcptally.tables.calls import Calls
 from mcptally.tables.outcomes import FAILED, Verdict
 from mcptally.transcript.recorded_calls import (
     CallPosition,
@@ -73,7 +74,7 @@ def explain_calls(store: "Store", calls: Sequence[str], *, longest: int) -> dict
         params=[list(calls)],
     ).pl()
     order = {call: number for number, call in enumerate(calls)}
-    frame = frame.sort(pl.col("call_id").replace_strict(order, return_dtype=pl.Int64))
+    frame = frame.sort(Calls.call_id.col.replace_strict(order, return_dtype=pl.Int64))
     found = _explanations(store, frame, READ_OF_TRANSCRIPTS // 2, seed=False)
     return {
         one.call["call_id"]: dataclasses.replace(
@@ -93,7 +94,7 @@ def _explanations(
     recorded = _recorded(store, frame, most_bytes)
     frame = _with_evidence(frame, rules)
     judgements = _judgements(frame, rules)
-    ids = frame.get_column("call_id").to_list()
+    ids = frame.get_column(Calls.call_id.name).to_list()
     findings = _rows_by(
         store,
         "call_id",
@@ -107,7 +108,7 @@ def _explanations(
         "SELECT attempt_of, call_id, attempt, attempt_why, method, outcome, latency_ms, "
         "requested_at FROM calls WHERE attempt_of IN (SELECT unnest(?)) "
         "ORDER BY attempt, requested_at",
-        frame.get_column("attempt_of").drop_nulls().unique().to_list(),
+        frame.get_column(Calls.attempt_of.name).drop_nulls().unique().to_list(),
     )
     scores = (
         _rows_by(
@@ -144,10 +145,10 @@ def _explanations(
 
 def _with_evidence(frame: pl.DataFrame, rules: RuleSet) -> pl.DataFrame:
     """The calls, with the `evidence` of those that were judged and are stored without it."""
-    unknown = pl.col("evidence").is_null() & pl.col("outcome").is_in(FAILED)
+    unknown = Calls.evidence.col.is_null() & Calls.outcome.col.is_in(FAILED)
     if not frame.filter(unknown).height:
         return frame
-    judged = classify.judge(frame, rules.verdict).get_column("evidence")
+    judged = classify.judge(frame, rules.verdict).get_column(Calls.evidence.name)
     return frame.with_columns(pl.coalesce("evidence", judged.alias("judged")))
 
 
@@ -161,14 +162,14 @@ class _Judgement(NamedTuple):
 
 def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
     """Yield what led to the verdict on each call."""
-    evidence = frame.get_column("evidence").fill_null([])
+    evidence = frame.get_column(Calls.evidence.name).fill_null([])
     present = set(evidence.explode().drop_nulls())
     firing = [rule for rule in rules.verdict if rule.id in present]
     about = {rule.id: _rule(rule) for rule in firing}
     matched = facts.matched_texts(frame, firing)
     names, features = classify.features(evidence, rules.verdict)
     weights = weighing.shipped_weights()
-    verdicts = frame.get_column("verdict")
+    verdicts = frame.get_column(Calls.verdict.name)
     best = np.array([weighing.CLASSES.index(each or Verdict.AMBIGUOUS) for each in verdicts])
     shares = weighing.given_a_cause(weighing.probabilities(features, names, weights), best)
     for number, (ids, verdict) in enumerate(
@@ -210,7 +211,7 @@ def _recorded(store: "Store", frame: pl.DataFrame, most_bytes: int) -> list[Reco
     if not store.has_payloads:
         # The store was made without payloads to hide them, so do not read them from transcripts.
         return [RecordedCall(not_read="the store was made with --no-payloads")] * frame.height
-    answered = frame.filter(pl.col("answered_at").is_not_null() | pl.col("response").is_not_null())
+    answered = frame.filter(Calls.answered_at.col.is_not_null() | Calls.response.col.is_not_null())
     parameters = [answered.get_column(name).to_list() for name in ("recording", "call_id")]
     replies = {
         call: Position(*reply) for call, *reply in store.sql(_REPLIES, params=parameters).fetchall()

@@ -17,10 +17,24 @@ from mcptally.jsonschemas.validators import (
     validate_json,
 )
 from mcptally.rules.findings import concat_findings, make_findings, select_for_findings
+from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.formatting import formatted
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Validated
+
+
+class _Values(StageTable):
+    """One row per call, with the values that are validated."""
+
+    row = Column(pl.UInt32, "Number of the call.")
+    whole = Column(pl.Boolean, "Whether request and reply were recorded in full.")
+    has_input = Column(pl.Boolean, "Whether the call has arguments that were recorded in full.")
+    input_number = Column(pl.UInt32, "Number of the text of the input schema.")
+    output_number = Column(pl.UInt32, "Number of the text of the output schema.")
+    output = Column(pl.String, "JSON text of the output.")
+    number = Column(pl.UInt32, "Number of the text of a schema.")
+    value = Column(pl.String, "JSON text of a value.")
 
 
 def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
@@ -63,12 +77,12 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
         .join(numbers, on="definition", how="left", maintain_order="left")
         .pipe(run_query)
     )
-    with_input = rows.lazy().filter(pl.col("input_number").is_not_null() & pl.col("has_input"))
+    with_input = rows.lazy().filter(_Values.input_number.col.is_not_null() & _Values.has_input.col)
     with_output = _with_json_text(
         rows.filter(
-            pl.col("output_number").is_not_null()
+            _Values.output_number.col.is_not_null()
             & Validated.outcome.col.is_in(["ok", "hidden_error"])
-            & pl.col("whole")
+            & _Values.whole.col
         ),
         calls.get_column(Validated.response.name),
     )
@@ -117,7 +131,7 @@ def _with_json_text(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
     `responses` has the responses of all calls; `row` is an index into it.
     """
-    row = rows.get_column("row").filter(rows.get_column("output").is_null())
+    row = rows.get_column(_Values.row.name).filter(rows.get_column(_Values.output.name).is_null())
     missing = pl.DataFrame({"row": row, "response": responses[row]}).drop_nulls("response")
     if not missing.height:
         return rows
@@ -182,7 +196,7 @@ def _validated(
         .with_row_index("text")
         .explode("number", "call_id")
         .group_by("number", "text")
-        .agg("call_id", pl.col("value").first())
+        .agg("call_id", _Values.value.col.first())
         .sort("number")
         .pipe(run_query)
     )
@@ -191,8 +205,10 @@ def _validated(
     current: int | None = None
     judge: Validator | str = ""
     # Bytes: the decoder would encode text beyond ASCII again.
-    values = distinct.get_column("value").cast(pl.Binary)
-    for number, value in zip(distinct.get_column("number").to_list(), values, strict=True):
+    values = distinct.get_column(_Values.value.name).cast(pl.Binary)
+    for number, value in zip(
+        distinct.get_column(_Values.number.name).to_list(), values, strict=True
+    ):
         if number != current:
             current, judge = number, compile_validator(schemas[number])
         text = missing if value is None else value
@@ -224,7 +240,9 @@ def schema_findings(calls: pl.DataFrame) -> pl.DataFrame:
             make_findings(
                 "schema.arguments_invalid",
                 invalid,
-                _member_message("input_schema_path", "input_schema_error", "arguments"),
+                member_message(
+                    Validated.input_schema_path, Validated.input_schema_error, pl.lit("arguments")
+                ),
                 evidence="arguments",
                 path="input_schema_path",
             ),
@@ -237,7 +255,9 @@ def schema_findings(calls: pl.DataFrame) -> pl.DataFrame:
             make_findings(
                 "schema.output_invalid",
                 calls.filter(output == "invalid"),
-                _member_message("output_schema_path", "output_schema_error", "output"),
+                member_message(
+                    Validated.output_schema_path, Validated.output_schema_error, pl.lit("output")
+                ),
                 evidence=pl.coalesce("structured_content", "first_text"),
                 path="output_schema_path",
             ),
@@ -250,11 +270,8 @@ def schema_findings(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _member_message(path: str, message: str, whole: str) -> pl.Expr:
+def member_message(path: Column, message: Column, whole: pl.Expr) -> pl.Expr:
     """Return an expression for a message: the invalid member or `whole`, then the error."""
-    member = pl.col(path).str.extract(r"([^/]*)$")
-    return (
-        pl.when(pl.col(path).fill_null("") == "")
-        .then(formatted("{} {}", pl.lit(whole), message))
-        .otherwise(formatted("{} {}", member, message))
-    )
+    member = path.col.str.extract(r"([^/]*)$")
+    subject = pl.when(path.col.fill_null("") == "").then(whole).otherwise(member)
+    return formatted("{} {}", subject, message.col)

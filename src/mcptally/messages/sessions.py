@@ -21,6 +21,7 @@ from mcptally.messages.event_tables import (
     Replies,
     RequestParams,
 )
+from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.formatting import formatted
 from mcptally.tables.ids import digests
 from mcptally.tables.joins import in_order, left_join_columns
@@ -185,6 +186,16 @@ def _exchanges(events: Events) -> pl.DataFrame:
     )
 
 
+class _Exchanges(StageTable):
+    """One row per HTTP exchange, with what may identify its session."""
+
+    http_session = Column(pl.String, "Session in a header.")
+    sse_session = Column(pl.String, "Session in the path of an SSE stream.")
+    exchange_client = Column(pl.String, "JSON text of the client's name and version in `_meta`.")
+    exchange_at = Column(pl.Int64, "Time of the first message.", "ns")
+    pauses = Column(pl.Int64, "Long pauses of the client before the exchange.")
+
+
 def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Add `session` and `session_source` to every message."""
     if messages.get_column(DecodedMessages.scope.name).null_count() == messages.height:
@@ -204,10 +215,12 @@ def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
         )
         .sort("recording", "exchange_client", "exchange_at")
         .with_columns(
-            pl.col("exchange_at").diff().over("recording", "exchange_client").fill_null(0)
+            _Exchanges.exchange_at.col.diff().over("recording", "exchange_client").fill_null(0)
             > SESSION_PAUSE
         )
-        .with_columns(pauses=pl.col("exchange_at").cum_sum().over("recording", "exchange_client"))
+        .with_columns(
+            pauses=_Exchanges.exchange_at.col.cum_sum().over("recording", "exchange_client")
+        )
         .select("recording", "scope", "exchange_client", "pauses")
         .pipe(run_query)
     )
@@ -220,18 +233,18 @@ def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
         .with_columns(
             session_source=pl.when(SessionMessages.scope.col.is_null())
             .then(pl.lit("pipe"))
-            .when(pl.col("http_session").is_not_null())
+            .when(_Exchanges.http_session.col.is_not_null())
             .then(pl.lit("http_session_id"))
-            .when(pl.col("sse_session").is_not_null())
+            .when(_Exchanges.sse_session.col.is_not_null())
             .then(pl.lit("sse_endpoint"))
-            .when(pl.col("exchange_client").is_not_null())
+            .when(_Exchanges.exchange_client.col.is_not_null())
             .then(pl.lit("client"))
             .otherwise(pl.lit("recording")),
         )
         .with_columns(
             session=pl.when(SessionMessages.session_source.col.is_in(["pipe", "recording"]))
             .then(SessionMessages.recording.col)
-            .when((SessionMessages.session_source.col == "client") & (pl.col("pauses") > 0))
+            .when((SessionMessages.session_source.col == "client") & (_Exchanges.pauses.col > 0))
             .then(formatted("{}/{}.{}", "recording", "session_hash", "pauses"))
             .otherwise(formatted("{}/{}", "recording", "session_hash"))
         )

@@ -20,6 +20,7 @@ from mcptally.messages.decode import Events
 from mcptally.messages.event_tables import RequestParams
 from mcptally.messages.struct_columns import frame_of, scalar_columns
 from mcptally.tables.arrow import indices
+from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
 from mcptally.transcript.events import ABSENT, ERROR_DECODER, Error, LenientDecoder
 
@@ -43,6 +44,35 @@ class _State(msgspec.Struct, gc=False, rename="camel"):
     task: Raw = ABSENT
     result: Raw = ABSENT
     error: Raw = ABSENT
+
+
+class _Told(StageTable):
+    """One row per frame that tells about a task."""
+
+    i = Column(pl.UInt32, "Index of the request; null for a notification.")
+    pos = PairedMessages.pos
+    recording = PairedMessages.recording
+    asker = PairedMessages.asker
+    task_id = PairedCalls.task_id
+    ns = Column(pl.Int64, "Time of the frame.", "ns")
+    bytes = PairedMessages.bytes
+    status = Column(pl.String, "Status of the task.")
+    note = Column(pl.String, "Message about the status.")
+    result = Column(pl.String, "JSON text of the result of the task.")
+    error = Column(pl.String, "JSON text of the error of the task or of the request.")
+    refusal = Column(pl.Boolean, "Whether the error is that of a server that knows no such task.")
+    cancels = Column(pl.Boolean, "Whether the request cancelled the task.")
+    unanswered = Column(pl.String, "Outcome of the last request, if it has no answer.")
+
+
+class _Ends(_Told):
+    """One row per task, with the frame that tells best how it ended."""
+
+    started = Column(pl.UInt32, "Index of the call that started the task.")
+    seen_to_end = Column(pl.Boolean, "Whether a frame says that the task was completed or failed.")
+    rank = Column(pl.Int32, "How well the frame tells the end, from 0.")
+    asked = Column(pl.Int64, "Time of the call that started the task.", "ns")
+    told_by = Column(pl.UInt32, "Index of the request that tells the end.")
 
 
 _STATE_DECODER: Final = LenientDecoder(_State)
@@ -74,7 +104,7 @@ def settle_tasks(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) ->
         frames.lazy()
         .join(tasks.lazy(), on=_TASK)
         .with_columns(
-            seen_to_end=pl.col("status").is_in(["completed", "failed"]).any().over("started")
+            seen_to_end=_Told.status.col.is_in(["completed", "failed"]).any().over("started")
         )
         .with_columns(rank=_rank())
         .drop_nulls("rank")
@@ -92,8 +122,8 @@ def settle_tasks(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) ->
         .join(ends.lazy().select("started", told_by="i"), on="started", how="left")
         .filter(
             outcome.is_in(["ok", "task"])
-            | (pl.col("started").is_not_null() & (outcome == "tool_error"))
-            | (pl.col("told_by") == pl.col("i"))
+            | (_Ends.started.col.is_not_null() & (outcome == "tool_error"))
+            | (_Ends.told_by.col == _Told.i.col)
         )
         .select("i", outcome=pl.lit("poll"), error_text=pl.lit(None, pl.String))
         .pipe(run_query)
@@ -103,9 +133,14 @@ def settle_tasks(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) ->
 
 def _started(calls: pl.DataFrame) -> pl.DataFrame:
     """Return the key of each task that was started, and the index of its call as `started`."""
-    flat, nested = _states(calls.get_column("response")), _states(calls.get_column("task"))
+    flat, nested = (
+        _states(calls.get_column(PairedCalls.response.name)),
+        _states(calls.get_column(PairedCalls.task.name)),
+    )
     ids = pl.select(pl.coalesce(nested["task_id"], flat["task_id"])).to_series()
-    keys = calls.select("recording", "dir").hstack([ids, calls.get_column("i").alias("started")])
+    keys = calls.select("recording", "dir").hstack(
+        [ids, calls.get_column(_Told.i.name).alias("started")]
+    )
     return (
         keys.rename({"dir": "asker"})
         .drop_nulls("task_id")
@@ -116,11 +151,11 @@ def _started(calls: pl.DataFrame) -> pl.DataFrame:
 def _told_by_replies(about: pl.DataFrame) -> pl.DataFrame:
     """Return what the replies to requests about tasks tell: one row per request."""
     method, outcome = PairedCalls.method.col, PairedCalls.outcome.col
-    states = _states(about.get_column("response")).drop("task_id", "task")
+    states = _states(about.get_column(PairedCalls.response.name)).drop("task_id", "task")
     fetched = method == "tasks/result"
     answered = PairedCalls.reply.col.is_not_null()
     refused = fetched & (outcome == "protocol_error")
-    last = pl.col("pos") == pl.col("pos").max().over("recording", "dir", "task_id")
+    last = PairedCalls.pos.col == PairedCalls.pos.col.max().over("recording", "dir", "task_id")
     return (
         about.hstack(states)
         .lazy()
@@ -128,7 +163,7 @@ def _told_by_replies(about: pl.DataFrame) -> pl.DataFrame:
             "i",
             "pos",
             "recording",
-            pl.col("dir").alias("asker"),
+            PairedCalls.dir.col.alias("asker"),
             "task_id",
             ns=pl.coalesce("reply_ns", "cancelled_ns"),
             bytes="response_bytes",
@@ -181,36 +216,38 @@ def _told_by_notifications(messages: pl.DataFrame, events: Events) -> pl.DataFra
 
 def _rank() -> pl.Expr:
     """Return how well a frame tells the end of its task, from 0; null if it does not."""
-    status = pl.col("status")
-    error_of_task = pl.col("error").is_not_null() & (pl.col("seen_to_end") | ~pl.col("refusal"))
+    status = _Told.status.col
+    error_of_task = _Told.error.col.is_not_null() & (_Ends.seen_to_end.col | ~_Told.refusal.col)
     return (
         pl.when(status == "cancelled")
         .then(0)
-        .when(pl.col("result").is_not_null() | error_of_task)
+        .when(_Told.result.col.is_not_null() | error_of_task)
         .then(1)
         .when(status.is_in(["completed", "failed"]))
         .then(2)
         .when("cancels")
         .then(3)
-        .when(pl.col("unanswered").is_not_null())
+        .when(_Told.unanswered.col.is_not_null())
         .then(4)
     )
 
 
 def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Return the columns that change in the calls that started tasks, by their index `i`."""
-    rank = pl.col("rank")
+    rank = _Ends.rank.col
     told = ends.with_columns(
         cancelled=rank.is_in([0, 3]),
         unanswered=pl.when(rank == 4).then("unanswered"),
         result=pl.when(rank == 1).then("result"),
-        error=pl.when((rank == 1) & pl.col("result").is_null()).then("error"),
+        error=pl.when((rank == 1) & _Told.result.col.is_null()).then("error"),
     )
-    results = RESULT_DECODER.many(_raws(told.get_column("result")))[0]
-    errors = ERROR_DECODER.many(_raws(told.get_column("error")))[0]
+    results = RESULT_DECODER.many(_raws(told.get_column(_Told.result.name)))[0]
+    errors = ERROR_DECODER.many(_raws(told.get_column(_Told.error.name)))[0]
     described = result_columns(results) | scalar_columns(errors, Error)
-    polls = calls.select(pl.col(_OF_POLL).gather(told.get_column("i")))
-    asked = calls.get_column("ts_ns")[told.get_column("started")].alias("asked")
+    polls = calls.select(pl.col(_OF_POLL).gather(told.get_column(_Told.i.name)))
+    asked = calls.get_column(PairedCalls.ts_ns.name)[told.get_column(_Ends.started.name)].alias(
+        "asked"
+    )
     told = told.drop("i").hstack(
         [
             asked,
@@ -218,8 +255,8 @@ def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
             *polls.select(pl.all().name.prefix("poll_")),
         ]
     )
-    refused = pl.col("error").is_not_null()
-    failed = (pl.col("of_is_error") == "true") | (rank == 2) & (pl.col("status") == "failed")
+    refused = _Told.error.col.is_not_null()
+    failed = (pl.col("of_is_error") == "true") | (rank == 2) & (_Told.status.col == "failed")
     ended = rank.is_in([1, 2])
     return told.select(
         i="started",
@@ -243,14 +280,14 @@ def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         response_bytes=pl.when(ended).then("bytes"),
         reply=pl.when(ended).then("pos"),
         reply_ns=pl.when(ended).then("ns"),
-        latency_ms=pl.when(ended & (pl.col("asked") > 0)).then(
-            (pl.col("ns") - pl.col("asked")) / 1e6
+        latency_ms=pl.when(ended & (_Ends.asked.col > 0)).then(
+            (_Told.ns.col - _Ends.asked.col) / 1e6
         ),
         cancelled_ns=pl.when("cancelled").then("ns").otherwise("poll_cancelled_ns"),
         cancel_reason=pl.when("cancelled").then("note").otherwise("poll_cancel_reason"),
         closed_by="poll_closed_by",
         http_status="poll_http_status",
-        **{name: pl.when(pl.col("result").is_not_null()).then(f"of_{name}") for name in _OF_RESULT},
+        **{name: pl.when(_Told.result.col.is_not_null()).then(f"of_{name}") for name in _OF_RESULT},
     )
 
 
@@ -276,7 +313,7 @@ def _raws(texts: pl.Series) -> Sequence[Raw]:
 def _replace(calls: pl.DataFrame, changed: pl.DataFrame) -> pl.DataFrame:
     """Return the calls with the values of `changed` in the rows `i`; long texts are not copied."""
     rows = np.arange(calls.height)
-    rows[changed.get_column("i").to_numpy()] = calls.height + np.arange(changed.height)
+    rows[changed.get_column(_Told.i.name).to_numpy()] = calls.height + np.arange(changed.height)
     order = indices(rows)
     return calls.with_columns(
         pl.concat([calls.get_column(name), values.cast(calls.schema[name])])[order].alias(name)

@@ -18,9 +18,10 @@ from mcptally.jsonschemas.dialects import (
     metaschema_errors,
     parse_schema,
 )
+from mcptally.jsonschemas.validate import member_message
 from mcptally.jsonschemas.validators import compile_validator
 from mcptally.protocol.definition_smells import find_smells
-from mcptally.protocol.message_schemas import ShapeResult, check_shape
+from mcptally.protocol.message_schemas import ShapeResult, Shapes, check_shape
 from mcptally.protocol.revisions import table
 from mcptally.rules.findings import (
     REVISIONS,
@@ -214,18 +215,12 @@ def _check_shapes(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
         if (revision, text) not in results:
             results[revision, text] = check_shape("definitions", "tool", revision, text)
     known = [results[key] for key in keys]
-    schema = dict.fromkeys(("state", "words", "pointer"), pl.String)
-    rows = rows.hstack(pl.DataFrame(known, schema=schema, orient="row"))
-    member = pl.col("pointer").str.extract(r"([^/]*)$")
-    message = (
-        pl.when(pl.col("pointer") == "")
-        .then(formatted("the definition {}", "words"))
-        .otherwise(formatted("{} {}", member, "words"))
-    )
+    rows = rows.hstack(pl.DataFrame(known, schema=Shapes.schema(), orient="row"))
+    message = member_message(Shapes.pointer, Shapes.words, pl.lit("the definition"))
     yield from run_checks(
         rows,
         *(
-            Check(rule, pl.col("state") == state, message, path="pointer")
+            Check(rule, Shapes.state.col == state, message, path="pointer")
             for state, rule in (("invalid", "definition.shape"), ("null", "definition.null_member"))
         ),
     )

@@ -18,11 +18,13 @@ import msgspec
 import polars as pl
 
 from mcptally.jsonschemas.subschemas import each_subschema
+from mcptally.jsonschemas.validate import member_message
 from mcptally.jsonschemas.validators import Validator, validate_json, validator_from_engine
 from mcptally.messages.event_tables import Replies, RequestParams
 from mcptally.protocol.revisions import ERA, MODERN, names, table
 from mcptally.protocol.traffic import Traffic, TrafficCalls, TrafficMessages
 from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
+from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
 
@@ -37,6 +39,26 @@ ShapeResult = tuple[str, str | None, str | None]
 """State (`valid`, `null`, `invalid`, …), what is wrong, and the JSON Pointer to it.
 
 `null`: the payload is invalid only because optional members are null."""
+
+
+class Shapes(StageTable):
+    """What a message schema says about a payload: `ShapeResult` as columns."""
+
+    state = Column(pl.String, "`valid`, `null`, `invalid`, …")
+    words = Column(pl.String, "What is wrong.")
+    pointer = Column(pl.String, "JSON Pointer to it.")
+
+
+class _Payloads(StageTable):
+    """One row per payload that is validated."""
+
+    kind = Column(pl.String, "Kind of the schema: `requests`, `notifications` or `results`.")
+    shape = Column(pl.String, "Method, or kind of result.")
+    revision = TrafficCalls.revision
+    text = Column(pl.String, "JSON text of the payload.")
+    has_params = Column(pl.Boolean, "Whether the request has parameters.")
+    settled = Column(pl.Boolean, "Whether the columns determine all of the payload but `_meta`.")
+    at = Column(pl.UInt32, "Number of the payload.")
 
 
 def check_payloads(traffic: Traffic) -> Iterator[pl.DataFrame]:
@@ -193,7 +215,7 @@ def _requests(traffic: Traffic) -> pl.LazyFrame:
         )
         .join(asks, on="row", how="left", maintain_order="left")
     )
-    settled = pl.col("has_params").fill_null(value=False) & RequestParams.params.col.is_null()
+    settled = _Payloads.has_params.col.fill_null(value=False) & RequestParams.params.col.is_null()
     # Decoding settles the parameters of ordinary tool calls, except the client's facts in _meta.
     envelope = pl.concat_str(
         pl.lit('{"name":"","_meta":{"io.modelcontextprotocol/clientCapabilities":'),
@@ -221,7 +243,7 @@ def _notifications(traffic: Traffic) -> pl.LazyFrame:
     return (
         traffic.messages.lazy()
         .filter(
-            pl.col("kind") == "notification",
+            _Payloads.kind.col == "notification",
             ~TrafficMessages.truncated.col,
             TrafficMessages.method.col.is_in(sorted(names("notification"))),
         )
@@ -282,7 +304,7 @@ def _results(traffic: Traffic) -> pl.LazyFrame:
         .pipe(run_query)
     )
     text = Replies.response.col
-    if found.get_column("settled").any():  # otherwise `when` would copy all texts
+    if found.get_column(_Payloads.settled.name).any():  # otherwise `when` would copy all texts
         text = pl.when("settled").then(about_server).otherwise(text)
     return (
         found.lazy()
@@ -314,10 +336,10 @@ def _validated_errors(traffic: Traffic) -> Iterator[pl.DataFrame]:
         "protocol.error_shape",
         rows.lazy()
         .join(results.lazy(), on="response", maintain_order="left")
-        .filter(pl.col("state") == "invalid"),
+        .filter(Shapes.state.col == "invalid"),
         formatted("the error {}", "words"),
         evidence="response",
-        path=pl.lit("/error") + pl.col("pointer"),
+        path=pl.lit("/error") + Shapes.pointer.col,
     )
 
 
@@ -330,7 +352,7 @@ def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterat
         prefix: JSON Pointer of the payload in its message.
     """
     rows = payloads.filter(
-        TrafficCalls.revision.col.is_in(REVISIONS), Replies.text.col.is_not_null()
+        TrafficCalls.revision.col.is_in(REVISIONS), _Payloads.text.col.is_not_null()
     ).pipe(run_query)
     if not rows.height:
         return
@@ -345,28 +367,28 @@ def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterat
         .with_row_index("number")
         .explode("at", *keys)
         .group_by("number", *keys)
-        .agg("at", Replies.text.col.first())
+        .agg("at", _Payloads.text.col.first())
         .pipe(run_query)
     )
     results = [check_shape(*key) for key in distinct[[*keys, "text"]].iter_rows()]
     invalid = (
-        _with_results({"at": distinct.get_column("at")}, results)
+        _with_results({"at": distinct.get_column(_Payloads.at.name)}, results)
         .lazy()
-        .filter(pl.col("state") != "valid")
+        .filter(Shapes.state.col != "valid")
         .explode("at")
         .sort("at")
         .pipe(run_query)
     )
-    wrong = rows[invalid.get_column("at")].hstack(invalid[["state", "words", "pointer"]])
+    wrong = rows[invalid.get_column(_Payloads.at.name)].hstack(invalid[list(Shapes.columns())])
     yield from run_checks(
         wrong,
         *(
             Check(
                 name,
-                pl.col("state") == state,
+                Shapes.state.col == state,
                 _message(state),
                 evidence="text",
-                path=pl.lit(prefix) + pl.col("pointer"),
+                path=pl.lit(prefix) + Shapes.pointer.col,
             )
             for state, name in (("invalid", rule), ("null", "protocol.null_member"))
         ),
@@ -374,18 +396,12 @@ def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterat
 
 
 def _with_results(keys: dict[str, pl.Series], results: list[ShapeResult]) -> pl.DataFrame:
-    """Return a table of `keys` with the results as columns `state`, `words` and `pointer`."""
-    columns: Any = list(zip(*results, strict=True)) if results else [(), (), ()]
-    named = dict(zip(("state", "words", "pointer"), columns, strict=True))
-    return pl.DataFrame(keys | {k: pl.Series(k, v, dtype=pl.String) for k, v in named.items()})
+    """Return a table of `keys` with the results as `Shapes`."""
+    return pl.DataFrame(keys).hstack(pl.DataFrame(results, schema=Shapes.schema(), orient="row"))
 
 
 def _message(state: str) -> pl.Expr:
     """Return the message of a finding: the member and what is wrong with it."""
-    member = pl.col("pointer").str.extract(r"([^/]*)$")
-    words = (
-        pl.when(pl.col("pointer") == "")
-        .then(formatted("the {} {}", pl.col("kind").str.strip_suffix("s"), "words"))
-        .otherwise(formatted("{} {}", member, "words"))
-    )
+    whole = formatted("the {}", _Payloads.kind.col.str.strip_suffix("s"))
+    words = member_message(Shapes.pointer, Shapes.words, whole)
     return words if state == "invalid" else formatted("{}; leave it out instead", words)

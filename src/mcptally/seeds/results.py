@@ -16,7 +16,7 @@ from mcptally.seeds.ui_probe import envelopes, form_confidence, test_runs, tool_
 from mcptally.seeds.ui_probe import tables as ui_tables
 from mcptally.seeds.violation import Violation, findings, pointer, text_pointer
 from mcptally.tables.arrow import indices
-from mcptally.tables.declaration import Table
+from mcptally.tables.declaration import Column, StageTable, Table
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Scored
@@ -105,6 +105,17 @@ def _runs(result: ToolResult) -> Iterator[tuple[str, dict[str, Any]]]:
 
 Check = Callable[[ToolResult], Iterator[Violation]]
 
+
+class _Results(StageTable):
+    """Columns of results, besides those of `Scored`."""
+
+    call = Column(pl.UInt32, "Number of the call.")
+    row = Column(pl.UInt32, "Number of the result.")
+    is_result = Column(pl.Boolean, "Whether the reply is a result that was recorded in full.")
+    expected_xml = Column(pl.String, "Why the result should be XML; null if it need not be.")
+    may_violate = Column(pl.Boolean, "Whether the result is parsed.")
+
+
 _PLAIN: Final = Scored.blocks_plain.col.fill_null(value=False) & (
     Scored.text_blocks.col == Scored.content_types.col.list.len()
 )
@@ -120,7 +131,7 @@ CHECKS: Final[tuple[tuple[pl.Expr, Check], ...]] = (
     (Scored.response.col.str.contains(r'"text"\s*:\s*""'), _check_empty_texts),
     (
         Scored.response.col.str.contains(r'<\?xml|[/+]xml(?:;[^"]*)?"')
-        | pl.col("expected_xml").is_not_null(),
+        | _Results.expected_xml.col.is_not_null(),
         _check_xml,
     ),
     (Scored.response.col.str.contains("total_count", literal=True), _check_list_counts),
@@ -137,11 +148,11 @@ SUSPECT: Final = r'"text": ?""|<\?xml|xml"|total_count|"success|runId'
 
 It searches all responses once, so that the conditions of `CHECKS` search few."""
 
-_MAY_VIOLATE: Final = pl.col("is_result") & (
+_MAY_VIOLATE: Final = _Results.is_result.col & (
     pl.when("is_result").then("response").str.contains(SUSPECT)
     | _HAS_ODD_BLOCK
     | _HAS_PHRASE
-    | pl.col("expected_xml").is_not_null()
+    | _Results.expected_xml.col.is_not_null()
 )
 
 _CALL: Final = (
@@ -186,7 +197,9 @@ def check_results(
         .with_row_index("row")
         .pipe(run_query)
     )
-    suspects = results[indices(np.flatnonzero(results.get_column("may_violate").to_numpy()))]
+    suspects = results[
+        indices(np.flatnonzero(results.get_column(_Results.may_violate.name).to_numpy()))
+    ]
     suspects = _with_responses(suspects, responses)
     violations: list[tuple[int, Violation]] = []
     runs: list[tuple[int, dict[str, Any]]] = []
@@ -212,7 +225,7 @@ def check_results(
 
 
 def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    return rows.hstack([responses[rows.get_column("call")].alias("response")])
+    return rows.hstack([responses[rows.get_column(_Results.call.name)].alias("response")])
 
 
 def _distinct(suspects: pl.DataFrame) -> pl.DataFrame:
@@ -226,7 +239,7 @@ def _distinct(suspects: pl.DataFrame) -> pl.DataFrame:
     return (
         selected.filter(pl.any_horizontal(pl.col("^check_.*$")))
         .group_by(keys, maintain_order=True)
-        .agg(pl.col("row"), pl.col("^check_.*$").first())
+        .agg(_Results.row.col, pl.col("^check_.*$").first())
         .pipe(run_query)
     )
 

@@ -13,9 +13,21 @@ from mcptally.seeds.inspector import document, inspector, wording
 from mcptally.seeds.inspector.factors import Examined, decisions
 from mcptally.seeds.inspector.model import OutputSchemaValidation, ResponseMetadata
 from mcptally.seeds.inspector.score_columns import COLUMNS, LIST, RESULT, ROW, result_columns
+from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Judged
+
+
+class _Errors(StageTable):
+    """Columns of replies with an error, from which their scores are made."""
+
+    message = Column(pl.String, "Message of a JSON-RPC error, as the program words it.")
+    rejected = Column(pl.Boolean, "Whether the error is what the scenario expects.")
+    sentence = Column(pl.String, "Evidence with the beginning of the text.")
+    wide = Column(pl.Boolean, "Whether the text has characters of two UTF-16 code units.")
+    seed_is_business_error = Column(pl.Boolean, "Whether the document sees business logic.")
+    seed_business_confidence = Column(pl.Float64, "Share of the points in the document.")
 
 
 def successes(rows: pl.DataFrame) -> pl.DataFrame:
@@ -101,7 +113,7 @@ def tool_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
             *(value.alias(f"inspector_{name}") for name, value in inspected.items()),
             *_document_error(
                 otherwise="error",
-                confidence=100 * pl.col("seed_business_confidence"),
+                confidence=100 * _Errors.seed_business_confidence.col,
                 issues=pl.lit([document.NOT_VALIDATION], dtype=LIST),
                 evidence=pl.concat_list("sentence"),
             ),
@@ -137,9 +149,9 @@ def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
             pl.lit("broken")
         ),
         "confidence": when_rejected.then(rule.value).otherwise(inspector.ROWS.confidence("broken")),
-        "is_valid": pl.col("rejected"),
+        "is_valid": _Errors.rejected.col,
         "is_error": pl.lit(value=True),
-        "issues": pl.concat_list(pl.lit(wording.EXECUTION_ERROR) + pl.col("message")),
+        "issues": pl.concat_list(pl.lit(wording.EXECUTION_ERROR) + _Errors.message.col),
         "evidence": when_rejected.then(pl.lit([wording.REJECTED], dtype=LIST)).otherwise(
             pl.lit([], dtype=LIST)
         ),
@@ -149,7 +161,7 @@ def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
         *_document_error(
             otherwise="connectivity_only",
             confidence=pl.lit(document.ROWS.confidence("connectivity_only")),
-            issues=pl.concat_list(pl.lit(document.CALL_FAILED) + pl.col("message")),
+            issues=pl.concat_list(pl.lit(document.CALL_FAILED) + _Errors.message.col),
             evidence=pl.lit([], dtype=LIST),
         ),
     ).pipe(run_query)
@@ -165,7 +177,7 @@ def _document_error(
         "confidence": when_business.then(document.ROWS.confidence("fully_working")).otherwise(
             confidence
         ),
-        "is_valid": pl.col("seed_is_business_error"),
+        "is_valid": _Errors.seed_is_business_error.col,
         "is_error": pl.lit(value=True),
         "issues": when_business.then(pl.lit([], dtype=LIST)).otherwise(issues),
         "evidence": when_business.then(
@@ -222,8 +234,8 @@ def _error_sentence(texts: pl.Series) -> pl.Series:
         )
         .pipe(run_query)
     )
-    if not frame.get_column("wide").any():
-        return frame.get_column("sentence")
+    if not frame.get_column(_Errors.wide.name).any():
+        return frame.get_column(_Errors.sentence.name)
     heads = [
         javascript.printable(javascript.cut(head, wording.ERROR_UNITS)) if wide else head
         for head, wide in frame[["text", "wide"]].iter_rows()
