@@ -63,3 +63,17 @@ def test_one_recording_is_not_divided(tmp_path: Path):
     assert not slices.several
     assert next(slices.events).messages.height == 4
     assert not (tmp_path / "events").exists()
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"a":1}\n', b"\n", b"2026-11-23 12:00:00 INFO started\n"], ids=["json", "blank", "log"]
+)
+def test_a_chunk_without_events_ends_neither_the_file_nor_the_run(tmp_path: Path, line: bytes):
+    other, good = tmp_path / "other.jsonl", tmp_path / "good.jsonl"
+    other.write_bytes(line * 3000)
+    good.write_bytes(growth.exchange(1, "one"))
+    slicing = Slicing(tmp_path / "events", 100_000, 1)
+    slices = decode_slices([other, good], ["other", "good"], slicing)
+    found = next(slices.events)
+    assert found.messages.height == 2
+    assert found.findings["file"].unique().to_list() == ["other"]

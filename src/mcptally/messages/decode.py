@@ -427,6 +427,9 @@ class _Collector:
         assert self.slicing is not None and self.budget.limit is not None  # noqa: S101, PT018
         self._batch()
         tables = self._take_tables()
+        if all(frame.is_empty() for frame in tables.values()):  # these lines are no transcript
+            self.budget.begin_chunk(self.budget.spooled, self.budget.shares)
+            return
         if self.spool is None:
             recordings = pl.concat(
                 [frame["recording"] for frame in tables.values() if "recording" in frame.columns]
