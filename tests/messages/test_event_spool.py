@@ -66,7 +66,9 @@ def test_one_recording_is_not_divided(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "line", [b'{"a":1}\n', b"\n", b"2026-11-23 12:00:00 INFO started\n"], ids=["json", "blank", "log"]
+    "line",
+    [b'{"a":1}\n', b"\n", b"2026-11-23 12:00:00 INFO started\n"],
+    ids=["json", "blank", "log"],
 )
 def test_a_chunk_without_events_ends_neither_the_file_nor_the_run(tmp_path: Path, line: bytes):
     other, good = tmp_path / "other.jsonl", tmp_path / "good.jsonl"

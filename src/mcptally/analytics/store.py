@@ -23,6 +23,7 @@ from mcptally.analytics.filters import Filters, Moment
 from mcptally.analytics.sql_guard import SPILL, check_select
 from mcptally.errors import QueryError, StoreError
 from mcptally.store.manifest import LiveFiles
+from mcptally.transcript.unread import Unread
 
 if TYPE_CHECKING:
     from mcptally.analytics.explanation import Explanation
@@ -65,6 +66,11 @@ class Store:
         It is read again when a question is asked after a run replaced the store.
         """
         return self._connections.manifest
+
+    @property
+    def unread(self) -> Unread | None:
+        """What could not be read of the archive when it was scored; None: all was read."""
+        return msgspec.convert(self.manifest.get("unread"), Unread | None)
 
     @property
     def has_payloads(self) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from mcptally.cli.options import write_unread
 from mcptally.errors import Exit
 from mcptally.plural import count
 
@@ -37,14 +38,18 @@ def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
     """
     import dataclasses
 
+    import msgspec
+
     from mcptally.redaction.display import escape_controls, mask_value
     from mcptally.transcript.check import check
 
     answer = check(archive)
     if form == "json":
-        plain = json.dumps(mask_value(dataclasses.asdict(answer)), indent=1, ensure_ascii=False)
+        found = msgspec.to_builtins(dataclasses.asdict(answer))
+        plain = json.dumps(mask_value(found), indent=1, ensure_ascii=False)
         click.echo(escape_controls(plain))
     else:
+        write_unread(answer.unread)
         _table(answer)
     ctx.exit(Exit.DONE if answer.whole else Exit.FAILED)
 

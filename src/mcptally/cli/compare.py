@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mcptally.cli.options import gate_reports, raw, require_gates, write_gate_reports
+from mcptally.cli.options import gate_reports, raw, require_gates, write_gate_reports, write_unread
 from mcptally.cli.query import FORMATS
 from mcptally.plural import count
 
@@ -93,6 +93,8 @@ def command(
     require_gates(fail_on, junit, sarif)
     limits = gates.load(fail_on)
     before, after = open_store(base), open_store(new)
+    for store in (before, after):
+        write_unread(store.unread)
     found = before.compare(after, min_difference=min_difference, min_ratio=min_ratio, alpha=alpha)
     rows = found.metrics if metrics else found.tools
     if form == "table" and not metrics and not every:

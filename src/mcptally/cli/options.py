@@ -12,6 +12,7 @@ from mcptally.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from mcptally.gates.limits import Result
+    from mcptally.transcript.unread import Unread
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
@@ -95,3 +96,12 @@ def write_gate_reports(
     sys.stderr.write("".join(f"{line}\n" for line in ci_reports.lines(results)))
     if any(result.state == "failed" for result in results):
         ctx.exit(Exit.FAILED)
+
+
+def write_unread(unread: "Unread | None") -> None:
+    """Write to stderr what could not be read of an archive, if anything."""
+    from mcptally.redaction.display import as_message
+    from mcptally.transcript.unread import in_words
+
+    for line in in_words(unread):
+        sys.stderr.write(f"{as_message(line)}\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mcptally.cli.options import call_filters
+from mcptally.cli.options import call_filters, write_unread
 
 
 @click.command(name="report")
@@ -52,8 +52,11 @@ def command(
       mcptally report main branch -o report.html
       mcptally report store --server git --since 7d -o git.html
     """
+    from mcptally.analytics.store import open_store
     from mcptally.output.html import report
 
+    for each in (store, store2):
+        write_unread(open_store(each).unread if each is not None else None)
     reported, base = (store, None) if store2 is None else (store2, store)
     to_stdout = str(out) == "-"
     page = report(

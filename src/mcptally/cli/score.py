@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcptally.cli.options import gate_reports, require_gates, write_gate_reports
+from mcptally.cli.options import (
+    gate_reports,
+    require_gates,
+    write_gate_reports,
+    write_unread,
+)
 from mcptally.cli.quantity import SIZE
 from mcptally.errors import Exit, UsageError, as_argument
 from mcptally.plural import count
@@ -192,6 +197,7 @@ def command(
 def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) -> None:
     """Print what was read and scored, and what can be done next."""
     write = sys.stderr.write
+    write_unread(summary.unread)
     if summary.in_full:
         write(f"{out}: all files were scored again: {summary.in_full}\n")
     elif summary.reused:
@@ -212,9 +218,8 @@ def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) 
     outcomes = sorted(summary.outcomes.items(), key=lambda item: -item[1])
     write("calls: " + ", ".join(f"{count(n)} {outcome}" for outcome, n in outcomes) + "\n")
     if summary.broken_lines:
-        unread = count(summary.broken_lines, "line or file", "lines or files")
         write(
-            f"{unread} could not be read; to list the findings: "
+            "what could not be read: "
             f'mcptally query {local} "SELECT file, line, rule, message FROM findings '
             "WHERE about = 'file'\"\n"
         )

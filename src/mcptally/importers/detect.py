@@ -175,6 +175,15 @@ def detect_format(path: Path) -> str | None:
     return _by_lines([head] if _PRINTED.match(head) else lines)
 
 
+def is_damaged(path: Path) -> bool:
+    """Whether the start of a file cannot be read.
+
+    Raises:
+        UnreadableError: the file cannot be opened.
+    """
+    return _head(path)[1] is not None
+
+
 def _head(path: Path) -> tuple[bytes, Exception | None]:
     """The first decompressed bytes, and the error that ended them if the file is damaged."""
     pieces: list[bytes] = []

@@ -57,6 +57,7 @@ from mcptally.transcript.events import (
 )
 from mcptally.transcript.files import Damage, DecompressionBudget, Digests, LineRun, read_lines
 from mcptally.transcript.parse import MAX_NOISE_LINES, NOISE_MESSAGE
+from mcptally.transcript.unread import ReadTally
 from mcptally.wire.nesting import with_raised_recursion_limit
 
 BATCH: Final = 16 << 20
@@ -114,6 +115,8 @@ class Slices(msgspec.Struct, frozen=True):
     """The events of each slice, read from files if there are several."""
     digests: Digests
     """Digests of the files that were read to their end."""
+    tallies: list[ReadTally]
+    """What could not be read of each file."""
 
 
 @with_raised_recursion_limit
@@ -184,6 +187,7 @@ class _Collector:
         self.bytes = 0
         self.room = DecompressionBudget()
         self.digests = Digests()
+        self.tallies: list[ReadTally] = []
         self.rereads_left = MAX_REREAD
         self.long_results = LongResults()
         self.duplicate_members: dict[tuple[int, int], str] = {}
@@ -192,7 +196,10 @@ class _Collector:
         """Read a file and gather its events and findings."""
         good = noise = 0
         bad: Counter[str] = Counter()
+        tally = ReadTally()
+        self.tallies.append(tally)
         for run in read_lines(path, room=self.room, digests=self.digests):
+            tally.add(run)
             if isinstance(run, Damage):
                 bad[run.rule] += 1
                 self._find(number, run.line, run.rule, "error", run.message)
@@ -200,12 +207,15 @@ class _Collector:
             if message := self.budget.exceeded_by(run):
                 bad["archive.more_than_memory"] += 1
                 self._find(number, run.first, "archive.more_than_memory", "error", message)
+                tally.add(Damage(run.first, "", message, run.rest, len(run.data)))
                 break
             events, line_numbers, faults = decode_run(run)
             good += len(events)
             noise += run.count - len(events)
             for line, rule, message in faults:
                 bad[rule] += 1
+                if rule != "transcript.torn_tail":  # as in the file of a session that still runs
+                    tally.add_fault(line, message, len(run.line(line)))
                 if bad[rule] <= MAX_FAULTS:
                     severity: Severity = "warning" if rule == "transcript.torn_tail" else "error"
                     self._find(number, line, rule, severity, message)
@@ -220,6 +230,7 @@ class _Collector:
             if noise > MAX_NOISE_LINES:
                 bad["archive.noise"] += 1
                 self._find(number, run.first + run.count, "archive.noise", "error", NOISE_MESSAGE)
+                tally.note(run.first + run.count, NOISE_MESSAGE)
                 break
         for rule, count in bad.items():
             if count > MAX_FAULTS:
@@ -455,10 +466,10 @@ class _Collector:
         if self.spool is not None:
             self.spool.add(tables, self.budget.total)
             shares = _shares(self.spool, findings, duplicates)
-            return Slices(several=True, events=shares, digests=self.digests)
+            return Slices(several=True, events=shares, digests=self.digests, tallies=self.tallies)
         events = [Events(**tables, findings=findings, duplicate_members=duplicates)]
         one = (events.pop() for _ in range(1))
-        return Slices(several=False, events=one, digests=self.digests)
+        return Slices(several=False, events=one, digests=self.digests, tallies=self.tallies)
 
     def _take_tables(self) -> dict[str, pl.DataFrame]:
         """Return the tables gathered so far by name, and begin with empty ones."""

@@ -35,6 +35,7 @@ from mcptally.plural import count
 from mcptally.redaction.display import clean_line, cut, mask_and_cut
 from mcptally.rules.reference_page import find_rules, format_rule
 from mcptally.tables.all_tables import TABLES
+from mcptally.transcript.unread import in_words
 
 SECONDS: Final = 20.0
 """The default time limit of an answer."""
@@ -217,7 +218,7 @@ class _Tools:
             "WHERE server = '<server>' AND tool = '<tool>' AND <condition>; if tool is empty, the "
             "row is about the whole server."
         )
-        return _table(asked, limit, _PRIORITY_COLUMNS, empty="No problem was found.", hint=hint)
+        return _table(asked, limit, _PRIORITY_COLUMNS, empty=_no_problem(self.store), hint=hint)
 
     def ask(
         self,
@@ -334,6 +335,12 @@ _PRIORITY_COLUMNS: Final = [
     *("rank", "server", "tool", "what", "fault", "certainty", "affected", "affected_low", "calls"),
     *("since", "insufficient_data", "evidence", "also", "message", "call_id", "condition"),
 ]
+
+
+def _no_problem(store: Store) -> str:
+    """The answer if there are no priorities."""
+    lines = in_words(store.unread)
+    return "\n".join([*lines, f"No problem was found{' in what could be read' * bool(lines)}."])
 
 
 def _table(

@@ -67,6 +67,7 @@ from mcptally.tables.stages import (
 from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
 from mcptally.transcript.files import Digests
+from mcptally.transcript.unread import ReadTally
 from mcptally.verdict import evidence, stderr_exceptions
 from mcptally.wire.nesting import with_raised_recursion_limit
 
@@ -94,6 +95,8 @@ class GatheredSlices(NamedTuple):
     parts: Iterator[GatheredPartition]
     digests: Digests
     """Digests of the files that were read to their end."""
+    tallies: list[ReadTally]
+    """What could not be read of each file."""
 
 
 def gather(
@@ -115,7 +118,7 @@ def gather_slices(
     """Do what `gather` does, in slices of whole recordings if there are many events."""
     slices = decode_slices(files, names, slicing)
     gathered = functools.partial(_gather_next, slices.events, files, names, selection)
-    return GatheredSlices(slices.several, iter(gathered, None), slices.digests)
+    return GatheredSlices(slices.several, iter(gathered, None), slices.digests, slices.tallies)
 
 
 @with_raised_recursion_limit

@@ -51,7 +51,7 @@ from mcptally.store.manifest import (
 )
 from mcptally.store.parts import SKIPPED, Written, remove_orphan_summaries, write_part
 from mcptally.store.remote_copy import local_copy
-from mcptally.store.source_files import SourceFile
+from mcptally.store.source_files import SourceFile, unread_of
 from mcptally.store.work_folder import Provenance, working
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.findings import Finding, Findings, findings_frame
@@ -59,6 +59,7 @@ from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import Definitions
 from mcptally.transcript.discover import SkippedFile
 from mcptally.transcript.remote import is_url
+from mcptally.transcript.unread import Unread
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -83,6 +84,8 @@ class Summary(msgspec.Struct, frozen=True):
     """Files without a selected call; they were not decoded."""
     calls_left_out: int = 0
     """Calls that are not selected, in recordings of the files that were read now."""
+    unread: Unread | None = None
+    """What of the archive could not be read; None: all of it was read."""
 
 
 class Build(msgspec.Struct, frozen=True):
@@ -266,6 +269,7 @@ def publish(settings: Settings, built: Build, made: Provenance) -> Summary:
         built.written.outcomes,
         built.reused,
         calls_left_out=built.left_out,
+        unread=unread_of(built.sources),
     )
 
 
@@ -293,6 +297,7 @@ def _unchanged(store: Path, earlier: EarlierStores) -> Summary:
         written.broken,
         written.outcomes,
         len(earlier.sources),
+        unread=unread_of(earlier.sources.values()),
     )
 
 

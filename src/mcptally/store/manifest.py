@@ -285,7 +285,7 @@ def replace_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     rest = {name: value for name, value in manifest.items() if name != "archive"}
     encoder = msgspec.json.Encoder()
     with draft.open("wb") as file:
-        file.write(json.dumps(rest, indent=1).removesuffix("\n}").encode())
+        file.write(json.dumps(msgspec.to_builtins(rest), indent=1).removesuffix("\n}").encode())
         file.write(b',\n "archive": [')
         # One line per file: json writes each member on a line, and takes eight times as long.
         for number, source in enumerate(manifest["archive"]):

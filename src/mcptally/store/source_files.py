@@ -3,10 +3,12 @@
 import dataclasses
 import hashlib
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcptally.transcript.remote import is_remote
+from mcptally.transcript.unread import Unread, UnreadFile, summarize
 
 if TYPE_CHECKING:
     from mcptally.transcript.files import Digests
@@ -28,6 +30,10 @@ class SourceFile:
     change might not show in them."""
     whole: bool = dataclasses.field(default=True, compare=False)
     """Whether the file did not change while it was read; otherwise the next run reads it again."""
+    unread: float = dataclasses.field(default=0.0, compare=False)
+    """The share of it that could not be read."""
+    fault: str = dataclasses.field(default="", compare=False)
+    """The first fault, with its line; empty: all of it was read."""
 
 
 def digest_of(path: Path) -> str:
@@ -36,6 +42,11 @@ def digest_of(path: Path) -> str:
         return path.sha256()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def unread_of(sources: Iterable[SourceFile]) -> Unread | None:
+    """What could not be read of the files of an archive; None: all was read."""
+    return summarize(UnreadFile(each.file, each.size, each.unread, each.fault) for each in sources)
 
 
 class FileState(NamedTuple):

@@ -30,7 +30,7 @@ from mcptally.store.manifest import (
     require_plain_path,
 )
 from mcptally.store.parts import EMPTY, part_files, write_part
-from mcptally.store.source_files import SourceFile, digest_of
+from mcptally.store.source_files import SourceFile, digest_of, unread_of
 from mcptally.tables.all_tables import TABLES
 
 
@@ -222,6 +222,7 @@ def publish(
         }
         target.parent.mkdir(parents=True, exist_ok=True)
         path.rename(target)
+    archive = list(sources)
     manifest = {
         "format": STORE_FORMAT,
         "mcptally": mcptally.__version__,
@@ -234,7 +235,8 @@ def publish(
         "tokenizer": made.tokenizer,
         "scored_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "rows": dict(rows),
-        "archive": list(sources),
+        "unread": unread_of(archive),
+        "archive": archive,
         "as_scored": list(made.as_scored),
         "forgotten": list(made.forgotten),
         "parts": {**kept, **new},

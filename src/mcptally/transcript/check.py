@@ -29,6 +29,7 @@ from mcptally.transcript.parse import (
     parse_event,
     parse_lines,
 )
+from mcptally.transcript.unread import ReadTally, Unread, UnreadFile, summarize
 from mcptally.wire.nesting import with_raised_recursion_limit
 
 if sys.platform != "win32":
@@ -107,6 +108,8 @@ class FileCheck:
     lines: int
     bytes_not_read: int
     """Decompressed bytes of lines that are not events of format 1."""
+    share_not_read: float
+    """The share of the file that could not be read; more if the file was cut off."""
     problems: list[str]
 
 
@@ -119,6 +122,8 @@ class ArchiveCheck:
     events: int
     recordings: list[RecordingCheck]
     damaged_files: list[FileCheck]
+    unread: Unread | None
+    """What could not be read; None: all was read."""
 
 
 @with_raised_recursion_limit
@@ -132,7 +137,8 @@ def check(paths: str | Path | Iterable[str | Path]) -> ArchiveCheck:
         UnreadableError: there are no files, or no file has an event of a transcript.
     """
     seen: dict[str, _RecordingState] = {}
-    damaged = []
+    damaged: list[FileCheck] = []
+    read: list[UnreadFile] = []
     out: list[SkippedFile] = []
     files = discover([paths] if isinstance(paths, str | Path) else paths, out.append)
     room, together = DecompressionBudget(), 0
@@ -140,10 +146,11 @@ def check(paths: str | Path | Iterable[str | Path]) -> ArchiveCheck:
         together += _size(path)
         if together > _PARTITION_BYTES:
             room, together = DecompressionBudget(), 0
-        report = _check_file(path, seen, room)
+        report, tally = _check_file(path, seen, room)
+        read.append(UnreadFile(str(path), _size(path), tally.share, tally.fault))
         if report.problems:
             damaged.append(report)
-    damaged += [FileCheck(each.name, 0, 0, [f"skipped: {each.why}"]) for each in out]
+    damaged += [FileCheck(each.name, 0, 0, 1.0, [f"skipped: {each.why}"]) for each in out]
     if not seen:
         first = damaged[0] if damaged else None
         why = f"; {first.file}: {first.problems[0]}" if first else ""
@@ -156,6 +163,7 @@ def check(paths: str | Path | Iterable[str | Path]) -> ArchiveCheck:
         events=sum(r.events for r in recordings),
         recordings=recordings,
         damaged_files=damaged,
+        unread=summarize(read),
     )
 
 
@@ -168,12 +176,14 @@ def _size(path: Path) -> int:
 
 def _check_file(
     path: Path, seen: dict[str, _RecordingState], room: DecompressionBudget
-) -> FileCheck:
+) -> tuple[FileCheck, ReadTally]:
     problems: list[str] = []
     unread = total = noise = 0
+    tally = ReadTally()
     bad: Counter[str] = Counter()
     first_bad: dict[str, tuple[int, str]] = {}
     for run in read_lines(path, room=room):
+        tally.add(run)
         if isinstance(run, Damage):
             where = "" if run.line is None else f"line {run.line}: "
             problems.append(f"{where}{run.message}")
@@ -188,6 +198,8 @@ def _check_file(
                 rule, words = event_or_why
                 if not line.endswith(b"\n") and is_torn(line):
                     rule = words = "torn tail: the last line is incomplete"
+                else:
+                    tally.add_fault(number, words, len(line))
                 bad[rule] += 1
                 first_bad.setdefault(rule, (number, words))
                 unread += len(line)
@@ -197,13 +209,14 @@ def _check_file(
             noise += 1
         if noise > MAX_NOISE_LINES:
             problems.append(f"line {total + 1}: {NOISE_MESSAGE}")
+            tally.note(total + 1, NOISE_MESSAGE)
             break
     for rule, n in bad.items():
         number, words = first_bad[rule]
         problems.append(f"line {number}{f' and {n - 1} more' if n > 1 else ''}: {words}")
     if not total and not problems:
         problems.append("empty")
-    return FileCheck(str(path), total, unread, problems)
+    return FileCheck(str(path), total, unread, round(tally.share, 6), problems), tally
 
 
 def _numbered_lines(run: LineRun) -> Iterator[tuple[int, bytes]]:

@@ -154,8 +154,10 @@ def open_stream(path: Path) -> BinaryIO:
     return _open_decompressed(path)[0]
 
 
-def _open_decompressed(path: Path, digests: Digests | None = None) -> tuple[BinaryIO, int, bytes]:
-    """The decompressed bytes of a file, its size (0 if not compressed), and its first bytes."""
+def _open_decompressed(
+    path: Path, digests: Digests | None = None
+) -> tuple[BinaryIO, int, bytes, Any]:
+    """The decompressed bytes of a file, its size (0 if not compressed), its start, and itself."""
     try:
         raw = path.raw() if is_remote(path) else _FileAtOpen(path, digests)
     except (OSError, ValueError) as error:
@@ -168,21 +170,70 @@ def _open_decompressed(path: Path, digests: Digests | None = None) -> tuple[Bina
         file.close()
         raise UnreadableError(f"{path}: {describe_error(error)}") from error
     reader = _decompressor(file, head)
-    return (file, 0, head) if reader is None else (reader, raw.size, head)
+    return (file, 0, head, raw) if reader is None else (reader, raw.size, head, raw)
 
 
-def _decompressor(
-    file: BinaryIO, head: bytes, at_a_time: int = zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE
-) -> BinaryIO | None:
+class _CutOffError(EOFError):
+    """Compressed data that ends early, with a number of bytes that could not be decompressed."""
+
+    def __init__(self, undecoded: int) -> None:
+        super().__init__("the compressed data ends early, as if the file was cut off")
+        self.undecoded = undecoded
+
+
+class _ZstdFile(io.RawIOBase):
+    """The decompressed bytes of zstd frames; closes the file below it.
+
+    `stream_reader` of zstandard takes the end of a file for the end of its last frame.
+
+    Raises:
+        _CutOffError: the file ends within a frame.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._unpack = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
+        self._frame: Any = None
+        self._next_frame = b""
+        self._ready = memoryview(b"")
+        self._undecoded = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            data = self._next_frame or self._file.read(_ZSTD_AT_A_TIME)
+            if not data:
+                if self._frame is not None:
+                    raise _CutOffError(self._undecoded)
+                return 0
+            self._frame = self._frame or self._unpack.decompressobj()
+            self._ready = memoryview(self._frame.decompress(data))
+            self._next_frame = b""
+            self._undecoded = 0 if self._ready else self._undecoded + len(data)
+            if self._frame.eof:
+                self._next_frame, self._frame = self._frame.unused_data, None
+        size = min(len(buffer), len(self._ready))
+        buffer[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        return size
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
+
+
+_ZSTD_AT_A_TIME: Final = 1 << 11
+"""Bytes decompressed at a time: at most 64 MB of output, as a block of 4 bytes may have 128 KB."""
+
+
+def _decompressor(file: BinaryIO, head: bytes) -> BinaryIO | None:
     """A decompressing reader that also closes `file`; None if `head` is not compressed data."""
     if head.startswith(_GZIP):
         return cast("BinaryIO", _ClosingGzipFile(file))
     if head.startswith(_ZSTD):
-        unpack = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
-        reader = unpack.stream_reader(
-            file, read_size=at_a_time, read_across_frames=True, closefd=True
-        )
-        return cast("BinaryIO", reader)
+        return cast("BinaryIO", io.BufferedReader(_ZstdFile(file), CHUNK_BYTES))
     return None
 
 
@@ -201,7 +252,7 @@ def expansion_ratio(path: Path) -> float | None:
     with file:
         head = file.read(16)
         file.seek(0)
-        reader = _decompressor(file, head, _SAMPLE_STEP)
+        reader = _decompressor(file, head)
         if reader is None:
             return None
         with reader:
@@ -228,6 +279,8 @@ class LineRun(msgspec.Struct, frozen=True, dict=True):
     """The lines, each with its newline; the last line of a file may lack it."""
     first: int
     """Number of the first line, counted from 1."""
+    rest: float = 0.0
+    """About the share of the file that follows."""
 
     @functools.cached_property
     def ends(self) -> list[int]:
@@ -261,6 +314,10 @@ class Damage(msgspec.Struct, frozen=True):
     """Id of a rule in rules/archive.toml."""
     message: str
     """What is wrong, without the name of the file."""
+    rest: float = 1.0
+    """Share of the file that was not read because of it."""
+    skipped: int = 0
+    """Decompressed bytes that were skipped."""
 
 
 READ_ERRORS: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)
@@ -288,7 +345,7 @@ def read_lines(
     if isinstance(begun, Damage):
         yield begun
         return
-    stream, size = begun
+    stream, size, raw = begun
     number = 1
     rest: list[bytes] = []
     held = 0
@@ -299,7 +356,7 @@ def read_lines(
                 if rest:
                     yield LineRun(b"".join(rest), number)
                     number += 1
-                yield msgspec.structs.replace(piece, line=number)
+                yield msgspec.structs.replace(piece, line=number, rest=max(piece.rest, _rest(raw)))
                 return
             block = piece
             cut = block.rfind(b"\n") + 1
@@ -318,11 +375,13 @@ def read_lines(
                         number,
                         "archive.line_too_long",
                         f"a line of more than {max_line} bytes was skipped",
+                        _rest(raw),
+                        held,
                     )
                     rest, held, skipping = [], 0, True
                 continue
             data = b"".join([*rest, memoryview(block)[:cut]])
-            run = LineRun(data, number)
+            run = LineRun(data, number, _rest(raw))
             yield run
             number += run.count
             rest = [block[cut:]] if cut < len(block) else []
@@ -340,21 +399,29 @@ def read_pieces(path: Path, *, room: DecompressionBudget | None = None) -> Itera
     if isinstance(begun, Damage):
         yield begun
         return
-    stream, size = begun
+    stream, size, _ = begun
     with stream:
         yield from _blocks(stream, size, CHUNK_BYTES, room or DecompressionBudget())
 
 
-def _start_reading(path: Path, digests: Digests | None = None) -> tuple[BinaryIO, int] | Damage:
-    """The decompressed bytes of a file and its size (0 if not compressed), or the damage."""
+def _rest(raw: Any) -> float:
+    """The share of a file that has not been read."""
+    size: int = raw.size
+    return float(1 - min(raw.tell(), size) / size) if size else 0.0
+
+
+def _start_reading(
+    path: Path, digests: Digests | None = None
+) -> tuple[BinaryIO, int, Any] | Damage:
+    """The decompressed bytes of a file, its size (0 if not compressed) and itself; or damage."""
     try:
-        stream, size, head = _open_decompressed(path, digests)
+        stream, size, head, raw = _open_decompressed(path, digests)
     except UnreadableError as error:
         return Damage(None, "archive.cannot_read", str(error).removeprefix(f"{path}: "))
     if not size and (what := _foreign_format(path, head)):
         stream.close()
         return Damage(None, "archive.foreign_file", f"is {what}; unpack or convert it first")
-    return stream, size
+    return stream, size, raw
 
 
 def _blocks(
@@ -369,7 +436,8 @@ def _blocks(
             block = read(chunk)
         except READ_ERRORS as error:
             rule = "archive.cannot_decompress" if size else "archive.cannot_read"
-            yield Damage(None, rule, f"reading stopped: {describe_error(error)}")
+            rest = error.undecoded / size if isinstance(error, _CutOffError) else 0.0
+            yield Damage(None, rule, f"reading stopped: {describe_error(error)}", rest)
             return
         if not block:
             return

@@ -260,7 +260,8 @@ def test_lines_that_are_too_long_lose_the_middle_of_names_and_not_the_numbers():
     upstream = {"fault": "network or upstream", "since": "2026-11-21 20:33", "interval": interval}
     answer = {
         **dict.fromkeys(("calls", "tools", "servers", "sessions", "bytes"), 1),
-        **dict.fromkeys(("transcripts", "logs", "unreadable_lines", "unused_lines"), 0),
+        **dict.fromkeys(("transcripts", "logs", "unused_lines"), 0),
+        "unread": [],
         "first": "2023-11-14 22:13",
         "last": "2026-11-21 22:53",
         "headline": "",

@@ -32,6 +32,7 @@ from mcptally.output.html.answers import Answers
 from mcptally.output.whole_file import whole_file
 from mcptally.plural import count
 from mcptally.tables.values import NEVER_WORKED, NO_EVIDENCE, cell_of
+from mcptally.transcript.unread import in_words
 from mcptally.verdict import hidden_errors
 
 _OUTCOMES: Final = {
@@ -298,7 +299,8 @@ def _context(
         "drift_names": _DRIFTS,
         "priorities": problems,
         "ranking": headings.ranking(found),
-        "no_priorities": headings.no_priorities(found),
+        "no_priorities": headings.no_priorities(found, store.unread),
+        "unread": in_words(store.unread),
         "titles": headings.titles(found, parts) | headings.calls(calls),
         "contents": headings.contents(parts, calls, many_servers=many_servers),
         "many_servers": many_servers,

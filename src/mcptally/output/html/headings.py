@@ -13,6 +13,7 @@ from mcptally.output.html.examples import BUDGET, Calls
 from mcptally.output.html.text import interval, percent, shown, span, tokens
 from mcptally.plural import count
 from mcptally.tables.values import NO_EVIDENCE
+from mcptally.transcript.unread import Unread
 
 RANKING: Final = (
     "Ranked by the number of affected calls: the lower bound of the 95% interval times the number "
@@ -159,19 +160,20 @@ def ranking(found: Answers) -> str:
     return f"Changes for the worse come first. {RANKING}" if found.compared else RANKING
 
 
-def no_priorities(found: Answers) -> str:
+def no_priorities(found: Answers, unread: Unread | None) -> str:
     """The text that the page shows if there are no priorities."""
+    part = " in what could be read" if unread else ""
     if not found.counts["calls"]:
-        return "No tool call was recorded."
+        return f"No tool call was recorded{part}."
     known = found.tools.filter(~found.tools["confidence_insufficient_data"])
     if known.is_empty():
         return (
-            "No problem was found, but no tool has enough data to tell how often it works. Record "
-            "more sessions."
+            f"No problem was found{part}, but no tool has enough data to tell how often it works. "
+            "Record more sessions."
         )
     worst = known.sort("confidence_low").row(0, named=True)
     return (
-        f"No problem was found. {count(known.height, 'tool')} "
+        f"No problem was found{part}. {count(known.height, 'tool')} "
         f"{'has' if known.height == 1 else 'have'} enough data; the confidence is at least "
         f"{percent(worst['confidence_low'] / 100)} (the lowest bound of a 95% interval)."
     )

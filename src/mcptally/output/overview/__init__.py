@@ -16,6 +16,7 @@ import msgspec
 from mcptally.errors import UnreadableError, UsageError, as_argument
 from mcptally.output.overview import cache
 from mcptally.output.overview.inputs import Inputs, find_inputs
+from mcptally.transcript.unread import in_words
 
 _SHOWN: Final = 5
 """The number of findings in an answer."""
@@ -125,6 +126,6 @@ def _compute(
         "transcripts": len(inputs.transcripts),
         "logs": len(inputs.logs),
         "bytes": sum(identity[0] for identity, _ in inputs.files.values()),
-        "unreadable_lines": summary.broken_lines,
+        "unread": in_words(summary.unread, names=True),
         "unused_lines": lost,
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcptally.errors import UnreadableError
-from mcptally.importers.detect import TRANSCRIPT, detect_format, why_unknown
+from mcptally.importers.detect import TRANSCRIPT, detect_format, is_damaged, why_unknown
 from mcptally.importers.registry import FORMATS
 from mcptally.plural import count
 from mcptally.store.source_files import file_state
@@ -156,8 +156,8 @@ def _add(found: Inputs, path: Path, known: Sequence[Any] | None, *, is_named: bo
                 raise
             found.skipped.append(SkippedFile(str(path), str(error)))
             return
-    if form is None and is_named and path.name.endswith(SUFFIXES):
-        form = TRANSCRIPT  # damaged, perhaps: scoring reports what is wrong
+    if form is None and path.name.endswith(SUFFIXES) and (is_named or is_damaged(path)):
+        form = TRANSCRIPT  # scoring reports what is wrong
     if form is None:
         if is_named:
             raise UnreadableError(

@@ -27,6 +27,7 @@ def screen(
     read = f": {', '.join(_read(answer))}, {_span(answer['first'], answer['last'])}"
     head = [
         f"{_cut(', '.join(paths), max(20, width - len(read)))}{read}",
+        *(as_message(line) for line in answer["unread"]),
         *_skipped(answer["skipped"], width),
         " ".join(calls),
         answer["headline"],
@@ -38,7 +39,8 @@ def screen(
         lines.append(_cut(f"{number}. {first}", width))
         lines += [_cut(f"   {line}", width) for line in more]
     if not answer["findings"]:
-        lines.append("No problem was found." if answer["calls"] else "No tool call was recorded.")
+        what = "No problem was found" if answer["calls"] else "No tool call was recorded"
+        lines.append(f"{what}{' in what could be read' if answer['unread'] else ''}.")
     return "\n".join([*lines, *_next(answer, store, page), ""])
 
 
@@ -77,8 +79,6 @@ def _read(answer: Mapping[str, Any]) -> Iterator[str]:
         yield count(answer["logs"], "imported log")
     unit = next(((size, name) for size, name in _UNITS if answer["bytes"] >= size), (1, "bytes"))
     yield f"{answer['bytes'] / unit[0]:,.0f} {unit[1]}"
-    if answer["unreadable_lines"]:
-        yield f"{count(answer['unreadable_lines'], 'line')} unreadable"
     if answer["unused_lines"]:
         yield f"{count(answer['unused_lines'], 'line')} not imported"
 

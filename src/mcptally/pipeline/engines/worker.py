@@ -117,8 +117,13 @@ def gather_files(
         }
         shutil.rmtree(slicing.folder)
     sources = [
-        dataclasses.replace(source_of(path, state, slices.digests), file=name)
-        for path, state, name in zip(files, states, names, strict=True)
+        dataclasses.replace(
+            source_of(path, state, slices.digests),
+            file=name,
+            unread=round(tally.share, 6),
+            fault=tally.fault,
+        )
+        for path, state, name, tally in zip(files, states, names, slices.tallies, strict=True)
     ]
     report = GatherReport(pl.concat(recordings), sources, [*servers], left_out)
     return SavedSlices(folders) if folders else part, report, summary

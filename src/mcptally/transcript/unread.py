@@ -1,0 +1,107 @@
+"""The share of files that could not be read: counted while they are read, summed per archive."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from mcptally.plural import count
+from mcptally.transcript.files import Damage, LineRun
+
+_NAMED = 3
+"""Files that an archive's summary names."""
+
+
+class ReadTally:
+    """Counts what was read of one file, and what was not."""
+
+    def __init__(self) -> None:
+        self.read = self.lost = 0
+        """Decompressed bytes that were read, and those of lines that are not events."""
+        self.rest = 0.0
+        """Share of the file that follows the place where reading ended."""
+        self.fault = ""
+        """The first fault, with its line."""
+
+    def add(self, item: LineRun | Damage) -> None:
+        """Count a run of lines, or damage."""
+        self.rest = item.rest
+        if isinstance(item, Damage):
+            self.note(item.line, item.message)
+            self.read += item.skipped
+            self.lost += item.skipped
+        else:
+            self.read += len(item.data)
+
+    def add_fault(self, line: int, message: str, size: int) -> None:
+        """Count a line of `size` bytes that is not an event."""
+        self.note(line, message)
+        self.lost += size
+
+    def note(self, line: int | None, message: str) -> None:
+        """Keep a fault if it is the first."""
+        self.fault = self.fault or (message if line is None else f"line {line}: {message}")
+
+    @property
+    def share(self) -> float:
+        """The share of the file that could not be read."""
+        return 1 - (1 - self.rest) * (1 - self.lost / max(1, self.read))
+
+
+class UnreadFile(msgspec.Struct, frozen=True):
+    """A file that could not be read to its end, or has lines that are not events."""
+
+    file: str
+    size: int
+    """Bytes on disk."""
+    share: float
+    """The share that could not be read; more if the file was cut off."""
+    fault: str
+    """The first fault, with its line."""
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """What could not be read of an archive."""
+
+    share: float
+    """Share of its bytes, at least."""
+    files: int
+    """Number of files with a part that could not be read."""
+    of: int
+    """Number of files of the archive."""
+    worst: list[UnreadFile]
+    """The files with most unread bytes, at most three."""
+
+
+def summarize(files: Iterable[UnreadFile]) -> Unread | None:
+    """What could not be read of these files, which are all of an archive; None: all was read."""
+    every = list(files)
+    damaged = [each for each in every if each.fault]
+    if not damaged:
+        return None
+    worst = sorted(damaged, key=lambda each: (-each.share * each.size, each.file))
+    size = sum(each.size for each in every)
+    share = sum(each.share * each.size for each in damaged) / max(1, size)
+    return Unread(share, len(damaged), len(every), worst[:_NAMED])
+
+
+def in_words(unread: Unread | None, *, names: bool = False) -> list[str]:
+    """The lines about what could not be read; none if all was read.
+
+    Args:
+        unread: what could not be read.
+        names: whether files are called by their names, without their folders.
+    """
+    if unread is None:
+        return []
+    share = f"at least {unread.share:.1%}" if unread.share >= 0.001 else "part"
+    lines = [
+        f"not read: {share} of the archive, in {unread.files:,} of {count(unread.of, 'file')}:",
+        *(
+            f"  {Path(each.file).name if names else each.file}: {each.fault}"
+            for each in unread.worst
+        ),
+    ]
+    if more := unread.files - len(unread.worst):
+        lines.append(f"  and {count(more, 'more file')}; all of them: mcptally check")
+    return lines
