@@ -42,7 +42,7 @@ def command(paths: tuple[str, ...], *, opens: bool, lists: bool) -> None:
 
     configure_allocators()
     with progress_bar() as progress:
-        found = overview(paths, progress=progress)
+        found = overview(paths, progress=progress, on_wait=_say_waiting)
     width = max(40, shutil.get_terminal_size((80, 24)).columns)
     names = [clean_line(path) for path in paths]
     if lists:
@@ -51,3 +51,7 @@ def command(paths: tuple[str, ...], *, opens: bool, lists: bool) -> None:
         sys.stdout.write(screen(names, found.answer, found.store, found.page, width=width))
     if opens:
         webbrowser.open(found.page.as_uri())
+
+
+def _say_waiting() -> None:
+    sys.stderr.write("another mcptally reads the same paths; waiting for its result\n")

@@ -1,13 +1,16 @@
 """`mcptally PATH`: one screen of findings, kept in a cache."""
 
+import concurrent.futures
 import json
 import os
 import re
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -300,6 +303,39 @@ def test_the_cache_of_a_folder_that_contains_it_is_no_input(home):
 
 
 @pytest.mark.slow
+def test_a_second_run_on_the_same_paths_waits_for_the_first_and_uses_its_result(traces):
+    started, waits = threading.Event(), threading.Event()
+    scored = []
+
+    def hold(*_: int) -> None:
+        started.set()
+        waits.wait(60)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as other:
+        first = other.submit(overview, [traces], jobs=1, progress=hold)
+        started.wait(60)
+        second = overview([traces], jobs=1, progress=lambda *_: scored.append(1), on_wait=waits.set)
+    assert waits.is_set()
+    assert second == first.result()
+    assert not scored
+
+
+def test_a_run_continues_if_the_one_that_it_waited_for_is_killed(traces):
+    folder = cache.folder_of(cache.root(), [traces])
+    cache.create(cache.root(), folder)
+    hold = (
+        "import sys, pathlib; from mcptally.output.overview import cache\n"
+        "with cache.alone_in(pathlib.Path(sys.argv[1]), print): print('held', flush=True); input()"
+    )
+    words = [sys.executable, "-c", hold, str(folder)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"held\n"
+        found = overview([traces], jobs=1, on_wait=first.kill)
+    assert first.returncode == -signal.SIGKILL
+    assert found.store.is_dir()
+
+
 def test_nobody_else_can_read_the_cache(summary):
     found = overview([summary.path])
     assert found.folder.parent == summary.home / ".cache" / "mcptally"

@@ -50,13 +50,17 @@ def overview(
     *,
     jobs: int = 0,
     progress: Callable[[int, int], None] = lambda *_: None,
+    on_wait: Callable[[], None] = lambda: None,
 ) -> Overview:
     """Import and score recordings and logs, and summarize them.
+
+    If another process does so for the same paths, wait for it and return its answer.
 
     Args:
         paths: files, folders and patterns of transcripts or of logs that `import` can read.
         jobs: processes to use at most; 0 means one per core.
         progress: called with the bytes of scoring done and in all.
+        on_wait: called before waiting for another process.
 
     Raises:
         UnreadableError: none of the paths can be read.
@@ -88,6 +92,25 @@ def overview(
         cache.touch(folder)
         return Overview(folder, earlier["answer"] | skipped)
     cache.create(root, folder)
+    with cache.alone_in(folder, on_wait):
+        earlier = cache.read(folder)
+        if inputs.are_stable and cache.is_current(folder, earlier, state):  # by another process
+            return Overview(folder, earlier["answer"] | skipped)
+        answer = _answer_anew(root, folder, inputs, state, earlier, jobs=jobs, progress=progress)
+    return Overview(folder, answer | skipped)
+
+
+def _answer_anew(
+    root: Path,
+    folder: Path,
+    inputs: Inputs,
+    state: dict[str, Any],
+    earlier: Mapping[str, Any],
+    *,
+    jobs: int,
+    progress: Callable[[int, int], None],
+) -> dict[str, Any]:
+    """Compute the answer and keep it with the state."""
     same_logs = earlier.get("logs") == inputs.logs_state and (folder / cache.IMPORTED).is_dir()
     if not same_logs:
         cache.forget(folder)  # if this run is killed, the next one imports the logs again
@@ -95,7 +118,7 @@ def overview(
     state |= {"unknown": inputs.unknown, "logs": inputs.logs_state, "answer": answer}
     cache.write(folder, state | {"store": cache.mark(folder)})
     cache.sweep(root, keep=folder)
-    return Overview(folder, answer | skipped)
+    return answer
 
 
 def _compute(

@@ -9,13 +9,15 @@ CACHE is `$XDG_CACHE_HOME/mcptally`, by default `~/.cache/mcptally`. The digest 
 paths. Nobody else can read the folders (mode 0700).
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
+import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,6 +78,31 @@ def create(caches: Path, folder: Path) -> None:
             "your own"
         )
     folder.chmod(0o700)
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Lock a cache for this process, after the process that has it ended.
+
+    Args:
+        folder: the cache.
+        on_wait: called if another process has it.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl  # noqa: PLC0415  (not on every system)
+
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
 
 
 def program_digest() -> str:
