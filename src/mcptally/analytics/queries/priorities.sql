@@ -1,5 +1,7 @@
 -- Which problems matter most: what is wrong, whose fault, how many calls, and since when?
 -- Shows: rank, server, tool, what, fault, affected, since, message, call_id
+-- NOTE 2026-11-24: the lead is rewriting this question, output/html/priorities.py and output/overview (grouping
+-- by server and cause, facts without English). Do not edit these files; leave their share of 38.3 to that change.
 -- One row per tool or server. `impact` is the lower bound of the number of affected calls times the
 -- weight of the kind; the bound is low where there is little data. The fourth and further rows of a
 -- kind come after the first three of every kind, so that one kind does not hide the others.
