@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from referencing import Registry
 
 from mcptally.jsonschemas.cost import max_value_depth
 from mcptally.jsonschemas.dialects import (
@@ -21,128 +20,11 @@ from mcptally.jsonschemas.dialects import (
     nesting_depth,
     parse_schema,
 )
-from mcptally.jsonschemas.reference_engine import CLASSES
 from mcptally.jsonschemas.validators import _reference_judge, compile_validator, validate_json
 from mcptally.pipeline.partition import gather
 from tests import corpus
-from tests.jsonschemas.oracle import members
 
-DRAFTS = {
-    "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
-    "draft2019-09": "https://json-schema.org/draft/2019-09/schema",
-    "draft7": "http://json-schema.org/draft-07/schema#",
-    "draft6": "http://json-schema.org/draft-06/schema#",
-    "draft4": "http://json-schema.org/draft-04/schema#",
-}
-
-EXCLUDED = {
-    "refRemote.json": "documents on a server: never fetched, so such a schema is unusable",
-    "vocabulary.json": "needs metaschemas from a server",
-    "cross-draft.json": "needs documents from a server",
-    "format.json": "formats are annotations and never asserted",
-    "id.json": "identifiers of documents of a server",
-    "unknownKeyword.json": "identifiers of documents of a server",
-}
-"""Files of the suite about features that are deliberately not supported, with the reason."""
-
-
-def _judge(schema: Any, draft: str) -> Any:
-    """Return a validator for a schema of the suite, in the dialect of its folder."""
-    if isinstance(schema, dict) and "$schema" not in schema:
-        schema = {"$schema": DRAFTS[draft], **schema}
-    return compile_validator(json.dumps(schema))
-
-
-@pytest.mark.parametrize("draft", DRAFTS)
-def test_the_json_schema_test_suite_passes(draft: str):
-    files = members("jsonschema-4.26.0", f"/json/tests/{draft}/")
-    wrong, right, unusable = [], 0, []
-    for path, groups in files.items():
-        if "/optional/" in path or Path(path).name in EXCLUDED:
-            continue
-        for group in groups:
-            judge = _judge(group["schema"], draft)
-            for test in group["tests"]:
-                if isinstance(judge, str):
-                    unusable.append((Path(path).name, group["description"], judge))
-                    break
-                state = judge(test["data"])[0]
-                if state == "unusable_schema":
-                    unusable.append((Path(path).name, group["description"], "value"))
-                elif (state == "valid") != test["valid"]:
-                    wrong.append((Path(path).name, group["description"], test["description"]))
-                else:
-                    right += 1
-    assert right > 500
-    assert not wrong
-    assert {name for name, *_ in unusable} <= UNUSABLE, unusable
-
-
-UNUSABLE = {
-    "ref.json",
-    "anchor.json",
-    "defs.json",
-    "definitions.json",
-    "dynamicRef.json",
-    "recursiveRef.json",
-    "unevaluatedItems.json",
-    "unevaluatedProperties.json",
-    "infinite-loop-detection.json",
-}
-"""Files with schemas that refer to other documents, or to themselves for the same value."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("draft", DRAFTS)
-def test_the_compact_metaschema_accepts_what_the_official_one_accepts(draft: str):
-    files = members("jsonschema-4.26.0", f"/json/tests/{draft}/")
-    name = dialect_of({"$schema": DRAFTS[draft]})
-    cls = CLASSES[name]
-    official = cls(cls.META_SCHEMA, registry=Registry().with_contents(_metaschemas()))
-    schemas = [group["schema"] for groups in files.values() for group in groups]
-    broken = [_with(schema, key, value) for schema in schemas[:150] for key, value in WRONG]
-    differ = [
-        schema
-        for schema in schemas + broken
-        if isinstance(schema, dict | bool)
-        if (not [w for _, w in _meta(schema, name) if "pattern" not in w])
-        != official.is_valid(schema)
-    ]
-    assert len(schemas) > 150
-    assert not differ
-
-
-WRONG = (
-    ("type", "int"),
-    ("required", True),
-    ("minimum", "1"),
-    ("properties", []),
-    ("properties", {"a": 3}),
-    ("additionalProperties", "no"),
-    ("enum", "a"),
-    ("allOf", {}),
-    ("not", 1),
-    ("$ref", 7),
-    ("title", 1),
-    ("maxLength", -1),
-)
-
-
-def _with(schema: Any, key: str, value: Any) -> Any:
-    return {**schema, key: value} if isinstance(schema, dict) else schema
-
-
-def _meta(schema: Any, name: str) -> list[tuple[str, str]]:
-    if isinstance(schema, dict):
-        named = next(uri for uri in DRAFTS.values() if dialect_of({"$schema": uri}) == name)
-        schema = {**schema, "$schema": named}
-    return metaschema_errors(schema)
-
-
-def _metaschemas() -> list[tuple[str, Any]]:
-    from jsonschema_specifications import REGISTRY
-
-    return [(uri, REGISTRY.contents(uri)) for uri in REGISTRY]
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 
 @pytest.mark.slow
@@ -322,8 +204,11 @@ def test_a_file_is_never_read(tmp_path: Path):
     ("schema", "value"),
     [
         ({"format": "email"}, "no address"),
-        ({"$schema": DRAFTS["draft7"], "format": "date-time"}, "yesterday"),
-        ({"$schema": DRAFTS["draft4"], "format": "ipv4"}, "999"),
+        (
+            {"$schema": "http://json-schema.org/draft-07/schema#", "format": "date-time"},
+            "yesterday",
+        ),
+        ({"$schema": DRAFT_7.replace("7", "4"), "format": "ipv4"}, "999"),
     ],
 )
 def test_formats_are_not_asserted_in_any_dialect(schema: Any, value: str):

@@ -342,17 +342,17 @@ def test_a_client_of_the_typescript_sdk_is_served_and_its_recording_has_no_findi
 
 
 @pytest.mark.server
-@pytest.mark.skipif(not INSPECTOR.exists(), reason="the MCP Inspector is not installed")
-@pytest.mark.parametrize(
-    "method",
-    [
+@pytest.mark.skipif(
+    not INSPECTOR.exists(),
+    reason="no MCP Inspector: bash .ci/servers.sh FOLDER, MCPTALLY_SERVERS=FOLDER",
+)
+def test_the_mcp_inspector_accepts_the_server(folder: Path):
+    served = [sys.executable, "-m", "mcptally", "serve", str(folder / "store")]
+    for method in (
         ["tools/list"],
         ["resources/list"],
         ["tools/call", "--tool-name", "ask", "--tool-arg", "question=tool_scores"],
-    ],
-)
-def test_the_mcp_inspector_accepts_the_server(folder: Path, method):
-    served = [sys.executable, "-m", "mcptally", "serve", str(folder / "store")]
-    command = [str(INSPECTOR), "--cli", *served, "--method", *method]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    assert json.loads(done.stdout)
+    ):
+        command = [str(INSPECTOR), "--cli", *served, "--method", *method]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        assert json.loads(done.stdout)

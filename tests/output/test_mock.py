@@ -235,7 +235,10 @@ INSPECTOR = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere")) / "node_modules
 
 @pytest.mark.slow
 @pytest.mark.server
-@pytest.mark.skipif(not INSPECTOR.exists(), reason="the MCP Inspector is not installed")
+@pytest.mark.skipif(
+    not INSPECTOR.exists(),
+    reason="no MCP Inspector: bash .ci/servers.sh FOLDER, MCPTALLY_SERVERS=FOLDER",
+)
 def test_the_inspector_gets_the_recorded_listing_and_reply(store: Path):
     def inspect(*arguments):
         command = [str(INSPECTOR), "--cli", *MOCK, str(store), *arguments]

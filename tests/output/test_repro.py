@@ -219,7 +219,10 @@ TIME = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere")) / "bin" / "mcp-serve
 
 @pytest.mark.slow
 @pytest.mark.server
-@pytest.mark.skipif(not TIME.exists(), reason="mcp-server-time is not installed")
+@pytest.mark.skipif(
+    not TIME.exists(),
+    reason="no mcp-server-time: bash .ci/servers.sh FOLDER, MCPTALLY_SERVERS=FOLDER",
+)
 def test_a_failure_of_a_real_server_is_recorded_when_it_is_repeated(tmp_path, monkeypatch):
     error = "Invalid timezone: 'No time zone found with key Nowhere/Else'"
     said = f"Error executing tool get_current_time: {error}"

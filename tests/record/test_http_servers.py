@@ -102,15 +102,17 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+SERVERS = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere"))
+if not (SERVERS / "http" / "bin" / "python").exists():
+    pytest.skip(
+        "no servers: bash .ci/servers-http.sh FOLDER, MCPTALLY_SERVERS=FOLDER",
+        allow_module_level=True,
+    )
+
+
 @pytest.fixture(scope="session")
 def servers():
-    named = os.environ.get("MCPTALLY_SERVERS")
-    if not named:
-        pytest.skip("MCPTALLY_SERVERS names no folder of .ci/servers-http.sh")
-    folder = Path(named)
-    if not (folder / "http" / "bin" / "python").exists():
-        pytest.skip(f"{named} has no servers of .ci/servers-http.sh")
-    return folder
+    return SERVERS
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,10 @@ pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 SERVERS = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere"))
 NPM = SERVERS / "node_modules" / ".bin"
+if not (SERVERS / "bin").is_dir():
+    pytest.skip(
+        "no servers: bash .ci/servers.sh FOLDER, MCPTALLY_SERVERS=FOLDER", allow_module_level=True
+    )
 
 WORK = {
     "time": (

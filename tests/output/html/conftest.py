@@ -56,17 +56,20 @@ def pages(
     return {name: folder / f"{name}.html" for name in wanted}
 
 
+def chromium() -> str | None:
+    """The path of a Chromium."""
+    return shutil.which("chromium") or shutil.which("google-chrome")
+
+
 # Scope "package": its event loop disturbs tests of other packages while it is open.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[object]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here")
-    found = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
-    if found is None:
-        pytest.skip("no Chromium on PATH: bash .ci/servers-browser.sh FOLDER")
+    from playwright import sync_api
+
     # The sandbox of Chromium does not work for root.
     arguments = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=found, args=arguments, timeout=120_000)
+    with sync_api.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=chromium(), args=arguments, timeout=120_000)
         yield opened
         opened.close()
 

@@ -8,8 +8,13 @@ import pytest
 
 from mcptally.output.html.text import shown
 from tests.output.html import stores
+from tests.output.html.conftest import chromium
 
 pytestmark = pytest.mark.slow
+
+pytest.importorskip("playwright", reason="playwright is not installed ('.[test]' has it)")
+if chromium() is None:
+    pytest.skip("no Chromium: bash .ci/servers-browser.sh FOLDER", allow_module_level=True)
 
 WAIT = 60_000
 """Milliseconds that a step may take on a machine under load."""
