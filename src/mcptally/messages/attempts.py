@@ -33,6 +33,7 @@ class _Rows(StageTable):
     method = GatheredCalls.method
     arguments = GatheredCalls.arguments
     outcome = GatheredCalls.outcome
+    error_code = GatheredCalls.error_code
     tool = GatheredCalls.tool
     prompt = GatheredCalls.prompt
     resource_uri = GatheredCalls.resource_uri
@@ -54,7 +55,10 @@ class _Links(StageTable):
 
 
 def link_attempts(calls: pl.DataFrame) -> pl.DataFrame:
-    """Add `attempt_of`, `attempt` and `attempt_why`; an unlinked call is attempt 1 of itself.
+    """Add `attempt_of`, `attempt`, `attempt_why` and `continued_by`.
+
+    An unlinked call is attempt 1 of itself. The last leg of a chain of requests with input gets the
+    latency of all, and what was waited between them as `waiting_ms`.
 
     Args:
         calls: calls of a partition with their outcomes; all columns are kept.
@@ -80,13 +84,43 @@ def link_attempts(calls: pl.DataFrame) -> pl.DataFrame:
     why = pl.Series([None], dtype=_Links.why.dtype).new_from_index(0, calls.height)
     if links.height:
         why = why.scatter(links.get_column(_Links.i.name), links.get_column(_Links.why.name))
-    return calls.hstack(
+    ids = calls.get_column(Calls.call_id.name)
+    calls = calls.hstack(
         [
-            calls.get_column(Calls.call_id.name)[indices(root)].alias(Calls.attempt_of.name),
+            ids[indices(root)].alias(Calls.attempt_of.name),
             series_from_numpy(depth + 1, Calls.attempt.name).cast(Calls.attempt.dtype),
             why.alias(Calls.attempt_why.name),
         ]
     )
+    legs = links.filter(_Links.why.col == "input_required") if waits else links.clear()
+    return _as_operations(calls, legs.unique(_Links.previous.name) if legs.height else legs)
+
+
+def _as_operations(calls: pl.DataFrame, legs: pl.DataFrame) -> pl.DataFrame:
+    """Add `continued_by`; let the last leg of each chain carry latency and waiting of all legs."""
+    continued = pl.Series(Calls.continued_by.name, [None], dtype=pl.String)
+    continued = continued.new_from_index(0, calls.height)
+    if not legs.height:
+        return calls.hstack([continued])
+    ids = calls.get_column(Calls.call_id.name)
+    root, _ = _resolve(calls.height, legs)
+    leg, previous = legs.get_column(_Links.i.name), legs.get_column(_Links.previous.name)
+    waited = calls.select(
+        (GatheredCalls.ts_ns.col.gather(leg) - GatheredCalls.reply_ns.col.gather(previous)) / 1e6
+    ).to_series()
+    between = pl.Series([None], dtype=pl.Float64).new_from_index(0, calls.height)
+    calls = calls.with_columns(
+        continued.scatter(previous, ids[leg]),
+        between.scatter(leg, waited).alias("between"),
+        series_from_numpy(root, "root"),
+    )
+    chained, last = pl.len().over("root") > 1, Calls.continued_by.col.is_null()
+    latency, waiting = Calls.latency_ms.col, Calls.waiting_ms.col
+    every_wait = pl.sum_horizontal(waiting, "between").sum().over("root")
+    return calls.with_columns(
+        pl.when(~chained).then(latency).when(last).then(latency.sum().over("root")),
+        pl.when(~chained).then(waiting).when(last).then(every_wait),
+    ).drop("between", "root")
 
 
 def _resolve(size: int, links: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -190,8 +224,13 @@ def _is_failed_probe() -> pl.Expr:
 
 
 def _retry_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-    """Yield links of a call to the failed call of the same tool and arguments before it."""
+    """Yield links of a call to the failed call of the same tool and arguments before it.
+
+    If that call failed because the user had to sign in first, this one continues it.
+    """
     sent, tool = _Rows.ts_ns, _Rows.tool
+    # Of the results that require input, only an error has a code: `-32042`.
+    signs_in = (_Rows.outcome.col == "input_required") & _Rows.error_code.col.is_not_null()
     tried = rows.filter((_Rows.method.col == "tools/call") & tool.col.is_not_null())
     # The hash of a struct would copy the arguments.
     group = [
@@ -206,6 +245,7 @@ def _retry_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
             _Links.i.col,
             _Rows.pos.col,
             _Rows.outcome.col,
+            _Rows.error_code.col,
             sent.col,
             ended_ns=pl.coalesce(_Rows.reply_ns.col, _Rows.cancelled_ns.col, sent.col),
             same=pl.struct(*group).hash(),
@@ -215,13 +255,15 @@ def _retry_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
             _Links.i.col.shift().alias(_Links.previous.name),
             follows=pl.col("same") == pl.col("same").shift(),
             failed=_Rows.outcome.col.shift().is_in(UNSUCCESSFUL),
+            signed_in=signs_in.shift(),
             pause=sent.col - pl.col("ended_ns").shift(),
         )
         .filter(
             "follows",
-            "failed",
+            pl.col("failed") | pl.col("signed_in"),
             # A call sent before the failure was known is concurrent, not a retry.
             pl.col("pause").is_between(0, RETRY_WITHIN),
         )
     )
-    yield _links(linked, "retry")
+    yield _links(linked.filter("failed"), "retry")
+    yield _links(linked.filter("signed_in"), "input_required")

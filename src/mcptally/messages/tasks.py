@@ -112,7 +112,8 @@ def settle_tasks(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) ->
         .unique("started", keep="first", maintain_order=True)
         .pipe(run_query)
     )
-    calls = _replace(calls, tasks.select(i="started", task_id="task_id"))
+    unknown = pl.lit(None, PairedCalls.latency_ms.dtype)
+    calls = _replace(calls, tasks.select(i="started", task_id="task_id", latency_ms=unknown))
     if ends.height:
         calls = _replace(calls, _columns_of_ends(ends, calls))
     polls = (

@@ -21,6 +21,7 @@ from mcptally.messages.attempts import link_attempts
 from mcptally.messages.decode import Events, decode_slices
 from mcptally.messages.event_spool import Slicing
 from mcptally.messages.event_tables import Closes, Event, Gaps, HttpEvents, Opens
+from mcptally.messages.input_requests import add_waiting, list_input_requests
 from mcptally.messages.integrity import deduplicate
 from mcptally.messages.pair import pair
 from mcptally.messages.sessions import Conversation, assign_sessions
@@ -44,6 +45,7 @@ from mcptally.tables.arrow import series_from_numpy
 from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Table
 from mcptally.tables.findings import Findings
+from mcptally.tables.input_requests import InputRequests
 from mcptally.tables.messages import Messages
 from mcptally.tables.queries import run_query
 from mcptally.tables.recordings import Recordings
@@ -144,7 +146,7 @@ def _gather_next(
     findings = concat_findings(
         [events.findings, all_rules.check_protocol(events, messages, calls, names)]
     )
-    calls = settle_tasks(calls, messages, events)
+    calls = add_waiting(settle_tasks(calls, messages, events), events.asks)
     calls = stages.with_combination(calls).with_columns(stages.error_form())
     calls = evidence.add_recording_end(calls, events.closes)
     calls = stderr_exceptions.add_stderr_error(calls, events.stderr)
@@ -242,6 +244,7 @@ def finish(
     seed_tables = stages.contract_tables(
         ui_tables, calls, part.summary.validations, payloads=payloads
     )
+    inputs = list_input_requests(calls)
     if not payloads:
         calls = calls.drop("arguments", "response", "text")
         findings = findings.with_columns(evidence=pl.lit(None, pl.String))
@@ -255,6 +258,9 @@ def finish(
         ),
         Findings: Findings.frame(findings),
         Recordings: Recordings.frame(recordings),
+        InputRequests: InputRequests.empty()
+        if inputs is None
+        else InputRequests.frame(inputs.with_columns(_times(_INPUT_TIMES))),
         **seed_tables,
     }
 
@@ -298,6 +304,9 @@ _CALL_TIMES: Final = {
     "cancelled_at": "cancelled_ns",
 }
 """Column of `calls` → gathered column."""
+
+_INPUT_TIMES: Final = {"asked_at": "asked_ns", "answered_at": "answered_ns"}
+"""Column of `input_requests` → column of `list_input_requests`."""
 
 
 def _times(names: Mapping[str, str]) -> list[pl.Expr]:

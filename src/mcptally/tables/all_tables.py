@@ -5,6 +5,7 @@ from typing import Final
 from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Table
 from mcptally.tables.findings import Findings
+from mcptally.tables.input_requests import InputRequests
 from mcptally.tables.messages import Messages
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.seed_scores import SeedScores
@@ -23,6 +24,7 @@ TABLES: Final[tuple[type[Table], ...]] = (
     Recordings,
     SeedScores,
     Validations,
+    InputRequests,
     UiRuns,
     UiSteps,
     UiErrors,

@@ -57,7 +57,14 @@ class Calls(Table):
     latency_ms = Column(
         FLOAT64,
         "From the last byte of the request to the last of the reply, or of the message that tells "
-        "the end of the task that it started.",
+        "the end of the task that it started, without `waiting_ms`. The last leg of a chain of "
+        "requests with input has the sum of all legs; the others have none.",
+        "ms",
+    )
+    waiting_ms = Column(
+        FLOAT64,
+        "What the call waited for input that it asked for: from the user, the client's model, or "
+        "the client's roots.",
         "ms",
     )
 
@@ -134,6 +141,11 @@ class Calls(Table):
         STRING,
         "Link to the previous call in the chain: `retry`, `input_required`, `task`, "
         "`negotiation`; null for a first call.",
+    )
+    continued_by = Column(
+        STRING,
+        "Call that repeats this one with the input that its result requires. Both are one "
+        "operation, which rates count once, with the last call's outcome.",
     )
 
     # The error in normal form

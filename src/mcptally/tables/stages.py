@@ -63,6 +63,7 @@ class GatheredCalls(StageTable):
     cancelled_ns = Column(_I, "When the call was cancelled.", _NS)
     cancel_reason = Calls.cancel_reason
     latency_ms = Calls.latency_ms
+    waiting_ms = Calls.waiting_ms
     first_progress_ms = Calls.first_progress_ms
     progress_count = Calls.progress_count
     request_bytes = Calls.request_bytes
@@ -76,6 +77,8 @@ class GatheredCalls(StageTable):
     request_state = Column(_S, "JSON text of the request's `requestState`.")
     input_responses = Column(_S, "JSON text of the request's `inputResponses`.")
     task_id = Column(_S, "Task that the request started or is about.")
+    input_mode = Column(_S, "Mode of a server's request for elicitation.")
+    serves = Column(_S, "Call of the client for which the server sends this request.")
     response = Calls.response
     reply_state = Column(_S, "JSON text of the result's `requestState`.")
     is_error = Column(_S, "JSON text of the result's `isError`.")
@@ -163,6 +166,7 @@ class Scored(Judged, NormalisedErrors):
     attempt_of = Calls.attempt_of
     attempt = Calls.attempt
     attempt_why = Calls.attempt_why
+    continued_by = Calls.continued_by
     validated_by = SeedScores.validated_by
     validated_as = SeedScores.validated_as
 

@@ -22,8 +22,11 @@ AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
     {name: column for name, column in Usage.columns().items() if isinstance(column, Aggregate)}
 )
 
-TOOL_CALL: Final = "method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL"
-"""Condition of the calls that are counted. Calls without the name of a tool are not counted."""
+TOOL_CALL: Final = (
+    "method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND continued_by IS NULL"
+)
+"""Condition of the calls that are counted. Calls without the name of a tool are not counted, and a
+chain of calls with input counts once."""
 
 FACTS: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -19,7 +19,7 @@ WITH parts AS MATERIALIZED (
         count(*) AS calls,
         count(*) FILTER (outcome = 'cancelled') AS cancelled,
         min(requested_at) AS first_seen, max(requested_at) AS last_seen
-    FROM (SELECT *, method = 'tools/call' AS tools FROM calls WHERE dir = 'c2s')
+    FROM (SELECT *, method = 'tools/call' AND continued_by IS NULL AS tools FROM calls WHERE dir = 'c2s')
     GROUP BY ALL
 ),
 bounds AS (

@@ -7,7 +7,7 @@ WITH spoken AS (
         count(DISTINCT (client, client_version)) FILTER (client IS NOT NULL) AS clients,
         count(DISTINCT session) AS sessions,
         count(*) AS calls,
-        count(*) FILTER (method = 'tools/call') AS tool_calls,
+        count(*) FILTER (method = 'tools/call' AND continued_by IS NULL) AS tool_calls,
         count(*) FILTER (outcome = 'protocol_error') AS protocol_errors,
         count(*) FILTER (outcome IN ('timeout', 'no_response')) AS unanswered,
         list_sort(list(DISTINCT transport) FILTER (transport IS NOT NULL)) AS transports

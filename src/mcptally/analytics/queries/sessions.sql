@@ -11,7 +11,8 @@ WITH parts AS (
         min(requested_at) AS started_at,
         max(coalesce(answered_at, cancelled_at, requested_at)) AS ended_at,
         count(*) AS calls,
-        count(*) FILTER (method = 'tools/call' AND dir = 'c2s') AS tool_calls,
+        count(*) FILTER (method = 'tools/call' AND dir = 'c2s' AND continued_by IS NULL)
+            AS tool_calls,
         count(*) FILTER (outcome IN
             ('hidden_error', 'tool_error', 'protocol_error', 'timeout', 'no_response')) AS failed,
         count(*) FILTER (verdict = 'tool_failure') AS tool_failures,

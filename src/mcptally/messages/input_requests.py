@@ -1,0 +1,284 @@
+"""Find what a request asks of the user or the client's model, and how long it waits for that.
+
+Up to 2025-11-25, a server sends a request of its own while it serves the client's. From 2026-07-28
+on, the result of the client's request requires input, and the client sends the request again with
+the input: the legs of a chain (`attempts`).
+"""
+
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+
+from mcptally.messages.call_tables import PairedCalls
+from mcptally.messages.event_tables import RequestParams
+from mcptally.tables.calls import Calls
+from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.joins import left_join_columns
+from mcptally.tables.queries import run_query
+from mcptally.tables.stages import GatheredCalls
+
+INPUT_METHODS: Final = ("elicitation/create", "sampling/createMessage", "roots/list")
+"""Methods of requests to the user or the client's model, and for the client's roots."""
+
+_RELATED_TASK: Final = '$._meta["io.modelcontextprotocol/related-task"].taskId'
+
+
+class _Served(StageTable):
+    """The columns that `add_waiting` adds."""
+
+    waiting_ms = GatheredCalls.waiting_ms
+    input_mode = GatheredCalls.input_mode
+    serves = GatheredCalls.serves
+
+
+class _Open(StageTable):
+    """A request of the server, and a call of the client that was open then."""
+
+    asking = Column(pl.String, "Call id of the server's request.")
+    call_id = Calls.call_id
+    asked_ns = Column(pl.Int64, "Time of the server's request.", "ns")
+    waited_ms = Column(pl.Float64, "Time until its answer.", "ms")
+    begin = Column(pl.Int64, "Time of the client's call.", "ns")
+    end = Column(pl.Int64, "Time of its reply or cancellation.", "ns")
+    way = Column(pl.Int32, "How the two are linked: the lowest number is the surest.")
+
+
+def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
+    """Add to calls how long they waited for requests of the server, and to those whom they serve.
+
+    The latency is the server's share: what a call waited is not in it.
+
+    Args:
+        calls: `PairedCalls`; further columns are kept.
+        asks: `RequestParams`.
+    """
+    is_input = calls.get_column(PairedCalls.method.name) == INPUT_METHODS[0]
+    for name in INPUT_METHODS[1:]:
+        is_input |= calls.get_column(PairedCalls.method.name) == name
+    asked = calls.filter(is_input & (calls.get_column(PairedCalls.dir.name) == "s2c"))
+    if not asked.height:
+        return left_join_columns(calls, _Served.empty())
+    params = asks.lazy().select(RequestParams.row.name, RequestParams.params.name)
+    asked = left_join_columns(asked, params, PairedCalls.row.name)
+    served = _served(asked, calls)
+    waits = served.group_by(Calls.call_id.name).agg(
+        _Open.waited_ms.col.sum().alias(_Served.waiting_ms.name)
+    )
+    modes = served.select(
+        _Open.asking.col.alias(Calls.call_id.name),
+        _Served.input_mode.name,
+        Calls.call_id.col.alias(_Served.serves.name),
+    )
+    facts = pl.concat([waits, modes], how="diagonal").filter(Calls.call_id.col.is_not_null())
+    calls = left_join_columns(calls, facts.unique(Calls.call_id.name), Calls.call_id.name)
+    share = Calls.latency_ms.col - _Served.waiting_ms.col.fill_null(0)
+    return calls.with_columns(pl.max_horizontal(share, 0.0 * share).alias(Calls.latency_ms.name))
+
+
+def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
+    """Return each request of the server (`asking`) with the client's call that it serves.
+
+    That is the call that started the task which the request names, or the only call that is open in
+    its HTTP exchange, or else in its session.
+    """
+    begin, end = PairedCalls.ts_ns.col, PairedCalls.reply_ns.col
+    scope, session = PairedCalls.scope.name, PairedCalls.session.name
+    requests = asked.lazy().select(
+        PairedCalls.recording.name,
+        session,
+        scope,
+        asking=Calls.call_id.col,
+        asked_ns=begin,
+        waited_ms=((end - begin) / 1e6),
+        input_mode=pl.when(PairedCalls.method.col == INPUT_METHODS[0]).then(
+            RequestParams.params.col.str.json_path_match("$.mode").fill_null("form")
+        ),
+        task_id=RequestParams.params.col.str.json_path_match(_RELATED_TASK),
+    )
+    open_ = calls.lazy().filter(
+        PairedCalls.dir.col == "c2s",
+        PairedCalls.method.col.is_in(["tools/call", "prompts/get", "resources/read"]),
+    )
+    open_ = open_.select(
+        Calls.call_id.name,
+        PairedCalls.recording.name,
+        session,
+        scope,
+        PairedCalls.task_id.name,
+        begin=begin,
+        end=pl.coalesce(end, PairedCalls.cancelled_ns.col),
+    )
+    ways = [
+        ([PairedCalls.recording.name, PairedCalls.task_id.name], 0),
+        ([PairedCalls.recording.name, scope], 1),
+        ([session], 2),
+    ]
+    is_open = _Open.end.col.is_null() | (_Open.asked_ns.col <= _Open.end.col)
+    found = pl.concat(
+        [
+            requests.select("asking", "asked_ns", *keys)
+            .drop_nulls(keys)
+            .join(open_.select(Calls.call_id.name, "begin", "end", *keys), on=keys)
+            # The end of a task may not be recorded.
+            .filter(_Open.begin.col <= _Open.asked_ns.col, is_open | (way == 0))
+            .select("asking", Calls.call_id.name, way=pl.lit(way))
+            for keys, way in ways
+        ]
+    )
+    best = found.filter(_Open.way.col == _Open.way.col.min().over("asking"))
+    alone = best.filter(pl.len().over("asking") == 1).select("asking", Calls.call_id.name)
+    return requests.join(alone, on="asking", how="left").select(
+        "asking", Calls.call_id.name, "waited_ms", _Served.input_mode.name
+    )
+
+
+class _Legs(StageTable):
+    """The columns of calls that are needed to list the requests for input."""
+
+    call_id = Calls.call_id
+    recording = Calls.recording
+    session = Calls.session
+    server = Calls.server
+    tool = Calls.tool
+    dir = Calls.dir
+    client = Calls.client
+    method = Calls.method
+    outcome = Calls.outcome
+    ts_ns = GatheredCalls.ts_ns
+    reply_ns = GatheredCalls.reply_ns
+    response = GatheredCalls.response
+    input_responses = GatheredCalls.input_responses
+    continued_by = Calls.continued_by
+    input_mode = GatheredCalls.input_mode
+    serves = GatheredCalls.serves
+
+
+class _InputRequest(msgspec.Struct):
+    method: Any = None
+    params: Any = None
+
+
+class _Links(msgspec.Struct):
+    elicitations: list[dict[str, Any]] = []
+
+
+class _RequiredInput(msgspec.Struct, rename="camel"):
+    """A result that requires input, or the `data` of an error that requires a sign-in."""
+
+    input_requests: dict[str, _InputRequest] = {}
+    data: _Links | None = None
+
+
+class _Answer(msgspec.Struct):
+    action: Any = None
+
+
+def list_input_requests(calls: pl.DataFrame) -> pl.DataFrame | None:
+    """Return the rows of `InputRequests`, with times in nanoseconds; None if there are none.
+
+    Args:
+        calls: calls with their outcomes and links.
+    """
+    is_input = Calls.method.col.is_in(INPUT_METHODS) & (Calls.dir.col == "s2c")
+    methods, outcomes = (calls.get_column(c.name) for c in (Calls.method, Calls.outcome))
+    required = (outcomes == "input_required").any()
+    if not required and not any((methods == name).any() for name in INPUT_METHODS):
+        return None
+    legs = _Legs.select(calls).lazy()
+    following = legs.select(
+        Calls.call_id.col.alias(Calls.continued_by.name),
+        GatheredCalls.ts_ns.col.alias("next_ns"),
+        GatheredCalls.input_responses.col.alias("answers"),
+    )
+    served = legs.select(
+        Calls.call_id.col.alias(GatheredCalls.serves.name), Calls.tool.col.alias("served_tool")
+    )
+    chosen = (
+        legs.filter(is_input | (Calls.outcome.col == "input_required"))
+        .join(following, on=Calls.continued_by.name, how="left", maintain_order="left")
+        .join(served, on=GatheredCalls.serves.name, how="left", maintain_order="left")
+        .pipe(run_query)
+    )
+    rows = [found for row in chosen.iter_rows(named=True) for found in _requests_of(row)]
+    return pl.DataFrame(rows, schema=_FOUND, orient="row")
+
+
+_FOUND: Final = {
+    "call_id": pl.String,
+    "input_key": pl.String,
+    "recording": pl.String,
+    "session": pl.String,
+    "server": pl.String,
+    "tool": pl.String,
+    "client": pl.String,
+    "method": pl.String,
+    "mode": pl.String,
+    "action": pl.String,
+    "asked_ns": pl.Int64,
+    "answered_ns": pl.Int64,
+}
+
+
+def _requests_of(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the requests for input in one call, which is a request of the server or a leg."""
+    place = {name: row[name] for name in ("recording", "session", "server", "client")}
+    if row["dir"] == "s2c":
+        answer = _decoded(row["response"], _Answer, _Answer())
+        about = {
+            "call_id": row["serves"] or row["call_id"],
+            "input_key": row["call_id"],
+            "tool": row["served_tool"],
+            "method": row["method"],
+            "mode": row["input_mode"],
+            "asked_ns": row["ts_ns"],
+            "answered_ns": row["reply_ns"],
+        }
+        return [place | about | {"action": _text(answer.action)}]
+    answers = _decoded(row["answers"], dict[str, _Answer], {})
+    required = _decoded(row["response"], _RequiredInput, _RequiredInput())
+    return [
+        place
+        | {
+            "call_id": row["call_id"],
+            "input_key": key,
+            "tool": row["tool"],
+            "method": _text(request.method),
+            "mode": _mode(request),
+            "action": _text(answers[key].action) if key in answers else None,
+            "asked_ns": row["reply_ns"],
+            "answered_ns": row["next_ns"] if key in answers else None,
+        }
+        for key, request in required.input_requests.items()
+    ] + [
+        place
+        | {
+            "call_id": row["call_id"],
+            "input_key": _text(link.get("elicitationId")) or str(number),
+            "tool": row["tool"],
+            "method": INPUT_METHODS[0],
+            "mode": _text(link.get("mode")) or "url",
+            "action": None,
+            "asked_ns": row["reply_ns"],
+            "answered_ns": row["next_ns"],
+        }
+        for number, link in enumerate(required.data.elicitations if required.data else ())
+    ]
+
+
+def _mode(request: _InputRequest) -> str | None:
+    if request.method != INPUT_METHODS[0]:
+        return None
+    mode = request.params.get("mode") if isinstance(request.params, dict) else None
+    return _text(mode) or "form"
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _decoded(text: str | None, kind: Any, default: Any) -> Any:
+    try:
+        return default if text is None else msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, RecursionError):
+        return default

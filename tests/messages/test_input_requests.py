@@ -1,0 +1,183 @@
+"""What a call asks of the user or the client's model, and what it waits for that."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import mcptally as mt
+from tests import sql_over_tables
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+
+def request(id_: Any, method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
+
+
+def result(id_: Any, **members: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id_, "result": members}
+
+
+def asks(id_: Any, **inputs: dict[str, Any]) -> dict[str, Any]:
+    return result(id_, resultType="input_required", inputRequests=inputs, requestState="s")
+
+
+def again(id_: Any, **answers: dict[str, Any]) -> dict[str, Any]:
+    more = {"inputResponses": answers, "requestState": "s"}
+    return request(id_, "tools/call", name="echo", arguments={}, **more)
+
+
+FORM = {"method": "elicitation/create", "params": {"mode": "form", "message": "City?"}}
+LINK = {"mode": "url", "elicitationId": "e7", "url": "https://example.org", "message": "Sign in"}
+SIGN_IN = {"code": -32042, "message": "Sign in", "data": {"elicitations": [LINK]}}
+RELATED = {"io.modelcontextprotocol/related-task": {"taskId": "t"}}
+
+# Each message comes 1 ms after the one before, or at the time in ms that precedes it.
+TALKS: dict[str, list[Any]] = {
+    "chain": [
+        call(1),
+        asks(1, city=FORM),
+        900,
+        again(2, city={"action": "decline"}),
+        text(2),
+    ],
+    "chain of three": [
+        call(1),
+        asks(1, city=FORM, roots={"method": "roots/list"}),
+        again(2, city={"action": "accept"}, roots={"roots": []}),
+        asks(2, city=FORM),
+        again(3, city={"action": "accept"}),
+        text(3),
+    ],
+    "chain that fails": [
+        call(1),
+        asks(1, city=FORM),
+        again(2, city={"action": "accept"}),
+        text(2, "no such city: Oslo", isError=True),
+    ],
+    "not continued": [call(1), asks(1, city=FORM)],
+    "sign-in": [call(1), {"jsonrpc": "2.0", "id": 1, "error": SIGN_IN}, 3000, call(2), text(2)],
+    "request of the server": [
+        call(1),
+        ("s2c", request(0, "elicitation/create", message="City?")),
+        50,
+        ("c2s", result(0, action="cancel")),
+        text(1),
+    ],
+    "two open calls": [
+        call(1),
+        call(2, "other"),
+        ("s2c", request(0, "sampling/createMessage")),
+        ("c2s", result(0, model="m")),
+        text(1),
+        text(2),
+    ],
+    "two open calls, of which one started the task": [
+        call(1),
+        result(1, task={"taskId": "t", "status": "working"}),
+        call(2, "other"),
+        ("s2c", request(0, "elicitation/create", mode="url", _meta=RELATED)),
+        ("c2s", result(0, action="accept")),
+        text(2),
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("talks")
+    events = []
+    for name, talk in TALKS.items():
+        begin, at, seq = opened(name), 0, 0
+        events.append(begin)
+        for each in talk:
+            if isinstance(each, int):
+                at = each - 1
+                continue
+            at, seq = at + 1, seq + 1
+            side, body = each if isinstance(each, tuple) else (None, each)
+            side = side or ("c2s" if "method" in body else "s2c")
+            message = (c2s if side == "c2s" else s2c)(seq, body, name)
+            events.append(message | {"ts_ns": begin["ts_ns"] + at * 1_000_000})
+    write(folder / "a.jsonl", events)
+    mt.score(folder / "a.jsonl", out=folder / "store")
+    return folder / "store"
+
+
+OPERATIONS = {
+    "chain": [("input_required", None, None, True), ("ok", 2.0, 898.0, False)],
+    "chain of three": [
+        ("input_required", None, None, True),
+        ("input_required", None, None, True),
+        ("ok", 3.0, 2.0, False),
+    ],
+    "chain that fails": [("input_required", None, None, True), ("tool_error", 2.0, 1.0, False)],
+    "not continued": [("input_required", 1.0, None, False)],
+    "sign-in": [("input_required", None, None, True), ("ok", 2.0, 2998.0, False)],
+    "request of the server": [("ok", 2.0, 48.0, False)],
+    "two open calls": [("ok", 4.0, None, False), ("ok", 4.0, None, False)],
+    "two open calls, of which one started the task": [
+        ("task", None, 1.0, False),
+        ("ok", 3.0, None, False),
+    ],
+}
+
+
+@pytest.mark.parametrize("talk", OPERATIONS)
+def test_the_last_leg_carries_the_outcome_and_the_servers_share_of_the_time(
+    store: Path, talk: str
+) -> None:
+    rows = sql_over_tables.ask(
+        store,
+        "SELECT outcome, round(latency_ms, 3), round(waiting_ms, 3), continued_by IS NOT NULL "
+        f"FROM calls WHERE recording = '{talk}' AND tool IS NOT NULL ORDER BY seq",
+    )
+    assert rows.rows() == OPERATIONS[talk]
+
+
+def test_rates_count_a_chain_once(store: Path) -> None:
+    rows = sql_over_tables.ask(
+        store,
+        "SELECT recording, sum(calls), sum(ok), sum(tool_errors), sum(input_required) "
+        "FROM usage WHERE tool = 'echo' GROUP BY recording",
+    )
+    found = {name: counts for name, *counts in rows.iter_rows()}
+    assert found["chain of three"] == [1, 1, 0, 0]
+    assert found["chain that fails"] == [1, 0, 1, 0]
+    assert found["sign-in"] == [1, 1, 0, 0]
+    assert found["not continued"] == [1, 0, 0, 1]
+
+
+REQUESTS = {
+    "chain": [("echo", "elicitation/create", "form", "decline", 898)],
+    "not continued": [("echo", "elicitation/create", "form", None, None)],
+    "chain of three": [
+        ("echo", "elicitation/create", "form", "accept", 1),
+        ("echo", "elicitation/create", "form", "accept", 1),
+        ("echo", "roots/list", None, None, 1),
+    ],
+    "sign-in": [("echo", "elicitation/create", "url", None, 2998)],
+    "request of the server": [("echo", "elicitation/create", "form", "cancel", 48)],
+    "two open calls": [(None, "sampling/createMessage", None, None, 1)],
+    "two open calls, of which one started the task": [
+        ("echo", "elicitation/create", "url", "accept", 1)
+    ],
+}
+
+
+@pytest.mark.parametrize("talk", REQUESTS)
+def test_a_request_for_input_is_listed_with_its_answer(store: Path, talk: str) -> None:
+    rows = sql_over_tables.ask(
+        store,
+        "SELECT tool, method, mode, action, "
+        "round(epoch_ms(answered_at) - epoch_ms(asked_at))::INTEGER FROM input_requests "
+        f"WHERE recording = '{talk}' ORDER BY method, mode",
+    )
+    assert rows.rows() == REQUESTS[talk]
+
+
+def test_elicitations_says_how_users_answer(store: Path) -> None:
+    asked = mt.open_store(store).ask("elicitations").pl().filter(pl.col("mode") == "form")
+    columns = "shown", "accepted", "declined", "cancelled", "cancelled_at_once", "unanswered"
+    assert asked.select(columns).row(0) == (6, 3, 1, 1, 1, 1)
