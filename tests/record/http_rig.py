@@ -13,9 +13,9 @@ import h11
 
 from mcptally.record.http.server import Service, bind
 from mcptally.record.http.upstream import UpstreamServer
-from mcptally.record.limits import Limits
-from mcptally.record.writer.archive import Archive
 from mcptally.redaction import policy as redaction_policy
+from mcptally.transcript.writer.archive import Archive
+from mcptally.transcript.writer.limits import Limits
 
 TIMEOUT_SECONDS = 60.0
 """Seconds after which a test fails; no passing test waits that long."""

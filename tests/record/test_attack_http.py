@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mcptally.record.http import capacity, request_limits
 from mcptally.record.http.capacity import Capacity
-from mcptally.record.writer.segment import SEGMENT_NAME
+from mcptally.transcript.writer.segment import SEGMENT_NAME
 from tests.record.http_rig import (
     TIMEOUT_SECONDS,
     Rig,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcptally.record.writer.clock import Clock
-from mcptally.record.writer.segment import SEGMENT_NAME, segment_stem
+from mcptally.transcript.writer.clock import Clock
+from mcptally.transcript.writer.segment import SEGMENT_NAME, segment_stem
 from tests.record.recorder_process import (
     TIMEOUT_SECONDS,
     RecordedServer,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import zstandard
 
-from mcptally.record.writer.housekeeping import Housekeeper, compress, sweep
-from mcptally.record.writer.segment import Segment, segment_stem
+from mcptally.transcript.writer.housekeeping import Housekeeper, compress, sweep
+from mcptally.transcript.writer.segment import Segment, segment_stem
 from tests.record.recorder_process import eventually
 
 

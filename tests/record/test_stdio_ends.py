@@ -81,7 +81,7 @@ def test_a_relay_that_fails_ends_the_server_and_the_recorder(tmp_path):
     recorder = script(
         "import os\n"
         "from mcptally.record.stdio import relay, session\n"
-        "from mcptally.record.writer.archive import Archive\n"
+        "from mcptally.transcript.writer.archive import Archive\n"
         "def broken(self, lane): raise MemoryError\n"
         "relay.Relay._read = broken\n"
         f"os._exit(session.run(['cat'], archive=lambda: Archive({str(tmp_path)!r})))"

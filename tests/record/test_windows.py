@@ -20,7 +20,7 @@ class ServerOnThreads(RecordedServer):
             "import os\n"
             "from mcptally.record.stdio import windows\n"
             "from mcptally.redaction import policy\n"
-            "from mcptally.record.writer.archive import Archive\n"
+            "from mcptally.transcript.writer.archive import Archive\n"
             f"make = lambda: Archive({str(out)!r}, policy=policy.policy('none'))\n"
             f"os._exit(windows.run({command!r}, archive=make))"
         )

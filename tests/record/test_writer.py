@@ -9,14 +9,14 @@ import threading
 
 import pytest
 
-from mcptally.record.limits import Limits
-from mcptally.record.writer import segment_writer
-from mcptally.record.writer.archive import Archive
-from mcptally.record.writer.clock import new_id
-from mcptally.record.writer.event_line import http_event
-from mcptally.record.writer.segment import SEGMENT_NAME
 from mcptally.redaction import policy as redaction_policy
 from mcptally.transcript.format import RECORDER
+from mcptally.transcript.writer import segment_writer
+from mcptally.transcript.writer.archive import Archive
+from mcptally.transcript.writer.clock import new_id
+from mcptally.transcript.writer.event_line import http_event
+from mcptally.transcript.writer.limits import Limits
+from mcptally.transcript.writer.segment import SEGMENT_NAME
 from mcptally.wire.framing import FrameSplitter
 from tests.record.recorder_process import events, of
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcptally.record.writer.shared_queue import BLOCK_BYTES, SharedQueue
+from mcptally.transcript.writer.shared_queue import BLOCK_BYTES, SharedQueue
 from tests.record.recorder_process import TIMEOUT_SECONDS, alive, events, eventually, of, script
 
 if sys.platform != "linux":
@@ -67,8 +67,8 @@ def shared_kb():
 
 PRELUDE = """
 import os, signal, sys, time
-from mcptally.record.limits import Limits
-from mcptally.record.writer.process import WriterProcess
+from mcptally.transcript.writer.limits import Limits
+from mcptally.transcript.writer.process import WriterProcess
 from mcptally.redaction.policy import policy
 limits = Limits(compress=False, stall_seconds=0.2, frame_bytes=1 << 40)
 archive = WriterProcess(sys.argv[1], policy=policy, limits=limits, queue_bytes=16 << 20)
@@ -154,7 +154,7 @@ def test_a_killed_writer_is_replaced_and_the_waiting_events_are_written(tmp_path
 def test_the_call_that_ends_the_writer_is_lost_unless_it_was_written(tmp_path, place):
     logged, found = run(
         tmp_path,
-        "from mcptally.record.writer.segment import Segment\n"
+        "from mcptally.transcript.writer.segment import Segment\n"
         "put = Segment.put\n"
         "def fatal(self, lines):\n"
         "    if b'fatal' in lines and 'before' == sys.argv[2]: os.kill(os.getpid(), 9)\n"
@@ -242,7 +242,7 @@ def test_events_are_written_after_messages_to_the_writer_found_the_pipe_full(tmp
 def test_events_are_written_once_if_the_writer_dies_between_the_file_and_the_queue(tmp_path):
     _, found = run(
         tmp_path,
-        "from mcptally.record.writer.shared_queue import SharedQueue\n"
+        "from mcptally.transcript.writer.shared_queue import SharedQueue\n"
         "done = SharedQueue.done\n"
         "def fatal(self, events):\n"
         "    if events == 7: os.kill(os.getpid(), 9)\n"
@@ -337,7 +337,7 @@ def test_without_memory_or_processes_or_threads_for_it_events_are_recorded(tmp_p
     printed, found = run(
         tmp_path,
         "close()",
-        prelude=f"from mcptally.record.writer.opening import open_archive\nimport os\n{cause}\n"
+        prelude=f"from mcptally.transcript.writer.opening import open_archive\nimport os\n{cause}\n"
         + PRELUDE.replace("WriterProcess(", "open_archive(").replace(", queue_bytes=16 << 20", ""),
     )
     assert logged in printed

@@ -9,9 +9,9 @@ import click
 from mcptally.cli.quantity import DURATION, SIZE
 
 if TYPE_CHECKING:
-    from mcptally.record.limits import Limits
-    from mcptally.record.writer.interface import ArchiveWriter
     from mcptally.redaction.policy import Policy
+    from mcptally.transcript.writer.interface import ArchiveWriter
+    from mcptally.transcript.writer.limits import Limits
 
 
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
@@ -130,7 +130,7 @@ def command(
     out = os.path.expanduser(out)  # noqa: PTH111  (a client's configuration has no shell)
 
     def limits() -> "Limits":
-        from mcptally.record.limits import Limits
+        from mcptally.transcript.writer.limits import Limits
 
         return Limits(
             frame_bytes=2**62 if max_frame is None else int(max_frame),
@@ -170,7 +170,7 @@ def command(
         redaction()
 
     def archive() -> "ArchiveWriter":
-        from mcptally.record.writer.opening import open_archive
+        from mcptally.transcript.writer.opening import open_archive
 
         return open_archive(out, policy=redaction, limits=limits())
 

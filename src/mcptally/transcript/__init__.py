@@ -1,5 +1,5 @@
-"""The transcript format: find, read, check and redact transcript files.
+"""The transcript format: write, find, read, check and redact transcript files.
 
-May import `wire`, `redaction` and `errors`. The recorder imports `format`, `discover` and `files`,
-so those three import nothing columnar.
+May import `wire`, `redaction` and `errors`. The recorder imports `format` and `writer`, so these
+import nothing columnar.
 """

@@ -1,1 +1,4 @@
-"""HTTP recording proxy for Streamable HTTP and legacy HTTP+SSE; imports record.writer and wire."""
+"""HTTP recording proxy for Streamable HTTP and legacy HTTP+SSE.
+
+May import `transcript.writer`, `redaction` and `wire`.
+"""

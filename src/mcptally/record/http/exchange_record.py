@@ -9,9 +9,9 @@ import msgspec
 from mcptally.record.http.body import BodyItem
 from mcptally.record.http.head import Head
 from mcptally.record.http.recordings import Exchange, RecordingCall, Sessions
-from mcptally.record.writer.event_line import http_event
-from mcptally.record.writer.interface import ExchangeEvent
 from mcptally.transcript.format import Dir
+from mcptally.transcript.writer.event_line import http_event
+from mcptally.transcript.writer.interface import ExchangeEvent
 from mcptally.wire.framing import Piece
 
 _MAX_INITIALIZE_BYTES: Final = 64 * 1024

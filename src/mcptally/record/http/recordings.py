@@ -15,8 +15,8 @@ from urllib.parse import urljoin, urlsplit
 
 from mcptally.record.http.body import is_event_stream
 from mcptally.record.http.head import Head
-from mcptally.record.writer.interface import ArchiveWriter, RecordingWriter
 from mcptally.transcript.format import Transport
+from mcptally.transcript.writer.interface import ArchiveWriter, RecordingWriter
 
 MAX_OPEN: Final = 512
 """Most open session recordings; beyond it the one idle for longest is closed."""

@@ -18,12 +18,12 @@ from mcptally.record.http.recordings import MAX_OPEN, Sessions
 from mcptally.record.http.socket import Socket
 from mcptally.record.http.upstream import UpstreamServer, address_text, is_loopback
 from mcptally.record.http.write_queue import WriteQueue
-from mcptally.record.limits import Limits
-from mcptally.record.log import log_to_stderr
-from mcptally.record.writer.event_line import http_event
-from mcptally.record.writer.interface import ArchiveWriter
-from mcptally.record.writer.opening import open_archive
 from mcptally.redaction import policy as redaction_policy
+from mcptally.transcript.writer.event_line import http_event
+from mcptally.transcript.writer.interface import ArchiveWriter
+from mcptally.transcript.writer.limits import Limits
+from mcptally.transcript.writer.log import log_to_stderr
+from mcptally.transcript.writer.opening import open_archive
 from mcptally.wire.byte_pool import BytePool
 
 IDLE_SECONDS: Final = 3600.0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from mcptally.record.http.event_loop import EventLoop
 from mcptally.record.http.recordings import RecordingCall
-from mcptally.record.writer.interface import WAKE_MS, ArchiveWriter
+from mcptally.transcript.writer.interface import WAKE_MS, ArchiveWriter
 
 
 class WriteQueue:

@@ -1,4 +1,4 @@
 """Records a stdio server: relays its pipes and supervises its process.
 
-May import `record.writer`, `record.log`, `record.server_label`, `wire` and `transcript`.
+May import `record.server_label`, `wire` and `transcript`.
 """

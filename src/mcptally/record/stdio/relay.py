@@ -11,9 +11,9 @@ import select
 import time
 from typing import TYPE_CHECKING, Final
 
-from mcptally.record.log import log_to_stderr
 from mcptally.record.stdio.sink import Sink, close_fd
-from mcptally.record.writer.interface import RecordingWriter
+from mcptally.transcript.writer.interface import RecordingWriter
+from mcptally.transcript.writer.log import log_to_stderr
 from mcptally.wire.framing import FrameSplitter, StderrLines
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from mcptally.record.log import log_to_stderr
 from mcptally.record.server_label import label
 from mcptally.record.stdio import supervisor
-from mcptally.record.writer.interface import WAKE_MS, close_with_exit
+from mcptally.transcript.writer.interface import WAKE_MS, close_with_exit
+from mcptally.transcript.writer.log import log_to_stderr
 
 if TYPE_CHECKING:
     from mcptally.record.stdio.relay import Relay
-    from mcptally.record.writer.interface import ArchiveWriter, RecordingWriter
+    from mcptally.transcript.writer.interface import ArchiveWriter, RecordingWriter
 
 _FORWARDED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 

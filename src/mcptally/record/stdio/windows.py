@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from mcptally.record.log import log_to_stderr
 from mcptally.record.server_label import label
-from mcptally.record.writer.interface import ArchiveWriter, RecordingWriter, close_with_exit
+from mcptally.transcript.writer.interface import ArchiveWriter, RecordingWriter, close_with_exit
+from mcptally.transcript.writer.log import log_to_stderr
 from mcptally.wire.framing import FrameSplitter, StderrLines
 
 if TYPE_CHECKING:

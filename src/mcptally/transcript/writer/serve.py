@@ -7,22 +7,22 @@ import select
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from mcptally.record.writer.archive import Archive
-from mcptally.record.writer.calls import (
+from mcptally.transcript.writer.archive import Archive
+from mcptally.transcript.writer.calls import (
     Call,
     decode_events,
     decode_piece,
     large_pieces,
     small_frames,
 )
-from mcptally.record.writer.clock import Clock
-from mcptally.record.writer.interface import WAKE_MS
-from mcptally.record.writer.recording import Recording
-from mcptally.record.writer.segment_writer import Progress
-from mcptally.record.writer.shared_queue import LIMIT_BYTES
+from mcptally.transcript.writer.clock import Clock
+from mcptally.transcript.writer.interface import WAKE_MS
+from mcptally.transcript.writer.recording import Recording
+from mcptally.transcript.writer.segment_writer import Progress
+from mcptally.transcript.writer.shared_queue import LIMIT_BYTES
 
 if TYPE_CHECKING:
-    from mcptally.record.writer.process import WriterProcess
+    from mcptally.transcript.writer.process import WriterProcess
 
 _KILLED: Final = "the process that writes the recording ended while it wrote them"
 _INCOMPLETE: Final = "the process that writes the recording ended before it had all their bytes"

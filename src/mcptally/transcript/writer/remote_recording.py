@@ -4,10 +4,10 @@ import marshal
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from mcptally.record.writer.calls import Call, encode_events, encode_piece
-from mcptally.record.writer.clock import Clock, new_id
-from mcptally.record.writer.interface import ExchangeEvent
 from mcptally.transcript.format import Dir
+from mcptally.transcript.writer.calls import Call, encode_events, encode_piece
+from mcptally.transcript.writer.clock import Clock, new_id
+from mcptally.transcript.writer.interface import ExchangeEvent
 from mcptally.wire.framing import Piece
 
 _PART: Final = 4 * 1024 * 1024

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from mcptally.record.log import log_to_stderr
-from mcptally.record.writer.clock import Clock
-from mcptally.record.writer.segment import SEGMENT_NAME, try_lock
+from mcptally.transcript.writer.clock import Clock
+from mcptally.transcript.writer.log import log_to_stderr
+from mcptally.transcript.writer.segment import SEGMENT_NAME, try_lock
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from mcptally.plural import count
-from mcptally.record.limits import Limits
-from mcptally.record.writer.clock import Clock
-from mcptally.record.writer.event_line import EventLineEncoder
-from mcptally.record.writer.segment import Segment
+from mcptally.transcript.writer.clock import Clock
+from mcptally.transcript.writer.event_line import EventLineEncoder
+from mcptally.transcript.writer.limits import Limits
+from mcptally.transcript.writer.segment import Segment
 
 RETRY_SECONDS: Final = 1.0
 """Minimum time between write attempts after a write failed."""

@@ -4,9 +4,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mcptally.record.limits import Limits
-from mcptally.record.log import log_to_stderr
-from mcptally.record.writer.interface import ArchiveWriter
+from mcptally.transcript.writer.interface import ArchiveWriter
+from mcptally.transcript.writer.limits import Limits
+from mcptally.transcript.writer.log import log_to_stderr
 
 if TYPE_CHECKING:
     from mcptally.redaction.policy import Policy
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def open_archive(folder: str, *, policy: "Callable[[], Policy]", limits: Limits) -> ArchiveWriter:
     """The archive in `folder`; `policy` is called in the process that writes."""
     if sys.platform != "win32":
-        from mcptally.record.writer.process import WriterProcess  # noqa: PLC0415 - POSIX only
+        from mcptally.transcript.writer.process import WriterProcess  # noqa: PLC0415 - POSIX only
 
         try:
             return WriterProcess(folder, policy=policy, limits=limits)
@@ -24,6 +24,6 @@ def open_archive(folder: str, *, policy: "Callable[[], Policy]", limits: Limits)
                 f"cannot start a writer process: {error.strerror}; the recorder writes the "
                 "events itself, so a slow disk delays traffic"
             )
-    from mcptally.record.writer.archive import Archive  # noqa: PLC0415 - usually not needed
+    from mcptally.transcript.writer.archive import Archive  # noqa: PLC0415 - usually not needed
 
     return Archive(folder, policy=policy(), limits=limits)

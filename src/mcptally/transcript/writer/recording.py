@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from mcptally.record.writer.clock import Clock
-from mcptally.record.writer.event_line import EventLineEncoder
-from mcptally.record.writer.interface import ExchangeEvent
-from mcptally.record.writer.segment_writer import Progress, SegmentWriter
 from mcptally.transcript.format import Dir
+from mcptally.transcript.writer.clock import Clock
+from mcptally.transcript.writer.event_line import EventLineEncoder
+from mcptally.transcript.writer.interface import ExchangeEvent
+from mcptally.transcript.writer.segment_writer import Progress, SegmentWriter
 from mcptally.wire.framing import Piece
 
 

@@ -17,18 +17,18 @@ compresses finished segments and applies retention in a background thread.
 import os
 from collections.abc import Callable, Sequence
 
-from mcptally.record.limits import Limits
-from mcptally.record.log import log_to_stderr
-from mcptally.record.writer.clock import Clock, new_id
-from mcptally.record.writer.event_line import EventLineEncoder
-from mcptally.record.writer.housekeeping import Housekeeper
-from mcptally.record.writer.interface import WatchFunction
-from mcptally.record.writer.recording import Recording
-from mcptally.record.writer.segment import segment_stem
-from mcptally.record.writer.segment_writer import SegmentWriter
 from mcptally.redaction.policy import Policy
 from mcptally.redaction.policy import policy as policy_named
 from mcptally.transcript.format import RECORDER, Transport
+from mcptally.transcript.writer.clock import Clock, new_id
+from mcptally.transcript.writer.event_line import EventLineEncoder
+from mcptally.transcript.writer.housekeeping import Housekeeper
+from mcptally.transcript.writer.interface import WatchFunction
+from mcptally.transcript.writer.limits import Limits
+from mcptally.transcript.writer.log import log_to_stderr
+from mcptally.transcript.writer.recording import Recording
+from mcptally.transcript.writer.segment import segment_stem
+from mcptally.transcript.writer.segment_writer import SegmentWriter
 
 
 class Archive:

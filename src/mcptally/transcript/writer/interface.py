@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from mcptally.record.limits import Limits
 from mcptally.transcript.format import Dir, Transport
+from mcptally.transcript.writer.limits import Limits
 from mcptally.wire.framing import Piece
 
 WAKE_MS: Final = 50

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from mcptally.record.writer.interface import ExchangeEvent
+from mcptally.transcript.writer.interface import ExchangeEvent
 from mcptally.wire.framing import Piece, TruncatedFrame
 
 Call = tuple[int, int, str, int, list[Any], list[int], dict[str, Any]]

@@ -29,13 +29,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mcptally.plural import count
-from mcptally.record.limits import Limits
-from mcptally.record.log import log_to_stderr, write_to_stderr
-from mcptally.record.writer.interface import WatchFunction
-from mcptally.record.writer.progress import ProgressTable
-from mcptally.record.writer.remote_recording import RemoteRecording
-from mcptally.record.writer.shared_queue import LIMIT_BYTES, QUEUE_BYTES, SharedQueue
 from mcptally.transcript.format import Transport
+from mcptally.transcript.writer.interface import WatchFunction
+from mcptally.transcript.writer.limits import Limits
+from mcptally.transcript.writer.log import log_to_stderr, write_to_stderr
+from mcptally.transcript.writer.progress import ProgressTable
+from mcptally.transcript.writer.remote_recording import RemoteRecording
+from mcptally.transcript.writer.shared_queue import LIMIT_BYTES, QUEUE_BYTES, SharedQueue
 
 if TYPE_CHECKING:
     from mcptally.redaction.policy import Policy
@@ -170,7 +170,7 @@ class WriterProcess:
         if self._pid == 0:
             try:
                 _detach(wake, ended)
-                from mcptally.record.writer.serve import serve  # noqa: PLC0415 - start-up
+                from mcptally.transcript.writer.serve import serve  # noqa: PLC0415 - start-up
 
                 serve(self, wake)
                 os._exit(0)
