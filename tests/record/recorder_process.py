@@ -29,7 +29,7 @@ def recorder(out, *options):
 def segments(out):
     """Names and decompressed bytes of the segments, in order, without `.part` files."""
     found = {}
-    for path in sorted(Path(out).iterdir()):
+    for path in sorted(Path(out).glob("*.jsonl*")):
         data = None
         # A background thread may just replace a finished segment by its compressed copy.
         with contextlib.suppress(FileNotFoundError):

@@ -2,11 +2,20 @@
 
 import os
 import shutil
+import subprocess
 import sys
 
 import pytest
 
-from tests.record.recorder_process import RecordedServer, events, eventually, of, script, writer_of
+from tests.record.recorder_process import (
+    PYTHON,
+    RecordedServer,
+    events,
+    eventually,
+    of,
+    script,
+    writer_of,
+)
 
 if sys.platform != "linux":
     pytest.skip("changes the limits of a running process", allow_module_level=True)
@@ -22,16 +31,45 @@ def call(recorded_server, number):
     assert recorded_server.line() == b'{"id":%d}' % number
 
 
-def test_traffic_continues_when_the_folder_cannot_be_written(tmp_path):
-    (tmp_path / "t").write_text("in the way")
-    with RecordedServer(tmp_path / "t", ECHO) as recorded_server:
+def test_traffic_continues_when_the_folder_cannot_be_written():
+    with RecordedServer("/proc/mcptally-traces", ECHO) as recorded_server:
         for number in range(20):
             call(recorded_server, number)
         _, err, code = recorded_server.end()
     assert code == 0
-    cannot, could_not = err.splitlines()
+    no_journal, cannot, could_not = err.splitlines()
+    assert b"cannot keep a journal in /proc/mcptally-traces" in no_journal
     assert b"cannot record to" in cannot
     assert b"events could not be recorded" in could_not
+
+
+@pytest.mark.parametrize("http", [False, True])
+@pytest.mark.parametrize(
+    ("out", "why"),
+    [
+        ("file", "/file is not a folder; name another one"),
+        ("file/below", "/file is not a folder; name another one"),
+        ("link", "/link is a link to nowhere, which is not a folder; create that folder, or name"),
+        ("loop", "/loop is a link to loop, which is not a folder; create that folder, or name"),
+    ],
+)
+def test_a_path_that_cannot_become_a_folder_is_refused_before_the_server_starts(
+    out, why, http, tmp_path
+):
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to("loop")
+    command = [*PYTHON, "-m", "mcptally", "record", "--out", str(tmp_path / out)]
+    server = ["--url", "http://127.0.0.1:1/mcp", "--listen", "127.0.0.1:0"]
+    done = subprocess.run(
+        [*command, *(server if http else ["--", "touch", str(tmp_path / "started")])],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"{tmp_path}{why}" in " ".join(done.stderr.split())
+    assert not (tmp_path / "started").exists()
 
 
 @pytest.mark.slow
@@ -100,7 +138,6 @@ def test_a_blocked_disk_delays_traffic_only_until_the_stall_limit(tmp_path):
         "from mcptally.record.stdio import session\n"
         "from mcptally.transcript.writer import segment\n"
         "from mcptally.transcript.writer.process import WriterProcess\n"
-        "from mcptally.redaction.policy import policy\n"
         "class OnPipe(segment.Segment):\n"
         "    def __init__(self, folder, name):\n"
         "        super().__init__(folder, name)\n"
@@ -108,7 +145,7 @@ def test_a_blocked_disk_delays_traffic_only_until_the_stall_limit(tmp_path):
         "from mcptally.transcript.writer import segment_writer\n"
         "segment_writer.Segment = OnPipe\n"
         "def archive():\n"
-        f"    return WriterProcess({str(tmp_path / 't')!r}, policy=policy, \n"
+        f"    return WriterProcess({str(tmp_path / 't')!r}, policy='default', \n"
         "                         limits=Limits(stall_seconds=0.2), queue_bytes=1 << 12)\n"
         f"os._exit(session.run({ECHO!r}, archive=archive))"
     )

@@ -1,6 +1,6 @@
 """The queue to the writer process, and recordings whose writer or recorder is stopped or killed."""
 
-import json
+import mmap
 import os
 import signal
 import subprocess
@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcptally.transcript.writer.shared_queue import BLOCK_BYTES, SharedQueue
+from mcptally.transcript.check import check
+from mcptally.transcript.writer.shared_queue import BLOCK_BYTES, HEADER_BYTES, SharedQueue
 from tests.record.recorder_process import TIMEOUT_SECONDS, alive, events, eventually, of, script
 
 if sys.platform != "linux":
@@ -20,9 +21,13 @@ if sys.platform != "linux":
 PAGE = 4096
 
 
+def anonymous_queue(size):
+    return SharedQueue(mmap.mmap(-1, HEADER_BYTES + size), 0, size)
+
+
 @given(st.lists(st.one_of(st.binary(max_size=PAGE // 2 - 8), st.none()), max_size=60))
 def test_the_queue_returns_each_record_once_in_order(steps):
-    queue = SharedQueue(PAGE)
+    queue = anonymous_queue(PAGE)
     waiting = []
     for step in steps:
         if step is None:
@@ -44,7 +49,7 @@ def test_the_queue_returns_each_record_once_in_order(steps):
 
 def test_the_memory_of_records_that_were_taken_is_returned():
     before = shared_kb()
-    queue = SharedQueue(16 * BLOCK_BYTES)
+    queue = anonymous_queue(16 * BLOCK_BYTES)
     sent = []
     for number in range(300):
         record = b"%d" % number * (BLOCK_BYTES // 9)
@@ -69,9 +74,8 @@ PRELUDE = """
 import os, signal, sys, time
 from mcptally.transcript.writer.limits import Limits
 from mcptally.transcript.writer.process import WriterProcess
-from mcptally.redaction.policy import policy
 limits = Limits(compress=False, stall_seconds=0.2, frame_bytes=1 << 40)
-archive = WriterProcess(sys.argv[1], policy=policy, limits=limits, queue_bytes=16 << 20)
+archive = WriterProcess(sys.argv[1], policy='default', limits=limits, queue_bytes=16 << 20)
 recording = archive.prepare(transport="stdio", server="s")
 def frames(first, last, size=0):
     for number in range(first, last):
@@ -80,7 +84,8 @@ def frames(first, last, size=0):
 def stop_writer():
     os.kill(archive._pid, signal.SIGSTOP)
     os.waitpid(archive._pid, os.WUNTRACED)
-def executed(): return archive.queue.counters.head == archive.queue.counters.tail
+queue = archive.journal.queue
+def executed(): return queue.counters.head == queue.counters.tail
 def wait(condition):
     while not condition(): time.sleep(0.001)
 def close():
@@ -167,7 +172,7 @@ def test_the_call_that_ends_the_writer_is_lost_unless_it_was_written(tmp_path, p
         "archive._restart()\n"
         "recording.frames([b'{\"id\":10,\"fatal\":1}'], dir='c2s')\n"
         "frames(11, 20)\n"
-        "wait(lambda: archive.queue.begun_bytes)\n"
+        "wait(lambda: queue.begun_bytes)\n"
         "archive._restart()\n"
         "frames(20, 30)\n"
         "close()",
@@ -181,7 +186,13 @@ def test_a_writer_that_always_ends_is_not_started_or_woken_for_ever(tmp_path):
     done = subprocess.run(
         [
             *script(
-                PRELUDE.replace("policy=policy", "policy=lambda: os._exit(3)") + "import select\n"
+                PRELUDE.replace(
+                    "archive =",
+                    "from mcptally.redaction import policy\n"
+                    "policy.policy = lambda _: os._exit(3)\n"
+                    "archive =",
+                )
+                + "import select\n"
                 "while archive._pid:\n"
                 "    select.select([archive._ended], [], []); archive._restart()\n"
                 "pipes = [os.pipe() for _ in range(9)]\n"
@@ -199,7 +210,7 @@ def test_a_writer_that_always_ends_is_not_started_or_woken_for_ever(tmp_path):
     assert done.returncode == 0, logged
     assert "ended with exit code 3; another one continues" in logged
     assert "nothing is recorded" in logged
-    assert "events could not be recorded" in logged
+    assert "events wait in " in logged
 
 
 def test_events_in_the_queue_are_written_after_a_kill_of_the_recorder(tmp_path):
@@ -252,7 +263,7 @@ def test_events_are_written_once_if_the_writer_dies_between_the_file_and_the_que
         "os.kill(archive._pid, 9)\n"
         "archive._restart()\n"
         "frames(10, 17)\n"
-        "wait(lambda: archive.queue.begun_bytes)\n"
+        "wait(lambda: queue.begun_bytes)\n"
         "archive._restart()\n"
         "frames(17, 20)\n"
         "close()",
@@ -260,39 +271,28 @@ def test_events_are_written_once_if_the_writer_dies_between_the_file_and_the_que
     assert assert_gaps_count_what_is_missing(found, 20) == 0
 
 
-def test_a_frame_larger_than_the_queue_is_handed_over_in_parts(tmp_path):
+def test_a_call_with_more_events_than_fit_into_the_queue_is_handed_over_in_several(tmp_path):
     _, found = run(
         tmp_path,
         "archive.limits = limits._replace(stall_seconds=None)\n"
-        "frames(10, 11, 20 << 20)\n"
-        "frames(11, 12)\n"
+        'pieces = [b\'{"id":%d,"x":"%b"}\' % (n, b\'y\' * (3 << 20)) for n in range(10, 17)]\n'
+        "recording.frames(pieces, dir='c2s')\n"
+        "frames(17, 18)\n"
         "close()",
     )
-    sizes = [len(event["msg"].get("x", "")) for event in of(found, "message")]
-    assert sizes == [0] * 10 + [20 << 20] + [0]
-    assert json.dumps(found[-1]["counts"]["lost"]) == "0"
+    assert assert_gaps_count_what_is_missing(found, 18) == 0
 
 
-def test_the_parts_of_a_lost_event_are_not_recorded_in_another_event(tmp_path):
-    _, found = run(
+def test_the_queue_has_room_for_frames_of_the_largest_size(tmp_path):
+    printed, found = run(
         tmp_path,
-        "other = archive.prepare(transport='stdio', server='other')\n"
-        "other.begin()\n"
-        "frames(10, 11)\n"
-        "wait(executed)\n"
-        "stop_writer()\n"
-        "frames(11, 12, 20 << 20)\n"
-        "assert recording.lost == 1\n"
-        "os.kill(archive._pid, signal.SIGCONT)\n"
-        "wait(executed)\n"
-        "other.frames([b'{\"z\":\"' + b'z' * 100_000 + b'\"}'], dir='c2s')\n"
-        "other.close(reason='end')\n"
-        "close()",
+        "print(archive.limits.frame_bytes, file=sys.stderr)\nframes(10, 11, 40 << 20)\nclose()",
+        prelude=PRELUDE.replace(
+            "stall_seconds=0.2, frame_bytes=1 << 40", "frame_bytes=41 << 20"
+        ).replace(", queue_bytes=16 << 20", ""),
     )
-    assert [event["msg"] for event in of(found, "message") if "z" in event["msg"]] == [
-        {"z": "z" * 100_000}
-    ]
-    assert not of(found, "raw")
+    assert printed == f"{41 << 20}\n"
+    assert assert_gaps_count_what_is_missing(found, 11) == 0
 
 
 @pytest.mark.slow
@@ -338,14 +338,16 @@ def test_without_memory_or_processes_or_threads_for_it_events_are_recorded(tmp_p
         tmp_path,
         "close()",
         prelude=f"from mcptally.transcript.writer.opening import open_archive\nimport os\n{cause}\n"
-        + PRELUDE.replace("WriterProcess(", "open_archive(").replace(", queue_bytes=16 << 20", ""),
+        + PRELUDE.replace("WriterProcess(", "open_archive(")
+        .replace(", queue_bytes=16 << 20", "")
+        .replace("queue = archive", "#"),
     )
     assert logged in printed
     assert printed.count("mcptally: ") == 1
     assert assert_gaps_count_what_is_missing(found, 10) == 0
 
 
-def test_events_in_the_queue_are_counted_when_no_writer_can_be_started(tmp_path):
+def test_events_that_no_writer_can_write_wait_in_the_journal(tmp_path):
     done = subprocess.run(
         [
             *script(
@@ -364,7 +366,14 @@ def test_events_in_the_queue_are_counted_when_no_writer_can_be_started(tmp_path)
         timeout=TIMEOUT_SECONDS,
         check=True,
     )
-    assert "\nmcptally: 26 events could not be recorded\n" in done.stderr.decode()
+    (journal,) = tmp_path.glob("*.journal")
+    assert (
+        f"20 events wait in {journal}; `mcptally check {tmp_path}` writes" in done.stderr.decode()
+    )
+    check(tmp_path)
+    assert not journal.exists()
+    ids = [event["msg"]["id"] for event in of(events(tmp_path), "message")]
+    assert ids == list(range(30))
 
 
 def test_the_stderr_of_the_recorder_ends_with_it_while_the_writer_still_writes(tmp_path):

@@ -9,7 +9,6 @@ import click
 from mcptally.cli.quantity import DURATION, SIZE
 
 if TYPE_CHECKING:
-    from mcptally.redaction.policy import Policy
     from mcptally.transcript.writer.interface import ArchiveWriter
     from mcptally.transcript.writer.limits import Limits
 
@@ -128,6 +127,7 @@ def command(
     if bool(url) != bool(listen):
         raise click.UsageError("--url and --listen can only be used together")
     out = os.path.expanduser(out)  # noqa: PTH111  (a client's configuration has no shell)
+    _check_folder(out)
 
     def limits() -> "Limits":
         from mcptally.transcript.writer.limits import Limits
@@ -142,11 +142,6 @@ def command(
             stall_seconds=disk_wait,
         )
 
-    def redaction() -> "Policy":
-        from mcptally.redaction import policy as redaction_policy
-
-        return redaction_policy.policy(policy)
-
     if url and listen:
         from pathlib import Path
 
@@ -158,7 +153,7 @@ def command(
                 listen=listen,
                 out=Path(out),
                 name=name,
-                policy=redaction(),
+                policy=policy,
                 limits=limits(),
                 ca_file=Path(ca_file) if ca_file else None,
             )
@@ -167,12 +162,14 @@ def command(
     if policy not in ("default", "strict", "none"):
         # Report a misspelt rule before the server starts. The usual policies need no check, which
         # saves start-up time.
-        redaction()
+        from mcptally.redaction.policy import policy as policy_named
+
+        policy_named(policy)
 
     def archive() -> "ArchiveWriter":
         from mcptally.transcript.writer.opening import open_archive
 
-        return open_archive(out, policy=redaction, limits=limits())
+        return open_archive(out, policy=policy, limits=limits())
 
     if sys.platform == "win32":
         from mcptally.record.stdio.windows import run
@@ -181,3 +178,18 @@ def command(
 
     # Exit without cleanup: nothing is buffered, and the client waits for the process to end.
     os._exit(run(command, archive=archive, name=name))
+
+
+def _check_folder(out: str) -> None:
+    """Refuse a path that cannot become a folder; a full disk or a missing right may pass."""
+    place = os.path.abspath(out)  # noqa: PTH100  (importing pathlib would delay the start)
+    while not os.path.isdir(place):  # noqa: PTH112
+        if os.path.islink(place):  # noqa: PTH114
+            target = os.readlink(place)  # noqa: PTH115
+            raise click.UsageError(
+                f"--out {out}: {place} is a link to {target}, which is not a folder; create that "
+                "folder, or name another one"
+            )
+        if os.path.lexists(place):
+            raise click.UsageError(f"--out {out}: {place} is not a folder; name another one")
+        place = os.path.dirname(place)  # noqa: PTH120

@@ -1,5 +1,6 @@
 """Finds the transcript files that paths, folders and patterns name, and reports skipped files."""
 
+import contextlib
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.errors import UnreadableError
-from mcptally.transcript.format import SUFFIXES
+from mcptally.transcript.format import JOURNAL_SUFFIX, SUFFIXES
 from mcptally.transcript.remote import not_found
 
 
@@ -43,6 +44,8 @@ def discover(
         raise UnreadableError("a path is empty; the current folder is called .")
     named = [Path(path) for path in given]
     out: list[SkippedFile] = []
+    for folder in {path.parent for path in named if not path.is_dir()}:
+        _finish_journals(folder, out)
     found = {file for path in named for file in _files_of(path, out)}
     for each in out:
         passed_over(each)
@@ -117,10 +120,10 @@ def files_below(
     todo = [folder]
     while todo:
         here = todo.pop()
-        try:
-            entries = sorted(os.scandir(here), key=lambda entry: entry.name, reverse=True)
-        except OSError as error:
-            raise UnreadableError(f"{here}: cannot be listed: {error.strerror}") from error
+        entries = _entries(here)
+        if any(entry.name.endswith(JOURNAL_SUFFIX) for entry in entries):
+            _finish_journals(here, out)
+            entries = _entries(here)
         for entry in entries:
             path = here / entry.name
             if entry.is_dir(follow_symlinks=False):
@@ -132,6 +135,24 @@ def files_below(
                 entry.is_symlink() and path.resolve().name.endswith(suffixes)
             ):
                 yield path
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        return sorted(os.scandir(folder), key=lambda entry: entry.name, reverse=True)
+    except OSError as error:
+        raise UnreadableError(f"{folder}: cannot be listed: {error.strerror}") from error
+
+
+def _finish_journals(folder: Path, out: list[SkippedFile]) -> None:
+    """Write the events that killed recorders left in a folder; report what cannot be written."""
+    with contextlib.suppress(OSError, ValueError):  # `_files_of` reports a bad path
+        if any(folder.glob(f"*{JOURNAL_SUFFIX}")):
+            # Imported late: a journal is rare.
+            from mcptally.transcript.writer.recovery import finish_journals  # noqa: PLC0415
+
+            for path, why in finish_journals(str(folder)):
+                out.append(SkippedFile(_printable_path(Path(path)), why))
 
 
 def _why_skipped(

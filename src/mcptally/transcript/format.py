@@ -32,3 +32,6 @@ Transport = Literal["stdio", "streamable_http", "http_sse", "import"]
 
 SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 """Suffixes of the files that are read in a folder; a file that is named is always read."""
+
+JOURNAL_SUFFIX: Final = ".journal"
+"""Suffix of the file with the events that a recorder has not written to its transcripts yet."""

@@ -48,7 +48,7 @@ def run(
     listen: str,
     out: Path,
     name: str | None = None,
-    policy: redaction_policy.Policy | None = None,
+    policy: str = "default",
     limits: Limits | None = None,
     ca_file: Path | None = None,
 ) -> int:
@@ -61,12 +61,12 @@ def run(
         UsageError: `url`, `listen` or `ca_file` cannot be used.
     """
     raise_descriptor_limit()
-    heads_policy = policy or redaction_policy.policy()
+    heads_policy = redaction_policy.policy(policy)
     limits = limits or Limits()
     server = UpstreamServer(url, ca_file=ca_file)
     sockets = bind(listen)
     server.reject_own_addresses(sockets)
-    archive = open_archive(str(out), policy=lambda: heads_policy, limits=limits)
+    archive = open_archive(str(out), policy=policy, limits=limits)
     service = Service(server, sockets, archive=archive, policy=heads_policy, name=name)
     archive.watch(service.loop.set_reader)
     with service.loop.signals(_stop_signals(), lambda _: service.stop()):

@@ -128,6 +128,7 @@ class _StdioSession:
         self._archive.watch(relay.watch)
         self._recording.begin()
         self._archive.wake()
+        self._archive.wait_until_written()
         woken_at = 0.0
         try:
             while not self._is_finished():

@@ -26,6 +26,7 @@ from mcptally.transcript.writer.housekeeping import Housekeeper
 from mcptally.transcript.writer.interface import WatchFunction
 from mcptally.transcript.writer.limits import Limits
 from mcptally.transcript.writer.log import log_to_stderr
+from mcptally.transcript.writer.progress import Opening
 from mcptally.transcript.writer.recording import Recording
 from mcptally.transcript.writer.segment import segment_stem
 from mcptally.transcript.writer.segment_writer import SegmentWriter
@@ -65,6 +66,9 @@ class Archive:
     def wake(self) -> None:
         """Do nothing: events are written at once."""
 
+    def wait_until_written(self) -> None:
+        """Do nothing: events are written at once."""
+
     def watch(self, watch: WatchFunction) -> None:
         """Do nothing: a write that fails is noticed at once."""
 
@@ -86,26 +90,35 @@ class Archive:
         self._housekeeper.start()
         recording_id = recording_id or new_id()
         clock = clock or Clock()
-        encoder = EventLineEncoder(
-            recording_id, self.policy, is_clean=lambda frame: frame in self.clean_frames
-        )
+        encoder = self._encoder(recording_id)
         server = None if server is None else encoder.redact_label(server)
+        fields = {
+            "transport": transport,
+            "server": server,
+            **({} if command is None else {"command": encoder.redact_command(command)}),
+            **({} if url is None else {"url": encoder.redact_url(url)}),
+            "recorder": RECORDER,
+            "redaction": self.policy.name,
+        }
+        stem = segment_stem(server, recording_id, clock.began_ns)
+        return self.continued(Opening(recording_id, stem, clock.began_ns, fields), clock=clock)
+
+    def continued(self, opening: Opening, *, clock: Clock) -> Recording:
+        """A recording that may have files; `Recording.resume` follows if it has."""
+        encoder = self._encoder(opening.recording)
         segments = SegmentWriter(
             self.folder,
-            segment_stem(server, recording_id, clock.began_ns),
+            opening,
             encoder=encoder,
             clock=clock,
             limits=self.limits,
             buffered=self._buffered,
             log=self.log,
             on_finished=self._housekeeper.queue,
-            open_fields={
-                "transport": transport,
-                "server": server,
-                **({} if command is None else {"command": encoder.redact_command(command)}),
-                **({} if url is None else {"url": encoder.redact_url(url)}),
-                "recorder": RECORDER,
-                "redaction": self.policy.name,
-            },
         )
-        return Recording(recording_id, segments, encoder=encoder, clock=clock)
+        return Recording(opening.recording, segments, encoder=encoder, clock=clock)
+
+    def _encoder(self, recording_id: str) -> EventLineEncoder:
+        return EventLineEncoder(
+            recording_id, self.policy, is_clean=lambda frame: frame in self.clean_frames
+        )

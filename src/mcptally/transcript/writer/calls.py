@@ -1,20 +1,101 @@
 """Calls of a recording in the form in which they pass through the queue to the writer process."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from mcptally.transcript.writer.interface import ExchangeEvent
+import msgspec
+
+from mcptally.transcript.writer.utf8 import all_to_utf8
 from mcptally.wire.framing import Piece, TruncatedFrame
 
-Call = tuple[int, int, str, int, list[Any], list[int], dict[str, Any]]
-"""Number of the recording, time (ns), method, number of its events, its pieces or events, sizes of
-its large pieces, other arguments.
 
-The bytes of large pieces are at the end of the record, and an index stands for each of them. A
-`TruncatedFrame` is a plain tuple."""
+class Call(NamedTuple):
+    """A call of a method of a recording.
+
+    The bytes of large pieces follow the encoded call, and an index stands for each of them. A
+    `TruncatedFrame` is a plain array.
+    """
+
+    number: int
+    """Number of the recording."""
+    time_ns: int
+    method: str
+    events: int
+    """Number of events that the call records."""
+    items: list[Any]
+    """Pieces, or events of an HTTP exchange."""
+    sizes: list[int]
+    """Sizes of the large pieces."""
+    arguments: dict[str, Any]
+
 
 _LARGE: Final = 64 * 1024
 """Pieces of at least this many bytes are copied into the queue without being encoded."""
+
+_LENGTH: Final = 4
+"""Bytes of the length of an encoded call, which stands before it."""
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(Call).decode
+
+
+def encode_call(
+    number: int,
+    time_ns: int,
+    method: str,
+    events: int,
+    items: Sequence[Any],
+    arguments: dict[str, Any],
+) -> list[bytes]:
+    """The parts of the record of a call; `items` are pieces, or for `events` exchange events."""
+    large: list[bytes] = []
+    if method == "events":
+        encoded = [
+            item
+            if isinstance(item, bytes) or _is_small(item[0])
+            else (_encode_piece(item[0], large), *item[1:])
+            for item in items
+        ]
+    else:
+        encoded = [piece if _is_small(piece) else _encode_piece(piece, large) for piece in items]
+    call = (number, time_ns, method, events, encoded, [len(piece) for piece in large], arguments)
+    try:
+        head = _encode(call)
+    except UnicodeEncodeError:  # undecodable bytes in a command line or an environment variable
+        head = _encode((*call[:-1], all_to_utf8(arguments)))
+    return [len(head).to_bytes(_LENGTH, "little"), head, *large]
+
+
+def decode_call(record: bytes) -> Call:
+    """The call in a record, with the large pieces of `frames` and `stderr` in their places.
+
+    Raises:
+        msgspec.DecodeError, TypeError, ValueError, IndexError: another program has written it.
+    """
+    begin = _LENGTH + int.from_bytes(record[:_LENGTH], "little")
+    call = _decode(memoryview(record)[_LENGTH:begin])
+    large = []
+    for size in call.sizes:
+        large.append(record[begin : begin + size])
+        begin += size
+    if call.method == "events":
+        items = [
+            item if isinstance(item, bytes) else (_decode_piece(item[0], large), *item[1:])
+            for item in call.items
+        ]
+    else:
+        items = [_decode_piece(item, large) for item in call.items]
+    return call._replace(items=items)
+
+
+def frames_of(call: Call) -> list[bytes]:
+    """The whole frames of a call."""
+    if call.method == "frames":
+        return [piece for piece in call.items if isinstance(piece, bytes)]
+    if call.method == "events":
+        pieces = [item[0] for item in call.items if not isinstance(item, bytes)]
+        return [piece for piece in pieces if isinstance(piece, bytes)]
+    return []
 
 
 def _is_small(piece: Piece) -> bool:
@@ -22,58 +103,16 @@ def _is_small(piece: Piece) -> bool:
     return isinstance(piece, bytes) and len(piece) < _LARGE
 
 
-def encode_piece(piece: Piece, large: list[bytes]) -> Any:
-    """The form of a piece in a `Call`; a large piece is added to `large`."""
-    if _is_small(piece):
-        return piece
+def _encode_piece(piece: Piece, large: list[bytes]) -> Any:
     if not isinstance(piece, bytes):
         return tuple(piece)
+    if len(piece) < _LARGE:
+        return piece
     large.append(piece)
     return len(large) - 1
 
 
-def encode_events(events: Sequence[ExchangeEvent], large: list[bytes]) -> list[Any]:
-    """The form of the events of an HTTP exchange; large pieces are added to `large`."""
-    return [
-        event
-        if isinstance(event, bytes) or _is_small(event[0])
-        else (encode_piece(event[0], large), *event[1:])
-        for event in events
-    ]
-
-
-def decode_events(items: Sequence[Any], large: Sequence[bytes]) -> list[ExchangeEvent]:
-    """The events of an HTTP exchange from their form in a `Call`."""
-    return [
-        item if isinstance(item, bytes) else (decode_piece(item[0], large), *item[1:])
-        for item in items
-    ]
-
-
-def small_frames(call: Call) -> list[bytes]:
-    """The frames of a call, without large ones."""
-    _, _, method, _, items, _, _ = call
-    if method == "events":
-        items = [item[0] for item in items if not isinstance(item, bytes)]
-    elif method == "stderr":
-        return []
-    return [item for item in items if isinstance(item, bytes)]
-
-
-def decode_piece(item: Any, large: Sequence[bytes]) -> Piece:
-    """A piece from its form in a `Call`."""
+def _decode_piece(item: Any, large: Sequence[bytes]) -> Piece:
     if isinstance(item, bytes):
         return item
     return large[item] if isinstance(item, int) else TruncatedFrame(*item)
-
-
-def large_pieces(sizes: Sequence[int], data: bytes) -> list[bytes] | None:
-    """The large pieces at the end of `data`; None if they are incomplete."""
-    at = len(data) - sum(sizes)
-    if at < 0:
-        return None
-    pieces = []
-    for size in sizes:
-        pieces.append(data[at : at + size])
-        at += size
-    return pieces

@@ -8,6 +8,7 @@ import msgspec
 
 from mcptally.redaction.policy import Policy
 from mcptally.transcript.format import FORMAT_VERSION, Dir
+from mcptally.transcript.writer.utf8 import all_to_utf8, to_utf8
 from mcptally.wire.framing import Piece, TruncatedFrame
 from mcptally.wire.strict_json import strict_json_error
 from mcptally.wire.truncated import fields_of_truncated
@@ -20,7 +21,7 @@ def json_bytes(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return _encode(_all_to_utf8(value))
+        return _encode(all_to_utf8(value))
 
 
 def http_event(fields: Mapping[str, Any]) -> bytes:
@@ -143,18 +144,18 @@ class EventLineEncoder:
     def redact_url(self, url: str) -> str:
         """The redacted URL or path; empty if redaction failed."""
         try:
-            return _to_utf8(self._policy.url(url)[0])
+            return to_utf8(self._policy.url(url)[0])
         except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
             return ""
 
     def redact_label(self, server: str) -> str:
         """The redacted label of a server: a label derived from the command may hold a secret."""
-        return self._redact_text(_to_utf8(server))
+        return self._redact_text(to_utf8(server))
 
     def redact_command(self, command: Sequence[str]) -> list[str]:
         """The redacted command line; empty if redaction failed."""
         try:
-            return [_to_utf8(word) for word in self._policy.argv(command)[0]]
+            return [to_utf8(word) for word in self._policy.argv(command)[0]]
         except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
             return []
 
@@ -169,19 +170,3 @@ class EventLineEncoder:
 
     def _redact_text(self, text: str) -> str:
         return str(self.text_fields(text.encode(errors="replace")).get("text", ""))
-
-
-def _to_utf8(text: str) -> str:
-    """The text with undecodable bytes (surrogates from the OS, invalid in JSON) replaced."""
-    return text.encode(errors="surrogateescape").decode(errors="replace")
-
-
-def _all_to_utf8(value: Any) -> Any:
-    """The value with `_to_utf8` applied to every string in it."""
-    if isinstance(value, str):
-        return _to_utf8(value)
-    if isinstance(value, list):
-        return [_all_to_utf8(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _all_to_utf8(item) for key, item in value.items()}
-    return value

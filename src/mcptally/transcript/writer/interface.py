@@ -81,6 +81,9 @@ class ArchiveWriter(Protocol):
     def wake(self) -> None:
         """Make sure that the recorded events are written soon."""
 
+    def wait_until_written(self) -> None:
+        """Wait until the recorded events are in the files, but not longer than for a slow disk."""
+
     def watch(self, watch: WatchFunction) -> None:
         """Register the descriptors that the archive must react to with a loop."""
 

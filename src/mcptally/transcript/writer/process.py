@@ -1,44 +1,44 @@
 """Writes recordings in a separate process: neither disks nor redaction delay traffic (POSIX).
 
-    recorder ──(events in shared memory)─────── writer ── files
+    recorder ──(events in the journal)───────── writer ── files
              ──(how far they may be read)────▶
 
-When a call of a `RemoteRecording` returns, its events are in memory that the recorder shares with
-the writer process (shared_queue.py), or they are counted as lost. The writer is a fork in its own
+When a call of a `RemoteRecording` returns, its events are in the journal, which the recorder shares
+with the writer process (journal.py), or they are counted as lost. The writer is a fork in its own
 session. It ignores the signals that end a recorder, and so outlives the recorder: it ends when the
-pipe has ended and the queue is empty.
+pipe has ended and the queue is empty, and then removes the journal.
 
 If the queue stays full for `Limits.stall_seconds`, events are lost and traffic goes on. If the
 writer dies, the recorder starts another one, which continues each recording in a new segment: what
-was written is known from the progress in shared memory and from the file, and the rest is in the
-queue. The batch of calls that the dead writer was executing is executed call by call; a call during
-which a writer dies again is lost, because it may kill the next writer too.
+was written is known from the progress in the journal and from the file, and the rest is in the
+queue (executor.py). If both die, the next recorder or reader of the folder does this (recovery.py).
 
-Without the memory or the process, the constructor raises an error, and `opening.open_archive`
-uses an archive in the process of the recorder.
+If the folder cannot take a journal, events wait in anonymous memory. Without that, or without the
+process, the constructor raises an error, and `opening.open_archive` uses an archive in the process
+of the recorder.
 """
 
 import contextlib
+import errno
 import math
 import os
 import select
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from mcptally.plural import count
 from mcptally.transcript.format import Transport
+from mcptally.transcript.writer import journal as journals
 from mcptally.transcript.writer.interface import WatchFunction
+from mcptally.transcript.writer.journal import Journal
 from mcptally.transcript.writer.limits import Limits
 from mcptally.transcript.writer.log import log_to_stderr, write_to_stderr
-from mcptally.transcript.writer.progress import ProgressTable
+from mcptally.transcript.writer.progress import SLOTS
 from mcptally.transcript.writer.remote_recording import RemoteRecording
-from mcptally.transcript.writer.shared_queue import LIMIT_BYTES, QUEUE_BYTES, SharedQueue
-
-if TYPE_CHECKING:
-    from mcptally.redaction.policy import Policy
+from mcptally.transcript.writer.shared_queue import LIMIT_BYTES
 
 _MAX_FAILURES: Final = 3
 """How many writers in a row may end within a second of their start and still be replaced."""
@@ -51,7 +51,7 @@ _IGNORED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2
 class WriterProcess:
     """An archive whose files another process writes; it has the calls of `archive.Archive`.
 
-    `policy` is called in that process. After one or several events the caller calls `wake`.
+    `policy` is the text of a redaction policy. After one or several events the caller calls `wake`.
 
     Raises:
         OSError: from the constructor, if memory cannot be shared or the process cannot be started.
@@ -61,15 +61,17 @@ class WriterProcess:
         self,
         folder: str,
         *,
-        policy: "Callable[[], Policy]",
+        policy: str,
         limits: Limits,
-        queue_bytes: int = QUEUE_BYTES,
+        queue_bytes: int | None = None,
     ) -> None:
         self.folder: Final = folder
-        self.limits: Final = limits
-        self.policy: Final = policy
-        self.queue: Final = SharedQueue(queue_bytes)
-        self.progress: Final = ProgressTable()
+        self.journal: Final = _journal(
+            folder, policy, queue_bytes or journals.queue_bytes(limits.frame_bytes)
+        )
+        self.limits: Final = limits._replace(
+            frame_bytes=min(limits.frame_bytes, self.journal.frame_bytes)
+        )
         self.recordings: Final[dict[int, RemoteRecording]] = {}
         """The recordings whose last call the writer has not executed, by number."""
         self._closed: deque[tuple[int, RemoteRecording]] = deque()
@@ -93,7 +95,11 @@ class WriterProcess:
         self._wake = -1
         """Write end of a pipe that wakes the writer; its end tells it that the recorder ended."""
         self._watch: WatchFunction = lambda _fd, _callback: None
-        self._start()
+        try:
+            self._start()
+        except OSError:
+            self.journal.remove()
+            raise
 
     def log(self, message: str) -> None:
         """Print a message for the user of the recorder."""
@@ -112,9 +118,9 @@ class WriterProcess:
         number = self._prepared = self._prepared + 1
         recording = RemoteRecording(
             number=number,
-            slot=self._free_slots.pop() if self._free_slots else len(self.recordings),
+            slot=self._free_slots.pop() if self._free_slots else self._new_slot(),
             put=self._put,
-            largest=self.queue.largest,
+            largest=self.journal.queue.largest,
             on_closed=self._keep_closed,
             transport=transport,
             server=server,
@@ -123,6 +129,13 @@ class WriterProcess:
         )
         self.recordings[number] = recording
         return recording
+
+    def _new_slot(self) -> int:
+        slot = self.journal.queue.slots
+        if not self.journal.allocate_slot(slot):
+            return SLOTS  # its progress is not kept
+        self.journal.queue.slots = slot + 1
+        return slot
 
     def watch(self, watch: WatchFunction) -> None:
         """Register with an event loop, to restart the writer when it ends."""
@@ -134,10 +147,25 @@ class WriterProcess:
         """Wait until the writer has written everything, unless it makes no progress."""
         self._wait_for_writer()
         lost = self._lost + sum(recording.lost for recording in self.recordings.values())
-        if not self._pid:
-            lost += self._events_put - self.queue.counters.events
-        if lost:
+        waiting = 0 if self._pid else self._events_put - self.journal.queue.counters.events
+        if waiting and self.journal.path:
+            self.log(
+                f"{count(waiting, 'event')} wait in {self.journal.path}; "
+                f"`mcptally check {self.folder}` writes them"
+            )
+        elif lost := lost + waiting:
             self.log(f"{count(lost, 'event')} could not be recorded")
+
+    def wait_until_written(self) -> None:
+        """Wait until what was handed over is in the files, but no longer than for a slow disk."""
+        limit, began = self.limits.stall_seconds, time.monotonic()
+        counters = self.journal.queue.counters
+        while self._pid and counters.tail < counters.head:
+            if limit is not None and time.monotonic() - began > limit:
+                return
+            if self._has_ended(_RETRY_SECONDS) and not self._restart():
+                return
+            counters = self.journal.queue.counters
 
     def _wait_for_writer(self) -> None:
         while self._pid:
@@ -146,7 +174,7 @@ class WriterProcess:
                 self._wake = -1
             counters = None
             while not self._has_ended(self.limits.stall_seconds):
-                if counters == (counters := self.queue.counters):
+                if counters == (counters := self.journal.queue.counters):
                     self.log(f"the recording is still being written, by process {self._pid}")
                     return
             self._restart()
@@ -155,7 +183,7 @@ class WriterProcess:
 
     def _start(self) -> None:
         self._started_at = time.monotonic()
-        self.limit = self.queue.counters.head
+        self.limit = self.journal.queue.counters.head
         fds: list[int] = []
         try:
             for _ in range(2):
@@ -169,7 +197,7 @@ class WriterProcess:
         os.set_blocking(self._wake, False)
         if self._pid == 0:
             try:
-                _detach(wake, ended)
+                _detach(ended, wake, self.journal.fd)
                 from mcptally.transcript.writer.serve import serve  # noqa: PLC0415 - start-up
 
                 serve(self, wake)
@@ -236,30 +264,30 @@ class WriterProcess:
         if not self._pid:
             return False
         if self._stalled_at >= 0:
-            if self._stalled_at == self.queue.counters.tail:
+            if self._stalled_at == self.journal.queue.counters.tail:
                 return False
             self._stalled_at = -1
-        if not (self.queue.put(parts) or self._wait_and_put(parts)):
+        if not (self.journal.queue.put(parts) or self._wait_and_put(parts)):
             return False
         self._events_put += events
         return True
 
     def wake(self) -> None:
         """Wake the writer, and let it execute what is in the queue now."""
-        head = self.queue.counters.head
+        head = self.journal.queue.counters.head
         with contextlib.suppress(OSError):  # full: the writer has yet to read earlier messages
             os.write(self._wake, head.to_bytes(LIMIT_BYTES, "little"))
 
     def _wait_and_put(self, parts: Sequence[bytes]) -> bool:
         self.wake()
         limit = self.limits.stall_seconds
-        waiting_since, taken = time.monotonic(), self.queue.counters.tail
+        waiting_since, taken = time.monotonic(), self.journal.queue.counters.tail
         while limit is None or time.monotonic() - waiting_since < limit:
             if self._has_ended(_RETRY_SECONDS) and not self._restart():
                 return False
-            if self.queue.put(parts):
+            if self.journal.queue.put(parts):
                 return True
-            if taken != (taken := self.queue.counters.tail):
+            if taken != (taken := self.journal.queue.counters.tail):
                 waiting_since = time.monotonic()
         self._stalled_at = taken
         self.log(
@@ -270,19 +298,34 @@ class WriterProcess:
 
     def _keep_closed(self, recording: RemoteRecording) -> None:
         """Keep a recording until the writer has executed its last call."""
-        self._closed.append((self.queue.counters.head, recording))
+        self._closed.append((self.journal.queue.counters.head, recording))
 
     def _forget_closed(self) -> None:
-        taken = self.queue.counters.tail
+        taken = self.journal.queue.counters.tail
         while self._closed and self._closed[0][0] <= taken:
             recording = self._closed.popleft()[1]
             del self.recordings[recording.number]
-            self._free_slots.append(recording.slot)
+            if recording.slot < SLOTS:
+                self._free_slots.append(recording.slot)
             self._lost += recording.lost
 
 
-def _detach(wake: int, messages: int) -> None:
-    """Make a forked writer independent of the recorder, except for the two pipes.
+def _journal(folder: str, policy: str, size: int) -> Journal:
+    """A journal in `folder`, or if that cannot be written, in anonymous memory."""
+    try:
+        return journals.create(folder, policy=policy, size=size)
+    except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise
+        log_to_stderr(
+            f"cannot keep a journal in {folder}: {error.strerror}; events that are not written yet "
+            "are lost if the recorder and its writer are killed at once"
+        )
+        return Journal(size, policy=policy)
+
+
+def _detach(messages: int, *kept: int) -> None:
+    """Make a forked writer independent of the recorder, except for its pipes and the journal.
 
     Its stderr is the pipe `messages`: the client must see the end of the recorder's stderr when the
     recorder ends, even if the writer still waits for a disk.
@@ -299,5 +342,8 @@ def _detach(wake: int, messages: int) -> None:
         # When an event arrives, the writer must not preempt the recorder and its peers.
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    os.closerange(3, wake)
-    os.closerange(wake + 1, os.sysconf("SC_OPEN_MAX"))
+    begin = 3
+    for fd in sorted(fd for fd in kept if fd >= begin):
+        os.closerange(begin, fd)
+        begin = fd + 1
+    os.closerange(begin, os.sysconf("SC_OPEN_MAX"))

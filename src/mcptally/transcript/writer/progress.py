@@ -1,41 +1,123 @@
-"""The state of each recording in memory that the recorder shares with the writer process."""
+"""The state of each recording, in memory that outlives the process that writes the recordings."""
 
-import marshal
 import mmap
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 SLOTS: Final = 8192
 """Most recordings whose state is kept, by default."""
 
+SLOT_BYTES: Final = 4096
+
 _HALF: Final = 512
-_SLOT: Final = 2 * _HALF
+_OPENING_AT: Final = 8 + 2 * _HALF
+_LENGTH: Final = 2
+"""Bytes of a length, which stands before each value."""
+
+
+class Opening(NamedTuple):
+    """What stays the same in all segments of a recording."""
+
+    recording: str
+    """Its id."""
+    stem: str
+    """Beginning of the names of its files (`segment_stem`)."""
+    began_ns: int
+    fields: dict[str, Any]
+    """The fields of its `open` events, redacted."""
+
+
+class Progress(NamedTuple):
+    """The state that another process needs to continue writing a recording."""
+
+    seq: int = 0
+    segments: int = 0
+    size: int = 0
+    """Bytes of the last segment; later lines are not part of the other numbers."""
+    lost: int = 0
+    unreported_lost: int = 0
+    lost_reason: str = ""
+    counts: dict[str, int] = {}  # noqa: RUF012 - never changed
+
+
+class SavedRecording(NamedTuple):
+    """What is known of a recording: enough to continue it in another process."""
+
+    slot: int
+    number: int
+    begun: int
+    """Value of `begun` of the queue after the last call that is part of `progress`."""
+    progress: Progress
+    opening: Opening
+
+
+_OPENING_BYTES: Final = SLOT_BYTES - _OPENING_AT - _LENGTH
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_state: Final = msgspec.msgpack.Decoder(tuple[int, int, Progress]).decode
+_decode_opening: Final = msgspec.msgpack.Decoder(tuple[int, Opening]).decode
 
 
 class ProgressTable:
-    """One value per recording; if a process dies while saving one, the previous value stays."""
+    """One state per recording; if a process dies while saving one, the previous state stays.
 
-    def __init__(self, slots: int = SLOTS) -> None:
+    A slot has the number of the half that is current, two halves for the changing state, and the
+    opening. An unused slot is zero.
+    """
+
+    def __init__(self, memory: mmap.mmap, start: int, slots: int = SLOTS) -> None:
+        self._memory = memory
+        self._start = start
         self._slots: Final = slots
-        self._memory = mmap.mmap(-1, max(1, slots * (_SLOT + 1)))
 
-    def save(self, slot: int, number: int, value: tuple[Any, ...]) -> None:
-        """Save the value of recording `number`, which currently uses this slot."""
-        data = marshal.dumps((number, value))
-        if slot >= self._slots or len(data) > _HALF:
-            return
-        current = self._slots * _SLOT + slot
-        half = 1 - self._memory[current]
-        start = slot * _SLOT + half * _HALF
-        self._memory[start : start + len(data)] = data
-        self._memory[current] = half
-
-    def load(self, slot: int, number: int) -> tuple[Any, ...] | None:
-        """The value of recording `number`; None if none was saved."""
+    def open(self, slot: int, number: int, opening: Opening) -> None:
+        """Use a slot for recording `number`; `save` follows."""
         if slot >= self._slots:
-            return None
-        start = slot * _SLOT + self._memory[self._slots * _SLOT + slot] * _HALF
-        data = self._memory[start : start + _HALF]
-        if not any(data):
-            return None
-        saved_number, value = marshal.loads(data)  # noqa: S302 - written by `save` only
-        return value if saved_number == number else None
+            return
+        data = _encode((number, opening))
+        if len(data) > _OPENING_BYTES:  # a very long command: later segments do without it
+            fields = {name: opening.fields[name] for name in ("transport", "recorder", "redaction")}
+            data = _encode((number, opening._replace(fields=fields)))
+        self._put(self._at(slot) + _OPENING_AT, data)
+
+    def save(self, slot: int, number: int, begun: int, progress: Progress) -> None:
+        """Save the state of recording `number`, which currently uses this slot."""
+        data = _encode((number, begun, progress))
+        if slot >= self._slots or len(data) > _HALF - _LENGTH:
+            return
+        at = self._at(slot)
+        half = 0 if self._memory[at] == 2 else 1  # the one that is not current
+        self._put(at + 8 + half * _HALF, data)
+        self._memory[at] = half + 1
+
+    def load(self, slots: int) -> list[SavedRecording]:
+        """The recordings in the first `slots` slots.
+
+        Raises:
+            msgspec.DecodeError: another program has written to the memory.
+        """
+        found = []
+        for slot in range(min(slots, self._slots)):
+            at = self._at(slot)
+            if half := self._memory[at]:
+                number, begun, progress = _decode_state(self._get(at + 8 + (half - 1) * _HALF))
+                opened, opening = _decode_opening(self._get(at + _OPENING_AT))
+                if opened == number:
+                    found.append(SavedRecording(slot, number, begun, progress, opening))
+        return found
+
+    def forget(self, slot: int) -> None:
+        """Mark the slot of a recording that is complete as unused."""
+        if slot < self._slots:
+            self._memory[self._at(slot)] = 0
+
+    def _at(self, slot: int) -> int:
+        return self._start + slot * SLOT_BYTES
+
+    def _put(self, at: int, data: bytes) -> None:
+        self._memory[at : at + _LENGTH + len(data)] = len(data).to_bytes(_LENGTH, "little") + data
+
+    def _get(self, at: int) -> bytes:
+        length = int.from_bytes(self._memory[at : at + _LENGTH], "little")
+        return self._memory[at + _LENGTH : at + _LENGTH + length]

@@ -16,7 +16,8 @@ from mcptally.transcript.format import Dir
 from mcptally.transcript.writer.clock import Clock
 from mcptally.transcript.writer.event_line import EventLineEncoder
 from mcptally.transcript.writer.interface import ExchangeEvent
-from mcptally.transcript.writer.segment_writer import Progress, SegmentWriter
+from mcptally.transcript.writer.progress import Opening, Progress
+from mcptally.transcript.writer.segment_writer import SegmentWriter
 from mcptally.wire.framing import Piece
 
 
@@ -59,6 +60,11 @@ class Recording:
             self._segments.count_lost(events, why)
 
     @property
+    def opening(self) -> Opening:
+        """What stays the same in all segments."""
+        return self._segments.opening
+
+    @property
     def progress(self) -> Progress:
         """The state for `resume`, after the last `flush`."""
         return self._segments.progress
@@ -68,6 +74,12 @@ class Recording:
         resumed = self._segments.resume(progress)
         self._closed = "close" in self._segments.counts
         return resumed
+
+    def release(self) -> None:
+        """Close the file without ending the recording."""
+        if self.progress.unreported_lost:
+            self.begin()  # writes a `gap`
+        self._segments.close()
 
     # --- events ---------------------------------------------------------------------------------
 

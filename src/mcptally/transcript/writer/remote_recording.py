@@ -1,20 +1,13 @@
 """A recording whose calls go through a queue to the writer process."""
 
-import marshal
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from mcptally.transcript.format import Dir
-from mcptally.transcript.writer.calls import Call, encode_events, encode_piece
+from mcptally.transcript.writer.calls import encode_call
 from mcptally.transcript.writer.clock import Clock, new_id
 from mcptally.transcript.writer.interface import ExchangeEvent
 from mcptally.wire.framing import Piece
-
-_PART: Final = 4 * 1024 * 1024
-"""Size of the parts of a piece that is larger than the queue takes at once."""
-
-_LARGE_CALL: Final = 4 * 1024 * 1024
-"""Bytes reserved for the part of a record that is not large pieces."""
 
 _STALLED: Final = "the process that writes the recording was too slow"
 
@@ -40,13 +33,12 @@ class RemoteRecording:
         self.number: Final = number
         self.slot: Final = slot
         self._clock = Clock()
-        self.arguments: Final = {
+        self._arguments = {
             **arguments,
             "slot": slot,
             "began_ns": self._clock.began_ns,
             "recording_id": new_id(),
         }
-        """Arguments of `Archive.prepare`, and what else the writer needs to know."""
         self.lost = 0
         """Events that could not be handed over and that the writer does not know about."""
         self._put_record = put
@@ -75,9 +67,7 @@ class RemoteRecording:
 
     def events(self, events: Sequence[ExchangeEvent]) -> None:
         """Record events of an HTTP exchange."""
-        large: list[bytes] = []
-        encoded = encode_events(events, large)
-        self._hand_over("events", len(encoded), encoded, large, {})
+        self._call("events", len(events), events, {})
 
     def close(
         self,
@@ -95,55 +85,33 @@ class RemoteRecording:
             self._on_closed(self)
 
     def _call(
-        self, method: str, events: int, pieces: Sequence[Piece], arguments: dict[str, Any]
-    ) -> None:
-        large: list[bytes] = []
-        encoded = [encode_piece(piece, large) for piece in pieces]
-        self._hand_over(method, events, encoded, large, arguments)
-
-    def _hand_over(
-        self,
-        method: str,
-        events: int,
-        encoded: list[Any],
-        large: list[bytes],
-        arguments: dict[str, Any],
+        self, method: str, events: int, items: Sequence[Any], arguments: dict[str, Any]
     ) -> None:
         """Hand over a call, or count its events as lost."""
         now = self._clock.now()
-        sizes = [len(piece) for piece in large] if large else []
-        if not (
+        record = encode_call(self.number, now, method, events, items, arguments)
+        is_too_large = sum(map(len, record)) > self._largest
+        if is_too_large and len(items) > 1:
+            half = len(items) // 2
+            self._call(method, half, items[:half], arguments)
+            self._call(method, events - half, items[half:], arguments)
+        elif is_too_large or not (
             (self._is_prepared or self._prepare())
             and (not self.lost or self._hand_over_lost(now))
-            and (not large or self._fits(large) or self._put_parts(now, large))
-            and self._put((self.number, now, method, events, encoded, sizes, arguments), large)
+            and self._put_record(record, events)
         ):
             self.lost += events
 
     def _prepare(self) -> bool:
-        call: Call = (self.number, self._clock.began_ns, "prepare", 0, [], [], self.arguments)
-        self._is_prepared = self._put(call, [])
+        now, arguments = self._clock.began_ns, self._arguments
+        record = encode_call(self.number, now, "prepare", 0, [], arguments)
+        self._is_prepared = self._put_record(record, 0)
         return self._is_prepared
 
     def _hand_over_lost(self, now: int) -> bool:
         arguments = {"events": self.lost, "why": _STALLED}
-        if not self._put((self.number, now, "count_lost", self.lost, [], [], arguments), []):
+        record = encode_call(self.number, now, "count_lost", self.lost, [], arguments)
+        if not self._put_record(record, self.lost):
             return False
         self.lost = 0
         return True
-
-    def _fits(self, large: list[bytes]) -> bool:
-        return sum(map(len, large)) <= self._largest - _LARGE_CALL
-
-    def _put_parts(self, now: int, large: list[bytes]) -> bool:
-        """Hand over the bytes of pieces that do not fit into one record, and empty `large`."""
-        for piece in large:
-            for start in range(0, len(piece), _PART):
-                part = piece[start : start + _PART]
-                if not self._put((self.number, now, "part", 0, [], [len(part)], {}), [part]):
-                    return False
-        large.clear()
-        return True
-
-    def _put(self, call: Call, large: list[bytes]) -> bool:
-        return self._put_record([marshal.dumps(call), *large], call[3])

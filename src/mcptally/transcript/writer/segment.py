@@ -54,6 +54,11 @@ def try_lock(fd: int) -> bool:
     return True
 
 
+def open_plain(path: str, flags: int) -> int:
+    """An `opener` that refuses links: an archive may come from a stranger."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0))
+
+
 class Segment:
     """An open, locked segment file with mode 0600 that always ends with a complete line.
 

@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -17,7 +17,8 @@ from mcptally.plural import count
 from mcptally.transcript.writer.clock import Clock
 from mcptally.transcript.writer.event_line import EventLineEncoder
 from mcptally.transcript.writer.limits import Limits
-from mcptally.transcript.writer.segment import Segment
+from mcptally.transcript.writer.progress import Opening, Progress
+from mcptally.transcript.writer.segment import Segment, open_plain
 
 RETRY_SECONDS: Final = 1.0
 """Minimum time between write attempts after a write failed."""
@@ -36,30 +37,17 @@ class _Kind(msgspec.Struct):
 _decode_kind: Final = msgspec.json.Decoder(_Kind).decode
 
 
-class Progress(NamedTuple):
-    """The state that another process needs to continue writing a recording."""
-
-    seq: int = 0
-    segments: int = 0
-    size: int = 0
-    """Bytes of the last segment; later lines are not part of the other numbers."""
-    lost: int = 0
-    unreported_lost: int = 0
-    lost_reason: str = ""
-    counts: dict[str, int] = {}  # noqa: RUF012 - never changed
-
-
 class SegmentWriter:
     """Writes lines into the segments of one recording; the caller holds the recording's lock.
 
-    `open_fields` are the fields of its `open` events. `on_finished` is called with the path of
-    each segment that another one follows. If `buffered`, lines are written by `flush`.
+    `on_finished` is called with the path of each segment that another one follows. If `buffered`,
+    lines are written by `flush`.
     """
 
     def __init__(
         self,
         folder: str,
-        stem: str,
+        opening: Opening,
         *,
         encoder: EventLineEncoder,
         clock: Clock,
@@ -67,7 +55,6 @@ class SegmentWriter:
         buffered: bool,
         log: Callable[[str], None],
         on_finished: Callable[[str], None],
-        open_fields: Mapping[str, Any],
     ) -> None:
         self.seq = 0
         """The `seq` of the next event."""
@@ -77,15 +64,14 @@ class SegmentWriter:
         """Events in the files by kind."""
         self.retry_at = 0.0
         """Time (monotonic) before which a write that failed is not tried again."""
+        self.opening: Final = opening
         self._folder = folder
-        self._stem = stem
         self._encoder = encoder
         self._clock = clock
         self._limits = limits
         self._buffered = buffered
         self._log = log
         self._on_finished = on_finished
-        self._open_fields = open_fields
         self._unreported_lost = 0
         self._lost_reason = ""
         self._error_logged = False
@@ -214,7 +200,7 @@ class SegmentWriter:
         with contextlib.suppress(OSError):
             os.unlink(f"{path}.part")  # noqa: PTH108 - it has no event but `open`
         try:
-            with open(path, "r+b") as file:  # noqa: PTH123 - see segment.py
+            with open(path, "r+b", opener=open_plain) as file:
                 file.seek(size)
                 *lines, torn = file.read().split(b"\n")
                 if torn:
@@ -224,7 +210,7 @@ class SegmentWriter:
         return [(event.event, event.seq) for event in map(_decode_kind, lines)]
 
     def _segment_path(self) -> str:
-        name = f"{self._stem}-{self._segment_count:04d}.jsonl"
+        name = f"{self.opening.stem}-{self._segment_count:04d}.jsonl"
         return os.path.join(self._folder, name)  # noqa: PTH118
 
     # --- segments -------------------------------------------------------------------------------
@@ -273,7 +259,7 @@ class SegmentWriter:
         segment = Segment(self._folder, os.path.basename(self._segment_path()))  # noqa: PTH119
         try:
             self._put_own_event(
-                segment, "open", {**self._open_fields, "segment": self._segment_count}
+                segment, "open", {**self.opening.fields, "segment": self._segment_count}
             )
         except OSError:
             segment.discard()

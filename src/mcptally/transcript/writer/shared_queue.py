@@ -4,7 +4,8 @@ One process puts, the other takes. The counters only grow, and each is written b
 `head` (bytes put), `tail` (bytes taken) and `begun` (the value of `tail` after the records that are
 being executed). A record is contiguous: if it does not fit before the end of the memory, it is put
 at the start. So is a record that is put into an empty queue: memory that is in the processor's
-cache, and in use anyway, is used again.
+cache, and in use anyway, is used again. `head` is stored after the bytes of the record, so a
+process that is killed leaves whole records.
 
 No order of stores to shared memory is assumed, because ARM does not keep it: `begin` gets its limit
 from a message through a pipe, and the locks of the pipe in the kernel make everything visible that
@@ -15,11 +16,10 @@ about it.
 
 import contextlib
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-QUEUE_BYTES: Final = 64 * 1024 * 1024
-"""Maximum number of bytes of events that wait for the writer."""
+from mcptally.errors import UnreadableError
 
 BLOCK_BYTES: Final = 1024 * 1024
 """The memory of records that were taken is returned to the system in blocks of this size."""
@@ -27,8 +27,11 @@ BLOCK_BYTES: Final = 1024 * 1024
 LIMIT_BYTES: Final = 8
 """Size of a message that has a value of `head`, little-endian."""
 
-_HEADER: Final = 4096
-_HEAD, _TAIL, _BEGUN, _EVENTS = 0, 8, 9, 10  # the first is in another cache line: one writer each
+HEADER_BYTES: Final = 64 * 1024
+"""Bytes before the records, for the counters: a multiple of every system's page size."""
+
+_HEAD, _SLOTS = 0, 1  # written by the process that puts
+_TAIL, _BEGUN, _EVENTS, _DIED_AT, _DEATHS = 8, 9, 10, 11, 12  # in another cache line: by the other
 _TO_START: Final = 2**64 - 1
 """Instead of a length: the next record is at the start of the memory."""
 
@@ -43,18 +46,30 @@ class QueueCounters(NamedTuple):
 
 
 class SharedQueue:
-    """A queue of at most `size` bytes.
+    """A queue of at most `size` bytes in `memory`, from byte `start` on.
 
-    `size` is a multiple of the page size; above BLOCK_BYTES, also a multiple of BLOCK_BYTES.
+    `size` and `start` are multiples of the page size; above BLOCK_BYTES, `size` is a multiple of
+    BLOCK_BYTES. `allocate` is called with the first and the last byte of memory before it is used;
+    it returns False if there is none.
     """
 
-    def __init__(self, size: int = QUEUE_BYTES) -> None:
-        self._size: Final = size
-        self._memory = mmap.mmap(-1, _HEADER + size)
-        self._words = memoryview(self._memory).cast("Q")
+    def __init__(
+        self,
+        memory: mmap.mmap,
+        start: int,
+        size: int,
+        *,
+        allocate: Callable[[int, int], bool] = lambda _begin, _end: True,
+    ) -> None:
+        self.size: Final = size
+        """Bytes for records."""
+        self._memory = memory
+        self._start = start + HEADER_BYTES
+        self._words = memoryview(memory)[start : start + HEADER_BYTES + size].cast("Q")
         self._block = min(BLOCK_BYTES, size // 4)
-        self._end = 0
-        """End of the memory in use."""
+        self._allocate = allocate
+        self._allocated = 0
+        """Bytes of records for which there is memory."""
         self.largest: Final = size // 2 - 8
         """Bytes of the largest record."""
 
@@ -62,7 +77,7 @@ class SharedQueue:
 
     def put(self, parts: Sequence[bytes]) -> bool:
         """Add a record that consists of `parts`; return False if there is no room for it now."""
-        words, size = self._words, self._size
+        words, size = self._words, self.size
         length = sum(map(len, parts))
         needed = 8 + (length + 7 & ~7)
         head, tail = words[_HEAD], words[_TAIL]
@@ -73,17 +88,19 @@ class SharedQueue:
             self._release()
         if head + skipped + needed - tail > size:
             return False
+        end = needed + (0 if skipped else at)
+        if end > self._allocated and not self._grow(end):
+            return False
         if skipped:
-            words[(_HEADER + at) // 8] = _TO_START
+            words[(HEADER_BYTES + at) // 8] = _TO_START
             head += skipped
             at = 0
-        position = _HEADER + at + 8
+        position = self._start + at + 8
         for part in parts:
             self._memory[position : position + len(part)] = part
             position += len(part)
-        words[(_HEADER + at) // 8] = length
+        words[(HEADER_BYTES + at) // 8] = length
         words[_HEAD] = head + needed
-        self._end = max(self._end, position)
         return True
 
     @property
@@ -92,13 +109,38 @@ class SharedQueue:
         words = self._words
         return QueueCounters(words[_HEAD], words[_TAIL], words[_BEGUN], words[_EVENTS])
 
+    def allocate_first_block(self) -> bool:
+        """Allocate the memory that all small records use; return False if there is none."""
+        return self._grow(self._block)
+
+    @property
+    def slots(self) -> int:
+        """The number of recordings at one time, a number that the putting process may store."""
+        return self._words[_SLOTS]
+
+    @slots.setter
+    def slots(self, slots: int) -> None:
+        self._words[_SLOTS] = slots
+
+    def close(self) -> None:
+        """Release the memory."""
+        self._words.release()
+
+    def _grow(self, end: int) -> bool:
+        end = min(self.size, -(-end // self._block) * self._block)
+        if not self._allocate(self._start + self._allocated, self._start + end):
+            return False
+        self._allocated = end
+        return True
+
     def _release(self) -> None:
         """Return the memory after the first block to the system; the queue is empty."""
-        if self._end > _HEADER + self._block and hasattr(mmap, "MADV_REMOVE"):  # Linux
-            first, last = _HEADER + self._block, -(-self._end // mmap.PAGESIZE) * mmap.PAGESIZE
+        if self._allocated > self._block and hasattr(mmap, "MADV_REMOVE"):  # Linux
             with contextlib.suppress(OSError):
-                self._memory.madvise(mmap.MADV_REMOVE, first, last - first)
-        self._end = 0
+                self._memory.madvise(
+                    mmap.MADV_REMOVE, self._start + self._block, self._allocated - self._block
+                )
+                self._allocated = self._block
 
     # --- the process that takes -----------------------------------------------------------------
 
@@ -106,17 +148,22 @@ class SharedQueue:
         """The next record before `limit`, or None; it stays in the queue until `done`.
 
         `limit` is a value of `head` that this process received through the kernel.
+
+        Raises:
+            UnreadableError: the memory has no such record: another program has written to it.
         """
         words = self._words
         begun = words[_BEGUN]
         while begun < limit:
-            at = begun % self._size
-            length = words[(_HEADER + at) // 8]
+            at = begun % self.size
+            length = words[(HEADER_BYTES + at) // 8]
             if length != _TO_START:
+                if length > self.size - at - 8:
+                    raise UnreadableError(f"no record at byte {at} of the queue")
                 words[_BEGUN] = begun + 8 + (length + 7 & ~7)
-                start = _HEADER + at + 8
+                start = self._start + at + 8
                 return self._memory[start : start + length]
-            begun += self._size - at
+            begun += self.size - at
         return None
 
     def done(self, events: int) -> None:
@@ -130,9 +177,28 @@ class SharedQueue:
         """The size of the records that `begin` returned and that are not done."""
         return self._words[_BEGUN] - self._words[_TAIL]
 
-    def begin_again(self) -> int:
-        """Make `begin` return again what is not done; return the end of the last such record."""
+    @property
+    def waiting_bytes(self) -> int:
+        """The size of the records that are not done.
+
+        Raises:
+            UnreadableError: the counters contradict each other: another program has written them.
+        """
+        head, tail, begun, _ = self.counters
+        if not (tail <= begun <= head <= tail + self.size) or (head | tail | begun) & 7:
+            raise UnreadableError("the counters of the queue contradict each other")
+        return head - tail
+
+    def begin_again(self) -> tuple[int, int]:
+        """Make `begin` return again what is not done, after the taking process has died.
+
+        Returns the end of the last such record, and how many processes have died while the first
+        one of these records was waiting.
+        """
         words = self._words
-        last = words[_BEGUN]
-        words[_BEGUN] = words[_TAIL]
-        return last
+        last, tail = words[_BEGUN], words[_TAIL]
+        if last != tail:
+            words[_DEATHS] = words[_DEATHS] + 1 if words[_DIED_AT] == tail else 1
+            words[_DIED_AT] = tail
+        words[_BEGUN] = tail
+        return last, words[_DEATHS]

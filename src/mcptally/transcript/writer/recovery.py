@@ -1,0 +1,110 @@
+"""Finishes the journals of recorders that were killed: writes their events, and removes them."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from mcptally.errors import McptallyError
+from mcptally.plural import count
+from mcptally.redaction.policy import policy
+from mcptally.transcript.format import JOURNAL_SUFFIX
+from mcptally.transcript.writer import journal as journals
+from mcptally.transcript.writer.archive import Archive
+from mcptally.transcript.writer.executor import Executor
+from mcptally.transcript.writer.journal import Journal
+from mcptally.transcript.writer.limits import Limits
+from mcptally.transcript.writer.log import log_to_stderr
+
+_ROOM: Final = 3
+"""Bytes of disk space that a byte of waiting events may need: as base64, and in an event."""
+
+_MIN_ROOM: Final = 1024 * 1024
+
+
+def journals_in(folder: str) -> list[str]:
+    """The paths of the journals in a folder, those of running recorders included."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        return sorted(
+            entry.path
+            for entry in entries
+            if entry.name.endswith(JOURNAL_SUFFIX) and entry.is_file(follow_symlinks=False)
+        )
+    return []
+
+
+def finish_journals(
+    folder: str, *, log: Callable[[str], None] = log_to_stderr
+) -> list[tuple[str, str]]:
+    """Write the events that killed recorders left in a folder, and remove their journals.
+
+    Returns the path of each journal that could not be finished, and why.
+    """
+    problems = []
+    for path in journals_in(folder):
+        try:
+            journal = journals.open_left_behind(path)
+            if journal is not None:
+                with contextlib.closing(journal):
+                    _finish(journal, folder, log)
+        except FileNotFoundError:  # another process has finished it
+            continue
+        except (OSError, McptallyError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+        except Exception as error:  # noqa: BLE001 - any program may have written the file
+            why = f"damaged: {error!r}"
+        else:
+            continue
+        problems.append((path, f"{why}; events of a recorder that was killed wait in it"))
+    return problems
+
+
+def _finish(journal: Journal, folder: str, log: Callable[[str], None]) -> None:
+    waiting = journal.queue.waiting_bytes
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(0, "its folder cannot be written")
+    if hasattr(os, "statvfs"):
+        disk = os.statvfs(folder)
+        if disk.f_bavail * disk.f_frsize < _ROOM * waiting + _MIN_ROOM:
+            raise OSError(0, "the disk is full")
+    archive = Archive(
+        folder,
+        policy=policy(journal.policy),
+        limits=Limits(compress=False, keep_bytes=None, keep_seconds=None),
+        log=log,
+        buffered=True,
+    )
+    executor = Executor(journal, archive)
+    before = journal.queue.counters.events
+    executor.execute_again()
+    executor.execute_until(journal.queue.counters.head)
+    executor.release()
+    journal.remove()
+    if events := journal.queue.counters.events - before:
+        log(f"{folder}: wrote {count(events, 'event')} of a recorder that was killed")
+
+
+class FinishingThread:
+    """Finishes the journals in a folder beside other work; `join` waits for it."""
+
+    def __init__(self, folder: str, *, own: str, log: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._log = log
+        self._thread: threading.Thread | None = None
+        if set(journals_in(folder)) - {own}:
+            self._thread = threading.Thread(target=self._run, name="mcptally-finishing")
+            try:
+                self._thread.start()
+            except RuntimeError:  # the limit on memory or processes
+                self._thread = None
+                self._run()
+
+    def join(self) -> None:
+        """Wait until the journals are finished."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        for path, why in finish_journals(self._folder, log=self._log):
+            self._log(f"{path}: {why}")
