@@ -94,7 +94,6 @@ def clients(answers):
         for name, counts in {
             "single calls": [(1, 1)] * 4 + [(0, 1)] * 16,
             "whole sessions fail": [(10, 10)] * 2 + [(0, 10)] * 8,
-            "no failure": [(0, 5)] * 12,
             "one session": [(3, 10)],
             "a long session": [(1, 3), (2, 7), (0, 40)],
         }.items()
@@ -168,13 +167,26 @@ def test_the_interval_is_wider_if_only_long_sessions_fail(one):
 NO_FAILURE = SERVERS.add(sessions([(0, 5)] * 12))
 
 
-def test_without_a_failure_every_session_counts_as_one_call(one):
+def test_without_a_failure_the_bound_is_exact_and_a_session_counts_as_one_call_at_least(one):
     row = one(NO_FAILURE)
-    assert (row["failure_rate"], row["confidence_n_eff"]) == (0, 12)
-    assert (row["failure_rate_low"], row["failure_rate_high"]) == pytest.approx(
-        (0, 0.242494), abs=1e-5
+    assert 12 < row["confidence_n_eff"] < 60
+    bound = 1 - 0.025 ** (1 / row["confidence_n_eff"])
+    assert (row["confidence_low"], row["confidence_high"]) == pytest.approx(
+        (100 - 100 * bound, 100)
     )
-    assert row["failure_rate_insufficient_data"] is False
+
+
+LIMITS_OF_DATA = {
+    SERVERS.add(sessions([(1, 1)] * 9)): True,
+    SERVERS.add(sessions([(1, 1)] * 10)): False,
+    SERVERS.add(sessions([(1, 1)] * 10 + [(0, 1)] * 10)): True,  # width 0.401
+    SERVERS.add(sessions([(1, 1)] * 11 + [(0, 1)] * 11)): False,  # width 0.386
+}
+
+
+@pytest.mark.parametrize(("server", "few"), LIMITS_OF_DATA.items())
+def test_a_rate_needs_ten_independent_calls_and_an_interval_of_at_most_0_4(one, server, few):
+    assert one(server)["failure_rate_insufficient_data"] is few
 
 
 ONE_SESSION = SERVERS.add(sessions([(300, 1000)]))

@@ -26,7 +26,7 @@ from tests.transcripts import call as asked
 
 BAD = sessions([(1, 2)] * 40, "bad")
 GOOD = sessions([(0, 2)] * 80, "good")
-UNKNOWN = sessions([(3, 4)], "unknown")
+UNKNOWN = sessions([(3, 4)] * 2, "unknown")
 
 
 @pytest.fixture(scope="module")
@@ -89,10 +89,10 @@ def rates(tmp_path_factory):
     """A store with the same four tools for each rate; their names begin with the rate's."""
     rows = []
     for rate, fields in RATES.items():
-        rows += single_calls(f"{rate}: n_eff of 9", 9, 9, fields)
-        rows += single_calls(f"{rate}: n_eff of 10", 10, 10, fields)
-        rows += single_calls(f"{rate}: width of 0.401", 10, 20, fields)
-        rows += single_calls(f"{rate}: width of 0.386", 11, 22, fields)
+        rows += single_calls(f"{rate}: 2 of 2", 2, 2, fields)
+        rows += single_calls(f"{rate}: 3 of 3", 3, 3, fields)
+        rows += single_calls(f"{rate}: 0 of 72", 0, 72, fields)
+        rows += single_calls(f"{rate}: 0 of 71", 0, 71, fields)
     return build(tmp_path_factory.mktemp("rates") / "s", rows)
 
 
@@ -103,26 +103,15 @@ def states_of_rates(rates):
     return {(result.gate.column, result.tool): result.state for result in results}
 
 
-@pytest.fixture(scope="module")
-def scores_of_rates(rates):
-    return rates.ask("tool_scores").pl().to_dicts()
-
-
 @pytest.mark.parametrize("rate", RATES)
-def test_each_rate_is_decided_by_its_own_data(states_of_rates, scores_of_rates, rate):
+def test_each_rate_is_decided_by_its_own_interval_from_three_sessions_on(states_of_rates, rate):
     tools = {
-        f"{rate}: n_eff of 9": "undecided",
-        f"{rate}: n_eff of 10": "failed",
-        f"{rate}: width of 0.401": "undecided",
-        f"{rate}: width of 0.386": "failed",
+        f"{rate}: 2 of 2": "undecided",
+        f"{rate}: 3 of 3": "failed",
+        f"{rate}: 0 of 72": "passed",
+        f"{rate}: 0 of 71": "undecided",
     }
     assert {tool: states_of_rates[rate, tool] for tool in tools} == tools
-    column = f"{rate}_insufficient_data"
-    few = {row["tool"] for row in scores_of_rates if row[column] and row["tool"] in tools}
-    assert few == {
-        f"{rate}: n_eff of 9",
-        f"{rate}: width of 0.401",
-    }
 
 
 CASES = Servers()
@@ -131,7 +120,6 @@ NO_EVIDENCE = CASES.add(single_calls("t", 20, 20, NO_NETWORK))
 FEW_CHECKED = CASES.add(
     call(n, **({"output_schema_state": "invalid"} if n < 9 else {})) for n in range(40)
 )
-FEW_CALLS = CASES.add(single_calls("t", 9, 9, NO_NETWORK))
 ONE_CALL = CASES.add([call(1, latency_ms=9000.0)])
 HOSTILE_NAME = CASES.add(sessions([(1, 2)] * 40, "evil\x1b[31m\x00<&]]>\uffff"))
 
@@ -160,8 +148,7 @@ def test_a_server_that_never_answered_fails_a_gate_on_infrastructure(cases, resu
     found = results(LITTLE_LEFT)
     assert found["server.infrastructure_rate > 5%"].state == "failed"
     assert found["server.success_rate < 50%"].state == "failed"
-    confidence = found["server.confidence < 90"]
-    assert (confidence.state, "too little data" in confidence.message) == ("undecided", True)
+    assert found["server.confidence < 90"].state == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -173,15 +160,35 @@ def test_a_gate_on_confidence_is_undecided_without_evidence(results, gate):
     assert "no evidence in 20 calls, of which 0 worked" in result.message
 
 
-def test_enough_data_for_failures_does_not_decide_a_rate_with_too_little_data(results):
-    """Few calls have an output schema; all count for the failure rate."""
+def test_a_rate_of_few_calls_is_decided_by_its_own_sessions(results):
+    """Nine calls have an output schema, each in a session of its own; all count as failures."""
     assert results(FEW_CHECKED)["failure_rate > 50%"].state == "passed"
-    assert results(FEW_CHECKED)["invalid_output_rate > 5%"].state == "undecided"
+    assert results(FEW_CHECKED)["invalid_output_rate > 5%"].state == "failed"
+    assert "in 9 sessions" in results(FEW_CHECKED)["invalid_output_rate > 5%"].message
 
 
-def test_a_gate_on_the_end_of_an_interval_ignores_insufficient_data(results):
-    assert results(FEW_CALLS)["infrastructure_rate > 5%"].state == "undecided"
-    assert results(FEW_CALLS)["infrastructure_rate_low > 5%"].state == "failed"
+def test_the_end_of_an_interval_is_compared_directly(results):
+    assert results(ONE_CALL)["infrastructure_rate > 5%"].state == "undecided"
+    assert results(ONE_CALL)["infrastructure_rate_low > 5%"].state == "passed"
+
+
+def test_a_flawless_tool_passes_sooner_if_other_tools_show_that_calls_of_a_session_differ(tmp_path):
+    flawless = sessions([(0, 6)] * 40, "flawless")
+    unrelated = [
+        row
+        for tool in range(10)
+        for row in sessions([(1, 6), (0, 6), (0, 6)] * 13, f"other {tool}")
+    ]
+    whole = [
+        row
+        for tool in range(10)
+        for row in sessions([(6, 6), (0, 6), (0, 6)] * 13, f"other {tool}")
+    ]
+    found = {
+        name: states(build(tmp_path / name, flawless + rows), "failure_rate > 5%")["flawless"]
+        for name, rows in {"alone": [], "unrelated": unrelated, "whole": whole}.items()
+    }
+    assert found == {"alone": "undecided", "unrelated": "passed", "whole": "undecided"}
 
 
 def test_a_latency_without_an_interval_is_undecided(results):
@@ -220,15 +227,50 @@ WRONG = {
     "an unknown column": ("failure_rat > 1", "did you mean failure_rate"),
     "an unknown severity": ("findings.eror > 0", "did you mean error"),
     "a column of text": ("tool > 1", "is not a number"),
+    "a share above 1": ("failure_rate > 5", "is from 0 to 1, write failure_rate > 5% or 0.05"),
+    "a confidence above 100": ("server.confidence < 900", "is from 0 to 100"),
+    "a negative count": ("calls > -1", "is from 0"),
     "a change in one store": ("worse", "compare BASE NEW"),
     "a missing file": ("none.toml", "cannot be read"),
 }
 
 
 @pytest.mark.parametrize(("gate", "words"), WRONG.values(), ids=WRONG)
-def test_an_invalid_gate_is_rejected_with_advice(store, gate, words):
+def test_an_invalid_gate_is_rejected_with_advice(gate, words):
     with pytest.raises(UsageError, match=words):
-        gates.check_store(store, gates.load([gate]))
+        gates.load([gate])
+
+
+@pytest.mark.parametrize(
+    ("gate", "words"),
+    [
+        ("worse.failure_rat", "did you mean failure_rate"),
+        ("retries > 1", "not among the compared metrics"),
+        ("findings.error > 0", "use mcptally score"),
+    ],
+)
+def test_a_gate_that_no_comparison_can_answer_is_rejected(gate, words):
+    with pytest.raises(UsageError, match=words):
+        gates.load([gate], comparing=True)
+
+
+def test_a_gate_on_a_name_that_does_not_exist_is_refused_before_anything_is_scored(tmp_path):
+    traces = transcript(tmp_path / "t.jsonl", 0)
+    done = run("score", traces, "-o", tmp_path / "store", "--fail-on", "failure_rat > 5%")
+    assert (done.returncode, "did you mean failure_rate" in done.stderr) == (2, True)
+    assert not (tmp_path / "store").exists()
+
+
+def test_an_undecided_gate_fails_if_that_is_asked_for(tmp_path):
+    traces = transcript(tmp_path / "t.jsonl", 0)
+    gate = ("--fail-on", "failure_rate > 5%", "--junit", tmp_path / "j.xml")
+    command = ("score", traces, "-o", tmp_path / "store", *gate)
+    assert run(*command).returncode == 0
+    done = run(*command, "--fail-on-undecided")
+    assert (done.returncode, "FAILED demo/t: undecided: " in done.stderr) == (1, True)
+    assert ET.parse(tmp_path / "j.xml").find(".//failure") is not None  # noqa: S314  (we wrote it)
+    done = run("score", traces, "-o", tmp_path / "store", "--fail-on-undecided")
+    assert (done.returncode, "needs --fail-on" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +317,7 @@ def test_findings_are_counted_at_matching_servers_and_tools(tmp_path):
 def test_a_gate_on_a_metric_passes_if_no_tool_is_in_both_stores(tmp_path):
     stores = [build(tmp_path / name, [call(1, tool=name)]) for name in ("a", "b")]
     comparison = stores[0].compare(stores[1])
-    assert gates.check_changes(comparison, gates.load(["failure_rate > 5%"])) == []
+    assert gates.check_changes(comparison, gates.load(["failure_rate > 5%"], comparing=True)) == []
 
 
 PLACES = {
@@ -309,18 +351,16 @@ def test_changes_are_gated_by_kind_and_by_size(tmp_path):
     comparison = base.compare(new)
 
     def failed(gate):
-        results = gates.check_changes(comparison, gates.load([gate]))
+        results = gates.check_changes(comparison, gates.load([gate], comparing=True))
         return {r.tool for r in results if r.state == "failed" and r.tool}
 
     assert failed("worse") == failed("worse.confidence") == failed("worse.success_rate") == {"t"}
     assert failed("failure_rate > 20%") == failed("success_rate < -20%") == {"t"}
     assert failed("confidence < -20") == {"t"}
     assert failed("confidence < -60") == set()
-    found = gates.check_changes(comparison, gates.load(["worse"]), [new, base])
+    found = gates.check_changes(comparison, gates.load(["worse"], comparing=True), [new, base])
     assert {(r.file, r.line) != (None, None) for r in found if r.state == "failed"} == {True}
     assert failed("failure_rate > 60%") == failed("vanished") == failed("better") == set()
-    with pytest.raises(UsageError, match="compared metrics"):
-        failed("retries > 1")
 
 
 def test_hostile_names_are_plain_text_in_the_reports(results):

@@ -36,3 +36,37 @@ def test_an_interval_contains_its_rate_in_spite_of_rounding(rate):
     low, high = intervals.wilson(np.full_like(n_eff, rate), n_eff, np.full_like(n_eff, 1.96))
     assert (low <= rate).all()
     assert (rate <= high).all()
+
+
+def of_equal_sessions(hits, size, sessions, *pooled):
+    """The interval of a rate whose sessions have the same numbers of calls and hits."""
+    n, y = size * sessions, hits * sessions
+    mixed = sessions * hits * (size - hits) / size
+    sums = (n, y, n * size, y * hits, n * hits, mixed, sessions, sessions if 0 < hits < size else 0)
+    return intervals.rate_intervals(*(np.array([float(value)]) for value in (*sums, *pooled)))
+
+
+@pytest.mark.parametrize("hits", [0, 6])
+def test_where_all_calls_agree_the_correlation_is_that_of_all_tools(hits):
+    known = 1e9  # from so many sessions that the prior has no weight
+    assert of_equal_sessions(hits, 6, 20).n_eff == [20]
+    assert of_equal_sessions(hits, 6, 20, 0.2, known).n_eff == pytest.approx([120 / (1 + 5 * 0.2)])
+    assert of_equal_sessions(hits, 6, 20, 1.0, known).n_eff == pytest.approx([20])
+    assert of_equal_sessions(hits, 6, 20, np.nan, 0).n_eff == [20]
+    assert of_equal_sessions(hits, 6, 1, 0.0, known).n_eff == pytest.approx([1])
+
+
+def test_a_long_session_does_not_count_for_less_than_a_session_each():
+    """Kish's design effect of uneven sessions can exceed the mean size of a session."""
+    sums = (109, 0, 9 + 100**2, 0, 0, 0, 10, 0, 1.0, 1e9)
+    found = intervals.rate_intervals(*(np.array([float(value)]) for value in sums))
+    assert found.n_eff == pytest.approx([10])
+
+
+def test_the_bound_where_all_calls_agree_is_clopper_and_pearsons():
+    from scipy.stats import binomtest
+
+    exact = binomtest(0, 20).proportion_ci(0.95, "exact")
+    none, every = of_equal_sessions(0, 1, 20), of_equal_sessions(1, 1, 20)
+    assert (none.low, none.high) == ([0], pytest.approx([exact.high]))
+    assert (every.low, every.high) == (pytest.approx([1 - exact.high]), [1])

@@ -24,6 +24,7 @@ from mcptally.errors import QueryError, StoreError, UsageError, as_argument
 from mcptally.seeds.validation_protocol import sql_functions as validation_sql_functions
 from mcptally.statistics import sql_functions
 from mcptally.store.manifest import LiveFiles
+from mcptally.tables.all_tables import TABLES
 from mcptally.tables.findings import Findings
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.tools import Tools
@@ -52,6 +53,17 @@ def displayed_columns(question: str) -> list[str]:
         if line.startswith("-- Shows: "):
             return line.removeprefix("-- Shows: ").split(", ")
     return []
+
+
+@functools.cache
+def answer_columns(question: str) -> Mapping[str, str]:
+    """Name of every column of a question's answer → its DuckDB type, without a store."""
+    with connect() as connection:
+        for table in TABLES:
+            connection.register(table.name, table.empty().to_arrow())
+        create_questions(connection, texts_of(question))
+        answer = connection.sql(f'FROM "{question}"')
+        return {name: kind.id for name, kind in zip(answer.columns, answer.types, strict=True)}
 
 
 @functools.cache

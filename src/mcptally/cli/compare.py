@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mcptally.cli.options import gate_reports, raw, require_gates, write_gate_reports, write_unread
+from mcptally.cli.options import gate_options, raw, require_gates, write_gate_reports, write_unread
 from mcptally.cli.query import FORMATS
 from mcptally.plural import count
 
@@ -53,7 +53,7 @@ from mcptally.plural import count
     help="Exit with 1 if this holds for a tool or server: worse, vanished, definition_changed, "
     "'failure_rate > 5%', or a TOML file of gates. Can be repeated.",
 )
-@gate_reports
+@gate_options
 @raw
 @click.pass_context
 def command(
@@ -68,6 +68,7 @@ def command(
     min_ratio: float,
     alpha: float,
     fail_on: tuple[str, ...],
+    fail_on_undecided: bool,
     junit: Path | None,
     sarif: Path | None,
     raw: bool,
@@ -90,8 +91,8 @@ def command(
     from mcptally.gates import limits as gates
     from mcptally.output import render
 
-    require_gates(fail_on, junit, sarif)
-    limits = gates.load(fail_on)
+    require_gates(fail_on, junit, sarif, fail_on_undecided=fail_on_undecided)
+    limits = gates.load(fail_on, comparing=True)
     before, after = open_store(base), open_store(new)
     for store in (before, after):
         write_unread(store.unread)
@@ -110,4 +111,4 @@ def command(
     render.write(shown_rows, form, shown=shown, limit=limit)  # type: ignore[arg-type]
     if fail_on:
         results = gates.check_changes(found, limits, [after, before])
-        write_gate_reports(ctx, results, junit, sarif)
+        write_gate_reports(ctx, results, junit, sarif, fail_on_undecided=fail_on_undecided)

@@ -48,11 +48,16 @@ def call_filters(command: Callable[..., None]) -> Callable[..., None]:
     )
 
 
-def gate_reports(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--junit` and `--sarif`, the files with the results of `--fail-on`."""
+def gate_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--fail-on-undecided`, `--junit` and `--sarif`, which are about `--fail-on`."""
     path = click.Path(path_type=Path)
     return _with(
         command,
+        click.option(
+            "--fail-on-undecided",
+            is_flag=True,
+            help="Exit with 1 also if too little data leaves a gate undecided.",
+        ),
         click.option("--junit", type=path, help="Write the results of gates as JUnit XML."),
         click.option("--sarif", type=path, help="Write the results of gates as SARIF."),
     )
@@ -72,26 +77,44 @@ def _with(command: Callable[..., None], *options: Decorator) -> Callable[..., No
     return command
 
 
-def require_gates(fail_on: Sequence[str], junit: Path | None, sarif: Path | None) -> None:
-    """Reject `--junit` and `--sarif` without `--fail-on`.
+def require_gates(
+    fail_on: Sequence[str], junit: Path | None, sarif: Path | None, *, fail_on_undecided: bool
+) -> None:
+    """Reject options about gates without `--fail-on`.
 
     Raises:
-        UsageError: a report file is given, but no gate.
+        UsageError: an option about gates is given, but no gate.
     """
+    if fail_on_undecided and not fail_on:
+        raise UsageError("--fail-on-undecided needs --fail-on, the gates that it is about")
     if (junit or sarif) and not fail_on:
         raise UsageError("--junit and --sarif need --fail-on, whose results they write")
 
 
 def write_gate_reports(
-    ctx: click.Context, results: "Sequence[Result]", junit: Path | None, sarif: Path | None
+    ctx: click.Context,
+    results: "Sequence[Result]",
+    junit: Path | None,
+    sarif: Path | None,
+    *,
+    fail_on_undecided: bool,
 ) -> None:
     """Write the results of gates to the files and to stderr; exit with 1 if a gate failed.
+
+    Args:
+        ctx: context of the command.
+        results: the results.
+        junit: where to write them as JUnit XML.
+        sarif: where to write them as SARIF.
+        fail_on_undecided: whether undecided results count as failures.
 
     Raises:
         UsageError: a file cannot be written.
     """
     from mcptally.gates import ci_reports
 
+    if fail_on_undecided:
+        results = [result.failed_if_undecided() for result in results]
     ci_reports.write_reports(results, junit=junit, sarif=sarif)
     sys.stderr.write("".join(f"{line}\n" for line in ci_reports.lines(results)))
     if any(result.state == "failed" for result in results):

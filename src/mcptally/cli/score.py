@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcptally.cli.options import (
-    gate_reports,
+    gate_options,
     require_gates,
     write_gate_reports,
     write_unread,
@@ -110,7 +110,7 @@ class _PathOrUrl(click.Path):
     help="Exit with 1 if this holds: 'failure_rate > 5%' (of a tool), 'server.confidence < 95', "
     "'findings.error > 0', or a TOML file of gates. Can be repeated.",
 )
-@gate_reports
+@gate_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -131,6 +131,7 @@ def command(
     full: bool,
     no_payloads: bool,
     fail_on: tuple[str, ...],
+    fail_on_undecided: bool,
     junit: Path | None,
     sarif: Path | None,
 ) -> None:
@@ -154,7 +155,7 @@ def command(
     configure_allocators()
     from mcptally.pipeline.run import score
 
-    require_gates(fail_on, junit, sarif)
+    require_gates(fail_on, junit, sarif, fail_on_undecided=fail_on_undecided)
     if fail_on and isinstance(out, str):
         raise UsageError(f"--fail-on needs a store in a local folder; {out} is a URL")
     if fail_on:  # an invalid gate is reported before the work
@@ -191,7 +192,8 @@ def command(
     if fail_on:
         from mcptally.analytics.store import open_store
 
-        write_gate_reports(ctx, gates.check_store(open_store(out), limits), junit, sarif)
+        results = gates.check_store(open_store(out), limits)
+        write_gate_reports(ctx, results, junit, sarif, fail_on_undecided=fail_on_undecided)
 
 
 def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) -> None:

@@ -29,7 +29,7 @@ def lines(results: Sequence[Result]) -> list[str]:
     if undecided:
         texts.append(
             f"{count(len(undecided))} undecided "
-            "(too little data, or the interval contains the limit), "
+            "(fewer than three sessions, or the interval contains the limit), "
             f"first: {_display_text(undecided[0].subject)}: {_display_text(undecided[0].message)}"
         )
     failures = sum(result.state == "failed" for result in results)

@@ -1,13 +1,14 @@
 """Checks gates: limits for the columns of a store's scores or for a comparison.
 
 A gate is a short text: a column, `>` or `<`, and a number (`failure_rate > 5%`); for a comparison
-also a kind of change (`worse`). A gate fails only if the whole interval is beyond the limit. If the
-interval contains the limit, or there is too little data for this rate, the gate is undecided. Each
-rate is checked with its own interval and its own data, not with those of the failure rate.
+also a kind of change (`worse`). The interval decides alone: a gate fails if the whole interval is
+beyond the limit, and passes if the whole interval is within it. Otherwise, or with fewer than
+`MIN_SESSIONS` sessions, it is undecided.
 """
 
 import dataclasses
 import fnmatch
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,12 +17,19 @@ from typing import Any, Final, Literal, get_args
 
 from mcptally.analytics.compare import COMPARED, RANK, Comparison
 from mcptally.analytics.store import Store
+from mcptally.analytics.views import answer_columns
 from mcptally.errors import UsageError, near
 from mcptally.plural import count as count_of
 from mcptally.rules.reference_page import find_rules
 from mcptally.tables.findings import Severity
+from mcptally.tables.outcomes import Verdict
+from mcptally.tables.values import SHARE
 
 State = Literal["failed", "undecided", "passed"]
+
+MIN_SESSIONS: Final = 3
+"""With fewer sessions, an interval decides nothing: a lone failure in a single session would fail
+limits of 20 % too often."""
 
 _SCOPES: Final = {"tool": "tool_scores", "server": "server_scores"}
 _GATE: Final = re.compile(
@@ -72,6 +80,12 @@ class Result:
     file: str | None = None
     line: int | None = None
 
+    def failed_if_undecided(self) -> "Result":
+        """The same result; an undecided one counts as failed, and its message says why."""
+        if self.state != "undecided":
+            return self
+        return dataclasses.replace(self, state="failed", message=f"undecided: {self.message}")
+
     @property
     def subject(self) -> str:
         """The server and tool that the result is about."""
@@ -101,16 +115,65 @@ def parse(text: str, *, server: str = "*", tool: str = "*") -> Gate:
     )
 
 
-def load(texts: Iterable[str]) -> list[Gate]:
+def load(texts: Iterable[str], *, comparing: bool = False) -> list[Gate]:
     """Load gates from the command line: each text is a gate or the path of a TOML file of gates.
 
+    Args:
+        texts: gates, and paths of files of gates.
+        comparing: whether they are about the change between two stores.
+
     Raises:
-        UsageError: a text is not a gate, or a file cannot be read.
+        UsageError: a text is not a gate, a file cannot be read, a gate names something that does
+            not exist, or its limit is not a value that the column can have.
     """
     gates: list[Gate] = []
     for text in texts:
         gates += _load_file(Path(text)) if text.endswith(".toml") else [parse(text)]
+    for gate in gates:
+        if comparing:
+            _check_comparing(gate)
+        else:
+            _check_names(gate)
     return gates
+
+
+def _check_comparing(gate: Gate) -> None:
+    """Reject a gate that no comparison can answer."""
+    if gate.scope == "findings":
+        raise UsageError(f"{gate.text!r} is about one store; use mcptally score --fail-on")
+    if gate.scope in _SCOPES:
+        _check_column(gate, COMPARED, "the compared metrics")
+    metric = gate.column.partition(".")[2]
+    if gate.scope == "change" and metric:
+        _check_column(dataclasses.replace(gate, column=metric), COMPARED, "the compared metrics")
+
+
+def _check_names(gate: Gate) -> None:
+    """Reject a gate that no store can answer."""
+    if gate.scope == "change":
+        raise UsageError(
+            f"{gate.text!r} compares two stores; use mcptally compare BASE NEW --fail-on"
+        )
+    if gate.scope == "findings":
+        names = [*get_args(Severity), *(row["id"] for row in find_rules())]
+        _check_column(gate, names, "the severities and rules")
+        return
+    columns = answer_columns(_SCOPES[gate.scope])
+    _check_column(gate, columns, _SCOPES[gate.scope])
+    if columns[gate.column] not in _NUMBERS:
+        raise UsageError(f"{gate.text!r}: {gate.column} is not a number")
+    highest = 1 if SHARE.search(gate.column) else 100 if _PERCENT.match(gate.column) else math.inf
+    if not 0 <= gate.limit <= highest:
+        raise UsageError(
+            f"{gate.text!r}: {gate.column} is from 0 to {highest}"
+            + (f", write {gate.column} {gate.beyond} 5% or 0.05" if highest == 1 else "")
+        )
+
+
+_NUMBERS: Final = frozenset({"bigint", "double", "hugeint", "integer", "ubigint", "uinteger"})
+"""DuckDB types of columns that a limit can apply to."""
+_PERCENT: Final = re.compile("confidence(?!_n_eff)")
+"""Matches the names of columns that hold percentages from 0 to 100."""
 
 
 def _load_file(path: Path) -> list[Gate]:
@@ -139,30 +202,26 @@ def _load_file(path: Path) -> list[Gate]:
 
 
 def check_store(store: Store, gates: Sequence[Gate]) -> list[Result]:
-    """Check gates on one store. Of several gates on a column, the last one that matches counts.
-
-    Raises:
-        UsageError: a gate names an unknown column.
-    """
+    """Check gates on one store. Of several gates on a column, the last one that matches counts."""
     results: list[Result] = []
     for scope, question in _SCOPES.items():
         if mine := [gate for gate in gates if gate.scope == scope]:
-            relation = store.ask(question)
-            _check_columns(mine, relation.columns, question)
-            rows = relation.to_arrow_table().to_pylist()
+            rows = store.ask(question).to_arrow_table().to_pylist()
+            sessions = _sessions(store, scope)
             results += [
                 result
                 for row in rows
                 for gate in _last_matching(mine, row)
-                if (result := _check_row(gate, row))
+                if (result := _check_row(gate, row, sessions))
             ]
-    if found := [gate for gate in gates if gate.scope == "findings"]:
-        results += [_check_findings(store, gate) for gate in found]
-    if wrong := next((gate for gate in gates if gate.scope == "change"), None):
-        raise UsageError(
-            f"{wrong.text!r} compares two stores; use mcptally compare BASE NEW --fail-on"
-        )
+    results += [_check_findings(store, gate) for gate in gates if gate.scope == "findings"]
     return _with_places(store, results)
+
+
+def _sessions(store: Store, scope: str) -> dict[tuple[str | None, str | None, str], int]:
+    """Server, tool and rate → the sessions with a call that the rate counts."""
+    rows = store.sql(f"SELECT server, tool, metric, sessions FROM _rates_per('{scope}')").fetchall()
+    return {(server, tool, metric): sessions for server, tool, metric, sessions in rows}
 
 
 def check_changes(
@@ -178,9 +237,6 @@ def check_changes(
         comparison: the comparison.
         gates: the gates.
         stores: the new store and the base; a failure names a call in the first that has one.
-
-    Raises:
-        UsageError: a gate names a metric that is not compared.
     """
     tools = comparison.tools.to_arrow_table().to_pylist()
     metrics = comparison.metrics.to_arrow_table().to_pylist()
@@ -194,7 +250,6 @@ def check_changes(
             state: State = "failed" if hit else "passed"
             results.append(Result(gate, state, row["server"], row["tool"], row["words"]))
     limits = [gate for gate in gates if gate.scope != "change"]
-    _check_columns(limits, COMPARED, "the compared metrics")
     for scope in _SCOPES:
         mine = [gate for gate in limits if gate.scope == scope]
         for row in metrics:
@@ -213,13 +268,12 @@ def _has_change(kind: str, row: Mapping[str, Any]) -> bool:
     return row["change"] == kind or (kind in ("worse", "better") and bool(row[kind]))
 
 
-def _check_columns(gates: Iterable[Gate], columns: Iterable[str], where: str) -> None:
+def _check_column(gate: Gate, columns: Iterable[str], where: str) -> None:
     columns = list(columns)
-    for gate in gates:
-        if gate.column not in columns:
-            raise UsageError(
-                f"{gate.text!r}: {gate.column} is not among {where}{near(gate.column, columns)}"
-            )
+    if gate.column not in columns:
+        raise UsageError(
+            f"{gate.text!r}: {gate.column} is not among {where}{near(gate.column, columns)}"
+        )
 
 
 def _last_matching(gates: Iterable[Gate], row: Mapping[str, Any]) -> Iterable[Gate]:
@@ -232,60 +286,51 @@ def _last_matching(gates: Iterable[Gate], row: Mapping[str, Any]) -> Iterable[Ga
     return fitting.values()
 
 
-def _check_row(gate: Gate, row: Mapping[str, Any]) -> Result | None:
+def _check_row(
+    gate: Gate, row: Mapping[str, Any], sessions: Mapping[tuple[str | None, str | None, str], int]
+) -> Result | None:
     """The result of a gate for a tool or server.
 
     None if the column is null, except for a confidence: a gate on it must not pass in silence where
     no call shows whether the tool works.
     """
-    value = row[gate.column]
+    server, tool, value = row["server"], row.get("tool"), row[gate.column]
+    limit = f"limit: {gate.beyond} {gate.limit:g}"
     if value is None and gate.column in _CONFIDENCES:
-        return Result(
-            gate,
-            "undecided",
-            row["server"],
-            row.get("tool"),
-            f"{gate.column}: no evidence in {count_of(row['calls'], 'call')}, of which "
-            f"{row['ok']:,} worked; limit: {gate.beyond} {gate.limit:g}",
-        )
+        calls = f"{count_of(row['calls'], 'call')}, of which {row['ok']:,} worked"
+        message = f"{gate.column}: no evidence in {calls}; {limit}"
+        return Result(gate, "undecided", server, tool, message)
     if value is None:
         return None
-    if not isinstance(value, int | float):
-        raise UsageError(f"{gate.text!r}: {gate.column} is not a number")
     state, span = gate.state(value, value), ""
     ends = [f"{gate.column}_{end}" for end in ("low", "high")]
+    counted = sessions.get((server, tool, _RATES.get(gate.column, gate.column)), row["sessions"])
     if ends[0] in row:
         low, high = (row[end] for end in ends)
         known = low is not None and high is not None
-        if known:
-            span = f" ({low:.4g} to {high:.4g})"
-        if not known or row.get(_data_column(gate.column)):
-            state, span = "undecided", f"{span}, too little data"
+        span = f" ({low:.4g} to {high:.4g})" if known else ", too little data for an interval"
+        if not known:
+            state = "undecided"
+        elif counted < MIN_SESSIONS:
+            state, span = "undecided", f"{span}, fewer than {MIN_SESSIONS} sessions"
         else:
             state = gate.state(low, high)
-    return Result(
-        gate,
-        state,
-        row["server"],
-        row.get("tool"),
+    message = (
         f"{gate.column} is {value:.4g}{span} on {count_of(row['calls'], 'call')} in "
-        f"{count_of(row['sessions'], 'session')}; limit: {gate.beyond} {gate.limit:g}",
+        f"{count_of(counted, 'session')}; {limit}"
     )
+    return Result(gate, state, server, tool, message)
 
 
-_DERIVED: Final = {"confidence_shrunk": "confidence", "failure_rate_corrected": "failure_rate"}
-"""Derived column → the column that it is derived from, whose amount of data applies to both."""
+_RATES: Final = {
+    "confidence_shrunk": "confidence",
+    "confidence_tool_mean": "confidence",
+    "failure_rate_corrected": "failure_rate",
+}
+"""Derived column → the rate whose sessions it is derived from."""
 
 
 _CONFIDENCES: Final = frozenset({"confidence", "confidence_shrunk", "confidence_tool_mean"})
-
-
-def _data_column(column: str) -> str:
-    """The column that says whether an estimate with an interval has too little data.
-
-    Only rates have one. Latencies and means of points have no interval if there is too little data.
-    """
-    return f"{_DERIVED.get(column, column)}_insufficient_data"
 
 
 def _check_change(gate: Gate, row: Mapping[str, Any]) -> Result:
@@ -311,9 +356,6 @@ def _check_findings(store: Store, gate: Gate) -> Result:
         "WHERE severity = $1 OR rule = $1 GROUP BY server, tool",
         [gate.column],
     ).fetchall()
-    if not rows:
-        names = [*get_args(Severity), *(row["id"] for row in find_rules())]
-        _check_columns([gate], names, "the severities and rules")
     fitting = [row for row in rows if gate.matches(row[0], row[1] or "")]
     count = sum(n for _, _, n, _ in fitting)
     places = [place for *_, place in fitting if None not in place]
@@ -336,8 +378,8 @@ def _with_place(store: Store, result: Result) -> Result:
         "SELECT file, line FROM calls WHERE ($1 IS NULL OR server = $1) "
         "AND ($2 IS NULL OR tool = $2) "
         "AND method = 'tools/call' "
-        "ORDER BY verdict IS DISTINCT FROM 'tool_failure', outcome = 'ok', requested_at LIMIT 1",
-        [result.server, result.tool],
+        "ORDER BY verdict IS DISTINCT FROM $3, outcome = 'ok', requested_at LIMIT 1",
+        [result.server, result.tool, Verdict.TOOL_FAILURE],
     ).fetchall()
     if not rows:
         return result

@@ -1,6 +1,7 @@
 """Computes intervals of rates with sessions as clusters, on NumPy arrays.
 
-docs/explanation/statistics.md explains the formula, docs/decisions/0103 the reasons for it.
+docs/explanation/statistics.md explains the formula, docs/design/statistics.md and
+docs/decisions/0103 the reasons for it.
 """
 
 from typing import Final, NamedTuple
@@ -62,6 +63,8 @@ def rate_intervals(
     mixed: Floats,
     sessions: Floats,
     rarer: Floats,
+    alike_of_all: Floats | None = None,
+    known_of_all: Floats | None = None,
 ) -> RateInterval:
     """The intervals of rates from sums over sessions; each array has one element per rate.
 
@@ -74,6 +77,9 @@ def rate_intervals(
         mixed: sum over sessions of hits times misses, divided by calls.
         sessions: number of sessions with a call.
         rarer: number of sessions with a hit or with a miss, whichever is smaller.
+        alike_of_all: correlation of the calls of a session, estimated from all tools together; it
+            is used where all calls or none are hits. NaN: not known.
+        known_of_all: sessions from which it was estimated: the sum over tools of `rarer`.
     """
     from scipy.special import ndtri, stdtrit  # noqa: PLC0415  (as above)
 
@@ -89,6 +95,13 @@ def rate_intervals(
         # The weighted geometric mean of Kish's design effect and of n / sessions, with which each
         # session counts as one call.
         effect = (1 + (nn / n - 1) * alike) ** weight * (n / sessions) ** (1 - weight)
+        uniform = (binomial == 0) & (sessions > 1)
+        if alike_of_all is not None and known_of_all is not None:
+            weight_of_all = known_of_all / (known_of_all + PRIOR_SESSIONS)
+            likely = 1 + (nn / n - 1) * np.clip(alike_of_all, 0, 1)
+            likely = likely**weight_of_all * (n / sessions) ** (1 - weight_of_all)
+            # Never more than one call per session: long sessions could not show it.
+            effect = np.where(uniform, np.fmin(effect, likely), effect)
         # At least the observed design effect, which is larger if long sessions have another rate.
         spread = np.maximum(0, yy - 2 * mean * yn + mean**2 * nn)
         shown = sessions / (sessions - 1) * spread / n / binomial
@@ -97,7 +110,11 @@ def rate_intervals(
         # The variance of single calls is known; the rest has the weight that was estimated.
         freedom = np.maximum(1, np.minimum(sessions - 1, 2 * known))
         t = normal + (stdtrit(freedom, LEVEL) - normal) * weight * (1 - 1 / effect)
-        return RateInterval(n_eff, t, *wilson(mean, n_eff, t))
+        low, high = wilson(mean, n_eff, t)
+        # Clopper and Pearson's exact bound.
+        bound = (1 - LEVEL) ** (1 / n_eff)
+        low, high = np.where(mean == 1, bound, low), np.where(mean == 0, 1 - bound, high)
+        return RateInterval(n_eff, t, low, high)
 
 
 def rate_bounds(hits: Floats, sizes: Floats) -> tuple[float, float] | tuple[None, None]:

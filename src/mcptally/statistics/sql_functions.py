@@ -43,7 +43,7 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("t_quantile", t_quantile, (number, number), number),
         ("t_test", t_test, (number, number), number),
         ("beta_quantile", beta_quantile, (number, number, number), number),
-        ("rate_interval", rate_interval, (number,) * 8, rate),
+        ("rate_interval", rate_interval, (number,) * 10, rate),
         ("wilson_low", wilson_low, (number,) * 3, number),
         ("wilson_high", wilson_high, (number,) * 3, number),
         ("latency_quantiles", latency_quantiles, ("DOUBLE[][]", "UBIGINT[]"), numbers),
@@ -112,9 +112,12 @@ def rate_interval(
     mixed: pa.ChunkedArray,
     sessions: pa.ChunkedArray,
     rarer: pa.ChunkedArray,
+    alike_of_all: pa.ChunkedArray,
+    known_of_all: pa.ChunkedArray,
 ) -> pa.Array:
     """The intervals of rates from sums over sessions, as structs: `intervals.rate_intervals`."""
-    found = intervals.rate_intervals(*map(_floats, (n, y, nn, yy, yn, mixed, sessions, rarer)))
+    sums = (n, y, nn, yy, yn, mixed, sessions, rarer, alike_of_all, known_of_all)
+    found = intervals.rate_intervals(*map(_floats, sums))
     return pa.StructArray.from_arrays([_array(column) for column in found], found._fields)
 
 

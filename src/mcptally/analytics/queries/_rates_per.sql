@@ -22,9 +22,21 @@ WITH moments AS (
     FROM _session_counts(per)
     GROUP BY tool_hash
 ),
+-- The correlation of the calls of a session, estimated from all tools (or servers) together, and
+-- the number of sessions that it is estimated from. Sums of whole numbers do not depend on order.
+pooled AS (
+    SELECT
+        metric,
+        1 - sum(round(1e6 * mixed))
+            / nullif(sum(round(1e6 * (n - sessions) * y / n * (1 - y / n))), 0) AS alike,
+        sum(least(hit, missed, sessions - 1)) AS known
+    FROM moments
+    WHERE n > 0
+    GROUP BY metric
+),
 spread AS (
     SELECT
-        * REPLACE (
+        * EXCLUDE (alike, known) REPLACE (
             sessions::BIGINT AS sessions, hit::BIGINT AS hit, missed::BIGINT AS missed
         ),
         y / n AS mean,
@@ -32,8 +44,10 @@ spread AS (
             sessions / (sessions - 1)
                 * greatest(0, yy - 2 * y / n * yn + (y / n) ** 2 * nn) / n ** 2
         END AS variance,
-        rate_interval(n, y, nn, yy, yn, mixed, sessions, least(hit, missed)) AS rate
+        rate_interval(n, y, nn, yy, yn, mixed, sessions, least(hit, missed), alike, known)
+            AS rate
     FROM moments
+    JOIN pooled USING (metric)
     WHERE n > 0
 )
 SELECT
