@@ -26,6 +26,7 @@ from mcptally.statistics import sql_functions
 from mcptally.store.manifest import LiveFiles
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.findings import Findings
+from mcptally.tables.outcomes import sql_macros
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
@@ -77,6 +78,7 @@ def all_texts() -> Mapping[str, str]:
     return written | {
         "_tool_calls": f"-- Calls of tools, with what is derived from each.\n{calls_sql()}",
         "_usage": f"-- The rows of `usage`, computed from calls.\n{usage_sql('_tool_calls')}",
+        **sql_macros(),
         **{view: f"-- All rows.\nSELECT * FROM {name}" for view, name in ARCHIVE_VIEWS.items()},
     }
 

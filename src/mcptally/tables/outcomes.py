@@ -67,6 +67,9 @@ class Verdict(enum.StrEnum):
     """The text does not name the cause."""
 
 
+UNFORESEEABLE: Final = (Verdict.INFRASTRUCTURE, Verdict.AMBIGUOUS)
+"""Verdicts on failures that say nothing about the request or the tool."""
+
 VERDICTS: Final[Mapping[Verdict, str]] = MappingProxyType(
     {
         Verdict.BUSINESS: "the {} did its job and refused this request",
@@ -155,6 +158,11 @@ def sql_list(values: Iterable[str]) -> str:
     return "(" + ", ".join(f"'{value}'" for value in values) + ")"
 
 
+def is_verdict(verdict: Verdict) -> str:
+    """The SQL condition of calls with a verdict, without macros: users run it, too."""
+    return f"verdict = '{verdict}'"
+
+
 def sql_macros() -> dict[str, str]:
     """The SQL macros of groups and verdicts: name → first comment, parameter, expression."""
     groups = {
@@ -163,7 +171,10 @@ def sql_macros() -> dict[str, str]:
         for name, members in GROUPS.items()
     }
     verdicts = {
-        f"_is_{name}": f"-- The verdict {name}.\n-- Value of: verdict\nverdict = '{name}'"
+        f"_is_{name}": f"-- The verdict {name}.\n-- Value of: verdict\n{is_verdict(name)}"
         for name in Verdict
+    } | {
+        "_is_unforeseeable": "-- Verdicts that say nothing about request and tool.\n"
+        f"-- Value of: verdict\nverdict IN {sql_list(UNFORESEEABLE)}"
     }
     return groups | verdicts

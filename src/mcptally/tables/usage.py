@@ -2,11 +2,20 @@
 
 from mcptally.tables.column_types import FLOAT64, INT64, STRING, TIME, UINT32, list_of
 from mcptally.tables.declaration import Aggregate, Column, Table
+from mcptally.tables.outcomes import Verdict
 
 
 def _count(condition: str, meaning: str) -> Aggregate:
     """The number of calls for which an SQL condition is true."""
     return Aggregate("count", condition, UINT32, meaning)
+
+
+def _outcome(name: str) -> Aggregate:
+    return _count(f"outcome = '{name}'", f"Calls with outcome `{name}`.")
+
+
+def _verdict(name: Verdict) -> Aggregate:
+    return _count(f"verdict = '{name}'", f"Calls with verdict `{name}`.")
 
 
 class Usage(Table):
@@ -26,19 +35,19 @@ class Usage(Table):
     calls = Aggregate("rows", "", UINT32, "Calls.")
     first_call = Aggregate("min", "requested_at", TIME, "Time of the first call.")
     last_call = Aggregate("max", "requested_at", TIME, "Time of the last call.")
-    ok = _count("outcome = 'ok'", "Calls with outcome `ok`.")
-    hidden_errors = _count("outcome = 'hidden_error'", "Calls with outcome `hidden_error`.")
-    tool_errors = _count("outcome = 'tool_error'", "Calls with outcome `tool_error`.")
-    protocol_errors = _count("outcome = 'protocol_error'", "Calls with outcome `protocol_error`.")
-    timeouts = _count("outcome = 'timeout'", "Calls with outcome `timeout`.")
-    no_responses = _count("outcome = 'no_response'", "Calls with outcome `no_response`.")
-    cancelled = _count("outcome = 'cancelled'", "Calls with outcome `cancelled`.")
-    input_required = _count("outcome = 'input_required'", "Calls with outcome `input_required`.")
-    tasks = _count("outcome = 'task'", "Calls with outcome `task`.")
-    business = _count("verdict = 'business'", "Calls with verdict `business`.")
-    tool_failures = _count("verdict = 'tool_failure'", "Calls with verdict `tool_failure`.")
-    infrastructure = _count("verdict = 'infrastructure'", "Calls with verdict `infrastructure`.")
-    ambiguous = _count("verdict = 'ambiguous'", "Calls with verdict `ambiguous`.")
+    ok = _outcome("ok")
+    hidden_errors = _outcome("hidden_error")
+    tool_errors = _outcome("tool_error")
+    protocol_errors = _outcome("protocol_error")
+    timeouts = _outcome("timeout")
+    no_responses = _outcome("no_response")
+    cancelled = _outcome("cancelled")
+    input_required = _outcome("input_required")
+    tasks = _outcome("task")
+    business = _verdict(Verdict.BUSINESS)
+    tool_failures = _verdict(Verdict.TOOL_FAILURE)
+    infrastructure = _verdict(Verdict.INFRASTRUCTURE)
+    ambiguous = _verdict(Verdict.AMBIGUOUS)
     inputs_checked = _count("input_checked", "Calls whose arguments a schema could validate.")
     inputs_invalid = _count(
         "input_schema_state = 'invalid'", "Of those, calls with invalid arguments."

@@ -11,8 +11,8 @@ WITH refused AS MATERIALIZED (
         input_schema_path, input_schema_error, arguments, error_text
     FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s' AND definition IS NOT NULL
-        AND outcome IN ('tool_error', 'protocol_error', 'hidden_error')
-        AND verdict = 'business'
+        AND _error(outcome)
+        AND _is_business(verdict)
         AND (input_schema_state = 'invalid' OR reason IN ('validation', 'unsupported_or_disabled'))
 ),
 session_counts AS (

@@ -3,17 +3,17 @@
 -- The taxonomy is about faults of servers that run: refused requests, outages and killed processes
 -- are outside it. docs/explanation/faults.md explains the choice.
 CASE
-    WHEN outcome IN ('ok', 'input_required', 'task') THEN CASE
+    WHEN outcome = 'ok' OR _unfinished(outcome) AND outcome <> 'cancelled' THEN CASE
         WHEN outputs IN ('invalid', 'missing_output') THEN 'Data & Schema'
         WHEN inputs = 'invalid' AND outcome = 'ok' THEN 'Tool'
     END
     WHEN outcome = 'cancelled' THEN NULL
     WHEN outcome = 'hidden_error' THEN 'Tool'
     WHEN outcome = 'timeout' OR reason = 'timeout_or_cancel' THEN 'Timeout & Cancellation'
-    WHEN verdict = 'business' THEN 'outside: request refused'
+    WHEN _is_business(verdict) THEN 'outside: request refused'
     WHEN reason = 'connection_closed' THEN 'Transport Layer'
-    WHEN verdict = 'infrastructure' THEN 'outside: infrastructure'
-    WHEN verdict = 'ambiguous' THEN 'outside: cause unknown'
+    WHEN _is_infrastructure(verdict) THEN 'outside: infrastructure'
+    WHEN _is_ambiguous(verdict) THEN 'outside: cause unknown'
     WHEN reason = 'output_contract' THEN 'Data & Schema'
     WHEN reason = 'misconfig_or_missing_dependency' THEN 'State & Configuration'
     WHEN method IN ('initialize', 'server/discover') THEN 'Session Lifecycle'

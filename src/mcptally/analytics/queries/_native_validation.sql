@@ -9,9 +9,9 @@ SELECT
 FROM (
     SELECT
         server, session, validated_as, outcome = 'ok' AS worked,
-        outcome IN ('tool_error', 'hidden_error', 'protocol_error', 'timeout', 'no_response')
+        _failed(outcome)
             AS failed,
-        coalesce(verdict IN ('infrastructure', 'ambiguous'), false) AS unforeseeable
+        coalesce(_is_unforeseeable(verdict), false) AS unforeseeable
     FROM _unvalidated_calls
     JOIN (SELECT call_id, validated_as FROM seed_scores WHERE validated_by IS NOT NULL)
         USING (call_id)

@@ -51,9 +51,9 @@ SELECT
             AND meaning IS NOT NULL THEN 'semantic'
     END AS dry_run_phase,
     outcome = 'ok' AS worked,
-    outcome IN ('tool_error', 'hidden_error', 'protocol_error', 'timeout', 'no_response') AS failed,
+    _failed(outcome) AS failed,
     -- No validation can predict these failures, so they say nothing about its quality.
-    coalesce(verdict IN ('infrastructure', 'ambiguous'), false) AS unforeseeable,
+    coalesce(_is_unforeseeable(verdict), false) AS unforeseeable,
     dry_run_phase IS NOT NULL OR coalesce(NOT validated_as, false) AS refused
 FROM candidates c
 LEFT JOIN definitions d USING (id)

@@ -14,7 +14,7 @@ marked AS MATERIALIZED (
         hash(server) AS server_hash, tool_hash IN (SELECT tool_hash FROM unlisted) AS invented,
         outcome = 'cancelled' AS given_up,
         -- Refusals after which the same call cannot succeed, whatever the caller does.
-        verdict = 'business' AND retryable IN ('no', 'after_change') AS refused,
+        _is_business(verdict) AND retryable IN ('no', 'after_change') AS refused,
         input_schema_state IN ('valid', 'invalid') AS checked,
         CASE WHEN input_schema_state = 'invalid' THEN CASE
             WHEN input_schema_error LIKE 'lacks the member%' THEN 'a'
@@ -48,7 +48,7 @@ repeated AS MATERIALIZED (
         FROM calls
         WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL
             AND (client IS NOT NULL OR model IS NOT NULL)
-            AND verdict = 'business' AND retryable IN ('no', 'after_change')
+            AND _is_business(verdict) AND retryable IN ('no', 'after_change')
     )
     JOIN (
         SELECT hash(attempt_of) AS chain, attempt - 1 AS attempt

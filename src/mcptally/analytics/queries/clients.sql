@@ -8,11 +8,10 @@ WITH parts AS MATERIALIZED (
         count(*) FILTER (tools) AS tool_calls,
         -- Only calls of tools that ended. Clients differ here mostly by the tools that they call:
         -- compare them on the same tool (`--tool`).
-        count(*) FILTER (tools AND outcome IN
-            ('ok', 'hidden_error', 'tool_error', 'protocol_error', 'timeout', 'no_response'))
+        count(*) FILTER (tools AND _ended(outcome))
             AS ended,
         count(*) FILTER (tools AND outcome = 'ok') AS ok,
-        count(*) FILTER (tools AND verdict = 'tool_failure') AS tool_failures,
+        count(*) FILTER (tools AND _is_tool_failure(verdict)) AS tool_failures,
         count(*) FILTER (tools AND input_schema_state IN ('valid', 'invalid')) AS checked,
         count(*) FILTER (tools AND input_schema_state = 'invalid') AS invalid,
         count(*) FILTER (tools AND attempt_why = 'retry') AS retries,

@@ -11,9 +11,7 @@ WITH judged AS MATERIALIZED (
         if(outcome = 'ok', 0, hash(hash(coalesce(template, outcome)), hash(verdict))) AS class_hash,
         hash(session) AS session_hash, hash(arguments) AS arguments_hash, call_id
     FROM calls
-    WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND outcome IN (
-        'ok', 'tool_error', 'protocol_error', 'hidden_error', 'timeout', 'no_response'
-    )
+    WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND _ended(outcome)
 ),
 classes AS MATERIALIZED (
     SELECT

@@ -3,9 +3,8 @@
 WITH used AS (
     SELECT
         server, tool, definition, count(*) AS calls,
-        count(*) FILTER (outcome IN
-            ('hidden_error', 'tool_error', 'protocol_error', 'timeout', 'no_response')) AS failed,
-        count(*) FILTER (verdict = 'tool_failure') AS tool_failures
+        count(*) FILTER (_failed(outcome)) AS failed,
+        count(*) FILTER (_is_tool_failure(verdict)) AS tool_failures
     FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s'
     GROUP BY ALL

@@ -15,7 +15,7 @@ WITH failed AS MATERIALIZED (
             hash(verdict)
         ) AS group_hash
     FROM calls
-    WHERE outcome IN ('tool_error', 'protocol_error', 'hidden_error', 'timeout', 'no_response')
+    WHERE _failed(outcome)
         AND dir = 'c2s'
 ),
 groups AS MATERIALIZED (

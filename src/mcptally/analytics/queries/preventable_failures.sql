@@ -28,9 +28,8 @@ validating AS (
         hash(hash(c.server), hash(c.tool)) AS tool_hash, hash(c.session) AS session_hash,
         any_value(c.server) AS server, any_value(c.tool) AS tool,
         -count(*) AS calls, -count(*) FILTER (outcome = 'ok') AS worked,
-        -count(*) FILTER (outcome IN
-            ('tool_error', 'hidden_error', 'protocol_error', 'timeout', 'no_response')) AS failed,
-        -count(*) FILTER (verdict IN ('infrastructure', 'ambiguous')) AS unforeseeable
+        -count(*) FILTER (_failed(outcome)) AS failed,
+        -count(*) FILTER (_is_unforeseeable(verdict)) AS unforeseeable
     FROM calls c
     SEMI JOIN validations v USING (recording, call_id)
     WHERE dir = 'c2s' AND method = 'tools/call' AND c.tool IS NOT NULL

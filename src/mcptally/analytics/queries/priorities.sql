@@ -83,8 +83,8 @@ typical_violation AS (
 -- When calls of each kind of problem were made.
 marked AS (
     SELECT server, tool, requested_at, unnest(list_filter([
-        if(verdict = 'tool_failure', 'failing', NULL),
-        if(verdict = 'infrastructure', 'lost', NULL),
+        if(_is_tool_failure(verdict), 'failing', NULL),
+        if(_is_infrastructure(verdict), 'lost', NULL),
         if(outcome = 'hidden_error', 'hidden', NULL),
         if(outcome <> 'ok', 'never', NULL),
         if(output_schema_state IN ('invalid', 'missing_output'), 'contract', NULL),
@@ -126,7 +126,7 @@ problems AS (
         e.most.call_id AS call_id
     FROM of_tools t
     LEFT JOIN typical e ON e.server IS NOT DISTINCT FROM t.server AND e.tool = t.tool
-        AND e.verdict = 'tool_failure'
+        AND _is_tool_failure(e.verdict)
     WHERE tool_failures > 0 AND failure_rate_low >= 0.01
     UNION ALL
     SELECT
@@ -145,7 +145,7 @@ problems AS (
     FROM of_servers s
     JOIN scattered ON scattered.server IS NOT DISTINCT FROM s.server
     LEFT JOIN typical_of_server e ON e.server IS NOT DISTINCT FROM s.server
-        AND e.verdict = 'tool_failure'
+        AND _is_tool_failure(e.verdict)
     WHERE failure_rate >= 0.01
     UNION ALL
     SELECT
@@ -195,7 +195,7 @@ problems AS (
         'verdict = ''infrastructure''', e.most.message, e.most.call_id
     FROM of_servers s
     LEFT JOIN typical_of_server e ON e.server IS NOT DISTINCT FROM s.server
-        AND e.verdict = 'infrastructure'
+        AND _is_infrastructure(e.verdict)
     WHERE infrastructure > 0 AND infrastructure_rate_low >= 0.01
     UNION ALL
     SELECT
@@ -280,7 +280,7 @@ weighed AS MATERIALIZED (
         AND t.tool IS NOT DISTINCT FROM p.tool
         AND t.kind = if(p.tool IS NULL AND p.kind IN ('failing', 'lost'),
             'of all tools: ' || p.kind,
-            if(p.kind = 'change' AND p.verdict = 'infrastructure', 'lost',
+            if(p.kind = 'change' AND _is_infrastructure(p.verdict), 'lost',
                 if(p.kind = 'change', 'failing', p.kind)))
     LEFT JOIN (
         SELECT server, tool, max(first_seen) AS first_seen FROM drift WHERE drift = 'breaking'

@@ -9,7 +9,7 @@ WITH spoken AS (
         count(*) AS calls,
         count(*) FILTER (method = 'tools/call' AND continued_by IS NULL) AS tool_calls,
         count(*) FILTER (outcome = 'protocol_error') AS protocol_errors,
-        count(*) FILTER (outcome IN ('timeout', 'no_response')) AS unanswered,
+        count(*) FILTER (_unanswered(outcome)) AS unanswered,
         list_sort(list(DISTINCT transport) FILTER (transport IS NOT NULL)) AS transports
     FROM calls
     GROUP BY ALL

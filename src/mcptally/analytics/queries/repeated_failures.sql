@@ -8,9 +8,8 @@ WITH kinds AS MATERIALIZED (
         same, any_value(tool_hash) AS tool_hash, any_value(server) AS server,
         any_value(tool) AS tool, any_value(arguments) AS arguments,
         count(*) AS calls,
-        count(*) FILTER (outcome IN ('tool_error', 'hidden_error', 'protocol_error')) AS errors,
-        count(*) FILTER (outcome IN
-            ('tool_error', 'hidden_error', 'protocol_error', 'timeout', 'no_response')) AS failed,
+        count(*) FILTER (_error(outcome)) AS errors,
+        count(*) FILTER (_failed(outcome)) AS failed,
         count(*) FILTER (outcome = 'ok') AS worked
     FROM (
         SELECT *, hash(tool_hash, hash(arguments)) AS same FROM _unvalidated_calls
@@ -25,7 +24,7 @@ mixed AS MATERIALIZED (
 ordered AS (
     SELECT
         same, outcome,
-        lag(outcome IN ('tool_error', 'hidden_error', 'protocol_error')) OVER (
+        lag(_error(outcome)) OVER (
             PARTITION BY same ORDER BY requested_at, recording, seq, "index"
         ) AS warned
     FROM (
@@ -39,8 +38,7 @@ ordered AS (
 warnings AS (
     SELECT
         same,
-        count(*) FILTER (outcome IN
-            ('tool_error', 'hidden_error', 'protocol_error', 'timeout', 'no_response')) AS "right",
+        count(*) FILTER (_failed(outcome)) AS "right",
         count(*) FILTER (outcome = 'ok') AS vain
     FROM ordered
     WHERE warned

@@ -34,7 +34,7 @@ messages AS MATERIALIZED (
             hash(place), hash(error)) AS group_hash,
         count(*) AS calls,
         count(*) FILTER (outcome = 'ok') AS accepted,
-        count(*) FILTER (outcome IN ('tool_error', 'protocol_error')) AS refused,
+        count(*) FILTER (_marked_error(outcome)) AS refused,
         min(call_id) AS call_id
     FROM violations
     GROUP BY message_hash

@@ -13,10 +13,9 @@ WITH parts AS (
         count(*) AS calls,
         count(*) FILTER (method = 'tools/call' AND dir = 'c2s' AND continued_by IS NULL)
             AS tool_calls,
-        count(*) FILTER (outcome IN
-            ('hidden_error', 'tool_error', 'protocol_error', 'timeout', 'no_response')) AS failed,
-        count(*) FILTER (verdict = 'tool_failure') AS tool_failures,
-        count(*) FILTER (outcome IN ('timeout', 'no_response')) AS unanswered,
+        count(*) FILTER (_failed(outcome)) AS failed,
+        count(*) FILTER (_is_tool_failure(verdict)) AS tool_failures,
+        count(*) FILTER (_unanswered(outcome)) AS unanswered,
         count(*) FILTER (attempt_why = 'retry') AS retries,
         sum(response_tokens) FILTER (method = 'tools/call') AS response_tokens_total
     FROM calls

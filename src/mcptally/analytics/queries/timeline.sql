@@ -27,10 +27,10 @@ of_tools AS MATERIALIZED (
         any_value(server) AS server, any_value(tool) AS tool, any_value(length) AS length,
         count(*) AS calls,
         count(*) FILTER (outcome = 'ok') AS ok,
-        count(*) FILTER (verdict = 'tool_failure') AS tool_failures,
-        count(*) FILTER (verdict = 'infrastructure') AS infrastructure,
-        count(*) FILTER (verdict = 'ambiguous') AS ambiguous,
-        count(*) FILTER (verdict = 'business') AS business,
+        count(*) FILTER (_is_tool_failure(verdict)) AS tool_failures,
+        count(*) FILTER (_is_infrastructure(verdict)) AS infrastructure,
+        count(*) FILTER (_is_ambiguous(verdict)) AS ambiguous,
+        count(*) FILTER (_is_business(verdict)) AS business,
         count(*) FILTER (outcome = 'cancelled') AS cancelled,
         count(*) FILTER (ended)::DOUBLE AS n
     FROM timed, chosen

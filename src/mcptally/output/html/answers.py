@@ -156,8 +156,7 @@ _MORE_ERRORS: Final = """
         server, coalesce(tool, method), coalesce(template, '(no text: ' || outcome || ')'), verdict,
         min(call_id, {n:d})
     FROM calls
-    WHERE outcome IN ('tool_error', 'protocol_error', 'hidden_error', 'timeout', 'no_response')
-        AND dir = 'c2s' AND {counted}
+    WHERE _failed(outcome) AND dir = 'c2s' AND {counted}
     GROUP BY 1, 2, 3, 4
 """
 _MORE_HIDDEN: Final = """

@@ -13,6 +13,7 @@ from mcptally.output.html.answers import Answers, Compared
 from mcptally.output.html.commands import Commands
 from mcptally.output.html.text import shown
 from mcptally.plural import count
+from mcptally.tables.outcomes import FAILED, Verdict, is_verdict, sql_list
 
 MAX_PRIORITIES: Final = 10
 _MAX_WORSE: Final = 6
@@ -130,10 +131,10 @@ def _same_tool(row: Mapping[str, Any]) -> pl.Expr:
 
 
 _AFFECTED: Final[Mapping[str, str]] = {
-    "confidence": "verdict = 'tool_failure'",
-    "failure_rate": "verdict = 'tool_failure'",
-    "infrastructure_rate": "verdict = 'infrastructure'",
-    "success_rate": "outcome NOT IN ('ok', 'input_required', 'task')",
+    "confidence": is_verdict(Verdict.TOOL_FAILURE),
+    "failure_rate": is_verdict(Verdict.TOOL_FAILURE),
+    "infrastructure_rate": is_verdict(Verdict.INFRASTRUCTURE),
+    "success_rate": f"outcome IN {sql_list(FAILED)}",
     "hidden_error_rate": "outcome = 'hidden_error'",
     "invalid_output_rate": "output_schema_state IN ('invalid', 'missing_output')",
     "invalid_input_rate": "input_schema_state = 'invalid'",
@@ -146,10 +147,10 @@ def _example(
 ) -> tuple[str | None, str | None]:
     """An error text and the id of a call that show why a metric got worse."""
     if metric in {"confidence", "failure_rate"}:
-        own = pl.col("verdict") == "tool_failure"
+        own = pl.col("verdict") == Verdict.TOOL_FAILURE
         return _typical_error(answers.errors, _same_tool(row), own)
     if metric == "infrastructure_rate":
-        outage = pl.col("verdict") == "infrastructure"
+        outage = pl.col("verdict") == Verdict.INFRASTRUCTURE
         return _typical_error(answers.errors, _same_tool(row), outage)
     if metric == "success_rate":
         return _typical_error(answers.errors, _same_tool(row))

@@ -16,6 +16,7 @@ from mcptally.output.html import charts
 from mcptally.output.html.answers import Answers, Compared
 from mcptally.output.html.commands import Commands
 from mcptally.output.html.text import name, shown
+from mcptally.tables.outcomes import Verdict, is_verdict
 
 MAX_TOOLS: Final = 1000
 MAX_TOOL_CHARACTERS: Final = 1_800_000
@@ -79,7 +80,7 @@ def tools(answers: Answers, commands: Commands) -> Section:
     for row in answers.tools.head(MAX_TOOLS).to_dicts():
         tool = (row["server"], row["tool"])
         example = examples.get(tool)
-        where = "verdict = 'tool_failure'" if row["tool_failures"] else ""
+        where = is_verdict(Verdict.TOOL_FAILURE) if row["tool_failures"] else ""
         lines = _present(commands.show(example), commands.calls(*tool, where, example))
         names = "".join(map(name, tool))
         # A name appears in its cell and as sort key; the commands may repeat it.
@@ -104,7 +105,7 @@ def servers(answers: Answers, commands: Commands) -> Section:
     rows = []
     for row in answers.servers.head(MAX_ROWS * 3).to_dicts():
         example = examples.get(row["server"])
-        where = "verdict = 'tool_failure'" if row["tool_failures"] else ""
+        where = is_verdict(Verdict.TOOL_FAILURE) if row["tool_failures"] else ""
         lines = _present(
             commands.show(example), commands.calls(row["server"], None, where, example)
         )
