@@ -1,10 +1,9 @@
-"""What the stdio recorder costs, beside direct calls, a plain pipe relay and peers, in one run.
+"""What the stdio recorder costs, beside direct calls and a bare pipe relay, in one run.
 
-    python tests/benchmarks/recorder.py [--peers FOLDER] [--calls 2000] [--million]
+    python tests/benchmarks/recorder.py [--calls 2000] [--million]
 
 Every variant keeps its server running; calls go round in blocks of 20, so that a busy machine is
-as busy for all. FOLDER is a venv's bin with peers from PyPI (greenlight-mcp, glassport, mcp-snoop);
-those on PATH are found too, and the others are left out. Linux only.
+as busy for all. Linux only.
 
 CPU is what the processes between client and server used (their threads' schedstat). Flood is how
 many answers a second come back when requests are sent without waiting. Start-up is the time from
@@ -16,7 +15,6 @@ import argparse
 import contextlib
 import os
 import select
-import shutil
 import statistics
 import subprocess
 import sys
@@ -66,9 +64,9 @@ def request(number, name="echo"):
     )
 
 
-def variants(out, peers):
+def variants(out):
     python = [sys.executable]
-    found = {
+    return {
         "direct": [],
         "pipe relay": [*python, "-c", RELAY],
         "mcptally": [*python, "-m", "mcptally", "record", "--out", f"{out}/a", "--"],
@@ -76,16 +74,6 @@ def variants(out, peers):
             *[*python, "-m", "mcptally", "record", "--redact", "none", "--out", f"{out}/b", "--"]
         ],
     }
-    known = {
-        "greenlight": ["run", "--capture-payloads", "--log-dir", f"{out}/g", "--"],
-        "mcp-snoop": ["-o", f"{out}/s", "--"],
-        "glassport": ["wrap", "--log-dir", f"{out}/p", "--"],
-    }
-    for name, arguments in known.items():
-        program = shutil.which(name, path=f"{peers}{os.pathsep}{os.environ['PATH']}")
-        if program:
-            found[name] = [program, *arguments]
-    return found
 
 
 class Variant:
@@ -238,7 +226,6 @@ def a_million(prefix, out):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--peers", default="", help="folder with programs of peers")
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--starts", type=int, default=7)
     parser.add_argument("--million", action="store_true", help="also memory over 10^6 messages")
@@ -246,7 +233,7 @@ def main():
     # An installed program has its bytecode: measure that, not the compiler.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as out:
-        prefixes = variants(out, options.peers)
+        prefixes = variants(out)
         all_variants = {name: Variant(prefix) for name, prefix in prefixes.items()}
         base, ratios = start_up(all_variants, prefixes, options.starts)
         for variant in all_variants.values():

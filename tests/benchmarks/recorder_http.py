@@ -1,13 +1,13 @@
-"""The cost of the HTTP recorder, compared with no recorder, a byte relay and other recorders.
+"""The cost of the HTTP recorder, compared with direct calls and a bare tap.
 
-    python tests/benchmarks/recorder_http.py [--calls 2000] [--mitmdump PATH] [--mcphawk PATH]
+    python tests/benchmarks/recorder_http.py [--calls 2000]
     python tests/benchmarks/recorder_http.py --short [--runs 5] [--other-source FOLDER]
 
 `--short` measures small calls only. With `--other-source`, another version of mcptally takes part.
 
 All variants stand before one server and are measured in turns of 20 calls within one run, over
-keep-alive raw sockets: read ratios and differences, not absolute numbers. Peers that are not
-installed are left out and named. Loopback only; it ends by itself.
+keep-alive raw sockets: read ratios and differences, not absolute numbers. Loopback only; it ends
+by itself.
 """
 
 import argparse
@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import statistics
@@ -27,7 +26,6 @@ import time
 from pathlib import Path
 
 TURN = 20
-CONNECTIONS = 100
 STREAM_EVENTS, STREAM_SECONDS = 5, 0.2
 TEXT = "x" * 216
 LARGE = b",".join(
@@ -94,26 +92,6 @@ async def serve(port):
     await server.serve_forever()
 
 
-def relay(port, upstream):
-    """The floor: a Python relay of bytes that understands and records nothing."""
-    listening = socket.create_server(("127.0.0.1", port), backlog=512)
-
-    def pump(source, sink):
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                sink.sendall(data)
-        with contextlib.suppress(OSError):
-            sink.shutdown(socket.SHUT_WR)
-
-    while True:
-        client, _ = listening.accept()
-        server = socket.create_connection(("127.0.0.1", upstream))
-        for sock in (client, server):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        threading.Thread(target=pump, args=(client, server), daemon=True).start()
-        threading.Thread(target=pump, args=(server, client), daemon=True).start()
-
-
 async def tap(port, upstream, file):
     """A bare recorder: asyncio streams that relay bytes and append them to a file, unparsed."""
 
@@ -139,8 +117,8 @@ async def tap(port, upstream, file):
 
 
 class Client:
-    def __init__(self, port, path="/mcp"):
-        self.port, self.path = port, path.encode()
+    def __init__(self, port):
+        self.port = port
         self.sock = socket.create_connection(("127.0.0.1", port), 30)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
@@ -151,12 +129,12 @@ class Client:
              "params": {"name": "echo", "arguments": arguments}},
         ).encode()  # fmt: skip
         self.sock.sendall(
-            b"POST %b HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
+            b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
             b"Accept: application/json, text/event-stream\r\nAccept-Encoding: identity\r\n"
             b"Connection: keep-alive\r\nUser-Agent: bench/1\r\n"
             b"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: echo\r\n"
             b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-            % (self.path, self.port, len(body), body)
+            % (self.port, len(body), body)
         )
 
     def receive(self):
@@ -216,7 +194,6 @@ def free_port():
 class Variant:
     def __init__(self, name, command, port, **environment):
         self.name, self.port = name, port
-        self.path = "/p/server" if name == "mcphawk" else "/mcp"
         self.calls = []
         self.process = None
         begin = time.perf_counter()
@@ -284,8 +261,6 @@ def variants(options, folder, upstream):
     url = f"http://127.0.0.1:{upstream}"
     yield "direct", None, upstream, {}
     port = free_port()
-    yield "byte relay", [sys.executable, me, "--relay", port, upstream], port, {}
-    port = free_port()
     yield "asyncio tap", [sys.executable, me, "--tap", port, upstream, folder / "tap"], port, {}
     sources = {"mcptally": {}}
     if options.other_source:
@@ -296,38 +271,11 @@ def variants(options, folder, upstream):
             *(sys.executable, "-m", "mcptally", "record", "--out", folder / "traces"),
             *("--url", f"{url}/mcp", "--listen", f"127.0.0.1:{port}"),
         ], port, environment  # fmt: skip
-    if options.short:
-        return
-    if options.mitmdump:
-        port = free_port()
-        yield "mitmdump -w", [options.mitmdump, "-q", "-m", f"reverse:{url}", "--listen-host",
-                              "127.0.0.1", "-p", port, "-w", folder / "flows", "--set",
-                              f"confdir={folder / 'mitm'}"], port, {}  # fmt: skip
-    if options.mcphawk:
-        port = free_port()
-        home = {"HOME": str(folder), "XDG_DATA_HOME": str(folder)}
-        command = [options.mcphawk, "proxy", "--target", f"{url}/mcp", "--port", port]
-        yield "mcphawk", command, port, home
-
-
-def many_at_once(variant, calls):
-    """Median microseconds per call with all connections busy at the same time."""
-    clients = [Client(variant.port, variant.path) for _ in range(CONNECTIONS)]
-    begin = time.perf_counter()
-    for turn in range(max(1, calls // CONNECTIONS)):
-        for client in clients:
-            client.send(turn)
-        for client in clients:
-            client.receive()
-    taken = time.perf_counter() - begin
-    for client in clients:
-        client.close()
-    return taken / (max(1, calls // CONNECTIONS) * CONNECTIONS) * 1e6
 
 
 def slowest_beside_a_large_body(variant):
     """The longest time in ms of small calls while a large body is relayed and recorded."""
-    large, small = (Client(variant.port, variant.path) for _ in range(2))
+    large, small = (Client(variant.port) for _ in range(2))
     thread = threading.Thread(target=large.call, args=(1,), kwargs={"large": True})
     thread.start()
     times = []
@@ -347,14 +295,13 @@ def settle(variants):
         time.sleep(0.1)
 
 
-def other_measures(variant, options):
+def other_measures(variant):
     """Everything but the small calls, one after the other."""
-    client = Client(variant.port, variant.path)
+    client = Client(variant.port)
     client.call(0)
     row = {
         "1 MB ms": statistics.median(client.call(n, size=10**6) for n in range(9)) * 1e3,
         "1st event ms": client.first_event() * 1e3,
-        "100 conn us": many_at_once(variant, options.calls),
         "beside ms": slowest_beside_a_large_body(variant),
         "MB end": variant.memory_mb(),
         "start ms": variant.started * 1e3,
@@ -375,7 +322,7 @@ def measure(options):
             variant = Variant(label, command, port, **environment)
             stack.callback(variant.stop)
             stands.append(variant)
-        clients = {variant.name: Client(variant.port, variant.path) for variant in stands}
+        clients = {variant.name: Client(variant.port) for variant in stands}
         for variant in stands:
             for number in range(50):
                 clients[variant.name].call(number)
@@ -403,7 +350,7 @@ def measure(options):
                 "CPU us": variant.cpu[0] * 1e6,
                 "children us": variant.cpu[1] * 1e6,
             }
-            rows.append(row | ({} if options.short else other_measures(variant, options)))
+            rows.append(row | ({} if options.short else other_measures(variant)))
             if not options.short:
                 rows[-1]["MB start"] = memory[variant.name]
     return rows
@@ -418,33 +365,17 @@ def medians(rows):
     }
 
 
-def bare_start():
-    """Milliseconds of the yardstick for start-up."""
-    taken = []
-    for _ in range(5):
-        begin = time.perf_counter()
-        subprocess.run([sys.executable, "-c", "import asyncio"], check=True)
-        taken.append(time.perf_counter() - begin)
-    return min(taken) * 1e3
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=2000)
-    parser.add_argument("--mitmdump", default=shutil.which("mitmdump"))
-    parser.add_argument("--mcphawk", default=shutil.which("mcphawk"))
     parser.add_argument("--short", action="store_true", help="measure small calls only")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--other-source", help="src folder of another version of mcptally")
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--relay", type=int, nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--tap", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         asyncio.run(serve(options.serve))
-    elif options.relay:
-        relay(*options.relay)
     elif options.tap:
         port, upstream, path = options.tap
         with Path(path).open("ab", buffering=0) as file:
@@ -452,19 +383,10 @@ def main():
     else:
         runs = [measure(options) for _ in range(options.runs)]
         rows = [medians(rows) for rows in zip(*runs, strict=True)]
-        if options.json:
-            print(json.dumps(rows))
-            return
         print(" | ".join(f"{key:>12}" for key in rows[0]))
         for row in rows:
             cells = (v if isinstance(v, str) else f"{v:.1f}" for v in row.values())
             print(" | ".join(f"{cell:>12}" for cell in cells))
-        if options.short:
-            return
-        print(f"python -c 'import asyncio' takes {bare_start():.0f} ms")
-        for name in ("mitmdump", "mcphawk"):
-            if not getattr(options, name):
-                print(f"{name} is not installed: left out (--{name} PATH)")
 
 
 if __name__ == "__main__":
