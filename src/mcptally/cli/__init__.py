@@ -10,10 +10,13 @@ import importlib
 import io
 import os
 import sys
+import tempfile
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NoReturn, TextIO, cast
 
 import click
 
+from mcptally.disk_space import full_place, is_full
 from mcptally.errors import Exit, McptallyError, QueryError, UnreadableError, near
 
 if TYPE_CHECKING:
@@ -95,10 +98,12 @@ class _Lazy(click.Group):
         except KeyboardInterrupt:
             _exit_interrupted(ctx)
         except OSError as error:
-            raise _os_error(error) from error
+            raise _os_error(error, arguments) from error
         except Exception as error:
             if _is_interrupt(error):
                 _exit_interrupted(ctx)
+            if not isinstance(error, McptallyError) and is_full(error, *arguments):
+                raise _disk_full(arguments) from error
             cause = error.__cause__ if isinstance(error, QueryError) else error
             if cause is None or not _may_be_damage(cause):
                 raise
@@ -193,9 +198,18 @@ def main() -> None:
     sys.exit(code)
 
 
-def _os_error(error: OSError) -> UnreadableError:
+def _disk_full(arguments: Sequence[str]) -> UnreadableError:
+    """The error that says that a disk is full, and which of the arguments is on it."""
+    place = full_place([*arguments, tempfile.gettempdir()])
+    where = f"{place}: cannot be written: " if place else ""
+    return UnreadableError(f"{where}the disk is full; free some space and start the command again")
+
+
+def _os_error(error: OSError, arguments: Sequence[str] = ()) -> UnreadableError:
     """Convert an error of the system to `UnreadableError`, with the file's name if it is known."""
     _discard_stdout()  # perhaps stdout could not be written
+    if error.filename is None and is_full(error):
+        return _disk_full(arguments)
     where = f"{error.filename}: " if error.filename else ""
     return UnreadableError(f"{where}{error.strerror or error}")
 

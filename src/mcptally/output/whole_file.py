@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
+from mcptally.disk_space import sync
 from mcptally.errors import UsageError
 
 T = TypeVar("T")
@@ -30,6 +31,7 @@ def whole_file(path: Path, write: Callable[[BinaryIO], T]) -> T:
             part.touch(mode=0o600)
             with part.open("wb") as file:
                 result = write(file)
+            sync(part)
             os.replace(part, target)  # noqa: PTH105  (its name says that it is atomic)
         except BaseException:
             part.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mcptally.disk_space import sync
 from mcptally.errors import StoreError, as_argument
 from mcptally.store.plain_files import require_plain_files
 from mcptally.store.source_files import SourceFile
@@ -280,7 +281,7 @@ def as_pattern(path: Path) -> str:
 
 
 def replace_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Replace `store.json` in one step. The caller must hold the lock of the store."""
+    """Replace `store.json` in one step, on the disk. The caller must hold the lock of the store."""
     draft = folder / WORK / MANIFEST
     rest = {name: value for name, value in manifest.items() if name != "archive"}
     encoder = msgspec.json.Encoder()
@@ -291,4 +292,6 @@ def replace_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
         for number, source in enumerate(manifest["archive"]):
             file.write((b",\n  " if number else b"\n  ") + encoder.encode(source))
         file.write(b"\n ]\n}\n")
+    sync(draft)
     os.replace(draft, folder / MANIFEST)  # noqa: PTH105  (atomic)
+    sync(folder)

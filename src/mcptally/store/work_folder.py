@@ -2,7 +2,6 @@
 
 import contextlib
 import datetime
-import errno
 import os
 import secrets
 import shutil
@@ -16,6 +15,7 @@ import msgspec
 import polars as pl
 
 import mcptally
+from mcptally.disk_space import is_full, sync
 from mcptally.errors import StoreError
 from mcptally.store.manifest import (
     MANIFEST,
@@ -78,10 +78,11 @@ def working(folder: Path) -> Iterator[Path]:
     except BaseException as error:
         if new and folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
-        if isinstance(error, OSError | pl.exceptions.ComputeError) and _is_full(error):
+        if is_full(error, folder):
             left = "it is as it was before" if (folder / MANIFEST).exists() else "there is no store"
             raise StoreError(
-                f"{folder}: cannot be written, {error}; {left}; free some space and score again"
+                f"{folder}: cannot be written, the disk is full; {left}; free some space and start "
+                "the command again"
             ) from error
         raise
 
@@ -158,13 +159,6 @@ def _copied_from(name: Path) -> Path:
     return Path(*name.parts[2:]) if name.parts[0] == MASKED else name
 
 
-def _is_full(error: Exception) -> bool:
-    """Whether the disk is full. Writers report it by error number, polars only in the message."""
-    numbers = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
-    by_number = isinstance(error, OSError) and error.errno in numbers
-    return by_number or any(os.strerror(number) in str(error) for number in numbers)
-
-
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """Lock a store for this process; the system releases the lock when the process ends."""
@@ -197,8 +191,8 @@ def publish(
 ) -> None:
     """Move the parts of the work folder into the store and replace its manifest.
 
-    Readers see the previous store until `store.json` is replaced. `remove_unlisted` removes old
-    files.
+    Readers see the previous store until `store.json` is replaced. The disk has the new files and
+    the manifest when this returns: `remove_unlisted` removes the old files afterwards.
 
     Args:
         folder: the store.
@@ -214,6 +208,7 @@ def publish(
             write_part(work, table, EMPTY, pl.DataFrame())
     run = secrets.token_hex(4)
     new = {}
+    folders: set[Path] = set()
     for name, path in part_files(work):
         target = folder / f"{name.removesuffix('.parquet')}-{run}.parquet"
         new[target.relative_to(folder).as_posix()] = {
@@ -221,7 +216,11 @@ def publish(
             "sha256": digest_of(path),
         }
         target.parent.mkdir(parents=True, exist_ok=True)
+        sync(path)
         path.rename(target)
+        folders |= {target.parent, target.parent.parent}
+    for each in folders:
+        sync(each)
     archive = list(sources)
     manifest = {
         "format": STORE_FORMAT,

@@ -1,0 +1,61 @@
+"""Recognises that a disk is full, whichever library reports it, and waits until it has the data."""
+
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+_NUMBERS: Final = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_LIBRARIES: Final = frozenset({"polars", "pyarrow", "duckdb", "_duckdb", "pyo3_runtime"})
+"""Modules of exceptions that may be about a full disk; many of them do not say so."""
+_NEARLY_FULL: Final = 1 << 20
+"""Bytes of free space below which an error of these libraries is taken for one of a full disk."""
+
+
+def is_full(error: BaseException, *places: str | Path) -> bool:
+    """Whether an error was raised because a disk is full.
+
+    Args:
+        error: the error.
+        places: what was written, perhaps; files need not exist.
+    """
+    if isinstance(error, OSError) and error.errno in _NUMBERS:
+        return True
+    if any(os.strerror(number) in str(error) for number in _NUMBERS):
+        return True
+    is_from_library = type(error).__module__.partition(".")[0] in _LIBRARIES
+    return is_from_library and full_place(places) is not None
+
+
+def full_place(places: Iterable[str | Path]) -> str | None:
+    """The first of some paths whose disk has next to no free space; None if none has."""
+    for place in places:
+        path = Path(place).absolute()
+        try:
+            folder = next(each for each in (path, *path.parents) if each.exists())
+            if shutil.disk_usage(folder).free < _NEARLY_FULL:
+                return str(place)
+        except (OSError, ValueError):  # not a path
+            continue
+    return None
+
+
+def sync(path: Path) -> None:
+    """Wait until the disk has what was written to a file, or the names in a folder.
+
+    Windows syncs no folders, and some network file systems neither.
+    """
+    is_folder = path.is_dir()
+    if is_folder and sys.platform == "win32":
+        return
+    file = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if not is_folder or error.errno != errno.EINVAL:
+            raise
+    finally:
+        os.close(file)
