@@ -109,9 +109,9 @@ def test_a_truncated_document_is_marked_as_unterminated():
     assert (item.piece, item.fields) == (JSON[:50], {"unterminated": True})
 
 
-def test_an_event_without_a_final_blank_line_is_marked_as_unterminated():
+def test_an_event_without_a_final_blank_line_is_no_message():
     (item,) = observe([b"data: {}\n"], content_type="text/event-stream")
-    assert (item.piece, item.fields) == (b"{}", {"unterminated": True})
+    assert (item.piece, item.fields) == (b"{}", {"unterminated": True, "why": "torn"})
 
 
 def test_an_empty_body_has_no_items():

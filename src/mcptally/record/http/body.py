@@ -135,4 +135,6 @@ def _event_item(event: SseEvent) -> BodyItem:
         return BodyItem(event.text, {**fields, "why": "comment" if not fields else "no_data"})
     if event.data == b"":
         fields["why"] = "empty"
+    elif event.torn:
+        fields["why"] = "torn"  # clients ignore it
     return BodyItem(event.data, fields)
