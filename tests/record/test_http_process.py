@@ -45,7 +45,11 @@ class Program(contextlib.AbstractContextManager):
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.first_line = self.process.stderr.readline()
+        if "cannot keep a journal" in self.first_line:
+            self.first_line = self.process.stderr.readline()
         match = re.search(r"clients connect to http://(\S+):(\d+)/mcp", self.first_line)
+        if not match:
+            self.process.kill()
         assert match, self.first_line + self.process.stderr.read()
         self.port = int(match[2])
 

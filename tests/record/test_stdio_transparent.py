@@ -1,5 +1,6 @@
 """Bytes are relayed unchanged and recorded unchanged."""
 
+import base64
 import hashlib
 import json
 import os
@@ -67,7 +68,7 @@ LINES = {name: data for name, data in ODD.items() if data.endswith(b"\n")}
 def test_bytes_are_relayed_unchanged_and_every_frame_is_recorded(data, tmp_path):
     with RecordedServer(tmp_path, ECHO, "--redact", "none") as recorded_server:
         recorded_server.send(data)
-        assert recorded_server.end() == (data, b"", 0)
+        assert recorded_server.end_with_noise() == (data, b"", 0)
     found = events(tmp_path)
     *lines, tail = data.split(b"\n")
     wanted = [line.removesuffix(b"\r") for line in lines] + ([tail] if tail else [])
@@ -299,3 +300,39 @@ def test_only_the_owner_can_read_recordings(tmp_path):
     (file,) = (tmp_path / "traces").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
+
+
+HTTP_2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x12\x04\x00\x00\x00\x00\x00" + b"".join(
+    b"\x00%c%c\x00\x00\x00\x00\x00%c" % (*divmod(len(data), 256), number) + data
+    for number in range(1, 40)
+    for data in [b'{"jsonrpc":"2.0","id":%d}' % number + bytes(range(number))]
+)
+
+
+@pytest.mark.parametrize("data", [HTTP_2, bytes(range(256)) * 1000], ids=["http2", "binary"])
+def test_bytes_that_are_no_json_lines_are_relayed_recorded_counted_and_reported_once(
+    data, tmp_path
+):
+    with RecordedServer(tmp_path, ECHO, "--redact", "none") as recorded_server:
+        recorded_server.send(data)
+        out, err, code = recorded_server.end()
+    assert (out, code) == (data, 0)
+    client, server = sorted(err.decode().splitlines())
+    assert client.startswith("mcptally: the client sends bytes that are not lines of JSON")
+    assert server.startswith("mcptally: the server sends bytes that are not lines of JSON")
+    found = events(tmp_path)
+    for way in ("c2s", "s2c"):
+        raw = of(found, "raw", dir=way)
+        lines = [
+            event["text"].encode() if "text" in event else base64.b64decode(event["b64"])
+            for event in raw
+        ]
+        assert b"\n".join(lines) == data.replace(b"\r\n", b"\n").removesuffix(b"\n")
+        assert sum(event["bytes"] for event in raw) == sum(map(len, lines))
+    assert found[-1]["counts"] == {"open": 1, "raw": len(of(found, "raw")), "lost": 0}
+
+
+def test_an_ordinary_session_with_a_torn_end_and_blank_lines_is_not_reported(tmp_path):
+    with RecordedServer(tmp_path, ECHO) as recorded_server:
+        recorded_server.send(b'\n{"id":1}\n\n \n{"id":2')
+        assert recorded_server.end()[1] == b""

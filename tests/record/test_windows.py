@@ -53,10 +53,10 @@ def test_bytes_are_relayed_unchanged_and_recorded(data, tmp_path):
             sender.start()
             assert recorded_server.read(len(data)) == data
             sender.join()
-            assert recorded_server.end() == (b"", b"", 0)
+            assert recorded_server.end_with_noise() == (b"", b"", 0)
         else:
             recorded_server.send(data)
-            assert recorded_server.end() == (data, b"", 0)
+            assert recorded_server.end_with_noise() == (data, b"", 0)
     found = events(tmp_path)
     frames = len(data.split(b"\n")) - (not data or data.endswith(b"\n"))
     for way in ("c2s", "s2c"):
@@ -70,7 +70,8 @@ def test_stderr_the_exit_code_and_the_last_output_reach_the_client(tmp_path):
         "import os\nos.write(2, b'one\\r\\ntwo'); os.write(1, b'x' * 60000); os._exit(7)"
     )
     with ServerOnThreads(tmp_path, server) as recorded_server:
-        assert recorded_server.end() == (b"x" * 60000, b"one\r\ntwo", 7)
+        end = recorded_server.end_with_noise()
+        assert end == (b"x" * 60000, b"one\r\ntwo", 7)
     found = events(tmp_path)
     assert [e["text"] for e in of(found, "stderr")] == ["one", "two"]
     assert (found[-1]["reason"], found[-1]["exit_code"]) == ("server_exited", 7)

@@ -116,7 +116,7 @@ class Archive:
             log=self.log,
             on_finished=self._housekeeper.queue,
         )
-        return Recording(opening.recording, segments, encoder=encoder, clock=clock)
+        return Recording(opening.recording, segments, encoder=encoder, clock=clock, log=self.log)
 
     def _encoder(self, recording_id: str) -> EventLineEncoder:
         return EventLineEncoder(

@@ -10,7 +10,7 @@ raises an error of the disk (segment_writer.py).
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from mcptally.transcript.format import Dir
 from mcptally.transcript.writer.clock import Clock
@@ -19,6 +19,19 @@ from mcptally.transcript.writer.interface import ExchangeEvent
 from mcptally.transcript.writer.progress import Opening, Progress
 from mcptally.transcript.writer.segment_writer import SegmentWriter
 from mcptally.wire.framing import Piece
+from mcptally.wire.strict_json import strict_json_error
+
+_NOISE: Final = (
+    "the %s sends bytes that are not lines of JSON, as MCP requires; they are passed on unchanged "
+    "and recorded as raw events"
+)
+
+
+def _is_noise(piece: Piece, *, unterminated: bool) -> bool:
+    """Whether a frame is not JSON at all, and not one that the end of the stream cut off."""
+    if not isinstance(piece, bytes) or strict_json_error(piece) not in {"not_json", "not_utf8"}:
+        return False
+    return not (unterminated and piece.lstrip().startswith((b"{", b"[")))
 
 
 class Recording:
@@ -31,8 +44,12 @@ class Recording:
         *,
         encoder: EventLineEncoder,
         clock: Clock,
+        log: Callable[[str], None],
     ) -> None:
         self.id = recording_id
+        self._log = log
+        self._reported_noise: set[Dir] = set()
+        """Directions of which a message to the user says that they carry other bytes than JSON."""
         self._segments = segments
         self._encoder = encoder
         self._clock = clock
@@ -108,6 +125,13 @@ class Recording:
                 line, is_message = encoder.encode_frame(piece, context, seq=seq, ts_ns=now)
                 messages += is_message
                 lines.append(line)
+                if (
+                    not is_message
+                    and dir not in self._reported_noise
+                    and _is_noise(piece, unterminated="unterminated" in fields)
+                ):
+                    self._reported_noise.add(dir)
+                    self._log(_NOISE % ("client" if dir == "c2s" else "server"))
             self._segments.write(lines, {"message": messages, "raw": len(lines) - messages})
 
     def stderr(self, lines: Sequence[bytes]) -> None:
