@@ -8,7 +8,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from mcptally.rules import load
+from mcptally.rules import parse
 from mcptally.seeds.validation_logic.normalised_error import FILE, CategoryRule
 from mcptally.verdict import classify, hidden_errors
 from mcptally.verdict.rule_model import HiddenRule, TextRule, VerdictRule
@@ -49,13 +49,14 @@ def in_toml(keywords: tuple[tuple[str, ...], ...]) -> str:
     return "keywords = [\n" + "".join(f"  {row},\n" for row in rows) + "]\n"
 
 
-def with_keywords(text: str, rules: dict[str, TextRule]) -> str:
-    """The text of a rule file with the keywords of its rules."""
+def with_keywords(text: str, kind: type[TextRule]) -> str:
+    """The text of a file with rules of this kind, with their keywords."""
+    text = KEYWORDS.sub("", text)
+    rules = {rule.id: rule for rule in parse(kind, tomllib.loads(text), where="rules")}
 
     def row(match: re.Match[str]) -> str:
-        bare = KEYWORDS.sub("", match[0])
-        rule = rules[re.search(r'(?m)^id = "(.*)"', bare)[1]]
-        return re.sub(r"(?m)^(?=fires = )", lambda _: in_toml(of_matches(rule)), bare, count=1)
+        rule = rules[re.search(r'(?m)^id = "(.*)"', match[0])[1]]
+        return re.sub(r"(?m)^(?=fires = )", lambda _: in_toml(of_matches(rule)), match[0], count=1)
 
     return ROW.sub(row, text)
 
@@ -80,6 +81,5 @@ def languages_with_keywords(text: str) -> str:
 if __name__ == "__main__":
     for name, kind in FILES.items():
         path = RULES / name
-        rows = {rule.id: rule for rule in load(kind, name)}
-        path.write_text(with_keywords(path.read_text("utf-8"), rows), encoding="utf-8")
+        path.write_text(with_keywords(path.read_text("utf-8"), kind), encoding="utf-8")
     LANGUAGES.write_text(languages_with_keywords(LANGUAGES.read_text("utf-8")), encoding="utf-8")

@@ -89,6 +89,10 @@ _MASKED: Final = (
     r"(?:failed|unable|could not|couldn't|error) (?:to )?\w+(?: (?-i:[\w'-])+){0,5})[.!:…\s]*$"
 )
 """Texts that replace the text of an exception."""
+THIS_TOOL: Final = "this_tool"
+"""What rules read instead of the tool's name."""
+_IDENTIFIER: Final = r"[_\-./0-9]|[a-z][A-Z]"
+"""What names have that are not words of a language."""
 _MESSAGE_ONLY: Final = r"^ValueError:\s+"
 """The class with which code rejects a value. It says less about the cause than the message."""
 
@@ -108,6 +112,33 @@ def strip_wrappers(text: pl.Expr) -> pl.Expr:
     Paths and queries of URLs are dropped, because they contain the caller's words.
     """
     return _cut(text).str.replace(_ALL_WRAPPERS, "").str.replace_all(_URL_REST, "$1")
+
+
+def without_tool_name(text: pl.Expr, tool: pl.Expr) -> pl.Expr:
+    """Return `text` with `THIS_TOOL` in place of the tool's name: names are no evidence.
+
+    A name that is a word, such as "fetch", is replaced only where the text uses it as a name.
+
+    Args:
+        text: the texts.
+        tool: the names; where it is null, the text is unchanged.
+    """
+    for before, after in (
+        ("'", "'"),
+        ('"', '"'),
+        ("`", "`"),
+        ("tool ", ""),
+        ("tool: ", ""),
+        ("", "("),
+    ):
+        text = _replaced(text, tool, before, after)
+    return _replaced(text, pl.when(tool.str.contains(_IDENTIFIER)).then(tool), "", "")
+
+
+def _replaced(text: pl.Expr, name: pl.Expr, before: str, after: str) -> pl.Expr:
+    """Return `text` with `THIS_TOOL` in place of a name between two literal texts."""
+    parts = text.str.split(pl.concat_str(pl.lit(before), name, pl.lit(after)))
+    return pl.when(name != "").then(parts.list.join(before + THIS_TOOL + after)).otherwise(text)
 
 
 def is_masked(text: pl.Expr) -> pl.Expr:

@@ -43,6 +43,7 @@ class _Facts(Inputs):
     row = Column(pl.UInt32, "Number of the call.")
     text = Column(pl.UInt32, "Number of its distinct text.")
     stripped = Column(pl.String, "The text without wrappers.")
+    named_tool = Column(pl.String, "The tool's name, where the text contains it.")
     line = Column(pl.String, "The first informative line of the text.")
     stack_trace = Column(pl.String, "Whose stack trace the text has.")
     value = Column(pl.String, "A value of the arguments.")
@@ -55,6 +56,12 @@ TIME_LIMITS: Final = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
 
 ARGUMENT_VALUE: Final = r"""[:\[]\s*(?:"[^"\\]{3,80}"|-?[0-9]{3,})"""
 """Values in the JSON text of arguments that are rare enough to recognise in a text."""
+
+_NAMED_TOOL: Final = pl.when(
+    pl.concat_str(
+        Inputs.error_text.col, Inputs.stderr_error.col, separator="\n", ignore_nulls=True
+    ).str.contains(Inputs.tool.col, literal=True)
+).then(Inputs.tool.col)
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 
@@ -98,7 +105,8 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
         failed: the result of `failed_calls`.
         chosen: the rules, by order.
     """
-    text = ["error_text", "stderr_error"]
+    text = [each.name for each in (_Facts.error_text, _Facts.stderr_error, _Facts.named_tool)]
+    failed = failed.with_columns(named_tool=_NAMED_TOOL)
     texts = _texts(failed[text].unique(maintain_order=True)).with_row_index("text").pipe(run_query)
     matched = match.match_rules(
         chosen,
@@ -152,7 +160,7 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
     """Add the columns that rules read: `stripped`, `line`, `text_status` and `stack_trace`.
 
     Args:
-        distinct: distinct combinations of `error_text` and `stderr_error`.
+        distinct: distinct combinations of `error_text`, `stderr_error` and `named_tool`.
     """
     reply, exception = Inputs.error_text.col.fill_null(""), Inputs.stderr_error.col
     message = pl.lit(json_message.messages(distinct.get_column(_Facts.error_text.name)))
@@ -169,6 +177,9 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
             stripped=error_text.with_exception(
                 _Facts.stripped.col, exception, _Facts.stack_trace.col
             )
+        )
+        .with_columns(
+            stripped=error_text.without_tool_name(_Facts.stripped.col, _Facts.named_tool.col)
         )
         .with_columns(line=error_text.first_line(_Facts.stripped.col))
     )
@@ -192,7 +203,8 @@ def matched_texts(
             column = (_Facts.line if rule.where == "first_line" else _Facts.stripped).col
             pattern = f"({match.alternation(rule.matches, start=rule.where == 'start')})"
             parts[rule.id] = column.str.extract(pattern, 1)
-    rows = _with_inputs(calls).select("error_text", "stderr_error").pipe(run_query)
+    columns = (Inputs.error_text.col, Inputs.stderr_error.col, _NAMED_TOOL.alias("named_tool"))
+    rows = _with_inputs(calls).select(*columns).pipe(run_query)
     texts = _texts(rows).select(**parts)
     return texts.pipe(run_query).to_dict(as_series=False)
 
