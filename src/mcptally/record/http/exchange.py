@@ -15,6 +15,7 @@ from mcptally.record.http.body import BodyItem, BodyParser
 from mcptally.record.http.exchange_record import ExchangeRecord
 from mcptally.record.http.head import NO_HEAD, Head, parse_head
 from mcptally.record.http.sse_endpoint import EndpointFilter, rewrite_url
+from mcptally.record.http.state import State
 from mcptally.record.http.upstream import UpstreamServer
 from mcptally.wire.byte_pool import BytePool
 
@@ -35,14 +36,10 @@ _REASONS: Final = {
 class ProxiedExchange:
     """The current request of a connection and its response."""
 
-    has_response_head = False
-    """The head of the response has been received."""
-    is_complete = False
-    """The response is complete."""
+    state = State.REQUESTED
+    """REQUESTED, RESPONDING, RAW or ANSWERED."""
     closes_connection = False
     """The connection closes after this response."""
-    raw_body: BodyParser | None = None
-    """Collects the response as one raw body when it is not HTTP; otherwise None."""
     unparsed = b""
     """Bytes of the server before a complete response head: they may not be HTTP."""
     _request_body: BodyParser | None = None
@@ -177,7 +174,7 @@ class ProxiedExchange:
             self._record_items([BodyItem(data, {})])
 
     def _record_response_head(self, status: int, head: Head, length_text: bytes | None) -> None:
-        self.has_response_head = True
+        self.state = State.RESPONDING
         self.unparsed = b""
         self.record.response_head(status, head, length_text=length_text)
 
@@ -193,14 +190,15 @@ class ProxiedExchange:
         return (self._client.send(h11.Data(data=data)) or b"") if data else b""
 
     def record_response_data(self, data: bytes) -> None:
-        """Record a part of the response body."""
+        """Record a part of the body of the response, or of a response that is not HTTP."""
         if self._response_body is not None:
             self._record_items(self._response_body.feed(data))
 
-    def record_response_end(self) -> None:
-        """Record the end of the response."""
+    def record_response_end(self, *, truncated: bool = False) -> None:
+        """Record the end of the response; `truncated` means that it came early."""
         if self._response_body is not None:
-            self._record_items(self._response_body.end())
+            items = self._response_body.end(truncated=truncated)
+            self._record_items(_without_heads(items) if self.state is State.RAW else items)
             self._response_body = None
 
     def response_end(self, event: h11.EndOfMessage) -> bytes:
@@ -216,8 +214,7 @@ class ProxiedExchange:
     def truncate(self, closed_by: str, *, why: str) -> None:
         """Record that the exchange ended before it was complete."""
         self.truncate_request()
-        if self._response_body is not None:
-            self._record_items(self._response_body.end(truncated=True))
+        self.record_response_end(truncated=True)
         self.record.end(closed_by, why=why)
 
     def _record_items(self, items: Sequence[BodyItem]) -> None:
@@ -268,20 +265,26 @@ class ProxiedExchange:
     def switch_to_raw(self, why: str) -> bytes:
         """Stop parsing HTTP on this connection; return the bytes received so far."""
         data, self.unparsed = self.unparsed, b""
-        self.raw_body = BodyParser(cap=self._cap, pool=self._pool)
-        self.raw_body.feed(data)
+        self.state = State.RAW
+        self._response_body = BodyParser(cap=self._cap, pool=self._pool)
+        self._response_body.feed(data)
         self.closes_connection = True
         self.record.response_head(None, NO_HEAD, why=f"not HTTP: {why}")
         return data
 
     def end_raw(self) -> None:
         """Record the end of a response that was not HTTP."""
-        for items in self.raw_body.end() if self.raw_body is not None else []:
-            head = items.piece if isinstance(items.piece, bytes) else items.piece.head
-            if head.startswith(b"HTTP/"):
-                # Malformed HTTP: its headers cannot be redacted and may contain credentials.
-                size = len(head) if isinstance(items.piece, bytes) else items.piece.size
-                self._record_items([BodyItem(b"", {"why": "not_http", "withheld": "head"}, size)])
-            else:
-                self._record_items([items])
+        self.record_response_end()
         self.record.end("server", why="not HTTP")
+
+
+def _without_heads(items: Sequence[BodyItem]) -> list[BodyItem]:
+    """Items of a response that is not HTTP, but may have the head of one with credentials."""
+    kept = []
+    for item in items:
+        piece = item.piece
+        head, size = (piece, len(piece)) if isinstance(piece, bytes) else (piece.head, piece.size)
+        # The headers of malformed HTTP cannot be redacted.
+        withheld = BodyItem(b"", {"why": "not_http", "withheld": "head"}, size)
+        kept.append(withheld if head.startswith(b"HTTP/") else item)
+    return kept

@@ -22,6 +22,7 @@ from mcptally.record.http.known_heads import (
 )
 from mcptally.record.http.recordings import Sessions
 from mcptally.record.http.request_limits import RequestLimits
+from mcptally.record.http.state import State
 from mcptally.record.http.upstream import UpstreamServer
 from mcptally.wire.byte_pool import BytePool
 
@@ -243,7 +244,7 @@ class HttpProtocol:
             if (received := self._receive_known_response(self._known, exchange, data)) is not None:
                 return received
             self.resume_parsing()
-        if not exchange.has_response_head:
+        if exchange.state is State.REQUESTED:
             exchange.unparsed += data
         self._server.receive_data(data)
         out: list[bytes] = []

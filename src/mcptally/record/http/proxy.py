@@ -2,12 +2,12 @@
 
 Each read is handled in three steps: parse (protocol.py), record what became complete
 (write_queue.py), forward. This module decides when each side is read or written, and what happens
-when a side closes.
+when a side closes: `_HANDLERS`, at the end, is the table of both.
 """
 
 import functools
 from collections.abc import Callable
-from typing import Concatenate, Final, ParamSpec
+from typing import ClassVar, Concatenate, Final, NamedTuple, ParamSpec
 
 from mcptally.record.http.error_text import describe_error
 from mcptally.record.http.event_loop import EventLoop, Timer
@@ -17,6 +17,7 @@ from mcptally.record.http.protocol import HttpProtocol, NotHttpError
 from mcptally.record.http.recordings import Sessions
 from mcptally.record.http.request_limits import HEAD_SECONDS
 from mcptally.record.http.socket import Socket
+from mcptally.record.http.state import State
 from mcptally.record.http.upstream import UpstreamServer
 from mcptally.record.http.upstream_connection import UpstreamConnection
 from mcptally.record.http.write_queue import WriteQueue
@@ -49,6 +50,16 @@ def _close_on_exception(
             connection.fail(error)
 
     return wrapper
+
+
+class _Handlers(NamedTuple):
+    """What a connection does with each event in one state."""
+
+    client_data: Callable[["ProxyConnection", bytes], None]
+    client_end: Callable[["ProxyConnection"], None]
+    client_error: Callable[["ProxyConnection", OSError], None]
+    server_data: Callable[["ProxyConnection", bytes], None]
+    server_end: Callable[["ProxyConnection", OSError | None], None]
 
 
 class ProxyConnection:
@@ -88,11 +99,11 @@ class ProxyConnection:
             upstream, loop=loop, handler=self, on_connected=self._on_connected
         )
         self._timer: Timer | None = None
-        self._closed = False
-        self._closing = False
-        self._lingered_bytes = -1
-        self._client_eof = False
-        self._server_eof = False
+        self._final_state: State | None = None
+        """LINGERING or CLOSED; before, the state is that of the exchange."""
+        self._is_stopping = False
+        """The connection closes after the current response."""
+        self._lingered_bytes = 0
 
     def start(self, client: Socket) -> None:
         """Start to read from the client."""
@@ -100,17 +111,35 @@ class ProxyConnection:
         client.start()
 
     @property
+    def _current(self) -> ProxiedExchange:
+        """The exchange, in a state that has one."""
+        if self._protocol.exchange is None:
+            raise LookupError(f"no exchange in state {self._state.name}")
+        return self._protocol.exchange
+
+    @property
     def _exchange(self) -> ProxiedExchange | None:
         return self._protocol.exchange
 
     @property
+    def _state(self) -> State:
+        if self._final_state is not None:
+            return self._final_state
+        exchange = self._protocol.exchange
+        return State.IDLE if exchange is None else exchange.state
+
+    @property
     def is_idle(self) -> bool:
         """Whether no exchange is in progress."""
-        return self._exchange is None and self._lingered_bytes < 0
+        return self._state is State.IDLE
+
+    @property
+    def _client_has_ended(self) -> bool:
+        return self._client is not None and self._client.ended
 
     def close_when_idle(self, why: str) -> None:
         """Close the connection after the current response; streams opened by GET close at once."""
-        self._closing = True
+        self._is_stopping = True
         if self.is_idle or (self._exchange is not None and self._exchange.record.method == "GET"):
             self.close(why)
 
@@ -134,18 +163,16 @@ class ProxyConnection:
             self.fail(error)
 
     def _on_data(self, sock: Socket, data: bytes) -> None:
-        if self._closed:
-            return
+        handlers = self._HANDLERS[self._state]
         if sock is self._upstream_connection.socket:
-            self._from_server(data)
-        elif self._lingered_bytes >= 0:
-            self._lingered_bytes += len(data)
-            if not data or self._lingered_bytes > _MAX_LINGER_BYTES:
-                self._close_now()
-        elif not data:
-            self._on_client_eof()
+            if data:
+                handlers.server_data(self, data)
+            else:
+                handlers.server_end(self, None)
+        elif data:
+            handlers.client_data(self, data)
         else:
-            self._from_client(data)
+            handlers.client_end(self)
 
     def _from_client(self, data: bytes | None) -> None:
         """Forward the request that `data`, or the pipelined bytes (None), begin or continue."""
@@ -166,11 +193,11 @@ class ProxyConnection:
     @_close_on_exception
     def _on_head_timeout(self) -> None:
         """Answer 408: the request head did not arrive in time."""
-        if not self._closed and self._exchange is None and self._lingered_bytes < 0:
+        if self._state is State.IDLE:
             self._refuse(408, f"its head took longer than {HEAD_SECONDS:.0f} s")
 
     def _write_server(self, data: bytes) -> None:
-        if data and not self._closed:
+        if data and self._state is not State.CLOSED:
             self._upstream_connection.write(data)
             if self._upstream_connection.is_full and self._client is not None:
                 self._client.pause()
@@ -180,7 +207,7 @@ class ProxyConnection:
     def _on_connected(self, error: OSError | None) -> None:
         if error is not None:
             self._respond_unreachable(error)
-        elif self._client_eof:
+        elif self._client_has_ended:
             if self._exchange is not None:
                 self._shut_down_upstream(self._exchange)
         elif self._client is not None and not self._upstream_connection.is_full:
@@ -188,28 +215,21 @@ class ProxyConnection:
 
     # --- from the server ------------------------------------------------------------------------
 
-    def _from_server(self, data: bytes) -> None:
-        if not data:
-            self._on_server_eof(None)
-            return
-        exchange = self._exchange
-        if exchange is None:
-            # No request is open: close, as the client would without the recorder.
-            self._close_now()
-        elif exchange.raw_body is not None:
-            exchange.raw_body.feed(data)
-            self._write_client(data)
-        else:
-            self._read_server(exchange, data)
+    def _forward_raw(self, data: bytes) -> None:
+        """Forward a part of a response that is not HTTP."""
+        self._current.record_response_data(data)
+        self._write_client(data)
 
-    def _read_server(self, exchange: ProxiedExchange, data: bytes) -> None:
+    def _from_server(self, data: bytes) -> None:
+        """Forward a part of a response; empty `data` is its end."""
+        exchange = self._current
         try:
             forwarded, finished = self._protocol.receive_from_server(exchange, data)
         except NotHttpError as error:
             self._forward_non_http(exchange, error)
             return
         if finished:
-            exchange.is_complete = True
+            exchange.state = State.ANSWERED
             exchange.record.end("server")
         self._record()
         self._write_client(forwarded)
@@ -218,14 +238,15 @@ class ProxyConnection:
 
     def _forward_non_http(self, exchange: ProxiedExchange, error: NotHttpError) -> None:
         """Forward bytes that are not HTTP to the client unchanged."""
-        if not exchange.has_response_head:
+        if exchange.state is State.REQUESTED:
             data = exchange.switch_to_raw(str(error))
             self._record()
             self._write_client(data)
             return
         self._write_client(error.forwarded)
-        if not exchange.is_complete:
-            self._truncate("server", why="closed" if self._server_eof else f"not HTTP: {error}")
+        if exchange.state is not State.ANSWERED:
+            has_ended = self._upstream_connection.has_ended
+            self._truncate("server", why="closed" if has_ended else f"not HTTP: {error}")
         self._close_now()
 
     def _write_client(self, data: bytes) -> None:
@@ -246,17 +267,21 @@ class ProxyConnection:
     def _start_next_request(self) -> None:
         """Start the next request if the current request and its response are complete."""
         exchange = self._exchange
-        if exchange is None or not exchange.is_complete or self._closed:
+        if exchange is None or self._state is not State.ANSWERED:
             return
         if self._protocol.is_receiving_request:
             # The response came before the request was complete: keep sending if the server reads.
-            if self._server_eof or self._upstream_connection.is_broken:
+            if self._upstream_connection.has_ended or self._upstream_connection.is_broken:
                 self._linger()
             return
         exchange.record.release()
         self._protocol.exchange = None
         self.idle_since = self._loop.time()
-        if self._closing or self._client_eof or not self._protocol.start_next_cycle(exchange):
+        if (
+            self._is_stopping
+            or self._client_has_ended
+            or not self._protocol.start_next_cycle(exchange)
+        ):
             self._close_now()
             return
         if self._client is not None:
@@ -269,7 +294,7 @@ class ProxyConnection:
         other = self._upstream_connection.socket if sock is self._client else self._client
         if (
             other is not None
-            and not self._closed
+            and self._state is not State.CLOSED
             and self._protocol.pipelined_bytes <= _MAX_PIPELINED_BYTES
         ):
             other.resume()
@@ -279,33 +304,27 @@ class ProxyConnection:
     @_close_on_exception
     def on_read_error(self, sock: Socket, error: OSError) -> None:
         """Handle a read error on either side."""
-        if self._closed:
-            return
+        handlers = self._HANDLERS[self._state]
         if sock is self._upstream_connection.socket:
-            self._on_server_eof(error)
-        elif self._exchange is not None and self._lingered_bytes < 0:
-            self._truncate("client", why=describe_error(error))
-            self._close_now(reset=True)
+            handlers.server_end(self, error)
         else:
-            self._close_now()
+            handlers.client_error(self, error)
+
+    def _on_client_error(self, error: OSError) -> None:
+        self._truncate("client", why=describe_error(error))
+        self._close_now(reset=True)
 
     @_close_on_exception
     def on_write_error(self, sock: Socket, error: OSError) -> None:
         """Handle a write error on either side."""
-        if self._closed or sock is self._upstream_connection.socket:
-            # Keep reading: the server may have sent a response, and reading reports its end.
-            return
-        self._truncate("client", why=describe_error(error))
-        self._close_now(reset=True)
+        # Keep reading from the server: it may have sent a response, and reading reports its end.
+        if self._state is not State.CLOSED and sock is not self._upstream_connection.socket:
+            self._on_client_error(error)
 
-    def _on_client_eof(self) -> None:
+    def _on_client_end(self) -> None:
         """Handle the end of the client's bytes; usually the client has disconnected."""
-        self._client_eof = True
-        exchange = self._exchange
-        if exchange is None:
-            self._close_now()
-            return
-        if not exchange.is_complete:
+        exchange = self._current
+        if exchange.state is not State.ANSWERED:
             exchange.truncate_request()
             exchange.record.end("client")
         self._shut_down_upstream(exchange)
@@ -326,37 +345,41 @@ class ProxyConnection:
         ):
             self._upstream_connection.finish_sending()
 
-    def _on_server_eof(self, error: OSError | None) -> None:
-        """Handle the end of the server's bytes."""
-        self._server_eof = True
-        exchange = self._exchange
-        if exchange is None:
-            # Close an idle client connection too, as the server would without the recorder.
-            self._close_now(reset=error is not None)
-            return
-        if exchange.raw_body is not None:
-            self._end_raw(exchange, error)
-        elif exchange.is_complete and self._protocol.is_receiving_request and not self._client_eof:
-            self._linger()
-        elif exchange.is_complete:
-            self._finish_exchange(exchange)
-        elif error is None and exchange.has_response_head:
-            # A body without a length ends with the connection.
-            self._read_server(exchange, b"")
-        elif exchange.unparsed:
+    def _end_idle(self, error: OSError | None) -> None:
+        """Close an idle client connection too, as the server would without the recorder."""
+        self._close_now(reset=error is not None)
+
+    def _end_without_head(self, error: OSError | None) -> None:
+        exchange = self._current
+        if exchange.unparsed:
             # The head is incomplete: forward what there is of it.
             self._write_client(exchange.switch_to_raw("incomplete head"))
-            self._end_raw(exchange, error)
+            self._end_raw(error)
         else:
-            self._truncate("server", why=describe_error(error))
-            self._close_now(reset=error is not None)
+            self._end_early(error)
 
-    def _end_raw(self, exchange: ProxiedExchange, error: OSError | None) -> None:
-        exchange.end_raw()
-        self._finish_exchange(exchange, reset=error is not None)
+    def _end_body(self, error: OSError | None) -> None:
+        if error is None:
+            self._from_server(b"")  # a body without a length ends with the connection
+        else:
+            self._end_early(error)
 
-    def _finish_exchange(self, exchange: ProxiedExchange, *, reset: bool = False) -> None:
-        self._release_exchange(exchange)
+    def _end_answered(self, _error: OSError | None) -> None:
+        if self._protocol.is_receiving_request and not self._client_has_ended:
+            self._linger()
+        else:
+            self._finish_exchange()
+
+    def _end_early(self, error: OSError | None) -> None:
+        self._truncate("server", why=describe_error(error))
+        self._close_now(reset=error is not None)
+
+    def _end_raw(self, error: OSError | None) -> None:
+        self._current.end_raw()
+        self._finish_exchange(reset=error is not None)
+
+    def _finish_exchange(self, *, reset: bool = False) -> None:
+        self._release_exchange(self._current)
         self._close_now(reset=reset)
 
     def _release_exchange(self, exchange: ProxiedExchange) -> None:
@@ -375,17 +398,26 @@ class ProxyConnection:
         if self._exchange is not None:
             self._exchange.truncate_request()
             self._release_exchange(self._exchange)
-        self._lingered_bytes = 0
+        self._final_state = State.LINGERING
         self._upstream_connection.abort()
         if self._client is not None:
             self._client.finish_sending()
             self._client.resume()
         self._timer = self._loop.call_later(LINGER_SECONDS, self._close_now)
 
-    def _close_now(self, *, reset: bool = False) -> None:
-        if self._closed:
+    def _discard(self, data: bytes) -> None:
+        """Read what a client still sends, so that it gets its response before the end."""
+        self._lingered_bytes += len(data)
+        if self._lingered_bytes > _MAX_LINGER_BYTES:
+            self._close_now()
+
+    def _ignore(self, _event: object = None) -> None:
+        """Do nothing."""
+
+    def _close_now(self, _event: object = None, *, reset: bool = False) -> None:
+        if self._final_state is State.CLOSED:
             return
-        self._closed = True
+        self._final_state = State.CLOSED
         self._protocol.stop()
         self._truncate("proxy", why="closed")
         if self._timer is not None:
@@ -401,8 +433,6 @@ class ProxyConnection:
     # --- responses of the recorder --------------------------------------------------------------
 
     def _respond_unreachable(self, error: OSError) -> None:
-        if self._closed or self._exchange is None:
-            return
         self._respond(
             502,
             f"mcptally: no connection to the server: {describe_error(error)}\n",
@@ -427,3 +457,52 @@ class ProxyConnection:
         self._record()
         self._write_client(out)
         self._linger()
+
+    # --- the table ------------------------------------------------------------------------------
+
+    _HANDLERS: ClassVar[dict[State, _Handlers]] = {
+        # A server sends without a request: close, as the client would without the recorder.
+        State.IDLE: _Handlers(
+            client_data=_from_client,
+            client_end=_close_now,
+            client_error=_close_now,
+            server_data=_close_now,
+            server_end=_end_idle,
+        ),
+        State.REQUESTED: _Handlers(
+            client_data=_from_client,
+            client_end=_on_client_end,
+            client_error=_on_client_error,
+            server_data=_from_server,
+            server_end=_end_without_head,
+        ),
+        State.RESPONDING: _Handlers(
+            client_data=_from_client,
+            client_end=_on_client_end,
+            client_error=_on_client_error,
+            server_data=_from_server,
+            server_end=_end_body,
+        ),
+        State.RAW: _Handlers(
+            client_data=_from_client,
+            client_end=_on_client_end,
+            client_error=_on_client_error,
+            server_data=_forward_raw,
+            server_end=_end_raw,
+        ),
+        State.ANSWERED: _Handlers(
+            client_data=_from_client,
+            client_end=_on_client_end,
+            client_error=_on_client_error,
+            server_data=_from_server,
+            server_end=_end_answered,
+        ),
+        State.LINGERING: _Handlers(
+            client_data=_discard,
+            client_end=_close_now,
+            client_error=_close_now,
+            server_data=_ignore,
+            server_end=_ignore,
+        ),
+        State.CLOSED: _Handlers(_ignore, _ignore, _ignore, _ignore, _ignore),
+    }

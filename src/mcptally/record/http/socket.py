@@ -54,10 +54,11 @@ class Socket:
         self._tls = tls
         self._send_buffer = bytearray()
         self._reading = False
-        self._eof = False
         self._writing = False
         self._above_high_water = False
         self._after_send: str = ""
+        self.ended = False
+        """The peer has closed its sending side, or a read failed."""
         self.closed = False
         """The socket is closed."""
         self.is_broken = False
@@ -84,7 +85,7 @@ class Socket:
 
     def resume(self) -> None:
         """Resume reading."""
-        if not (self._reading or self._eof or self.closed):
+        if not (self._reading or self.ended or self.closed):
             self._reading = True
             self._loop.set_reader(self._fd, self._readable)
 
@@ -155,23 +156,23 @@ class Socket:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._eof = True
+            self.ended = True
             self.pause()
             self._handler.on_read_error(self, error)
             return
         if not data:
-            self._eof = True
+            self.ended = True
             self.pause()
         elif self._tls is not None:
             try:
                 data = self._tls.decrypt(data)
             except OSError as error:
-                self._eof = True
+                self.ended = True
                 self.pause()
                 self._handler.on_read_error(self, error)
                 return
             if self._tls.ended:
-                self._eof = True
+                self.ended = True
                 self.pause()
                 if data:
                     self._handler.on_data(self, data)

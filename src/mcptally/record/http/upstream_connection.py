@@ -44,6 +44,11 @@ class UpstreamConnection:
         """Whether a write has failed."""
         return self.socket is not None and self.socket.is_broken
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the server has closed its sending side."""
+        return self.socket is not None and self.socket.ended
+
     def write(self, data: bytes) -> None:
         """Send `data` when connected; `on_connected` receives None or the connection error."""
         if self.socket is not None:
