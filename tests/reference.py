@@ -13,6 +13,7 @@ import zstandard
 
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 TIMED_OUT = re.compile(r"time[ds]?[ _-]?out|deadline", re.IGNORECASE)
+CANCELLED = re.compile(r"\b(cancell?ed|cancell?ation|aborted|abort(ed)?error)\b", re.IGNORECASE)
 SAME_SIDE = {"c2s": "c2s", "s2c": "s2c"}
 OTHER_SIDE = {"c2s": "s2c", "s2c": "c2s"}
 SIDES = {"request": SAME_SIDE, "result": OTHER_SIDE, "error": OTHER_SIDE}
@@ -185,12 +186,33 @@ def cancel(messages):
             id_ = exact(inside(body, "params", "requestId"))
             if id_ and (where, id_) in latest:
                 reason = str(inside(body, "params", "reason"))
-                latest[where, id_].setdefault("reasons", []).append(reason)
+                call = latest[where, id_]
+                call.setdefault("reasons", []).append(reason)
+                call.setdefault("cancelled", message["place"])
+
+
+def confirms_cancellation(call):
+    """Whether the reply is an error that says that the caller cancelled the call."""
+    body = call["with"]["body"]
+    if str(inside(body, "error", "code")) == "-32800":
+        return True
+    content = inside(body, "result", "content")
+    first = content[0] if isinstance(content, list) and content else None
+    failed = inside(body, "result", "isError") is True
+    text = inside(first, "text") if failed else inside(body, "error", "message")
+    before = "cancelled" in call and call["cancelled"] < call["with"]["place"]
+    return before and bool(CANCELLED.search(str(text)))
 
 
 def outcome(call):
+    reasons, about = call.get("reasons", []), call["about"]
+    named_a_timeout = any(TIMED_OUT.search(reason) for reason in reasons)
     if "with" in call:
         body = call["with"]["body"]
+        if confirms_cancellation(call):
+            return "timeout" if named_a_timeout else "cancelled"
+        if str(inside(body, "error", "code")) == "-32042":
+            return "input_required"
         said = inside(body, "result", "resultType")
         # Revision 2025-11-25 has no resultType: a task replaces the content.
         task = inside(body, "result", "task") and "content" not in body["result"]
@@ -199,7 +221,6 @@ def outcome(call):
         if inside(body, "result", "isError") is True:
             return "tool_error"
         return said if said == "input_required" else "task" if task or said == "task" else "ok"
-    reasons, about = call.get("reasons", []), call["about"]
-    if any(TIMED_OUT.search(reason) for reason in reasons) or about.get("status") in (408, 504):
+    if named_a_timeout or about.get("status") in (408, 504):
         return "timeout"
     return "cancelled" if reasons or about.get("closed_by") == "client" else "no_response"
