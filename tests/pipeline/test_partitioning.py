@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 import mcptally as mt
 from mcptally.pipeline.archive_context import ArchiveContext
-from mcptally.pipeline.engines.worker import FinishSettings, PartitionWorker
+from mcptally.pipeline.engines.worker import FinishSettings, Partition, PartitionWorker
 from mcptally.pipeline.gathering import stored_summaries
 from mcptally.pipeline.partition_summary import NEEDS
 from mcptally.pipeline.plan import transcript_bytes
@@ -73,7 +73,7 @@ def finished(work: Path, chunk: int, *, several: bool) -> dict[str, pl.DataFrame
     (work / SUMMARIES).mkdir(parents=True)
     worker = PartitionWorker(work)
     worker.configure(FinishSettings(ScoringRules.of(), payloads=True))
-    report = worker.gather(0, FILES, chunk=chunk)
+    report = worker.gather(Partition(0, FILES, chunk=chunk))
     assert any(work.glob("spool/*/*")) == several
     summaries = stored_summaries(work, [0])
     context = ArchiveContext([summaries], work / "facts")

@@ -9,7 +9,7 @@ the number of calls. Facts that grow with time (calls by minute) go to disk abov
 import functools
 import itertools
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -63,17 +63,12 @@ class StoredSummaries(msgspec.Struct, frozen=True):
     """The servers that are used (column `server`), for kinds that are by server; None: all."""
     recordings: pl.DataFrame | None = None
     """The same for `parts`, in `batches`."""
-    frames: Mapping[str, pl.DataFrame] | None = None
-    """Kind → rows of all parts, if they are in memory."""
 
     def read(self, kind: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """The used rows of one kind, with the given columns; by default with all."""
         names = None if columns is None else [*columns]
-        if self.frames is not None:
-            rows = self.frames[kind] if names is None else self.frames[kind][names]
-        else:
-            files = [self.folder / kind / f"{part}.parquet" for part in self.parts]
-            rows = pl.read_parquet(files, columns=names, glob=False)
+        files = [self.folder / kind / f"{part}.parquet" for part in self.parts]
+        rows = pl.read_parquet(files, columns=names, glob=False)
         if columns is None:
             rows = SUMMARY_TABLES[kind].select(rows)
         if not rows.height:

@@ -94,7 +94,7 @@ def _gather(
     first = max((each.partition.number + 1 for each in before), default=first)
     chunk = bytes_in_slice(settings.partition_bytes)
     partitions = [
-        Partition(first + place, group, settings.selection, chunk, alone=len(groups) == 1)
+        Partition(first + place, group, settings.selection, chunk)
         for place, group in enumerate(groups)
     ]
     sizes = {each.number: sum(map(transcript_bytes, each.files)) for each in partitions}
@@ -192,18 +192,12 @@ def stored_summaries(work: Path, numbers: Iterable[int]) -> StoredSummaries:
     return StoredSummaries(work / SUMMARIES, [f"{number:06d}" for number in numbers])
 
 
-def summaries_of(work: Path, gathered: Sequence[Gathered]) -> StoredSummaries:
-    """The summaries of gathered partitions; that of a single one may still be in memory."""
-    summaries = stored_summaries(work, sorted(each.partition.number for each in gathered))
-    frames = gathered[0].report.summary if len(gathered) == 1 else None
-    return msgspec.structs.replace(summaries, frames=frames)
-
-
 def _archive_context(
     settings: Settings, gathered: Sequence[Gathered], earlier: EarlierStores | None
 ) -> ArchiveContext:
     """The facts of the archive: on all tools, and on the servers that this run affects."""
-    summaries = [summaries_of(settings.work, gathered)]
+    numbers = sorted(each.partition.number for each in gathered)
+    summaries = [stored_summaries(settings.work, numbers)]
     if earlier is not None:
         summaries += earlier.summaries(_affected_servers(gathered, earlier))
     return ArchiveContext(summaries, settings.work / "spool")

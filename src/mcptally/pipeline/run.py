@@ -26,7 +26,7 @@ from mcptally.pipeline.gathering import (
     files_to_gather,
     gather_with_dependents,
     plan_groups,
-    summaries_of,
+    stored_summaries,
 )
 from mcptally.pipeline.incremental import EarlierStores
 from mcptally.pipeline.partition import tools
@@ -311,14 +311,13 @@ def _finish(
     settings: Settings, pool: WorkerPool, gathered: Sequence[Gathered], context: ArchiveContext
 ) -> Iterator[Written]:
     """Finish the gathered partitions; yield the numbers of rows written for each."""
-    by_number = {each.partition.number: each for each in gathered}
 
     def context_of(number: int) -> PartitionSummary:
-        summaries = summaries_of(settings.work, [by_number[number]])
+        summaries = stored_summaries(settings.work, [number])
         own = summaries.read("listed", ["definition"]).get_column(Definitions.definition.name)
         return context.excerpt(summaries.read(NEEDS), own)
 
-    numbers = [*by_number]
+    numbers = [each.partition.number for each in gathered]
     total = sum(each.size for each in gathered)
     done = total
     how = FinishSettings(settings.judging, settings.payloads)

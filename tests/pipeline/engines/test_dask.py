@@ -23,7 +23,6 @@ from mcptally.pipeline.engines import dask_tasks
 from mcptally.pipeline.engines.dask import DaskPool
 from mcptally.pipeline.engines.worker import FinishSettings, Partition
 from mcptally.pipeline.scoring import ScoringRules
-from mcptally.pipeline.selection import Selection
 from mcptally.store.work_folder import create_work_folder
 from mcptally.tables.all_tables import TABLES
 from tests import corpus
@@ -188,7 +187,7 @@ def test_a_run_ends_when_a_partition_kills_its_workers(tmp_path: Path):
         DaskPool(fragile.client, create_work_folder(tmp_path / "store")) as pool,
     ):
         fragile.client.run(hold)
-        batch = dask_tasks.Batch(0, FILES[:1], ["a"], Selection())
+        batch = Partition(0, FILES[:1])
         asked = pool._submit(dask_tasks.gather, pool.run, batch)
         while not any(fragile.client.processing().values()):
             assert fragile.workers[0].poll() is None
@@ -275,7 +274,7 @@ def test_a_worker_with_another_version_is_refused(tmp_path: Path):
 @pytest.mark.parametrize("name", ["mcptally", "polars", "python"])
 def test_each_task_checks_the_versions_of_its_worker(tmp_path: Path, pair: Machines, name: str):
     run = dask_tasks.DaskRun("x", tmp_path, None, {**dask_tasks.versions(), name: "0.0"})
-    batch = dask_tasks.Batch(0, [], [], Selection())
+    batch = Partition(0, [])
     asked = pair.client.submit(dask_tasks.gather, run, batch, pure=False)
     with pytest.raises(UsageError, match=f"has {name} .* was started with 0.0"):
         asked.result()

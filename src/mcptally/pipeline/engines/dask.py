@@ -18,6 +18,7 @@ from typing import Any, Final, Self
 
 import dask
 import distributed
+import msgspec
 
 from mcptally import process_memory
 from mcptally.errors import McptallyError, UsageError
@@ -184,14 +185,12 @@ class DaskPool:
         """Gather partitions, each on a free worker; see `WorkerPool`."""
         numbers: dict[distributed.Future, int] = {}
         for part in partitions:
-            batch = dask_tasks.Batch(
-                part.number,
-                [path.absolute() for path in part.files],
-                [str(path) for path in part.files],
-                part.selection,
-                part.chunk,
+            absolute = msgspec.structs.replace(
+                part,
+                files=[path.absolute() for path in part.files],
+                names=[str(path) for path in part.files],
             )
-            numbers[self._submit(dask_tasks.gather, self.run, batch)] = part.number
+            numbers[self._submit(dask_tasks.gather, self.run, absolute)] = part.number
         for future, saved in self._results(list(numbers)):
             number = numbers[future]
             self.gathered[number] = (future, saved.report)

@@ -12,7 +12,6 @@ import secrets
 import shutil
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ from mcptally.errors import UnreadableError, UsageError
 from mcptally.pipeline.engines.worker import (
     FinishSettings,
     GatherReport,
+    Partition,
     SavedSlices,
     finish_and_write,
     gather_files,
@@ -34,7 +34,6 @@ from mcptally.pipeline.engines.worker import (
 from mcptally.pipeline.partition import GatheredPartition
 from mcptally.pipeline.partition_summary import PartitionSummary
 from mcptally.pipeline.plan import transcript_bytes
-from mcptally.pipeline.selection import Selection
 from mcptally.store.manifest import SUMMARIES
 from mcptally.store.parts import Written, write_summary
 from mcptally.store.remote_folder import upload
@@ -64,22 +63,10 @@ class DaskRun:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Batch:
-    """The files of a partition, their names in tables and findings, and the selection of calls."""
-
-    number: int
-    files: list[Path]
-    names: list[str]
-    selection: Selection
-    chunk: int = sys.maxsize
-    """Bytes of memory from which the partition is divided into slices of whole recordings."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class SavedPartition:
     """A gathered partition in the scratch folder of a worker."""
 
-    batch: Batch
+    partition: Partition
     report: GatherReport
     folder: Path
     transcript_bytes: int
@@ -94,7 +81,7 @@ class SavedPartition:
         return 2 * self.transcript_bytes
 
 
-def gather(run: DaskRun, batch: Batch) -> SavedPartition:
+def gather(run: DaskRun, partition: Partition) -> SavedPartition:
     """Gather a partition and save it in this worker's scratch folder.
 
     Raises:
@@ -102,7 +89,7 @@ def gather(run: DaskRun, batch: Batch) -> SavedPartition:
         UsageError: this worker does not see the work folder, or has another version of mcptally.
     """
     with _prepared(run):
-        return _gather(run, batch)[1]
+        return _gather(run, partition)[1]
 
 
 def share_settings(settings: FinishSettings) -> FinishSettings:
@@ -135,7 +122,7 @@ def finish(
         try:
             part = load_saved(saved.folder)
         except OSError:
-            part, saved = _gather(run, saved.batch)
+            part, saved = _gather(run, saved.partition)
         if changed := [
             now.file
             for now, before in zip(saved.report.sources, report.sources, strict=True)
@@ -146,7 +133,7 @@ def finish(
                 "gone; score again"
             )
         with _output_folder(run) as work:
-            written = finish_and_write(work, saved.batch.number, part, context, settings)
+            written = finish_and_write(work, saved.partition.number, part, context, settings)
         shutil.rmtree(saved.folder, ignore_errors=True)
         return written
 
@@ -209,9 +196,11 @@ def sees(folder: Path) -> bool:
     return folder.is_dir()
 
 
-def _gather(run: DaskRun, batch: Batch) -> tuple[GatheredPartition | SavedSlices, SavedPartition]:
-    folder = _scratch(_worker()) / run.name / f"{batch.number:06d}-{secrets.token_hex(4)}"
-    for path in batch.files:
+def _gather(
+    run: DaskRun, partition: Partition
+) -> tuple[GatheredPartition | SavedSlices, SavedPartition]:
+    folder = _scratch(_worker()) / run.name / f"{partition.number:06d}-{secrets.token_hex(4)}"
+    for path in partition.files:
         # On one machine a missing file is a finding; on a worker it means a wrong setup.
         if not is_remote(path) and not path.exists():
             raise UnreadableError(
@@ -219,14 +208,13 @@ def _gather(run: DaskRun, batch: Batch) -> tuple[GatheredPartition | SavedSlices
                 "put it where all of them find it under the same path, or name it by a URL such "
                 "as s3://bucket/traces"
             )
-    part, report, summary = gather_files(
-        batch.files, batch.names, batch.selection, batch.chunk, folder
-    )
+    part, report, summary = gather_files(partition, folder)
     if isinstance(part, GatheredPartition):
         save(folder, part)
     with _output_folder(run) as work:
-        write_summary(work, f"{batch.number:06d}", summary)
-    return part, SavedPartition(batch, report, folder, sum(map(transcript_bytes, batch.files)))
+        write_summary(work, f"{partition.number:06d}", summary)
+    size = sum(map(transcript_bytes, partition.files))
+    return part, SavedPartition(partition, report, folder, size)
 
 
 @contextlib.contextmanager

@@ -75,13 +75,10 @@ class LocalPool:
 
     def gather(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, GatherReport]]:
         """Gather partitions, each in the next free process; see `WorkerPool`."""
-        tasks = [
-            ("gather", (each.number, each.files, each.selection, each.chunk, each.alone))
-            for each in partitions
-        ]
-        for process, (_, (number, *_)), report in self.run(tasks):
-            self.owners[number] = process
-            yield number, report
+        tasks = [("gather", (each,)) for each in partitions]
+        for process, (_, (partition,)), report in self.run(tasks):
+            self.owners[partition.number] = process
+            yield partition.number, report
 
     def discard(self, numbers: Iterable[int]) -> None:
         """Delete gathered partitions."""

@@ -43,8 +43,8 @@ class Partition(msgspec.Struct, frozen=True):
     selection: Selection = EVERYTHING
     chunk: int = sys.maxsize
     """Bytes of memory from which it is divided into slices of whole recordings."""
-    alone: bool = False
-    """Whether the run has no other partition."""
+    names: Sequence[str] = ()
+    """The names of the files in tables and findings; empty: their paths."""
 
 
 class SavedSlices(msgspec.Struct, frozen=True):
@@ -64,8 +64,6 @@ class GatherReport(msgspec.Struct, frozen=True):
     """Labels of its servers, each once."""
     left_out: int
     """Calls of its recordings that are not selected."""
-    summary: Mapping[str, pl.DataFrame] | None = None
-    """Its summary (kind → rows), if the run has no other partition: reading it takes 6 ms."""
 
 
 class FinishSettings(msgspec.Struct, frozen=True):
@@ -77,27 +75,26 @@ class FinishSettings(msgspec.Struct, frozen=True):
 
 
 def gather_files(
-    files: Sequence[Path], names: Sequence[str], selection: Selection, chunk: int, folder: Path
+    partition: Partition, folder: Path
 ) -> tuple[GatheredPartition | SavedSlices, GatherReport, Mapping[str, pl.DataFrame]]:
-    """Gather `files` as one partition; tables and findings call them by `names`.
+    """Gather the files of a partition.
 
     Returns the partition, what a run needs of it now, and its summary to be stored (kind → rows).
 
     Args:
-        files: the files.
-        names: their names.
-        selection: the calls that are scored.
-        chunk: bytes of memory from which the partition is divided into slices.
+        partition: the files and how they are gathered.
         folder: a folder for slices, which does not exist yet.
     """
+    files = partition.files
+    names = partition.names or [str(path) for path in files]
     states = [file_state(path) for path in files]
-    slicing = Slicing(folder / "events", chunk, sum(map(transcript_bytes, files)))
+    slicing = Slicing(folder / "events", partition.chunk, sum(map(transcript_bytes, files)))
     recordings: list[pl.Series] = []
     servers: dict[str | None, None] = {}
     summary: Mapping[str, pl.DataFrame] = {}
     folders: list[Path] = []
     left_out = 0
-    slices = gather_slices(files, names, selection, slicing)
+    slices = gather_slices(files, names, partition.selection, slicing)
     for part in slices.parts:
         # Copy: a slice would keep the buffer with all texts of its frame alive.
         recordings.append(pl.Series("recording", part.recordings["recording"].to_list()))
@@ -244,23 +241,14 @@ class PartitionWorker:
         """Number → bytes of transcript, and the packed partition."""
         self.settings: FinishSettings | None = None
 
-    def gather(
-        self,
-        number: int,
-        files: Sequence[Path],
-        selection: Selection = EVERYTHING,
-        chunk: int = sys.maxsize,
-        alone: bool = False,  # noqa: FBT001, FBT002  (tasks have positional arguments)
-    ) -> GatherReport:
+    def gather(self, partition: Partition) -> GatherReport:
         """Gather a partition and keep it."""
         self._put_away()
-        names = [str(path) for path in files]
-        part, report, summary = gather_files(files, names, selection, chunk, self._folder(number))
+        number = partition.number
+        part, report, summary = gather_files(partition, self._folder(number))
         parts.write_summary(self.work, f"{number:06d}", summary)
         if isinstance(part, GatheredPartition):
-            self.latest = (number, sum(map(transcript_bytes, files)), part)
-            if alone:
-                report = msgspec.structs.replace(report, summary=summary)
+            self.latest = (number, sum(map(transcript_bytes, partition.files)), part)
         return report
 
     def _put_away(self) -> None:
