@@ -73,6 +73,7 @@ def test_every_question_has_a_reference_answer_or_is_tested_elsewhere():
     elsewhere = {
         "contrasts",
         "elicitations",
+        "servers",
         "tool_scores",
         "server_scores",
         "timeline",

@@ -157,6 +157,7 @@ class Closes(Event):
     exit_code = Column(pl.Int64, "Exit code of the server.")
     signal = Column(pl.String, "JSON text of the signal that ended the server.")
     counts = Column(pl.String, "JSON text of the recorder's counts of events.")
+    detail = Column(pl.String, "Why the server could not be started.")
 
 
 class Gaps(Event):

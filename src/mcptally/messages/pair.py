@@ -414,7 +414,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
     is_task = (PairedCalls.result_type.col == "task") | (
         PairedCalls.task.col.is_not_null() & (PairedCalls.content_kind.col == "absent")
     )
-    calls = calls.with_columns(
+    decided = calls.lazy().with_columns(
         outcome=pl.when(stopped & names_timeout)
         .then(pl.lit("timeout"))
         .when(stopped)
@@ -438,7 +438,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
         .otherwise(pl.lit("no_response")),
     )
     gave_up = PairedCalls.outcome.col.is_in(["timeout", "cancelled"])
-    return calls.with_columns(
+    decided = decided.with_columns(
         # What a server answers to a cancellation says nothing about the call.
         pl.when(~(answered & gave_up)).then(PairedCalls.latency_ms.name),
         error_text=pl.when(answered & gave_up)
@@ -457,6 +457,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
         .when(~answered)
         .then("refusal_code"),
     )
+    return decided.pipe(run_query)
 
 
 def _closed_at_time_limit() -> pl.Expr:

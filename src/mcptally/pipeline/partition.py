@@ -24,6 +24,7 @@ from mcptally.messages.event_tables import Closes, Event, Gaps, HttpEvents, Open
 from mcptally.messages.input_requests import add_waiting, list_input_requests
 from mcptally.messages.integrity import deduplicate
 from mcptally.messages.pair import pair
+from mcptally.messages.server_lives import server_lives
 from mcptally.messages.sessions import Conversation, assign_sessions
 from mcptally.messages.tasks import settle_tasks
 from mcptally.messages.tool_definitions import (
@@ -371,6 +372,7 @@ def _recordings(
     )
     additions = [
         files,
+        server_lives(events, calls),
         events.opens.lazy().group_by("recording").agg(segments=Opens.segment.col.n_unique()),
         events.http.lazy().group_by("recording").agg(exchanges=HttpEvents.scope.col.n_unique()),
         events.gaps.lazy().group_by("recording").agg(Gaps.lost.col.sum()),

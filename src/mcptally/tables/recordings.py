@@ -1,6 +1,6 @@
 """The table `recordings`."""
 
-from mcptally.tables.column_types import INT64, STRING, TIME, UINT32, list_of
+from mcptally.tables.column_types import FLOAT64, INT64, STRING, TIME, UINT32, list_of
 from mcptally.tables.declaration import Column, Table
 
 
@@ -47,3 +47,26 @@ class Recordings(Table):
     close_reason = Column(STRING, "Reason in the close event.")
     exit_code = Column(INT64, "Exit code of the server.")
     signal = Column(STRING, "Signal that ended the server.")
+    start = Column(
+        STRING,
+        "How the start of the server went, over stdio: `ready` (it answered, or a tool was "
+        "called), `failed` (it could not be started, or failed before an answer), `unanswered` (it "
+        "gave no answer within 5 s), `unused` (nothing was asked, or it was ended before that).",
+    )
+    ready_ms = Column(
+        FLOAT64, "From its start to its first answer, which is that to the handshake.", "ms"
+    )
+    start_failure = Column(
+        STRING,
+        "Why the start failed: `missing_program`, `misconfigured` (settings, credentials or "
+        "modules), `crashed` or `no_answer`.",
+    )
+    crash = Column(
+        STRING,
+        "When the server crashed: during its `start`, during a `call`, or while it was `idle`.",
+    )
+    ended_by = Column(STRING, "Who ended the server: `client` or `server`; null where unknown.")
+    last_words = Column(
+        STRING, "Line on stderr that says why the start failed or the server crashed."
+    )
+    noise_lines = Column(UINT32, "Frames of the server on stdout that are not the protocol.")

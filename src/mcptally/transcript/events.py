@@ -120,6 +120,7 @@ class CloseEvent(Struct, tag_field="event", tag="close", gc=False):
     exit_code: _Signed | None = None
     signal: Raw = ABSENT
     counts: Raw = ABSENT
+    detail: str | None = None
 
 
 class GapEvent(Struct, tag_field="event", tag="gap", gc=False):

@@ -62,23 +62,35 @@ unlisted AS (
     FROM usage c
     SEMI JOIN _unlisted_names u ON u.server IS NOT DISTINCT FROM c.server AND u.tool = c.tool
     GROUP BY c.server
+),
+scored AS (
+    SELECT
+        a.server, a.tools, a.tools_listed,
+        a.* EXCLUDE (level, server, tool, tools, tools_listed, q),
+        100 * b.p AS confidence_tool_mean,
+        100 * least(b.low, w.low) AS confidence_tool_mean_low,
+        100 * b.high AS confidence_tool_mean_high,
+        _insufficient_data(b.n_eff, confidence_tool_mean_low / 100, b.high)
+            AS confidence_tool_mean_insufficient_data,
+        -- Calls of names that are not tools of the server: see `unlisted_names`.
+        coalesce(u.calls, 0) AS unlisted_calls,
+        l.starts, l.failed_starts,
+        rank() OVER (ORDER BY confidence_shrunk_high NULLS LAST) AS rank_worst,
+        rank() OVER (ORDER BY confidence_shrunk_low DESC NULLS LAST) AS rank_best
+    FROM _scores('server') a
+    LEFT JOIN tool_bounds b ON b.server IS NOT DISTINCT FROM a.server AND NOT b.ambiguous
+    LEFT JOIN tool_bounds w ON w.server IS NOT DISTINCT FROM a.server AND w.ambiguous
+    LEFT JOIN unlisted u ON u.server IS NOT DISTINCT FROM a.server
+    LEFT JOIN servers l ON l.server IS NOT DISTINCT FROM a.server
 )
+SELECT * FROM scored
+UNION ALL BY NAME
+-- Servers that never started have no calls, and would be missing.
 SELECT
-    a.server, a.tools, a.tools_listed,
-    a.* EXCLUDE (level, server, tool, tools, tools_listed, q),
-    100 * b.p AS confidence_tool_mean,
-    100 * least(b.low, w.low) AS confidence_tool_mean_low,
-    100 * b.high AS confidence_tool_mean_high,
-    _insufficient_data(b.n_eff, confidence_tool_mean_low / 100, b.high)
-        AS confidence_tool_mean_insufficient_data,
-    -- Calls of names that are not tools of the server: see `unlisted_names`.
-    coalesce(u.calls, 0) AS unlisted_calls,
-    rank() OVER (ORDER BY confidence_shrunk_high NULLS LAST) AS rank_worst,
-    rank() OVER (ORDER BY confidence_shrunk_low DESC NULLS LAST) AS rank_best
-FROM _scores('server') a
-LEFT JOIN tool_bounds b ON b.server IS NOT DISTINCT FROM a.server AND NOT b.ambiguous
-LEFT JOIN tool_bounds w ON w.server IS NOT DISTINCT FROM a.server AND w.ambiguous
-LEFT JOIN unlisted u ON u.server IS NOT DISTINCT FROM a.server
+    server, 0 AS tools, 0 AS calls, 0 AS ok, 0 AS sessions, starts, failed_starts,
+    0 AS tool_failures, 0 AS infrastructure, 0 AS ambiguous, 0 AS business
+FROM servers
+WHERE failed_starts > 0 AND calls = 0
 ORDER BY
-    _caller_cost(a.tool_failures, a.infrastructure, a.ambiguous, a.business) DESC,
-    a.calls DESC, a.server
+    _caller_cost(tool_failures, infrastructure, ambiguous, business) DESC,
+    calls DESC, failed_starts DESC NULLS LAST, server

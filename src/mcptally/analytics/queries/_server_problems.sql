@@ -1,0 +1,22 @@
+-- What is wrong with the lives of servers: facts for `priorities`, without words.
+-- `kind`: `not_started` (no start worked), `start` (some failed), `crash` (between calls), `noise`
+-- (on stdout). `affected` of `total` starts; of noise, lines of `total` messages and lines.
+SELECT
+    if(failed_starts = starts - unused_starts, 'not_started', 'start') AS kind,
+    server, failed_starts AS affected, starts AS total, start_failure AS cause,
+    last_words AS message, first_seen, last_seen, recording
+FROM servers
+WHERE failed_starts > 0
+UNION ALL
+SELECT
+    'crash', server, crashes_when_idle, starts, 'crashed', last_words, first_seen, last_seen, recording
+FROM servers
+WHERE crashes_when_idle > 0
+UNION ALL
+SELECT
+    'noise', s.server, s.noise_lines, s.noise_lines + r.messages, NULL, NULL, s.first_seen,
+    s.last_seen, s.recording
+FROM servers s
+JOIN (SELECT server, sum(messages) AS messages FROM recordings GROUP BY server) r
+    ON r.server IS NOT DISTINCT FROM s.server
+WHERE s.noise_lines > 0

@@ -1,0 +1,237 @@
+"""Find out how the life of a server went in each recording of a pipe: start, end, last words.
+
+A recording over HTTP says nothing about the life of its server, which others start.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from mcptally.messages.call_tables import PairedCalls
+from mcptally.messages.decode import Events
+from mcptally.messages.event_tables import Closes, Event, Opens, RawFrames, StderrEvents
+from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.recordings import Recordings
+from mcptally.tables.stages import GatheredCalls
+
+LAST_LINES: Final = 60
+"""Lines at the end of stderr among which the one that says why is looked for."""
+
+MAX_CHARS: Final = 300
+"""Characters of that line that are kept."""
+
+PATIENCE_NS: Final = 5 * 10**9
+"""Nanoseconds that a server has for its first answer before its start counts as failed."""
+
+_BY_OTHERS: Final = (1, 2, 9, 13, 15)
+"""Signals that others send to end a server: SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM."""
+
+_PLAIN_EXITS: Final = (0, *(128 + signal for signal in _BY_OTHERS))
+"""Exit codes of a server that ended because it was told to."""
+
+_NOT_WORDS: Final = r"^(?:\W*|\s*at\s.*|\s*File \".*|Traceback .*|Node\.js v.*|\s*throw .*|.*:\d+)$"
+"""Lines of a stack trace, and lines without a word."""
+
+_EXCEPTION: Final = r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit)\b|^(?:Uncaught )?Error\b"
+_LEVEL: Final = r"(?i)^\W*(?:[\w.:-]+\W+){0,3}(?:error|fatal|critical|panic)\b"
+_WORDS: Final = (
+    r"(?i)\b(?:not set|missing|required?|not found|cannot|can't|could not|unable|invalid|failed"
+    r"|denied|refused|unknown|unrecognized|no such|must)\b"
+)
+
+_AT_SHUTDOWN: Final = r"KeyboardInterrupt|BrokenPipe|EPIPE|CancelledError|ClosedResourceError"
+"""Exceptions of servers that lose their client."""
+
+_MISSING_PROGRAM: Final = (
+    r"(?i)\bcommand not found|: not found$|no such file or directory|could not determine executable"
+    r"|\benoent\b.*\bspawn\b|\bspawn\b.*\benoent\b|exec(?:utable)?(?: file)? not found"
+    r"|no executable|404 not found"
+)
+_MISCONFIGURED: Final = (
+    r"(?i)environment variable|\benv(?:ironment)?\b|\bnot set\b|\bunset\b|\bmust be provided\b"
+    r"|\bmust be set\b|\brequired?\b|\bmissing\b|\busage:|\bno module named|module_?not_?found"
+    r"|cannot find (?:module|package)|importerror|cannot import name|\bconfig|\bcredential"
+    r"|api[ _-]?key|\btoken\b|\bpassword\b|unrecogni[sz]ed|unknown (?:option|argument|command)"
+    r"|invalid (?:option|argument)"
+    r"|permission denied|address already in use|eaddrinuse|unauthori[sz]ed|unsupported (?:engine|"
+    r"python|node)|requires (?:python|node)|no such (?:option|file)|does not exist|not a directory"
+)
+
+
+class ServerLives(StageTable):
+    """One row per recording of a pipe."""
+
+    recording = Recordings.recording
+    start = Recordings.start
+    ready_ms = Recordings.ready_ms
+    crash = Recordings.crash
+    ended_by = Recordings.ended_by
+    last_words = Recordings.last_words
+    start_failure = Recordings.start_failure
+    noise_lines = Recordings.noise_lines
+
+
+class _Ends(StageTable):
+    """One row per recording of a pipe, with the facts about its end."""
+
+    opened_ns = Column(pl.Int64, "Time of the first event.", "ns")
+    closed_ns = Column(pl.Int64, "Time of the last `close`.", "ns")
+    asked = Column(pl.UInt32, "Requests of the client.")
+    answered_ns = Column(pl.Int64, "Time of the server's first answer.", "ns")
+    used = Column(pl.Boolean, "Whether a tool was called, with or without an answer.")
+    waiting = Column(pl.Boolean, "Whether a request was open at the end.")
+    failed = Column(pl.Boolean, "Whether the exit code or signal is that of a failure.")
+    shutdown = Column(pl.Boolean, "Whether its last words are those of a server without client.")
+
+
+def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
+    """Return the query for `ServerLives`.
+
+    Args:
+        events: the decoded events.
+        calls: `PairedCalls` with the columns of `evidence.add_recording_end`.
+    """
+    pipes = (
+        events.opens.lazy()
+        .filter(Opens.transport.col == "stdio")
+        .group_by(Event.recording.name)
+        .agg(Event.ts_ns.col.min().alias(_Ends.opened_ns.name))
+    )
+    ends = (
+        events.closes.lazy()
+        .sort(Event.seq.name)
+        .group_by(Event.recording.name)
+        .agg(pl.col(*_OF_CLOSE).last(), Event.ts_ns.col.last().alias(_Ends.closed_ns.name))
+        .with_columns(Closes.signal.col.cast(pl.Int64, strict=False))
+    )
+    asked = (
+        calls.lazy()
+        .filter(PairedCalls.dir.col == "c2s")
+        .group_by(Event.recording.name)
+        .agg(
+            pl.len().alias(_Ends.asked.name),
+            # An era that a server does not speak is refused with an error before the handshake.
+            PairedCalls.reply_ns.col.filter(~PairedCalls.error_reply.col)
+            .min()
+            .alias(_Ends.answered_ns.name),
+            (PairedCalls.method.col == "tools/call").any().alias(_Ends.used.name),
+            GatheredCalls.closed.col.fill_null(value=False).any().alias(_Ends.waiting.name),
+        )
+    )
+    noise = (
+        events.raws.lazy()
+        .filter(RawFrames.dir.col == "s2c", RawFrames.why.col != "too_large")
+        .group_by(Event.recording.name)
+        .agg(pl.len().alias(ServerLives.noise_lines.name))
+    )
+    rows = pipes
+    for part in (ends, asked, _last_words(events.stderr), noise):
+        rows = rows.join(part, on=Event.recording.name, how="left")
+    reason, exit_code, signal = Closes.reason.col, Closes.exit_code.col, Closes.signal.col
+    failed = (
+        ~exit_code.is_in(_PLAIN_EXITS) & (reason == "server_exited")
+        | ~signal.is_in(_BY_OTHERS) & (reason == "server_killed")
+    ).fill_null(value=False)
+    words = pl.coalesce(ServerLives.last_words.col, Closes.detail.col)
+    rows = rows.with_columns(failed.alias(_Ends.failed.name)).with_columns(
+        words.alias(ServerLives.last_words.name),
+        words.str.contains(_AT_SHUTDOWN).fill_null(value=False).alias(_Ends.shutdown.name),
+        _start().alias(ServerLives.start.name),
+    )
+    start, is_failed = ServerLives.start.col, _Ends.failed.col
+    says_why = start.is_in(["failed", "unanswered"]) | is_failed
+    crash = (
+        pl.when(ServerLives.start_failure.col == "crashed")
+        .then(pl.lit("start"))
+        .when(is_failed & (start == "ready") & _Ends.waiting.col.fill_null(value=False))
+        .then(pl.lit("call"))
+        .when(is_failed & ~_Ends.shutdown.col & (start == "ready") & words.is_not_null())
+        .then(pl.lit("idle"))
+    )
+    ended_by = (
+        pl.when(reason.is_in(["signalled", "client_gone"]) | exit_code.is_in(_PLAIN_EXITS))
+        .then(pl.lit("client"))
+        .when(is_failed & ~_Ends.shutdown.col)
+        .then(pl.lit("server"))
+    )
+    return (
+        rows.with_columns(_failure().alias(ServerLives.start_failure.name))
+        .with_columns(
+            crash.alias(ServerLives.crash.name),
+            ended_by.alias(ServerLives.ended_by.name),
+            pl.when(says_why).then(words).alias(ServerLives.last_words.name),
+            ((_Ends.answered_ns.col - _Ends.opened_ns.col) / 1e6).alias(ServerLives.ready_ms.name),
+            ServerLives.noise_lines.col.fill_null(0),
+        )
+        .select(*ServerLives.columns())
+    )
+
+
+_OF_CLOSE: Final = tuple(
+    column.name for column in (Closes.reason, Closes.exit_code, Closes.signal, Closes.detail)
+)
+
+
+def _start() -> pl.Expr:
+    """Return how the start went: a server that was asked for nothing did not fail to start."""
+    never_ran = Closes.reason.col == "not_started"
+    was_asked = _Ends.asked.col.fill_null(0) > 0
+    return (
+        pl.when(never_ran.fill_null(value=False))
+        .then(pl.lit("failed"))
+        .when(_Ends.answered_ns.col.is_not_null() | _Ends.used.col)
+        .then(pl.lit("ready"))
+        .when(_Ends.failed.col)
+        .then(pl.lit("failed"))
+        .when(was_asked & (_Ends.closed_ns.col - _Ends.opened_ns.col >= PATIENCE_NS))
+        .then(pl.lit("unanswered"))
+        .otherwise(pl.lit("unused"))
+    )
+
+
+def _last_words(stderr: pl.DataFrame) -> pl.LazyFrame:
+    """Return for each recording the line at the end of stderr that most probably says why."""
+    text = StderrEvents.text.col.str.strip_chars()
+    last = (
+        stderr.lazy()
+        .sort(Event.recording.name, Event.seq.name)
+        .group_by(Event.recording.name, maintain_order=True)
+        .tail(LAST_LINES)
+        .with_columns(text)
+    )
+    weight = (
+        pl.when(text.str.contains(_EXCEPTION))
+        .then(3)
+        .when(text.str.contains(_LEVEL))
+        .then(2)
+        .when(text.str.contains(_WORDS))
+        .then(1)
+        .otherwise(0)
+    )
+    return (
+        last.filter(~text.str.contains(_NOT_WORDS))
+        .with_columns(weight.alias("weight"))
+        .sort("weight", Event.seq.name)
+        .group_by(Event.recording.name)
+        .agg(text.last().str.slice(0, MAX_CHARS).alias(ServerLives.last_words.name))
+    )
+
+
+def _failure() -> pl.Expr:
+    """Return why the start failed, as the last words tell it."""
+    words = ServerLives.last_words.col
+    return pl.when(ServerLives.start.col.is_in(["failed", "unanswered"])).then(
+        pl.when(Closes.reason.col == "not_started")
+        .then(
+            pl.when(words.str.contains("(?i)permission denied"))
+            .then(pl.lit("misconfigured"))
+            .otherwise(pl.lit("missing_program"))
+        )
+        .when(Closes.exit_code.col.is_in([126, 127]) | words.str.contains(_MISSING_PROGRAM))
+        .then(pl.lit("missing_program"))
+        .when(words.str.contains(_MISCONFIGURED))
+        .then(pl.lit("misconfigured"))
+        .when(ServerLives.start.col == "unanswered")
+        .then(pl.lit("no_answer"))
+        .otherwise(pl.lit("crashed"))
+    )
