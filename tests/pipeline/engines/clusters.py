@@ -73,6 +73,11 @@ def hold() -> None:
     dask_tasks._ONE_AT_A_TIME.acquire()
 
 
+def release() -> None:
+    """Let the tasks of a worker go on (run there)."""
+    dask_tasks._ONE_AT_A_TIME.release()
+
+
 @contextlib.contextmanager
 def machines(folder: Path, workers: int = 0) -> Iterator[Machines]:
     """A cluster that starts with this number of workers."""

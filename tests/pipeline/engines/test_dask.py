@@ -1,8 +1,12 @@
 """A run on Dask writes the tables of a run on this machine, also when workers die."""
 
+import contextlib
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +30,7 @@ from mcptally.pipeline.scoring import ScoringRules
 from mcptally.store.work_folder import create_work_folder
 from mcptally.tables.all_tables import TABLES
 from tests import corpus
-from tests.pipeline.engines.clusters import QUIET, Machines, hold, machines
+from tests.pipeline.engines.clusters import QUIET, Machines, hold, machines, release
 from tests.pipeline.golden import TRACES
 from tests.pipeline.test_partitioning import scattered
 from tests.wire.test_nesting import archive
@@ -217,6 +221,42 @@ def test_a_run_ends_when_the_last_worker_dies(tmp_path: Path, alone: Machines):
             list(pool.gather([Partition(1, FILES[:1])]))
 
 
+def test_a_task_that_runs_after_its_run_was_interrupted_leaves_no_files(
+    tmp_path: Path, alone: Machines
+):
+    alone.client.run(hold)
+    work = create_work_folder(tmp_path / "store")
+    pool = DaskPool(alone.client, work)
+    batch = Partition(0, FILES[:1])
+    with contextlib.suppress(KeyboardInterrupt), pool:
+        task = pool._submit(dask_tasks.gather, pool.run, batch)
+        raise KeyboardInterrupt
+    alone.client.run(release)
+    assert "this run has ended" in str(task.exception())
+    assert not list(alone.folder.rglob("*.arrow"))
+    assert not list(work.rglob("*.parquet"))
+
+
+def test_a_call_that_no_worker_answers_ends_after_a_time():
+    with pytest.raises(TimeoutError, match="no answer in 0 s"):
+        dask_engine._within(0, threading.Event().wait)
+
+
+def test_an_interrupt_while_a_cluster_starts_is_handled_when_it_has_started():
+    done = []
+
+    def start() -> None:
+        with dask_engine._interrupt_afterwards():
+            signal.raise_signal(signal.SIGINT)
+            assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL, "a second one does not end it"
+            done.append("started")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert done == ["started"]
+    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+
+
 def test_a_cluster_without_workers_is_an_error_with_advice(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(dask_engine, "CHECK_SECONDS", 0.1)
     with machines(tmp_path) as empty, pytest.raises(McptallyError, match="dask worker tcp://"):
@@ -253,7 +293,8 @@ def test_a_file_that_changed_before_it_was_gathered_again_ends_the_run(
     path.write_bytes((TRACES / "time.jsonl").read_bytes())
     with DaskPool(pair.client, create_work_folder(tmp_path / "store")) as pool:
         list(pool.gather([Partition(0, [path])]))
-        pair.client.run(dask_tasks.clear, pool.run)
+        for folder in pair.folder.rglob(pool.run.name):
+            shutil.rmtree(folder)
         with path.open("ab") as file:
             file.write(b"\n")
         settings = FinishSettings(ScoringRules(), payloads=True)

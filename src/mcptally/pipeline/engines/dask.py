@@ -4,17 +4,21 @@ This process reads no transcripts: it submits tasks and combines their reports. 
 worker has which result, and repeats the tasks of a worker that dies (see `dask_tasks`).
 """
 
+import concurrent.futures
 import contextlib
+import functools
 import itertools
 import json
 import queue
 import secrets
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import dask
 import distributed
@@ -23,6 +27,7 @@ import msgspec
 from mcptally import process_memory
 from mcptally.errors import McptallyError, UsageError
 from mcptally.pipeline.engines import dask_tasks
+from mcptally.pipeline.engines.local import interrupts_blocked
 from mcptally.pipeline.engines.pool import ContextOf
 from mcptally.pipeline.engines.worker import FinishSettings, GatherReport, Partition
 from mcptally.store import remote_folder
@@ -33,6 +38,11 @@ CHECK_SECONDS: Final = 30.0
 
 EMPTY_CHECKS: Final = 10
 """Checks in a row without a worker after which the run ends: clusters grow and shrink slowly."""
+
+ANSWER_SECONDS: Final = 60.0
+"""Seconds in which a cluster must start, and workers must answer what is not a task."""
+
+_T = TypeVar("_T")
 
 
 @contextlib.contextmanager
@@ -59,6 +69,7 @@ def connected(
         UsageError: a worker has another version of mcptally.
     """
     with contextlib.ExitStack() as closing:
+        closing.enter_context(_second_interrupt_kills())
         if client is None:
             address = scheduler or dask.config.get("scheduler-address", None)
             client = closing.enter_context(_client(address) if address else _on_this_machine(jobs))
@@ -83,19 +94,90 @@ def _on_this_machine(jobs: int) -> Iterator["distributed.Client"]:
         **dask.config.get("distributed.nanny.pre-spawn-environ"),
         **process_memory.ENVIRONMENT,
     }
-    with (
-        dask.config.set({"distributed.nanny.pre-spawn-environ": environment}),
-        distributed.LocalCluster(
-            n_workers=jobs,
-            threads_per_worker=1,
-            memory_limit=None,
-            dashboard_address="127.0.0.1:0",
-            silence_logs=_LOG_LEVEL,
-            preload=[dask_tasks.__name__],
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
+
+    def start() -> distributed.LocalCluster:
+        with dask.config.set({"distributed.nanny.pre-spawn-environ": environment}):
+            return distributed.LocalCluster(
+                n_workers=jobs,
+                threads_per_worker=1,
+                memory_limit=None,
+                dashboard_address="127.0.0.1:0",
+                silence_logs=_LOG_LEVEL,
+                preload=[dask_tasks.__name__],
+            )
+
+    with contextlib.ExitStack() as closing:
+        with _interrupt_afterwards():  # a cluster that is half started cannot be closed
+            cluster = closing.enter_context(_within(ANSWER_SECONDS, start))
+        yield closing.enter_context(distributed.Client(cluster, set_as_default=False))
+
+
+def _within(seconds: float, call: Callable[[], _T]) -> _T:
+    """The result of a call, which runs in a thread in which Ctrl-C is blocked.
+
+    Processes that the call starts do not get Ctrl-C either.
+
+    Raises:
+        TimeoutError: it takes longer; it goes on, and its result is ignored.
+    """
+    result: concurrent.futures.Future[_T] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            result.set_result(call())
+        except BaseException as error:  # noqa: BLE001  (the caller raises it)
+            result.set_exception(error)
+
+    with interrupts_blocked():
+        threading.Thread(target=run, daemon=True).start()
+    try:
+        return result.result(seconds)
+    except concurrent.futures.TimeoutError:
+        raise TimeoutError(f"no answer in {seconds:.0f} s") from None
+
+
+@contextlib.contextmanager
+def _handling_interrupts(handle: Callable[[Callable[..., Any]], None]) -> Iterator[None]:
+    """Let `handle` handle Ctrl-C; it gets the handler before, without its arguments."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda *given: handle(functools.partial(before, *given)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _second_interrupt_kills() -> Iterator[None]:
+    """Let the first Ctrl-C end the run, and the second kill this process.
+
+    Its child processes end when it does. The store stays as it is.
+    """
+
+    def handle(interrupt: Callable[..., Any]) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        interrupt()
+
+    with _handling_interrupts(handle):
+        yield
+
+
+@contextlib.contextmanager
+def _interrupt_afterwards() -> Iterator[None]:
+    """Handle a Ctrl-C at the end; a second one kills this process."""
+    waiting: list[Callable[..., Any]] = []
+
+    def handle(interrupt: Callable[..., Any]) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        waiting.append(interrupt)
+
+    with _handling_interrupts(handle):
+        yield
+    for interrupt in waiting:
+        interrupt()
 
 
 _LOG_LEVEL: Final = 50
@@ -138,8 +220,12 @@ class DaskEngine:
             dask_tasks.require_versions(worker, theirs, ours)
 
     def _ask_workers(self, function: Callable[..., Any], *arguments: object) -> dict[str, Any]:
-        found: dict[str, Any] = self.client.run(function, *arguments, on_error="return")
-        return found
+        try:
+            return _run_on_workers(self.client, function, *arguments, on_error="return")
+        except TimeoutError as error:
+            raise McptallyError(
+                f"the workers of {_address(self.client)} do not answer ({error}); restart them"
+            ) from error
 
 
 class DaskPool:
@@ -165,7 +251,9 @@ class DaskPool:
 
     def __enter__(self) -> Self:
         if self.run.upload_url is None:
-            for worker, seen in self.client.run(dask_tasks.sees, self.run.work).items():
+            for worker, seen in _run_on_workers(
+                self.client, dask_tasks.sees, self.run.work
+            ).items():
                 if not seen:
                     raise UsageError(dask_tasks.not_seen(worker, self.run.work))
         return self
@@ -179,7 +267,7 @@ class DaskPool:
         self.gathered.clear()
         # A worker that cannot be reached any more removes its scratch folder itself.
         with contextlib.suppress(OSError, RuntimeError):
-            self.client.run(dask_tasks.clear, self.run, on_error="ignore")
+            _run_on_workers(self.client, dask_tasks.clear, self.run, on_error="ignore")
 
     def gather(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, GatherReport]]:
         """Gather partitions, each on a free worker; see `WorkerPool`."""
@@ -289,6 +377,17 @@ class DaskPool:
             ) from error
         except distributed.CancelledError as error:
             raise McptallyError(f"the Dask scheduler is gone: {error}") from error
+
+
+def _run_on_workers(
+    client: "distributed.Client", function: Callable[..., Any], *arguments: object, **named: str
+) -> dict[str, Any]:
+    """The results of a function by worker.
+
+    Raises:
+        TimeoutError: they do not answer in `ANSWER_SECONDS`.
+    """
+    return _within(ANSWER_SECONDS, lambda: client.run(function, *arguments, **named))
 
 
 def _address(client: "distributed.Client") -> str:

@@ -20,7 +20,7 @@ from typing import Any, Final
 import polars as pl
 
 import mcptally
-from mcptally.errors import UnreadableError, UsageError
+from mcptally.errors import McptallyError, UnreadableError, UsageError
 from mcptally.pipeline.engines.worker import (
     FinishSettings,
     GatherReport,
@@ -38,6 +38,9 @@ from mcptally.store.manifest import SUMMARIES
 from mcptally.store.parts import Written, write_summary
 from mcptally.store.remote_folder import upload
 from mcptally.transcript.remote import is_remote
+
+_ENDED: Final[set[str]] = set()
+"""Names of runs that have ended: their tasks that still run leave no files."""
 
 _ONE_AT_A_TIME: Final = threading.Lock()
 """Memory is planned per process, so a worker with many threads works on one partition at a time."""
@@ -179,10 +182,11 @@ def _draft(work: Path) -> Iterator[Path]:
 
 
 def clear(run: DaskRun, dask_worker: Any = None) -> None:
-    """Remove the run's files from the worker's scratch folder.
+    """Remove the run's files from the worker's scratch folder, and let its tasks write no more.
 
     This is not a task, so Dask passes the worker as `dask_worker`.
     """
+    _ENDED.add(run.name)
     shutil.rmtree(_scratch(dask_worker) / run.name, ignore_errors=True)
 
 
@@ -224,7 +228,13 @@ def _prepared(run: DaskRun) -> Iterator[None]:
     if run.upload_url is None and not sees(run.work):
         raise UsageError(not_seen(_me(), run.work))
     with _ONE_AT_A_TIME:
-        yield
+        try:
+            if run.name in _ENDED:
+                raise McptallyError(f"{_me()}: this run has ended")
+            yield
+        finally:
+            if run.name in _ENDED:
+                shutil.rmtree(_scratch(_worker()) / run.name, ignore_errors=True)
 
 
 def require_versions(worker: str, theirs: dict[str, str], ours: dict[str, str]) -> None:

@@ -207,7 +207,7 @@ class _Child:
             args=(theirs, work, memory),
             daemon=True,
         )
-        with _child_environment(), _interrupts_blocked():
+        with _child_environment(), interrupts_blocked():
             self.process.start()
         theirs.close()
         self.outbox: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
@@ -293,7 +293,7 @@ def _child_environment() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _interrupts_blocked() -> Iterator[None]:
+def interrupts_blocked() -> Iterator[None]:
     """Block SIGINT in this thread, and in child processes for good.
 
     Ctrl-C would stop a child that starts before `_serve` can ignore it, with a traceback.
