@@ -21,7 +21,7 @@ from mcptally.errors import UnreadableError
 from mcptally.transcript.format import JOURNAL_SUFFIX
 from mcptally.transcript.writer.clock import new_id
 from mcptally.transcript.writer.progress import SLOT_BYTES, SLOTS, ProgressTable
-from mcptally.transcript.writer.segment import try_lock
+from mcptally.transcript.writer.segment import lock
 from mcptally.transcript.writer.shared_queue import BLOCK_BYTES, HEADER_BYTES, SharedQueue
 
 QUEUE_BYTES: Final = 64 * 1024 * 1024
@@ -117,7 +117,7 @@ def create(folder: str, *, policy: str, size: int) -> Journal:
     """Create and lock a journal in `folder`.
 
     Raises:
-        OSError: the folder cannot be written, or its file system cannot share memory.
+        OSError: the folder cannot be written, or its file system has no locks or shared memory.
     """
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
     while True:
@@ -127,7 +127,7 @@ def create(folder: str, *, policy: str, size: int) -> Journal:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             # Another process may take the empty file for one that was left behind, and remove it.
-            if try_lock(fd) and os.fstat(fd).st_nlink:
+            if lock(fd) and os.fstat(fd).st_nlink:
                 os.ftruncate(fd, _file_bytes(size))
                 os.pwrite(fd, _MAGIC + size.to_bytes(8, "little") + policy.encode(), 0)
                 journal = Journal(size, fd=fd, path=path, policy=policy)
@@ -147,13 +147,13 @@ def open_left_behind(path: str) -> Journal | None:
     Returns None if the recorder still runs, or if nothing is left to do.
 
     Raises:
-        OSError: the file cannot be opened for writing.
+        OSError: the file cannot be opened for writing, or not be locked.
         UnreadableError: it is not a journal of this version.
     """
     flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     fd = os.open(path, flags)
     try:
-        if not try_lock(fd) or not os.fstat(fd).st_nlink:
+        if not lock(fd) or not os.fstat(fd).st_nlink:
             os.close(fd)
             return None
         header = os.read(fd, _HEAD_BYTES)

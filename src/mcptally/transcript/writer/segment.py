@@ -34,8 +34,12 @@ def segment_stem(server: str | None, recording: str, wall_ns: int) -> str:
     return f"{label}-{began}-{recording.replace('-', '')[-12:]}"
 
 
-def try_lock(fd: int) -> bool:
-    """Lock an open segment; False if another process has it locked."""
+def lock(fd: int) -> bool:
+    """Lock an open file; False if another process has it locked.
+
+    Raises:
+        OSError: the file system has no locks.
+    """
     if sys.platform == "win32":
         # Windows locks bytes, for all processes: lock one far beyond the end of any segment.
         try:
@@ -49,9 +53,18 @@ def try_lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        # On a file system without locks report success; housekeeping also checks the age.
-        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise
     return True
+
+
+def try_lock(fd: int) -> bool:
+    """As `lock`, but True on a file system without locks: housekeeping also checks the age."""
+    try:
+        return lock(fd)
+    except OSError:
+        return True
 
 
 def open_plain(path: str, flags: int) -> int:
