@@ -8,8 +8,8 @@ from mcptally.record.http.headers import (
     RefusedError,
     check_request,
     closes_connection,
-    forward_request,
-    forward_response,
+    request_for_server,
+    response_for_client,
 )
 from mcptally.record.http.upstream import UpstreamServer, is_loopback
 
@@ -33,11 +33,11 @@ def lines(message):
 
 def sent(message, host=None):
     check_request(message, parse_head(message))
-    return forward_request(message, parse_head(message), host=host)
+    return request_for_server(message, parse_head(message), host=host)
 
 
 def passed(message):
-    return forward_response(message, parse_head(message))
+    return response_for_client(message, parse_head(message))
 
 
 def test_a_head_without_hop_by_hop_headers_is_forwarded_unchanged():

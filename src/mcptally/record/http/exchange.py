@@ -74,7 +74,7 @@ class ProxiedExchange:
             RefusedError: the request must not be forwarded.
         """
         http_headers.check_request(request, head)
-        forwarded = http_headers.forward_request(
+        forwarded = http_headers.request_for_server(
             request, head, host=self._upstream.host, authorization=self._upstream.authorization
         )
         self.begin_request(head)
@@ -150,7 +150,7 @@ class ProxiedExchange:
             self._endpoint_filter = EndpointFilter(
                 server=self._upstream.origins, own_origin=self._own_origin
             )
-        return self._client.send(http_headers.forward_response(response, head)) or b""
+        return self._client.send(http_headers.response_for_client(response, head)) or b""
 
     def begin_response(self, status: int, head: Head, *, length_text: bytes | None = None) -> None:
         """Record the head of the response, and begin to record its body.

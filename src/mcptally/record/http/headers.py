@@ -99,7 +99,7 @@ def check_host(head: Head) -> None:
         )
 
 
-def forward_request(
+def request_for_server(
     request: h11.Request, head: Head, *, host: bytes | None, authorization: bytes | None = None
 ) -> h11.Request:
     """Return the request to send to the server.
@@ -145,7 +145,7 @@ def _origin_form(target: bytes) -> bytes:
     return rest[slash:] if slash >= 0 else b"/"
 
 
-def forward_response(response: h11.Response, head: Head) -> h11.Response:
+def response_for_client(response: h11.Response, head: Head) -> h11.Response:
     """Return the response to send to the client; h11 frames the body for the client's version."""
     closes = closes_connection(response, head)
     if head.is_end_to_end and not closes:
@@ -171,7 +171,7 @@ def closes_connection(response: h11.Response, head: Head) -> bool:
     return b"content-length" not in head and b"transfer-encoding" not in head
 
 
-def forward_informational(response: h11.InformationalResponse) -> h11.InformationalResponse:
+def informational_for_client(response: h11.InformationalResponse) -> h11.InformationalResponse:
     """Return a 1xx response to send to the client."""
     return h11.InformationalResponse(
         status_code=response.status_code,

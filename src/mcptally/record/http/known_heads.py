@@ -136,7 +136,9 @@ def _known_request(
         or b"expect" in head
     ):
         return None
-    forwarded = http_headers.forward_request(request, head, host=host, authorization=authorization)
+    forwarded = http_headers.request_for_server(
+        request, head, host=host, authorization=authorization
+    )
     sent = h11.Connection(h11.CLIENT).send(forwarded) or b""
     if sent.count(ANY_LENGTH) > 1:
         return None  # the name of the server contains these digits
@@ -167,7 +169,7 @@ def _known_response(raw: bytes) -> KnownResponse | None:
         or length is None
     ):
         return None
-    forwarded = http_headers.forward_response(response, head)
+    forwarded = http_headers.response_for_client(response, head)
     sent = client.send(forwarded) or b""
     return KnownResponse(raw, head, response.status_code, int(length), forwarded, sent)
 

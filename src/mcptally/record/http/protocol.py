@@ -259,7 +259,9 @@ class HttpProtocol:
                 out.append(exchange.response_head(event))
             elif isinstance(event, h11.InformationalResponse):
                 if self._client.our_state is h11.SEND_RESPONSE:
-                    out.append(self._client.send(http_headers.forward_informational(event)) or b"")
+                    out.append(
+                        self._client.send(http_headers.informational_for_client(event)) or b""
+                    )
             elif isinstance(event, h11.EndOfMessage):
                 out.append(exchange.response_end(event))
                 return b"".join(out), True
