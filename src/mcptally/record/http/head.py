@@ -24,6 +24,10 @@ _OTHER_HOP_BY_HOP: Final = _HOP_BY_HOP - {b"connection"}
 _MAX_CACHED_BYTES: Final = 4096
 """Bytes of the longest head that is cached."""
 
+ANY_LENGTH: Final = b"817263549"
+"""Stands for the number of a Content-Length in a known head; a head that contains these digits is
+kept as it is."""
+
 Header = tuple[bytes, bytes]
 
 

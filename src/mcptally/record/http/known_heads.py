@@ -15,15 +15,12 @@ from typing import Final, NamedTuple
 import h11
 
 from mcptally.record.http import headers as http_headers
-from mcptally.record.http.head import Head, Header, parse_head
+from mcptally.record.http.head import ANY_LENGTH, Head, Header, parse_head
 
 MAX_KNOWN_HEAD: Final = 4096
 """Maximum length of a head that is kept, in bytes."""
 
 _KEPT: Final = 512
-
-ANY_LENGTH: Final = b"817263549"
-"""Stands for the number of a Content-Length; a head that contains these digits is kept as it is."""
 
 _LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ?(0|[1-9][0-9]{0,14})\r\n")
 

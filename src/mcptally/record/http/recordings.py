@@ -10,11 +10,12 @@ import functools
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 from mcptally.record.http.body import is_event_stream
 from mcptally.record.http.head import Head
+from mcptally.record.http.head_redaction import HeadRedaction
 from mcptally.transcript.format import Transport
 from mcptally.transcript.writer.interface import ArchiveWriter, RecordingWriter
 
@@ -23,23 +24,6 @@ MAX_OPEN: Final = 512
 
 MAX_SESSION_IDS: Final = 50_000
 """Most session ids kept, including those whose recording was closed."""
-
-
-class HeadRedaction(Protocol):
-    """Redacts heads; server.py implements it with mcptally.redaction.policy.
-
-    In the results, session ids are hashed and only allowed headers are left. `length_text` is the
-    value of Content-Length, or None if it is the one in `head`.
-    """
-
-    def request(self, method: str, path: str, head: Head, length_text: bytes | None) -> bytes:
-        """Return the fields that describe a request, as JSON without braces."""
-
-    def response(self, status: int | None, head: Head, length_text: bytes | None) -> bytes:
-        """Return the fields that describe a response, as JSON without braces."""
-
-    def path(self, path: str) -> str:
-        """Return a path and query with session ids hashed."""
 
 
 class OpenRecording:

@@ -11,15 +11,13 @@ from mcptally.errors import UsageError
 from mcptally.record.http.capacity import Capacity, enable_keepalive, raise_descriptor_limit
 from mcptally.record.http.error_text import INVALID_HOST
 from mcptally.record.http.event_loop import EventLoop, Timer
-from mcptally.record.http.head import Head
-from mcptally.record.http.known_heads import ANY_LENGTH
+from mcptally.record.http.head_redaction import HeadRedaction
 from mcptally.record.http.proxy import ProxyConnection
 from mcptally.record.http.recordings import MAX_OPEN, Sessions
 from mcptally.record.http.socket import Socket
 from mcptally.record.http.upstream import UpstreamServer, address_text, is_loopback
 from mcptally.record.http.write_queue import WriteQueue
 from mcptally.redaction import policy as redaction_policy
-from mcptally.transcript.writer.event_line import http_event
 from mcptally.transcript.writer.interface import ArchiveWriter
 from mcptally.transcript.writer.limits import Limits
 from mcptally.transcript.writer.log import log_to_stderr
@@ -37,9 +35,6 @@ _ACCEPT_RETRY_SECONDS: Final = 0.25
 """Seconds before accepting is tried again after the capacity was reached."""
 
 _BACKLOG: Final = 1024
-
-_MAX_CACHED_CHARS: Final = 4096
-"""Characters of the longest path that is cached."""
 
 
 def run(
@@ -117,7 +112,7 @@ class Service:
             archive,
             server=name or server.label,
             url=server.url,
-            redaction=_CachedRedaction(policy),
+            redaction=HeadRedaction(policy),
             write_later=self._write_queue.enqueue,
             clock=self.loop.time,
             max_open=min(MAX_OPEN, self._capacity.recordings),
@@ -273,45 +268,3 @@ def bind(listen: str) -> list[socket.socket]:
         why = INVALID_HOST if isinstance(error, UnicodeError) else error.strerror or error
         raise UsageError(f"--listen {address_text(host, port)}: {why}") from error
     return sockets
-
-
-_ANY_LENGTH: Final = b'"content-length":"%b"' % ANY_LENGTH
-
-
-class _CachedRedaction:
-    """Redacts heads by the policy's allowlist, with a cache."""
-
-    def __init__(self, policy: redaction_policy.Policy) -> None:
-        # Peers repeat nearly all heads and paths.
-        self._policy = policy
-        self._cached_request = functools.lru_cache(512)(self._request)
-        self._cached_response = functools.lru_cache(512)(self._response)
-
-    def request(self, method: str, path: str, head: Head, length_text: bytes | None) -> bytes:
-        """Return the fields that describe a request, as JSON without braces."""
-        is_cached = head.is_cached and len(path) <= _MAX_CACHED_CHARS
-        fields = (self._cached_request if is_cached else self._request)(method, path, head)
-        return fields if length_text is None else _with_length(fields, length_text)
-
-    def response(self, status: int | None, head: Head, length_text: bytes | None) -> bytes:
-        """Return the fields that describe a response, as JSON without braces."""
-        fields = (self._cached_response if head.is_cached else self._response)(status, head)
-        return fields if length_text is None else _with_length(fields, length_text)
-
-    def path(self, path: str) -> str:
-        """Return a path and query with session ids hashed."""
-        return self._policy.url(path)[0]
-
-    def _request(self, method: str, path: str, head: Head) -> bytes:
-        headers = self._policy.headers(head.text)[0]
-        fields = {"phase": "request", "method": method, "path": self.path(path)}
-        return http_event({**fields, "headers": headers})
-
-    def _response(self, status: int | None, head: Head) -> bytes:
-        headers = self._policy.headers(head.text)[0]
-        return http_event({"phase": "response", "status": status, "headers": headers})
-
-
-def _with_length(fields: bytes, length_text: bytes) -> bytes:
-    """Put the value of Content-Length in place of `ANY_LENGTH`."""
-    return fields.replace(_ANY_LENGTH, b'"content-length":"%b"' % length_text)
