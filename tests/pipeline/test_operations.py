@@ -16,7 +16,7 @@ from mcptally import rules
 from mcptally.verdict import error_template
 from tests.corpus import SAMPLES
 
-MOST: Final = 345
+MOST: Final = 352
 """Lower it after a change that needs fewer."""
 
 

@@ -224,7 +224,9 @@ def _check_pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 def _check_ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Find ids that the same side has used before."""
-    reused = RepeatedCalls.of(calls.filter(~RepeatedCalls.replay.col), RepeatedCalls.id_key)
+    reused = RepeatedCalls.of(calls.lazy().filter(~RepeatedCalls.replay.col), RepeatedCalls.id_key)
+    if not reused.height:
+        return
     cancelled = RepeatedCalls.cancelled.col | RepeatedCalls.closed.col
     unanswered = RepeatedCalls.answered.col.is_null()
     waiting = RepeatedCalls.answered.col > RepeatedCalls.pos.col

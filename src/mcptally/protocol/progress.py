@@ -90,7 +90,7 @@ def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 def _check_tokens(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Find progress tokens of an earlier call that is still waiting for its reply."""
-    rows = RepeatedCalls.of(calls, RepeatedCalls.meta_progress_token)
+    rows = RepeatedCalls.of(calls.lazy(), RepeatedCalls.meta_progress_token).lazy()
     waiting = RepeatedCalls.answered.col.is_null() | (
         RepeatedCalls.answered.col > RepeatedCalls.pos.col
     )

@@ -29,7 +29,6 @@ class TrafficMessages(StageTable):
     session_source = PairedMessages.session_source
     seq = PairedMessages.seq
     index = PairedMessages.index
-    file = Messages.file
     line = PairedMessages.line
     dir = PairedMessages.dir
     scope = PairedMessages.scope
@@ -47,6 +46,7 @@ class TrafficMessages(StageTable):
     replay = PairedMessages.replay
     truncated = PairedMessages.truncated
     header_version = PairedMessages.header_version
+    file = Messages.file
     server = OpenedRecordings.server
     asked_at = Column(pl.UInt32, "`pos` of the request of the call that the message belongs to.")
     revision = Column(pl.String, "Protocol revision in force.")
@@ -66,7 +66,6 @@ class TrafficCalls(StageTable):
     tool = PairedCalls.tool
     seq = PairedCalls.seq
     index = PairedCalls.index
-    file = Calls.file
     line = PairedCalls.line
     pos = PairedCalls.pos
     row = PairedCalls.row
@@ -100,6 +99,7 @@ class TrafficCalls(StageTable):
     has_meta = PairedCalls.has_meta
     content_kind = PairedCalls.content_kind
     has_structured_content = PairedCalls.has_structured_content
+    file = Calls.file
     has_response = Column(pl.Boolean, "Whether the call has a reply that is known in full.")
     structured_object = Column(pl.Boolean, "Whether `structuredContent` is an object.")
     revision = TrafficMessages.revision
@@ -114,13 +114,12 @@ class RepeatedCalls(TrafficCalls):
     closed = Column(pl.Boolean, "Whether the client had closed its HTTP exchange.")
 
     @classmethod
-    def of(cls, calls: pl.DataFrame, value: Column) -> pl.DataFrame:
+    def of(cls, calls: pl.LazyFrame, value: Column) -> pl.DataFrame:
         """Return the calls whose `value` an earlier call of the same side and session has."""
         same = [cls.session.name, cls.dir.name, value.name]
         cancelled = cls.cancelled_ns.col.shift().over(same) < cls.ts_ns.col
         return (
-            calls.lazy()
-            .filter(value.col.is_not_null())
+            calls.filter(value.col.is_not_null())
             .sort(cls.pos.name)
             .filter(pl.struct(same).is_duplicated())
             .with_columns(
