@@ -54,6 +54,7 @@ def score_an_archive() -> None:
         scheduler="tcp://host:8786",
         partition_bytes=1 << 20,
         progress=lambda *_: None,
+        warn=print,
     )
     mt.score(["traces"])  # type: ignore[call-arg]
     mt.score(["traces"], "store")  # type: ignore[call-arg]

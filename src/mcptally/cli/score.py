@@ -184,6 +184,7 @@ def command(
                 scheduler=scheduler,
                 partition_bytes=partition_bytes,
                 progress=progress,
+                warn=_write_warning,
             )
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_state_after_interrupt(out)}\n")
@@ -285,3 +286,9 @@ def _state_after_interrupt(out: Path | str) -> str:
     if isinstance(out, str) or (out / "store.json").exists():
         return f"the store {out} was not changed"
     return f"no store was written to {out}"
+
+
+def _write_warning(message: str) -> None:
+    from mcptally.redaction.display import as_message
+
+    sys.stderr.write(f"{as_message(message)}\n")

@@ -31,6 +31,7 @@ class Settings(msgspec.Struct, frozen=True):
     """Bytes of transcript per partition."""
     selection: Selection = EVERYTHING
     progress: Progress = lambda *_: None
+    warn: Callable[[str], None] = lambda _: None
 
 
 class Gathered(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ import concurrent.futures
 import functools
 import heapq
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from mcptally.messages.memory_budget import BYTES_PER_TRANSCRIPT_BYTE, PROCESS_B
 from mcptally.plural import count
 from mcptally.transcript import remote
 from mcptally.transcript.discover import SkippedFile, discover
-from mcptally.transcript.files import READ_ERRORS, expansion_ratio, open_stream
+from mcptally.transcript.files import CHUNK_BYTES, READ_ERRORS, expansion_ratio, open_stream
 
 PARTITION: Final = 160 << 20
 """Bytes of transcript per partition at most, unless files that belong together are larger."""
@@ -208,3 +208,46 @@ def first_recording(path: Path) -> str | None:
             return msgspec.json.decode(line, type=_FirstEvent).recording
     except (McptallyError, ValueError, RecursionError, *READ_ERRORS):
         return None  # reported when the file is read
+
+
+def undivided(files: Sequence[Path], limit: int) -> Iterator[str]:
+    """Yield a message about each recording that is larger than a partition: it is never divided.
+
+    Files whose first and last event are of the same recording count as one recording. Files behind
+    URLs are not looked at.
+
+    Args:
+        files: the files that are scored.
+        limit: the limit of a partition in bytes of transcript.
+    """
+    sizes = {path: transcript_bytes(path) for path in files if not remote.is_remote(path)}
+    if sum(sizes.values()) <= limit:
+        return
+    groups: dict[str, list[Path]] = {}
+    for path, recording in zip(sizes, _first_recordings(list(sizes)), strict=True):
+        if recording is not None:
+            groups.setdefault(recording, []).append(path)
+    for recording, group in groups.items():
+        size = sum(map(sizes.__getitem__, group))
+        if size > limit and all(_last_recording(path) == recording for path in group):
+            need = PROCESS_BASE_BYTES + BYTES_PER_TRANSCRIPT_BYTE * size
+            more = f" and {count(len(group) - 1, 'more file')}" if len(group) > 1 else ""
+            yield (
+                f"{group[0]}{more}: recording {recording} has {size / 1e6:,.0f} MB and cannot be "
+                f"divided; scoring it takes about {need / 1e6:,.0f} MB of memory"
+            )
+
+
+def _last_recording(path: Path) -> str | None:
+    """The recording of a file's last whole line; None if it cannot be read."""
+    before = last = b""
+    try:
+        with open_stream(path) as stream:
+            if path.suffix == ".jsonl":
+                stream.seek(max(0, path.stat().st_size - 2 * CHUNK_BYTES))
+            while block := stream.read(CHUNK_BYTES):
+                before, last = last, block
+        line = (before + last).rstrip(b"\n").rpartition(b"\n")[2]
+        return msgspec.json.decode(line, type=_FirstEvent).recording
+    except (McptallyError, ValueError, RecursionError, *READ_ERRORS):
+        return None

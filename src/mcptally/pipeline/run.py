@@ -4,7 +4,7 @@ Each step is a function of its arguments. If the store exists already, only file
 scored, with the recordings that depend on them; all other rows are carried over (`incremental`).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from mcptally.pipeline.plan import (
     default_partition_bytes,
     find_transcripts,
     limit_for_archive,
+    undivided,
 )
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import Selection
@@ -122,6 +123,7 @@ def score(
     scheduler: str | None = None,
     partition_bytes: int | None = None,
     progress: Progress = lambda *_: None,
+    warn: Callable[[str], None] = lambda _: None,
 ) -> Summary:
     """Score an archive into a store.
 
@@ -147,6 +149,8 @@ def score(
         partition_bytes: bytes of transcript that a process works on at a time; by default 160 MiB,
             or 240 MiB for a single process; half more if no process then works on several.
         progress: called with the bytes of work done and in all.
+        warn: called before work begins, with a message about each recording that needs more memory
+            than planned.
 
     Raises:
         UnreadableError: nothing could be read, or no call is selected.
@@ -184,7 +188,7 @@ def score(
             own_rules=judging.rules.changes,
         )
         limit = partition_bytes or default_partition_bytes(workers.jobs)
-        settings = Settings(store, work, judging, payloads, limit, selection, progress)
+        settings = Settings(store, work, judging, payloads, limit, selection, progress, warn)
         found = incremental.open_earlier(store, made)
         blocker = found if isinstance(found, str) and not full else None
         earlier = None if full or isinstance(found, str) else found
@@ -218,6 +222,8 @@ def build(
     new = files_to_gather(named, earlier)
     limit = limit_for_archive(new, settings.partition_bytes, engine.jobs)
     settings = msgspec.structs.replace(settings, partition_bytes=limit)
+    for message in undivided(new, limit):
+        settings.warn(message)
     groups = plan_groups(new, settings, engine)
     memory = bytes_in_memory(settings.partition_bytes)
     with engine.pool(max(1, len(groups)), settings.work, memory) as pool:

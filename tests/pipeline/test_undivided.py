@@ -1,0 +1,58 @@
+"""Recordings that are larger than a partition are named before they are scored."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+import mcptally as mt
+from mcptally.pipeline.plan import undivided
+from tests.benchmarks import growth
+from tests.transcripts import c2s, call, opened, write
+
+
+def recorded(path: Path, *recordings: str) -> Path:
+    """A transcript with 300 kB of each recording."""
+    events = [opened(recordings[0])]
+    for name in recordings:
+        events += [
+            c2s(n, call(n, words=random.Random(n).randbytes(500).hex()), name)
+            for n in range(1, 260)
+        ]
+    return write(path, events)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
+def test_a_recording_above_the_limit_is_named_with_the_memory_that_it_needs(
+    tmp_path: Path, name: str
+):
+    path = recorded(tmp_path / name, "r1")
+    [message] = undivided([path], 250_000)
+    assert message.startswith(f"{path}: recording r1 has 0 MB and cannot be divided; ")
+    assert message.endswith("scoring it takes about 442 MB of memory")
+
+
+def test_files_of_one_recording_count_together(tmp_path: Path):
+    files = [recorded(tmp_path / f"{n}.jsonl", "r1") for n in range(3)]
+    [message] = undivided(files, 800_000)
+    assert message.startswith(f"{files[0]} and 2 more files: recording r1 has 1 MB ")
+    assert not list(undivided(files, 1_000_000))
+
+
+def test_a_file_with_several_recordings_can_be_divided(tmp_path: Path):
+    assert not list(undivided([recorded(tmp_path / "a.jsonl", "r1", "r2")], 100_000))
+
+
+def test_a_run_warns_before_work_begins(tmp_path: Path):
+    said: list[str] = []
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"".join(growth.exchange(n, "one") for n in range(1, 20)))
+    mt.score(
+        path,
+        out=tmp_path / "store",
+        partition_bytes=1000,
+        warn=said.append,
+        progress=lambda *_: said.append("work"),
+    )
+    assert said[0].startswith(f"{path}: recording r ")
+    assert set(said[1:]) == {"work"}
