@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterator
+from typing import Final
 
 import polars as pl
 
@@ -14,6 +15,9 @@ from mcptally.tables.queries import run_query
 
 _NAMED = ["tools/call", "prompts/get", "resources/read"]
 """Methods for which 2026-07-28 requires `Mcp-Name`."""
+
+_NO_BODY: Final = ("comment", "no_data", "empty", "torn")
+"""Why a part of a stream of server-sent events is raw: clients skip these parts."""
 
 
 def check_http(traffic: Traffic) -> Iterator[pl.DataFrame]:
@@ -56,7 +60,8 @@ def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
     posts = http.lazy().filter(HttpEvents.phase.col == "request", HttpEvents.method.col == "POST")
     succeeded = http.lazy().filter(HttpEvents.phase.col == "response", HttpEvents.status.col == 200)
     exchange = ["recording", "scope"]
-    bodies = raws.lazy().filter(text, to_client, ~piped)
+    no_body = TrafficRaws.why.col.fill_null("").is_in(_NO_BODY)
+    bodies = raws.lazy().filter(text, to_client, ~piped, ~no_body)
     for exchanges in (posts, succeeded):
         bodies = bodies.join(
             exchanges.select(exchange).unique(), on=exchange, how="semi", maintain_order="left"

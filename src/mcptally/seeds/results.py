@@ -254,7 +254,10 @@ def _column_findings(results: pl.DataFrame) -> list[pl.DataFrame]:
         .then(pl.lit(", beside structuredContent"))
         .otherwise(pl.lit(""))
     )
-    missing = results.lazy().filter(Scored.is_error.col.is_null(), Scored.outcome.col != "task")
+    # MCP's default is false: only a result that reports a failure needs the member.
+    missing = results.lazy().filter(
+        Scored.is_error.col.is_null(), Scored.outcome.col == "hidden_error"
+    )
     # Calls are in order of arrival: the finding is about the first of each tool.
     first = missing.group_by("recording", "tool", maintain_order=True).agg(
         pl.col(*set(_CALL) - {"recording", "tool"}).first(), times=pl.len()
