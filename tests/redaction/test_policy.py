@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from mcptally.errors import UsageError
 from mcptally.redaction.key_patterns import NAME_RULES
-from mcptally.redaction.policy import RULES, hashed, policy
-from mcptally.redaction.secret_patterns import SECRET_PATTERNS, TOKEN_PREFIXES
+from mcptally.redaction.policy import ALL_PATTERNS, RULES, hashed, policy
+from mcptally.redaction.secret_patterns import TOKEN_PREFIXES
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
 DEFAULT = policy()
@@ -37,7 +37,7 @@ def only(name: str) -> str:
 
 @pytest.mark.parametrize(
     ("rule", "example"),
-    [(row.name, made_up(text)) for row in (*SECRET_PATTERNS, *NAME_RULES) for text in row.fires],
+    [(row.name, made_up(text)) for row in (*ALL_PATTERNS, *NAME_RULES) for text in row.fires],
 )
 def test_a_rule_finds_a_secret_in_its_examples(rule, example):
     clean, count = policy(only(rule)).text(example.encode())
@@ -49,7 +49,7 @@ def test_a_rule_finds_a_secret_in_its_examples(rule, example):
     ("rule", "example"),
     [
         (row.name, text)
-        for row in (*SECRET_PATTERNS, *NAME_RULES, *TOKEN_PREFIXES)
+        for row in (*ALL_PATTERNS, *NAME_RULES, *TOKEN_PREFIXES)
         for text in row.silent
     ],
 )
@@ -58,7 +58,7 @@ def test_a_rule_finds_nothing_in_its_counterexamples(rule, example):
 
 
 def test_every_rule_but_the_prefixes_has_both_kinds_of_examples():
-    assert all(row.fires and row.silent for row in (*SECRET_PATTERNS, *NAME_RULES))
+    assert all(row.fires and row.silent for row in (*ALL_PATTERNS, *NAME_RULES))
 
 
 HEADS = [(row, prefix) for row in TOKEN_PREFIXES for prefix in row.prefixes]
@@ -393,7 +393,7 @@ QUIET = [b'{"id":%d,"result":{"text":"%b"}}' % (number, b"lorem\\n" * 9) for num
 TELLING = [
     *[
         json.dumps({"text": made_up(text)}).encode()
-        for row in (*SECRET_PATTERNS, *NAME_RULES)
+        for row in (*ALL_PATTERNS, *NAME_RULES)
         for text in row.fires
     ],
     *[b'{"text":"%b%b"}' % (row.prefixes[0].encode(), b"aB3" * 30) for row in TOKEN_PREFIXES],

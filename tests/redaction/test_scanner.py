@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcptally.redaction.policy import policy
+from mcptally.redaction.policy import ALL_PATTERNS, policy
 from mcptally.redaction.scanner import LARGE_FRAME_BYTES, Hit, TextSearch, matches_near
 from mcptally.redaction.secret_patterns import SECRET_PATTERNS, TOKEN_PREFIXES
 from mcptally.redaction.token_checks import MATCH_REACH
@@ -105,7 +105,7 @@ def test_a_search_near_the_needles_finds_the_same_as_a_full_search(row, parts):
 
 
 def test_every_entry_of_match_reach_names_a_pattern_with_needles():
-    assert set(MATCH_REACH) <= {row.name for row in SECRET_PATTERNS if all(row.needles)}
+    assert set(MATCH_REACH) <= {row.name for row in ALL_PATTERNS if all(row.needles)}
 
 
 _PIECES = _PARTS | st.sampled_from(

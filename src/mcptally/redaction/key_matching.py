@@ -11,6 +11,7 @@ from typing import Final
 
 from mcptally.redaction.key_patterns import (
     SECRET_NAMES,
+    VERBS_OF_SETTINGS,
     WORDS_BEFORE_HARMLESS_KEY,
     WORDS_BEFORE_HARMLESS_TOKEN,
     WORDS_BEFORE_KEY,
@@ -87,6 +88,8 @@ def secret_kind(name: bytes) -> str | None:
         return "request-state"
     if squashed == "mcpsessionid":
         return "session-id"
+    if parts[0] in VERBS_OF_SETTINGS and len(parts) > 1:
+        return None
     last, before = parts[-1], parts[-2] if len(parts) > 1 else ""
     if last in {"token", "tokens"}:
         if before in WORDS_BEFORE_HARMLESS_TOKEN or (
@@ -269,7 +272,9 @@ def _assignment_spans(
     if kind is None and not (query and name.lower().decode() in _QUERY_NAMES):
         return
     flag = name.startswith(b"--") or before == b"-"
-    if match["flag"] is not None and not flag:
+    if match["flag"] is not None and not (flag or name.startswith(b"-")):
+        return
+    if before == b":" and _ARN.search(view, max(0, start - 120), start):
         return
     quote = _QUOTE.match(view, after)
     element = match["xml"] is not None or match["element"] is not None
@@ -305,7 +310,9 @@ def _assignment_spans(
             and is_plausible_value(value, name, separator)
             and not is_expression(view, found, name, separator)
         )
-        if match["flag"] is not None and value.lower() in _WORDS_AFTER_FLAG:
+        if match["flag"] is not None and (
+            value.lower() in _WORDS_AFTER_FLAG or (value.isupper() and secret_kind(value))
+        ):
             return
         if name.lower() in _COOKIE_HEADERS and match["plain"] == b": " and b"=" in value:
             # A header line: the value may contain spaces and ends with the line or at a quote.
@@ -315,6 +322,9 @@ def _assignment_spans(
     if wanted and not is_redacted(value):
         yield from _value_span(view, found.start(), found.end(), kind or "query-key")
 
+
+_ARN: Final = re.compile(rb"\barn:[a-z-]{1,9}:[a-z0-9-]{1,30}:[a-z0-9-]{0,30}:[0-9]{0,12}:\Z")
+"""The beginning of an Amazon resource name; the kind and name of a resource follow."""
 
 _COOKIE_HEADERS: Final = frozenset({b"cookie", b"set-cookie"})
 _WORDS_AFTER_FLAG: Final = frozenset(

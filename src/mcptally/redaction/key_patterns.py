@@ -58,13 +58,24 @@ NAME_RULES: Final[tuple[NameRule, ...]] = (
 )
 
 WORDS_BEFORE_HARMLESS_TOKEN: Final = words(
-    """progress page nextpage next prev previous continuation continue sync cursor start end stop
-    pad eos bos unk sep cls mask special max min per input output total cached completion prompt
+    """pagination paging forward backward marker skip list scroll iterator watch request
+    idempotency fencing concurrency version revision correlation trace starting ending
+    syntax eof keyword word text string punctuation operator identifier bracket theme spacing
+    placeholder progress page nextpage next prev previous continuation continue sync cursor
+    start end stop pad eos bos unk sep cls mask special max min per input output total cached
+    completion prompt
     first last color design native erc20 base quote lp reward governance unexpected invalid
     resume delta change partial sub num number n count symbol instrument asset buy sell from
     to pool"""
 )
 """Words before `token` that mean a cursor, a language model's token or a coin: not a secret."""
+
+VERBS_OF_SETTINGS: Final = words(
+    """strip include exclude require requires required has have is was show hide mask redact
+    validate omit skip should needs need support supports allow allows enable enabled disable
+    disabled without missing forget revoke rotate no use uses with"""
+)
+"""First words of names of settings, such as `stripCredentials`: what follows names no value."""
 
 WORDS_BEFORE_KEY: Final = words(
     """api secret private access signing sign encryption encrypt enc decryption master shared
@@ -94,8 +105,10 @@ WORDS_BEFORE_HARMLESS_KEY: Final = words(
 SECRET_NAMES: Final[dict[str, str]] = {
     word: label
     for label, words in {
-        "password": "password passwd pwd passphrase passcode userpassword dbpassword passwort"
-        " motdepasse contrasena userpass dbpass pgpassword mysqlpwd",
+        "password": "password passwd pwd passphrase passcode userpassword dbpassword"
+        " passwort"
+        " motdepasse contrasena userpass dbpass pgpassword mysqlpwd storepass"
+        " keypass sshpass srcstorepass deststorepass",
         "secret": "secret clientsecret appsecret sharedsecret secretvalue secretkey consumersecret"
         " webhooksecret totpsecret secretstring secretaccesskey mnemonic seedphrase codeverifier"
         " secretkeybase",

@@ -23,6 +23,7 @@ import msgspec
 from mcptally.errors import UsageError, near
 from mcptally.redaction.key_matching import NAME_HINTS, secret_kind, session_id_spans, spans_by_name
 from mcptally.redaction.key_patterns import NAME_RULES, NameRule, words
+from mcptally.redaction.prose_patterns import PROSE_PATTERNS
 from mcptally.redaction.scanner import (
     LARGE_FRAME_BYTES,
     MAX_FAILED_MATCHES,
@@ -31,6 +32,7 @@ from mcptally.redaction.scanner import (
     matches_near,
 )
 from mcptally.redaction.secret_patterns import (
+    ENCODED,
     SECRET_PATTERNS,
     TOKEN_PREFIXES,
     SecretPattern,
@@ -52,8 +54,11 @@ from mcptally.redaction.token_checks import CHECKS, MATCH_REACH
 BASES: Final = ("default", "strict", "none")
 """Base policies: the first word of a policy."""
 
+ALL_PATTERNS: Final = (*SECRET_PATTERNS, *PROSE_PATTERNS)
+"""Every secret that is recognised by the text around it."""
+
 RULES: Final[dict[str, TokenPrefix | SecretPattern | NameRule]] = {
-    row.name: row for rows in (NAME_RULES, SECRET_PATTERNS, TOKEN_PREFIXES) for row in rows
+    row.name: row for rows in (NAME_RULES, ALL_PATTERNS, TOKEN_PREFIXES, (ENCODED,)) for row in rows
 }
 """Every rule by its name."""
 
@@ -99,10 +104,11 @@ class Policy:
         """The text for `open.redaction`."""
         self.rules: Final = rules
         """Names of the active rules."""
-        self._by_prefix = {
-            p: row for row in TOKEN_PREFIXES if row.name in rules for p in row.prefixes
-        }
-        self._shapes = [row for row in SECRET_PATTERNS if row.name in rules]
+        self._by_prefix: dict[str, list[TokenPrefix]] = {}
+        for row in (*TOKEN_PREFIXES, ENCODED):
+            for prefix in row.prefixes if row.name in rules else ():
+                self._by_prefix.setdefault(prefix, []).insert(0, row)
+        self._shapes = [row for row in ALL_PATTERNS if row.name in rules]
         self._unconditional = [n for n, row in enumerate(self._shapes) if "" in row.needles]
         self._places = frozenset(row.name for row in NAME_RULES if row.name in rules)
 
@@ -135,15 +141,12 @@ class Policy:
         if len(joined) < LARGE_FRAME_BYTES or self._unconditional:
             return frozenset()
         ends = list(accumulate([len(frame) + 1 for frame in small]))
-        with_hits = {
-            bisect_right(ends, hit.start)
-            for search, view in (
-                (ESCAPES, joined),
-                (self._hint_search, joined.lower()),
-                (self._prefix_search, joined),
-            )
-            for hit in search.find(view)
-        }
+        hits = (
+            *ESCAPES.find(joined),
+            *self._find_hints(joined.lower()),
+            *self._prefix_search.find(joined),
+        )
+        with_hits = {bisect_right(ends, hit.start) for hit in hits}
         return frozenset([frame for number, frame in enumerate(small) if number not in with_hits])
 
     def text(self, data: bytes) -> tuple[bytes, int]:
@@ -229,8 +232,24 @@ class Policy:
         return frozenset(h for h in hints if not any(o in h for o in hints - {h}))
 
     @functools.cached_property
-    def _hint_search(self) -> TextSearch:
-        return TextSearch(sorted(self._hints))
+    def _hint_searches(self) -> tuple[TextSearch, TextSearch, TextSearch]:
+        """Searches for the hints in ASCII, for those in UTF-8, and for those with escapes."""
+        wide = {hint for hint in self._hints if not hint.isascii()}
+        escaped = {hint for hint in self._hints if "\\u" in hint}
+        groups = (self._hints - wide - escaped, wide, escaped)
+        ascii_hints, in_utf8, with_escapes = (
+            TextSearch(sorted(group), fast_from=0) for group in groups
+        )
+        return ascii_hints, in_utf8, with_escapes
+
+    def _find_hints(self, low: bytes) -> list[Hit]:
+        """The hints in bytes in lower case, from left to right."""
+        ascii_hints, in_utf8, with_escapes = self._hint_searches
+        hits = ascii_hints.find(low)
+        more = [] if low.isascii() else in_utf8.find(low)
+        if b"\\u" in low:
+            more += with_escapes.find(low)
+        return sorted(hits + more) if more else hits
 
     @functools.cached_property
     def _needles(self) -> dict[bytes, list[tuple[int, int, bytes]]]:
@@ -240,7 +259,7 @@ class Policy:
             for needle in row.needles:
                 for hint in self._hints:
                     for at in re.finditer(re.escape(hint), needle):
-                        entry = (number, at.start(), needle.encode())
+                        entry = (number, len(needle[: at.start()].encode()), needle.encode())
                         found.setdefault(hint.encode(), []).append(entry)
         return found
 
@@ -260,7 +279,7 @@ class Policy:
         plain = unescape(data)
         view = plain[0] if plain else data
         low = view.lower()
-        hits = self._hint_search.find(low)
+        hits = self._find_hints(low)
         tokens = self._prefix_search.find(view)
         if len(hits) + len(tokens) > _MAX_HITS + len(data) // _BYTES_PER_HIT:
             return None
@@ -305,14 +324,22 @@ class Policy:
 
     def _token_spans(self, view: bytes, hits: list[Hit]) -> list[Span]:
         spans: list[Span] = []
-        first = last = run = tries = 0
+        first = last = run = tries = decoded = 0
         for start, _, text in hits:
             if first < start < last or (start < run and tries > MAX_FAILED_MATCHES):
                 continue
-            row = self._by_prefix[text.decode()]
             if not _may_begin(view, start):
                 continue
-            if found := _compiled(re.escape(text.decode()) + row.tail).match(view, start):
+            prefix = text.decode()
+            for row in self._by_prefix[prefix]:
+                found = _compiled(re.escape(prefix) + row.tail).match(view, start)
+                if found and row is ENCODED:
+                    decoded += 1
+                    if decoded > _MAX_DECODED or not self._encodes_a_secret(found[0]):
+                        found = None
+                if found:
+                    break
+            if found:
                 first, last = start, found.end()
                 spans.append(Span(start, last, _replacement_for(row)))
                 continue
@@ -320,6 +347,59 @@ class Policy:
             if start >= run and (long := _RUN.match(view, start)):
                 run = long.end()
         return spans
+
+    def _encodes_a_secret(self, data: bytes) -> bool:
+        """Whether base64 is that of a text with a secret."""
+        import base64  # noqa: PLC0415 - few recordings need it
+
+        plain = data.rstrip(b"=").replace(b"-", b"+").replace(b"_", b"/")
+        text = base64.b64decode(plain[: len(plain) // 4 * 4] + _padded(plain))
+        return text.isascii() and any(
+            not span.replacement.startswith(b"[hashed:") for span in self._secret_spans(text) or ()
+        )
+
+
+def _padded(plain: bytes) -> bytes:
+    """The last group of base64 with its padding; a single character encodes nothing."""
+    rest = plain[len(plain) // 4 * 4 :]
+    return rest + b"=" * (4 - len(rest)) if len(rest) > 1 else b""
+
+
+_MAX_DECODED: Final = 50
+"""Runs of base64 in a frame that are decoded."""
+
+
+class LineRedactor:
+    """Redacts lines of a stream, such as stderr, in which a private key may span several."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy: Final = policy
+        self._lines_of_key = 0
+
+    def text(self, line: bytes) -> tuple[bytes, int]:
+        """The next line, redacted and counted as in `Policy.text`."""
+        if self._lines_of_key:
+            self._lines_of_key -= 1
+            if b"-----END " in line:
+                self._lines_of_key = 0
+                return self._policy.text(line)
+            if found := _KEY_LINE.fullmatch(line):
+                start, end = found.span("secret")
+                return line[:start] + b"[redacted:private-key]" + line[end:], 1
+            if line.strip():  # something else than a key follows, or stands between its lines
+                return self._policy.text(line)
+            return line, 0
+        begin = "private-key" in self._policy.rules and _KEY_BEGINS.search(line)
+        if begin and b"-----END " not in line[begin.end() :]:
+            self._lines_of_key = _MAX_KEY_LINES
+        return self._policy.text(line)
+
+
+_KEY_BEGINS: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_LINE: Final = re.compile(rb".{0,80}?(?P<secret>[A-Za-z0-9+/]{16,}={0,2}|=[A-Za-z0-9+/]{4})\s*")
+"""A line of a key, perhaps after a time and a level."""
+_MAX_KEY_LINES: Final = 200
+"""Lines after the beginning of a private key in which its rest is expected."""
 
 
 _NAMES: Final = frozenset(name.encode() for name in NAME_HINTS)
@@ -329,9 +409,12 @@ SESSION_HEADERS: Final = frozenset({"mcp-session-id", "x-session-id"})
 
 HEADERS: Final = SESSION_HEADERS | words(
     """accept accept-encoding age allow cache-control connection content-encoding content-length
-    content-type date expect host keep-alive last-event-id location mcp-method mcp-name
+    content-language content-range content-type date deprecation etag expect expires host
+    if-match if-modified-since if-none-match keep-alive last-modified link
+    last-event-id location mcp-method mcp-name
     mcp-protocol-version origin retry-after server traceparent transfer-encoding upgrade
-    user-agent vary via www-authenticate x-accel-buffering x-ratelimit-limit
+    server-timing strict-transport-security sunset user-agent vary via www-authenticate
+    x-accel-buffering x-ratelimit-limit
     x-ratelimit-remaining x-ratelimit-reset x-request-id"""
 )
 """Allowlist of the headers that are recorded."""

@@ -24,7 +24,10 @@ LARGE_FRAME_BYTES: Final = 4096
 LOADED_ENGINE_BYTES: Final = 400
 """Bytes of a frame from which ahocorasick_rs is faster, once it is imported."""
 
-_CHARACTERS_BY_FREQUENCY: Final = 'etaoinsrhldcumf"gpyA:,wbv/k1023456789xj.q-_'
+_LOAD_AFTER_BYTES: Final = 64 << 10
+"""Bytes of small frames after which ahocorasick_rs is imported without a large one."""
+
+_CHARACTERS_BY_FREQUENCY: Final = ' etaoinsrhldcumf"gpyA:,wbv/k1023456789\\xj.q-_'
 """Characters of JSON and English, the most frequent first; all others are rarer."""
 
 _FEW_TEXTS: Final = 4
@@ -51,13 +54,16 @@ class Hit(NamedTuple):
 class TextSearch:
     """Searches for texts; hits with the same start are in the order of `texts`."""
 
-    def __init__(self, texts: Iterable[str], *, ahead: str = "") -> None:
+    def __init__(
+        self, texts: Iterable[str], *, ahead: str = "", fast_from: int = LOADED_ENGINE_BYTES
+    ) -> None:
         """Prepare a search for `texts`.
 
         Args:
-            texts: the texts, ASCII.
+            texts: the texts.
             ahead: a regular expression for what follows the rarest character of each text. `find`
                 may leave out hits where it does not match.
+            fast_from: bytes of a frame from which ahocorasick_rs is faster, once it is imported.
 
         Raises:
             ValueError: a text can overlap itself, so a vectorised search would miss hits.
@@ -67,7 +73,9 @@ class TextSearch:
             if any(text.endswith(text[:size]) for size in range(1, len(text))):
                 raise ValueError(f"{text!r} can overlap itself")
         self._ahead = f"(?={ahead})" if ahead else ""
+        self._loaded_from = fast_from
         self._fast_from = LARGE_FRAME_BYTES
+        self._until_loaded = _LOAD_AFTER_BYTES
 
     def find(self, data: bytes) -> list[Hit]:
         """Every occurrence of every text, from left to right; occurrences may overlap."""
@@ -77,9 +85,12 @@ class TextSearch:
                 for search, ranks in searches
                 for index, start, _ in search(data)
             ]
-        elif self._pattern.search(data) is None:
-            return []
         else:
+            self._until_loaded -= len(data)
+            if self._until_loaded < 0 and self._fast_from == LARGE_FRAME_BYTES:
+                self._fast_from = self._loaded_from
+            if self._pattern.search(data) is None:
+                return []
             found = [
                 (at - offset, rank)
                 for at in map(re.Match.start, self._pattern.finditer(data))
@@ -102,11 +113,12 @@ class TextSearch:
     @functools.cached_property
     def _pattern(self) -> re.Pattern[bytes]:
         """A regular expression that matches at the anchor (the rarest character) of each text."""
-        return re.compile("|".join(self._branches()).encode() or b"(?!)")
+        # Latin-1 maps each byte to one character, and the texts may be UTF-8.
+        return re.compile("|".join(self._branches()).encode("latin-1") or b"(?!)")
 
     def _branches(self) -> Iterator[str]:
         for char, group in sorted(self._by_anchor.items()):
-            texts = sorted({_rest_of_text(text.decode(), at) for at, _, text in group})
+            texts = sorted({_rest_of_text(text.decode("latin-1"), at) for at, _, text in group})
             one_of = f"(?:{'|'.join(texts)})"
             order = (one_of, self._ahead) if len(texts) <= _FEW_TEXTS else (self._ahead, one_of)
             yield re.escape(chr(char)) + "".join(order)
@@ -119,7 +131,7 @@ class TextSearch:
         except ImportError:
             self._fast_from = sys.maxsize
             return []
-        self._fast_from = LOADED_ENGINE_BYTES
+        self._fast_from = self._loaded_from
         rank = {text: number for number, text in enumerate(self._texts)}
         # The other match kinds go byte by byte; this one does not report overlapping hits.
         kind = MatchKind.LeftmostFirst

@@ -59,6 +59,20 @@ _MIXED: Final = r"(?=[a-z_\-]{0,60}[A-Z0-9])"
 
 _TWO_DIGITS_OR_CAPITAL: Final = r"(?=(?:[A-Za-z_\-]{0,30}[0-9]){2}|[a-z0-9_\-]{0,60}[A-Z])"
 
+ENCODED: Final = TokenPrefix(
+    name="base64-secret",
+    title="Base64 of a text in which another rule finds a secret: JSON, headers, assignments",
+    source="RFC 4648",
+    prefixes=(
+        *("eyJ", "eyA", "ewo", "ew0", "W3s", "WyJ"),  # {" { {LF {CR [{ ["
+        *("QXV", "YXV", "cGF", "UGF", "UEF", "dG9", "c2V", "YXB", "QVB", "QmV"),  # Auth …, pass …
+        *("LS0", "dXN", "Y3V", "R0V", "UE9", "ZXh", "REJ"),  # -----BEGIN, user, curl, GET, POST
+    ),
+    tail=r"[A-Za-z0-9+/_\-]{12,100000}={0,2}",
+    silent=("eyJvIjoxMH0xMjM0NTY3OA", "eyJ1c2VyIjogImpvIiwgImNpdHkiOiAiUm9tZSJ9"),
+)  # fmt: skip
+"""The row whose matches are decoded and searched."""
+
 TOKEN_PREFIXES: Final[tuple[TokenPrefix, ...]] = (
     TokenPrefix(
         name="anthropic-key",
@@ -349,6 +363,21 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
             "smbclient",
             "sqlcmd",
             "openssl",
+            "securestring",
+            "net use",
+            "ldap",
+            "nzip -",
+            "7z ",
+            "freerdp",
+            "htpasswd",
+            "wpa_pass",
+            "mosquitto_",
+            " login -",
+            "qlplus",
+            "ipmitool",
+            "http -a",
+            "snmp",
+            "rabbitmqctl",
         ),
         pattern=(
             r"(?:\b|(?<=\\[nrt]))(?:"
@@ -358,9 +387,28 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
             rf"|(?:mysql|mariadb)[a-z\-]{{0,12}}\b{_COMMAND}-p"
             rf"|redis-cli\b{_COMMAND}(?:-a|--pass){_BETWEEN_WORDS}"
             rf"|mongo[a-z]{{0,8}}\b{_COMMAND}-p{_BETWEEN_WORDS}"
-            rf"|docker{_BETWEEN_WORDS}login\b{_COMMAND}-p{_BETWEEN_WORDS}"
+            rf"|(?:docker{_BETWEEN_WORDS}|[a-z]{{2,12}} (?:registry )?)login\b"
+            rf"{_COMMAND}-p{_BETWEEN_WORDS}"
             rf"|smbclient\b{_COMMAND}-U{_BETWEEN_WORDS}?[^\s%\"'\\]{{1,60}}%"
             rf"|sqlcmd\b{_COMMAND}-P{_BETWEEN_WORDS}?"
+            rf"|(?i:convertto-securestring)(?:{_BETWEEN_WORDS}-(?i:string|asplaintext|force)){{0,3}}"
+            rf"{_BETWEEN_WORDS}(?!-)"
+            rf"|net(?:\.exe)?{_BETWEEN_WORDS}use(?:r{_BETWEEN_WORDS}[^\s\"'/]{{1,60}}"
+            rf"|{_COMMAND}(?:/(?i:user):|\\{{2,8}})[^\s\"']{{1,200}})"
+            r"(?:[ \t]{1,4}|\\*[\"'],\s?\\*[\"'])(?![/*])"
+            rf"|ldap[a-z]{{3,10}}\b{_COMMAND}-w{_BETWEEN_WORDS}"
+            rf"|(?:unzip|zip)\b{_COMMAND}-P{_BETWEEN_WORDS}"
+            rf"|7z[ar]?\b{_COMMAND}-p(?=\S*[0-9A-Z])"
+            rf"|[a-z]{{0,3}}freerdp\b{_COMMAND}/p(?:assword)?:"
+            rf"|htpasswd\b{_COMMAND}-[A-Za-z]{{0,6}}b[A-Za-z]{{0,3}}"
+            rf"(?:{_BETWEEN_WORDS}[^\s\"']{{1,200}}){{2}}{_BETWEEN_WORDS}"
+            rf"|wpa_passphrase{_BETWEEN_WORDS}[^\s\"']{{1,64}}{_BETWEEN_WORDS}"
+            rf"|(?:mosquitto_[a-z]{{2,4}}|ipmitool)\b{_COMMAND}-P{_BETWEEN_WORDS}"
+            rf"|sqlplus\b{_COMMAND}[A-Za-z0-9_]{{1,40}}/(?![/ ])"
+            rf"|http -a{_BETWEEN_WORDS}[^\s:\"']{{1,60}}:"
+            rf"|snmp[a-z]{{2,12}}\b{_COMMAND}-[AX]{_BETWEEN_WORDS}"
+            rf"|rabbitmqctl\b{_COMMAND}(?:add_user|change_password){_BETWEEN_WORDS}"
+            rf"[^\s\"']{{1,64}}{_BETWEEN_WORDS}"
             rf"|openssl\b{_COMMAND}-pass(?:in|out)?{_BETWEEN_WORDS}pass:"
             r")(?P<secret>[^\s\x00\"'\\,;`]{3,200})"
         ),
@@ -370,6 +418,9 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
             "mysql -h db -u root -p<12> shop",
             "sshpass -p <12> ssh jo@h.example",
             "redis-cli -h r -a <12> ping",
+            "ConvertTo-SecureString '<12>' -AsPlainText -Force",
+            "net use Z: \\\\srv\\share <12> /user:jo",
+            "ldapsearch -x -D cn=admin -w <12>",
             '{"command": "curl", "args": ["-u", "admin:<12>"]}',
             "docker login -u jo -p <12> registry.example",
         ),
@@ -382,6 +433,46 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
             "mysqldump --port 3306 -P 3307",
             "redis-cli -p 6379 get a",
         ),
+    ),
+    SecretPattern(
+        name="piped-password",
+        title="Password that a command gets through a pipe (`echo … | sudo -S`)",
+        needles=("sudo -", "-stdin", "chpasswd", "| passwd"),
+        pattern=(
+            rf"\b(?:echo|printf|Write-Output)\b{_BETWEEN_WORDS}(?:-[neE]{{1,3}}{_BETWEEN_WORDS}"
+            rf"|%s(?:\\{{1,4}}n)?{_BETWEEN_WORDS})?(?:[A-Za-z0-9_.\-]{{1,40}}:(?=[^|]{{1,200}}\|\s{{0,3}}"
+            r"(?:sudo )?chpasswd))?(?P<secret>[^\s\"'\\|;]{3,200})[\"'\\n]{0,6}\s{0,3}\|\s{0,3}"
+            r"(?:sudo\b[^|;&]{0,40}?\s-[A-Za-z]{0,4}S|[a-z]{2,20}\b[^|;&]{0,200}-stdin"
+            r"|(?:sudo )?(?:chpasswd|passwd)\b)"
+        ),
+        check="not_a_placeholder",
+        fires=("echo <12> | sudo -S id", "echo '<12>' | docker login -u jo --password-stdin"),
+        silent=("echo done | sudo tee /etc/x", "echo $PASS | sudo -S id"),
+    ),
+    SecretPattern(
+        name="option-password",
+        title="Password in a short option of any command that also has a user option",
+        needles=("-u ", '-u"', "-u\\", "--user"),
+        pattern=(
+            r"(?<![A-Za-z0-9\-])(?:-[uU]|--user(?:name)?)(?:=|" + _BETWEEN_WORDS + ")"
+            r"[^\s\x00\"'\\,|;]{1,80}" + _COMMAND + r"-(?:p|P|w|pw|pass|password)"
+            rf"(?:=|{_BETWEEN_WORDS})?(?P<secret>[^\s\x00\"'\\,;`:/=]{{6,200}})(?![:/=])"
+        ),
+        check="password_like",
+        fires=("cqlsh h -u jo -p <12>", "evil-winrm -i h -u jo -p '<12>'"),
+        silent=("docker run -u 1000 -p 8080:80 img", "ssh -u jo -p 2222 h"),
+    ),
+    SecretPattern(
+        name="path-key",
+        title="Key in the path of an address, after `/key/`, `/token/`, `/webhook/` or `/bot`",
+        needles=("/key", "/token", "/secret", "/apikey", "/api_key", "/webhook", "/bot"),
+        pattern=(
+            r"(?:/bot(?=[0-9]{6,12}:)|/(?:key|token|secret|api[_-]?key|webhooks?)/)"
+            r"(?P<secret>[A-Za-z0-9_:\-]{16,200})"
+        ),
+        check="key_like",
+        fires=("https://h.example/trigger/x/with/key/dQw81kLm02ZpXc7v",),
+        silent=("https://h.example/docs/token/authentication-guide", "/bot<token>/getMe"),
     ),
     SecretPattern(
         name="netrc",
@@ -454,7 +545,7 @@ SECRET_PATTERNS: Final[tuple[SecretPattern, ...]] = (
         title="Webhook URL whose path is the credential",
         needles=("hook",),
         pattern=(
-            r"https?://(?:hooks\.slack\.com/(?:services|workflows|triggers)"
+            r"https?://(?:hooks\.zapier\.com/hooks/catch|hooks\.slack\.com/(?:services|workflows|triggers)"
             r"|(?:canary\.|ptb\.)?discord(?:app)?\.com/api(?:/v\d+)?/webhooks"
             r"|[a-z0-9.\-]{1,80}\.webhook\.office\.com/webhookb2)"
             r"/(?P<secret>[A-Za-z0-9/_\-@]{16,})"

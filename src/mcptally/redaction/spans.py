@@ -72,9 +72,9 @@ def unescaped_value(value: bytes) -> str:
 
 _ESCAPE: Final = re.compile(
     rb"\\(?P<run>\\*)(?:u00(?P<u>[2-7][0-9A-Fa-f])|/)"
-    rb"|%(?P<url>0[AaDd]|2[0BbDdEeFf]|3[AaDd]|40|5[Ff])"
+    rb"|%(?:25){0,3}(?P<url>0[AaDd]|[2-7][0-9A-Fa-f])"
 )
-"""Escapes of ASCII characters in JSON, and of separators and quotes in URLs."""
+"""Escapes of ASCII characters in JSON and in URLs, there also if they are escaped again."""
 
 ESCAPES: Final = TextSearch(["\\u00", "\\/", "%"])
 """Finds what may be an escape that `unescape` decodes."""

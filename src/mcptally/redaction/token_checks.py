@@ -55,7 +55,37 @@ _PLACEHOLDER: Final = re.compile(
 )
 
 
+def password_like(value: bytes) -> bool:
+    """Whether a word of a sentence looks like a password: no date, version, number or file."""
+    return (
+        token_like(value)
+        and not _NOT_A_PASSWORD.fullmatch(value)
+        and not_a_placeholder(value)
+        and b"://" not in value
+    )
+
+
+_NOT_A_PASSWORD: Final = re.compile(
+    rb"(?i)[\d.,:/+-]*(?:st|nd|rd|th|s|ms|h|d|days?|hours?|min|chars?|bits?|z)?|v\d[\w.-]*"
+    rb"|\d{4}-\d\d-\d\dt[\d:.z+-]*|[\w.+-]+@[\w.-]+|[a-z_]+\(.*|(?:sha|md|base|utf|aes|rsa|bcrypt|argon)-?\d.*"
+    rb"|[\w./-]+\.(?:py|js|ts|json|ya?ml|toml|txt|md|env|cfg|ini|html?|go|rs|java)|\w+[=&].*"
+)
+"""A number with its unit, a version, a time, an address, a call, an algorithm, a file, a pair."""
+
+
+def key_like(value: bytes) -> bool:
+    """Whether a value that an error repeats is random, not a name with a number."""
+    return (
+        random_like(value)
+        and _DIGIT.search(value) is not None
+        and _LETTER.search(value) is not None
+        and not _NOT_A_PASSWORD.fullmatch(value)
+    )
+
+
 CHECKS: Final = {
+    "password_like": password_like,
+    "key_like": key_like,
     "not_a_placeholder": not_a_placeholder,
     "token_like": token_like,
     "base64_like": base64_like,
@@ -65,12 +95,19 @@ CHECKS: Final = {
 """Checks by the name that `SecretPattern.check` uses."""
 
 MATCH_REACH: Final = {
+    "prose-password": (0, 160),
+    "password-key": (0, 64),
+    "one-time-code": (16, 64),
+    "rejected-key": (16, 96),
+    "piped-password": (360, 16),
+    "option-password": (2, 480),
+    "path-key": (0, 64),
     "bearer": (0, 64),
     "basic": (0, 64),
     "url-password": (0, 512),
     "telegram-token": (16, 64),
     "account-key": (256, 64),
-    "command-password": (8, 480),
+    "command-password": (32, 480),
     "netrc": (300, 64),
     "azure-client-secret": (3, 48),
     "terraform-token": (14, 96),

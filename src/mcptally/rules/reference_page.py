@@ -10,7 +10,9 @@ from typing import Any, Final
 from mcptally import rules
 from mcptally.errors import UsageError, near
 from mcptally.redaction.key_patterns import NAME_RULES, NameRule
+from mcptally.redaction.prose_patterns import PROSE_PATTERNS
 from mcptally.redaction.secret_patterns import (
+    ENCODED,
     SECRET_PATTERNS,
     TOKEN_PREFIXES,
     SecretPattern,
@@ -80,7 +82,9 @@ def _redaction() -> RuleFile:
     patterns: tuple[NameRule | SecretPattern | TokenPrefix, ...] = (
         *NAME_RULES,
         *SECRET_PATTERNS,
+        *PROSE_PATTERNS,
         *TOKEN_PREFIXES,
+        ENCODED,
     )
     for pattern in patterns:
         row = {key: value for key, value in pattern._asdict().items() if value}

@@ -24,7 +24,7 @@ import zstandard
 
 from mcptally.errors import UsageError
 from mcptally.redaction.key_patterns import words
-from mcptally.redaction.policy import HEADERS, Policy, policy
+from mcptally.redaction.policy import HEADERS, LineRedactor, Policy, policy
 from mcptally.transcript.discover import discover
 from mcptally.transcript.files import Damage, read_lines
 from mcptally.transcript.format import EVENT_NAMES, FORMAT_VERSION, WITHHELD
@@ -61,6 +61,8 @@ class _Redaction(NamedTuple):
     policy: Policy
     key: bytes
     """Random key of the hashes of ids: without it, an id could be found by guessing."""
+    stderr: dict[bytes, LineRedactor]
+    """Id of each recording → what redacts the lines of its stderr, over which a key may run."""
 
 
 def redact(
@@ -81,7 +83,7 @@ def redact(
         OSError: a file cannot be written; the incomplete file is removed.
     """
     roots = [Path(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]
-    redaction = _Redaction(policy(rules), secrets.token_bytes(16))
+    redaction = _Redaction(policy(rules), secrets.token_bytes(16), {})
     done = RedactionSummary()
     for source, target in _copies(roots, Path(out)):
         _redact_file(source, target, redaction, done)
@@ -193,7 +195,12 @@ def _redact_members(
                 others.append(len(clean))
             clean.append((name, value))
             continue
-        instead, replaced = replace(value, redaction)
+        if event == "stderr" and name == "text":
+            of = dict(members).get("recording", b"")
+            lines = redaction.stderr.setdefault(of, LineRedactor(redaction.policy))
+            instead, replaced = _redact_text(value, redaction, lines.text)
+        else:
+            instead, replaced = replace(value, redaction)
         clean.append((name, instead if replaced else value))
         count += replaced
     if others:
@@ -291,12 +298,16 @@ def _redact_msg(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
     return redaction.policy.json(value)
 
 
-def _redact_text(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
+def _redact_text(
+    value: bytes,
+    redaction: _Redaction,
+    redact_bytes: Callable[[bytes], tuple[bytes, int]] | None = None,
+) -> tuple[bytes, int]:
     try:
         text = msgspec.json.decode(value, type=str)
     except msgspec.DecodeError:
         return redaction.policy.json(value)
-    clean, count = redaction.policy.text(text.encode())
+    clean, count = (redact_bytes or redaction.policy.text)(text.encode())
     return _encode(clean.decode(errors="replace")), count
 
 

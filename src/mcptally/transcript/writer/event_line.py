@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mcptally.redaction.policy import Policy
+from mcptally.redaction.policy import LineRedactor, Policy
 from mcptally.transcript.format import FORMAT_VERSION, Dir
 from mcptally.transcript.writer.utf8 import all_to_utf8, to_utf8
 from mcptally.wire.framing import Piece, TruncatedFrame
@@ -55,6 +55,7 @@ class EventLineEncoder:
     ) -> None:
         self._recording = recording
         self._policy = policy
+        self._stderr = LineRedactor(policy)
         self._is_clean = is_clean
         self._templates = {
             direction: (
@@ -129,10 +130,16 @@ class EventLineEncoder:
         event |= {**context.fields, **found}
         return self.encode_event("raw", event, seq=seq, ts_ns=ts_ns), False
 
-    def text_fields(self, data: bytes) -> dict[str, Any]:
+    def stderr_fields(self, line: bytes) -> dict[str, Any]:
+        """The fields of the next line of stderr; a private key may span several lines."""
+        return self.text_fields(line, self._stderr.text)
+
+    def text_fields(
+        self, data: bytes, redact: Callable[[bytes], tuple[bytes, int]] | None = None
+    ) -> dict[str, Any]:
         """Bytes as the field `text` (UTF-8) or `b64`, with `redacted` if values were redacted."""
         try:
-            data, redacted = self._policy.text(data)
+            data, redacted = (redact or self._policy.text)(data)
         except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
             return {"text": "", "withheld": "redaction_failed"}
         extra: dict[str, Any] = {"redacted": redacted} if redacted else {}

@@ -136,7 +136,7 @@ class Recording:
 
     def stderr(self, lines: Sequence[bytes]) -> None:
         """Record lines that the server wrote to stderr, one event per line."""
-        self._write_events("stderr", [partial(self._encoder.text_fields, line) for line in lines])
+        self._write_events("stderr", [partial(self._encoder.stderr_fields, line) for line in lines])
 
     def events(self, events: Sequence[ExchangeEvent]) -> None:
         """Record `http` events and frames of an HTTP exchange."""
