@@ -180,7 +180,7 @@ def render_reference_page() -> str:
 
 
 def _description(row: dict[str, Any]) -> str:
-    """Return title, note, readings of the seed and revisions of a rule."""
+    """Return the table cell about a rule: title, note, sources that differ, and revisions."""
     text = f"{row['title']}."
     if row.get("note"):
         text += f" {row['note']}"

@@ -6,15 +6,11 @@ Some stages need a partition alone (`argument_combinations`, `gather_validations
 `archive_findings` needs the archive's knowledge only.
 """
 
-from typing import Final, Literal
-
 import polars as pl
 
 from mcptally.rules import findings as rule_findings
 from mcptally.seeds import results
 from mcptally.seeds.inspector.columns import add_seed_scores
-from mcptally.seeds.inspector.model import CLASSIFICATIONS, Reading
-from mcptally.seeds.inspector.rows import rule_rows
 from mcptally.seeds.inspector.scenario import (
     argument_combinations,
     assign_scenarios,
@@ -47,7 +43,6 @@ __all__ = [
     "archive_findings",
     "argument_combinations",
     "assign_scenarios",
-    "class_weights",
     "contract_findings",
     "contract_tables",
     "count_error_forms",
@@ -60,18 +55,6 @@ __all__ = [
     "with_validations",
     "xml_servers",
 ]
-
-_READINGS: Final[dict[str, Reading]] = {"seed": "document", "inspector": "inspector"}
-
-
-def class_weights(prefix: Literal["seed", "inspector"]) -> dict[str, float]:
-    """The weight of each classification in the overall confidence.
-
-    Args:
-        prefix: beginning of the columns of the reading, `seed_*` or `inspector_*`.
-    """
-    rows = rule_rows(_READINGS[prefix])
-    return {name: rows.class_weight(name) for name in CLASSIFICATIONS}
 
 
 def contract_findings(
