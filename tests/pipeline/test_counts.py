@@ -58,7 +58,6 @@ REAL = {
     "ok": ("sample_traces/git.jsonl.zst", "git_status"),
     "tool_error": ("sample_traces/git.jsonl.zst", "git_show"),
     "protocol_error": ("sample_traces/git.jsonl.zst", "git_push"),
-    "task": ("sample_traces/everything-tasks.jsonl.zst", "simulate-research-query"),
     "input_required": ("tests/recordings/m2.jsonl.zst", "book"),
     "timeout": ("sample_traces/everything.jsonl.zst", "trigger-long-running-operation"),
     "cancelled": ("sample_traces/excel-http.jsonl.zst", "write_range"),
