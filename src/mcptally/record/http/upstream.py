@@ -7,6 +7,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 CONNECT_SECONDS: Final = 30.0
 """Most seconds to establish a connection, including TLS."""
 
-_IPV6_LOOPBACK: Final = bytes(15) + b"\1"
-
-_IPV4_MAPPED: Final = bytes(10) + b"\xff\xff"
-
 _CREDENTIALS: Final = re.compile("//.*@", re.DOTALL)
 
 _Address = tuple[int, int, int, str, Any]
@@ -41,13 +38,10 @@ def is_loopback(host: str) -> bool:
     """Return whether a host name or address is a loopback name or address."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            packed = socket.inet_pton(family, host.partition("%")[0])
-        except OSError:
-            continue
-        return packed[0] == 127 if family == socket.AF_INET else packed == _IPV6_LOOPBACK
-    return False
+    try:
+        return _ip(host).is_loopback
+    except ValueError:
+        return False
 
 
 def address_text(host: str, port: int) -> str:
@@ -174,27 +168,20 @@ def _basic_authorization(parts: SplitResult, option_text: str) -> bytes | None:
 
 def _reaches(family: int, target: Any, listening: _SocketAddress) -> bool:
     """Return whether a connection to `target` reaches a listening socket on the same port."""
-    own_address, target_address = _packed(listening[0]), _packed(target[0])
-    if not any(target_address):  # connecting to 0.0.0.0 or :: reaches this machine
-        target_address = _IPV6_LOOPBACK if len(target_address) > 4 else bytes((127, 0, 0, 1))
-    if len(own_address) != len(target_address):
+    own, reached = _ip(listening[0]), _ip(target[0])
+    if reached.is_unspecified:  # connecting to 0.0.0.0 or :: reaches this machine
+        reached = _ip("127.0.0.1" if reached.version == 4 else "::1")
+    if own.version != reached.version:
         return False
-    if any(own_address):
-        return own_address == target_address
-    return (
-        target_address == _IPV6_LOOPBACK
-        or target_address[:1] == b"\x7f"
-        or _is_own_address(family, target)
-    )
+    if not own.is_unspecified:
+        return own == reached
+    return reached.is_loopback or _is_own_address(family, target)
 
 
-def _packed(host: str) -> bytes:
-    """Return an address as bytes; an IPv4-mapped IPv6 address as the IPv4 address."""
-    host = host.partition("%")[0]
-    if ":" not in host:
-        return socket.inet_pton(socket.AF_INET, host)
-    packed = socket.inet_pton(socket.AF_INET6, host)
-    return packed[12:] if packed.startswith(_IPV4_MAPPED) else packed
+def _ip(host: str) -> IPv4Address | IPv6Address:
+    """Return the address without a zone; an IPv4-mapped IPv6 address as the IPv4 address."""
+    address = ip_address(host.partition("%")[0])
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _is_own_address(family: int, target: Any) -> bool:
