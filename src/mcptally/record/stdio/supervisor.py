@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from mcptally.transcript.writer.descriptors import detach_descriptors
+
 END: Final = 0x80
 """Control byte: end the server and its child processes, first with SIGTERM, then SIGKILL."""
 
@@ -108,7 +110,7 @@ def _run_supervisor(
             os._exit(127)
     with contextlib.suppress(OSError):
         os.setpgid(server, server)  # the server does it too; either may run first
-    _close_descriptors_except(control, status)
+    detach_descriptors(control, status)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     _Supervisor(server, control, status).run()
@@ -155,18 +157,6 @@ def _exec_server(
         with contextlib.suppress(OSError):
             os.execv("/bin/sh", ["/bin/sh", *command])  # noqa: S606
     os.write(status, b"failed %d\n" % (failure.errno or 0))
-
-
-def _close_descriptors_except(*kept: int) -> None:
-    """Close all other descriptors, so that client and server can see the end of their pipes."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in range(3):
-        os.dup2(null, fd)
-    low = 3
-    for fd in sorted(kept):
-        os.closerange(low, fd)
-        low = fd + 1
-    os.closerange(low, 4096)
 
 
 class _Supervisor:

@@ -32,6 +32,7 @@ from typing import Final
 from mcptally.plural import count
 from mcptally.transcript.format import Transport
 from mcptally.transcript.writer import journal as journals
+from mcptally.transcript.writer.descriptors import detach_descriptors
 from mcptally.transcript.writer.interface import WatchFunction
 from mcptally.transcript.writer.journal import Journal
 from mcptally.transcript.writer.limits import Limits
@@ -334,16 +335,8 @@ def _detach(messages: int, *kept: int) -> None:
     signal.set_wakeup_fd(-1)
     for name in _IGNORED:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)
-    os.dup2(messages, 2)
+    detach_descriptors(*kept, stderr=messages)
     if hasattr(os, "SCHED_BATCH"):
         # When an event arrives, the writer must not preempt the recorder and its peers.
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    begin = 3
-    for fd in sorted(fd for fd in kept if fd >= begin):
-        os.closerange(begin, fd)
-        begin = fd + 1
-    os.closerange(begin, os.sysconf("SC_OPEN_MAX"))
