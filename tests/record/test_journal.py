@@ -14,7 +14,8 @@ import pytest
 from mcptally.errors import UnreadableError
 from mcptally.transcript.check import check
 from mcptally.transcript.discover import discover
-from mcptally.transcript.writer.progress import SLOT_BYTES, SLOTS
+from mcptally.transcript.writer import journal
+from mcptally.transcript.writer.progress import SLOT_BYTES, SLOTS, Opening, Progress
 from tests.record.http_rig import Client, Connection, ScriptedServer, json_response
 from tests.record.recorder_process import (
     PYTHON,
@@ -57,8 +58,8 @@ def kill_both(folder, source="", *, prelude=PRELUDE):
         check=False,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
-    (journal,) = folder.glob("*.journal")
-    return journal
+    (left,) = folder.glob("*.journal")
+    return left
 
 
 def assert_finished(folder):
@@ -80,9 +81,9 @@ def run_command(*arguments, code=0):
 
 
 def test_events_that_wait_when_all_processes_are_killed_are_written_by_check(tmp_path):
-    journal = kill_both(tmp_path)
-    assert journal.stat().st_mode & 0o777 == 0o600
-    assert SECRET.encode() in journal.read_bytes()
+    left = kill_both(tmp_path)
+    assert left.stat().st_mode & 0o777 == 0o600
+    assert SECRET.encode() in left.read_bytes()
     assert ids(tmp_path) == list(range(10))
     (report,) = check(tmp_path).recordings
     assert report.verdict == "unclosed"
@@ -150,9 +151,9 @@ def test_the_journal_of_a_running_recorder_is_left_alone(tmp_path):
         assert recorded_server.line() == b'{"id":1}'
         # The file and the journal exist before the first byte passes.
         assert len(list(tmp_path.glob("*.jsonl"))) == 1
-        (journal,) = tmp_path.glob("*.journal")
+        (own,) = tmp_path.glob("*.journal")
         assert check(tmp_path).recordings[0].verdict == "writing"
-        assert journal.exists()
+        assert own.exists()
         assert recorded_server.end()[2] == 0
     assert_finished(tmp_path)
     assert ids(tmp_path) == [1, 1]
@@ -210,9 +211,9 @@ def test_a_journal_that_another_program_has_written_is_reported_and_changes_no_o
     lines = '{"event":"message","seq":1}\n' * 1000 + "not a line"
     outside.write_text(lines)
     (tmp_path / "t").mkdir()
-    journal = kill_both(tmp_path / "t")
-    size, slots = journal.stat().st_size, journal.stat().st_size - SLOTS * SLOT_BYTES
-    with journal.open("rb") as file:
+    left = kill_both(tmp_path / "t")
+    size, slots = left.stat().st_size, left.stat().st_size - SLOTS * SLOT_BYTES
+    with left.open("rb") as file:
         pages = {at: os.pread(file.fileno(), 4096, at) for at in (0, 1 << 16, 1 << 17, slots)}
     (segment,) = (tmp_path / "t").glob("*.jsonl")
     used = [(at, n) for at, page in pages.items() for n, byte in enumerate(page) if byte]
@@ -234,6 +235,22 @@ def test_a_journal_that_another_program_has_written_is_reported_and_changes_no_o
     (tmp_path / "u" / "x.journal").write_bytes(b"a diary")
     with pytest.raises(UnreadableError, match=r"x\.journal: not a journal of this version"):
         check(tmp_path / "u")
+
+
+def test_a_journal_cannot_name_a_file_outside_its_folder(tmp_path):
+    outside = tmp_path / "outside-0000.jsonl"
+    outside.write_text("torn")
+    (tmp_path / "t").mkdir()
+    written = journal.create(str(tmp_path / "t"), policy="default", size=1 << 20)
+    assert written.allocate_slot(0)
+    written.queue.slots = 1
+    fields = {"transport": "stdio"}
+    written.progress.open(0, 1, Opening("id", "../outside", 0, fields))
+    written.progress.save(0, 1, 0, Progress(segments=1))
+    written.close()
+    with pytest.raises(UnreadableError, match=r"journal: '\.\./outside' is not the beginning"):
+        check(tmp_path / "t")
+    assert outside.read_text() == "torn"
 
 
 def test_the_journal_of_a_recorder_that_was_killed_at_its_start_is_removed(tmp_path):

@@ -17,6 +17,7 @@ compresses finished segments and applies retention in a background thread.
 import os
 from collections.abc import Callable, Sequence
 
+from mcptally.errors import UnreadableError
 from mcptally.redaction.policy import Policy
 from mcptally.redaction.policy import policy as policy_named
 from mcptally.transcript.format import RECORDER, Transport
@@ -28,7 +29,7 @@ from mcptally.transcript.writer.limits import Limits
 from mcptally.transcript.writer.log import log_to_stderr
 from mcptally.transcript.writer.progress import Opening
 from mcptally.transcript.writer.recording import Recording
-from mcptally.transcript.writer.segment import segment_stem
+from mcptally.transcript.writer.segment import SEGMENT_NAME, segment_stem
 from mcptally.transcript.writer.segment_writer import SegmentWriter
 
 
@@ -104,7 +105,13 @@ class Archive:
         return self.continued(Opening(recording_id, stem, clock.began_ns, fields), clock=clock)
 
     def continued(self, opening: Opening, *, clock: Clock) -> Recording:
-        """A recording that may have files; `Recording.resume` follows if it has."""
+        """A recording that may have files; `Recording.resume` follows if it has.
+
+        Raises:
+            UnreadableError: its files would have other names than segments.
+        """
+        if not SEGMENT_NAME.fullmatch(f"{opening.stem}-0000.jsonl"):
+            raise UnreadableError(f"{opening.stem!r} is not the beginning of a file name")
         encoder = self._encoder(opening.recording)
         segments = SegmentWriter(
             self.folder,

@@ -97,7 +97,7 @@ class Executor:
         for number in self._batch:
             recording = self._recordings[number]
             recording.flush()
-            self._progress.save(self._slots[number], number, begun, recording.progress)
+            self._progress.save(self._slots[number], number, begun, recording.segments.progress)
         self._batch.clear()
         self._queue.done(self._batch_events)
         self._batch_events = 0
@@ -120,12 +120,16 @@ class Executor:
                 written = min(events, self._written.get(number, 0))
                 self._written[number] = self._written.get(number, 0) - written
             if is_suspect:
-                recording.count_lost(events - written, _KILLED)
+                recording.segments.count_lost(events - written, _KILLED)
             elif written < events:
                 getattr(recording, method)(items[written:], **arguments)
             return
-        if method != "prepare":
-            getattr(recording, method)(**arguments)
+        if method == "count_lost":
+            recording.segments.count_lost(**arguments)
+        elif method == "close":
+            recording.close(**arguments)
+        elif method == "begin":
+            recording.begin()
         self._end_batch()
         if method == "close":
             self._progress.forget(self._slots.pop(number))
@@ -134,7 +138,7 @@ class Executor:
     def _prepare(self, number: int, *, slot: int, began_ns: int, **arguments: Any) -> None:
         self._recordings[number] = self.archive.prepare(clock=self._clock(began_ns), **arguments)
         self._slots[number] = slot
-        self._progress.open(slot, number, self._recordings[number].opening)
+        self._progress.open(slot, number, self._recordings[number].segments.opening)
 
     def _continue(self, number: int, slot: int, opening: Opening) -> None:
         clock = self._clock(opening.began_ns)

@@ -16,7 +16,7 @@ from mcptally.transcript.format import Dir
 from mcptally.transcript.writer.clock import Clock
 from mcptally.transcript.writer.event_line import EventLineEncoder
 from mcptally.transcript.writer.interface import ExchangeEvent
-from mcptally.transcript.writer.progress import Opening, Progress
+from mcptally.transcript.writer.progress import Progress
 from mcptally.transcript.writer.segment_writer import SegmentWriter
 from mcptally.wire.framing import Piece
 from mcptally.wire.strict_json import strict_json_error
@@ -50,53 +50,34 @@ class Recording:
         self._log = log
         self._reported_noise: set[Dir] = set()
         """Directions of which a message to the user says that they carry other bytes than JSON."""
-        self._segments = segments
+        self.segments: Final = segments
+        """Writes the lines."""
         self._encoder = encoder
         self._clock = clock
         self._lock = threading.Lock()
         self._closed = False
 
-    @property
-    def lost(self) -> int:
-        """Events missing from the files."""
-        return self._segments.lost
-
     def begin(self) -> None:
         """Write the `open` event of the first segment now, not with the first event."""
         with self._lock:
-            self._segments.prepare(0)
+            self.segments.prepare(0)
 
     def flush(self) -> None:
         """Write the buffered events."""
         with self._lock:
-            self._segments.flush()
-
-    def count_lost(self, events: int, why: str) -> None:
-        """Count events that the recorder could not hand over; a `gap` reports them."""
-        with self._lock:
-            self._segments.count_lost(events, why)
-
-    @property
-    def opening(self) -> Opening:
-        """What stays the same in all segments."""
-        return self._segments.opening
-
-    @property
-    def progress(self) -> Progress:
-        """The state for `resume`, after the last `flush`."""
-        return self._segments.progress
+            self.segments.flush()
 
     def resume(self, progress: Progress) -> int:
         """Continue the recording of a process that has died; see `SegmentWriter.resume`."""
-        resumed = self._segments.resume(progress)
-        self._closed = "close" in self._segments.counts
+        resumed = self.segments.resume(progress)
+        self._closed = "close" in self.segments.counts
         return resumed
 
     def release(self) -> None:
         """Close the file without ending the recording."""
-        if self.progress.unreported_lost:
+        if self.segments.progress.unreported_lost:
             self.begin()  # writes a `gap`
-        self._segments.close()
+        self.segments.close()
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -114,14 +95,14 @@ class Recording:
         if self._closed:
             return
         with self._lock:
-            if not self._segments.prepare(len(pieces)):
+            if not self.segments.prepare(len(pieces)):
                 return
             now = self._clock.now()
             encoder = self._encoder
             context = encoder.frame_context(dir, None, None, fields)
             lines = []
             messages = 0
-            for seq, piece in enumerate(pieces, self._segments.seq):
+            for seq, piece in enumerate(pieces, self.segments.seq):
                 line, is_message = encoder.encode_frame(piece, context, seq=seq, ts_ns=now)
                 messages += is_message
                 lines.append(line)
@@ -132,7 +113,7 @@ class Recording:
                 ):
                     self._reported_noise.add(dir)
                     self._log(_NOISE % ("client" if dir == "c2s" else "server"))
-            self._segments.write(lines, {"message": messages, "raw": len(lines) - messages})
+            self.segments.write(lines, {"message": messages, "raw": len(lines) - messages})
 
     def stderr(self, lines: Sequence[bytes]) -> None:
         """Record lines that the server wrote to stderr, one event per line."""
@@ -143,13 +124,13 @@ class Recording:
         if self._closed:
             return
         with self._lock:
-            if not self._segments.prepare(len(events)):
+            if not self.segments.prepare(len(events)):
                 return
             now = self._clock.now()
             encoder = self._encoder
             lines = []
             messages = frames = 0
-            for seq, event in enumerate(events, self._segments.seq):
+            for seq, event in enumerate(events, self.segments.seq):
                 if isinstance(event, bytes):
                     line = encoder.encode_http(event, seq=seq, ts_ns=now)
                 else:
@@ -160,7 +141,7 @@ class Recording:
                     messages += is_message
                 lines.append(line)
             http = len(lines) - frames
-            self._segments.write(
+            self.segments.write(
                 lines, {"http": http, "message": messages, "raw": frames - messages}
             )
 
@@ -175,25 +156,26 @@ class Recording:
         """Write the `close` event and end the recording; later calls write nothing."""
         if self._closed:
             return
-        self._segments.retry_at = 0.0
+        self.segments.retry_at = 0.0
         self.flush()  # counts the events
         end = {"reason": reason, "exit_code": exit_code, "signal": signal, **fields}
         self._write_events(
-            "close", [lambda: {**end, "counts": {**self._segments.counts, "lost": self.lost}}]
+            "close",
+            [lambda: {**end, "counts": {**self.segments.counts, "lost": self.segments.lost}}],
         )
         self.flush()
         self._closed = True
-        self._segments.close()
+        self.segments.close()
 
     def _write_events(self, event: str, fields: Sequence[Callable[[], Mapping[str, Any]]]) -> None:
         if self._closed:
             return
         with self._lock:
-            if not self._segments.prepare(len(fields)):
+            if not self.segments.prepare(len(fields)):
                 return
             now = self._clock.now()
             lines = [
                 self._encoder.encode_event(event, make(), seq=seq, ts_ns=now)
-                for seq, make in enumerate(fields, self._segments.seq)
+                for seq, make in enumerate(fields, self.segments.seq)
             ]
-            self._segments.write(lines, {event: len(lines)})
+            self.segments.write(lines, {event: len(lines)})
