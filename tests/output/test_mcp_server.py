@@ -180,6 +180,16 @@ def test_there_are_never_more_rows_than_asked_for_and_it_says_so(folder: Path):
     assert too_many.is_error
 
 
+def test_an_answer_is_cut_at_about_4000_tokens_and_says_how_to_ask_for_less(folder: Path):
+    wide = "SELECT c.*, n FROM calls c, range(200) r(n) ORDER BY n"
+    cut, small = talk(folder, ("sql", {"query": wide}), ("sql", {"query": f"{wide} LIMIT 1"}))
+    assert 1 <= len(rows(cut)) < 100
+    assert len(said(cut)) < 16_000
+    assert f"Cut after {len(rows(cut))} rows of " in said(cut)
+    assert "name the columns" in said(cut)
+    assert "there are no more" in said(small)
+
+
 ENDLESS = (
     "SELECT count(*) FROM range(1000000000) a, range(1000000) b WHERE (a.range * b.range) % 7 = 3"
 )

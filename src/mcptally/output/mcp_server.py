@@ -45,6 +45,8 @@ ROWS: Final = 1000
 """The maximum number of rows of an answer."""
 MAX_TEXT: Final = 400
 """Characters of a text in an answer; `show_call` returns more."""
+MAX_ANSWER: Final = 12_000
+"""Characters of the rows of an answer: about 4,000 tokens of CSV."""
 MAX_PAYLOAD: Final = 2000
 """Characters of a payload in the answer of `show_call`."""
 
@@ -367,10 +369,21 @@ def _table(
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([clean_line(cut(name, MAX_TEXT)) for name in names])
+    written = end_of_row = 0
     for row in plain_rows(table.slice(0, limit)):
         writer.writerow([_text(_cell(row[name])) for name in names])
+        if written and file.tell() > MAX_ANSWER:
+            file.truncate(end_of_row)
+            break
+        written, end_of_row = written + 1, file.tell()
     if not table.num_rows:
         end = [empty]
+    elif written < min(table.num_rows, limit):
+        end = [
+            f"Cut after {count(written, 'row')} of {len(names)} columns, about 4,000 tokens.",
+            "Ask for less: name the columns, filter rows, shorten texts with left(text, 100),",
+            "or read on with LIMIT and OFFSET in sql.",
+        ]
     elif table.num_rows > limit:
         end = [f"There are more than these {limit} rows: use filters, or a higher limit."]
     else:
