@@ -125,6 +125,7 @@ def _packages() -> Iterator[Check]:
     except importlib.metadata.PackageNotFoundError:
         yield Check("packages", "warning", "mcptally is not installed", "pip install mcptally")
         return
+    recent = []
     for line in wanted:
         requirement, _, marker = line.partition(";")
         found = _REQUIREMENT.match(requirement.replace(" ", ""))
@@ -137,8 +138,11 @@ def _packages() -> Iterator[Check]:
         except importlib.metadata.PackageNotFoundError:
             yield Check(name, "error", "is not installed", do)
             continue
-        old = _numbers(version) < _numbers(least)
-        yield Check(name, "error" if old else "ok", version, do if old else "")
+        if _numbers(version) < _numbers(least):
+            yield Check(name, "error", version, do)
+        else:
+            recent.append(f"{name} {version}")
+    yield Check("packages", "ok", ", ".join(recent))
 
 
 def _numbers(version: str) -> list[int]:
@@ -154,7 +158,7 @@ def _variables() -> Iterator[Check]:
         elif state == "empty" and name != "NO_COLOR":
             do = f"set {name} or unset it: empty, it may count as set"
             yield Check(name, "warning", f"empty; {meaning}", do)
-        else:
+        elif value is not None:
             yield Check(name, "ok", f"{state}; {meaning}")
 
 
@@ -206,7 +210,8 @@ def _start_up() -> Check:
     except (OSError, subprocess.CalledProcessError) as error:
         return Check("recorder start-up", "error", f"{error}", "install mcptally again")
     ratio = min(recorder) / min(bare)
-    says = f"{statistics.median(recorder) * 1000:.0f} ms, {ratio:.1f} times a bare interpreter"
+    milliseconds = statistics.median(recorder) * 1000
+    says = f"{milliseconds:.0f} ms, {ratio:.1f} times Python with asyncio"
     if ratio > START_UP_LIMIT:
         return Check("recorder start-up", "warning", says, "look for slow disks and .pth files")
     return Check("recorder start-up", "ok", says)
