@@ -288,6 +288,8 @@ def _report(outcome: Outcome, about: dict[str, Any], hide: Policy, timezone: str
     }
     if outcome.report is not None:
         outcome.report.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        outcome.report.touch(mode=0o600)
+        part = outcome.report.with_name(f"{outcome.report.name}.part")
+        part.touch(mode=0o600)
         text = json.dumps(said, indent=1, ensure_ascii=False)
-        outcome.report.write_text(text + "\n", encoding="utf-8")
+        part.write_text(text + "\n", encoding="utf-8")
+        part.replace(outcome.report)
