@@ -4,14 +4,16 @@ import base64
 import gzip
 import json
 import stat
+from pathlib import Path
 
 import pytest
 import zstandard
 
 from mcptally.errors import UnreadableError, UsageError
 from mcptally.redaction.policy import hashed
-from mcptally.transcript.redact import redact
+from mcptally.transcript.redact import UNFINISHED, redact
 from tests.commands import run
+from tests.transcripts import opened, write
 
 KEY = "ghp_" + "a1B2" * 9
 
@@ -407,3 +409,26 @@ def test_the_command_names_withheld_lines_and_exits_1(tmp_path, monkeypatch):
     assert done.returncode == 1
     assert done.stderr == "mcptally: text withheld: a.jsonl:10: the line is not UTF-8\n"
     assert done.stdout == f"1 file, {len(EVENTS)} events, 9 strings replaced\n"
+
+
+def test_a_run_that_was_killed_can_be_run_again(tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    source = write(tmp_path / "in" / "a.jsonl", [opened()])
+    write(tmp_path / "in" / "b.jsonl", [opened("r2")])
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / UNFINISHED).touch()
+    (out / "a.jsonl").write_bytes(b"copied before the kill")
+    (out / "b.jsonl.part").write_bytes(b"half a fi")
+    assert redact(source.parent, out).files == 2
+    assert sorted(path.name for path in out.iterdir()) == ["a.jsonl", "b.jsonl"]
+    assert b"copied before the kill" not in (out / "a.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="exists already"):
+        redact(source.parent, out)
+
+
+def test_a_file_that_is_no_transcript_is_not_copied(tmp_path: Path):
+    (tmp_path / "notes.txt").write_text("dear diary")
+    with pytest.raises(UnreadableError, match=r"notes\.txt: no line is an event of a transcript"):
+        redact(tmp_path / "notes.txt", tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())

@@ -22,12 +22,12 @@ from typing import Annotated, Any, BinaryIO, Final, NamedTuple, cast
 import msgspec
 import zstandard
 
-from mcptally.errors import UsageError
+from mcptally.errors import UnreadableError, UsageError
 from mcptally.redaction.key_patterns import words
 from mcptally.redaction.policy import HEADERS, LineRedactor, Policy, policy
 from mcptally.transcript.discover import discover
 from mcptally.transcript.files import Damage, read_lines
-from mcptally.transcript.format import EVENT_NAMES, FORMAT_VERSION, WITHHELD
+from mcptally.transcript.format import EVENT_NAMES, FORMAT_VERSION, SUFFIXES, WITHHELD
 from mcptally.transcript.line_reasons import LineReasons
 from mcptally.transcript.parse import Member, join_members, parse_members
 
@@ -70,7 +70,8 @@ def redact(
 ) -> RedactionSummary:
     """Copy the recordings that `paths` name into the folder `out`, redacted by the policy `rules`.
 
-    The copies keep layout and compression. Only their owner can read them.
+    The copies keep layout and compression. Only their owner can read them. The copies of a run
+    that was killed are written anew.
 
     Args:
         paths: files, folders and patterns, one or several, as `score` takes them.
@@ -78,20 +79,39 @@ def redact(
         rules: a policy as in `record --redact`, for example `default,+emails`.
 
     Raises:
-        UnreadableError: there is nothing to read.
+        UnreadableError: there is nothing to read, or the files have neither an event nor the name
+            of a transcript.
         UsageError: there is no such policy; or `out` overlaps the source or has such a file.
         OSError: a file cannot be written; the incomplete file is removed.
     """
     roots = [Path(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]
     redaction = _Redaction(policy(rules), secrets.token_bytes(16), {})
     done = RedactionSummary()
-    for source, target in _copies(roots, Path(out)):
+    unfinished = Path(out) / UNFINISHED
+    copies = _copies(roots, Path(out), anew=unfinished.exists())
+    if copies:
+        unfinished.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        unfinished.touch(mode=0o600)
+    for source, target in copies:
         _redact_file(source, target, redaction, done)
         done.files += 1
+    is_named_as_transcript = any(source.name.endswith(SUFFIXES) for source, _ in copies)
+    if copies and not done.events and not done.carried and not is_named_as_transcript:
+        for _, target in copies:
+            target.unlink()
+        unfinished.unlink()
+        raise UnreadableError(
+            f"{copies[0][0]}: no line is an event of a transcript; nothing was written"
+        )
+    unfinished.unlink(missing_ok=True)
     return done
 
 
-def _copies(roots: list[Path], out: Path) -> list[tuple[Path, Path]]:
+UNFINISHED: Final = ".redact-unfinished"
+"""A file in the folder of the copies until all are written."""
+
+
+def _copies(roots: list[Path], out: Path, *, anew: bool) -> list[tuple[Path, Path]]:
     plan: dict[Path, Path] = {}
     there = out.resolve()
     for root in roots:
@@ -108,7 +128,7 @@ def _copies(roots: list[Path], out: Path) -> list[tuple[Path, Path]]:
                 target = out / source.name
             if target in plan and plan[target].resolve() != source.resolve():
                 raise UsageError(f"{source} and {plan[target]} would both become {target}")
-            if target.exists():
+            if target.exists() and not anew:
                 raise UsageError(f"{target}: exists already; choose an empty folder with -o")
             plan[target] = source
     return [(source, target) for target, source in plan.items()]
@@ -117,6 +137,7 @@ def _copies(roots: list[Path], out: Path) -> list[tuple[Path, Path]]:
 def _redact_file(source: Path, target: Path, redaction: _Redaction, done: RedactionSummary) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
+    part.unlink(missing_ok=True)  # of a run that was killed
     withheld = LineReasons()
     try:
         with compressed_like(source, part) as write:
