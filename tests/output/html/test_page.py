@@ -502,7 +502,7 @@ def test_a_whole_call_has_request_reply_error_text_evidence_and_place(cases, pag
         '"word": "hello there"',
         '"isError": true',
         stores.CRASH,
-        "Verdict: tool_failure: the tool failed",
+        "Verdict: tool_failure: the tool itself failed",
         f"{WHOLE}.jsonl:{line}",
     ):
         assert part in text
