@@ -14,6 +14,7 @@ from mcptally.messages.call_tables import PairedCalls
 from mcptally.messages.event_tables import RequestParams
 from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.input_requests import InputRequests
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import GatheredCalls
@@ -201,23 +202,24 @@ def list_input_requests(calls: pl.DataFrame) -> pl.DataFrame | None:
         .pipe(run_query)
     )
     rows = [found for row in chosen.iter_rows(named=True) for found in _requests_of(row)]
-    return pl.DataFrame(rows, schema=_FOUND, orient="row")
+    return pl.DataFrame(rows, schema=RequestedInputs.schema(), orient="row")
 
 
-_FOUND: Final = {
-    "call_id": pl.String,
-    "input_key": pl.String,
-    "recording": pl.String,
-    "session": pl.String,
-    "server": pl.String,
-    "tool": pl.String,
-    "client": pl.String,
-    "method": pl.String,
-    "mode": pl.String,
-    "action": pl.String,
-    "asked_ns": pl.Int64,
-    "answered_ns": pl.Int64,
-}
+class RequestedInputs(StageTable):
+    """`InputRequests` with times in nanoseconds."""
+
+    call_id = InputRequests.call_id
+    input_key = InputRequests.input_key
+    recording = InputRequests.recording
+    session = InputRequests.session
+    server = InputRequests.server
+    tool = InputRequests.tool
+    client = InputRequests.client
+    method = InputRequests.method
+    mode = InputRequests.mode
+    action = InputRequests.action
+    asked_ns = Column(pl.Int64, "When the input was asked for.", "ns")
+    answered_ns = Column(pl.Int64, "When it came; null if it did not.", "ns")
 
 
 def _requests_of(row: dict[str, Any]) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from mcptally.messages.attempts import link_attempts
 from mcptally.messages.decode import Events, decode_slices
 from mcptally.messages.event_spool import Slicing
 from mcptally.messages.event_tables import Closes, Event, Gaps, HttpEvents, Opens
-from mcptally.messages.input_requests import add_waiting, list_input_requests
+from mcptally.messages.input_requests import RequestedInputs, add_waiting, list_input_requests
 from mcptally.messages.integrity import deduplicate
 from mcptally.messages.pair import pair
 from mcptally.messages.server_lives import server_lives
@@ -44,7 +44,7 @@ from mcptally.rules.findings import concat_findings, require_known_rules
 from mcptally.seeds import stages
 from mcptally.tables.arrow import series_from_numpy
 from mcptally.tables.calls import Calls
-from mcptally.tables.declaration import Table
+from mcptally.tables.declaration import Column, Table
 from mcptally.tables.findings import Findings
 from mcptally.tables.input_requests import InputRequests
 from mcptally.tables.messages import Messages
@@ -255,7 +255,11 @@ def finish(
         SeedScores: SeedScores.frame(calls),
         Usage: usage(calls),
         Messages: Messages.frame(
-            _renamed(part.messages.with_columns(_times({"at": "ts_ns"})), "id", "request_id")
+            _renamed(
+                part.messages.with_columns(_times({Messages.at: GatheredMessages.ts_ns})),
+                "id",
+                "request_id",
+            )
         ),
         Findings: Findings.frame(findings),
         Recordings: Recordings.frame(recordings),
@@ -300,24 +304,26 @@ def tools(
 
 
 _CALL_TIMES: Final = {
-    "requested_at": "ts_ns",
-    "answered_at": "reply_ns",
-    "cancelled_at": "cancelled_ns",
+    Calls.requested_at: GatheredCalls.ts_ns,
+    Calls.answered_at: GatheredCalls.reply_ns,
+    Calls.cancelled_at: GatheredCalls.cancelled_ns,
 }
 """Column of `calls` → gathered column."""
 
-_INPUT_TIMES: Final = {"asked_at": "asked_ns", "answered_at": "answered_ns"}
-"""Column of `input_requests` → column of `list_input_requests`."""
+_INPUT_TIMES: Final = {
+    InputRequests.asked_at: RequestedInputs.asked_ns,
+    InputRequests.answered_at: RequestedInputs.answered_ns,
+}
 
 
-def _times(names: Mapping[str, str]) -> list[pl.Expr]:
+def _times(columns: Mapping[Column, Column]) -> list[pl.Expr]:
     """Columns with times from columns with nanoseconds."""
     return [
         # 0 is the time of an imported event whose source has none.
-        pl.from_epoch(pl.when(pl.col(source) > 0).then(source), time_unit="ns")
+        pl.from_epoch(pl.when(source.col > 0).then(source.col), time_unit="ns")
         .cast(TIME)
-        .alias(name)
-        for name, source in names.items()
+        .alias(column.name)
+        for column, source in columns.items()
     ]
 
 

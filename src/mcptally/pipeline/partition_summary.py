@@ -39,7 +39,7 @@ class PartitionSummary(msgspec.Struct, frozen=True):
     combinations: pl.DataFrame
     """`ArgumentCombinations`; in an excerpt summed over recordings."""
     validations: pl.DataFrame
-    """`DryRuns`; in an excerpt the columns `validation_protocol.calls.FORETELLING`."""
+    """`DryRuns`; in an excerpt its columns `PREDICTION_COLUMNS`."""
     shapes: pl.DataFrame
     """`ErrorForms`; in an excerpt summed over recordings."""
     minutes: pl.DataFrame
@@ -106,7 +106,7 @@ def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
 def summary_frames(summary: PartitionSummary, calls: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """The summary of a partition that is stored for this run and later ones: kind → rows."""
     frames = {kind: getattr(summary, kind) for kind in KINDS if kind != NEEDS}
-    # Arguments may hold secrets: only their digest (`same`) is stored.
+    # Arguments may hold secrets: only their digest is stored.
     hidden = summary.validations
     if hidden.height:
         hidden = hidden.with_columns(arguments=pl.lit(None, pl.String))

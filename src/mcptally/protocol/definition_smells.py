@@ -52,7 +52,7 @@ def find_smells(
 
     Args:
         places: the first listing of each definition of each server.
-        definitions: distinct `DEFINITION` rows.
+        definitions: `Definitions`, each once.
         described: `places` with the columns of their definitions.
     """
     arguments = arguments_of(definitions)

@@ -4,7 +4,8 @@ Two facts are known inside a partition: how the call's recording ended, and whic
 stderr. Three facts are counted per partition (`count_calls_per_minute`, `count_result_forms`) and
 summed over the archive: how many other calls of the server failed at that time, whether the tool's
 other results are JSON, and how often the tool and the server's other tools work. Rules read such
-numbers in bands (`RECORDS`), so that a new file seldom changes the verdict on calls of other files.
+numbers in bands (`RECORD_SHARES`), so that a new file seldom changes the verdict on calls in other
+files.
 """
 
 import signal
