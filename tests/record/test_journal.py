@@ -233,7 +233,7 @@ def test_a_journal_that_another_program_has_written_is_reported_and_changes_no_o
         assert outside.read_text() == lines
     (tmp_path / "u").mkdir()
     (tmp_path / "u" / "x.journal").write_bytes(b"a diary")
-    with pytest.raises(UnreadableError, match=r"x\.journal: not a journal of this version"):
+    with pytest.raises(UnreadableError, match=r"x\.journal: .* not a journal of this version"):
         check(tmp_path / "u")
 
 
@@ -248,7 +248,7 @@ def test_a_journal_cannot_name_a_file_outside_its_folder(tmp_path):
     written.progress.open(0, 1, Opening("id", "../outside", 0, fields))
     written.progress.save(0, 1, 0, Progress(segments=1))
     written.close()
-    with pytest.raises(UnreadableError, match=r"journal: '\.\./outside' is not the beginning"):
+    with pytest.raises(UnreadableError, match=r"journal: .*outside. is not the beginning"):
         check(tmp_path / "t")
     assert outside.read_text() == "torn"
 
@@ -321,3 +321,27 @@ def test_every_exchange_over_http_survives_a_kill_of_the_container(calls, tmp_pa
     check_when_unlocked(tmp_path)
     for way in ("c2s", "s2c"):
         assert ids(tmp_path, dir=way) == list(range(calls))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("namespace")
+def test_a_folder_that_cannot_be_written_is_read_without_the_events_that_wait(tmp_path):
+    kill_both(tmp_path)
+    read_only = f"mount --bind {tmp_path} {tmp_path} && mount -o remount,ro,bind {tmp_path}"
+    commands = ["unshare", "-m", "sh", "-c", f'{read_only} && exec "$@"', "sh"]
+    done = subprocess.run(
+        [*commands, *PYTHON, "-m", "mcptally", "score", tmp_path, "-o", f"{tmp_path}-store"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.stderr.startswith(("mount:", "unshare:")):
+        pytest.skip(f"needs the right to mount: {done.stderr.strip()}")
+    assert done.returncode == 0
+    assert "10 messages" in done.stderr
+    assert re.search(
+        r"\.journal: events of a recorder that was killed are not read: Read-only file system; "
+        r"copy the folder to where it can be written\n",
+        done.stderr,
+    )
+    assert len(list(tmp_path.glob("*.journal"))) == 1

@@ -1,6 +1,7 @@
 """Finishes the journals of recorders that were killed: writes their events, and removes them."""
 
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import Callable
@@ -39,7 +40,7 @@ def finish_journals(
 ) -> list[tuple[str, str]]:
     """Write the events that killed recorders left in a folder, and remove their journals.
 
-    Returns the path of each journal that could not be finished, and why.
+    Returns the path of each journal that could not be finished, and why; both are logged, too.
     """
     problems = []
     for path in journals_in(folder):
@@ -50,13 +51,17 @@ def finish_journals(
                     _finish(journal, folder, log)
         except FileNotFoundError:  # another process has finished it
             continue
-        except (OSError, McptallyError) as error:
-            why = getattr(error, "strerror", None) or str(error)
+        except OSError as error:
+            why = f"{error.strerror}; copy the folder to where it can be written"
+        except McptallyError as error:
+            why = str(error)
         except Exception as error:  # noqa: BLE001 - any program may have written the file
             why = f"damaged: {error!r}"
         else:
             continue
-        problems.append((path, f"{why}; events of a recorder that was killed wait in it"))
+        why = f"events of a recorder that was killed are not read: {why}"
+        log(f"{path}: {why}")
+        problems.append((path, why))
     return problems
 
 
@@ -89,22 +94,17 @@ class FinishingThread:
     """Finishes the journals in a folder beside other work; `join` waits for it."""
 
     def __init__(self, folder: str, *, own: str, log: Callable[[str], None]) -> None:
-        self._folder = folder
-        self._log = log
         self._thread: threading.Thread | None = None
         if set(journals_in(folder)) - {own}:
-            self._thread = threading.Thread(target=self._run, name="mcptally-finishing")
+            finish = functools.partial(finish_journals, folder, log=log)
+            self._thread = threading.Thread(target=finish, name="mcptally-finishing")
             try:
                 self._thread.start()
             except RuntimeError:  # the limit on memory or processes
                 self._thread = None
-                self._run()
+                finish()
 
     def join(self) -> None:
         """Wait until the journals are finished."""
         if self._thread is not None:
             self._thread.join()
-
-    def _run(self) -> None:
-        for path, why in finish_journals(self._folder, log=self._log):
-            self._log(f"{path}: {why}")
