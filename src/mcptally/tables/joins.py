@@ -6,7 +6,7 @@ from mcptally.tables.queries import run_query
 
 
 def left_join_columns(
-    rows: pl.DataFrame, other: pl.DataFrame | pl.LazyFrame, *on: str, nulls: bool = False
+    rows: pl.DataFrame, other: pl.DataFrame | pl.LazyFrame, *on: str
 ) -> pl.DataFrame:
     """Return `rows` with the columns of `other` for the same keys: a left join that keeps order.
 
@@ -17,7 +17,6 @@ def left_join_columns(
         rows: any frame.
         other: each key should occur once; otherwise this is an ordinary join.
         on: names of the key columns in both frames.
-        nulls: whether null keys match each other.
     """
     if isinstance(other, pl.DataFrame) and not other.height:
         return rows.hstack(
@@ -28,13 +27,11 @@ def left_join_columns(
             ]
         )
     keys = rows[list(on)].lazy()
-    joined = keys.join(other.lazy(), on=on, how="left", maintain_order="left", nulls_equal=nulls)
+    joined = keys.join(other.lazy(), on=on, how="left", maintain_order="left")
     found = joined.drop(on).pipe(run_query)
     if found.height != rows.height:
         return (
-            rows.lazy()
-            .join(other.lazy(), on=on, how="left", maintain_order="left", nulls_equal=nulls)
-            .pipe(run_query)
+            rows.lazy().join(other.lazy(), on=on, how="left", maintain_order="left").pipe(run_query)
         )
     return rows.hstack(found)
 
