@@ -2,22 +2,40 @@
 
 import pytest
 
-from mcptally.output.html.text import percent
 from tests.analytics.built_stores import (
     BEGAN,
-    FAILED,
     NO_NETWORK,
     OK,
-    REFUSED,
+    UNCLEAR,
     Answers,
     Servers,
     build,
     call,
 )
-from tests.analytics.test_timeline import at, outage
+from tests.analytics.test_timeline import outage
 
-HIDDEN = {"outcome": "hidden_error", "verdict": "business", "hidden_certainty": 99.0}
 SERVERS = Servers()
+
+
+def failure(template, fault="tool", **fields):
+    """What a failed call has in common with others of the same cause."""
+    verdict = {"tool": "tool_failure", "caller": "business", "account": "business"}
+    return {
+        "outcome": "tool_error",
+        "verdict": verdict.get(fault or "", "infrastructure" if fault else "ambiguous"),
+        "fault": fault,
+        "reason": None,
+        "template": template,
+        "error_text": f"Error: {template}",
+        "certainty": 95.0,
+        **fields,
+    }
+
+
+CRASH = failure("division by zero")
+REJECTED = failure("invalid date", "caller")
+NO_HOST = failure("getaddrinfo ENOTFOUND", "network", reason="network")
+HIDDEN = REJECTED | {"outcome": "hidden_error", "hidden_certainty": 99.0}
 
 
 @pytest.fixture(scope="module")
@@ -33,210 +51,207 @@ def asked(answers):
 
 @pytest.fixture(scope="module")
 def kinds(asked):
-    """The problems of a server by kind."""
-    return lambda server: {row["kind"]: row for row in asked(server)}
+    return lambda server: [row["kind"] for row in asked(server)]
 
 
-def traffic(tool, failed, calls=100, kind=FAILED, **fields):
+def traffic(tool, failed, calls=100, kind=CRASH, **fields):
     """Calls of a tool, one per session, the first `failed` of which failed."""
     return [
         call(f"{tool}{n}", tool, **(kind if n < failed else OK), **fields) for n in range(calls)
     ]
 
 
-SINCE = SERVERS.add(outage())
+ONE_CAUSE = SERVERS.add(traffic("a", 20) + traffic("b", 30) + traffic("c", 0))
 
 
-@pytest.mark.slow
-def test_a_tool_that_fails_since_a_time_is_listed_with_it(kinds):
-    change = kinds(SINCE)["change"]
-    assert change["what"] == (
-        "succeeds in 0% of its calls since 2026-03-02 01:00 UTC, and in 100% before"
-    )
-    assert "60 calls in 15 sessions since" in change["evidence"]
-    assert (change["affected"], change["impact"]) == (60, 60)
-    assert change["since"].isoformat() == "2026-03-02T01:00:00+00:00"
-    assert change["fault"] == "network or upstream"
-
-
-ENDED = SERVERS.add(outage(range(240), since=100, until=140))
-
-
-def test_an_outage_that_ended_is_not_listed_as_a_change(kinds):
-    assert kinds(ENDED).keys() == {"lost"}
-
-
-REFUSALS = SERVERS.add(outage(kind=REFUSED))
-
-
-def test_refusals_since_a_time_are_not_listed_as_a_change(answers, asked):
-    assert asked(REFUSALS) == []
-    assert answers.of(REFUSALS, "change_points"), "the success rate changed"
-
-
-TEXTS = {"error_text": "division by zero", "template": "division by zero", "certainty": 90.0}
-HALF = SERVERS.add(
-    at(
-        minute,
-        FAILED | TEXTS if minute % 2 else OK,
-        "t",
-        f"s{minute}",
-        call_id=f"call {minute:02}",
-        attempt_of=f"call {minute:02}",
-    )
-    for minute in range(3, 43)
-)
-
-
-def test_a_row_says_what_is_wrong_whose_fault_since_when_and_shows_one_call(asked):
-    [row] = asked(HALF)
-    assert row["what"] == "caused the failure of 20 of 40 calls; 20 worked"
-    assert (row["tool"], row["kind"]) == ("t", "failing")
-    assert (row["fault"], row["certainty"], row["affected"]) == ("tool", 90.0, 20)
-    assert 10 < row["affected_low"] < 20
-    assert row["affected_low"] == pytest.approx(row["rate_low"] * 40)
-    assert (row["since"] - BEGAN).total_seconds() == 180
-    assert (row["last_seen"] - BEGAN).total_seconds() == 41 * 60
-    assert row["message"] == "division by zero"
-    assert row["call_id"].endswith("-call 03")
-    assert row["evidence"].endswith("; 40 calls in 40 sessions")
+def test_failures_of_a_server_with_one_message_are_one_problem_of_several_tools(asked):
+    [row] = asked(ONE_CAUSE)
+    assert (row["kind"], row["tools"], row["tool"]) == ("tool_failures", ["b", "a"], None)
+    assert (row["affected"], row["calls"], row["ok"]) == (50, 200, 150)
+    assert (row["fault"], row["certainty"], row["template"]) == ("tool", 95.0, "division by zero")
+    assert row["message"] == "Error: division by zero"
+    assert row["rate"] == 0.25
+    assert 0.15 < row["rate_low"] < 0.25 < row["rate_high"] < 0.35
     assert not row["insufficient_data"]
 
 
-# All of three calls are fewer than a tenth of thousands.
-RANKED = SERVERS.add(traffic("few", 3, 3) + traffic("many", 60, 600) + traffic("some", 20))
+TWO_CAUSES = SERVERS.add(traffic("a", 20) + traffic("b", 30, kind=failure("'NoneType' is bad")))
 
 
-def test_problems_are_ranked_by_the_calls_that_they_affect_at_least(asked):
-    assert [row["tool"] for row in asked(RANKED)] == ["many", "some", "few"]
+def test_different_failures_of_the_tool_are_different_problems(asked):
+    assert [row["template"] for row in asked(TWO_CAUSES)] == [
+        "'NoneType' is bad",
+        "division by zero",
+    ]
 
 
-LITTLE_DATA = SERVERS.add(traffic("seldom", 3, 60) + traffic("always", 4, 4))
+FIVE_MESSAGES = SERVERS.add(
+    [row for n in range(5) for row in traffic(f"t{n}", 50 - n, kind=failure(f"bug {n}"))]
+)
 
 
-def test_little_data_lowers_the_rank_only_by_the_lower_bound(asked):
-    always, seldom = asked(LITTLE_DATA)
-    assert (always["tool"], always["insufficient_data"]) == ("always", True)
-    assert (seldom["tool"], seldom["insufficient_data"]) == ("seldom", False)
+def test_the_rare_failures_of_a_server_share_a_row(asked):
+    rows = asked(FIVE_MESSAGES)
+    assert sorted(row["affected"] for row in rows) == [48, 49, 50, 46 + 47]
+    [shared] = [row for row in rows if row["templates"] == 2]
+    assert shared["tools"] == ["t3", "t4"]
 
 
-REPEATED = SERVERS.add(
+REFUSALS = SERVERS.add(
+    traffic("a", 40, kind=REJECTED) + traffic("b", 40, kind=failure("no such file", "caller"))
+)
+
+
+def test_rejected_arguments_of_a_server_are_one_problem(asked):
+    [row] = asked(REFUSALS)
+    assert (row["kind"], row["affected"], row["templates"]) == ("caller", 80, 2)
+
+
+UNMARKED = SERVERS.add(traffic("t", 30, kind=HIDDEN) + traffic("u", 20, kind=REJECTED))
+
+
+def test_unmarked_errors_are_listed_apart_from_rejections_with_both_certainties(asked):
+    unmarked, refused = asked(UNMARKED)
+    assert (unmarked["kind"], unmarked["affected"], unmarked["unmarked"]) == ("unmarked", 30, 30)
+    assert (unmarked["fault"], unmarked["certainty"]) == ("caller", 95.0)
+    assert unmarked["hidden_certainty"] == 99.0
+    assert (refused["kind"], refused["affected"]) == ("caller", 20)
+
+
+MIXED = SERVERS.add(
+    [call(n, "t", **(CRASH if n < 60 else REJECTED | {"template": CRASH["template"]}))
+     for n in range(70)]
+)  # fmt: skip
+
+
+def test_a_template_is_judged_as_a_group_and_disagreement_lowers_the_certainty(asked, answers):
+    [row] = asked(MIXED)
+    assert (row["kind"], row["fault"], row["affected"]) == ("tool_failures", "tool", 70)
+    assert row["certainty"] == pytest.approx(95 * 60 / 70)
+    by_id = {each["call_id"]: each for each in answers.of(MIXED, "affected_calls")}
+    assert by_id[row["call_id"]]["typical"], "the example has the fault that the row names"
+
+
+DOUBTFUL = SERVERS.add(traffic("t", 30, kind=CRASH | {"certainty": 69.0}))
+SURE = SERVERS.add(traffic("t", 30, kind=CRASH | {"certainty": 70.0}))
+
+
+def test_a_claim_that_is_less_than_seventy_percent_certain_names_no_fault(asked):
+    [doubtful], [sure] = asked(DOUBTFUL), asked(SURE)
+    assert (doubtful["kind"], doubtful["fault"]) == ("unclear", None)
+    assert (doubtful["suspected"], doubtful["certainty"]) == ("tool", 69.0)
+    assert (sure["kind"], sure["fault"]) == ("tool_failures", "tool")
+
+
+LOOPS = SERVERS.add(
+    [call("one", "loops", **CRASH) for _ in range(64)]
+    + traffic("fails", 20, 64, kind=failure("'NoneType' is bad"))
+)
+
+
+def test_failures_of_one_session_count_less_than_those_of_many(asked):
+    assert [row["tools"] for row in asked(LOOPS)] == [["fails"], ["loops"]]
+
+
+RARE = SERVERS.add(traffic("rare", 10, 1000) + traffic("often", 10, 12, kind=failure("bad state")))
+
+
+def test_of_equally_many_failures_the_larger_share_comes_first(asked):
+    assert [row["tools"] for row in asked(RARE)] == [["often"], ["rare"]]
+
+
+WEIGHTS = SERVERS.add(
+    traffic("refuses", 40, kind=REJECTED)
+    + traffic("crashes", 40)
+    + traffic("hides", 40, kind=HIDDEN)
+)
+
+
+def test_of_equal_numbers_tool_failures_come_first_then_unmarked_errors_then_rejections(kinds):
+    assert kinds(WEIGHTS) == ["tool_failures", "unmarked", "caller"]
+
+
+MISCONFIGURED = SERVERS.add(
     [
-        call(
-            f"s{session}",
-            "t",
-            **FAILED | {"verdict": "ambiguous"},
-            attempt_of=f"{session:016x}",
-            attempt=attempt,
-            attempt_why="retry" if attempt > 1 else None,
+        row
+        for n in range(3)
+        for row in traffic(
+            f"t{n}",
+            9,
+            9,
+            kind=failure(f"unknown command {n}", reason="misconfig_or_missing_dependency"),
         )
-        for session in range(40)
-        for attempt in range(1, 9)
     ]
-    + [call("s", "t", **OK)]
+)
+OUTAGE = SERVERS.add(
+    traffic("a", 20, kind=failure("connect ECONNREFUSED", "upstream", reason="dependency_down"))
+    + traffic("b", 20, kind=failure("503", "upstream", reason="upstream_5xx_or_malformed"))
 )
 
 
-def test_repeated_calls_are_the_fault_of_the_caller_whoever_caused_the_failure(kinds):
-    row = kinds(REPEATED)["retries"]
-    assert (row["fault"], row["certainty"]) == ("caller", None)
-    assert row["what"].startswith("was called again 280 times by its client")
-    assert row["evidence"].endswith("cause of most of these failures: unknown")
+def test_a_server_without_its_backend_is_one_problem_whatever_the_messages(asked):
+    [misconfigured], [outage] = asked(MISCONFIGURED), asked(OUTAGE)
+    assert (misconfigured["kind"], misconfigured["affected"]) == ("misconfigured", 27)
+    assert misconfigured["ok"] == 0
+    assert (outage["kind"], outage["affected"], outage["tools"]) == ("unavailable", 40, ["a", "b"])
 
 
-FOUR_ALIKE = SERVERS.add(
-    [row for n in range(4) for row in traffic(f"t{n}", 90 - n)] + traffic("hides", 30, kind=HIDDEN)
-)
+SINCE = SERVERS.add(outage(kind=NO_NETWORK | NO_HOST | {"template": "connection refused"}))
 
 
-def test_the_fourth_problem_of_a_kind_comes_after_the_other_kinds(answers):
-    rows = answers.of(FOUR_ALIKE, "priorities")
-    assert [row["tool"] for row in rows] == ["t0", "t1", "t2", "hides", "t3"]
+@pytest.mark.slow
+def test_the_onset_is_the_detected_change(asked):
+    [row] = asked(SINCE)
+    assert row["since"].isoformat() == "2026-03-02T01:00:00+00:00"
+    assert row["first_seen"] == row["since"]
 
 
-TWO_PROBLEMS = SERVERS.add(
-    call(n, "t", **(FAILED if n < 60 else HIDDEN if n < 80 else OK)) for n in range(100)
-)
-
-
-def test_a_tool_is_listed_once_with_its_other_problems(asked):
-    [row] = asked(TWO_PROBLEMS)
-    assert row["kind"] == "failing"
-    assert row["also"] == [
-        "reported a failure in 20 of 100 calls without marking the result as an error"
-    ]
-
-
-UNMARKED = SERVERS.add(traffic("t", 30, kind=HIDDEN))
-
-
-def test_an_unmarked_error_is_the_fault_of_the_tool_whoever_caused_it(asked):
-    [row] = asked(UNMARKED)
-    assert (row["fault"], row["condition"]) == ("tool", "outcome = 'hidden_error'")
-    assert row["evidence"].endswith("cause of most of these failures: caller")
-
-
-SCATTERED = SERVERS.add(
-    call(n % 5, f"t{n % 150}", **(FAILED if n < 20 else OK)) for n in range(600)
-)
-ONE_TOOL = SERVERS.add(traffic("bad", 20) + traffic("good", 1))
-
-
-def test_failures_scattered_over_the_tools_of_a_server_are_a_problem_of_the_server(asked):
-    row = asked(SCATTERED)[0]
-    assert (row["kind"], row["tool"], row["affected"]) == ("failing", None, 20)
-    assert row["what"].startswith("had 20 of 600 calls fail because of 20 tools")
-    assert (row["fault"], row["since"]) == ("tool", BEGAN)
-    tools = {row["tool"] for row in asked(ONE_TOOL)}
-    assert "bad" in tools
-    assert None not in tools
-
-
-TWO_TOOLS_LOST = SERVERS.add(traffic("a", 20, kind=NO_NETWORK) + traffic("b", 20, kind=NO_NETWORK))
-
-
-def test_failures_of_the_network_are_a_problem_of_the_server(asked):
-    [row] = asked(TWO_TOOLS_LOST)
-    assert (row["kind"], row["tool"], row["affected"]) == ("lost", None, 40)
-    assert row["since"] == BEGAN
+def test_without_a_detected_change_there_is_no_onset(asked):
+    assert asked(ONE_CAUSE)[0]["since"] is None
 
 
 WORKS = SERVERS.add(traffic("t", 0))
+NOT_OVER = SERVERS.add(traffic("t", 5, kind=UNCLEAR))
 
 
-def test_a_tool_without_a_problem_is_not_listed(asked):
+def test_a_tool_without_a_failure_is_not_listed(asked):
     assert asked(WORKS) == []
 
 
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [(0, "0%"), (1, "100%"), (0.5, "50%"), (0.0123, "1.2%"), (0.00071, "0.07%"), (0.9999, "99.99%"),
-     (0.00001, "<0.01%"), (0.99999, ">99.99%"), (0.00005, "0.01%"), (0.99995, ">99.99%"),
-     (1e-16, "<0.01%"), (0.9996, "99.96%"), (0.0996, "10.0%"), (None, "\N{EN DASH}")],
-)  # fmt: skip
-def test_a_percentage_in_sql_is_written_as_on_the_page(answers, asked, share, text):
-    asked(WORKS)  # creates the macro
-    [(found,)] = answers.store.sql("SELECT _percent(?::DOUBLE)", [share]).fetchall()
-    assert found == percent(share) == text
+def test_every_failed_call_belongs_to_one_problem(answers):
+    for server in (ONE_CAUSE, TWO_CAUSES, UNMARKED, MIXED, NOT_OVER, OUTAGE):
+        calls = answers.of(server, "affected_calls")
+        rows = {row["cause"]: row["affected"] for row in answers.of(server, "priorities")}
+        counted = dict.fromkeys(rows, 0)
+        for each in calls:
+            counted[each["cause"]] += 1
+        assert counted == rows
+
+
+def test_one_message_of_several_servers_about_the_network_is_one_problem(tmp_path):
+    rows = traffic("a", 10, server="x", kind=NO_HOST) + traffic("b", 20, server="y", kind=NO_HOST)
+    rows += traffic("c", 10, server="x") + traffic("d", 10, server="y")
+    found = build(tmp_path / "s", rows).ask("priorities").pl().to_dicts()
+    [network] = [row for row in found if row["kind"] == "unavailable"]
+    assert (network["servers"], network["server"], network["affected"]) == (["x", "y"], None, 30)
+    assert sorted(row["server"] for row in found if row["kind"] == "tool_failures") == ["x", "y"]
 
 
 @pytest.fixture(scope="module")
 def of_tools(tmp_path_factory):
     """A function that asks for problems: the tools of the answer, each with its rank."""
     late = [row | {"requested_at": BEGAN.replace(day=5)} for row in traffic("new", 50)]
-    rare = [row | {"requested_at": BEGAN.replace(day=5)} for row in traffic("rare", 9, 10)]
-    rows = [row for n in range(4) for row in traffic(f"t{n}", 90 - n)]
-    rows += traffic("hides", 30, kind=HIDDEN) + late + rare
-    store = build(tmp_path_factory.mktemp("filters") / "s", rows)
+    rows = [row for n in range(4) for row in traffic(f"t{n}", 90 - n, kind=failure(f"bug {n}"))]
+    store = build(tmp_path_factory.mktemp("filters") / "s", rows + late)
 
     def ask(**filters):
         found = store.ask("priorities", **filters).pl()
-        return dict(found.select("tool", "rank").rows())
+        return [row["tools"] for row in found.to_dicts()]
 
     return ask
 
 
 @pytest.mark.slow
-def test_filters_choose_rows_by_name_and_calls_by_time(of_tools):
-    assert of_tools(tool="hides") == {"hides": 4}
-    assert of_tools(since="2026-03-04", min_calls=11) == {"new": 1}
+def test_filters_choose_calls_by_tool_and_time(of_tools):
+    assert of_tools(since="2026-03-04") == [["new"]]
+    assert of_tools(tool="t2") == [["t2"]]

@@ -202,9 +202,9 @@ class _Tools:
     ) -> str:
         """List the problems that matter most, the most important first: start here.
 
-        One row per tool or server: what is wrong, whose fault (with the certainty of the verdict
-        in percent), how many calls (affected_low: low end of the 95 % interval), since when, and
-        an example. insufficient_data means that a few more sessions may change the picture.
+        One row per cause: what is wrong, on which servers and tools, whose fault (null: not clear;
+        certainty in percent), how many calls of how many are affected, since when (null: from the
+        beginning), and an example. `contrasts` says what failing calls have in common.
         """
         asked = self.store.ask(
             "priorities",
@@ -216,9 +216,8 @@ class _Tools:
             model=model,
         )
         hint = (
-            "The affected calls of a row: sql SELECT call_id, requested_at, error_text FROM calls "
-            "WHERE server = '<server>' AND tool = '<tool>' AND <condition>; if tool is empty, the "
-            "row is about the whole server."
+            "The affected calls of a row: sql SELECT call_id, server, tool, template FROM "
+            "affected_calls WHERE cause = '<cause>'"
         )
         return _table(asked, limit, _PRIORITY_COLUMNS, empty=_no_problem(self.store), hint=hint)
 
@@ -334,8 +333,9 @@ def _with_advice(message: str) -> str:
 
 
 _PRIORITY_COLUMNS: Final = [
-    *("rank", "server", "tool", "what", "fault", "certainty", "affected", "affected_low", "calls"),
-    *("since", "insufficient_data", "evidence", "also", "message", "call_id", "condition"),
+    *("rank", "kind", "servers", "tools", "fault", "suspected", "certainty", "affected", "calls"),
+    *("ok", "unmarked", "sessions", "rate_low", "rate_high", "since", "message", "call_id"),
+    "cause",
 ]
 
 

@@ -244,23 +244,13 @@ def test_skipped_files_are_named_with_the_reason_also_from_the_cache(tmp_path):
     )
 
 
-def test_lines_that_are_too_long_lose_the_middle_of_names_and_not_the_numbers():
-    problem = {
-        "title": "tool failures",
-        "server": "many",
-        "tool": "a_rather_long_tool_name_number_103",
-        "affected": 6,
-        "calls": 18,
-        "interval": None,
-        "fault": "tool",
-        "certainty": 99.7,
-        "since": None,
-        "insufficient_data": True,
-        "message": None,
-        "call_id": None,
-    }
-    interval = "31\N{EN DASH}60%"
-    upstream = {"fault": "network or upstream", "since": "2026-11-21 20:33", "interval": interval}
+def test_a_finding_is_wrapped_between_words_and_keeps_names_whole():
+    long = "a_rather_long_tool_name_number_103_of_a_server_that_has_many_such_names_everywhere_x"
+    lines = [
+        f"many: {long}: tool failures, 6 of 18 calls",
+        "fault: tool (99% sure)",
+        "1f Boom " * 20,
+    ]
     answer = {
         **dict.fromkeys(("calls", "tools", "servers", "sessions", "bytes"), 1),
         **dict.fromkeys(("transcripts", "logs", "unused_lines"), 0),
@@ -268,23 +258,29 @@ def test_lines_that_are_too_long_lose_the_middle_of_names_and_not_the_numbers():
         "first": "2023-11-14 22:13",
         "last": "2026-11-21 22:53",
         "headline": "",
-        "rest": {"caller": 15_254, "network or upstream": 2_296, "tool": 1_447, "unknown": 321}
+        "rest": {"caller": 15_254, "upstream": 2_296, "tool": 1_447, "unknown": 321}
         | {"unfinished": 432},
         "skipped": [],
-        "findings": [problem, problem | upstream],
+        "findings": [{"lines": lines, "call_id": "1f"}],
     }
     text = screen(["x"], answer, Path("store"), Path("page")).splitlines()
     assert text[0].endswith("2023-11-14 to 2026-11-21")
-    assert (
-        "1. a_rather_long_…ber_103 of many: tool failures, 6 of 18 calls, too little data" in text
-    )
-    assert "   fault: tool (99% sure)" in text  # never 100%
-    assert "fault: caller 15,254, network or upstream 2,296, tool 1,447, unknown 321" in text
-    assert "unfinished: 432" in text
-    fault = "   fault: network or upstream (99% sure)"
-    for width, since in ((100, ", since 2026-11-21 20:33"), (80, ", since 2026-11-21"), (70, "")):
-        lines = screen(["x"], answer, Path("store"), Path("page"), width=width).splitlines()
-        assert f"{fault}{since}; 95% interval {interval}" in lines
+    start = text.index("1. many:")
+    assert text[start + 1 : start + 4] == [
+        f"   {long}:",
+        "   tool failures, 6 of 18 calls",
+        "   fault: tool (99% sure)",
+    ]
+    assert text[start + 4].startswith("   1f Boom")
+    assert len(text[start + 4]) == 80, "the example takes one line"
+    assert "fault: caller 15,254, upstream 2,296, tool 1,447, unknown 321; unfinished: 432" in text
+
+
+def test_the_first_finding_agrees_with_show_about_the_fault(sample_store):
+    for row in sample_store.ask("priorities").pl().to_dicts():
+        if row["fault"] is not None and row["cause"] is not None:
+            call = sample_store.show(row["call_id"])
+            assert call.call["fault"] == row["fault"]
 
 
 @pytest.mark.slow

@@ -216,7 +216,7 @@ counted AS (
     GROUP BY tool_hash, class_hash
 )
 SELECT
-    e.server, e.tool, coalesce(e.template, e.outcome) AS template, e.verdict, c.calls,
+    e.server, e.tool, coalesce(e.template, '(no text: ' || e.outcome || ')') AS template, e.verdict, c.calls,
     a.aspect, a.path, a.test, a.value, if(a.test IS NULL, NULL, f.absent) AS absent,
     b.aspect AS and_aspect, b.path AS and_path, b.test AS and_test, b.value AS and_value,
     if(b.test IS NULL, NULL, f.other_absent) AS and_absent,

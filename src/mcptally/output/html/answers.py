@@ -88,6 +88,7 @@ class Answers:
     retries: pl.DataFrame
     findings: pl.DataFrame
     priorities: pl.DataFrame
+    contrasts: pl.DataFrame
     changes: pl.DataFrame
     timeline: pl.DataFrame
     more: "MoreExamples"
@@ -144,6 +145,7 @@ def ask(
         retries=answer("retry_loops"),
         findings=answer("finding_counts"),
         priorities=answer("priorities"),
+        contrasts=answer("contrasts"),
         changes=answer("change_points"),
         timeline=answer("timeline"),
         more=_more(store, examples, given),

@@ -83,10 +83,13 @@ class Commands:
             ]
         else:
             return None
-        conditions += [condition for condition in (where, *self._where) if condition]
+        return self.all_calls(*conditions, *filter(None, [where]))
+
+    def all_calls(self, *conditions: str) -> str:
+        """The command that lists the calls that meet conditions in SQL, the latest first."""
         sql = (
             "SELECT call_id, requested_at, outcome, error_text FROM calls WHERE "
-            f"{' AND '.join(conditions)} ORDER BY requested_at DESC"
+            f"{' AND '.join([*conditions, *self._where])} ORDER BY requested_at DESC"
         )
         return f"{self._query} {_quoted(sql)}"
 

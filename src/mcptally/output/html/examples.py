@@ -131,8 +131,8 @@ def of_problem(
     if examples <= 1 or not problem.where:
         return first
     counted, values = counted_calls(filters)
-    wanted = {"server": problem.server} | ({} if problem.tool is None else {"tool": problem.tool})
-    same = " AND ".join(f"{name} IS NOT DISTINCT FROM ?" for name in wanted)
+    wanted = dict(zip(("server", "tool"), problem.named or (), strict=False))
+    same = " AND ".join(["true", *(f"{name} IS NOT DISTINCT FROM ?" for name in wanted)])
     found = store.sql(
         f"SELECT call_id FROM calls WHERE {same} AND {problem.where} AND {counted} "
         f"ORDER BY call_id LIMIT {examples:d}",

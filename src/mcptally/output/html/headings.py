@@ -10,16 +10,11 @@ from mcptally.analytics.compare import OMITTED_CHANGES
 from mcptally.output.html.answers import Answers
 from mcptally.output.html.commands import Commands
 from mcptally.output.html.examples import BUDGET, Calls
+from mcptally.output.html.problems import RANKING
 from mcptally.output.html.text import interval, percent, shown, span, tokens
 from mcptally.plural import count
 from mcptally.tables.values import NO_EVIDENCE
 from mcptally.transcript.unread import Unread
-
-RANKING: Final = (
-    "Ranked by the number of affected calls: the lower bound of the 95% interval times the number "
-    "of calls. It is low where there is little data. Refusals, and problems that only cost time, "
-    "have a lower weight."
-)
 
 
 def outcomes(found: Answers) -> dict[str, int]:

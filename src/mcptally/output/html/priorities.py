@@ -1,47 +1,32 @@
-"""Chooses the problems that the page lists at the top, at most one per tool.
+"""Chooses the problems that the page lists at the top.
 
 Changes for the worse since the base store come first, then the answer to the question `priorities`.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import polars as pl
 
+from mcptally.output.html import problems
 from mcptally.output.html.answers import Answers, Compared
 from mcptally.output.html.commands import Commands
-from mcptally.output.html.text import shown
+from mcptally.output.html.text import name, shown
 from mcptally.plural import count
 from mcptally.tables.outcomes import FAILED, Verdict, is_verdict, sql_list
 
 MAX_PRIORITIES: Final = 10
 _MAX_WORSE: Final = 6
 
-KINDS: Final[Mapping[str, str]] = {
-    "worse": "got worse",
-    "failing": "tool failures",
-    "change": "fails more often",
-    "hidden": "hidden errors",
-    "lost": "infrastructure failures",
-    "never": "never worked",
-    "contract": "output schema violations",
-    "retries": "client repeats failed calls",
-    "drift": "breaking definition change",
-}
-"""Kind of problem → its title on the page."""
-
 _SECTIONS: Final[Mapping[str, str]] = {
-    "failing": "tools",
-    "change": "tools",
-    "hidden": "hidden",
-    "lost": "errors",
-    "never": "tools",
+    "unmarked": "hidden",
     "contract": "schemas",
-    "retries": "retries",
     "drift": "drift",
+    "caller": "errors",
 }
-"""Kind of problem → the id of the section of the page with more information."""
+"""Kind of problem → the id of the section of the page with more information; else `errors`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,11 +34,10 @@ class Priority:
     """A problem of a tool or server that the page lists at the top."""
 
     kind: str
-    server: str | None
-    tool: str | None
-    """None: the problem concerns the whole server."""
+    subject: str
+    """The servers and tools that are concerned."""
     statement: str
-    """The rest of a sentence that begins with the tool's name."""
+    """What is wrong, how often, whose fault it is, and since when."""
     evidence: str
     """The numbers behind the statement."""
     has_enough_data: bool
@@ -62,58 +46,53 @@ class Priority:
     section: str
     """The id of the section of the page with more information."""
     where: str
-    """The condition in SQL that selects the affected calls of the tool."""
+    """The condition in SQL that selects the affected calls; empty: not known."""
+    named: tuple[str | None, str | None] | None = None
+    """The server and the tool that `where` does not name."""
     quote: str | None = None
     """A typical error text."""
-    also: tuple[str, ...] = ()
-    """Statements about further problems of the same tool."""
+    contrast: str | None = None
+    """What the failing calls have in common that working calls lack."""
 
     @property
     def title(self) -> str:
         """The title of the kind."""
-        return KINDS[self.kind]
+        return problems.TITLES[self.kind]
 
     def commands(self, commands: Commands) -> tuple[str | None, str | None]:
         """The command that shows the example, and the command that lists all affected calls."""
-        every = commands.calls(self.server, self.tool, self.where, self.example)
+        if self.named is not None:
+            every = commands.calls(*self.named, self.where, self.example)
+        else:
+            every = commands.all_calls(self.where) if self.where else None
         return commands.show(self.example), every
 
 
 def priorities(answers: Answers) -> list[Priority]:
-    """The most important problems, one per tool, the most important first.
+    """The most important problems, the most important first.
 
-    Other problems of a tool that got worse are added to its first one as `also`.
+    What got worse since the base store comes before the problems of the store.
     """
-    chosen: dict[tuple[str | None, str | None], Priority] = {}
-    for problem in _worse(answers, answers.compared) if answers.compared else ():
-        if len(chosen) < _MAX_WORSE:
-            chosen.setdefault((problem.server, problem.tool), problem)
-    for row in answers.priorities.to_dicts():
-        tool = (row["server"], row["tool"])
-        problem = _problem(row)
-        if first := chosen.get(tool):
-            if problem.has_enough_data:
-                also = (*first.also, problem.statement, *problem.also)
-                chosen[tool] = dataclasses.replace(first, also=also)
-        elif len(chosen) < MAX_PRIORITIES:
-            chosen[tool] = problem
-    return list(chosen.values())
+    worse = _worse(answers, answers.compared) if answers.compared else ()
+    first = list(itertools.islice(worse, _MAX_WORSE))
+    rows = answers.priorities.head(MAX_PRIORITIES - len(first)).to_dicts()
+    shared = problems.contrasts_by_group(answers.contrasts)
+    return [*first, *(_problem(row, shared) for row in rows)]
 
 
-def _problem(row: Mapping[str, Any]) -> Priority:
+def _problem(row: Mapping[str, Any], shared: problems.Contrasts) -> Priority:
     """Convert a row of the question `priorities`."""
     return Priority(
         kind=row["kind"],
-        server=row["server"],
-        tool=row["tool"],
-        statement=shown(row["what"], 400),
-        evidence=row["evidence"],
+        subject=problems.subject(row),
+        statement=problems.statement(row),
+        evidence=problems.evidence(row),
         has_enough_data=not row["insufficient_data"],
         example=row["call_id"],
-        section=_SECTIONS[row["kind"]],
-        where=row["condition"] or "",
-        quote=None if row["message"] is None else shown(row["message"], 200),
-        also=tuple(shown(what, 400) for what in row["also"]),
+        section=_SECTIONS.get(row["kind"], "errors"),
+        where=problems.affected(row),
+        quote=problems.message(row),
+        contrast=problems.contrast_of(row, shared),
     )
 
 
@@ -174,8 +153,7 @@ def _worse(answers: Answers, compared: Compared) -> Iterator[Priority]:
         quote, example = _example(answers, row, metric)
         yield Priority(
             kind="worse",
-            server=row["server"],
-            tool=row["tool"],
+            subject=name(row["server"]) + (f": {name(row['tool'])}" if row["tool"] else ""),
             statement=shown(row["words"], 400),
             evidence=f"{count(row['base_calls'], 'call')} in "
             f"{count(row['base_sessions'], 'session')} before, "
@@ -184,5 +162,6 @@ def _worse(answers: Answers, compared: Compared) -> Iterator[Priority]:
             example=example,
             section="compared",
             where=_AFFECTED.get(metric, ""),
+            named=(row["server"], row["tool"]),
             quote=quote,
         )

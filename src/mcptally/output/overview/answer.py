@@ -6,12 +6,11 @@ from typing import Any
 import polars as pl
 
 from mcptally.analytics.store import Store, open_store, retry_if_replaced
-from mcptally.output.html import report
+from mcptally.output.html import problems, report
 from mcptally.output.html.headings import share_that_worked
-from mcptally.output.html.priorities import KINDS
-from mcptally.output.html.text import interval, moment, name, shown
+from mcptally.output.html.text import moment
+from mcptally.tables.outcomes import UNKNOWN
 
-_FAILED = ("business", "tool_failures", "infrastructure", "ambiguous")
 _UNFINISHED = ("cancelled", "input_required", "tasks")
 
 
@@ -25,10 +24,16 @@ def answer_of(store: Path, page: Path, *, most: int) -> dict[str, Any]:
 
 def _answer(store: Store, most: int) -> dict[str, Any]:
     servers = store.ask("server_scores").pl()
-    names = ("calls", "ok", "sessions", "tools", *_FAILED, *_UNFINISHED)
+    names = ("calls", "ok", "sessions", "tools", *_UNFINISHED)
     sums = servers.select(pl.col(name).sum() for name in names).row(0, named=True)
     counts = {name: int(value or 0) for name, value in sums.items()}
-    problems = store.ask("priorities").pl()
+    found = store.ask("priorities").pl()
+    by_fault = (
+        found.filter(~pl.col("kind").is_in(["contract", "drift"]))
+        .group_by("fault")
+        .agg(pl.col("affected").sum())
+    )
+    shared = problems.contrasts_by_group(store.ask("contrasts").pl())
     return {
         "servers": servers.height,
         **{name: counts[name] for name in ("calls", "ok", "sessions", "tools")},
@@ -36,31 +41,27 @@ def _answer(store: Store, most: int) -> dict[str, Any]:
         "last": moment(servers.get_column("last_call").max()),
         "headline": share_that_worked(counts["calls"], counts["ok"]),
         "rest": {
-            "caller": counts["business"],
-            "tool": counts["tool_failures"],
-            "network or upstream": counts["infrastructure"],
-            "unknown": counts["ambiguous"],
+            **{fault or UNKNOWN: affected for fault, affected in by_fault.sort("fault").rows()},
             "unfinished": sum(counts[name] for name in _UNFINISHED),
         },
-        "problems": problems.height,
-        "findings": [_finding(row) for row in problems.head(most).to_dicts()],
+        "problems": found.height,
+        "findings": [_finding(row, shared) for row in found.head(most).to_dicts()],
     }
 
 
-def _finding(row: dict[str, Any]) -> dict[str, Any]:
+def _finding(row: dict[str, Any], shared: problems.Contrasts) -> dict[str, Any]:
+    """The lines of a finding, and what scripts want of it."""
+    lines = [
+        f"{problems.subject(row)}: {problems.TITLES[row['kind']]}, {problems.number(row)}",
+        "; ".join(filter(None, (problems.blame(row), problems.onset(row), problems.share(row)))),
+        problems.contrast_of(row, shared),
+        f"{row['call_id'] or ''} {problems.message(row) or ''}".strip(),
+    ]
+    since = None if row["since"] is None else moment(row["since"])
+    facts = ("kind", "servers", "tools", "fault", "certainty", "affected", "calls", "call_id")
     return {
-        "title": KINDS[row["kind"]],
-        "server": name(row["server"]),
-        "tool": None if row["tool"] is None else name(row["tool"]),
-        "affected": row["affected"],
-        "calls": row["calls"],
-        "interval": None
-        if row["rate_low"] is None
-        else interval(row["rate_low"], row["rate_high"]),
-        "fault": row["fault"],
-        "certainty": row["certainty"],
-        "since": None if row["since"] is None else moment(row["since"]),
-        "insufficient_data": row["insufficient_data"],
-        "message": None if row["message"] is None else shown(row["message"]),
-        "call_id": row["call_id"],
+        "lines": [line for line in lines if line],
+        **{name: row[name] for name in facts},
+        "since": since,
+        "message": problems.message(row),
     }

@@ -1,6 +1,7 @@
 """Lays out an overview as text that fits on a screen of 80 by 24 characters."""
 
 import shlex
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -35,9 +36,7 @@ def screen(
     ]
     lines = [_cut(line, width) for line in head]
     for number, finding in enumerate(answer["findings"], 1):
-        first, *more = _finding(finding, width - len("1. "))
-        lines.append(_cut(f"{number}. {first}", width))
-        lines += [_cut(f"   {line}", width) for line in more]
+        lines += _finding(number, finding, width)
     if not answer["findings"]:
         what = "No problem was found" if answer["calls"] else "No tool call was recorded"
         lines.append(f"{what}{' in what could be read' if answer['unread'] else ''}.")
@@ -107,25 +106,21 @@ def _rest(rest: Mapping[str, int], width: int) -> Iterator[str]:
 _UNFINISHED: Final = "unfinished"
 
 
-def _finding(finding: Mapping[str, Any], width: int) -> Iterator[str]:
-    """The lines of a finding: what and how many; whose fault, since when; an example."""
-    tool, server = finding["tool"], finding["server"]
-    name = f"{server} (all tools)" if tool is None else f"{tool} of {server}"
-    calls = f"{finding['affected']:,} of {count(finding['calls'], 'call')}"
-    thin = ", too little data" if finding["insufficient_data"] else ""
-    what = f": {finding['title']}, {calls}{thin}"
-    yield f"{_cut_middle(name, max(20, width - len(what)))}{what}"
-    certainty = finding["certainty"]
-    sure = "" if certainty is None else f" ({min(certainty, 99):.0f}% sure)"
-    since = "" if finding["since"] is None else f", since {finding['since']}"
-    range_ = "" if finding["interval"] is None else f"; 95% interval {finding['interval']}"
-    # If the line is too long: the date without the time, or no date.
-    for since_when in (since, since[: -len(" 00:00")], ""):
-        fault = f"fault: {finding['fault']}{sure}{since_when}{range_}"
-        if len(fault) <= width:
-            break
-    yield fault
-    yield f"{finding['call_id'] or ''} {finding['message'] or ''}".strip() or "no example"
+def _finding(number: int, finding: Mapping[str, Any], width: int) -> Iterator[str]:
+    """The lines of a finding, wrapped between words; its example takes one line."""
+    *said, example = finding["lines"]
+    first = f"{number}. "
+    for line in said:
+        yield from textwrap.wrap(
+            line,
+            width,
+            initial_indent=first,
+            subsequent_indent="   ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        first = "   "
+    yield _cut(f"   {example}", width)
 
 
 def _next(answer: Mapping[str, Any], store: Path, page: Path) -> Iterator[str]:
@@ -149,14 +144,6 @@ def _path(path: Path) -> str:
     except (ValueError, RuntimeError):
         return as_argument(path)
     return f"~/{shlex.quote(rest.as_posix())}"
-
-
-def _cut_middle(text: str, width: int) -> str:
-    """Text cut in its middle: names with the same beginning often differ at the end."""
-    kept = width - 1
-    if len(text) <= width:
-        return text
-    return f"{text[: kept // 2]}\N{HORIZONTAL ELLIPSIS}{text[-(kept - kept // 2) :]}"
 
 
 def _cut(text: str, width: int) -> str:

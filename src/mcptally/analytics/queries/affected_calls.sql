@@ -1,0 +1,83 @@
+-- Which failed calls does each problem of `priorities` concern?
+-- Shows: cause, kind, server, tool, fault, certainty, template, requested_at, call_id
+-- Failures of a server with the same cause are one problem, whatever tools they concern: each of
+-- the most frequent templates of the tool's own failures, and otherwise each fault. The template of
+-- an error is judged as a group: its fault is that of most of its calls, and null if that is less
+-- than 70 % certain. What several servers say alike has one cause.
+WITH failed AS MATERIALIZED (
+    SELECT
+        server, tool, hash(hash(server), hash(tool)) AS tool_hash, session,
+        coalesce(template, '(no text: ' || outcome || ')') AS template, fault, reason, certainty, hidden_certainty,
+        outcome = 'hidden_error' AS hidden, requested_at, call_id
+    FROM calls
+    WHERE dir = 'c2s' AND method = 'tools/call' AND tool IS NOT NULL AND _failed(outcome)
+),
+-- What most calls of a group say.
+claims AS MATERIALIZED (
+    SELECT
+        tool_hash, template,
+        arg_max({fault: fault, reason: reason, sure: sure}, (calls, coalesce(reason, ''))) AS claim,
+        (claim).sure / sum(calls) AS certainty
+    FROM (
+        SELECT
+            tool_hash, template, fault, mode(reason) AS reason, count(*) AS calls,
+            sum(certainty) AS sure
+        FROM failed
+        GROUP BY tool_hash, template, fault
+    )
+    GROUP BY tool_hash, template
+),
+judged AS MATERIALIZED (
+    SELECT
+        f.* EXCLUDE (fault, reason, certainty), c.certainty, (c.claim).reason AS reason,
+        (c.claim).fault AS suspected, if(c.certainty >= 70, suspected, NULL) AS fault,
+        f.fault IS NOT DISTINCT FROM suspected AS typical
+    FROM failed f
+    JOIN claims c USING (tool_hash, template)
+),
+-- The three most frequent templates of a server's own failures are causes of their own.
+frequent AS (
+    SELECT server, template
+    FROM judged
+    WHERE coalesce(fault, 'tool') = 'tool'
+    GROUP BY server, template
+    QUALIFY row_number() OVER (PARTITION BY server ORDER BY count(*) DESC, template) <= 3
+),
+caused AS MATERIALIZED (
+    SELECT
+        j.*,
+        CASE
+            WHEN hidden AND fault IN ('caller', 'account') THEN 'unmarked'
+            WHEN fault IS NULL THEN 'unclear'
+            WHEN fault = 'tool' AND reason = 'misconfig_or_missing_dependency' THEN 'misconfigured'
+            WHEN fault = 'tool' THEN 'tool_failures'
+            WHEN fault IN ('upstream', 'network') THEN 'unavailable'
+            ELSE fault
+        END AS kind,
+        hash(kind, j.server, CASE
+            WHEN kind IN ('tool_failures', 'unclear') THEN coalesce(f.template, '')
+            WHEN kind = 'unavailable' THEN if(reason LIKE '%timeout%', 'timeout', '')
+        END) AS own_cause
+    FROM judged j
+    LEFT JOIN frequent f ON f.template = j.template AND f.server IS NOT DISTINCT FROM j.server
+),
+-- Causes that are not about data: where several servers say the same, they have the same cause.
+common AS (
+    SELECT
+        own_cause,
+        if(count(*) OVER (PARTITION BY kind, template) > 1, hash(kind, template), own_cause)
+            AS cause
+    FROM (
+        SELECT own_cause, kind, server, template
+        FROM caused
+        WHERE (kind IN ('misconfigured', 'unavailable', 'client') OR reason = 'removed_api')
+            AND NOT starts_with(template, '(no text')
+        GROUP BY own_cause, kind, server, template
+        QUALIFY row_number() OVER (PARTITION BY own_cause ORDER BY count(*) DESC, template) = 1
+    )
+)
+SELECT
+    printf('%016x', coalesce(cause, own_cause)) AS cause, kind, server, tool, fault, suspected,
+    reason, certainty, hidden, hidden_certainty, template, typical, requested_at, session, call_id
+FROM caused c
+LEFT JOIN common USING (own_cause)

@@ -1,0 +1,222 @@
+"""Words the facts of the question `priorities`, for the terminal, the page and MCP alike."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from mcptally.output.html.text import interval, moment, name, percent, shown
+from mcptally.plural import count
+from mcptally.tables.outcomes import UNKNOWN
+
+TITLES: Final[Mapping[str, str]] = {
+    "worse": "got worse",
+    "tool_failures": "tool failures",
+    "misconfigured": "misconfigured",
+    "unavailable": "network or upstream unavailable",
+    "account": "rejected credentials, rights or quota",
+    "client": "client lacks a capability",
+    "caller": "rejected arguments",
+    "unmarked": "errors not marked as errors",
+    "unclear": "failures of unclear cause",
+    "contract": "results break the output schema",
+    "drift": "breaking definition change",
+}
+"""Kind of problem → its title."""
+
+RANKING: Final = (
+    "Ranked by affected calls, of which those of one session count with their square root, and by "
+    "the share of calls that fail. Failures of the tool, the network and upstream weigh most, "
+    "rejected arguments least."
+)
+
+_MAX_NAMES: Final = 3
+
+
+def names(values: Sequence[str | None], noun: str, most: int = _MAX_NAMES) -> str:
+    """The first names whole, and how many more there are."""
+    listed = [name(value) for value in values[:most]]
+    more = len(values) - len(listed)
+    if not more:
+        return ", ".join(listed)
+    return f"{', '.join(listed)} and {count(more, f'other {noun}')}"
+
+
+def subject(row: Mapping[str, Any]) -> str:
+    """The server or servers, and the tools that are concerned."""
+    tools = row["tools"] or ()
+    about = f": {names(tools, 'tool')}" if tools else ""
+    return f"{names(row['servers'], 'server')}{about}"
+
+
+def number(row: Mapping[str, Any]) -> str:
+    """How many calls are affected, of how many."""
+    if row["kind"] == "drift":
+        return f"{count(row['calls'], 'call')} since"
+    noun = "result" if row["kind"] in {"unmarked", "contract"} else "call"
+    worked = "; none worked" if row["ok"] == 0 else ""
+    return f"{row['affected']:,} of {count(row['calls'], noun)}{worked}"
+
+
+def blame(row: Mapping[str, Any]) -> str:
+    """Whose fault it is, and how certain that is."""
+    sure = certain(row["certainty"])
+    if row["kind"] == "unmarked":
+        marked = certain(row["hidden_certainty"])
+        return f"the tool does not mark them as errors{marked}; their cause: {row['fault']}{sure}"
+    if row["fault"] is None:
+        suspected = row["suspected"]
+        perhaps = f", perhaps {suspected}{sure}" if suspected else ""
+        return f"fault: {UNKNOWN}{perhaps}; not clear whose: look at the example"
+    also = f"; {row['unmarked']:,} not marked as errors" if row["unmarked"] else ""
+    return f"fault: {row['fault']}{sure}{also}"
+
+
+def certain(certainty: float | None) -> str:
+    """The probability that a claim is right, in parentheses; never 100 %."""
+    return "" if certainty is None else f" ({min(int(certainty), 99)}% sure)"
+
+
+def onset(row: Mapping[str, Any]) -> str:
+    """Since when the problem has existed: a detected change, or the beginning."""
+    if row["since"] is not None:
+        return f"since {moment(row['since'])} UTC"
+    return "from the beginning"
+
+
+def share(row: Mapping[str, Any]) -> str:
+    """The share of affected calls with its interval."""
+    if row["rate_low"] is None:
+        return "" if row["rate"] is None else percent(min(1.0, row["rate"]))
+    thin = ", too little data" if row["insufficient_data"] else ""
+    ends = interval(row["rate_low"], row["rate_high"])
+    return f"{percent(min(1.0, row['rate']))} (95% interval {ends}{thin})"
+
+
+def evidence(row: Mapping[str, Any]) -> str:
+    """The numbers behind a problem: share, interval, sessions and messages."""
+    parts = [share(row)]
+    if row["sessions"]:
+        parts.append(f"in {count(row['sessions'], 'session')}")
+    if (row["templates"] or 0) > 1:
+        parts.append(f"{count(row['templates'], 'different message')}")
+    return "; ".join(filter(None, parts))
+
+
+def statement(row: Mapping[str, Any]) -> str:
+    """One sentence about a problem: what, how often, whose fault, since when."""
+    return f"{TITLES[row['kind']]}, {number(row)}; {blame(row)}; {onset(row)}"
+
+
+def message(row: Mapping[str, Any], limit: int = 200) -> str | None:
+    """The most frequent message of a problem."""
+    text = row["message"] or row["template"]
+    return None if text is None else shown(text, limit)
+
+
+_TESTS: Final[Mapping[str, str]] = {
+    "empty": "is empty",
+    "blank": "is blank",
+    "given": "is given",
+    "equals": "is {value}",
+    "invalid": "violates the schema",
+}
+_VALUES: Final[Mapping[tuple[str, str], str]] = {
+    ("sign", "negative"): "is negative",
+    ("sign", "positive"): "is positive",
+    ("sign", "fraction"): "has decimals",
+    ("items", "2"): "has two or more items",
+    ("items", "11"): "has more than ten items",
+    ("form", "number"): "is a number in a text",
+    ("form", "url"): "is a URL",
+    ("form", "path"): "is an absolute path",
+    ("form", "date"): "is a date",
+    ("form", "uuid"): "is a UUID",
+    ("form", "email"): "is an email address",
+    ("form", "non_ascii"): "has characters beyond ASCII",
+    ("form", "lines"): "has several lines",
+    ("form", "parent_path"): "has .. in its path",
+}
+_NEGATIONS: Final = (("is ", "is not "), ("has ", "does not have "), ("violates", "satisfies"))
+_ASPECTS: Final[Mapping[str, str]] = {
+    "client": "the client",
+    "client_version": "the version of {path}",
+    "model": "the model",
+    "server_version": "the server's version",
+    "protocol_version": "the protocol version",
+    "transport": "the transport",
+    "request_bytes": "the request",
+}
+
+
+def fact(row: Mapping[str, Any], prefix: str = "") -> str:
+    """A fact of the question `contrasts` in words, such as "`zone` is empty"."""
+    aspect, path, test, value, absent = (
+        row[prefix + each] for each in ("aspect", "path", "test", "value", "absent")
+    )
+    if aspect == "time":
+        return f"made {'before' if absent else 'from'} {value} UTC{'' if absent else ' on'}"
+    about = (
+        f"`{shown(path, 80)}`"
+        if aspect in {"argument", "schema"} and path
+        else "the call"
+        if aspect in {"argument", "schema"}
+        else _ASPECTS[aspect].format(path=name(path))
+    )
+    if test == "type":
+        what = f"is {value}" if value == "null" else f"is {_a(value)}"
+    elif test == "at_least":
+        unit = " bytes" if aspect == "request_bytes" else ""
+        what = f"has {int(value):,}{unit} or more" if unit else f"is {int(value):,} or more"
+    elif test == "longer":
+        what = f"has more than {int(value):,} characters"
+    elif test == "equals":
+        what = f"is {shown(value, 60)!r}" if aspect == "argument" else f"is {shown(value, 60)}"
+    else:
+        what = _VALUES.get((test, value)) or _TESTS[test]
+    if absent:
+        old, new = next(pair for pair in _NEGATIONS if what.startswith(pair[0]))
+        what = new + what.removeprefix(old)
+    return f"{about} {what}"
+
+
+def _a(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
+
+
+def contrast(row: Mapping[str, Any]) -> str | None:
+    """What separates failing calls: "when `zone` is empty: 65 of 65 fail; otherwise 2 of 90"."""
+    if row["test"] is None:
+        return None
+    facts = [fact(row)] + ([fact(row, "and_")] if row["and_test"] else [])
+    when = " and ".join(facts)
+    offered = " (a value that the schema offers)" if row["offered"] else ""
+    return (
+        f"when {when}{offered}: {row['failed_with'] or 0:,} of {row['calls_with'] or 0:,} fail; "
+        f"otherwise {row['failed_without'] or 0:,} of {row['calls_without'] or 0:,}"
+    )
+
+
+Contrasts = Mapping[tuple[str | None, str | None, str | None], Mapping[str, Any]]
+"""Server, tool and template → the row of the question `contrasts`."""
+
+
+def contrasts_by_group(found: pl.DataFrame) -> Contrasts:
+    """The rows of the question `contrasts` by the group that they are about."""
+    return {(row["server"], row["tool"], row["template"]): row for row in found.to_dicts()}
+
+
+def contrast_of(row: Mapping[str, Any], shared: Contrasts) -> str | None:
+    """What the largest group of a problem has in common; None if nothing separates it."""
+    for tool in row["tools"] or ():
+        if found := shared.get((row["servers"][0], tool, row["template"])):
+            words = contrast(found)
+            return words if words is None or len(row["tools"]) == 1 else f"{name(tool)}, {words}"
+    return None
+
+
+def affected(row: Mapping[str, Any]) -> str:
+    """The condition in SQL that selects the affected calls; empty: not known."""
+    if row["cause"] is None:
+        return ""
+    return f"call_id IN (SELECT call_id FROM affected_calls WHERE cause = '{row['cause']}')"
