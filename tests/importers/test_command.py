@@ -38,6 +38,8 @@ def test_unused_lines_are_reported_with_their_place_and_exit_1(tmp_path):
     done = run("import", "jsonrpc", source, "-o", tmp_path / "t")
     assert done.returncode == 1
     assert f"{source}:2: 2 lines not used: neither JSON nor an envelope (lines 2-3)" in done.stderr
+    assert "not used (" in done.stdout
+    assert "% of the records); " in done.stdout
 
 
 def test_a_log_without_mcp_traffic_exits_3(tmp_path):
