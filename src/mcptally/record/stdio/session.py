@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from mcptally.record.server_label import label
 from mcptally.record.stdio import supervisor
-from mcptally.transcript.writer.interface import WAKE_MS, close_with_exit
+from mcptally.transcript.writer.interface import (
+    NOT_STARTED,
+    WAKE_MS,
+    close_not_started,
+    close_with_exit,
+)
 from mcptally.transcript.writer.log import log_to_stderr
 
 if TYPE_CHECKING:
@@ -23,9 +28,6 @@ _FORWARDED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUS
 _CLIENT_CHECK_SECONDS: Final = 0.25
 _DRAIN_SECONDS: Final = 1.0
 """After all processes of the server have ended, no traffic for this long ends the recording."""
-
-NOT_STARTED: Final = 127
-"""Exit code when the server cannot be started."""
 
 
 def run(
@@ -232,11 +234,8 @@ class _StdioSession:
     def _not_started(self, number: int) -> int:
         program = self._command[0]
         why = f"cannot start {program!r}: {os.strerror(number)}"
-        path = os.environ.get("PATH", os.defpath)
         if not program.strip():
             why = f"cannot start {program!r}: give the server's command after `--`"
         elif os.sep not in program:
-            why += f"; PATH searched: {path}"
-        log_to_stderr(why)
-        self._recording.close(reason="not_started", exit_code=NOT_STARTED, detail=why, path=path)
-        return NOT_STARTED
+            why += f"; PATH searched: {os.environ.get('PATH', os.defpath)}"
+        return close_not_started(self._recording, why)

@@ -17,8 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from mcptally.record.server_label import label
-from mcptally.transcript.writer.interface import ArchiveWriter, RecordingWriter, close_with_exit
-from mcptally.transcript.writer.log import log_to_stderr
+from mcptally.transcript.writer.interface import (
+    ArchiveWriter,
+    RecordingWriter,
+    close_not_started,
+    close_with_exit,
+)
 from mcptally.wire.framing import FrameSplitter, StderrLines
 
 if TYPE_CHECKING:
@@ -29,9 +33,6 @@ _GRACE_SECONDS: Final = 2.0
 _CHECK_SECONDS: Final = 0.25
 _IDLE_SECONDS: Final = 1.0
 _DRAIN_SECONDS: Final = 1.0
-
-NOT_STARTED: Final = 127
-"""Exit code when the server cannot be started."""
 
 
 def run(
@@ -48,7 +49,9 @@ def run(
     recording = output.prepare(transport="stdio", server=name or label(command), command=command)
     recording.begin()
     if server is None:
-        code = _not_started(command, recording, error)
+        path = os.environ.get("PATH", os.defpath)
+        why = f"cannot start {command[0]!r}: {error}; PATH searched: {path}"
+        code = close_not_started(recording, why)
     else:
         code = _ThreadedRelay(server, recording, cap=output.limits.frame_bytes, client=client).run()
     output.close()
@@ -70,14 +73,6 @@ def _start(command: Sequence[str]) -> "tuple[subprocess.Popen[bytes] | None, OSE
         return None, error
     _assign_to_job(server)
     return server, None
-
-
-def _not_started(command: Sequence[str], recording: RecordingWriter, error: OSError | None) -> int:
-    path = os.environ.get("PATH", os.defpath)
-    why = f"cannot start {command[0]!r}: {error}; PATH searched: {path}"
-    log_to_stderr(why)
-    recording.close(reason="not_started", exit_code=NOT_STARTED, detail=why, path=path)
-    return NOT_STARTED
 
 
 class _ThreadedRelay:

@@ -1,14 +1,19 @@
 """The interface that the recorder uses, with two implementations: archive.py and process.py."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from mcptally.transcript.format import Dir, Transport
 from mcptally.transcript.writer.limits import Limits
+from mcptally.transcript.writer.log import log_to_stderr
 from mcptally.wire.framing import Piece
 
 WAKE_MS: Final = 50
 """The writer is woken at most once in this time: a batch costs as much as several calls."""
+
+NOT_STARTED: Final = 127
+"""Exit code when the server cannot be started."""
 
 WatchFunction = Callable[[int, Callable[[], None] | None], None]
 """Registers a function that a loop calls when a descriptor is readable; None unregisters it."""
@@ -89,6 +94,14 @@ class ArchiveWriter(Protocol):
 
     def close(self) -> None:
         """End, after all recordings were closed."""
+
+
+def close_not_started(recording: RecordingWriter, why: str) -> int:
+    """Close, log and return the exit code after the server could not be started."""
+    path = os.environ.get("PATH", os.defpath)
+    log_to_stderr(why)
+    recording.close(reason="not_started", exit_code=NOT_STARTED, detail=why, path=path)
+    return NOT_STARTED
 
 
 def close_with_exit(recording: RecordingWriter, code: int, *, reason: str | None = None) -> int:

@@ -49,6 +49,7 @@ def finish_journals(
             if journal is not None:
                 with contextlib.closing(journal):
                     _finish(journal, folder, log)
+                journal.remove()  # after closing: Windows cannot remove an open file
         except FileNotFoundError:  # another process has finished it
             continue
         except OSError as error:
@@ -85,7 +86,6 @@ def _finish(journal: Journal, folder: str, log: Callable[[str], None]) -> None:
     executor.execute_again()
     executor.execute_until(journal.queue.counters.head)
     executor.release()
-    journal.remove()
     if events := journal.queue.counters.events - before:
         log(f"{folder}: wrote {count(events, 'event')} of a recorder that was killed")
 
