@@ -107,7 +107,9 @@ def _tool_target(
         .group_by("call_id", "recording")
         .agg(first=Messages.seq.col.min(), last=Messages.seq.col.max())
     )
-    in_recordings = pl.concat([listed.filter(tool=tool)["recording"], own["recording"]])
+    in_recordings = pl.concat(
+        [listed.filter(tool=tool)["recording"], own.get_column(Calls.recording.name)]
+    )
     completions = calls.filter(
         Messages.method.col == "completion/complete",
         Recordings.recording.col.is_in(in_recordings.implode()),

@@ -25,7 +25,7 @@ from mcptally.messages.content_blocks import result_columns
 from mcptally.messages.decode_lines import LineNumbers, decode_run
 from mcptally.messages.duplicate_members import repeated_members, unexplained_sizes
 from mcptally.messages.event_spool import EventSpool, Slicing
-from mcptally.messages.event_tables import DuplicateMembers, RequestParams
+from mcptally.messages.event_tables import DuplicateMembers, Event, RequestParams
 from mcptally.messages.long_results import REFERENCE, LongResults
 from mcptally.messages.memory_budget import MemoryBudget
 from mcptally.messages.struct_columns import (
@@ -443,7 +443,11 @@ class _Collector:
             return
         if self.spool is None:
             recordings = pl.concat(
-                [frame["recording"] for frame in tables.values() if "recording" in frame.columns]
+                [
+                    frame.get_column(Event.recording.name)
+                    for frame in tables.values()
+                    if "recording" in frame.columns
+                ]
             )
             if max(recordings.value_counts()["count"].to_list()) * 2 > recordings.len():
                 self.frames = {name: [frame] for name, frame in tables.items()}

@@ -138,7 +138,9 @@ def _started(calls: pl.DataFrame) -> pl.DataFrame:
         _states(calls.get_column(PairedCalls.response.name)),
         _states(calls.get_column(PairedCalls.task.name)),
     )
-    ids = pl.select(pl.coalesce(nested["task_id"], flat["task_id"])).to_series()
+    ids = pl.select(
+        pl.coalesce(nested.get_column(_Told.task_id.name), flat.get_column(_Told.task_id.name))
+    ).to_series()
     keys = calls.select("recording", "dir").hstack(
         [ids, calls.get_column(_Told.i.name).alias("started")]
     )

@@ -11,6 +11,7 @@ import msgspec
 import polars as pl
 
 from mcptally.messages.call_tables import PairedCalls
+from mcptally.messages.event_tables import Replies
 from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.ids import digest
@@ -51,7 +52,10 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
     )
     if not replies.height:
         return Listings.empty(), Definitions.empty()
-    complete = [response and _is_last_page(response) for response in replies["response"]]
+    complete = [
+        response and _is_last_page(response)
+        for response in replies.get_column(Replies.response.name)
+    ]
     changes = messages.lazy().filter(PairedCalls.method.col == "notifications/tools/list_changed")
     # Join by number: the text of a reply contains all its tools, and there is a row for each.
     numbers: dict[str, int] = {}

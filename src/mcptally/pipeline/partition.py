@@ -291,8 +291,12 @@ def tools(
         tokenizer: what counts the tokens of definitions; None: bytes over four.
     """
     seen = count_listings(archive.listed) if seen is None else seen
-    texts = dict(archive.definitions[["definition", "text"]].iter_rows())
-    tokens = count_tokens(archive.definitions["text"], tokenizer).alias(Tools.tokens.name)
+    texts = dict(
+        archive.definitions[[Definitions.definition.name, Definitions.text.name]].iter_rows()
+    )
+    tokens = count_tokens(archive.definitions.get_column(Definitions.text.name), tokenizer).alias(
+        Tools.tokens.name
+    )
     findings = [
         definition_lint.lint_definitions(archive.listed, archive.definitions),
         stages.archive_findings(archive.listed, archive.definitions, archive.shapes),

@@ -32,6 +32,7 @@ from mcptally.rules.findings import (
     run_checks,
     select_for_findings,
 )
+from mcptally.tables.declaration import Column
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Listings, Scored
@@ -249,6 +250,13 @@ def _check_shapes(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
         )
 
 
+class _ListedNames(Listings):
+    """One row per tool name in a listing."""
+
+    times = Column(pl.UInt32, "Tools of the listing with this name.")
+    before = Column(pl.String, "Definition in the listing before.")
+
+
 def _check_listings(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.DataFrame]:
     """Find duplicate names in a listing, and definitions that change within a session.
 
@@ -267,7 +275,7 @@ def _check_listings(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.
             ).first(),
         )
     )
-    duplicates = names.filter(pl.col("times") > 1)
+    duplicates = names.filter(_ListedNames.times.col > 1)
     yield make_findings(
         "definition.name_duplicate",
         duplicates.unique(["server", "tool"], keep="first", maintain_order=True),
@@ -280,17 +288,22 @@ def _check_listings(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.
         .select(*listing, "tool", "announced")
         .unique([*listing, "tool"], keep="first")
         .join(names, on=[*listing, "tool"])
-        .filter(pl.col("times") == 1)
+        .filter(_ListedNames.times.col == 1)
         .sort("recording", "session", "tool", "pos")
         .with_columns(before=Definitions.definition.col.shift().over("session", "tool"))
-        .filter(pl.col("before").is_not_null(), pl.col("before") != Definitions.definition.col)
+        .filter(
+            _ListedNames.before.col.is_not_null(),
+            _ListedNames.before.col != Definitions.definition.col,
+        )
         .pipe(run_query)
     )
     if not changes.height:
         return
     differences = [
         "; ".join(what for what, _ in diff_definitions(texts[before], texts[after]))
-        for before, after in changes[["before", "definition"]].iter_rows()
+        for before, after in changes[
+            [_ListedNames.before.name, _ListedNames.definition.name]
+        ].iter_rows()
     ]
     announced = pl.when("announced").then(pl.lit("announced")).otherwise(pl.lit("not announced"))
     yield make_findings(

@@ -16,6 +16,7 @@ import msgspec
 import polars as pl
 
 from mcptally.messages.event_tables import Closes
+from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.outcomes import MARKED_ERRORS, UNANSWERED
 from mcptally.tables.queries import run_query
@@ -38,6 +39,14 @@ RECORD_SHARES: Final = (("seldom", 0.2), ("mostly", 0.95))
 """Bands of the share of calls that returned a result, below `always`, and their upper limits."""
 
 _MINUTE_KEYS: Final = ("recording", "server", "minute", "tool")
+
+
+class _ToolCounts(StageTable):
+    """Numbers of calls to a tool, beside those to all tools of its server."""
+
+    own_calls = Column(pl.Int64, "Calls to the tool at that time.")
+    own_failed = Column(pl.Int64, "Of those, failed.")
+    worked = Column(pl.Int64, "Calls to the tool that returned a result.")
 
 
 def add_recording_end(calls: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
@@ -158,8 +167,8 @@ def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> 
     own_tool = near.group_by([*keys, "tool"]).agg(
         own_calls=CallsByMinute.calls.col.sum(), own_failed=CallsByMinute.failed.col.sum()
     )
-    others = CallsByMinute.calls.col - pl.col("own_calls").fill_null(0)
-    share = (CallsByMinute.failed.col - pl.col("own_failed").fill_null(0)) / others
+    others = CallsByMinute.calls.col - _ToolCounts.own_calls.col.fill_null(0)
+    share = (CallsByMinute.failed.col - _ToolCounts.own_failed.col.fill_null(0)) / others
     worked, failed = ResultForms.all.col.sum(), ResultForms.failed.col.sum()
     results = (
         usual.lazy()
@@ -172,9 +181,9 @@ def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> 
         )
         .select(
             *("server", "tool", "results_seen", "results_json"),
-            tool_record=record(pl.col("worked"), ResultForms.failed.col),
+            tool_record=record(_ToolCounts.worked.col, ResultForms.failed.col),
             peer_record=record(
-                pl.col("worked").sum().over("server") - pl.col("worked"),
+                _ToolCounts.worked.col.sum().over("server") - _ToolCounts.worked.col,
                 ResultForms.failed.col.sum().over("server") - ResultForms.failed.col,
             ),
         )

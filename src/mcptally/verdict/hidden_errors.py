@@ -262,6 +262,17 @@ def _inputs(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+class _ViewTexts(StageTable):
+    """One row per distinct text of a view."""
+
+    number = Column(pl.UInt32, "Number of the text.")
+    text = Column(pl.String, "The part of the text that rules read.")
+    start = Column(pl.String, "The same without decoration before it.")
+    line = Column(pl.String, "Its first informative line.")
+    chars = Column(pl.UInt32, "Characters of the text.")
+    lines = Column(pl.UInt32, "Lines of the text.")
+
+
 class _ViewMatches:
     """The distinct texts of one view of the blocks, and which rules match which of them."""
 
@@ -293,13 +304,13 @@ class _ViewMatches:
             nulls_equal=True,
             maintain_order="left",
         )
-        self._text_of_block = numbered["number"].to_numpy()
-        self._sizes = distinct[["chars", "lines"]]
+        self._text_of_block = numbered.get_column(_ViewTexts.number.name).to_numpy()
+        self._sizes = distinct[[_ViewTexts.chars.name, _ViewTexts.lines.name]]
         matched = match.match_rules(
             rules,
-            distinct["text"],
-            distinct["start"],
-            distinct["line"] if reads_line else None,
+            distinct.get_column(_ViewTexts.text.name),
+            distinct.get_column(_ViewTexts.start.name),
+            distinct.get_column(_ViewTexts.line.name) if reads_line else None,
             within=self._short_enough,
         )
         self._matched = {rule.id: rows for rule, rows in zip(rules, matched, strict=True)}
