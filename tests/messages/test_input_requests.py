@@ -181,3 +181,14 @@ def test_elicitations_says_how_users_answer(store: Path) -> None:
     asked = mt.open_store(store).ask("elicitations").pl().filter(pl.col("mode") == "form")
     columns = "shown", "accepted", "declined", "cancelled", "cancelled_at_once", "unanswered"
     assert asked.select(columns).row(0) == (6, 3, 1, 1, 1, 1)
+
+
+def test_calls_of_which_none_has_an_issue_are_scored(tmp_path: Path) -> None:
+    """Lists without an element are written, wherever polars lets them begin."""
+    unknown = {"jsonrpc": "2.0", "id": 3, "error": {"code": -32602, "message": "Unknown tool"}}
+    talk = [call(1), asks(1, city=FORM), again(2, city={}), text(2), call(3, "gone"), unknown]
+    sides = [(c2s if "method" in each else s2c) for each in talk]
+    events = [side(seq, each) for seq, (side, each) in enumerate(zip(sides, talk, strict=True), 1)]
+    roots = [s2c(7, request(0, "roots/list")), c2s(8, {**unknown, "id": 0})]
+    write(tmp_path / "a.jsonl", [opened(), *events, *roots])
+    assert mt.score(tmp_path / "a.jsonl", out=tmp_path / "store").rows["calls"] == 4

@@ -101,12 +101,16 @@ class PartWriter:
 
 
 def _order(table: type[Table], data: pl.DataFrame) -> pl.Series | None:
-    """The indices of the rows sorted by the table's key; None if they are in this order."""
+    """The indices of the rows sorted by the table's key; None if they are in this order.
+
+    Never None for few rows: in their lists, which may all be empty, polars may leave offsets beyond
+    the end of the elements, which pyarrow refuses. Taking the rows makes new lists.
+    """
     if data.height <= 1:
         return None
     order = data.select(pl.arg_sort_by(table.key, nulls_last=True).cast(pl.UInt32)).to_series()
     in_order = order.equals(pl.int_range(data.height, dtype=pl.UInt32, eager=True))
-    return None if in_order else order
+    return None if in_order and data.height > ROW_GROUP else order
 
 
 def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -> int:
