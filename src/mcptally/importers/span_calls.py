@@ -181,6 +181,8 @@ def _items(source: Source, span: Span, call: SpanCall, models: ModelsOfCalls) ->
 def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, direction: Dir) -> Item:
     attributes, line, at = span.attributes, span.line, span.end
     told = attributes.get("error.type")
+    if told is None and attributes.get("mcptally.outcome") == "cancelled":
+        told = "cancelled"  # in our own spans, which say that it is no error
     error = None if told is None else str(told)
     code = next((attributes[name] for name in _CODES if name in attributes), None)
     failed = error is not None or span.failed
@@ -191,7 +193,9 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
         )
     number = _code(code) if code is not None else _code(error)
     number = None if error == "tool_error" else number
-    message = text_of(attributes.get("mcp.error.message")) or span.message  # agentgateway's first
+    # Agentgateway's first; the last is that of our own spans of errors of callers.
+    message = text_of(attributes.get("mcp.error.message")) or span.message
+    message = message or text_of(attributes.get("mcptally.error_text"))
     # An agent's span does not say which error it was; the MCP conventions do.
     if (
         number is None

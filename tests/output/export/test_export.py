@@ -139,7 +139,7 @@ def test_durations_are_exported_as_the_metric_of_the_conventions(tmp_path):
     assert done.left_out == {"calls without a reply or cancellation": 1}
     [group] = json.loads((tmp_path / "m.jsonl").read_text())["resourceMetrics"]
     [metric] = group["scopeMetrics"][0]["metrics"]
-    assert (metric["name"], metric["unit"]) == ("mcp.client.operation.duration", "s")
+    assert (metric["name"], metric["unit"]) == ("mcp.server.operation.duration", "s")
     points = {
         next(
             (a["value"]["stringValue"] for a in point["attributes"] if a["key"] == "error.type"), ""
@@ -208,7 +208,7 @@ def test_spans_have_opentelemetry_s_names(store, tmp_path):
     for span in found:
         known = {a["key"]: next(iter(a["value"].values())) for a in span["attributes"]}
         assert span["name"] == "tools/call convert_time"
-        assert (len(span["traceId"]), len(span["spanId"]), span["kind"]) == (32, 16, 3)
+        assert (len(span["traceId"]), len(span["spanId"]), span["kind"]) == (32, 16, 2)
         assert int(span["endTimeUnixNano"]) > int(span["startTimeUnixNano"])
         assert span["status"]["code"] == 2
         assert known["mcp.method.name"] == "tools/call"
@@ -358,3 +358,46 @@ def test_the_command_writes_to_stdout_and_talks_on_stderr(store, out):
     assert done.returncode == 0
     assert json.loads(done.stdout)["log"]["creator"]["name"] == "mcptally"
     assert "rows left out: requests of the server" in done.stderr
+
+
+def test_an_operation_has_one_span_and_a_callers_mistake_is_no_error_of_the_server(tmp_path):
+    def asked(id_, **params):
+        return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
+
+    def replied(id_, **result):
+        return {"jsonrpc": "2.0", "id": id_, "result": result}
+
+    ask = {"city": {"method": "elicitation/create", "params": {}}}
+    about = {"jsonrpc": "2.0", "id": 4, "method": "tasks/get", "params": {"taskId": "t"}}
+    failed = {"taskId": "t", "status": "failed", "error": {"code": -32603, "message": "boom"}}
+    unknown = {"code": -32602, "message": "Unknown tool: gone"}
+    messages = [
+        *(
+            c2s(1, asked(1, name="ask")),
+            s2c(2, replied(1, resultType="input_required", inputRequests=ask)),
+        ),
+        *(c2s(9, asked(2, name="ask", inputResponses={"city": {}})), s2c(10, text(2))),
+        *(c2s(11, asked(3, name="long")), s2c(12, replied(3, resultType="task", taskId="t"))),
+        *(c2s(13, about), s2c(14, replied(4, **failed))),
+        *(c2s(15, asked(5, name="gone")), s2c(16, {"jsonrpc": "2.0", "id": 5, "error": unknown})),
+        s2c(17, {"jsonrpc": "2.0", "id": 0, "method": "roots/list"}),
+        c2s(18, {"jsonrpc": "2.0", "id": 0, "error": {"code": -32601, "message": "no roots"}}),
+    ]
+    write(tmp_path / "t.jsonl", [opened(), *messages])
+    score(tmp_path / "t.jsonl", out=tmp_path / "store")
+    done = export(tmp_path / "store", to="otlp", out=tmp_path / "spans.jsonl")
+    assert done.left_out == {"requests that are part of the operation of another one": 2}
+    found = {
+        span["name"]: (
+            span["kind"],
+            span["status"].get("code"),
+            (int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"])) / 1e6,
+        )
+        for span in spans(tmp_path / "spans.jsonl")
+    }
+    assert found == {
+        "tools/call ask": (2, None, 9.0),
+        "tools/call long": (2, 2, 3.0),
+        "tools/call gone": (2, None, 1.0),
+        "roots/list": (3, 2, 1.0),
+    }

@@ -1,11 +1,14 @@
-"""Writes OTLP JSON, by OpenTelemetry's semantic conventions for MCP: a span per call, or metrics.
+"""Writes OTLP JSON, by OpenTelemetry's semantic conventions for MCP: spans, or metrics.
 
 Each line is one ExportTraceServiceRequest or ExportMetricsServiceRequest, as collectors read them
-from a file. A span starts with the last byte of the request and ends with the last byte of the
-reply, as seen by the recorder. Its kind is CLIENT, also for requests of the server, which is the
-client of such a call. Its trace and parent are those of the request's `_meta.traceparent`; without
-one, the session is the trace. The id of a span is the `call_id`. The metric is
-`mcp.client.operation.duration`. Attributes without a convention begin with `mcptally.`.
+from a file. There is one span per operation: a chain of requests with input, or a call with the
+task that it started, is one, and requests about tasks have none. A span starts with the last byte
+of the (first) request and ends with the last byte of what ended it, as seen by the recorder. The
+resource is the server, so its kind is SERVER, and CLIENT for requests of the server. Its trace and
+parent are those of the request's `_meta.traceparent`; without one, the session is the trace. The
+id of a span is the `call_id`. The metrics are `mcp.server.operation.duration` and, of the server's
+own requests, `mcp.client.operation.duration`. Attributes without a convention begin with
+`mcptally.`.
 """
 
 import bisect
@@ -21,7 +24,7 @@ import pyarrow as pa
 
 import mcptally
 from mcptally.output.export.values import NO_TIME, dumps, plain
-from mcptally.tables.outcomes import UNSUCCESSFUL
+from mcptally.tables.outcomes import FAILED
 
 _MAX_SPANS: Final = 500
 """Spans per line."""
@@ -31,7 +34,11 @@ _EXTRA_COLUMNS: Final = (
     *("input_schema_state", "output_schema_state", "response_tokens", "definition"),
 )
 _STATUS_ERROR: Final = 2
+_KIND_SERVER: Final = 2
 _KIND_CLIENT: Final = 3
+_ERRORS_OF_CALLERS: Final = (-32700, -32600, -32601, -32602, -32002)
+"""JSON-RPC errors that are no errors of a server (semantic-conventions-genai, pull request 404)."""
+PART_OF_ANOTHER: Final = "requests that are part of the operation of another one"
 _CUMULATIVE: Final = 2
 _BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """Bounds of the histogram of durations in seconds, as the convention recommends them."""
@@ -50,13 +57,16 @@ def write(
     file: BinaryIO,
 ) -> Mapping[str, int]:
     """Write one line per sequence of calls of the same server, at most `_MAX_SPANS` spans long."""
-    left_out = {NO_TIME: 0}
+    left_out = {NO_TIME: 0, PART_OF_ANOTHER: 0}
     server: tuple[Any, ...] = ()
     spans: list[dict[str, Any]] = []
     for batch in batches:
         for row in batch.to_pylist():
             if row["requested_at"] is None:
                 left_out[NO_TIME] += 1
+                continue
+            if _is_part(row):
+                left_out[PART_OF_ANOTHER] += 1
                 continue
             row_server = (row["server"], row["server_name"], row["server_version"])
             if spans and (row_server != server or len(spans) >= _MAX_SPANS):
@@ -92,11 +102,10 @@ def _export_request(server: tuple[Any, ...], spans: list[dict[str, Any]]) -> byt
 
 
 def _span(row: dict[str, Any]) -> dict[str, Any]:
-    start, waited = _nanoseconds(row["requested_at"]), _waited(row)
-    end = start if waited is None else start + waited
+    start, end = _times(row)
     name = row["tool"] or row["prompt"]
     status: dict[str, Any] = {}
-    if row["outcome"] in UNSUCCESSFUL:
+    if _is_error(row):
         status = {"code": _STATUS_ERROR} | (
             {"message": row["error_text"]} if row["error_text"] else {}
         )
@@ -107,12 +116,42 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
         "spanId": row["call_id"],
         **({} if parent is None else {"parentSpanId": parent["span"]}),
         "name": f"{row['method']} {name}" if name else row["method"],
-        "kind": _KIND_CLIENT,
+        "kind": _kind(row),
         "startTimeUnixNano": str(start),
         "endTimeUnixNano": str(end),
         "attributes": _attributes(_span_attributes(row)),
         "status": status,
     }
+
+
+def _is_part(row: dict[str, Any]) -> bool:
+    """Whether the operation of this request has its span for another request."""
+    return row["continued_by"] is not None or row["outcome"] == "poll"
+
+
+def _kind(row: dict[str, Any]) -> int:
+    return _KIND_SERVER if row["dir"] == "c2s" else _KIND_CLIENT
+
+
+def _is_error(row: dict[str, Any]) -> bool:
+    """Whether the operation failed for the side that the span is about."""
+    if row["outcome"] == "protocol_error" and _kind(row) == _KIND_SERVER:
+        return row["error_code"] not in _ERRORS_OF_CALLERS
+    return row["outcome"] in FAILED
+
+
+def _times(row: dict[str, Any]) -> tuple[int, int]:
+    """Start and end of an operation: what it waited for input is part of it."""
+    start, waited = _nanoseconds(row["requested_at"]), _waited(row)
+    if waited is None:
+        return start, start
+    waited += int((row["waiting_ms"] or 0) * 1e6 + 0.5)
+    # The last request of a chain carries the time of all.
+    end = start + waited if row["attempt_why"] != "input_required" else None
+    if end is None:
+        end = start if row["answered_at"] is None else _nanoseconds(row["answered_at"])
+        start = end - waited
+    return start, end
 
 
 def _waited(row: dict[str, Any]) -> int | None:
@@ -138,6 +177,8 @@ def _span_attributes(row: dict[str, Any]) -> dict[str, Any]:
         ),
         "http.response.status_code": row["http_status"],
         **{f"mcptally.{name}": row[name] for name in _EXTRA_COLUMNS},
+        # A status that is no error has no message.
+        "mcptally.error_text": None if _is_error(row) else row["error_text"],
     }
 
 
@@ -208,7 +249,7 @@ def write_metrics(
     file: BinaryIO,
 ) -> Mapping[str, int]:
     """Write one line per server: a histogram of durations for each operation and kind of error."""
-    left_out = {NO_TIME: 0, NO_REPLY: 0}
+    left_out = {NO_TIME: 0, PART_OF_ANOTHER: 0, NO_REPLY: 0}
     servers: dict[tuple[Any, ...], dict[tuple[Any, ...], _Histogram]] = {}
     names: Sequence[str] = ()
     start, end = 2**63 - 1, 0
@@ -216,6 +257,9 @@ def write_metrics(
         for row in batch.to_pylist():
             if row["requested_at"] is None:
                 left_out[NO_TIME] += 1
+                continue
+            if _is_part(row):
+                left_out[PART_OF_ANOTHER] += 1
                 continue
             waited = _waited(row)
             if waited is None:
@@ -225,28 +269,35 @@ def write_metrics(
             names = tuple(attributes)
             server = (row["server"], row["server_name"], row["server_version"])
             histograms = servers.setdefault(server, {})
-            histograms.setdefault(tuple(attributes.values()), _Histogram()).add(waited / 1e9)
+            key = (_kind(row), *attributes.values())
+            histograms.setdefault(key, _Histogram()).add(waited / 1e9)
             began = _nanoseconds(row["requested_at"])
             start, end = min(start, began), max(end, began + waited)
     for server, histograms in servers.items():
-        points = [
-            histogram.data_point(dict(zip(names, key, strict=True)), start, end)
-            for key, histogram in histograms.items()
-        ]
+        points: dict[int, list[dict[str, Any]]] = {}
+        for each, histogram in histograms.items():
+            kind, *values = each
+            point = histogram.data_point(dict(zip(names, values, strict=True)), start, end)
+            points.setdefault(kind, []).append(point)
         file.write(_metrics_request(server, points))
     return left_out
 
 
-def _metrics_request(server: tuple[Any, ...], points: list[dict[str, Any]]) -> bytes:
-    metric = {
-        "name": "mcp.client.operation.duration",
-        "unit": "s",
-        "description": "Time from a request to its reply, as seen by the recorder.",
-        "histogram": {"aggregationTemporality": _CUMULATIVE, "dataPoints": points},
-    }
+def _metrics_request(server: tuple[Any, ...], points: Mapping[int, list[dict[str, Any]]]) -> bytes:
+    """The metrics of a server, from the data points of each kind."""
+    metrics = [
+        {
+            "name": f"mcp.{side}.operation.duration",
+            "unit": "s",
+            "description": "Time from a request to its reply, as seen by the recorder.",
+            "histogram": {"aggregationTemporality": _CUMULATIVE, "dataPoints": points[kind]},
+        }
+        for kind, side in ((_KIND_SERVER, "server"), (_KIND_CLIENT, "client"))
+        if kind in points
+    ]
     group = {
         "resource": _resource(server),
-        "scopeMetrics": [{"scope": _SCOPE, "metrics": [metric]}],
+        "scopeMetrics": [{"scope": _SCOPE, "metrics": metrics}],
     }
     return dumps({"resourceMetrics": [group]}) + b"\n"
 
@@ -258,11 +309,9 @@ def _id_text(text: str | None) -> str | None:
 
 def _error_type(row: dict[str, Any]) -> str | None:
     outcome = row["outcome"]
-    if outcome == "tool_error":
-        return "tool_error"
-    if outcome == "protocol_error":
-        return _text(row["error_code"]) or "_OTHER"
-    return outcome if outcome in UNSUCCESSFUL else None
+    if not _is_error(row):
+        return None
+    return _text(row["error_code"]) or "_OTHER" if outcome == "protocol_error" else str(outcome)
 
 
 def _text(value: Any) -> str | None:
