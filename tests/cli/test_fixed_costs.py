@@ -100,6 +100,7 @@ def test_a_command_loads_and_executes_no_more_than_it_needs(
     sample_store: mt.Store, tmp_path: Path, commands: dict[str, Most]
 ) -> None:
     duckdb_file.refresh(sample_store.path)
+    mt.open_store(sample_store.path, masked=True).ask("tool_scores")  # writes the masked copies
     words = {
         "STORE": str(sample_store.path),
         "ARCHIVE": str(corpus.SAMPLES),

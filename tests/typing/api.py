@@ -62,7 +62,7 @@ def score_an_archive() -> None:
 
 
 def open_and_query() -> None:
-    store = mt.open_store("store", Path("second"), memory="2GB")
+    store = mt.open_store("store", Path("second"), memory="2GB", masked=True)
     assert_type(store, Store)
     assert_type(Store(Path("store"), Path("second"), memory=None), Store)
     assert_type(store.path, Path)

@@ -16,22 +16,14 @@ import functools
 import hashlib
 import os
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final, cast
-
-import polars as pl
-import pyarrow.parquet as pq
-from ahocorasick_rs import AhoCorasick, MatchKind
+from typing import Final
 
 from mcptally.analytics.spill import SpillFolder
 from mcptally.errors import StoreError
-from mcptally.redaction.arrow_masking import distinct_texts, replaced, replacements
-from mcptally.redaction.display import secrets_of
-from mcptally.redaction.token_checks import token_like
 from mcptally.store.manifest import MASKED, LiveFiles
-from mcptally.store.parts import copy_part
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
 from mcptally.tables.recordings import Recordings
@@ -40,11 +32,6 @@ from mcptally.tables.usage import Usage
 
 WITHOUT_PAYLOADS: Final = frozenset({Usage.name, Tools.name, Recordings.name})
 """Tables that are masked on their own. All others repeat texts of `calls`."""
-
-_JOINED: Final = frozenset(
-    {"call_id", "attempt_of", "definition", "recording", "server", "session", "tool"}
-)
-"""Columns that tables are joined by: a value must be masked in the same way in all of them."""
 
 
 class MaskedTables:
@@ -108,26 +95,20 @@ class MaskedTables:
         """Copy the files of one part, by table, unless all copies exist."""
         if all((self.folder / table / path.name).exists() for table, path in sources.items()):
             return
-        search = None
-        for table, path in sources.items():
-            texts = _texts_by_column(path)
-            changed = {name: replacements(found) for name, found in texts.items()}
-            if table == Calls.name and (repeated := set(_recognisable(changed.values()))):
-                search = AhoCorasick(sorted(repeated), MatchKind.LeftmostLongest)
-            if search is not None:
-                for name in texts.keys() - _JOINED:
-                    changed[name] |= _with_repeated_masked(search, texts[name], changed[name])
-            self._publish(table, path, {name: new for name, new in changed.items() if new})
+        from mcptally.analytics import masked_copies  # noqa: PLC0415  (loads polars)
 
-    def _publish(self, table: str, path: Path, changed: Mapping[str, Mapping[Any, Any]]) -> None:
-        """Put the copy of a file into its place in one step."""
+        for table, path, copy in masked_copies.copies(sources):
+            self._publish(table, path, copy)
+
+    def _publish(self, table: str, path: Path, copy: Callable[[Path], None] | None) -> None:
+        """Put the copy of a file into its place in one step; without `copy`, a link to it."""
         target = self.folder / table / path.name
         draft = target.with_name(f"{path.stem}.{os.getpid()}.draft")
         target.parent.mkdir(parents=True, exist_ok=True)
         draft.unlink(missing_ok=True)
         try:
-            if changed:
-                copy_part(path, draft, functools.partial(_masked, changed))
+            if copy is not None:
+                copy(draft)
             else:
                 _link(path, draft)
             os.replace(draft, target)  # noqa: PTH105  (atomic on every system)
@@ -135,47 +116,6 @@ class MaskedTables:
             draft.unlink(missing_ok=True)
         if not path.exists():  # a run removed it, perhaps to forget it
             target.unlink(missing_ok=True)
-
-
-def _texts_by_column(path: Path) -> dict[str, set[Any]]:
-    """Name of each column of a file → its distinct texts, at any depth."""
-    with pq.ParquetFile(path) as file:
-        names = file.schema_arrow.names
-        return {name: distinct_texts(file.read(columns=[name]).column(0)) for name in names}
-
-
-def _recognisable(changed: Iterable[Mapping[Any, Any]]) -> Iterable[str]:
-    """The secrets in texts that are too long or too random to be an ordinary word elsewhere."""
-    for text in {text for texts in changed for text in texts}:
-        for secret in secrets_of(text):
-            if len(secret) >= 16 or (len(secret) >= 6 and token_like(secret.encode())):
-                yield secret
-
-
-def _with_repeated_masked(
-    search: AhoCorasick, texts: Iterable[Any], changed: Mapping[Any, Any]
-) -> dict[Any, Any]:
-    """Each text that has a secret of another text → the text without it."""
-    found = {}
-    for text in texts:
-        masked = changed.get(text, text)
-        if isinstance(masked, str) and (matches := search.find_matches_as_indexes(masked)):
-            kept, last = [], 0
-            for _, start, end in matches:
-                kept += [masked[last:start], "[redacted:secret]"]
-                last = end
-            found[text] = "".join([*kept, masked[last:]])
-    return found
-
-
-def _masked(changed: Mapping[str, Mapping[Any, Any]], frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows with texts replaced, by column."""
-    texts = [name for name in changed if frame.schema[name] == pl.String]
-    rows = frame.with_columns(pl.col(name).replace(dict(changed[name])) for name in texts)
-    for name in changed.keys() - texts:
-        column = replaced(rows.get_column(name).to_arrow(), changed[name])
-        rows = rows.with_columns(cast("pl.Series", pl.from_arrow(column)).alias(name))
-    return rows
 
 
 def _link(source: Path, target: Path) -> None:

@@ -15,7 +15,7 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from mcptally.analytics import ask, compare, explanation, views
+from mcptally.analytics import ask, compare, views
 from mcptally.analytics.answer import Answer, as_answer
 from mcptally.analytics.child_process import ChildProcessPool
 from mcptally.analytics.connections import PAYLOAD_TABLES, Connections, answer_of
@@ -166,7 +166,7 @@ class Store:
         Raises:
             QueryError: no call has this id, or several ids begin with it.
         """
-        from mcptally.analytics import explain  # noqa: PLC0415  (questions do not need it)
+        from mcptally.analytics import explain, explanation  # noqa: PLC0415  (loads polars)
 
         # The rules judge what was recorded.
         recorded = Store(*self.paths, memory=self.memory) if self.masked else self

@@ -1,0 +1,87 @@
+"""Finds the secrets in the files of a store, and writes copies without them."""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+import polars as pl
+import pyarrow.parquet as pq
+from ahocorasick_rs import AhoCorasick, MatchKind
+
+from mcptally.redaction.arrow_masking import distinct_texts, replaced, replacements
+from mcptally.redaction.display import secrets_of
+from mcptally.redaction.token_checks import token_like
+from mcptally.store.parts import copy_part
+from mcptally.tables.calls import Calls
+
+_JOINED: Final = frozenset(
+    {"call_id", "attempt_of", "definition", "recording", "server", "session", "tool"}
+)
+"""Columns that tables are joined by: a value must be masked in the same way in all of them."""
+
+
+def copies(
+    sources: Mapping[str, Path],
+) -> Iterator[tuple[str, Path, Callable[[Path], None] | None]]:
+    """Each file of a part, with what writes its copy; None if the file has no secret.
+
+    Args:
+        sources: the files by table, those of `calls` first.
+    """
+    search = None
+    for table, path in sources.items():
+        texts = _texts_by_column(path)
+        changed = {name: replacements(found) for name, found in texts.items()}
+        if table == Calls.name and (repeated := set(_recognisable(changed.values()))):
+            search = AhoCorasick(sorted(repeated), MatchKind.LeftmostLongest)
+        if search is not None:
+            for name in texts.keys() - _JOINED:
+                changed[name] |= _with_repeated_masked(search, texts[name], changed[name])
+        new = {name: found for name, found in changed.items() if found}
+        yield table, path, functools.partial(_write, path, new) if new else None
+
+
+def _write(path: Path, changed: Mapping[str, Mapping[Any, Any]], target: Path) -> None:
+    copy_part(path, target, functools.partial(_masked, changed))
+
+
+def _texts_by_column(path: Path) -> dict[str, set[Any]]:
+    """Name of each column of a file → its distinct texts, at any depth."""
+    with pq.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        return {name: distinct_texts(file.read(columns=[name]).column(0)) for name in names}
+
+
+def _recognisable(changed: Iterable[Mapping[Any, Any]]) -> Iterable[str]:
+    """The secrets in texts that are too long or too random to be an ordinary word elsewhere."""
+    for text in {text for texts in changed for text in texts}:
+        for secret in secrets_of(text):
+            if len(secret) >= 16 or (len(secret) >= 6 and token_like(secret.encode())):
+                yield secret
+
+
+def _with_repeated_masked(
+    search: AhoCorasick, texts: Iterable[Any], changed: Mapping[Any, Any]
+) -> dict[Any, Any]:
+    """Each text that has a secret of another text → the text without it."""
+    found = {}
+    for text in texts:
+        masked = changed.get(text, text)
+        if isinstance(masked, str) and (matches := search.find_matches_as_indexes(masked)):
+            kept, last = [], 0
+            for _, start, end in matches:
+                kept += [masked[last:start], "[redacted:secret]"]
+                last = end
+            found[text] = "".join([*kept, masked[last:]])
+    return found
+
+
+def _masked(changed: Mapping[str, Mapping[Any, Any]], frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows with texts replaced, by column."""
+    texts = [name for name in changed if frame.schema[name] == pl.String]
+    rows = frame.with_columns(pl.col(name).replace(dict(changed[name])) for name in texts)
+    for name in changed.keys() - texts:
+        column = replaced(rows.get_column(name).to_arrow(), changed[name])
+        rows = rows.with_columns(cast("pl.Series", pl.from_arrow(column)).alias(name))
+    return rows
