@@ -26,6 +26,17 @@ CONSTANT = {
     "10 long sessions at the same time": {"sessions": 10, "mean": 100, "length": SECONDS},
     "1 session of 100 calls": {"sessions": 1, "mean": 100, "length": SECONDS},
     "3 sessions of 50 calls, one after the other": {"sessions": 3, "mean": 50, "rate": 0.1},
+    "12 long sessions, one after the other": {
+        "sessions": 12,
+        "mean": 60,
+        "rate": 0.2,
+        "length": SECONDS / 12,
+    },
+    "60 sessions, 4 clients with their own rates in runs of 5 sessions": {
+        "sessions": 60,
+        "rate": 0.2,
+        "clients": 4,
+    },
 }
 CHANGED: dict[str, dict[str, Any]] = {
     "10 % to 30 %, 30 sessions before and after": {"sessions": 60, "rate": 0.1, "later": 0.3},
@@ -43,13 +54,15 @@ CHANGED: dict[str, dict[str, Any]] = {
         "since": 0.5,
         "until": 0.6,
     },
-    "0 % to 100 % in the middle of 1 session of 60 calls": {
-        "sessions": 1,
-        "mean": 60,
+    "0 % to 100 % in the middle of 12 sessions of 10 calls at the same time": {
+        "sessions": 12,
+        "mean": 10,
         "rate": 0.0,
         "later": 1.0,
         "length": SECONDS,
     },
+    "40 % to 80 %, 30 before and after": {"sessions": 60, "rate": 0.4, "later": 0.8},
+    "10 % to 30 %, 56 before and after": {"sessions": 112, "rate": 0.1, "later": 0.3},
 }
 
 
@@ -65,6 +78,7 @@ def calls(
     later: float | None = None,
     since: float = 0.5,
     until: float = 1,
+    clients: int = 0,
 ) -> pl.DataFrame:
     """Calls of one tool, in sessions of geometric size.
 
@@ -79,12 +93,17 @@ def calls(
         later: share of calls that fail in the part of the archive from `since` to `until`.
         since: as a share of the archive's time.
         until: as a share of the archive's time.
+        clients: if given, number of clients whose rates differ, and whose sessions come in runs of
+            five; `rho` is then the correlation of the calls of a client.
     """
     sizes = random.geometric(1 / mean, sessions) if sessions > 1 else np.array([round(mean)])
     session = np.repeat(np.arange(sessions), sizes)
     began = np.arange(sessions) / sessions * max(0, SECONDS - length)
     second = began[session] + random.random(len(session)) * length
     place = random.random(sessions)  # a session's place in the distribution of rates
+    if clients:
+        runs = random.integers(0, clients, -(-sessions // 5))
+        place = random.random(clients)[runs.repeat(5)[:sessions]]
 
     def rates(mean_rate: float) -> np.ndarray:
         from scipy.special import betaincinv

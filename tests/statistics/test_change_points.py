@@ -1,58 +1,10 @@
 """The test for changes of a rate: comparison with direct computations, and false alarms."""
 
-import math
-
 import numpy as np
 import pytest
 
 from mcptally.statistics import change_points
 from tests.benchmarks import change_points as simulation
-
-
-def made(random, calls=400, sessions=12, tools=3, rate=0.3):
-    """A series of single calls."""
-    return change_points.Series(
-        np.sort(random.random(calls)),
-        np.ones(calls),
-        (random.random(calls) < rate).astype(float),
-        random.integers(0, tools, calls),
-        random.integers(0, sessions, calls),
-    )
-
-
-@pytest.mark.parametrize("cells", [1, 1 << 21])
-def test_squares_of_sums_equal_a_direct_computation(monkeypatch, cells):
-    monkeypatch.setattr(change_points, "_CELLS", cells)  # the number of clusters at a time
-    random = np.random.default_rng(1)
-    series, part = made(random), np.sort(random.integers(0, 6, 400))
-    values = random.random(400)
-    low, high = np.triu_indices(6, 1)
-    share = random.random((3, len(low)))
-    found = change_points._squares(series.session, series.tool, part, values, low, high, share)
-    direct = []
-    for column, (first, end) in enumerate(zip(low, high, strict=True)):
-        inside = ((first <= part) & (part < end)) - share[series.tool, column]
-        direct.append((np.bincount(series.session, inside * values) ** 2).sum())
-    assert found == pytest.approx(np.array(direct))
-
-
-def test_the_rank_test_is_fishers_exact_test():
-    random = np.random.default_rng(2)
-    for _ in range(20):
-        high, late = random.random((2, 30)) < 0.4
-        table = [
-            [int((high & late).sum()), int((high & ~late).sum())],
-            [int((~high & late).sum()), int((~high & ~late).sum())],
-        ]
-        [[both, only_high], [only_late, neither]] = table
-        total, highs = both + only_high + only_late + neither, both + only_high
-        lates = both + only_late
-        ways = sum(
-            math.comb(highs, n) * math.comb(total - highs, lates - n)
-            for n in range(both, min(highs, lates) + 1)
-        )
-        exact = ways / math.comb(total, lates)
-        assert change_points._rank_tail(high, late) == pytest.approx(min(1, 2 * exact))
 
 
 def test_the_order_of_calls_at_one_time_does_not_matter():
@@ -86,14 +38,7 @@ def test_series_without_a_change_seldom_show_one():
     random = np.random.default_rng(4)
     found = 0
     for tool in range(300):
-        data = simulation.calls(random, tool, sessions=40).sort("second")
-        series = change_points.Series(
-            data["second"].to_numpy(),
-            np.ones(data.height),
-            data["failed"].cast(float).to_numpy(),
-            np.zeros(data.height, np.int64),
-            data["session"].rank("dense").cast(int).to_numpy() - 1,
-        )
+        series = series_of(simulation.calls(random, tool, sessions=40))
         found += bool(change_points.change_points(series))
     # Of 300 tests with an error probability of 1 %, 10 or more fail in 0.1 % of the cases.
     assert found < 10
@@ -104,3 +49,53 @@ def test_the_simulation_of_the_documentation_runs_on_the_current_sql():
     changed = simulation.CHANGED["5 % to 50 %, 30 before and after"]
     found = simulation.changes(simulation.calls(random, 0, **changed))
     assert set(found["direction"]) == {"worse"}
+
+
+def series_of(data):
+    """A series of the simulated calls of one tool."""
+    data = data.sort("second")
+    return change_points.Series(
+        data["second"].to_numpy(),
+        np.ones(data.height),
+        data["failed"].cast(float).to_numpy(),
+        np.zeros(data.height, np.int64),
+        data["session"].rank("dense").cast(int).to_numpy() - 1,
+    )
+
+
+def test_clients_with_rates_of_their_own_in_runs_are_permuted_in_blocks():
+    length = []
+    for clients in (0, 4):
+        random = np.random.default_rng(7)
+        sessions = [
+            change_points._sessions(
+                series_of(simulation.calls(random, 0, sessions=60, rate=0.2, clients=clients))
+            )
+            for _ in range(40)
+        ]
+        length.append([change_points._block_length(each, 30, 60) for each in sessions])
+    alone, runs = (np.array(each) > 1 for each in length)
+    assert alone.mean() < 0.25
+    assert runs.mean() > 0.6
+
+
+@pytest.mark.slow
+def test_long_sessions_one_after_the_other_seldom_show_a_change():
+    random = np.random.default_rng(8)
+    options = simulation.CONSTANT["12 long sessions, one after the other"]
+    found = [
+        change_points.change_points(series_of(simulation.calls(random, 0, **options)))
+        for _ in range(200)
+    ]
+    assert sum(map(bool, found)) < 8
+
+
+@pytest.mark.slow
+def test_most_changes_from_40_to_80_percent_over_60_sessions_are_found():
+    random = np.random.default_rng(9)
+    options = simulation.CHANGED["40 % to 80 %, 30 before and after"]
+    found = [
+        change_points.change_points(series_of(simulation.calls(random, 0, **options)))
+        for _ in range(60)
+    ]
+    assert np.mean([min((c.p_value for c in each), default=1) <= 0.005 for each in found]) > 0.65

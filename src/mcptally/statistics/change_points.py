@@ -1,6 +1,6 @@
 """Finds the times at which a rate changed, in series of calls with sessions as clusters.
 
-docs/explanation/statistics.md explains the test.
+docs/explanation/statistics.md explains the test, docs/design/statistics.md the reasons for it.
 """
 
 from collections.abc import Iterator
@@ -9,26 +9,39 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mcptally.statistics.intervals import PRIOR_SESSIONS
+
 Floats = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 
-MAX_PARTS: Final = 64
-"""The test looks for a change between this many parts of a series, of about equally many calls."""
 MIN_CALLS: Final = 5
-MIN_CLUSTERS: Final = 3
-"""Calls, and clusters of them, that a change needs before it and after it."""
+MIN_SESSIONS: Final = 3
+"""Calls, and sessions, that a change needs before it and after it."""
 MIN_DIFFERENCE: Final = 0.05
 """The smallest change of a rate that is reported."""
-MIN_SESSIONS: Final = 5
-MIN_DIFFERENCE_OF_FEW: Final = 0.8
-"""With fewer sessions, the pieces of sessions that lie in one part count as sessions, and only a
-change of this size is reported."""
 MAX_P_VALUE: Final = 0.01
 """The largest p-value of a change that is reported, and that is searched for further changes."""
-_CELLS: Final = 1 << 21
+MAX_ENDS: Final = 25
+"""A range of sessions begins and ends at one of this many places."""
+STAGES: Final = (49, 950)
+"""Permutations; after the first stage a test stops if its p-value is clearly too large."""
+CLEARLY_TOO_LARGE: Final = 5 * MAX_P_VALUE
+BLOCKS: Final = (3, 5)
+"""Lengths of blocks of sessions that are tried if neighbouring sessions have similar rates."""
+SIMILAR: Final = 1.5
+"""From this many standard errors on, neighbouring sessions are similar."""
+PENALTY: Final = 4.0
+"""By how much the statistic of two changes has to exceed that of a single one."""
+SEED: Final = 20261124
+"""Fixed, so that the same series has the same changes."""
+SLICES: Final = 32
+"""Slices of a series, of about equally many calls, between which sessions change."""
+MIN_SPANNING: Final = 8
+"""Sessions with calls before and after such a change; signs of fewer show nothing."""
+EPSILON: Final = 1e-9
+"""Differences that rounding can cause."""
+_CELLS: Final = 1 << 20
 """Limit of the size of an intermediate array."""
-_SLICE: Final = 1 << 18
-"""Number of multiplications that NumPy's linear algebra does in one thread."""
 
 
 class Change(NamedTuple):
@@ -80,194 +93,286 @@ def _changes(series: Series) -> Iterator[Change]:
     """Yield the changes in a series or in a piece of one."""
     if series.calls.sum() < 2 * MIN_CALLS:
         return
-    part = _parts(series)
-    found = _most_certain(series, part)
-    if found is None or found.p_value > MAX_P_VALUE:
+    tests = [cut for cut in (_between_sessions(series), _within_sessions(series)) if cut]
+    if not tests:
         return
-    onset = _onset(series, part, found)
+    found = min(tests, key=lambda cut: cut.p_value)
+    p_value = min(1.0, len(tests) * found.p_value)
+    if p_value > MAX_P_VALUE:
+        return
+    onset = _onset(series, found)
     yield from _changes(series.piece(slice(onset)))
-    yield Change(float(series.at[onset]), found.difference, found.p_value)
+    yield Change(float(series.at[onset]), found.difference, p_value)
     yield from _changes(series.piece(slice(onset, None)))
 
 
-def _parts(series: Series) -> Whole:
-    """The part of each element; elements with the same time are in the same part."""
-    new = np.diff(series.at) > 0
-    instant = np.cumsum(np.concatenate(([0], new)))
-    before = np.cumsum(series.calls) - series.calls
-    first = before[np.concatenate(([0], np.flatnonzero(new) + 1))]
-    wanted = (first * MAX_PARTS / series.calls.sum()).astype(np.int64)
-    parts: Whole = np.unique(wanted, return_inverse=True)[1].astype(np.int64)[instant]
-    return parts
+class _Sessions(NamedTuple):
+    """The sessions of a series, in order of the mean time of their calls."""
+
+    weight: Floats
+    """Calls that a session counts for: a long one only for the information that it contains."""
+    score: Floats
+    """Hits beyond those expected from the rates of the tools, weighted; their sum is 0."""
+    calls: Floats
+    place: Whole
+    """The place of the session of each element of the series in this order."""
+
+
+def _sessions(series: Series) -> _Sessions:
+    tool = np.unique(series.tool, return_inverse=True)[1]
+    rate = (np.bincount(tool, series.hits) / np.bincount(tool, series.calls))[tool]
+    session = np.unique(series.session, return_inverse=True)[1]
+    calls = np.bincount(session, series.calls).astype(np.float64)
+    # Of several tools, the time is that of the calls; ties keep the order of the numbers.
+    order = np.argsort(np.bincount(session, series.at * series.calls) / calls, kind="stable")
+    place = np.argsort(order, kind="stable")[session]
+    calls = calls[order]
+    excess, known, hits = (
+        np.bincount(place, values).astype(np.float64)
+        for values in (
+            series.hits - rate * series.calls,
+            rate * (1 - rate) * series.calls,
+            series.hits,
+        )
+    )
+    alike = _correlation(excess, known, calls, hits)
+    share = 1 / (1 + (calls - 1) * alike)
+    weight, score = share * calls, share * excess
+    return _Sessions(weight, score - weight * score.sum() / weight.sum(), calls, place)
+
+
+def _correlation(excess: Floats, known: Floats, calls: Floats, hits: Floats) -> float:
+    """The correlation of hits within a session, by the method of moments; shrunk to 1/2."""
+    pairs = (known * (calls - 1)).sum()
+    found = ((excess**2).sum() - known.sum()) / pairs if pairs > 0 else 0.0
+    sessions = min(int((hits > 0).sum()), int((hits < calls).sum()), len(calls) - 1)
+    shrunk = sessions * np.clip(found, 0, 1) + PRIOR_SESSIONS / 2
+    return float(shrunk / (sessions + PRIOR_SESSIONS))
 
 
 class _Cut(NamedTuple):
-    part: int
-    """The first part after the cut."""
+    first: int
+    """The place of the first session, or slice of time, after the change."""
     difference: float
     p_value: float
+    place: Whole
+    """The place of the session or slice of each element of the series, in order of time."""
 
 
-def _most_certain(series: Series, part: Whole) -> _Cut | None:
-    """The most certain change between two parts; None if none can be tested.
+class _Ranges(NamedTuple):
+    """Ranges of sessions that are compared with all others: from `low` up to before `high`."""
 
-    A range of consecutive parts is compared with all other parts. The range ends at a single change
-    or lies between two changes.
-    """
-    parts = int(part[-1]) + 1
-    tools, tool = np.unique(series.tool, return_inverse=True)
-    calls = _running(tool, part, series.calls, len(tools), parts)
-    each = calls[:, -1]
-    rate = np.bincount(tool, series.hits) / each
-    deviation = np.sqrt(rate * (1 - rate))
-    residual = series.hits - rate[tool] * series.calls
-    # Ranges of parts: from `low` up to, but not including, `high`.
-    low, high = np.triu_indices(parts, 1)
-    inside = calls[:, high] - calls[:, low]
-    share = inside / each[:, None]
-    weight = inside * (1 - share)
-    sums = _running(np.zeros_like(part), part, residual, 1, parts)[0]
-    total = sums[high] - sums[low]
-    known = deviation**2 @ weight
+    low: Whole
+    high: Whole
 
-    session = np.unique(series.session, return_inverse=True)[1].astype(np.int64)
-    piece = np.unique(session * parts + part, return_inverse=True)[1].astype(np.int64)
-    few = session.max() + 1 < MIN_SESSIONS
-    cluster = piece if few else session
-    clusters = int(cluster.max()) + 1
-    if clusters < 2 * MIN_CLUSTERS:
-        return None
-    rho = _correlation(series, residual, rate[tool], cluster)
-    scale = deviation[tool] * series.calls
-    alike = _squares(cluster, tool, part, scale, low, high, share)
-    variance = np.maximum(known, (1 - rho) * known + rho * alike)
+    def sums(self, values: Floats) -> Floats:
+        """The sum of values over each range; rows of values give rows of sums."""
+        running = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
+        np.cumsum(values, axis=-1, out=running[..., 1:])
+        return np.asarray(running[..., self.high] - running[..., self.low], np.float64)
 
-    excess = np.bincount(piece, residual)
-    part_of_piece = np.zeros(len(excess), np.int64)
-    part_of_piece[piece] = part
-    pieces = np.concatenate(([0], np.cumsum(np.bincount(part_of_piece, minlength=parts))))
-    pieces_inside = pieces[high] - pieces[low]
-    calls_inside = inside.sum(0)
-    smallest = MIN_DIFFERENCE_OF_FEW if few else MIN_DIFFERENCE
-    enough = (
-        (np.minimum(calls_inside, each.sum() - calls_inside) >= MIN_CALLS)
-        & (np.minimum(pieces_inside, len(excess) - pieces_inside) >= MIN_CLUSTERS)
-        & (np.abs(total) >= smallest * weight.sum(0))
-        & (known > 0)
+
+def _ranges(sessions: int) -> _Ranges:
+    """The ranges that are tried: those of single changes end with the last session."""
+    single = np.arange(MIN_SESSIONS, sessions - MIN_SESSIONS + 1)
+    ends = np.unique(np.linspace(0, sessions, min(sessions + 1, MAX_ENDS)).round().astype(np.int64))
+    low, high = (ends[side] for side in np.triu_indices(len(ends), 1))
+    inside = high - low
+    pair = (low > 0) & (high < sessions)
+    pair &= (inside >= MIN_SESSIONS) & (sessions - inside >= MIN_SESSIONS)
+    return _Ranges(
+        np.concatenate((single, low[pair])),
+        np.concatenate((np.full_like(single, sessions), high[pair])),
     )
-    if not enough.any():
+
+
+def _close_to(low: int, high: int, sessions: int) -> _Ranges:
+    """The ranges whose ends are close to those of a range, which lie on a grid."""
+    step = -(-sessions // (MAX_ENDS - 1))
+    lows = np.arange(max(1, low - step), low + step + 1)
+    highs = np.arange(high - step, min(sessions - 1, high + step) + 1)
+    found = _Ranges(*(side.ravel() for side in np.meshgrid(lows, highs)))
+    inside = found.high - found.low
+    enough = (inside >= MIN_SESSIONS) & (sessions - inside >= MIN_SESSIONS)
+    return _Ranges(found.low[enough], found.high[enough])
+
+
+def _statistics(score: Floats, weight: Floats, ranges: _Ranges) -> Floats:
+    """The squared CUSUM of each range in units of its variance if all sessions are alike.
+
+    Pairs of changes are many more than single changes, and get a `PENALTY`.
+    """
+    inside, total = ranges.sums(weight), weight.sum(-1, keepdims=True)
+    spread = inside * (total - inside) / total
+    unit = (score**2).sum(-1, keepdims=True) / total
+    pair = ranges.high < score.shape[-1]
+    found = ranges.sums(score) ** 2 / np.maximum(spread, 1e-12) / unit - PENALTY * pair
+    return np.asarray(found, np.float64)
+
+
+def _differences(sessions: _Sessions, ranges: _Ranges) -> Floats:
+    """By how much the rate in each range is higher; 0 where there is too little data."""
+    inside, total = ranges.sums(sessions.weight), sessions.weight.sum()
+    found = ranges.sums(sessions.score) * total / (inside * (total - inside))
+    calls = ranges.sums(sessions.calls)
+    few = np.minimum(calls, sessions.calls.sum() - calls) < MIN_CALLS
+    return np.where(few | (np.abs(found) < MIN_DIFFERENCE), 0, found)
+
+
+def _between_sessions(series: Series) -> _Cut | None:
+    """The most certain change between two sessions; None if none can be tested."""
+    sessions = _sessions(series)
+    count = len(sessions.calls)
+    if count < 2 * MIN_SESSIONS or not np.abs(sessions.score).max() > EPSILON:
         return None
-    with np.errstate(invalid="ignore", divide="ignore"):
-        z = np.where(enough, np.abs(total) / np.sqrt(variance), 0)
-        # As in the t test of two groups of clusters: without the change, the variance is smaller.
-        # It is at least that of independent calls.
-        t = z * np.sqrt((clusters - 2) / np.maximum(clusters - 1 - z**2, 1e-9))
-        t = np.where(enough, np.minimum(t, np.abs(total) / np.sqrt(known)), 0)
-    # Half of the error probability belongs to single changes, half to pairs of changes.
-    pair = low > 0
-    tries = 2 * np.where(pair, (enough & pair).sum(), (enough & ~pair).sum())
-    p_values = np.where(enough, _t_tail(t, clusters - 2) * tries, np.inf)
-    best = int(np.lexsort((-t, p_values))[0])  # p-values of large series may all be zero
-    begin, end = int(low[best]), int(high[best])
-    within = (begin <= part_of_piece) & (part_of_piece < end)
-    rank = _rank_tail(excess > 0, within if total[best] > 0 else ~within)
-    p_value = min(1.0, max(float(p_values[best]), rank * float(tries[best])))
-    difference = float(total[best] / weight.sum(0)[best])
+    ranges = _ranges(count)
+    seen, low, high, change = _largest(sessions, ranges)
+    if not change:
+        return None
+    if high < count:
+        _, low, high, change = _largest(sessions, _close_to(low, high, count))
+    p_value = _p_value(sessions, ranges, seen, low, high)
     # Of two changes, take the one with more calls on its outer side; the other is found next.
-    if begin > 0 and calls[:, begin].sum() >= (each - calls[:, end]).sum():
-        return _Cut(begin, difference, p_value)
-    return _Cut(end, -difference, p_value)
+    outer = sessions.calls[:low].sum(), sessions.calls[high:].sum()
+    cut, change = (low, change) if outer[0] >= outer[1] else (high, -change)
+    return _Cut(cut, change, p_value, sessions.place)
 
 
-def _correlation(series: Series, residual: Floats, rate: Floats, cluster: Whole) -> float:
-    """The correlation of hits within a cluster, by the method of moments; 0 to 1."""
-    single = series.hits * (1 - rate) ** 2 + (series.calls - series.hits) * rate**2
-    variance = rate * (1 - rate)
-    together = np.bincount(cluster, np.sqrt(variance) * series.calls) ** 2
-    pairs = together.sum() - (variance * series.calls).sum()
-    observed = (np.bincount(cluster, residual) ** 2).sum() - single.sum()
-    return float(np.clip(observed / pairs, 0, 1)) if pairs > 0 else 0.0
+def _largest(sessions: _Sessions, ranges: _Ranges) -> tuple[float, int, int, float]:
+    """The largest statistic, its range, and its difference; 0 if no range has enough data."""
+    differences = _differences(sessions, ranges)
+    seen = _statistics(sessions.score, sessions.weight, ranges)
+    best = int(np.argmax(np.where(differences != 0, seen, -np.inf)))
+    found = float(seen[best]), int(ranges.low[best]), int(ranges.high[best])
+    return *found, float(differences[best])
 
 
-def _squares(
-    cluster: Whole, tool: Whole, part: Whole, values: Floats, low: Whole, high: Whole, share: Floats
-) -> Floats:
-    """The squared contributions of clusters to sums over parts, added up over all clusters.
+def _within_sessions(series: Series) -> _Cut | None:
+    """The most certain change during sessions at the same time; None if too few span one time.
 
-    The contribution of a cluster is its own sum minus a share of its sum over the whole series,
-    because each sum is compared with the rate of the whole series.
-
-    Args:
-        cluster: cluster of each element.
-        tool: tool of each element.
-        part: part of each element.
-        values: what is summed.
-        low: first part of each sum.
-        high: part after the last one of each sum.
-        share: share of the calls of each tool (row) that are in the parts of each sum (column).
+    Each session and tool is compared with itself, and the p-value is the share of random signs of
+    the sessions with as large a statistic at any time.
     """
-    parts, tools = int(part.max()) + 1, len(share)
-    order = np.argsort(cluster, kind="stable")
-    cluster, tool, part, values = cluster[order], tool[order], part[order], values[order]
-    # Products of the running sums over parts and of the sums by tool, summed over clusters.
-    width = parts + 1 + tools
-    products = np.zeros((width, width))
-    for first in range(0, int(cluster[-1]) + 1, max(1, _CELLS // width)):
-        some = slice(*np.searchsorted(cluster, (first, first + max(1, _CELLS // width))))
-        row = cluster[some] - first
-        rows = int(row[-1]) + 1
-        of_part = _running(row, part[some], values[some], rows, parts)
-        of_tool = np.diff(_running(row, tool[some], values[some], rows, tools), axis=1)
-        sums = np.hstack([of_part, of_tool])
-        # A product with one slice is small enough for one thread.
-        step = max(1, _SLICE // width**2)
-        for begin in range(0, rows, step):
-            products += sums[begin : begin + step].T @ sums[begin : begin + step]
-    of_parts, mixed, of_tools = (
-        products[: parts + 1, : parts + 1],
-        products[: parts + 1, parts + 1 :],
-        products[parts + 1 :, parts + 1 :],
-    )
-    own = of_parts[high, high] + of_parts[low, low] - 2 * of_parts[low, high]
-    both = (share * (mixed[high] - mixed[low]).T).sum(0)
-    return np.asarray(own - 2 * both + (share * (of_tools @ share)).sum(0), np.float64)
+    new = np.concatenate(([0], np.diff(series.at) > 0)).astype(np.int64)
+    before = np.cumsum(series.calls) - series.calls
+    starts = before[np.searchsorted(np.cumsum(new), np.cumsum(new))]
+    place = np.unique((starts * SLICES / series.calls.sum()).astype(np.int64), return_inverse=True)[
+        1
+    ]
+    session = np.unique(series.session, return_inverse=True)[1]
+    own = np.unique(session * (int(series.tool.max()) + 1) + series.tool, return_inverse=True)[1]
+    rate = (np.bincount(own, series.hits) / np.bincount(own, series.calls))[own]
+    shape = int(session.max()) + 1, int(place.max()) + 1
+    cell = session * shape[1] + place
+
+    def early(values: Floats) -> Floats:
+        """Sums over the calls of each session before each boundary of slices."""
+        sums = np.bincount(cell, values, minlength=shape[0] * shape[1]).reshape(shape)
+        return np.asarray(sums.cumsum(1)[:, :-1], np.float64)
+
+    excess = early(series.hits - rate * series.calls)
+    calls, hits = early(series.calls), early(series.hits)
+    all_calls = np.bincount(session, series.calls)[:, None]
+    all_hits = np.bincount(session, series.hits)[:, None]
+    spans = (calls > 0) & (calls < all_calls)
+    if not ((np.abs(excess) > EPSILON).sum(0) >= MIN_SPANNING).any():
+        return None
+    # The differences of sessions, with the same variance if calls are independent.
+    excess = excess / np.sqrt(np.where(spans, calls * (all_calls - calls) / all_calls, np.inf))
+    spread = np.sqrt((excess**2).sum(0))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        first = (hits * spans).sum(0) / (calls * spans).sum(0)
+        second = ((all_hits - hits) * spans).sum(0) / ((all_calls - calls) * spans).sum(0)
+        enough = (spans.sum(0) >= MIN_SPANNING) & (np.abs(second - first) >= MIN_DIFFERENCE)
+        seen = np.where(enough, np.abs(excess.sum(0)) / spread, 0)
+        best = int(seen.argmax())
+        signs = np.random.default_rng((SEED, shape[0])).integers(0, 2, (sum(STAGES), shape[0]))
+        found = np.abs((2.0 * signs - 1) @ excess) / spread
+    extreme = int((np.nanmax(np.where(spread > 0, found, 0), 1) >= seen[best] - EPSILON).sum())
+    p_value = (extreme + 1) / (len(signs) + 1)
+    changed = excess[:, best][spans[:, best]]
+    if seen[best] > 0 and np.abs(changed.sum()) >= np.abs(changed).sum() - EPSILON:
+        # All sessions changed in one direction, and few sessions have few other signs.
+        p_value = min(p_value, _t_tail(len(changed) + 1, float(seen[best]) ** 2) * shape[1])
+    return _Cut(best + 1, float((second - first)[best]), p_value, place.astype(np.int64))
 
 
-def _running(row: Whole, column: Whole, values: Floats, rows: int, columns: int) -> Floats:
-    """For each row, the running sums of its values over the columns, from 0."""
-    sums = np.bincount(row * columns + column, values, minlength=rows * columns)
-    found = np.zeros((rows, columns + 1))
-    np.cumsum(sums.reshape(rows, columns), axis=1, out=found[:, 1:])
-    return found
+def _p_value(sessions: _Sessions, ranges: _Ranges, seen: float, low: int, high: int) -> float:
+    """The share of permutations of the sessions with a statistic as large as `seen` in any range.
+
+    If neighbouring sessions are similar, for example because clients come in runs, blocks of
+    sessions are permuted. The change from `low` to `high` does not count for this.
+    """
+    count = len(sessions.score)
+    length = _block_length(sessions, low, high)
+    random = np.random.default_rng((SEED, count))
+    extreme = tried = 0
+    for stage in STAGES:
+        step = max(1, _CELLS // (count + len(ranges.low)))
+        for first in range(0, stage, step):
+            order = _orders(random, min(step, stage - first), count, length)
+            found = _statistics(sessions.score[order], sessions.weight[order], ranges).max(1)
+            extreme += int((found >= seen - EPSILON).sum())
+        tried += stage
+        if extreme > 2 * CLEARLY_TOO_LARGE * tried:
+            break
+    p_value = (extreme + 1) / (tried + 1)
+    if extreme or length > 1:
+        return p_value
+    return min(p_value, _t_tail(count, seen) * len(ranges.low))
 
 
-def _t_tail(t: Floats, freedom: int) -> Floats:
-    """The two-sided p-values of values of Student's t that are not negative."""
+def _orders(random: np.random.Generator, rows: int, count: int, length: int) -> Whole:
+    """Random orders of the sessions in blocks of this length, one per row."""
+    # Blocks begin at a random place, so that the first one may be shorter.
+    block = (np.arange(count) + random.integers(length)) // length
+    keys = random.random((rows, int(block[-1]) + 1))[:, block]
+    return np.argsort(keys, axis=1, kind="stable")
+
+
+def _block_length(sessions: _Sessions, low: int, high: int) -> int:
+    """The length of blocks beyond which the rates of sessions are no longer similar.
+
+    The length is the one whose blocks vary most compared with independent sessions.
+    """
+    inside = np.zeros(len(sessions.score), np.bool_)
+    inside[low:high] = True
+    rest = sessions.score.copy()
+    for side in (inside, ~inside):
+        weight = sessions.weight[side]
+        rest[side] -= weight * rest[side].sum() / weight.sum()
+    total = (rest**2).sum()
+    if total <= EPSILON * (sessions.score**2).sum():
+        return 1
+    count, best, length = len(rest), SIMILAR, 1
+    for size in BLOCKS:
+        if count < 4 * size:
+            break
+        lags = np.arange(1, size)
+        products = np.array([rest[lag:] @ rest[:-lag] for lag in lags]) / total + 3 / count
+        # Of independent sessions, each product has the variance 1 / count; the means that were
+        # taken out lower it by about 3 / count.
+        taper = 1 - lags / size
+        similar = (taper * products).sum() / np.sqrt((taper**2).sum() / count)
+        if similar > best:
+            best, length = similar, size
+    return length
+
+
+def _t_tail(sessions: int, seen: float) -> float:
+    """The two-sided p-value of a statistic by Student's t."""
     from scipy.special import stdtr  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
 
-    return np.asarray(2 * stdtr(freedom, -t), np.float64)
+    z2 = seen * (sessions - 1) / sessions
+    t = np.sqrt(z2 * (sessions - 2) / max(sessions - 1 - z2, 1e-9))
+    return float(2 * stdtr(sessions - 2, -t))
 
 
-def _rank_tail(high: npt.NDArray[np.bool_], late: npt.NDArray[np.bool_]) -> float:
-    """The two-sided p-value of Fisher's exact test of whether `high` clusters tend to be late.
-
-    The t test mistakes a burst of failures in few clusters for a change; this test does not.
-    """
-    from scipy.special import gammaln  # noqa: PLC0415  (as above)
-
-    def ln_choose(n: int, k: Whole | int) -> Floats:
-        return np.asarray(gammaln(n + 1) - gammaln(np.add(k, 1)) - gammaln(np.subtract(n + 1, k)))
-
-    total, highs, lates = len(high), int(high.sum()), int(late.sum())
-    both = np.arange(int((high & late).sum()), min(highs, lates) + 1)
-    ln_p = ln_choose(lates, both) + ln_choose(total - lates, highs - both)
-    return min(1.0, float(2 * np.exp(ln_p - ln_choose(total, highs)).sum()))
-
-
-def _onset(series: Series, part: Whole, cut: _Cut) -> int:
-    """The first element after a change, which lies within the two parts next to the cut."""
-    low, high = np.searchsorted(part, (cut.part - 1, cut.part + 1))
-    sides = (part < cut.part, part >= cut.part)
+def _onset(series: Series, cut: _Cut) -> int:
+    """The first element after a change, which lies in the sessions or slices next to the cut."""
+    near = np.flatnonzero((cut.place >= cut.first - 1) & (cut.place <= cut.first))
+    low, high = int(near[0]), int(near[-1]) + 1
+    sides = (cut.place < cut.first, cut.place >= cut.first)
     rates = [float(series.hits[side].sum() / series.calls[side].sum()) for side in sides]
     excess = (series.hits - sum(rates) / 2 * series.calls)[low:high] * np.sign(cut.difference)
     # The sum of what comes before the change is the lowest.
