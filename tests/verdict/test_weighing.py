@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from mcptally.verdict import classify, judge, weighing
+from mcptally.verdict import classify, facts, judge, text_model, weighing
 from mcptally.verdict.weighing import CLASSES, Weights
 
 REFUSED = "connect ECONNREFUSED 127.0.0.1:5432"
@@ -27,10 +27,17 @@ def test_a_text_that_no_rule_explains_is_never_the_fault_of_the_caller():
         assert judged(text)["verdict"] == "ambiguous"
 
 
+def opinions(*texts: str) -> tuple[text_model.Opinions, tuple[float, float, float]]:
+    calls = pl.DataFrame({"error_text": texts}, schema={"error_text": pl.String})
+    model = text_model.shipped_model()
+    return text_model.opinions(facts.masked_texts(calls), model), model.pooled
+
+
 def test_the_certainty_is_the_probability_of_the_verdict_given_that_the_call_shows_a_cause():
     row = judged(REFUSED)
     names, features = classify.features(pl.Series([row["evidence"]]))
-    (shares,) = weighing.probabilities(features, names, weighing.shipped_weights())
+    by_rules = weighing.probabilities(features, names, weighing.shipped_weights())
+    (shares,) = weighing.pooled(by_rules, *opinions(REFUSED))
     assert sum(shares) == pytest.approx(1)
     share_of_causes = 1 - shares[CLASSES.index("ambiguous")]
     assert row["certainty"] == pytest.approx(100 * max(shares) / share_of_causes, abs=0.05)
@@ -55,13 +62,13 @@ def test_verdicts_of_stored_evidence_equal_those_of_the_calls():
         }
     )
     fresh = judge(calls)[:3]
-    assert classify.judge_evidence(fresh["evidence"]).equals(fresh)
+    pooled = opinions(REFUSED, None, "user not found")
+    assert classify.judge_evidence(fresh["evidence"], opinions=pooled).equals(fresh)
 
 
 def test_no_verdict_is_more_probable_than_not_without_a_convincing_class():
     even = Weights(intercept=(0.0,) * len(CLASSES), features={})
-    calls = pl.DataFrame({"outcome": ["tool_error"], "error_text": [REFUSED]})
-    row = judge(calls, weights=even).row(0, named=True)
+    row = classify.judge_evidence(pl.Series([judged(REFUSED)["evidence"]]), even).row(0, named=True)
     assert (row["verdict"], row["rule"]) == ("ambiguous", None)
 
 

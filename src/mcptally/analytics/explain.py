@@ -21,12 +21,14 @@ from mcptally.transcript.recorded_calls import (
     RecordedCall,
     read_calls,
 )
-from mcptally.verdict import classify, facts, weighing
+from mcptally.verdict import classify, facts, text_model, weighing
 from mcptally.verdict.rule_set import RuleSet
 
 if TYPE_CHECKING:
     from mcptally.analytics.store import Store
 
+WORDS_SHOWN: Final = 8
+"""Terms of a text in an explanation."""
 READ_OF_TRANSCRIPTS: Final = 2 << 30
 """Limit of transcript bytes read to explain one call; for several calls together, half of it."""
 
@@ -130,6 +132,8 @@ def _explanations(
             rules=judgement.rules,
             contributions=judgement.contributions,
             probabilities=judgement.probabilities,
+            text_model=judgement.text_model,
+            words=judgement.words,
             hidden_rule=next(
                 (_rule(rule) for rule in rules.hidden if rule.id == call["hidden_rule"]), None
             ),
@@ -158,6 +162,8 @@ class _Judgement(NamedTuple):
     rules: list[dict[str, Any]]
     contributions: list[dict[str, Any]]
     probabilities: dict[str, float]
+    text_model: dict[str, float]
+    words: list[tuple[str, float]]
 
 
 def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
@@ -168,10 +174,13 @@ def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
     about = {rule.id: _rule(rule) for rule in firing}
     matched = facts.matched_texts(frame, firing)
     names, features = classify.features(evidence, rules.verdict)
-    weights = weighing.shipped_weights()
+    weights, model = weighing.shipped_weights(), text_model.shipped_model()
+    masked = facts.masked_texts(frame)
+    opinions = text_model.opinions(masked, model)
     verdicts = frame.get_column(Calls.verdict.name)
     best = np.array([weighing.CLASSES.index(each or Verdict.AMBIGUOUS) for each in verdicts])
-    shares = weighing.given_a_cause(weighing.probabilities(features, names, weights), best)
+    by_rules = weighing.probabilities(features, names, weights)
+    shares = weighing.given_a_cause(weighing.pooled(by_rules, opinions, model.pooled), best)
     for number, (ids, verdict) in enumerate(
         zip(evidence.to_list(), verdicts.to_list(), strict=True)
     ):
@@ -181,7 +190,7 @@ def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
             about[rule.id] | {"matched": text} for rule, text in zip(matching, texts, strict=True)
         ]
         if verdict is None or (matching and matching[0].decides):
-            yield _Judgement(found, [], {})
+            yield _Judgement(found, [], {}, {}, [])
             continue
         contributions = [
             {
@@ -196,7 +205,12 @@ def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
             for name, share in zip(weighing.CLASSES, shares[number], strict=True)
             if share
         }
-        yield _Judgement(found, contributions, probabilities)
+        opinion = {
+            str(name): round(float(share), 3)
+            for name, share in zip(text_model.CLASSES, opinions[number], strict=True)
+        }
+        words = text_model.words(masked[number], verdict, model) if verdict in opinion else []
+        yield _Judgement(found, contributions, probabilities, opinion, words[:WORDS_SHOWN])
 
 
 _REPLIES: Final = """

@@ -46,6 +46,12 @@ class Explanation:
     """Verdict → probability, 0 to 1; `ambiguous` only where it is the verdict. Empty where one rule
     decides alone. The `certainty` is that of the call's verdict, or `hidden_certainty` where it
     is lower."""
+    text_model: dict[str, float]
+    """The opinion of the text model: verdict → probability. `probabilities` pools it with the
+    rules. Empty where one rule decides alone."""
+    words: list[tuple[str, float]]
+    """The terms of the text that count most in this opinion, for (above 0) or against the
+    verdict."""
     hidden_rule: dict[str, Any] | None
     """The rule that decided whether its result hides an error."""
     findings: list[dict[str, Any]]
@@ -258,6 +264,7 @@ def _verdict(found: Explanation) -> Iterator[str]:
         if abs(each["weight"]) >= SMALLEST_SHOWN:
             side = "for" if each["weight"] > 0 else "against"
             yield f"    {abs(each['weight']):>5.2f} {side:<8}{_in_words(each, found.rules)}"
+    yield from _opinion(found)
     if found.rules:
         yield "  rules that match, in order"
     for rule in found.rules:
@@ -266,6 +273,18 @@ def _verdict(found: Explanation) -> Iterator[str]:
         yield f"        says {rule['verdict']}, {rule['reason']}; source: {rule['source']}"
         if rule["matched"]:
             yield f"        matches {rule['matched'][:MATCH_SHOWN]!r}"
+
+
+def _opinion(found: Explanation) -> Iterator[str]:
+    """What the text model says, and the words that count."""
+    if not found.text_model:
+        return
+    shares = sorted(found.text_model.items(), key=lambda each: -each[1])
+    said = ", ".join(f"{name} {_percent(100 * share)}%" for name, share in shares)
+    yield f"  the words of the text alone say {said}"
+    for side, sign in (("for", 1), ("against", -1)):
+        if some := [term for term, weight in found.words if weight * sign > 0]:
+            yield f"    {side}: {', '.join(map(repr, some))}"
 
 
 def _meaning_of_fault(call: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.declaration import StageTable
 from mcptally.tables.outcomes import Verdict, fault_of
 from mcptally.tables.stages import Judged
-from mcptally.verdict import certainty, facts, match, weighing
+from mcptally.verdict import certainty, facts, match, text_model, weighing
 from mcptally.verdict.rule_model import VerdictRule, shipped_rules
 
 FILES: Final = (
@@ -51,6 +51,7 @@ _WITHOUT_RULE: Final = {
 """`reason` and `retryable` of verdicts that no matching rule names."""
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
+_Opinions: TypeAlias = tuple[text_model.Opinions, tuple[float, float, float]]
 
 
 @functools.cache
@@ -78,7 +79,10 @@ def judge(
     failed = facts.failed_calls(calls)
     known = facts.collect(failed, chosen)
     kinds = _weigh(facts.matching_kinds(known, chosen), known.kinds.height, chosen)
-    verdicts = _verdicts(kinds, chosen, weights or weighing.shipped_weights())
+    model = text_model.shipped_model()
+    of_kind = text_model.opinions(known.masked, model)[known.kinds.get_column("words").to_numpy()]
+    opinions = (of_kind, model.pooled)
+    verdicts = _verdicts(kinds, chosen, weights or weighing.shipped_weights(), opinions)
     kind_of_call = pl.Series([None], dtype=pl.UInt32).new_from_index(0, calls.height)
     return verdicts[kind_of_call.scatter(failed["row"], indices(known.kind_of_row))]
 
@@ -87,6 +91,7 @@ def judge_evidence(
     evidence: pl.Series,
     weights: weighing.Weights | None = None,
     ruleset: Sequence[VerdictRule] | None = None,
+    opinions: _Opinions | None = None,
 ) -> pl.DataFrame:
     """Return the verdicts that `judge` gives to calls with this evidence.
 
@@ -95,10 +100,11 @@ def judge_evidence(
             `ruleset` are left out.
         weights: see `judge`.
         ruleset: see `judge`.
+        opinions: the text model's opinions on the calls, and how they are pooled; None: rules only.
     """
     chosen = tuple(failure_rules() if ruleset is None else ruleset)
     kinds = _weigh_evidence(evidence, chosen)
-    return _verdicts(kinds, chosen, weights or weighing.shipped_weights())
+    return _verdicts(kinds, chosen, weights or weighing.shipped_weights(), opinions)
 
 
 def features(
@@ -180,10 +186,15 @@ def _weigh_evidence(evidence: pl.Series, chosen: tuple[VerdictRule, ...]) -> _We
 
 
 def _verdicts(
-    kinds: _Weighed, chosen: tuple[VerdictRule, ...], weights: weighing.Weights
+    kinds: _Weighed,
+    chosen: tuple[VerdictRule, ...],
+    weights: weighing.Weights,
+    opinions: _Opinions | None,
 ) -> pl.DataFrame:
     """Return `Verdicts`: one row per kind."""
     probability = weighing.probabilities(kinds.features, kinds.names, weights)
+    if opinions is not None:
+        probability = weighing.pooled(probability, *opinions)
     named = kinds.first_of_class < len(chosen)
     best = weighing.decide(probability, named)
     every = np.arange(len(best))

@@ -13,7 +13,7 @@ from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.outcomes import FAILED
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Judged
-from mcptally.verdict import error_text, json_message, match, named_object
+from mcptally.verdict import error_text, json_message, match, named_object, text_model
 from mcptally.verdict.rule_model import VerdictRule, status_in
 
 
@@ -57,6 +57,9 @@ TIME_LIMITS: Final = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
 ARGUMENT_VALUE: Final = r"""[:\[]\s*(?:"[^"\\]{3,80}"|-?[0-9]{3,})"""
 """Values in the JSON text of arguments that are rare enough to recognise in a text."""
 
+MASKED_VALUES: Final = 3
+"""Values of the arguments that are masked in one text, the longest ones."""
+
 _NAMED_TOOL: Final = pl.when(
     pl.concat_str(
         Inputs.error_text.col, Inputs.stderr_error.col, separator="\n", ignore_nulls=True
@@ -96,6 +99,8 @@ class Facts(msgspec.Struct, frozen=True):
     """For each rule the distinct texts that its patterns match; None: it has no patterns."""
     text_count: int
     """How many distinct texts there are."""
+    masked: pl.Series
+    """The distinct masked texts, which the text model reads; `kinds` has their numbers."""
 
 
 def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
@@ -140,11 +145,22 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
     quotes = _quoted_from(texts.get_column(_Facts.stripped.name), frame, chosen, matched).alias(
         "quotes"
     )
-    names_argument = _names_an_argument(frame).alias("names_argument")
-    frame = frame.hstack([*matches, quotes, names_argument])
+    named = _named_arguments(frame)
+    names_argument = np.zeros(frame.height, dtype=np.bool_)
+    names_argument[named.get_column(_Facts.row.name).to_numpy()] = True
+    masked = _masked(frame, named)
+    distinct = masked.unique(maintain_order=True)
+    numbered = distinct.to_frame().with_row_index("words")
+    words = masked.to_frame().join(numbered, on="masked", how="left", maintain_order="left")
+    frame = frame.hstack(
+        [
+            *(*matches, quotes, words.get_column("words")),
+            series_from_numpy(names_argument, "names_argument"),
+        ]
+    )
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
     key += ["names_argument", "stack_trace", "time_limit", "tool_record", "peer_record"]
-    key += ["quotes", *columns.values()]
+    key += ["quotes", "words", *columns.values()]
     facts = frame[key]
     kinds = facts.lazy().unique(maintain_order=True).with_row_index("kind").pipe(run_query)
     kind_of_row = facts.join(kinds, on=key, how="left", nulls_equal=True, maintain_order="left")
@@ -153,6 +169,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
         kind_of_row=kind_of_row.get_column(_Facts.kind.name).to_numpy().astype(np.int64),
         matched=matched,
         text_count=texts.height,
+        masked=distinct,
     )
 
 
@@ -207,6 +224,17 @@ def matched_texts(
     rows = _with_inputs(calls).select(*columns).pipe(run_query)
     texts = _texts(rows).select(**parts)
     return texts.pipe(run_query).to_dict(as_series=False)
+
+
+def masked_texts(calls: pl.DataFrame) -> pl.Series:
+    """Return what the text model reads of each call.
+
+    Args:
+        calls: any of the columns of `Inputs`.
+    """
+    rows = _with_inputs(calls).with_columns(named_tool=_NAMED_TOOL).pipe(run_query)
+    frame = _texts(rows).with_row_index("text").pipe(run_query)
+    return _masked(frame, _named_arguments(frame))
 
 
 def _recording_end() -> pl.Expr:
@@ -306,8 +334,8 @@ def _quoted_from(
     return sources
 
 
-def _names_an_argument(frame: pl.DataFrame) -> pl.Series:
-    """Return whether each text contains a value of the arguments (`ARGUMENT_VALUE`).
+def _named_arguments(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return `row` and `value`: values of the arguments (`ARGUMENT_VALUE`) that the text contains.
 
     Short values have to be whole words of the text.
     """
@@ -316,7 +344,7 @@ def _names_an_argument(frame: pl.DataFrame) -> pl.Series:
         frame.lazy()
         .select(
             "stripped",
-            row=pl.int_range(pl.len()),
+            row=pl.int_range(pl.len(), dtype=pl.UInt32),
             value=Inputs.arguments.col.str.extract_all(ARGUMENT_VALUE),
         )
         .explode("value")
@@ -327,10 +355,48 @@ def _names_an_argument(frame: pl.DataFrame) -> pl.Series:
     is_short = value.str.len_bytes() <= named_object.LONG
     words, words_of_value = map(named_object.as_words, (_Facts.stripped.col, value))
     short = named.lazy().filter(is_short).filter(words.str.contains(words_of_value, literal=True))
-    names = np.zeros(frame.height, dtype=np.bool_)
-    found = pl.concat([short, named.lazy().filter(~is_short)]).select("row").pipe(run_query)
-    names[found.get_column(_Facts.row.name).to_numpy()] = True
-    return series_from_numpy(names)
+    found = pl.concat([short, named.lazy().filter(~is_short)])
+    return found.select("row", value=value).pipe(run_query)
+
+
+def _masked(frame: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
+    """Return the masked text of each row (`text_model`), without the caller's values in it.
+
+    Args:
+        frame: has `text` and `stripped`.
+        named: the result of `_named_arguments`.
+    """
+    # Longer values first: a shorter one may be a part of them.
+    longest = _Facts.value.col.unique().sort_by(
+        _Facts.value.col.unique().str.len_bytes(), _Facts.value.col.unique(), descending=True
+    )
+    values = [f"value{rank}" for rank in range(MASKED_VALUES)]
+    by_row = (
+        named.lazy()
+        .group_by("row")
+        .agg(value=longest)
+        .select(
+            "row",
+            *(
+                _Facts.value.col.list.get(rank, null_on_oob=True).alias(name)
+                for rank, name in enumerate(values)
+            ),
+        )
+    )
+    rows = frame.lazy().select("text", "stripped", row=pl.int_range(pl.len(), dtype=pl.UInt32))
+    rows = rows.join(by_row, on="row", how="left", maintain_order="left")
+    text = _Facts.stripped.col.str.head(text_model.HEAD)
+    for name in values:
+        parts = text.str.split(pl.col(name)).list.join(text_model.QUOTED)
+        text = pl.when(pl.col(name).is_not_null()).then(parts).otherwise(text)
+    key = ["text", *values]
+    distinct = rows.unique(key).select(*key, masked=text_model.masked(text))
+    return (
+        rows.join(distinct, on=key, how="left", nulls_equal=True, maintain_order="left")
+        .select("masked")
+        .pipe(run_query)
+        .get_column("masked")
+    )
 
 
 def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Numbers:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from mcptally import rules as rule_files
 from mcptally.tables.outcomes import Verdict
+from mcptally.verdict import text_model
 from mcptally.verdict.rule_model import VerdictRule
 
 CLASSES: Final = tuple(Verdict)
@@ -42,6 +43,10 @@ CONVINCING: Final = 0.5
 SETTLING: Final = ("form", "code", "cause")
 """If all rules about the text agree and the first one is of these tiers, the case is clear.
 Context has other weights in clear cases: it should change them less than other cases."""
+SMALLEST: Final = 1e-4
+"""Smallest probability of the rules that is pooled: no rules exclude a class."""
+SMALLEST_OPINION: Final = 0.02
+"""The same of the text model. It reads less than the rules, so it cannot outweigh all of them."""
 MOST_VOTES: Final = 2.0
 """Further rules of the same verdict and tier add nothing."""
 
@@ -175,6 +180,34 @@ def probabilities(
     scores = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
     total: npt.NDArray[np.float64] = scores / scores.sum(axis=1, keepdims=True)
     return total
+
+
+def pooled(
+    probability: npt.NDArray[np.float64],
+    opinions: text_model.Opinions,
+    how: tuple[float, float, float],
+) -> npt.NDArray[np.float64]:
+    """Return the probabilities of the rules, pooled with the opinions of the text model.
+
+    The logarithms are added. The probability of `ambiguous` is that of the rules.
+
+    Args:
+        probability: the result of `probabilities`.
+        opinions: the opinions on the same calls.
+        how: `TextModel.pooled`.
+    """
+    weight, agreed, disagreed = how
+    causes = [CLASSES.index(each) for each in text_model.CLASSES]
+    by_rules = np.maximum(probability[:, causes], SMALLEST)
+    scores = np.log(by_rules) + weight * np.log(np.maximum(opinions, SMALLEST_OPINION))
+    agree = by_rules.argmax(axis=1) == opinions.argmax(axis=1)
+    agree |= opinions.max(axis=1, initial=0) == opinions.min(axis=1, initial=1)
+    scores /= np.where(agree, agreed, disagreed)[:, None]
+    scores = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
+    share = probability[:, causes].sum(axis=1, keepdims=True)
+    found = probability.copy()
+    found[:, causes] = scores / scores.sum(axis=1, keepdims=True) * share
+    return found
 
 
 def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.int64]:

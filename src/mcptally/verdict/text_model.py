@@ -1,0 +1,165 @@
+r"""A second opinion on failed calls: a linear model over the words of the error text.
+
+    text → masked text → terms → weights (rules/text_model.json) → probabilities
+
+It was fitted on labelled texts (`python -m tests.benchmarks.text_model`). It reads no names: the
+tool's name, the caller's values, URLs, paths, quoted words and numbers other than statuses are
+masked. A term is a part of a word (`FileNotFoundError` has four), or up to three of them in a row.
+It has no part in finding hidden errors, where it gained nothing.
+"""
+
+import functools
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from mcptally import rules as rule_files
+from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.outcomes import Verdict
+from mcptally.tables.queries import run_query
+
+FILE: Final = "text_model.json"
+CLASSES: Final = (Verdict.BUSINESS, Verdict.TOOL_FAILURE, Verdict.INFRASTRUCTURE)
+"""The classes in the order of the probabilities."""
+LONGEST: Final = 3
+"""Parts of words in the longest term."""
+HEAD: Final = 600
+"""Characters of a text that are read."""
+QUOTED: Final = " quoted "
+"""Stands for a quoted word or a value of the caller."""
+
+_MASKED: Final = (
+    (r"https?://\S+", " url "),
+    (r"(?:/[\w.\-]+){2,}|\b[A-Za-z]:\\\S+", " path "),
+    (
+        r"""(^|[^A-Za-z0-9])(?:"[^\s"]{1,60}"|'[^\s']{1,60}'|`[^\s`]{1,60}`)([^:A-Za-z0-9]|$)""",
+        f"${{1}}{QUOTED}${{2}}",
+    ),
+    (r"(\b[45]\d\d\b)|\d+", "${1}"),
+)
+_PART: Final = r"\p{Lu}?\p{Ll}+|\p{Lu}+|\p{L}|[45]\d\d|[^\w\s]"
+"""A part of a word, an HTTP status, or a mark. Each sign of a script without cases is a part."""
+
+Opinions: TypeAlias = npt.NDArray[np.float64]
+"""Probabilities: one row per text, one column per class; all equal where no term is known."""
+
+
+class Terms(StageTable):
+    """The terms of texts."""
+
+    row = Column(pl.UInt32, "Number of the text.")
+    term = Column(pl.String, "Up to three parts of words in a row, in lower case.")
+    part = Column(pl.String, "A part of a word.")
+    idf = Column(pl.Float64, "How rare the term is in the labelled texts.")
+
+
+class TextModel(msgspec.Struct, frozen=True, dict=True):
+    """The fitted model, and how its opinion is pooled with the rules (`weighing.pooled`)."""
+
+    pooled: tuple[float, float, float]
+    """Its weight beside the rules, and the temperature where both agree and where they do not."""
+    intercept: tuple[float, ...]
+    terms: tuple[str, ...]
+    idf: tuple[float, ...]
+    unknown_idf: float
+    """That of all other terms, which have no weights: a text of unknown words has no opinion."""
+    weights: tuple[tuple[float, ...], ...]
+    """For each of `CLASSES` the weights of all terms."""
+
+    @functools.cached_property
+    def table(self) -> pl.DataFrame:
+        """One row per term: `term`, `idf` and a column of weights per class."""
+        columns = dict(zip(map(str, CLASSES), self.weights, strict=True))
+        return pl.DataFrame({"term": self.terms, "idf": self.idf, **columns})
+
+
+@functools.cache
+def shipped_model() -> TextModel:
+    """Return the model that comes with mcptally."""
+    text = Path(rule_files.__file__).with_name(FILE).read_bytes()
+    return msgspec.json.decode(text, type=TextModel)
+
+
+def masked(text: pl.Expr) -> pl.Expr:
+    """Return `text` without what names things instead of saying what happened."""
+    for pattern, replacement in _MASKED:
+        text = text.str.replace_all(pattern, replacement)
+    return text
+
+
+def terms(texts: pl.Series) -> pl.DataFrame:
+    """Return `row` and `term`: the distinct terms of each masked text."""
+    part = Terms.part.col
+    before = [part.shift(back).over(Terms.row.name) for back in range(LONGEST)]
+    return (
+        texts.alias(Terms.part.name)
+        .to_frame()
+        .with_row_index(Terms.row.name)
+        .lazy()
+        .with_columns(part.str.extract_all(_PART))
+        .explode(Terms.part.name)
+        .drop_nulls()
+        .with_columns(part.str.to_lowercase())
+        .select(
+            Terms.row.name,
+            *(
+                pl.concat_str(*reversed(before[:length]), separator=" ").alias(str(length))
+                for length in range(1, LONGEST + 1)
+            ),
+        )
+        .unpivot(index=Terms.row.name, value_name=Terms.term.name)
+        .select(Terms.row.name, Terms.term.name)
+        .drop_nulls()
+        .unique()
+        .pipe(run_query)
+    )
+
+
+def opinions(texts: pl.Series, model: TextModel) -> Opinions:
+    """Return the probabilities of `CLASSES` for masked texts, one row per text."""
+    weighed = _weighed(texts, model)
+    sums = (
+        weighed.lazy()
+        .group_by(Terms.row.name)
+        .agg(pl.col(*map(str, CLASSES)).sum())
+        .pipe(run_query)
+    )
+    scores = np.zeros((len(texts), len(CLASSES)))
+    rows = sums.get_column(Terms.row.name).to_numpy()
+    # Rounded: the order of the terms, and with it the last digits, differs between runs.
+    found = sums[list(map(str, CLASSES))].to_numpy().round(9)
+    scores[rows] = found + np.array(model.intercept)
+    scores = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
+    total: Opinions = scores / scores.sum(axis=1, keepdims=True)
+    return total
+
+
+def words(text: str, verdict: str, model: TextModel) -> list[tuple[str, float]]:
+    """Return how much each known term of a masked text speaks for a verdict, largest first.
+
+    A weight is the change of the log odds of the verdict against the mean of the other classes.
+    """
+    own = pl.col(verdict)
+    others = pl.mean_horizontal(str(name) for name in CLASSES if name != verdict)
+    found = _weighed(pl.Series([text]), model).select(
+        Terms.term.name, weight=(own - others).round(6)
+    )
+    return sorted(found.iter_rows(), key=lambda each: (-abs(each[1]), each[0]))
+
+
+def _weighed(texts: pl.Series, model: TextModel) -> pl.DataFrame:
+    """Return the known terms of each text with their weights in it: all idf have length 1."""
+    idf = Terms.idf.col.fill_null(model.unknown_idf)
+    length = (idf**2).sum().over(Terms.row.name).sqrt()
+    return (
+        terms(texts)
+        .lazy()
+        .join(model.table.lazy(), on=Terms.term.name, how="left")
+        .with_columns(pl.col(*map(str, CLASSES)) * idf / length)
+        .drop_nulls()
+        .pipe(run_query)
+    )
