@@ -284,16 +284,17 @@ def _within_sessions(series: Series) -> _Cut | None:
         first = (hits * spans).sum(0) / (calls * spans).sum(0)
         second = ((all_hits - hits) * spans).sum(0) / ((all_calls - calls) * spans).sum(0)
         enough = (spans.sum(0) >= MIN_SPANNING) & (np.abs(second - first) >= MIN_DIFFERENCE)
-        seen = np.where(enough, np.abs(excess.sum(0)) / spread, 0)
-        best = int(seen.argmax())
+        # The difference is largest at the change; its ratio to the spread can be the same anywhere.
+        best = int(np.where(enough, np.abs(excess.sum(0)), 0).argmax())
+        seen = float(np.abs(excess[:, best].sum()) / spread[best]) if enough[best] else 0.0
         signs = np.random.default_rng((SEED, shape[0])).integers(0, 2, (sum(STAGES), shape[0]))
         found = np.abs((2.0 * signs - 1) @ excess) / spread
-    extreme = int((np.nanmax(np.where(spread > 0, found, 0), 1) >= seen[best] - EPSILON).sum())
+    extreme = int((np.nanmax(np.where(spread > 0, found, 0), 1) >= seen - EPSILON).sum())
     p_value = (extreme + 1) / (len(signs) + 1)
     changed = excess[:, best][spans[:, best]]
-    if seen[best] > 0 and np.abs(changed.sum()) >= np.abs(changed).sum() - EPSILON:
+    if seen > 0 and np.abs(changed.sum()) >= np.abs(changed).sum() - EPSILON:
         # All sessions changed in one direction, and few sessions have few other signs.
-        p_value = min(p_value, _t_tail(len(changed) + 1, float(seen[best]) ** 2) * shape[1])
+        p_value = min(p_value, _t_tail(len(changed) + 1, seen**2) * shape[1])
     return _Cut(best + 1, float((second - first)[best]), p_value, place.astype(np.int64))
 
 
