@@ -237,6 +237,35 @@ def test_one_message_of_several_servers_about_the_network_is_one_problem(tmp_pat
     assert sorted(row["server"] for row in found if row["kind"] == "tool_failures") == ["x", "y"]
 
 
+def life(server, **fields):
+    about = {"recording": server, "server": server, "transport": "stdio", "opened_at": BEGAN}
+    return about | {"ended_at": BEGAN, "start": "ok", "noise_lines": 0, "messages": 10} | fields
+
+
+def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
+    no_key = {
+        "start": "failed",
+        "start_failure": "misconfigured",
+        "last_words": "API_KEY is missing",
+    }
+    recordings = [life("a", **no_key), life("b", **no_key), life("x"), life("y", crash="idle")]
+    recordings.append(life("z", noise_lines=5))
+    rows = traffic("t", 90, server="x")
+    found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
+    first = found[0]
+    assert (first["kind"], first["servers"], first["reason"]) == (
+        "not_started",
+        ["a", "b"],
+        "misconfigured",
+    )
+    assert (first["affected"], first["calls"]) == (2, 2)
+    assert first["message"] == "API_KEY is missing"
+    others = {row["kind"]: row for row in found}
+    assert others["crash"]["servers"] == ["y"]
+    assert (others["noise"]["server"], others["noise"]["affected"]) == ("z", 5)
+    assert found.index(others["tool_failures"]) == 1
+
+
 @pytest.fixture(scope="module")
 def of_tools(tmp_path_factory):
     """A function that asks for problems: the tools of the answer, each with its rank."""

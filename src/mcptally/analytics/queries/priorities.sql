@@ -123,6 +123,16 @@ changed AS (
     WHERE drift = 'breaking' AND calls > 0
     GROUP BY server
 ),
+-- Servers that never start for the same kind of reason are one row, with the last words of one.
+lives AS (
+    SELECT
+        kind, list(server ORDER BY affected DESC, server) AS servers, cause,
+        sum(affected)::BIGINT AS affected, sum(total)::BIGINT AS total,
+        arg_max(message, (affected, server)) AS message, min(first_seen) AS first_seen,
+        max(last_seen) AS last_seen
+    FROM _server_problems
+    GROUP BY kind, cause, if(kind = 'not_started', NULL, server)
+),
 problems AS (
     SELECT * FROM failures
     UNION ALL BY NAME
@@ -142,9 +152,17 @@ problems AS (
         'drift' AS kind, [server] AS servers, tools, 'tool' AS fault, calls AS affected, calls,
         first_seen AS since, first_seen, message, sqrt(calls) AS size
     FROM changed
+    UNION ALL BY NAME
+    SELECT
+        kind, servers, 'tool' AS fault, cause AS reason, affected, total AS calls, first_seen,
+        last_seen, message, sqrt(affected) * (0.25 + 0.75 * affected / total) AS size
+    FROM lives
 ),
 weighed AS (
     SELECT *, size * CASE kind
+        -- A server that never starts stands above any problem of a tool.
+        WHEN 'not_started' THEN 1000000 WHEN 'start' THEN 1.5 WHEN 'crash' THEN 1.5
+        WHEN 'noise' THEN 0.1
         WHEN 'tool_failures' THEN 1 WHEN 'misconfigured' THEN 1.5 WHEN 'unavailable' THEN 1
         WHEN 'account' THEN 0.8 WHEN 'client' THEN 0.7 WHEN 'unclear' THEN 0.5
         WHEN 'contract' THEN 0.4 WHEN 'unmarked' THEN 0.4 WHEN 'caller' THEN 0.2 ELSE 0.05

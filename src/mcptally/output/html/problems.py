@@ -11,6 +11,10 @@ from mcptally.tables.outcomes import UNKNOWN
 
 TITLES: Final[Mapping[str, str]] = {
     "worse": "got worse",
+    "not_started": "never started",
+    "start": "failed starts",
+    "crash": "crashes between calls",
+    "noise": "output on stdout that is not MCP",
     "tool_failures": "tool failures",
     "misconfigured": "misconfigured",
     "unavailable": "network or upstream unavailable",
@@ -42,6 +46,15 @@ def names(values: Sequence[str | None], noun: str, most: int = _MAX_NAMES) -> st
     return f"{', '.join(listed)} and {count(more, f'other {noun}')}"
 
 
+_LIVES: Final[Mapping[str, str]] = {
+    "not_started": "start",
+    "start": "start",
+    "crash": "start",
+    "noise": "line",
+}
+"""Kind of problem of a server's life → what is counted."""
+
+
 def subject(row: Mapping[str, Any]) -> str:
     """The server or servers, and the tools that are concerned."""
     tools = row["tools"] or ()
@@ -51,6 +64,11 @@ def subject(row: Mapping[str, Any]) -> str:
 
 def number(row: Mapping[str, Any]) -> str:
     """How many calls are affected, of how many."""
+    if row["kind"] in _LIVES:
+        noun = _LIVES[row["kind"]]
+        why = "" if row["reason"] is None else f" ({row['reason'].replace('_', ' ')})"
+        failed = " failed" if row["kind"] in {"not_started", "start"} else ""
+        return f"{row['affected']:,} of {count(row['calls'], noun)}{failed}{why}"
     if row["kind"] == "drift":
         return f"{count(row['calls'], 'call')} since"
     noun = "result" if row["kind"] in {"unmarked", "contract"} else "call"

@@ -29,9 +29,7 @@ def _answer(store: Store, most: int) -> dict[str, Any]:
     counts = {name: int(value or 0) for name, value in sums.items()}
     found = store.ask("priorities").pl()
     by_fault = (
-        found.filter(~pl.col("kind").is_in(["contract", "drift"]))
-        .group_by("fault")
-        .agg(pl.col("affected").sum())
+        found.filter(pl.col("cause").is_not_null()).group_by("fault").agg(pl.col("affected").sum())
     )
     shared = problems.contrasts_by_group(store.ask("contrasts").pl())
     return {

@@ -129,7 +129,7 @@ def _next(answer: Mapping[str, Any], store: Path, page: Path) -> Iterator[str]:
     call = next((f["call_id"] for f in answer["findings"] if f["call_id"]), None)
     yield f"report: {_path(page)}"
     commands = [
-        f"mcptally show {place} {call}" if call else f"mcptally query {place} tool_scores",
+        f"mcptally show {place} {call}" if call else f"mcptally query {place} servers",
         f"mcptally query {place} {'priorities' if answer['findings'] else 'server_scores'}",
         f"mcptally explore {place} --open",
     ]
