@@ -245,7 +245,9 @@ def sessions(tables):
     for (session, recording), rows in groups(tables["calls"], "session", "recording").items():
         started = min(row["requested_at"] for row in rows)
         ended = max(r["answered_at"] or r["cancelled_at"] or r["requested_at"] for r in rows)
-        tools = [row for row in rows if row["method"] == "tools/call"]
+        tools = [
+            row for row in rows if row["method"] == "tools/call" and row["continued_by"] is None
+        ]
         yield {
             "session": session,
             "recording": recording,
@@ -264,7 +266,9 @@ def sessions(tables):
 def clients(tables):
     asked = [row for row in tables["calls"] if row["dir"] == "c2s"]
     for (client, version), rows in groups(asked, "client", "client_version").items():
-        tools = [row for row in rows if row["method"] == "tools/call"]
+        tools = [
+            row for row in rows if row["method"] == "tools/call" and row["continued_by"] is None
+        ]
         ended = [row for row in tools if row["outcome"] in FAILED | {"ok"}]
         ok = sum(row["outcome"] == "ok" for row in tools)
         yield {

@@ -106,14 +106,16 @@ def test_the_first_tool_lists_what_is_wrong_and_what_to_do_next(tmp_path: Path):
     mt.score(tmp_path.glob("*.jsonl"), out=tmp_path / "store")
     [answer] = talk(tmp_path, ("priorities", {}))
     [row] = rows(answer)
-    assert (row["rank"], row["server"], row["tool"]) == ("1", "demo", "read")
-    assert row["what"] == "caused the failure of 6 of 6 calls; 0 worked"
-    assert (row["fault"], row["insufficient_data"]) == ("tool", "true")
+    assert (row["rank"], row["kind"]) == ("1", "tool_failures")
+    assert "demo" in row["servers"]
+    assert "read" in row["tools"]
+    assert (row["affected"], row["calls"], row["ok"]) == ("6", "6", "0")
+    assert row["fault"] == "tool"
     assert "1 row; there are no more." in said(answer)
     told, calls, nothing, empty = talk(
         tmp_path,
         ("show_call", {"call": row["call_id"]}),
-        ("sql", {"query": f"SELECT call_id FROM calls WHERE tool = 'read' AND {row['condition']}"}),
+        ("sql", {"query": f"SELECT call_id FROM affected_calls WHERE cause = '{row['cause']}'"}),
         ("priorities", {"tool": "read", "since": "2999-01-01"}),
         ("sql", {"query": "SELECT 1 WHERE false"}),
     )

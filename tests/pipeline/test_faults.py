@@ -59,7 +59,13 @@ def test_after_a_kill_the_store_is_the_old_one_or_the_new_one(scene: faults.Scen
 PUBLISH = {
     *("os.mkdir work folder", "os.rmdir work folder"),
     *("os.mkdir table", "os.rename table, work folder", "os.remove table"),
-    *("open manifest", "os.rename manifest", "os.remove views", "os.rename views"),
+    *(
+        "open work folder",
+        "open manifest",
+        "os.rename manifest",
+        "os.remove views",
+        "os.rename views",
+    ),
 }
 """Kinds of steps of every command that writes a store."""
 STEPS = {

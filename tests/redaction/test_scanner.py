@@ -125,7 +125,7 @@ def test_a_policy_replaces_the_same_with_either_engine(parts, name):
         without_the_second_engine(monkeypatch)
         policy.cache_clear()
         slow = policy(name)
-        for texts in (slow._hint_search, slow._prefix_search):
+        for texts in (*slow._hint_searches, slow._prefix_search):
             texts.find(b" " * LARGE_FRAME_BYTES)
         assert slow.json(frame) == fast
     policy.cache_clear()

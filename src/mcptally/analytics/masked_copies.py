@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 from ahocorasick_rs import AhoCorasick, MatchKind
 
+from mcptally.errors import StoreError, as_argument
 from mcptally.redaction.arrow_masking import distinct_texts, replaced, replacements
 from mcptally.redaction.display import secrets_of
 from mcptally.redaction.token_checks import token_like
@@ -31,7 +33,12 @@ def copies(
     """
     search = None
     for table, path in sources.items():
-        texts = _texts_by_column(path)
+        try:
+            texts = _texts_by_column(path)
+        except (OSError, pa.ArrowException) as error:
+            what = "is damaged" if path.exists() else "cannot be read"
+            again = f"mcptally score ARCHIVE -o {as_argument(path.parent.parent)}"
+            raise StoreError(f"{path}: {what}: {error}; rebuild it with: {again}") from error
         changed = {name: replacements(found) for name, found in texts.items()}
         if table == Calls.name and (repeated := set(_recognisable(changed.values()))):
             search = AhoCorasick(sorted(repeated), MatchKind.LeftmostLongest)

@@ -60,10 +60,14 @@ ARGUMENT_VALUE: Final = r"""[:\[]\s*(?:"[^"\\]{3,80}"|-?[0-9]{3,})"""
 MASKED_VALUES: Final = 3
 """Values of the arguments that are masked in one text, the longest ones."""
 
+_MAX_NAME: Final = 1_000
+"""Bytes of a tool's name above which it is not looked for: polars compiles what it searches."""
 _NAMED_TOOL: Final = pl.when(
     pl.concat_str(
         Inputs.error_text.col, Inputs.stderr_error.col, separator="\n", ignore_nulls=True
-    ).str.contains(Inputs.tool.col, literal=True)
+    ).str.contains(
+        pl.when(Inputs.tool.col.str.len_bytes() <= _MAX_NAME).then(Inputs.tool.col), literal=True
+    )
 ).then(Inputs.tool.col)
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]

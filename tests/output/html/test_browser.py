@@ -354,5 +354,5 @@ def test_everything_can_be_reached_by_keyboard(open_page):
 def test_the_first_priority_shows_the_error_text_of_the_tool(open_page):
     page, _ = open_page("worse")
     text = page.inner_text(".priorities li >> nth=0")
-    assert re.search(r"got worse\s+echo: lower confidence: 100.0% → 66.7%", text)
+    assert re.search(r"got worse\s+calm: echo: lower confidence: 100.0% → 66.7%", text)
     assert shown(stores.CRASH, 200) in text

@@ -2,7 +2,7 @@
 -- `kind`: `not_started` (no start worked), `start` (some failed), `crash` (between calls), `noise`
 -- (on stdout). `affected` of `total` starts; of noise, lines of `total` messages and lines.
 SELECT
-    if(failed_starts = starts - unused_starts, 'not_started', 'start') AS kind,
+    CASE WHEN failed_starts = starts - unused_starts THEN 'not_started' ELSE 'start' END AS kind,
     server, failed_starts AS affected, starts AS total, start_failure AS cause,
     last_words AS message, first_seen, last_seen, recording
 FROM servers

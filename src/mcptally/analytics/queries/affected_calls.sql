@@ -30,7 +30,7 @@ claims AS MATERIALIZED (
 judged AS MATERIALIZED (
     SELECT
         f.* EXCLUDE (fault, reason, certainty), c.certainty, (c.claim).reason AS reason,
-        (c.claim).fault AS suspected, if(c.certainty >= 70, suspected, NULL) AS fault,
+        (c.claim).fault AS suspected, CASE WHEN c.certainty >= 70 THEN suspected END AS fault,
         f.fault IS NOT DISTINCT FROM suspected AS typical
     FROM failed f
     JOIN claims c USING (tool_hash, template)
@@ -56,7 +56,7 @@ caused AS MATERIALIZED (
         END AS kind,
         hash(kind, j.server, CASE
             WHEN kind IN ('tool_failures', 'unclear') THEN coalesce(f.template, '')
-            WHEN kind = 'unavailable' THEN if(reason LIKE '%timeout%', 'timeout', '')
+            WHEN kind = 'unavailable' AND reason LIKE '%timeout%' THEN 'timeout'
         END) AS own_cause
     FROM judged j
     LEFT JOIN frequent f ON f.template = j.template AND f.server IS NOT DISTINCT FROM j.server
@@ -65,8 +65,8 @@ caused AS MATERIALIZED (
 common AS (
     SELECT
         own_cause,
-        if(count(*) OVER (PARTITION BY kind, template) > 1, hash(kind, template), own_cause)
-            AS cause
+        CASE WHEN count(*) OVER (PARTITION BY kind, template) > 1 THEN hash(kind, template)
+            ELSE own_cause END AS cause
     FROM (
         SELECT own_cause, kind, server, template
         FROM caused

@@ -23,7 +23,7 @@ SELECT
     arg_max(coalesce(l.command, l.url), l.opened_at) AS command,
     list_sort(list(DISTINCT l.transport)) AS transports,
     nullif(count(*) FILTER (start IS NOT NULL), 0) AS starts,
-    if(starts IS NULL, NULL, count(*) FILTER (start_failed)) AS failed_starts,
+    CASE WHEN starts IS NOT NULL THEN count(*) FILTER (start_failed) END AS failed_starts,
     count(*) FILTER (start = 'unused') AS unused_starts,
     any_value(m.it.why) AS start_failure,
     median(l.ready_ms) AS ready_ms_median,
