@@ -5,15 +5,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import click
 import pytest
 
 import mcptally as mt
-from mcptally.cli import cli, export, query
-from mcptally.output import render
-from mcptally.output.export import FORMATS
+from mcptally.cli import cli
+from mcptally.output.formats import ROWS
 from tests.commands import run
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
@@ -31,10 +29,19 @@ def test_every_command_says_in_a_sentence_what_it_does_and_shows_an_example(name
     assert examples, f"no `Example:` with a line that begins `mcptally {name}`\n{text}"
 
 
-def test_the_formats_that_commands_offer_are_the_librarys():
-    # Named twice, so that help needs none of the libraries that write them.
-    assert get_args(render.Format) == query.FORMATS
-    assert set(export.FORMATS) == set(FORMATS)
+def test_query_and_export_offer_the_same_formats_of_rows_and_name_each_others_formats():
+    offered = {}
+    for name, option in (("query", "form"), ("compare", "form"), ("export", "to")):
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        [kind] = [option_.type for option_ in command.params if option_.name == option]
+        offered[name] = set(kind.choices)
+    assert offered["query"] == offered["compare"] == set(ROWS) | {"table"}
+    assert offered["export"] == set(ROWS) | {"otlp", "otlp-metrics", "har"}
+    har = run("query", "store", "calls", "--format", "har")
+    assert (har.returncode, "mcptally export STORE --to har" in har.stderr) == (2, True)
+    table = run("export", "store", "--to", "table")
+    assert (table.returncode, "only query and compare write 'table'" in table.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -2,6 +2,7 @@
 
 import csv
 import datetime
+import io
 import json
 import os
 import pathlib
@@ -24,6 +25,7 @@ from mcptally.analytics import duckdb_file
 from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.errors import QueryError
 from mcptally.output import render, text_table
+from mcptally.output.formats import markdown
 from tests.analytics.built_stores import build, call
 from tests.cli import terminal
 from tests.commands import run, run_bytes
@@ -144,8 +146,14 @@ def test_a_narrow_terminal_keeps_ok_and_calls(width: int):
     assert max(map(cell_len, text.splitlines())) <= width
 
 
+def markdown_of(table: pa.Table) -> str:
+    file = io.BytesIO()
+    markdown.write(iter(table.to_batches()), table.schema, file)
+    return file.getvalue().decode()
+
+
 def test_markdown_names_what_a_number_does_not_say():
-    row = render.markdown(pa.Table.from_pylist([DOWN])).splitlines()[-1]
+    row = markdown_of(pa.Table.from_pylist([DOWN])).splitlines()[-1]
     assert "| never worked |" in row
     assert "| no evidence |" in row
 
@@ -190,7 +198,7 @@ def test_nothing_from_an_archive_acts_on_a_terminal(text: str, where: str):
 
 def test_markdown_from_an_archive_is_text():
     hostile = "<script>|[x](javascript:1)![y](http://z)`c`*b*"
-    text = render.markdown(pa.table({"tool": [hostile]})).splitlines()[-1]
+    text = markdown_of(pa.table({"tool": [hostile]})).splitlines()[-1]
     assert text == (r"| &lt;script>\|\[x\](javascript:1)!\[y\](http&#58;//z)\`c\`\*b\* |")
 
 

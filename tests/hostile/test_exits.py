@@ -17,7 +17,8 @@ from click.testing import CliRunner, Result
 import mcptally as mt
 from mcptally.analytics.views import question_titles
 from mcptally.cli import cli
-from mcptally.output.export import FORMATS, export
+from mcptally.output.export import export
+from mcptally.output.formats import EXPORTS
 from tests.transcripts import c2s, event, opened, s2c, write
 
 pytestmark = pytest.mark.slow
@@ -174,16 +175,18 @@ def _is_number(text: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("form", ["jsonl", "har", "otlp", "otlp-metrics"])
+@pytest.mark.parametrize("form", ["json", "jsonl", "har", "otlp", "otlp-metrics"])
 def test_exported_json_is_valid_and_has_no_control_characters(
     store: Path, tmp_path: Path, form: str
 ) -> None:
     export(store, to=form, out=tmp_path / "out")
     data = (tmp_path / "out").read_text(encoding="utf-8")
     assert not TERMINAL_CONTROLS.search(data)
-    documents = [data] if form == "har" else data.splitlines()
+    documents = [data] if form in {"har", "json"} else data.splitlines()
     assert [json.loads(document) for document in documents]
-    assert set(FORMATS) == {"jsonl", "har", "otlp", "otlp-metrics", "csv", "parquet"}
+    assert set(EXPORTS) - {"csv", "parquet", "markdown"} == {
+        *("json", "jsonl", "har", "otlp", "otlp-metrics"),
+    }
 
 
 @pytest.mark.parametrize("name", list(PAYLOADS)[:5])

@@ -18,7 +18,8 @@ import mcptally as mt
 from mcptally import cli
 from mcptally.analytics.store import open_store
 from mcptally.analytics.views import question_titles
-from mcptally.output.export import FORMATS, export
+from mcptally.output.export import export
+from mcptally.output.formats import EXPORTS
 from mcptally.output.mcp_server import server
 from mcptally.redaction import display
 from mcptally.store.parts import write_part
@@ -185,9 +186,9 @@ def test_no_answer_of_query_holds_a_secret(store, capfdbinary, monkeypatch, form
 
 @pytest.mark.slow
 def test_no_export_holds_a_secret_and_raw_holds_all(store, tmp_path):
-    for form in FORMATS:
+    for form in EXPORTS:
         for table in TABLES:
-            if FORMATS[form].calls_only and table.name != "calls":
+            if EXPORTS[form].calls_only and table.name != "calls":
                 continue
             where = None if table.name != "calls" else "requested_at IS NOT NULL"
             seen = {}

@@ -5,8 +5,15 @@ from pathlib import Path
 
 import click
 
-from mcptally.cli.options import gate_options, raw, require_gates, write_gate_reports, write_unread
-from mcptally.cli.query import FORMATS
+from mcptally.cli.options import (
+    FormatChoice,
+    gate_options,
+    raw,
+    require_gates,
+    write_gate_reports,
+    write_unread,
+)
+from mcptally.output.formats import ANSWERS
 from mcptally.plural import count
 
 
@@ -14,7 +21,7 @@ from mcptally.plural import count
 @click.argument("base", type=click.Path(path_type=Path))
 @click.argument("new", type=click.Path(path_type=Path))
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="table", help="Output format."
+    "--format", "form", type=FormatChoice(ANSWERS), default="table", help="Output format."
 )
 @click.option(
     "--metrics", is_flag=True, help="Print one row per metric, with the values of both stores."
@@ -106,9 +113,9 @@ def command(
         for level, change, n in sorted(counts.fetchall()):
             sys.stderr.write(f"{count(n, level)} {change.replace('_', ' ')}\n")
     shown = () if metrics else ("level", "server", "tool", "change", "words")
-    limit = render.default_limit(form)  # type: ignore[arg-type]  # click checked it
+    limit = render.default_limit(form)
     shown_rows = rows if raw else masked(rows)
-    render.write(shown_rows, form, shown=shown, limit=limit)  # type: ignore[arg-type]
+    render.write(shown_rows, form, shown=shown, limit=limit)
     if fail_on:
         results = gates.check_changes(found, limits, [after, before])
         write_gate_reports(ctx, results, junit, sarif, fail_on_undecided=fail_on_undecided)

@@ -5,16 +5,15 @@ from pathlib import Path
 
 import click
 
-from mcptally.cli.options import raw
+from mcptally.cli.options import FormatChoice, raw
 from mcptally.errors import UsageError
+from mcptally.output.formats import EXPORTS
 from mcptally.plural import count
-
-FORMATS = ("otlp", "otlp-metrics", "har", "csv", "parquet", "jsonl")
 
 
 @click.command(name="export")
 @click.argument("store", type=click.Path(path_type=Path))
-@click.option("--to", type=click.Choice(FORMATS), required=True, help="The format.")
+@click.option("--to", type=FormatChoice(EXPORTS), required=True, help="The format.")
 @click.option(
     "-o",
     "--out",
@@ -35,7 +34,7 @@ FORMATS = ("otlp", "otlp-metrics", "har", "csv", "parquet", "jsonl")
 def command(
     store: Path, to: str, out: Path | None, table: str, where: str | None, *, raw: bool
 ) -> None:
-    """Export a table of a store as OTLP, HAR, CSV, Parquet or JSON Lines.
+    """Export a table of a store as OTLP, HAR, CSV, Parquet, JSON, JSON Lines or Markdown.
 
     Tokens and passwords are replaced by [redacted:NAME], even if the recording holds them.
 
@@ -52,7 +51,7 @@ def command(
     if out is None and to == "parquet" and sys.stdout.isatty():
         raise UsageError("parquet cannot be printed to a terminal; give a file with -o")
     done = export(store, to=to, out=out or sys.stdout.buffer, table=table, where=where, raw=raw)
-    for reason, n in done.left_out.items():
-        click.echo(f"mcptally: {count(n, 'row')} left out: {reason}", err=True)
+    for note in done.notes:
+        click.echo(f"mcptally: {note}", err=True)
     if out is not None:
         click.echo(f"{count(done.rows - sum(done.left_out.values()), 'row')}: {out}", err=True)

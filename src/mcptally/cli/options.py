@@ -14,6 +14,24 @@ if TYPE_CHECKING:
     from mcptally.gates.limits import Result
     from mcptally.transcript.unread import Unread
 
+
+class FormatChoice(click.Choice[str]):
+    """One of the formats of a command; for a format of other commands, the error names them."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name of the format."""
+        if value not in self.choices:
+            from mcptally.output.formats import ANSWERS, EXPORTS
+
+            if value in ANSWERS:
+                self.fail(f"only query and compare write {value!r}, with --format", param, ctx)
+            if value in EXPORTS:
+                self.fail(
+                    f"{value!r} is written by: mcptally export STORE --to {value}", param, ctx
+                )
+        return super().convert(value, param, ctx)
+
+
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 

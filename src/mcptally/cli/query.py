@@ -7,11 +7,10 @@ from typing import Any
 import click
 
 from mcptally.cli.completion import questions
-from mcptally.cli.options import call_filters, raw
+from mcptally.cli.options import FormatChoice, call_filters, raw
 from mcptally.cli.quantity import SECONDS, SIZE, size_text
 from mcptally.errors import UsageError, as_argument, near
-
-FORMATS = ("table", "json", "csv", "parquet", "markdown")
+from mcptally.output.formats import ANSWERS
 
 
 @click.command(name="query")
@@ -44,7 +43,7 @@ FORMATS = ("table", "json", "csv", "parquet", "markdown")
     help="Save as tables in STORE/mcptally.duckdb those answers that plain DuckDB cannot compute.",
 )
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="table", help="Output format."
+    "--format", "form", type=FormatChoice(ANSWERS), default="table", help="Output format."
 )
 @raw
 def command(
@@ -107,12 +106,12 @@ def command(
     if not predefined and given:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(f"{flags} cannot be used with SQL; use WHERE instead")
-    limit = render.default_limit(form) if limit is None else limit  # type: ignore[arg-type]
+    limit = render.default_limit(form) if limit is None else limit
     columns = displayed_columns(question) if predefined else []
 
     def answer() -> None:
         found = opened.ask(question, **filters) if predefined else opened.sql(question)
-        render.write(found, form, shown=columns, limit=limit)  # type: ignore[arg-type]
+        render.write(found, form, shown=columns, limit=limit)
 
     with opened.within(seconds, rows=limit and limit + 1):
         retry_if_replaced([opened], answer)

@@ -6,7 +6,7 @@ May import `pipeline` and the folders below it, such as `analytics`, `tables` an
     explore | mcp_server            serve a store to a browser, or over MCP
     html | export                   write a store as a report, or in other formats
     mock | repro                    answer requests from a recording; repeat a recorded call
-    render                          answers on stdout, in five formats
-    text_table                      aligned text for terminals
+    render                          answers on stdout
+    text_table | formats            aligned text for terminals; formats of rows, as CSV
     whole_file                      files written atomically
 """

@@ -30,11 +30,11 @@ from mcptally.analytics.compare import OMITTED_CHANGES
 from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.analytics.views import displayed_columns, question_titles
 from mcptally.errors import McptallyError
-from mcptally.output.render import plain_rows
 from mcptally.plural import count
 from mcptally.redaction.display import clean_line, cut, mask_and_cut
 from mcptally.rules.reference_page import find_rules, format_rule
 from mcptally.tables.all_tables import TABLES
+from mcptally.tables.values import plain
 from mcptally.transcript.unread import in_words
 
 SECONDS: Final = 20.0
@@ -370,7 +370,7 @@ def _table(
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([clean_line(cut(name, MAX_TEXT)) for name in names])
     written = end_of_row = 0
-    for row in plain_rows(table.slice(0, limit)):
+    for row in plain(table.slice(0, limit).to_pylist()):
         writer.writerow([_text(_cell(row[name])) for name in names])
         if written and file.tell() > MAX_ANSWER:
             file.truncate(end_of_row)

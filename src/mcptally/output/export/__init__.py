@@ -1,4 +1,4 @@
-"""Exports a table of a store as OTLP, HAR, CSV, Parquet or JSON Lines.
+"""Exports a table of a store as OTLP or HAR, or in a format of rows.
 
     store → SQL → batches → the writer of the format → one file
 
@@ -6,20 +6,21 @@ May import what `output` may import, and the modules of `output` itself. Memory 
 batch. Rows that a format cannot hold are left out and counted.
 """
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 
 from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.errors import UsageError, near
-from mcptally.output.export import csv, har, jsonl, otlp, parquet
+from mcptally.output.export import har, otlp
+from mcptally.output.formats import EXPORTS, ROWS
+from mcptally.output.formats.writers import WRITERS, Writer
 from mcptally.output.whole_file import whole_file
 from mcptally.tables.all_tables import TABLES
 
-__all__ = ["FORMATS", "Exported", "export"]
+__all__ = ["Exported", "export"]
 
 _BATCH: Final = 20_000
 _ORDER: Final = {table.name: ", ".join(f'"{key}"' for key in table.key) for table in TABLES}
@@ -29,50 +30,23 @@ _URL: Final = (
     "AS server_url"
 )
 
-Writer = Callable[[Iterator[pa.RecordBatch], pa.Schema, BinaryIO], Mapping[str, int]]
-"""Writes all batches of a table; returns reason → number of rows that it left out."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Format:
-    """A format of an export."""
-
-    name: str
-    title: str
-    """What the file contains."""
-    write: Writer
-    calls_only: bool = False
-    """Whether the format can hold the table `calls` only."""
-
-
-FORMATS: Final[Mapping[str, Format]] = {
-    form.name: form
-    for form in (
-        Format(
-            "otlp", "OTLP JSON: spans, one export request per line", otlp.write, calls_only=True
-        ),
-        Format(
-            "otlp-metrics",
-            "OTLP JSON: durations, one export request per line",
-            otlp.write_metrics,
-            calls_only=True,
-        ),
-        Format("har", "HAR 1.2, one entry per call", har.write, calls_only=True),
-        Format("csv", "CSV that is safe to open in a spreadsheet", csv.write),
-        Format("parquet", "Parquet, one file", parquet.write),
-        Format("jsonl", "JSON Lines, one object per row", jsonl.write),
-    )
+_WRITERS: Final[Mapping[str, Writer]] = {
+    **WRITERS,
+    "otlp": otlp.write,
+    "otlp-metrics": otlp.write_metrics,
+    "har": har.write,
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Exported:
-    """The numbers of rows of an export."""
+class Exported(NamedTuple):
+    """What was exported."""
 
     rows: int
     """Rows of the table that met the condition, including those that were left out."""
     left_out: Mapping[str, int]
     """Reason → rows that the format cannot hold."""
+    notes: Sequence[str]
+    """Messages about what the format cannot hold."""
 
 
 def export(
@@ -88,7 +62,7 @@ def export(
 
     Args:
         store: an open store, or its path.
-        to: the name of a format, one of `FORMATS`.
+        to: the name of a format, one of `EXPORTS`.
         out: a path, or a binary stream. A regular file is replaced atomically.
         table: a table or a predefined question; `otlp` and `har` can hold `calls` only.
         where: a condition in SQL that selects rows.
@@ -99,15 +73,13 @@ def export(
         QueryError: the table or question does not exist, or DuckDB rejects the condition.
         UsageError: the format does not exist or cannot hold this table, or `out` cannot be written.
     """
-    if to not in FORMATS:
+    if to not in EXPORTS:
         raise UsageError(
-            f"no format is called {to!r}{near(to, FORMATS)} (formats: {', '.join(FORMATS)})"
+            f"no format is called {to!r}{near(to, EXPORTS)} (formats: {', '.join(EXPORTS)})"
         )
-    form = FORMATS[to]
+    form = EXPORTS[to]
     if form.calls_only and table != "calls":
-        raise UsageError(
-            f"{to} can hold the table calls only; export {table} as csv, parquet or jsonl"
-        )
+        raise UsageError(f"{to} can hold the table calls only; export {table} as {', '.join(ROWS)}")
     opened = store if isinstance(store, Store) else open_store(store)
     if opened.masked == raw:
         opened = open_store(*opened.paths, memory=opened.memory, masked=not raw)
@@ -129,8 +101,9 @@ def export(
                 rows += batch.num_rows
                 yield batch.cast(schema)
 
-        left_out = form.write(counted(), schema, file)
-        return Exported(rows, {reason: count for reason, count in left_out.items() if count})
+        written = _WRITERS[to](counted(), schema, file)
+        left_out = {reason: count for reason, count in written.left_out.items() if count}
+        return Exported(rows, left_out, written.notes)
 
     if not isinstance(out, (str, Path)):
         return write(out)

@@ -6,7 +6,7 @@ outcome, the verdict and other columns without a counterpart in HAR.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 from urllib.parse import quote
 
@@ -14,7 +14,8 @@ import pyarrow as pa
 
 import mcptally
 from mcptally.output.export.jsonrpc import reply, request
-from mcptally.output.export.values import NO_TIME, dumps, plain
+from mcptally.output.formats.values import dumps, plain
+from mcptally.output.formats.written import NO_TIME, Written
 
 _FROM_SERVER: Final = "requests of the server"
 _EXTRA_COLUMNS: Final = (
@@ -27,7 +28,7 @@ def write(
     batches: Iterator[pa.RecordBatch],
     schema: pa.Schema,  # noqa: ARG001  (entries have a schema of their own)
     file: BinaryIO,
-) -> Mapping[str, int]:
+) -> Written:
     """Write one document with an entry per call."""
     left_out = {_FROM_SERVER: 0, NO_TIME: 0}
     creator = {"name": "mcptally", "version": mcptally.__version__}
@@ -45,7 +46,7 @@ def write(
             file.write((b"" if first else b",\n") + dumps(_entry(row)))
             first = False
     file.write(b"\n]}}\n")
-    return left_out
+    return Written(left_out)
 
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:

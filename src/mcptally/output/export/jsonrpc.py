@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mcptally.output.export.values import dumps
+from mcptally.output.formats.values import dumps
 
 
 def request_id(row: dict[str, Any]) -> bytes:

@@ -23,7 +23,8 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 
 import mcptally
-from mcptally.output.export.values import NO_TIME, dumps, plain
+from mcptally.output.formats.values import dumps, plain
+from mcptally.output.formats.written import NO_TIME, Written
 from mcptally.tables.outcomes import FAILED
 
 _MAX_SPANS: Final = 500
@@ -55,7 +56,7 @@ def write(
     batches: Iterator[pa.RecordBatch],
     schema: pa.Schema,  # noqa: ARG001  (spans have a schema of their own)
     file: BinaryIO,
-) -> Mapping[str, int]:
+) -> Written:
     """Write one line per sequence of calls of the same server, at most `_MAX_SPANS` spans long."""
     left_out = {NO_TIME: 0, PART_OF_ANOTHER: 0}
     server: tuple[Any, ...] = ()
@@ -76,7 +77,7 @@ def write(
             spans.append(_span(row))
     if spans:
         file.write(_export_request(server, spans))
-    return left_out
+    return Written(left_out)
 
 
 _SCOPE: Final = {"name": "mcptally", "version": mcptally.__version__}
@@ -247,7 +248,7 @@ def write_metrics(
     batches: Iterator[pa.RecordBatch],
     schema: pa.Schema,  # noqa: ARG001  (metrics have a schema of their own)
     file: BinaryIO,
-) -> Mapping[str, int]:
+) -> Written:
     """Write one line per server: a histogram of durations for each operation and kind of error."""
     left_out = {NO_TIME: 0, PART_OF_ANOTHER: 0, NO_REPLY: 0}
     servers: dict[tuple[Any, ...], dict[tuple[Any, ...], _Histogram]] = {}
@@ -280,7 +281,7 @@ def write_metrics(
             point = histogram.data_point(dict(zip(names, values, strict=True)), start, end)
             points.setdefault(kind, []).append(point)
         file.write(_metrics_request(server, points))
-    return left_out
+    return Written(left_out)
 
 
 def _metrics_request(server: tuple[Any, ...], points: Mapping[int, list[dict[str, Any]]]) -> bytes:

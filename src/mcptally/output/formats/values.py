@@ -1,16 +1,11 @@
-"""Converts values of a store to JSON for exports, with times in UTC."""
+"""Converts values of a store to JSON with times in UTC."""
 
 import datetime
 import json
-from typing import Any, Final
-
-import pyarrow as pa
+from typing import Any
 
 from mcptally.redaction.display import escape_controls
 from mcptally.tables import values as cell_values
-
-NO_TIME: Final = "calls without a time"
-"""Why HAR and OTLP leave out a row: every entry and span needs a start."""
 
 
 def plain(value: Any) -> Any:
@@ -27,11 +22,3 @@ def plain(value: Any) -> Any:
 def dumps(value: Any) -> bytes:
     """The value as one line of JSON, with control characters as escapes."""
     return escape_controls(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
-
-
-def nested_as_json(column: pa.Array) -> pa.Array:
-    """A column of lists or structs as JSON texts; other columns unchanged."""
-    if not pa.types.is_nested(column.type):
-        return column
-    texts = [None if v is None else dumps(plain(v)).decode() for v in column.to_pylist()]
-    return pa.array(texts, pa.string())

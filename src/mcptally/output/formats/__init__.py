@@ -1,0 +1,38 @@
+"""The formats of `query --format`, `compare --format` and `export --to`, and writers of rows.
+
+Every format of rows is offered by all three commands and has one writer, a module of this folder.
+May import `tables` and `redaction`. This file imports neither, so that help stays fast.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class Format(NamedTuple):
+    """A format of an answer or an export."""
+
+    title: str
+    """What is written."""
+    calls_only: bool = False
+    """Whether the format can hold the table `calls` only."""
+
+
+ROWS: Final[Mapping[str, Format]] = {
+    "json": Format("JSON: one array, one object per row"),
+    "jsonl": Format("JSON Lines: one object per row, without nulls"),
+    "csv": Format("CSV that is safe to open in a spreadsheet"),
+    "parquet": Format("Parquet, one file"),
+    "markdown": Format("a Markdown table"),
+}
+"""Formats of rows, by name."""
+
+ANSWERS: Final[Mapping[str, Format]] = {"table": Format("a table for people"), **ROWS}
+"""Formats of an answer on stdout."""
+
+EXPORTS: Final[Mapping[str, Format]] = {
+    **ROWS,
+    "otlp": Format("OTLP JSON: spans, one export request per line", calls_only=True),
+    "otlp-metrics": Format("OTLP JSON: durations, one export request per line", calls_only=True),
+    "har": Format("HAR 1.2, one entry per call", calls_only=True),
+}
+"""Formats of an export."""

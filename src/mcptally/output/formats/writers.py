@@ -1,0 +1,21 @@
+"""The writer of each format of rows."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+
+from mcptally.output.formats import csv, json_array, jsonl, markdown, parquet
+from mcptally.output.formats.written import Written
+
+Writer = Callable[[Iterator[pa.RecordBatch], pa.Schema, BinaryIO], Written]
+"""Writes all batches of a table."""
+
+WRITERS: Final[Mapping[str, Writer]] = {
+    "json": json_array.write,
+    "jsonl": jsonl.write,
+    "csv": csv.write,
+    "parquet": parquet.write,
+    "markdown": markdown.write,
+}
+"""Name of a format of rows → its writer."""
