@@ -72,6 +72,8 @@ def test_questions_about_recorded_traffic_equal_the_reference_answers(tmp_path):
 def test_every_question_has_a_reference_answer_or_is_tested_elsewhere():
     elsewhere = {
         "contrasts",
+        "flaky",
+        "repeatability",
         "elicitations",
         "servers",
         "tool_scores",

@@ -1,0 +1,29 @@
+-- Does each call always, sometimes or never fail when it is made with the same arguments?
+-- Shows: server, tool, repeatability, same_failed, same_calls, outcome, requested_at, call_id
+-- `always_fails`, `sometimes_fails` and `never_fails` are about two or more calls to a tool with the
+-- same text of arguments, in any session; `alone` is a call whose arguments no other call has. Calls
+-- without an outcome, without arguments or with masked ones are left out: masked values may differ.
+WITH kept AS NOT MATERIALIZED (
+    SELECT
+        hash(hash(server), hash(tool), hash(arguments)) AS same_hash,
+        server, tool, outcome, session, requested_at, call_id
+    FROM calls
+    WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND continued_by IS NULL
+        AND _ended(outcome) AND NOT contains(arguments, '[redacted:')
+),
+same AS (
+    SELECT same_hash, count(*) AS same_calls, count(*) FILTER (_failed(outcome)) AS same_failed
+    FROM kept
+    GROUP BY same_hash
+)
+SELECT
+    server, tool,
+    CASE
+        WHEN same_calls = 1 THEN 'alone'
+        WHEN same_failed = 0 THEN 'never_fails'
+        WHEN same_failed = same_calls THEN 'always_fails'
+        ELSE 'sometimes_fails'
+    END AS repeatability,
+    same_failed, same_calls, outcome, session, requested_at, same_hash, call_id
+FROM kept
+JOIN same USING (same_hash)
