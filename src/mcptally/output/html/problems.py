@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from mcptally.analytics import contrasts
 from mcptally.output.html.text import interval, moment, name, percent, shown
 from mcptally.plural import count
 from mcptally.tables.outcomes import UNKNOWN
@@ -132,89 +133,6 @@ def message(row: Mapping[str, Any], limit: int = 200) -> str | None:
     return None if text is None else shown(text, limit)
 
 
-_TESTS: Final[Mapping[str, str]] = {
-    "empty": "is empty",
-    "blank": "is blank",
-    "given": "is given",
-    "equals": "is {value}",
-    "invalid": "violates the schema",
-}
-_VALUES: Final[Mapping[tuple[str, str], str]] = {
-    ("sign", "negative"): "is negative",
-    ("sign", "positive"): "is positive",
-    ("sign", "fraction"): "has decimals",
-    ("items", "2"): "has two or more items",
-    ("items", "11"): "has more than ten items",
-    ("form", "number"): "is a number in a text",
-    ("form", "url"): "is a URL",
-    ("form", "path"): "is an absolute path",
-    ("form", "date"): "is a date",
-    ("form", "uuid"): "is a UUID",
-    ("form", "email"): "is an email address",
-    ("form", "non_ascii"): "has characters beyond ASCII",
-    ("form", "lines"): "has several lines",
-    ("form", "parent_path"): "has .. in its path",
-}
-_NEGATIONS: Final = (("is ", "is not "), ("has ", "does not have "), ("violates", "satisfies"))
-_ASPECTS: Final[Mapping[str, str]] = {
-    "client": "the client",
-    "client_version": "the version of {path}",
-    "model": "the model",
-    "server_version": "the server's version",
-    "protocol_version": "the protocol version",
-    "transport": "the transport",
-    "request_bytes": "the request",
-}
-
-
-def fact(row: Mapping[str, Any], prefix: str = "") -> str:
-    """A fact of the question `contrasts` in words, such as "`zone` is empty"."""
-    aspect, path, test, value, absent = (
-        row[prefix + each] for each in ("aspect", "path", "test", "value", "absent")
-    )
-    if aspect == "time":
-        return f"made {'before' if absent else 'from'} {value} UTC{'' if absent else ' on'}"
-    about = (
-        f"`{shown(path, 80)}`"
-        if aspect in {"argument", "schema"} and path
-        else "the call"
-        if aspect in {"argument", "schema"}
-        else _ASPECTS[aspect].format(path=name(path))
-    )
-    if test == "type":
-        what = f"is {value}" if value == "null" else f"is {_a(value)}"
-    elif test == "at_least":
-        unit = " bytes" if aspect == "request_bytes" else ""
-        what = f"has {int(value):,}{unit} or more" if unit else f"is {int(value):,} or more"
-    elif test == "longer":
-        what = f"has more than {int(value):,} characters"
-    elif test == "equals":
-        what = f"is {shown(value, 60)!r}" if aspect == "argument" else f"is {shown(value, 60)}"
-    else:
-        what = _VALUES.get((test, value)) or _TESTS[test]
-    if absent:
-        old, new = next(pair for pair in _NEGATIONS if what.startswith(pair[0]))
-        what = new + what.removeprefix(old)
-    return f"{about} {what}"
-
-
-def _a(noun: str) -> str:
-    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
-
-
-def contrast(row: Mapping[str, Any]) -> str | None:
-    """What separates failing calls: "when `zone` is empty: 65 of 65 fail; otherwise 2 of 90"."""
-    if row["test"] is None:
-        return None
-    facts = [fact(row)] + ([fact(row, "and_")] if row["and_test"] else [])
-    when = " and ".join(facts)
-    offered = " (a value that the schema offers)" if row["offered"] else ""
-    return (
-        f"when {when}{offered}: {row['failed_with'] or 0:,} of {row['calls_with'] or 0:,} fail; "
-        f"otherwise {row['failed_without'] or 0:,} of {row['calls_without'] or 0:,}"
-    )
-
-
 Contrasts = Mapping[tuple[str | None, str | None, str | None], Mapping[str, Any]]
 """Server, tool and template → the row of the question `contrasts`."""
 
@@ -228,7 +146,7 @@ def contrast_of(row: Mapping[str, Any], shared: Contrasts) -> str | None:
     """What the largest group of a problem has in common; None if nothing separates it."""
     for tool in row["tools"] or ():
         if found := shared.get((row["servers"][0], tool, row["template"])):
-            words = contrast(found)
+            words = contrasts.sentence(found)
             return words if words is None or len(row["tools"]) == 1 else f"{name(tool)}, {words}"
     return None
 

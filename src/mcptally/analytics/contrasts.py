@@ -1,0 +1,110 @@
+"""Words what failing calls have in common: the rows of the question `contrasts`."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mcptally.redaction.display import clean_line, cut, mask_text
+
+_LONGEST: Final = 80
+
+_TESTS: Final[Mapping[str, str]] = {
+    "empty": "is empty",
+    "blank": "is blank",
+    "given": "is given",
+    "equals": "is {value}",
+    "invalid": "violates the input schema",
+}
+_VALUES: Final[Mapping[tuple[str, str], str]] = {
+    ("sign", "negative"): "is negative",
+    ("sign", "positive"): "is positive",
+    ("sign", "fraction"): "has decimals",
+    ("items", "2"): "has two or more items",
+    ("items", "11"): "has more than ten items",
+    ("form", "number"): "is a number in a text",
+    ("form", "url"): "is a URL",
+    ("form", "path"): "is an absolute path",
+    ("form", "date"): "is a date",
+    ("form", "uuid"): "is a UUID",
+    ("form", "email"): "is an email address",
+    ("form", "non_ascii"): "has characters beyond ASCII",
+    ("form", "lines"): "has several lines",
+    ("form", "parent_path"): "has .. in its path",
+}
+_NEGATIONS: Final = (
+    ("is ", "is not "),
+    ("has ", "does not have "),
+    ("violates ", "satisfies "),
+    ("violate ", "satisfy "),
+)
+_ASPECTS: Final[Mapping[str, str]] = {
+    "client": "the client",
+    "client_version": "the version of {path}",
+    "model": "the model",
+    "server_version": "the server's version",
+    "protocol_version": "the protocol version",
+    "transport": "the transport",
+    "request_bytes": "the request",
+}
+
+
+def fact(row: Mapping[str, Any], prefix: str = "") -> str:
+    """A fact of the question `contrasts` in words, such as "`zone` is empty"."""
+    aspect, path, test, value, absent = (
+        row[prefix + each] for each in ("aspect", "path", "test", "value", "absent")
+    )
+    if aspect == "time":
+        return f"made {'before' if absent else 'from'} {value} UTC{'' if absent else ' on'}"
+    about = (
+        f"`{_shown(path)}`"
+        if aspect in {"argument", "schema"} and path
+        else "a member of the arguments"
+        if aspect == "argument"
+        else "the arguments"
+        if aspect == "schema"
+        else _ASPECTS[aspect].format(path=_shown(path or ""))
+    )
+    if test == "type":
+        what = f"is {value}" if value == "null" else f"is {_a(value)}"
+    elif test == "at_least":
+        unit = " bytes" if aspect == "request_bytes" else ""
+        what = f"has {int(value):,}{unit} or more" if unit else f"is {int(value):,} or more"
+    elif test == "longer":
+        what = f"has more than {int(value):,} characters"
+    elif test == "equals":
+        what = f"is {_masked(path, value)!r}" if aspect == "argument" else f"is {_shown(value)}"
+    else:
+        what = _VALUES.get((test, value)) or _TESTS[test]
+    if aspect == "schema" and not path:
+        what = what.replace("violates", "violate")
+    if absent:
+        old, new = next(pair for pair in _NEGATIONS if what.startswith(pair[0]))
+        what = new + what.removeprefix(old)
+    return f"{about} {what}"
+
+
+def _a(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
+
+
+def sentence(row: Mapping[str, Any]) -> str | None:
+    """What separates failing calls: "when `zone` is empty: 65 of 65 fail; otherwise 2 of 90"."""
+    if row["test"] is None:
+        return None
+    facts = [fact(row)] + ([fact(row, "and_")] if row["and_test"] else [])
+    when = " and ".join(facts)
+    offered = " (a value that the schema offers)" if row["offered"] else ""
+    return (
+        f"when {when}{offered}: {row['failed_with'] or 0:,} of {row['calls_with'] or 0:,} fail; "
+        f"otherwise {row['failed_without'] or 0:,} of {row['calls_without'] or 0:,}"
+    )
+
+
+def _masked(path: str, value: str) -> str:
+    """The value of an argument; one that the argument's name makes a secret is masked."""
+    member = path.rpartition(".")[2].removesuffix("[]")
+    return _shown(json.loads(mask_text(json.dumps({member: value})))[member])
+
+
+def _shown(text: str | None) -> str:
+    return clean_line(cut(mask_text(text or "(none)"), _LONGEST))
