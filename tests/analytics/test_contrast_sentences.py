@@ -1,8 +1,8 @@
-"""How rows of `contrasts` are worded."""
+"""How rows of `contrasts` and facts about repetition are worded."""
 
 import pytest
 
-from mcptally.analytics.contrasts import fact
+from mcptally.analytics.contrasts import fact, repetition
 
 
 def row(aspect, path, test, value, *, absent=False):
@@ -35,3 +35,27 @@ def test_a_value_that_its_name_makes_a_secret_is_masked(path):
     words = fact(row("argument", path, "equals", "hunter2"))
     assert "hunter2" not in words
     assert "[redacted:" in words
+
+
+@pytest.mark.parametrize(
+    ("same_failed", "same_calls", "other_worked", "other_calls", "words"),
+    [
+        (41, 41, 9, 10, "these arguments fail every time (41 of 41); others work (9 of 10 calls)"),
+        (2, 2, 0, 4, "these arguments fail every time (2 of 2); all others fail, too"),
+        (2, 2, 0, 0, "these arguments fail every time (2 of 2); no others were tried"),
+        (3, 40, 0, 0, "the same call works and fails (3 of 40 fail)"),
+        (1, 1, 9, 10, None),
+        (0, 5, 9, 10, None),
+    ],
+)  # fmt: skip
+def test_what_calls_with_the_same_arguments_did_is_worded(
+    same_failed, same_calls, other_worked, other_calls, words
+):
+    assert words == repetition(
+        {
+            "same_failed": same_failed,
+            "same_calls": same_calls,
+            "other_worked": other_worked,
+            "other_calls": other_calls,
+        }
+    )

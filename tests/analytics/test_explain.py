@@ -6,6 +6,7 @@ import pytest
 import mcptally as mt
 from mcptally.analytics import explain, explanation
 from mcptally.errors import QueryError
+from tests.analytics import built_stores
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
 
@@ -42,8 +43,25 @@ def test_a_failed_call_shows_request_reply_verdict_rules_and_attempts(store: mt.
         "rules that match, in order",
         "matches 'Cannot read properties",
         f"{second} ok",
+        "the same call works and fails (1 of 2 fail)",
     ):
         assert expected in words
+
+
+def test_a_failed_call_shows_what_calls_that_fail_alike_have_in_common(tmp_path: Path):
+    zones = [zone for _ in range(9) for zone in ("", "UTC")]
+    calls = [
+        built_stores.call(
+            n // 2,
+            arguments=f'{{"zone":"{zone}","n":{n}}}',
+            **(built_stores.OK if zone else built_stores.FAILED | {"template": "no zone"}),
+        )
+        for n, zone in enumerate(zones)
+    ]
+    store = built_stores.build(tmp_path / "s", calls)
+    failed, worked, *_ = ids(store)
+    assert "  when `zone` is empty: 9 of 9 fail; otherwise 0 of 9\n" in str(store.show(failed))
+    assert "Other calls to the tool" not in str(store.show(worked))
 
 
 def test_a_call_shows_its_frames_and_stderr_from_the_transcript(store: mt.Store):

@@ -100,6 +100,23 @@ def sentence(row: Mapping[str, Any]) -> str | None:
     )
 
 
+def repetition(row: Mapping[str, Any]) -> str | None:
+    """Whether calls with the same arguments always fail: "the same call works and fails"."""
+    failed, calls, others = row["same_failed"], row["same_calls"], row["other_calls"]
+    if failed == 0 or calls == 1:
+        return None
+    if failed < calls:
+        return f"the same call works and fails ({failed:,} of {calls:,} fail)"
+    rest = (
+        f"others work ({row['other_worked']:,} of {others:,} calls)"
+        if row["other_worked"]
+        else "all others fail, too"
+        if others
+        else "no others were tried"
+    )
+    return f"these arguments fail every time ({failed:,} of {calls:,}); {rest}"
+
+
 def _masked(path: str, value: str) -> str:
     """The value of an argument; one that the argument's name makes a secret is masked."""
     member = path.rpartition(".")[2].removesuffix("[]")

@@ -56,7 +56,12 @@ def explain(store: "Store", call: str, *, seed: bool = False) -> Explanation:
             f"{number:,} calls have ids that begin with {call!r}; give more characters "
             f"({', '.join(first)}{', …' if number > len(first) else ''})"
         )
-    return _explanations(store, frame, READ_OF_TRANSCRIPTS, seed=seed)[0]
+    found = _explanations(store, frame, READ_OF_TRANSCRIPTS, seed=seed)[0]
+    if found.call["outcome"] not in FAILED or found.call["arguments"] is None:
+        return found
+    about = [found.call[name] for name in ("server", "tool", "template", "outcome", "verdict")]
+    rows = store.sql(_CONTRAST, params=about).pl().to_dicts()
+    return dataclasses.replace(found, contrast=rows[0] if rows else None)
 
 
 def explain_calls(store: "Store", calls: Sequence[str], *, longest: int) -> dict[str, Explanation]:
@@ -112,6 +117,7 @@ def _explanations(
         "ORDER BY attempt, requested_at",
         frame.get_column(Calls.attempt_of.name).drop_nulls().unique().to_list(),
     )
+    repetitions = _rows_by(store, "of_call", _REPETITIONS, ids)
     scores = (
         _rows_by(
             store,
@@ -140,6 +146,7 @@ def _explanations(
             findings=findings.get(call["call_id"], []),
             attempts=attempts.get(call["attempt_of"], []),
             seed=scores[call["call_id"]][0] if seed else None,
+            repetition=next(iter(repetitions.get(call["call_id"], ())), None),
         )
         for call, frames, judgement in zip(
             frame.iter_rows(named=True), recorded, judgements, strict=True
@@ -213,6 +220,29 @@ def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
         yield _Judgement(found, contributions, probabilities, opinion, words[:WORDS_SHOWN])
 
 
+_CONTRAST: Final = """
+SELECT * FROM contrasts
+WHERE server IS NOT DISTINCT FROM $1 AND tool = $2
+    AND template = coalesce($3, '(no text: ' || $4 || ')') AND verdict IS NOT DISTINCT FROM $5
+"""
+_REPETITIONS: Final = """
+WITH wanted AS (
+    SELECT call_id, server, tool, repeatability, same_calls, same_failed FROM repeatability
+    WHERE call_id IN (SELECT unnest(?))
+)
+SELECT
+    call_id AS of_call, any_value(w.repeatability) AS repeatability,
+    any_value(same_calls) AS same_calls, any_value(same_failed) AS same_failed,
+    sum(calls)::BIGINT - any_value(same_calls) AS other_calls,
+    sum(worked)::BIGINT - any_value(same_calls - same_failed) AS other_worked
+FROM wanted w
+JOIN (
+    SELECT server, tool, count(*) AS calls, count(*) FILTER (outcome = 'ok') AS worked
+    FROM repeatability
+    GROUP BY server, tool
+) t ON t.server IS NOT DISTINCT FROM w.server AND t.tool = w.tool
+GROUP BY call_id
+"""
 _REPLIES: Final = """
 SELECT call_id, file, line, seq, "index" FROM messages
 WHERE recording IN (SELECT unnest(?)) AND call_id IN (SELECT unnest(?))

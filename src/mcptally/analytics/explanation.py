@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mcptally.analytics import notebook
+from mcptally.analytics import contrasts, notebook
 from mcptally.plural import count
 from mcptally.redaction import display
 from mcptally.seeds.inspector.model import FACTORS
@@ -59,6 +59,11 @@ class Explanation:
     """The calls of its chain, including itself."""
     seed: dict[str, Any] | None
     """The call's row of `seed_scores`, if it was asked for."""
+    repetition: dict[str, Any] | None = None
+    """How many ended calls with the same arguments there are and failed, and how many with others
+    there are and worked; None if the outcome or the arguments are not known."""
+    contrast: dict[str, Any] | None = None
+    """The row of `contrasts` about its group of failures. `explain_calls` does not look it up."""
 
     def __str__(self) -> str:
         """The explanation as text with secrets masked, as `mcptally show` prints it."""
@@ -207,6 +212,7 @@ def _decision(found: Explanation) -> Iterator[str]:
         rule = found.hidden_rule
         yield f"  whether the result hides an error was decided by {rule['id']}: {rule['title']}"
     yield from _verdict(found)
+    yield from _shared(found)
     yield ""
     yield "Schemas"
     for side in ("input", "output"):
@@ -214,6 +220,16 @@ def _decision(found: Explanation) -> Iterator[str]:
         detail = call[f"{side}_schema_error"]
         yield f"  {side:<8}{state or 'not validated'}{f': {detail}' if detail else ''}"
     yield f"  definition {call['definition'] or '-'} ({call['definition_source'] or 'none'})"
+
+
+def _shared(found: Explanation) -> Iterator[str]:
+    """What calls with the same arguments did, and what calls that fail in this way share."""
+    same = found.repetition and contrasts.repetition(found.repetition)
+    shared = found.contrast and contrasts.sentence(found.contrast)
+    if same or shared:
+        yield ""
+        yield "Other calls to the tool"
+        yield from (f"  {line}" for line in (same, shared) if line)
 
 
 def _around(found: Explanation) -> Iterator[str]:
