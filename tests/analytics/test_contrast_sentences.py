@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcptally.analytics.contrasts import fact, repetition
+from mcptally.analytics.contrasts import by_group, fact, of_problem, repetition, sentence
 
 
 def row(aspect, path, test, value, *, absent=False):
@@ -15,6 +15,7 @@ def row(aspect, path, test, value, *, absent=False):
         (row("argument", "zone", "empty", "yes"), "`zone` is empty"),
         (row("argument", "zone", "given", "yes", absent=True), "`zone` is not given"),
         (row("argument", "a.b[]", "equals", "x"), "`a.b[]` is 'x'"),
+        (row("argument", "n", "equals", "-1"), "`n` is -1"),
         (row("argument", "n", "at_least", "1000"), "`n` is 1,000 or more"),
         (row("schema", None, "invalid", "yes"), "the arguments violate the input schema"),
         (
@@ -23,7 +24,7 @@ def row(aspect, path, test, value, *, absent=False):
         ),
         (row("schema", "pages", "invalid", "yes"), "`pages` violates the input schema"),
         (row("client_version", "cli", "equals", "2.0"), "the version of cli is 2.0"),
-        (row("time", None, "since", "2026-03-02"), "made from 2026-03-02 UTC on"),
+        (row("time", None, "since", "2026-03-02"), "the call was made at or after 2026-03-02 UTC"),
     ],
 )
 def test_a_fact_is_worded(found, words):
@@ -32,8 +33,8 @@ def test_a_fact_is_worded(found, words):
 
 @pytest.mark.parametrize("path", ["password", "login.password", "logins[].api_key"])
 def test_a_value_that_its_name_makes_a_secret_is_masked(path):
-    words = fact(row("argument", path, "equals", "hunter2"))
-    assert "hunter2" not in words
+    words = fact(row("argument", path, "equals", "123456"))
+    assert "123456" not in words
     assert "[redacted:" in words
 
 
@@ -59,3 +60,39 @@ def test_what_calls_with_the_same_arguments_did_is_worded(
             "other_calls": other_calls,
         }
     )
+
+
+def group(**fields):
+    about = {"server": "s", "tool": "t", "template": "x", "calls": 40}
+    numbers = {"failed_with": 40, "calls_with": 40, "failed_without": 0, "calls_without": 9}
+    named = {f"and_{name}": None for name in row(*[None] * 4)}
+    return about | numbers | named | row(*[None] * 4) | {"offered": False} | fields
+
+
+EMPTY = row("argument", "zone", "empty", "yes")
+PRICED = row("argument", "unit", "equals", "k")
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (group(**EMPTY), "when `zone` is empty: 40 of 40 fail; otherwise 0 of 9"),
+        (
+            group(**PRICED, offered=True),
+            "when `unit` is 'k' (a value that the schema offers): 40 of 40 fail; otherwise 0 of 9",
+        ),
+        (
+            group(**PRICED | {"absent": True}, offered=True),
+            "when `unit` is not 'k': 40 of 40 fail; otherwise 0 of 9",
+        ),
+        (group(), None),
+    ],
+)
+def test_what_failing_calls_share_is_worded(found, words):
+    assert sentence(found) == words
+
+
+def test_of_groups_with_the_same_text_the_largest_is_about_a_problem():
+    found = by_group([group(**EMPTY), group(**PRICED, calls=3)])
+    problem = {"servers": ["s"], "tools": ["t"], "template": "x"}
+    assert of_problem(problem, found) == sentence(group(**EMPTY))

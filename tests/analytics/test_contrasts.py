@@ -110,6 +110,13 @@ OFFERED = case(
         )
     ],
 )
+INVALID = case(
+    [{"pages": [[1]]}, {"pages": [[1, "a"]]}, {"pages": []}],
+    lambda _, s: s % 2 == 0,
+    sessions=20,
+    input_schema_state=lambda s: "valid" if s % 2 else "invalid",
+    input_schema_path=lambda s: None if s % 2 else f"/pages/{s % 4}/{s}",
+)
 MASKED = case(
     [{"token": token} for token in ("[redacted:token]", "b", "c")],
     lambda a, _: a["token"].startswith("["),
@@ -138,6 +145,11 @@ def test_a_value_that_the_schema_offers_is_marked(answers):
     assert (row["value"], row["offered"]) == ("Mars", True)
     [row] = answers.of(FOUND[("argument", "zone", "equals", "Mars", False)], "contrasts")
     assert not row["offered"]
+
+
+def test_a_violated_schema_is_named_by_the_path_of_the_argument(answers):
+    [row] = answers.of(INVALID, "contrasts")
+    assert (row["aspect"], row["path"], row["test"]) == ("schema", "pages[][]", "invalid")
 
 
 def test_a_masked_value_is_not_named(answers):

@@ -1,12 +1,14 @@
 """Words what failing calls have in common: the rows of the question `contrasts`."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mcptally.redaction.display import clean_line, cut, mask_text
 
 _LONGEST: Final = 80
+_UNQUOTED: Final = re.compile(r"-?\d{1,9}(\.\d{1,9})?|true|false", re.ASCII)
 
 _TESTS: Final[Mapping[str, str]] = {
     "empty": "is empty",
@@ -54,7 +56,7 @@ def fact(row: Mapping[str, Any], prefix: str = "") -> str:
         row[prefix + each] for each in ("aspect", "path", "test", "value", "absent")
     )
     if aspect == "time":
-        return f"made {'before' if absent else 'from'} {value} UTC{'' if absent else ' on'}"
+        return f"the call was made {'before' if absent else 'at or after'} {value} UTC"
     about = (
         f"`{_shown(path)}`"
         if aspect in {"argument", "schema"} and path
@@ -72,7 +74,7 @@ def fact(row: Mapping[str, Any], prefix: str = "") -> str:
     elif test == "longer":
         what = f"has more than {int(value):,} characters"
     elif test == "equals":
-        what = f"is {_masked(path, value)!r}" if aspect == "argument" else f"is {_shown(value)}"
+        what = f"is {_masked(path, value)}" if aspect == "argument" else f"is {_shown(value)}"
     else:
         what = _VALUES.get((test, value)) or _TESTS[test]
     if aspect == "schema" and not path:
@@ -92,12 +94,35 @@ def sentence(row: Mapping[str, Any]) -> str | None:
     if row["test"] is None:
         return None
     facts = [fact(row)] + ([fact(row, "and_")] if row["and_test"] else [])
+    if row["offered"] and not row["absent"]:
+        facts[0] += " (a value that the schema offers)"
     when = " and ".join(facts)
-    offered = " (a value that the schema offers)" if row["offered"] else ""
     return (
-        f"when {when}{offered}: {row['failed_with'] or 0:,} of {row['calls_with'] or 0:,} fail; "
+        f"when {when}: {row['failed_with'] or 0:,} of {row['calls_with'] or 0:,} fail; "
         f"otherwise {row['failed_without'] or 0:,} of {row['calls_without'] or 0:,}"
     )
+
+
+Contrasts = Mapping[tuple[str | None, str | None, str | None], Mapping[str, Any]]
+"""Server, tool and template → the row of the question `contrasts`."""
+
+
+def by_group(found: Sequence[Mapping[str, Any]]) -> Contrasts:
+    """The rows of the question `contrasts` by the group that they are about.
+
+    Of rows that differ in the verdict only, the one with the most calls counts.
+    """
+    rows = reversed(found)
+    return {(row["server"], row["tool"], row["template"]): row for row in rows}
+
+
+def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
+    """What the largest group of a problem has in common; None if nothing separates it."""
+    for tool in row["tools"] or ():
+        if found := shared.get((row["servers"][0], tool, row["template"])):
+            words = sentence(found)
+            return words if words is None or len(row["tools"]) == 1 else f"{_shown(tool)}, {words}"
+    return None
 
 
 def repetition(row: Mapping[str, Any]) -> str | None:
@@ -118,9 +143,13 @@ def repetition(row: Mapping[str, Any]) -> str | None:
 
 
 def _masked(path: str, value: str) -> str:
-    """The value of an argument; one that the argument's name makes a secret is masked."""
+    """The value of an argument, in quotes unless it can be a number or a boolean.
+
+    A value that the argument's name makes a secret is masked.
+    """
     member = path.rpartition(".")[2].removesuffix("[]")
-    return _shown(json.loads(mask_text(json.dumps({member: value})))[member])
+    [masked] = json.loads(mask_text(json.dumps({member: value}))).values()
+    return masked if _UNQUOTED.fullmatch(masked) else repr(_shown(masked))
 
 
 def _shown(text: str | None) -> str:

@@ -122,7 +122,10 @@ facts AS (
         SELECT
             tool_hash, unit,
             unnest([
-                {aspect: 'schema', path: input_schema_path, test: 'invalid',
+                -- A JSON pointer, written like the paths of arguments.
+                {aspect: 'schema', path: nullif(replace(
+                        regexp_replace(substring(input_schema_path, 2), '/\d+\b', '[]', 'g'), '/', '.'), ''),
+                    test: 'invalid',
                     value: if(input_schema_state = 'invalid', 'yes', NULL)},
                 {aspect: 'model', path: NULL, test: 'equals', value: model},
                 {aspect: 'client', path: NULL, test: 'equals', value: client},

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from mcptally.analytics import contrasts
 from mcptally.output.html import problems
 from mcptally.output.html.answers import Answers, Compared
 from mcptally.output.html.commands import Commands
@@ -76,11 +77,11 @@ def priorities(answers: Answers) -> list[Priority]:
     worse = _worse(answers, answers.compared) if answers.compared else ()
     first = list(itertools.islice(worse, _MAX_WORSE))
     rows = answers.priorities.head(MAX_PRIORITIES - len(first)).to_dicts()
-    shared = problems.contrasts_by_group(answers.contrasts)
+    shared = contrasts.by_group(answers.contrasts.to_dicts())
     return [*first, *(_problem(row, shared) for row in rows)]
 
 
-def _problem(row: Mapping[str, Any], shared: problems.Contrasts) -> Priority:
+def _problem(row: Mapping[str, Any], shared: contrasts.Contrasts) -> Priority:
     """Convert a row of the question `priorities`."""
     return Priority(
         kind=row["kind"],
@@ -92,7 +93,7 @@ def _problem(row: Mapping[str, Any], shared: problems.Contrasts) -> Priority:
         section=_SECTIONS.get(row["kind"], "errors"),
         where=problems.affected(row),
         quote=problems.message(row),
-        contrast=problems.contrast_of(row, shared),
+        contrast=contrasts.of_problem(row, shared),
     )
 
 

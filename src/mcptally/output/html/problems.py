@@ -3,9 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import polars as pl
-
-from mcptally.analytics import contrasts
 from mcptally.output.html.text import interval, moment, name, percent, shown
 from mcptally.plural import count
 from mcptally.tables.outcomes import UNKNOWN
@@ -131,24 +128,6 @@ def message(row: Mapping[str, Any], limit: int = 200) -> str | None:
     """The most frequent message of a problem."""
     text = row["message"] or row["template"]
     return None if text is None else shown(text, limit)
-
-
-Contrasts = Mapping[tuple[str | None, str | None, str | None], Mapping[str, Any]]
-"""Server, tool and template → the row of the question `contrasts`."""
-
-
-def contrasts_by_group(found: pl.DataFrame) -> Contrasts:
-    """The rows of the question `contrasts` by the group that they are about."""
-    return {(row["server"], row["tool"], row["template"]): row for row in found.to_dicts()}
-
-
-def contrast_of(row: Mapping[str, Any], shared: Contrasts) -> str | None:
-    """What the largest group of a problem has in common; None if nothing separates it."""
-    for tool in row["tools"] or ():
-        if found := shared.get((row["servers"][0], tool, row["template"])):
-            words = contrasts.sentence(found)
-            return words if words is None or len(row["tools"]) == 1 else f"{name(tool)}, {words}"
-    return None
 
 
 def affected(row: Mapping[str, Any]) -> str:

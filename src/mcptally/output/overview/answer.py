@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from mcptally.analytics import contrasts
 from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.output.html import problems, report
 from mcptally.output.html.headings import share_that_worked
@@ -31,7 +32,7 @@ def _answer(store: Store, most: int) -> dict[str, Any]:
     by_fault = (
         found.filter(pl.col("cause").is_not_null()).group_by("fault").agg(pl.col("affected").sum())
     )
-    shared = problems.contrasts_by_group(store.ask("contrasts").pl())
+    shared = contrasts.by_group(store.ask("contrasts").pl().to_dicts())
     return {
         "servers": servers.height,
         **{name: counts[name] for name in ("calls", "ok", "sessions", "tools")},
@@ -47,12 +48,12 @@ def _answer(store: Store, most: int) -> dict[str, Any]:
     }
 
 
-def _finding(row: dict[str, Any], shared: problems.Contrasts) -> dict[str, Any]:
+def _finding(row: dict[str, Any], shared: contrasts.Contrasts) -> dict[str, Any]:
     """The lines of a finding, and what scripts want of it."""
     lines = [
         f"{problems.subject(row)}: {problems.TITLES[row['kind']]}, {problems.number(row)}",
         "; ".join(filter(None, (problems.blame(row), problems.onset(row), problems.share(row)))),
-        problems.contrast_of(row, shared),
+        contrasts.of_problem(row, shared),
         f"{row['call_id'] or ''} {problems.message(row) or ''}".strip(),
     ]
     since = None if row["since"] is None else moment(row["since"])
