@@ -63,7 +63,7 @@ def test_what_calls_with_the_same_arguments_did_is_worded(
 
 
 def group(**fields):
-    about = {"server": "s", "tool": "t", "template": "x", "calls": 40}
+    about = {"server": "s", "tool": "t", "template": "x", "calls": 40, "also_worked": 0}
     numbers = {"failed_with": 40, "calls_with": 40, "failed_without": 0, "calls_without": 9}
     named = {f"and_{name}": None for name in row(*[None] * 4)}
     return about | numbers | named | row(*[None] * 4) | {"offered": False} | fields
@@ -85,7 +85,8 @@ PRICED = row("argument", "unit", "equals", "k")
             group(**PRICED | {"absent": True}, offered=True),
             "when `unit` is not 'k': 40 of 40 fail; otherwise 0 of 9",
         ),
-        (group(), None),
+        (group(also_worked=20), "the same arguments work in other calls (20 of 40 failures)"),
+        (group(also_worked=19), None),
     ],
 )
 def test_what_failing_calls_share_is_worded(found, words):

@@ -117,6 +117,7 @@ INVALID = case(
     input_schema_state=lambda s: "valid" if s % 2 else "invalid",
     input_schema_path=lambda s: None if s % 2 else f"/pages/{s % 4}/{s}",
 )
+FLAKY = case([{"n": 1}], lambda _, s: s % 3 == 0, sessions=30)
 MASKED = case(
     [{"token": token} for token in ("[redacted:token]", "b", "c")],
     lambda a, _: a["token"].startswith("["),
@@ -150,6 +151,13 @@ def test_a_value_that_the_schema_offers_is_marked(answers):
 def test_a_violated_schema_is_named_by_the_path_of_the_argument(answers):
     [row] = answers.of(INVALID, "contrasts")
     assert (row["aspect"], row["path"], row["test"]) == ("schema", "pages[][]", "invalid")
+
+
+def test_failures_whose_arguments_worked_in_other_calls_are_counted(answers):
+    [row] = answers.of(FLAKY, "contrasts")
+    assert (row["calls"], row["also_worked"], row["test"]) == (10, 10, None)
+    [row] = answers.of(FOUND[("argument", "zone", "equals", "Mars", False)], "contrasts")
+    assert row["also_worked"] == 0
 
 
 def test_a_masked_value_is_not_named(answers):

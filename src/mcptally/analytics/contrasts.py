@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from mcptally.redaction.display import clean_line, cut, mask_text
 
+MOST: Final = 0.5
+"""Share of failing calls whose arguments must also have worked for a group to be called flaky."""
 _LONGEST: Final = 80
 _UNQUOTED: Final = re.compile(r"-?\d{1,9}(\.\d{1,9})?|true|false", re.ASCII)
 
@@ -90,9 +92,15 @@ def _a(noun: str) -> str:
 
 
 def sentence(row: Mapping[str, Any]) -> str | None:
-    """What separates failing calls: "when `zone` is empty: 65 of 65 fail; otherwise 2 of 90"."""
+    """What separates failing calls: "when `zone` is empty: 65 of 65 fail; otherwise 2 of 90".
+
+    If nothing does, whether most of their arguments worked in other calls.
+    """
     if row["test"] is None:
-        return None
+        worked, calls = row["also_worked"], row["calls"]
+        if worked < calls * MOST:
+            return None
+        return f"the same arguments work in other calls ({worked:,} of {calls:,} failures)"
     facts = [fact(row)] + ([fact(row, "and_")] if row["and_test"] else [])
     if row["offered"] and not row["absent"]:
         facts[0] += " (a value that the schema offers)"

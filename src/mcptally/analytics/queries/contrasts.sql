@@ -1,15 +1,18 @@
 -- What do failing calls of a tool have in common that its working calls lack?
--- Shows: server, tool, template, calls, aspect, path, test, value, absent, failed_with, calls_with, failed_without, calls_without
+-- Shows: server, tool, template, calls, also_worked, aspect, path, test, value, absent, failed_with, calls_with, failed_without, calls_without
 -- One row per group of failures (server, tool, template and verdict) with at least five distinct
 -- failing calls, of a tool with at least five distinct calls that worked. `test` is null if nothing
 -- that is tried separates them. Calls with the same arguments in a session count once for the test
 -- (`statistics.contrasts`), and as often as they were made in the numbers of calls. Of more than
--- 4,000 distinct calls of a group, 4,000 are read (`sampled`).
+-- 4,000 distinct calls of a group, 4,000 are read (`sampled`). `also_worked` counts the failing calls
+-- whose arguments worked in another call.
 WITH judged AS MATERIALIZED (
     SELECT
         hash(hash(server), hash(tool)) AS tool_hash,
         if(outcome = 'ok', 0, hash(hash(coalesce(template, outcome)), hash(verdict))) AS class_hash,
-        hash(session) AS session_hash, hash(arguments) AS arguments_hash, call_id
+        hash(session) AS session_hash, hash(arguments) AS arguments_hash,
+        -- Masked values may differ.
+        arguments IS NOT NULL AND NOT contains(arguments, '[redacted:') AS comparable, call_id
     FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND _ended(outcome)
 ),
@@ -18,6 +21,15 @@ classes AS MATERIALIZED (
         tool_hash, class_hash, count(*) AS calls, min(call_id) AS call_id,
         count(DISTINCT hash(session_hash, arguments_hash)) AS units
     FROM judged
+    GROUP BY tool_hash, class_hash
+),
+-- Failing calls whose arguments worked in another call.
+also_worked AS (
+    SELECT tool_hash, class_hash, count(*) AS also_worked
+    FROM judged
+    SEMI JOIN (SELECT tool_hash, arguments_hash FROM judged WHERE class_hash = 0 AND comparable)
+        USING (tool_hash, arguments_hash)
+    WHERE class_hash <> 0 AND comparable
     GROUP BY tool_hash, class_hash
 ),
 compared AS (
@@ -220,6 +232,7 @@ counted AS (
 )
 SELECT
     e.server, e.tool, coalesce(e.template, '(no text: ' || e.outcome || ')') AS template, e.verdict, c.calls,
+    coalesce(w.also_worked, 0) AS also_worked,
     a.aspect, a.path, a.test, a.value, if(a.test IS NULL, NULL, f.absent) AS absent,
     b.aspect AS and_aspect, b.path AS and_path, b.test AS and_test, b.value AS and_value,
     if(b.test IS NULL, NULL, f.other_absent) AS and_absent,
@@ -238,6 +251,7 @@ SELECT
 FROM found f
 JOIN classes c USING (tool_hash, class_hash)
 JOIN calls e ON e.call_id = c.call_id
+LEFT JOIN also_worked w USING (tool_hash, class_hash)
 LEFT JOIN counted USING (tool_hash, class_hash)
 LEFT JOIN numbered a ON a.tool_hash = f.tool_hash AND a.fact = f.fact AND f.fact >= 0
 LEFT JOIN numbered b ON b.tool_hash = f.tool_hash AND b.fact = f.other AND f.other >= 0
