@@ -101,16 +101,19 @@ def test_an_answer_says_what_the_library_says(folder: Path):
 
 def test_the_first_tool_lists_what_is_wrong_and_what_to_do_next(tmp_path: Path):
     for session in range(6):
-        events = [opened(f"r{session}", server="demo"), c2s(1, call(1, "read")), s2c(2, CRASH)]
+        events = [
+            opened(f"r{session}", server="demo"),
+            *(c2s(1, call(1, "read", path="")), s2c(2, CRASH)),
+            *(c2s(3, call(2, "read", path="a")), s2c(4, text(2, "contents"))),
+        ]
         write(tmp_path / f"{session}.jsonl", [one | {"recording": f"r{session}"} for one in events])
     mt.score(tmp_path.glob("*.jsonl"), out=tmp_path / "store")
     [answer] = talk(tmp_path, ("priorities", {}))
     [row] = rows(answer)
     assert (row["rank"], row["kind"]) == ("1", "tool_failures")
-    assert "demo" in row["servers"]
-    assert "read" in row["tools"]
-    assert (row["affected"], row["calls"], row["ok"]) == ("6", "6", "0")
-    assert row["fault"] == "tool"
+    assert (json.loads(row["servers"]), json.loads(row["tools"])) == (["demo"], ["read"])
+    assert (row["fault"], row["affected"], row["calls"], row["ok"]) == ("tool", "6", "12", "6")
+    assert row["contrast"] == "when `path` is empty: 6 of 6 fail; otherwise 0 of 6"
     assert "1 row; there are no more." in said(answer)
     told, calls, nothing, empty = talk(
         tmp_path,

@@ -22,7 +22,7 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 import mcptally
-from mcptally.analytics import dry_run, explanation
+from mcptally.analytics import contrasts, dry_run, explanation
 from mcptally.analytics.answer import masked
 from mcptally.analytics.child_process import CancellableCall, ChildProcessPool
 from mcptally.analytics.child_store import MemoryLimitedStore
@@ -204,22 +204,30 @@ class _Tools:
 
         One row per cause: what is wrong, on which servers and tools, whose fault (null: not clear;
         certainty in percent), how many calls of how many are affected, since when (null: from the
-        beginning), and an example. `contrasts` says what failing calls have in common.
+        beginning), an example, and what its failing calls have in common (`contrast`).
         """
-        asked = self.store.ask(
-            "priorities",
-            server=server,
-            tool=tool,
-            since=since,
-            until=until,
-            client=client,
-            model=model,
+        asked, shared = (
+            self.store.ask(
+                question,
+                server=server,
+                tool=tool,
+                since=since,
+                until=until,
+                client=client,
+                model=model,
+            ).to_arrow_table()
+            for question in ("priorities", "contrasts")
+        )
+        groups = contrasts.by_group(shared.to_pylist())
+        words = [contrasts.of_problem(row, groups) for row in asked.to_pylist()]
+        answer = duckdb.connect().from_arrow(
+            asked.append_column("contrast", pa.array(words, pa.string()))
         )
         hint = (
             "The affected calls of a row: sql SELECT call_id, server, tool, template FROM "
             "affected_calls WHERE cause = '<cause>'"
         )
-        return _table(asked, limit, _PRIORITY_COLUMNS, empty=_no_problem(self.store), hint=hint)
+        return _table(answer, limit, _PRIORITY_COLUMNS, empty=_no_problem(self.store), hint=hint)
 
     def ask(
         self,
@@ -335,7 +343,7 @@ def _with_advice(message: str) -> str:
 _PRIORITY_COLUMNS: Final = [
     *("rank", "kind", "servers", "tools", "fault", "suspected", "certainty", "affected", "calls"),
     *("ok", "unmarked", "sessions", "rate_low", "rate_high", "since", "message", "call_id"),
-    "cause",
+    *("contrast", "cause"),
 ]
 
 
