@@ -1,0 +1,138 @@
+"""Simulated tools that fail for a known cause: `contrasts` finds it, and finds none where none is.
+
+Each tool gets random arguments from several clients in 24 sessions, and 3 % of its calls fail for
+no reason.
+"""
+
+import json
+import random
+from datetime import timedelta
+
+import pytest
+
+from tests.analytics.built_stores import BEGAN, FAILED, OK, Servers, call
+
+SERVERS = Servers()
+ZONES = ("UTC", "Asia/Tokyo", "Europe/Paris", "", "Mars")
+CLIENTS = ("editor", "agent", "script")
+
+
+def arguments(random_):
+    given = {
+        "zone": random_.choice(ZONES),
+        "n": random_.choice((-7, -1, 3, 40, 2000)),
+        "path": random_.choice(("/etc/hosts", "notes.txt", "../up", "a b.md")),
+        "tags": random_.choice(([], ["a"], ["a", "b"], ["a", "b"] * 6)),
+        "mode": random_.choice(("read", "write")),
+        "data": {"price": random_.choice((-5, 0.5, 9))},
+        "text": random_.choice(("short", "z" * 150, "ünïcode", "two\nlines")),
+    }
+    if random_.random() < 0.3:
+        del given["mode"]
+    return given
+
+
+def simulated(fails, seed, *, noise=0.03):
+    """The calls to a tool that fails where `fails(arguments, client, session, random)` is true."""
+    random_ = random.Random(seed)
+    for session in range(24):
+        client = CLIENTS[session % 3]
+        for number in range(8):
+            given = arguments(random_)
+            failed = fails(given, client, session, random_) or random_.random() < noise
+            yield call(
+                session,
+                arguments=json.dumps(given),
+                client=client,
+                requested_at=BEGAN + timedelta(hours=session, minutes=number),
+                **(FAILED | {"template": "it failed"} if failed else OK),
+            )
+
+
+def planted(seed, fails, *expected, **options):
+    return SERVERS.add(simulated(fails, seed, **options)), set(expected)
+
+
+def likely(share):
+    """A cause that lets calls fail with this probability."""
+    return lambda _, __, ___, random_: random_.random() < share
+
+
+FOUND = {
+    "an empty text": planted(1, lambda a, *_: a["zone"] == "", ("zone", "empty")),
+    "a value": planted(2, lambda a, *_: a["zone"] == "Mars", ("zone", "equals")),
+    "a negative number": planted(3, lambda a, *_: a["n"] < 0, ("n", "sign")),
+    "a large number": planted(4, lambda a, *_: a["n"] > 999, ("n", "equals"), ("n", "at_least")),
+    "an absolute path": planted(
+        5, lambda a, *_: a["path"][0] == "/", ("path", "equals"), ("path", "form")
+    ),
+    "a path to a parent": planted(
+        6, lambda a, *_: a["path"][:2] == "..", ("path", "equals"), ("path", "form")
+    ),
+    "an empty list": planted(7, lambda a, *_: not a["tags"], ("tags", "empty")),
+    "a long list": planted(8, lambda a, *_: len(a["tags"]) > 10, ("tags", "items")),
+    "a missing argument": planted(9, lambda a, *_: "mode" not in a, ("mode", "given")),
+    "a member of an object": planted(
+        10,
+        lambda a, *_: a["data"]["price"] < 0,
+        *(("data.price", "equals"), ("data.price", "sign")),
+    ),
+    "a long text": planted(11, lambda a, *_: len(a["text"]) > 100, ("text", "longer")),
+    "characters beyond ASCII": planted(
+        12, lambda a, *_: not a["text"].isascii(), ("text", "equals"), ("text", "form")
+    ),
+    "two facts together": planted(
+        13,
+        lambda a, *_: a["n"] == 3 and a.get("mode") == "write",
+        *(("n", "equals"), ("mode", "equals")),
+    ),
+    "a client": planted(14, lambda _, client, *__: client == "agent", (None, "equals")),
+    "a moment": planted(15, lambda _, __, session, ___: session >= 16, (None, "since")),
+    "a value, most of the time": planted(
+        16,
+        lambda a, _, __, random_: a["zone"] == "Mars" and random_.random() < 0.8,
+        ("zone", "equals"),
+    ),
+}
+NOT_FOUND = {
+    "chance": planted(17, likely(0.3)),
+    "rare chance": planted(18, likely(0.08)),
+    "whole sessions": planted(19, lambda _, __, session, ___: session * 7 % 11 < 3),
+    "nothing ever works": planted(20, lambda *_: True),
+}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    return SERVERS.build(tmp_path_factory.mktemp("planted") / "s")
+
+
+@pytest.mark.parametrize("cause", FOUND)
+def test_a_planted_cause_is_found(cause, answers):
+    server, expected = FOUND[cause]
+    [row] = answers.of(server, "contrasts")
+    found = {(row["path"], row["test"]), (row["and_path"], row["and_test"])} - {(None, None)}
+    assert found <= expected
+    if cause == "two facts together":
+        assert found == expected
+    assert row["share_with_low"] > row["share_without_high"]
+
+
+@pytest.mark.parametrize("cause", NOT_FOUND)
+def test_no_cause_is_found_where_none_is(cause, answers):
+    server, _ = NOT_FOUND[cause]
+    assert [row["test"] for row in answers.of(server, "contrasts")] in ([None], [])
+
+
+@pytest.mark.slow
+def test_of_many_tools_that_fail_by_chance_at_most_five_percent_get_a_cause(tmp_path):
+    servers = Servers()
+    chances = (0.08, 0.2, 0.4, 0.6)
+    names = [
+        servers.add(simulated(likely(chances[seed % 4]), 1000 + seed, noise=0))
+        for seed in range(200)
+    ]
+    answers = servers.build(tmp_path / "s")
+    rows = [row for name in names for row in answers.of(name, "contrasts")]
+    assert len(rows) == 200
+    assert sum(row["test"] is not None for row in rows) <= 10
