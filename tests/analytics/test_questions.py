@@ -74,6 +74,7 @@ def test_every_question_has_a_reference_answer_or_is_tested_elsewhere():
         "contrasts",
         "flaky",
         "repeatability",
+        "schema_advice",
         "elicitations",
         "servers",
         "tool_scores",
