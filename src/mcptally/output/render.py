@@ -18,6 +18,9 @@ from mcptally.output.text_table import text_table
 from mcptally.plural import count
 from mcptally.tables.values import distinct_names, plain
 
+_IN_THE_ENCODING_OF_STDOUT: Final = frozenset({"json", "jsonl", "markdown"})
+"""Formats in which stdout may escape characters that its encoding lacks; files are UTF-8."""
+
 ROWS: Final = 50
 """Rows of a table that are printed in a terminal by default."""
 
@@ -72,7 +75,10 @@ def write(
 
         buffer = io.BytesIO()
         notes += WRITERS[form](iter(table.to_batches()), table.schema, buffer).notes
-        sys.stdout.buffer.write(buffer.getbuffer())
+        if form in _IN_THE_ENCODING_OF_STDOUT:
+            sys.stdout.write(buffer.getvalue().decode())
+        else:
+            sys.stdout.buffer.write(buffer.getbuffer())
     if more:
         notes.append(f"only the first {count(limit, 'row')} shown; --limit 0 shows all")
     sys.stdout.flush()
