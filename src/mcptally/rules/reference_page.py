@@ -201,7 +201,7 @@ def _escaped(text: str) -> str:
 
 
 _INTRODUCTION: Final = """\
-<!-- generated: python -m tests.docs.generated -->
+<!-- generated from the rules -->
 # The rules
 
 Every rule is a row of a TOML file in `src/mcptally/rules/`; the redaction rules, which the recorder
