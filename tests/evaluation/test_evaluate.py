@@ -161,6 +161,22 @@ def test_verdicts_are_measured_by_cause_and_by_call(tmp_path: Path):
     assert [tool["tool"] for tool in quality.changing_tools] == ["u"]
 
 
+def test_labels_are_weighed_by_text_group_calls_and_server(tmp_path: Path):
+    texts = ["user 1 not found", "user 2 not found", "user 3 not found"]
+    found = [ERROR | {"text": text} for text in texts]
+    crash = ERROR | {"text": "KeyError: 'a'", "tool": "u"}
+    other = ERROR | {"server": "npm:other", "text": "fetch failed", "verdict": "infrastructure"}
+    quality = evaluate(write(tmp_path, *found, crash, other)).verdict
+    assert quality is not None
+    shares = {each.weighting: each for each in quality.weighted}
+    assert list(shares) == ["text", "group", "server"]
+    assert shares["text"].accuracy == pytest.approx(4 / 5)
+    assert shares["group"].accuracy == pytest.approx(2 / 3)
+    assert shares["server"].accuracy == pytest.approx((3 / 4 + 1) / 2)
+    assert shares["text"].tool_precision == 0
+    assert math.isnan(shares["text"].tool_recall)
+
+
 def test_the_verdict_on_a_hidden_error_reads_what_reports_the_failure(tmp_path: Path):
     crash = "TypeError: Cannot read properties of undefined (reading 'id')"
     steps = [{"name": "refuse invalid input: must be a number", "ok": True}, {"error": crash}]

@@ -6,7 +6,6 @@ verdict is compared with the seed heuristic and with "always business".
 """
 
 import dataclasses
-import math
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,10 +88,8 @@ class VerdictQuality:
     """Label → verdict → number of errors; `none` stands for no verdict."""
     classes: dict[str, dict[str, Rate]]
     """Class → `precision` and `recall`."""
-    by_calls: float
-    """The share of calls whose verdict equals the label. A label counts once per recorded call of
-    its tool that failed with the same text, apart from numbers and quoted words. NaN without
-    recorded calls."""
+    weighted: list[measures.WeightedShares]
+    """The same by text, by group, by calls and as the mean of the servers."""
     changing_tools: list[dict[str, Any]]
     """Tools whose most frequent verdict, by calls, is not their most frequent label: `server`,
     `tool`, `calls`, `label`, `verdict`."""
@@ -224,7 +221,7 @@ def _verdict(rows: pl.DataFrame) -> VerdictQuality | None:
         n=rows.height,
         families=rows.get_column(DecidedCalls.family.name).n_unique(),
         accuracy=Rate.of(int(rows.get_column(DecidedCalls.correct.name).sum()), rows.height),
-        by_calls=_by_calls(rows),
+        weighted=measures.weighted_shares(rows),
         changing_tools=_changing_tools(rows),
         tool_failures=_share(
             rows.filter(DecidedCalls.label.col == "tool_failure").get_column(
@@ -286,14 +283,6 @@ def _hidden(rows: pl.DataFrame, *, cross_validate: bool) -> HiddenQuality | None
 
 def _share(right: pl.Series) -> Rate:
     return Rate.of(int(right.sum()), len(right))
-
-
-def _by_calls(rows: pl.DataFrame) -> float:
-    """The share of right verdicts, weighted by calls."""
-    if rows.get_column(DecidedCalls.recording.name).null_count() == rows.height:
-        return math.nan
-    right = rows.filter(DecidedCalls.correct.col).get_column(DecidedCalls.calls.name).sum()
-    return int(right) / int(rows.get_column(DecidedCalls.calls.name).sum())
 
 
 def _changing_tools(rows: pl.DataFrame) -> list[dict[str, Any]]:
@@ -407,14 +396,8 @@ def recorded_calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
             .with_columns(
                 structured=Calls.response.col.str.json_path_match("$.structuredContent"),
                 later_texts=hidden_errors.later_texts(Calls.response.col, pl.lit(MAX_BLOCKS)),
-                calls=pl.len().over("server", "tool", "verdict", _template()).cast(pl.Int64),
+                calls=pl.len().over("server", "tool", "verdict", "template").cast(pl.Int64),
             )
             .select(*labels.CALL_COLUMNS)
             .collect()
         )
-
-
-def _template() -> pl.Expr:
-    """The error text without numbers and quoted words."""
-    text = Calls.error_text.col.str.head(200)
-    return text.str.replace_all(r"""['"`][^'"`]*['"`]|[0-9]+""", "")

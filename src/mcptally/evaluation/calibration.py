@@ -56,5 +56,5 @@ def held_out(ruleset: Sequence[TextRule], decided: pl.DataFrame) -> pl.Series:
 
 def total(by_family: pl.DataFrame) -> dict[str, tuple[float, float]]:
     """Rule id → (hits, right): the result of `counts`, summed over families."""
-    summed = by_family.group_by("rule").agg(pl.col("hits").sum(), pl.col("right").sum())
+    summed = by_family.group_by("rule").agg(pl.sum("hits", "right"))
     return {rule: (hits, right) for rule, hits, right in summed.iter_rows()}

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from mcptally.errors import UnreadableError, near
+from mcptally.errors import UnreadableError, near, reason
 from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.verdict import classify
@@ -101,14 +101,14 @@ def read(path: Path) -> pl.DataFrame:
     try:
         content = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UnreadableError(f"{path}: cannot be read as a labelled file: {error}") from error
+        raise UnreadableError(f"{path}: {reason(error)}") from error
     for number, line in enumerate(content.split("\n"), start=1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise UnreadableError(f"{path}:{number}: not JSON: {error}") from error
+            raise UnreadableError(f"{path}:{number}: is not JSON: {error}") from error
         if problem := _problem(row):
             raise UnreadableError(f"{path}:{number}: {problem}")
         read_row = _error_row if "verdict" in row else _traffic_row

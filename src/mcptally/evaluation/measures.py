@@ -11,12 +11,15 @@ import polars as pl
 
 from mcptally.evaluation.labels import VERDICTS, DecidedCalls
 from mcptally.statistics.intervals import wilson
+from mcptally.verdict import error_template
 
 RESAMPLES: Final = 1000
 """The number of bootstrap samples. Whole server families are resampled, because the labels of one
 server are not independent."""
 NORMAL: Final = 1.959963984540054
 """The half-width of a 95 % interval in standard errors."""
+SURE: Final = 95.0
+"""Certainty, in percent, from which on a verdict is sure."""
 BINS: Final = 6
 """The number of bins of equal size in the reliability table."""
 
@@ -49,6 +52,63 @@ class Estimate:
     value: float
     low: float
     high: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WeightedShares:
+    """Shares of labelled errors (0 to 1; NaN without any), each error with a weight."""
+
+    weighting: str
+    """`text`: each label counts once. `group`: each group of labels with the same server, tool and
+    template does. `calls`: a group counts as often as it was recorded. `server`: each family of
+    servers counts once."""
+    accuracy: float
+    """Right verdicts."""
+    sure: float
+    """Right verdicts among those with a certainty of 95 % and more."""
+    tool_precision: float
+    """Right verdicts among those that say `tool_failure`."""
+    tool_recall: float
+    """Failures of the tools that were found."""
+
+
+def weighted_shares(rows: pl.DataFrame) -> list[WeightedShares]:
+    """Measure verdicts with each of the weightings; by calls only if some call was recorded.
+
+    Args:
+        rows: `DecidedCalls` with labels for the verdict.
+    """
+    group = [DecidedCalls.server.col, DecidedCalls.tool.col, pl.col("template")]
+    labels = pl.len().over(*group, DecidedCalls.verdict.col)
+    weighed = rows.with_columns(
+        error_template.templates(rows.get_column(DecidedCalls.text.name)).alias("template")
+    ).with_columns(
+        text=pl.lit(1.0),
+        group=1 / pl.len().over(*group),
+        calls=DecidedCalls.calls.col / labels,
+        server=1 / pl.len().over(DecidedCalls.family.col),
+    )
+    is_tool = DecidedCalls.label.col == "tool_failure"
+    says_tool = DecidedCalls.verdict.col == "tool_failure"
+    recorded = rows.get_column(DecidedCalls.recording.name).null_count() < rows.height
+    weightings = ["text", "group", *(["calls"] if recorded else []), "server"]
+    return [
+        WeightedShares(
+            name,
+            *(
+                _weighted_share(weighed.filter(some), name)
+                for some in (pl.lit(value=True), pl.col("certainty") >= SURE, says_tool, is_tool)
+            ),
+        )
+        for name in weightings
+    ]
+
+
+def _weighted_share(rows: pl.DataFrame, weighting: str) -> float:
+    """Return the share of right verdicts; NaN if there are no rows."""
+    weight = rows.get_column(weighting)
+    right = rows.get_column(DecidedCalls.correct.name)
+    return float((weight * right).sum()) / float(weight.sum()) if rows.height else math.nan
 
 
 def confusion(label: pl.Series, verdict: pl.Series) -> dict[str, dict[str, int]]:
@@ -89,14 +149,15 @@ def clustered(label: pl.Series, predicted: pl.Series, families: pl.Series) -> di
 
     The intervals are percentiles of `RESAMPLES` samples with a fixed seed.
     """
+    said = pl.col("predicted")
     counts = (
         pl.DataFrame({"family": families, "label": label, "predicted": predicted})
         .group_by("family")
         .agg(
-            tp=(DecidedCalls.label.col & pl.col("predicted")).sum(),
-            fn=(DecidedCalls.label.col & ~pl.col("predicted")).sum(),
-            fp=(~DecidedCalls.label.col & pl.col("predicted")).sum(),
-            tn=(~DecidedCalls.label.col & ~pl.col("predicted")).sum(),
+            tp=(DecidedCalls.label.col & said).sum(),
+            fn=(DecidedCalls.label.col & ~said).sum(),
+            fp=(~DecidedCalls.label.col & said).sum(),
+            tn=(~DecidedCalls.label.col & ~said).sum(),
         )
         .sort("family")
         .select("tp", "fn", "fp", "tn")

@@ -8,10 +8,17 @@ from typing import Any, Final
 
 from mcptally.evaluation import Calibration, Evaluation, HiddenQuality, VerdictQuality
 from mcptally.evaluation.labels import VERDICTS
-from mcptally.evaluation.measures import Estimate, Rate
+from mcptally.evaluation.measures import Estimate, Rate, WeightedShares
 from mcptally.plural import count
 from mcptally.redaction.display import clean_line
 
+WEIGHTINGS: Final = {
+    "text": "by text",
+    "group": "by group",
+    "calls": "by calls",
+    "server": "mean of servers",
+}
+"""Headings of the weightings (`WeightedShares.weighting`)."""
 MAX_TOOLS: Final = 20
 """Tools listed in the text; the JSON has all."""
 
@@ -82,8 +89,7 @@ def _verdict(quality: VerdictQuality) -> Iterable[str]:
             ("Right `retryable`", quality.retryable),
         )
     )
-    if not math.isnan(quality.by_calls):
-        yield f"Weighted by calls, accuracy is {quality.by_calls:.3f}."
+    yield weighted_table(quality.weighted)
     if quality.changing_tools:
         tools = count(len(quality.changing_tools), "tool")
         yield f"The most frequent verdict is not the most frequent label on {tools}:"
@@ -97,6 +103,27 @@ def _verdict(quality: VerdictQuality) -> Iterable[str]:
     yield _calibration(quality.calibration, "verdict right")
     if quality.rules:
         yield _rules(quality.rules)
+
+
+def weighted_table(shares: Sequence[WeightedShares]) -> str:
+    """The weightings side by side."""
+    return _table(
+        ("", *(WEIGHTINGS[each.weighting] for each in shares)),
+        [
+            (what, *(share(getattr(each, name)) for each in shares))
+            for name, what in (
+                ("accuracy", "right verdicts"),
+                ("sure", "right among claims of 95 % and more"),
+                ("tool_precision", 'right among verdicts "tool_failure"'),
+                ("tool_recall", "failures of the tools found"),
+            )
+        ],
+    )
+
+
+def share(value: float) -> str:
+    """A share with three digits, `-` if there is none."""
+    return "-" if math.isnan(value) else f"{value:.3f}"
 
 
 def _hidden(quality: HiddenQuality) -> Iterable[str]:
@@ -170,6 +197,6 @@ def _plain(value: Any) -> Any:
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_plain(each) for each in value]
-    if isinstance(value, Rate | Estimate):
+    if isinstance(value, Rate | Estimate | WeightedShares):
         return _plain(dataclasses.asdict(value))
     return None if isinstance(value, float) and math.isnan(value) else value

@@ -18,8 +18,9 @@ from typing import Any, Final, Literal, get_args
 from mcptally.analytics.compare import COMPARED, RANK, Comparison
 from mcptally.analytics.store import Store
 from mcptally.analytics.views import answer_columns
-from mcptally.errors import UsageError, near
+from mcptally.errors import UsageError, near, reason
 from mcptally.plural import count as count_of
+from mcptally.review.answers import RATES
 from mcptally.rules.reference_page import find_rules
 from mcptally.tables.findings import Severity
 from mcptally.tables.outcomes import Verdict
@@ -33,7 +34,7 @@ limits of 20 % too often."""
 
 _SCOPES: Final = {"tool": "tool_scores", "server": "server_scores"}
 _GATE: Final = re.compile(
-    r"\s*(?:(?P<scope>tool|server|findings)\.)?(?P<column>[A-Za-z][\w.-]*)"
+    r"\s*(?:(?P<scope>tool|server|findings|reviewed)\.)?(?P<column>[A-Za-z][\w.-]*)"
     r"\s*(?P<beyond>[<>])\s*(?P<limit>-?\d+(?:\.\d+)?(?:e-?\d+)?)\s*(?P<percent>%?)\s*"
 )
 
@@ -44,7 +45,8 @@ class Gate:
 
     text: str
     scope: str
-    """`tool`, `server`, `findings`, or `change`: a kind of change between two stores."""
+    """`tool`, `server`, `findings`, `reviewed`: a rate from a sample that people reviewed, or
+    `change`: a kind of change between two stores."""
     column: str
     beyond: str = ">"
     limit: float = 0.0
@@ -130,7 +132,9 @@ def load(texts: Iterable[str], *, comparing: bool = False) -> list[Gate]:
     for text in texts:
         gates += _load_file(Path(text)) if text.endswith(".toml") else [parse(text)]
     for gate in gates:
-        if comparing:
+        if gate.scope == "reviewed":
+            _check_column(gate, RATES, "the rates of reviewed samples")
+        elif comparing:
             _check_comparing(gate)
         else:
             _check_names(gate)
@@ -179,8 +183,10 @@ _PERCENT: Final = re.compile("confidence(?!_n_eff)")
 def _load_file(path: Path) -> list[Gate]:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read as a file of gates: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {reason(error)}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: is not TOML: {error}") from error
     rows = table.get("gate")
     if not isinstance(rows, list) or not rows:
         raise UsageError(f"{path}: contains no gate; write tables [[gate]] with a field fail-on")
@@ -325,7 +331,6 @@ def _check_row(
 _RATES: Final = {
     "confidence_shrunk": "confidence",
     "confidence_tool_mean": "confidence",
-    "failure_rate_corrected": "failure_rate",
 }
 """Derived column → the rate whose sessions it is derived from."""
 

@@ -1,0 +1,196 @@
+"""Reviews of an open store: what a reviewer sees of a call, and tables to fill in a notebook."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from mcptally.analytics import contrasts
+from mcptally.errors import UsageError
+from mcptally.redaction.display import mask_value
+from mcptally.review import estimates, items
+from mcptally.review.answers import ANSWERS, KEYS, Sample, read
+from mcptally.review.items import Item
+from mcptally.review.sample import FILTERED
+from mcptally.review.session import Session
+from mcptally.review.settled import settle
+
+if TYPE_CHECKING:
+    from mcptally.analytics.store import Store
+
+LONGEST: Final = 4000
+"""Characters of a payload that are shown."""
+
+
+def open_session(
+    store: "Store",
+    reviews: str | Path | None = None,
+    *,
+    who: str | None = None,
+    server: str | None = None,
+    tool: str | None = None,
+) -> Session:
+    """The review of a store by one person.
+
+    Args:
+        store: the store; answers have digests of recorded texts, so a masked one is opened again.
+        reviews: the file of answers; by default the one beside the archive.
+        who: name of the reviewer; by default that of the user.
+        server: only calls of this server.
+        tool: only calls of this tool.
+
+    Raises:
+        QueryError: there is no such server or tool.
+        UsageError: no file is given, and none can be written beside the archive.
+        UnreadableError: the file has a line that is not an answer.
+    """
+    recorded = type(store)(*store.paths, memory=store.memory) if store.masked else store
+    _require_calls(recorded, server, tool)
+    return Session(recorded, reviews, who=who, server=server, tool=tool)
+
+
+def _require_calls(store: "Store", server: str | None, tool: str | None) -> None:
+    if (server or tool) and not store.sql(
+        f"SELECT 1 FROM calls WHERE {FILTERED} LIMIT 1", params=[server, tool]
+    ).fetchall():
+        store.ask("tool_scores", server=server, tool=tool)  # says what is near
+        raise UsageError(f"no call of server {server!r} and tool {tool!r} is counted by rates")
+
+
+def reviewed_rates(store: "Store", file: Path) -> list[estimates.ReviewedRate]:
+    """The rates from the complete samples in a file: of each server or tool, the last one."""
+    reviews = read(file)
+    known = settle(reviews)
+    last: dict[tuple[str | None, str | None], Sample] = {}
+    for each in sorted(reviews.samples, key=lambda each: each.at):
+        if not estimates.missing(each, known):
+            last[each.server, each.tool] = each
+    return [rate for each in last.values() for rate in estimates.rates(store, each, known)]
+
+
+_TOOL: Final = """
+SELECT any_value(description), any_value(input_schema), any_value(output_schema) FROM tools
+WHERE server IS NOT DISTINCT FROM $1 AND tool = $2 AND definition = $3
+"""
+
+
+def about(store: "Store", item: Item) -> dict[str, Any]:
+    """What a reviewer sees of a call, with secrets masked and long texts cut.
+
+    Keys: `call_id`, `server`, `tool`, `calls` (of its group), `outcome`, `request`, `error` (its
+    text), `reply`, `stderr`, `description`, `input_schema`, `output_schema`,
+    `input_schema_state` and its error, `others` (what calls with these arguments did, and what
+    such failures share), `verdict`, `fault`, `certainty`, and `rules` (titles of the rules that
+    match).
+    """
+    found = store.show(item.call_id)
+    call = found.call
+    described = store.sql(_TOOL, params=[item.server, item.tool, item.definition]).fetchall()
+    description, input_schema, output_schema = described[0] if described else (None,) * 3
+    others = [
+        found.repetition and contrasts.repetition(found.repetition),
+        found.contrast and contrasts.sentence(found.contrast),
+    ]
+    facts = {
+        "call_id": item.call_id,
+        "server": item.server,
+        "tool": item.tool,
+        "calls": item.calls,
+        "outcome": item.outcome,
+        "request": item.arguments if item.arguments is not None else found.request,
+        "error": item.error_text,
+        "reply": item.response,
+        "stderr": "\n".join(found.stderr.values()),
+        "description": description,
+        "input_schema": input_schema,
+        "output_schema": output_schema,
+        "input_schema_state": call["input_schema_state"],
+        "input_schema_error": call["input_schema_error"],
+        "others": [line for line in others if line],
+        "verdict": item.verdict,
+        "fault": item.fault,
+        "certainty": item.certainty,
+        "rules": [rule["title"] for rule in found.rules],
+    }
+    masked: dict[str, Any] = mask_value(facts)
+    return {name: _cut(value) for name, value in masked.items()}
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > LONGEST:
+        return value[:LONGEST] + " …"
+    return value
+
+
+def to_fill(
+    store: "Store",
+    n: int,
+    *,
+    sample: bool,
+    server: str | None,
+    tool: str | None,
+    who: str | None,
+    reviews: str | Path | None,
+) -> pl.DataFrame:
+    """The table of `Store.review`."""
+    session = open_session(store, reviews, who=who, server=server, tool=tool)
+    if sample:
+        session.ensure_sample(n)
+    shown = session.next_items(n, mode="sample" if sample else "largest")
+    return pl.DataFrame([_row(item) for item in shown], schema=_COLUMNS, orient="row")
+
+
+_COLUMNS: Final = {
+    "call_id": pl.String,
+    "server": pl.String,
+    "tool": pl.String,
+    "calls": pl.Int64,
+    "share": pl.Float64,
+    "verdict": pl.String,
+    "fault": pl.String,
+    "certainty": pl.Float64,
+    "request": pl.String,
+    "reply": pl.String,
+    "answer": pl.String,
+    "group": pl.Boolean,
+    "why": pl.String,
+}
+
+
+def _row(item: Item) -> tuple[Any, ...]:
+    texts = mask_value([item.arguments, item.error_text or item.response])
+    return (
+        *(item.call_id, item.server, item.tool, item.calls, item.share),
+        *(item.verdict, item.fault, item.certainty),
+        *(text and text[:LONGEST] for text in texts),
+        *(None, False, None),
+    )
+
+
+def save(
+    store: "Store", filled: pl.DataFrame, *, who: str | None, reviews: str | Path | None
+) -> int:
+    """Write the answers of a filled table; rows without one are left out. See `Store.answer`."""
+    missing = {"call_id", "answer"} - set(filled.columns)
+    if missing:
+        raise UsageError(f"the table has no column {' and '.join(sorted(missing))}")
+    session = open_session(store, reviews, who=who)
+    given = {row["call_id"]: row for row in _answered(filled)}
+    found = items.of_calls(session.store, list(given))
+    if unknown := given.keys() - {item.call_id for item in found}:
+        raise UsageError(f"the store has no call {min(unknown)!r}")
+    for item in found:
+        row = given[item.call_id]
+        session.answer(item, row["answer"], why=row.get("why") or "", group=bool(row.get("group")))
+    return len(found)
+
+
+def _answered(filled: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    for number, row in enumerate(filled.iter_rows(named=True)):
+        if row["answer"]:
+            answer = KEYS.get(row["answer"], row["answer"])
+            if answer not in ANSWERS:
+                known = ", ".join(f"{key} {name}" for key, name in KEYS.items())
+                raise UsageError(f"row {number}: {answer!r} is not an answer; known are {known}")
+            yield row | {"answer": answer}

@@ -1,0 +1,187 @@
+"""Measures the verdict on a user's own archive, from a reviewed sample of it."""
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from mcptally.analytics.reviewing import open_session
+from mcptally.analytics.store import Store
+from mcptally.errors import UsageError, as_argument
+from mcptally.redaction.display import clean_line, mask_text
+from mcptally.review import estimates, items
+from mcptally.review.answers import CANNOT_TELL, Answer, Drawn, Sample
+from mcptally.review.apply import verdict_of
+from mcptally.review.settled import Settled
+from mcptally.statistics.intervals import wilson
+from mcptally.statistics.reviewed import Interval, Stratum, reviewed_rate
+
+NORMAL: Final = 1.959963984540054
+NO_RULE: Final = "(none)"
+"""Stands for the rule where the text model decided, and no rule with its verdict matched."""
+TEXTS: Final = 3
+"""Texts shown per rule."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServerAccuracy:
+    """How often the verdict was right at one server, from the calls of the sample."""
+
+    server: str | None
+    answers: int
+    right: float
+    """Weighted by the calls that each answer stands for."""
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WrongRule:
+    """A rule whose verdict reviewers contradicted."""
+
+    rule: str
+    answers: int
+    """Answers to calls that it decided."""
+    wrong: int
+    texts: list[str]
+    """Texts of the wrong ones, with secrets masked."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OwnQuality:
+    """The verdict on the calls of one archive."""
+
+    calls: int
+    """Calls that the sample was drawn from."""
+    answers: int
+    accuracy: Interval
+    """Share of all calls whose verdict is right; no verdict is right for a call that worked."""
+    failed: Interval
+    """The same of the calls that we said failed."""
+    servers: list[ServerAccuracy]
+    rules: list[WrongRule]
+
+
+def evaluate_store(
+    store: Store, *, reviews: str | Path | None = None, server: str | None = None
+) -> OwnQuality:
+    """Measure the verdict from the last sample of a store, or of one of its servers.
+
+    Raises:
+        UsageError: there is no sample, or an answer of it is missing.
+    """
+    session = open_session(store, reviews, server=server)
+    sample, settled = session.sample(), session.settled
+    how = f"mcptally review {as_argument(store.path)} --sample 40"
+    if sample is None:
+        raise UsageError(f"{store.path}: has no reviewed sample; draw one with: {how}")
+    if left := len(estimates.missing(sample, settled)):
+        raise UsageError(
+            f"{store.path}: {left} of {len(sample.drawn)} calls of the sample have no answer; go "
+            f"on with: mcptally review {as_argument(store.path)} --sample {sample.n}"
+        )
+    right = _strata(sample, settled)
+    failed = [each for name, each in right.items() if name != "ok"]
+    return OwnQuality(
+        sample.calls,
+        len(sample.drawn),
+        reviewed_rate(list(right.values())),
+        reviewed_rate(failed) if failed else Interval(float("nan"), 0.0, 1.0),
+        _by_server(sample, settled),
+        _wrong_rules(store, settled),
+    )
+
+
+def _is_right(drawn: Drawn, settled: Settled) -> float:
+    answer = settled.calls.get(drawn.key)
+    if answer is None or answer.answer == CANNOT_TELL:
+        return float("nan")
+    return float(verdict_of(answer.answer) == drawn.verdict)
+
+
+def _strata(sample: Sample, settled: Settled) -> dict[str, Stratum]:
+    return estimates.by_stratum(
+        sample, {each.key: _is_right(each, settled) for each in sample.drawn}
+    )
+
+
+class _Weighed(NamedTuple):
+    weight: float
+    right: float
+
+
+def _by_server(sample: Sample, settled: Settled) -> list[ServerAccuracy]:
+    """The accuracy at each server: few answers each, so with Kish's effective sample size."""
+    weights = estimates.weights(sample)
+    by_server: dict[str | None, list[_Weighed]] = defaultdict(list)
+    for each in sample.drawn:
+        right = _is_right(each, settled)
+        if not np.isnan(right):
+            by_server[settled.calls[each.key].server].append(_Weighed(weights[each.key], right))
+    found = [_of_server(server, rows) for server, rows in by_server.items()]
+    return sorted(found, key=lambda row: (-row.answers, row.server or ""))
+
+
+def _of_server(server: str | None, rows: Sequence[_Weighed]) -> ServerAccuracy:
+    weight = np.array([row.weight for row in rows])
+    right = float(weight @ np.array([row.right for row in rows]) / weight.sum())
+    n_eff = weight.sum() ** 2 / (weight**2).sum()
+    low, high = wilson(np.asarray(right), np.asarray(n_eff), np.asarray(NORMAL))
+    return ServerAccuracy(server, len(rows), right, float(low), float(high))
+
+
+def _wrong_rules(store: Store, settled: Settled) -> list[WrongRule]:
+    """The rules that answers of any mode contradict, those with most wrong answers first."""
+    decided: dict[str, list[Answer]] = defaultdict(list)
+    for answer in settled.calls.values():
+        if answer.verdict is not None and answer.answer != CANNOT_TELL:
+            decided[answer.rule or NO_RULE].append(answer)
+    wrong = {
+        rule: [row for row in rows if verdict_of(row.answer) != row.verdict]
+        for rule, rows in decided.items()
+    }
+    found = [
+        WrongRule(rule, len(decided[rule]), len(rows), _texts(store, rows))
+        for rule, rows in wrong.items()
+        if rows
+    ]
+    return sorted(found, key=lambda row: (-row.wrong, row.rule))
+
+
+def _texts(store: Store, rows: Sequence[Answer]) -> list[str]:
+    shown = items.of_keys(store, [row.key for row in rows])
+    counts = Counter(item.error_text or item.response or "" for item in shown)
+    return [clean_line(mask_text(text))[:120] for text, _ in counts.most_common(TEXTS)]
+
+
+def lines(quality: OwnQuality) -> Iterator[str]:
+    """The result as Markdown."""
+    yield "## Verdict on this archive\n"
+    yield (
+        f"{quality.answers} calls of {quality.calls:,} were drawn and reviewed. Right: "
+        f"{_share(quality.accuracy)} of all calls, {_share(quality.failed)} of those that we said "
+        "failed.\n"
+    )
+    yield "| server | answers | right |\n|---|---|---|"
+    for row in quality.servers:
+        interval = Interval(row.right, row.low, row.high)
+        yield f"| {clean_line(row.server or '')} | {row.answers} | {_share(interval)} |"
+    if quality.rules:
+        yield "\n| rule | answers | wrong | texts |\n|---|---|---|---|"
+    for rule in quality.rules:
+        texts = "; ".join(rule.texts).replace("|", "\\|")
+        yield f"| {clean_line(rule.rule)} | {rule.answers} | {rule.wrong} | {texts} |"
+
+
+def _share(found: Interval) -> str:
+    return f"{found.rate:.3f} [{found.low:.3f}, {found.high:.3f}]"
+
+
+def plain(quality: OwnQuality) -> dict[str, Any]:
+    """The result as values for JSON."""
+    return dataclasses.asdict(quality) | {
+        name: getattr(quality, name)._asdict() for name in ("accuracy", "failed")
+    }

@@ -1,0 +1,90 @@
+"""Checks gates on rates from reviewed samples, as in `reviewed.failure_rate > 5%`."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mcptally.analytics.store import Store
+from mcptally.gates.limits import Gate, Result
+from mcptally.statistics.reviewed import Interval, difference
+
+if TYPE_CHECKING:
+    from mcptally.review.estimates import ReviewedRate
+
+SCOPE: Final = "reviewed"
+HOW: Final = "no sample is reviewed completely; draw one with: mcptally review STORE --sample 40"
+
+
+def check(store: Store, gates: Sequence[Gate]) -> Iterator[Result]:
+    """Check gates on the service's rates, from the samples of a store that are complete."""
+    mine = [gate for gate in gates if gate.scope == SCOPE]
+    rates = _rates(store) if mine else []
+    for gate in mine:
+        found = [rate for rate in rates if _fits(gate, rate)]
+        if not found:
+            yield Result(gate, "undecided", None, None, f"{gate.column}: {HOW}")
+        for rate in found:
+            low, high = rate.service_low, rate.service_high
+            message = (
+                f"{SCOPE}.{rate.metric} is {rate.rate:.4g} ({low:.4g} to {high:.4g}) from "
+                f"{rate.answers} answers; limit: {gate.beyond} {gate.limit:g}"
+            )
+            yield Result(gate, gate.state(low, high), rate.server, rate.tool, message)
+
+
+def check_change(base: Store, new: Store, gates: Sequence[Gate]) -> Iterator[Result]:
+    """Check gates on the change of the service's rates between two reviewed stores."""
+    mine = [gate for gate in gates if gate.scope == SCOPE]
+    found = changes(base, new) if mine else []
+    for gate in mine:
+        fitting = [each for each in found if _fits(gate, each[1])]
+        if not fitting:
+            yield Result(gate, "undecided", None, None, f"{gate.column}: of both stores, {HOW}")
+        for _, rate, change in fitting:
+            message = (
+                f"{SCOPE}.{rate.metric} changed by {change.rate:.4g} ({change.low:.4g} to "
+                f"{change.high:.4g}); limit: {gate.beyond} {gate.limit:g}"
+            )
+            state = gate.state(change.low, change.high)
+            yield Result(gate, state, rate.server, rate.tool, message)
+
+
+def changes(base: Store, new: Store) -> "list[tuple[ReviewedRate, ReviewedRate, Interval]]":
+    """The rates that both stores have from complete samples, and their differences."""
+    before = {(rate.metric, rate.server, rate.tool): rate for rate in _rates(base)}
+    after = {(rate.metric, rate.server, rate.tool): rate for rate in _rates(new)}
+    return [
+        (before[key], after[key], difference(before[key].service, after[key].service))
+        for key in before
+        if key in after
+    ]
+
+
+def lines(base: Store, new: Store) -> Iterator[str]:
+    """What changed by reviewed samples, in words."""
+    for before, after, change in changes(base, new):
+        about = " ".join(filter(None, (after.server, after.tool))) or "all calls"
+        yield (
+            f"reviewed {after.metric} of {about}: {100 * before.rate:.1f} % to "
+            f"{100 * after.rate:.1f} %, a change of {100 * change.rate:+.1f} points "
+            f"({100 * change.low:+.1f} to {100 * change.high:+.1f})"
+        )
+
+
+def _rates(store: Store) -> "list[ReviewedRate]":
+    """The rates from complete samples; most stores have none."""
+    name = store.manifest.get("reviews_file")
+    if not name or not Path(name).exists():
+        return []
+    from mcptally.analytics.reviewing import reviewed_rates  # noqa: PLC0415  (loads polars)
+
+    return reviewed_rates(store, Path(name))
+
+
+def _fits(gate: Gate, rate: "ReviewedRate") -> bool:
+    if rate.metric != gate.column:
+        return False
+    # A rate of the whole archive is not about a server that a gate names.
+    if rate.server is None and gate.server != "*":
+        return False
+    return gate.matches(rate.server, rate.tool)

@@ -1,0 +1,270 @@
+"""Reads and writes `reviews.jsonl`: one line per answer or sample, without recorded payload.
+
+The file is the user's. Lines are only added, so that files of several people are merged by
+concatenation: of the answers of one person to one call, the newest counts.
+"""
+
+import datetime
+import enum
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from mcptally.errors import UnreadableError, UsageError
+from mcptally.tables.ids import digest
+from mcptally.tables.outcomes import FAULTS, Fault
+
+NOT_AN_ERROR: Final = "not_an_error"
+CANNOT_TELL: Final = "cannot_tell"
+WITHDRAWN: Final = "withdrawn"
+"""The answer that takes back an earlier one of the same person."""
+ANSWERS: Final = (*map(str, FAULTS), NOT_AN_ERROR, CANNOT_TELL)
+"""What can be said about a call: whose fault its failure is, or one of the two others."""
+KEYS: Final = {
+    "c": "caller",
+    "a": "account",
+    "t": "tool",
+    "u": "upstream",
+    "n": "network",
+    "o": NOT_AN_ERROR,
+    "?": CANNOT_TELL,
+}
+"""Key → answer."""
+
+
+RATES: Final[Mapping[str, frozenset[str]]] = {
+    "failure_rate": frozenset({Fault.TOOL}),
+    "refusal_rate": frozenset({Fault.CALLER, Fault.ACCOUNT, Fault.CLIENT}),
+    "infrastructure_rate": frozenset({Fault.UPSTREAM, Fault.NETWORK}),
+}
+"""Rate → the answers that are hits, as our verdicts count them."""
+
+
+class CallKey(NamedTuple):
+    """The place of a call in its recording, which no run and no version changes."""
+
+    recording: str
+    seq: int
+    dir: str
+    place: int
+    """In a JSON-RPC batch; 0 otherwise."""
+
+
+class Scope(enum.StrEnum):
+    """What an answer is about."""
+
+    CALL = "call"
+    GROUP = "group"
+    """All calls of this group with the same definition of the tool."""
+
+
+class Reviewer(enum.StrEnum):
+    """Who gave an answer."""
+
+    PERSON = "person"
+    PROGRAM = "program"
+
+
+class Answer(msgspec.Struct, frozen=True, tag_field="kind", tag="answer", omit_defaults=True):
+    """What someone said about a call, or about all calls of its group."""
+
+    recording: str
+    seq: int
+    dir: str
+    answer: str
+    """One of `ANSWERS`, or `withdrawn`."""
+    who: str
+    at: str
+    """When, in ISO 8601 with microseconds, UTC."""
+    index: int = 0
+    scope: Scope = Scope.CALL
+    server: str | None = None
+    tool: str | None = None
+    group: str | None = None
+    """`group_id` of a failed call; null for others."""
+    definition: str | None = None
+    """Hash of the tool's definition in force."""
+    text: str | None = None
+    """`text_digest` of the reply; null if the store has no payloads."""
+    why: str = ""
+    by: Reviewer = Reviewer.PERSON
+    verdict: str | None = None
+    """Our verdict at that time; null for a call that worked."""
+    rule: str | None = None
+    """The rule of that verdict."""
+
+    @property
+    def key(self) -> CallKey:
+        """The call that it is about."""
+        return CallKey(self.recording, self.seq, self.dir, self.index)
+
+
+class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call of a sample."""
+
+    recording: str
+    seq: int
+    dir: str
+    stratum: str
+    """`tool_failure`, `other_error` or `ok`."""
+    size: int
+    """Calls that it stands for if its group was drawn with certainty; else of its group."""
+    probability: float
+    """With which its group was drawn, or the call itself in the stratum `ok`."""
+    index: int = 0
+    group: str | None = None
+    verdict: str | None = None
+    """Our verdict at that time; null for a call that worked."""
+
+    @property
+    def key(self) -> CallKey:
+        """The call."""
+        return CallKey(self.recording, self.seq, self.dir, self.index)
+
+
+class Sample(msgspec.Struct, frozen=True, tag_field="kind", tag="sample", omit_defaults=True):
+    """Calls drawn at random from the calls that a store had at that time, the frame."""
+
+    id: str
+    at: str
+    who: str
+    seed: int
+    frame: str
+    """Digest of the ids of all calls that could be drawn."""
+    calls: int
+    """Their number."""
+    n: int
+    """Answers that were asked for; there are fewer if the frame has fewer calls or groups."""
+    strata: dict[str, int]
+    """Calls of each stratum."""
+    drawn: tuple[Drawn, ...]
+    server: str | None = None
+    """Only calls of this server were drawn; null: of all."""
+    tool: str | None = None
+    look: int = 1
+    """1 for the first sample of this frame, 2 for the second, and so on."""
+
+
+Row = Answer | Sample
+
+
+class Reviews(msgspec.Struct, frozen=True):
+    """The rows of a file, in its order."""
+
+    answers: tuple[Answer, ...] = ()
+    samples: tuple[Sample, ...] = ()
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> "Reviews":
+        """The rows, each once."""
+        distinct: dict[bytes, Row] = {_ENCODER.encode(row): row for row in rows}
+        return cls(
+            tuple(row for row in distinct.values() if isinstance(row, Answer)),
+            tuple(row for row in distinct.values() if isinstance(row, Sample)),
+        )
+
+    def current(self) -> dict[tuple[CallKey, str], Answer]:
+        """Call and reviewer → the newest answer, without those that were withdrawn."""
+        newest = {(row.key, row.who): row for row in sorted(self.answers, key=lambda row: row.at)}
+        return {key: row for key, row in newest.items() if row.answer != WITHDRAWN}
+
+
+class AppliedReviews(msgspec.Struct, frozen=True):
+    """The answers of a file that count, as `apply` reads them."""
+
+    calls: tuple[Answer, ...] = ()
+    groups: tuple[Answer, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there is an answer."""
+        return bool(self.calls)
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(Row)
+
+
+def read(path: Path) -> Reviews:
+    """The rows of a file; none if it does not exist.
+
+    Raises:
+        UnreadableError: it cannot be read, or a line is not a row; the message names the line.
+    """
+    if not path.exists():
+        return Reviews()
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise UnreadableError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return Reviews.of(
+        _row(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip()
+    )
+
+
+def _row(line: bytes, where: str) -> Row:
+    try:
+        row: Row = _DECODER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnreadableError(
+            f"{where}: is not an answer ({error}); correct the line or remove it"
+        ) from error
+    if isinstance(row, Answer) and row.answer not in (*ANSWERS, WITHDRAWN):
+        raise UnreadableError(
+            f"{where}: {row.answer!r} is not an answer; known are {', '.join(ANSWERS)}"
+        )
+    return row
+
+
+def append(path: Path, rows: Iterable[Row]) -> None:
+    """Add rows at the end of a file, which is made if it does not exist.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    data = b"".join(_ENCODER.encode(row) + b"\n" for row in rows)
+    try:
+        with path.open("ab+") as file:
+            size = file.seek(0, os.SEEK_END)
+            if size:
+                file.seek(size - 1)
+                data = data if file.read(1) == b"\n" else b"\n" + data
+            file.write(data)
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be written: {error.strerror or error}; name another file with "
+            "--reviews FILE"
+        ) from error
+
+
+def now() -> str:
+    """The time as `Answer.at` has it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
+
+
+def user_name() -> str:
+    """Name of the user who runs this process."""
+    import getpass  # noqa: PLC0415  (scoring does not need it)
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"
+
+
+def group_id(server: str | None, tool: str | None, template: str) -> str:
+    """The id of all failed calls of a tool with one template of their error."""
+    return digest("\0".join((server or "", tool or "", template)))
+
+
+def template_of(template: str | None, outcome: str) -> str:
+    """The template of a failed call; those without a text are grouped by outcome."""
+    return template if template is not None else f"(no text: {outcome})"
+
+
+def text_digest(response: str | None) -> str:
+    """16 hex digits of the JSON text of a reply's `result` or `error`; of an empty text without."""
+    return hashlib.sha256((response or "").encode()).hexdigest()[:16]

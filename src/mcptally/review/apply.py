@@ -1,0 +1,231 @@
+"""Puts answers on calls while an archive is scored: the reviewer's verdict replaces ours."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from mcptally.review.answers import (
+    CANNOT_TELL,
+    NOT_AN_ERROR,
+    Answer,
+    AppliedReviews,
+    Reviews,
+    group_id,
+    template_of,
+    text_digest,
+)
+from mcptally.review.settled import settle
+from mcptally.tables.outcomes import ERRORS, FAILED, Fault, Verdict
+from mcptally.tables.stages import Judged
+from mcptally.verdict import error_template
+
+REVIEWED: Final = "review"
+"""The `rule` of a call that someone answered."""
+INFERRED: Final = "review.group"
+"""The `rule` of a call that an answer about its group reaches."""
+CERTAINTY: Final = {REVIEWED: 98.0, INFERRED: 95.0}
+"""Careful reviewers contradict themselves on about 2 % of the calls; a template may have several
+causes."""
+LEAST_LETTERS: Final = 8
+"""Letters outside of placeholders that a template needs before its answer reaches other calls."""
+
+
+_PLACEHOLDER: Final = re.compile("<[a-z]+>")
+
+
+class Meaning(NamedTuple):
+    """What a call gets by an answer."""
+
+    verdict: Verdict
+    reason: str
+    retryable: str | None
+    """Reason and retryable if our verdict had another fault."""
+
+
+_MEANINGS: Final = {
+    Fault.CALLER: Meaning(Verdict.BUSINESS, "other_refusal", "after_change"),
+    Fault.ACCOUNT: Meaning(Verdict.BUSINESS, "permission_policy", "after_change"),
+    Fault.CLIENT: Meaning(Verdict.BUSINESS, "client_capability", "after_change"),
+    Fault.TOOL: Meaning(Verdict.TOOL_FAILURE, "internal_error", "no"),
+    Fault.UPSTREAM: Meaning(Verdict.INFRASTRUCTURE, "dependency_down", "yes"),
+    Fault.NETWORK: Meaning(Verdict.INFRASTRUCTURE, "network", "yes"),
+    CANNOT_TELL: Meaning(Verdict.AMBIGUOUS, "unclear", None),
+}
+"""Answer → what a call gets. `not_an_error` takes everything away."""
+
+
+def meaning_of(answer: str) -> Meaning | None:
+    """What an answer stands for; None for `not_an_error`."""
+    return _MEANINGS.get(answer)
+
+
+def verdict_of(answer: str) -> str | None:
+    """The verdict that an answer stands for; None for `not_an_error`."""
+    meaning = meaning_of(answer)
+    return None if meaning is None else str(meaning.verdict)
+
+
+def counted(reviews: Reviews) -> AppliedReviews:
+    """The answers that count (`settled.settle`)."""
+    settled = settle(reviews)
+    return AppliedReviews(
+        tuple(settled.calls[key] for key in sorted(settled.calls)),
+        tuple(
+            settled.groups[key]
+            for key in sorted(settled.groups, key=lambda key: (key.group, key.definition or ""))
+        ),
+    )
+
+
+def apply(calls: pl.DataFrame, reviews: AppliedReviews) -> pl.DataFrame:
+    """`Judged` rows with the answers to them and to their groups.
+
+    An answer to a call whose reply has another text than the reviewed one is ignored.
+    """
+    if not reviews or calls.is_empty():
+        return calls
+    calls = calls.with_row_index("_row")
+    answers = pl.concat([_of_calls(calls, reviews.calls), _of_groups(calls, reviews.groups)])
+    # The answer to a call outranks the one to its group.
+    answers = answers.unique("_row", keep="first", maintain_order=True)
+    if answers.is_empty():
+        return calls.drop("_row")
+    found = calls.join(answers, on="_row", how="left", maintain_order="left")
+    return _with_templates(found.with_columns(_changes())).drop("_row", "_answer", "_by")
+
+
+def _with_templates(calls: pl.DataFrame) -> pl.DataFrame:
+    """The calls; those that only a reviewer called errors get a template."""
+    new = pl.col("_answer").is_not_null() & Judged.template.col.is_null()
+    texts = calls.select(pl.when(new).then(Judged.error_text.col)).to_series()
+    if texts.null_count() == calls.height:
+        return calls
+    templates = error_template.templates(texts).alias("_template")
+    return (
+        calls.hstack([templates])
+        .with_columns(pl.coalesce(Judged.template.name, "_template").alias(Judged.template.name))
+        .drop("_template")
+    )
+
+
+_KEYS: Final = (Judged.recording, Judged.seq, Judged.dir, Judged.index)
+_ANSWERS: Final = {"_row": pl.UInt32, "_answer": pl.String, "_by": pl.String}
+
+
+def _of_calls(calls: pl.DataFrame, answers: Iterable[Answer]) -> pl.DataFrame:
+    """The rows that were answered: `_row`, `_answer` and `_by`."""
+    given = pl.DataFrame(
+        [(*row.key, row.answer, row.text) for row in answers],
+        orient="row",
+        schema={column.name: calls.schema[column.name] for column in _KEYS}
+        | {"_answer": pl.String, "_text": pl.String},
+    )
+    found = calls.join(given, on=[column.name for column in _KEYS])
+    same = pl.Series(
+        [
+            text is None or text == text_digest(response)
+            for text, response in found.select("_text", Judged.response.name).iter_rows()
+        ],
+        dtype=pl.Boolean,
+    )
+    return found.filter(same).select("_row", "_answer", _by=pl.lit(REVIEWED))
+
+
+def _of_groups(calls: pl.DataFrame, answers: Iterable[Answer]) -> pl.DataFrame:
+    """The rows that an answer to their group reaches."""
+    given = {(row.group, row.definition): row.answer for row in answers}
+    tools = pl.DataFrame(
+        list({(row.server, row.tool) for row in answers}),
+        orient="row",
+        schema={Judged.server.name: pl.String, Judged.tool.name: pl.String},
+    )
+    if not given:
+        return pl.DataFrame(schema=_ANSWERS)
+    columns = (Judged.server, Judged.tool, Judged.template, Judged.outcome, Judged.definition)
+    failed = calls.filter(Judged.outcome.col.is_in(FAILED)).join(
+        tools, on=[Judged.server.name, Judged.tool.name], how="semi", nulls_equal=True
+    )
+    kinds = failed.select(column.name for column in columns).unique()
+    reached = pl.DataFrame(
+        list(_reached(kinds, given)),
+        orient="row",
+        schema=kinds.schema | {"_answer": pl.String},
+    )
+    return failed.join(reached, on=[column.name for column in columns], nulls_equal=True).select(
+        "_row", "_answer", _by=pl.lit(INFERRED)
+    )
+
+
+def _reached(
+    kinds: pl.DataFrame, given: dict[tuple[str | None, str | None], str]
+) -> Iterator[tuple[str | None, ...]]:
+    for server, tool, template, outcome, definition in kinds.iter_rows():
+        shown = template_of(template, outcome)
+        answer = given.get((group_id(server, tool, shown), definition))
+        if answer is not None and is_informative(template):
+            yield server, tool, template, outcome, definition, answer
+
+
+def is_informative(template: str | None) -> bool:
+    """Whether a template says enough for its answer to reach other calls."""
+    if template is None:
+        return False
+    return sum(map(str.isalpha, _PLACEHOLDER.sub("", template))) >= LEAST_LETTERS
+
+
+def _changes() -> list[pl.Expr]:
+    """The columns of calls with the answer `_answer`, given by `_by`; others stay as they are."""
+    answer, answered = pl.col("_answer"), pl.col("_answer").is_not_null()
+    cleared = answer == NOT_AN_ERROR
+    blamed = answered & ~cleared
+    same_fault = Judged.fault.col.eq_missing(answer) & Judged.verdict.col.is_not_null()
+    outcome = Judged.outcome.col
+
+    def told(column: str, default: pl.Expr) -> pl.Expr:
+        """Ours if we agree, otherwise the default of the answer."""
+        return (
+            pl.when(cleared)
+            .then(None)
+            .when(blamed & ~same_fault)
+            .then(default)
+            .otherwise(column)
+            .alias(column)
+        )
+
+    def default(place: int) -> pl.Expr:
+        values = {str(name): meaning[place] for name, meaning in _MEANINGS.items()}
+        return answer.replace_strict(values, default=None, return_dtype=pl.String)
+
+    fault = pl.when(answer != CANNOT_TELL).then(answer)
+    return [
+        pl.when(cleared & outcome.is_in(ERRORS))
+        .then(pl.lit("ok"))
+        .when(cleared & outcome.is_in(FAILED))
+        .then(pl.lit("cancelled"))
+        .when(blamed & (outcome == "ok"))
+        .then(pl.lit("hidden_error"))
+        .otherwise(outcome)
+        .alias(Judged.outcome.name),
+        pl.when(cleared)
+        .then(None)
+        .when(blamed & (outcome == "ok"))
+        .then(Judged.first_text.col.str.slice(0, 2000))
+        .otherwise(Judged.error_text.col)
+        .alias(Judged.error_text.name),
+        pl.when(~cleared.fill_null(value=False))
+        .then(Judged.template.col)
+        .alias(Judged.template.name),
+        told(Judged.verdict.name, default(0)),
+        told(Judged.reason.name, default(1)),
+        told(Judged.retryable.name, default(2)),
+        told(Judged.fault.name, fault),
+        pl.when(blamed)
+        .then(pl.col("_by").replace_strict(CERTAINTY, default=None, return_dtype=pl.Float64))
+        .when(cleared)
+        .then(None)
+        .otherwise(Judged.certainty.col)
+        .alias(Judged.certainty.name),
+        pl.when(answered).then(pl.col("_by")).otherwise(Judged.rule.col).alias(Judged.rule.name),
+    ]

@@ -1,0 +1,207 @@
+"""Computes rates from a reviewed sample: of the recorded calls, and of the service behind them."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from mcptally.review.answers import CANNOT_TELL, RATES, CallKey, Drawn, Sample
+from mcptally.review.answers import group_id as id_of_group
+from mcptally.review.sample import FILTERED, SHOWN_TEMPLATE, STRATA, ReviewedStore
+from mcptally.review.settled import Settled
+from mcptally.statistics import intervals
+from mcptally.statistics.reviewed import Interval, Stratum, reviewed_rate
+from mcptally.tables.outcomes import FAILED, Verdict, sql_list
+
+ALPHA: Final = 0.05
+
+
+class ReviewedRate(msgspec.Struct, frozen=True):
+    """A rate from a complete sample."""
+
+    metric: str
+    server: str | None
+    """Of which calls; null: of all."""
+    tool: str | None
+    sample: str
+    answers: int
+    calls: int
+    rate: float
+    """Share of the recorded calls."""
+    low: float
+    high: float
+    """The 95 % interval of that share; of later samples of one frame 97.5 %, 98.75 % and so on."""
+    service_low: float
+    service_high: float
+    """The interval of the same rate of the service, of which the sessions are a sample."""
+    n_eff: float
+    """Independent calls that the sessions are worth, from the corrected calls."""
+
+    @property
+    def service(self) -> Interval:
+        """The rate of the service with its interval."""
+        return Interval(self.rate, self.service_low, self.service_high)
+
+
+def missing(sample: Sample, settled: Settled) -> list[Drawn]:
+    """The calls of a sample that nobody answered yet; a conflict counts as an answer."""
+    known = settled.calls.keys() | {each.key for each in settled.conflicts}
+    return [each for each in sample.drawn if each.key not in known]
+
+
+def rates(store: ReviewedStore, sample: Sample, settled: Settled) -> list[ReviewedRate]:
+    """The rates from a sample; none while an answer is missing.
+
+    The size of a sample is fixed when it is drawn: an interval that is looked at after every few
+    answers does not hold.
+    """
+    if missing(sample, settled):
+        return []
+    return [_rate(store, sample, settled, metric) for metric in RATES]
+
+
+def _rate(store: ReviewedStore, sample: Sample, settled: Settled, metric: str) -> ReviewedRate:
+    alpha = ALPHA / 2 ** (sample.look - 1)
+    found = reviewed_rate(strata(sample, settled, metric), alpha=alpha)
+    n_eff, t = _sessions(store, sample, settled, metric)
+    service = _of_service(found, n_eff, t)
+    return ReviewedRate(
+        metric,
+        sample.server,
+        sample.tool,
+        sample.id,
+        len(sample.drawn),
+        sample.calls,
+        *found,
+        service.low,
+        service.high,
+        n_eff,
+    )
+
+
+def strata(sample: Sample, settled: Settled, metric: str = "failure_rate") -> list[Stratum]:
+    """The answers to the drawn calls by stratum; answers to other calls have no part in it."""
+    answers = {
+        each.key: _value(settled.calls[each.key].answer, RATES[metric])
+        if each.key in settled.calls
+        else math.nan
+        for each in sample.drawn
+    }
+    return list(by_stratum(sample, answers).values())
+
+
+def by_stratum(sample: Sample, answers: Mapping[CallKey, float]) -> dict[str, Stratum]:
+    """The strata of a sample that have calls, with a number for each drawn call."""
+    found = {}
+    for name in STRATA:
+        own = [each for each in sample.drawn if each.stratum == name]
+        if sample.strata[name]:
+            groups = [
+                (float(calls[0].size), [answers[each.key] for each in calls])
+                for calls in _certain(own).values()
+            ]
+            rest = [answers[each.key] for each in own if each.probability < 1]
+            found[name] = Stratum(sample.strata[name], groups, rest)
+    return found
+
+
+def weights(sample: Sample) -> dict[CallKey, float]:
+    """The calls that each drawn call stands for."""
+    found: dict[CallKey, float] = {}
+    for name in STRATA:
+        own = [each for each in sample.drawn if each.stratum == name]
+        rest = [each for each in own if each.probability < 1]
+        left = float(sample.strata[name])
+        for calls in _certain(own).values():
+            left -= calls[0].size
+            found |= {each.key: calls[0].size / len(calls) for each in calls}
+        found |= {each.key: left / len(rest) for each in rest}
+    return found
+
+
+def _certain(drawn: Iterable[Drawn]) -> dict[str | CallKey, list[Drawn]]:
+    """The drawn calls of each group that was drawn with certainty."""
+    found: dict[str | CallKey, list[Drawn]] = defaultdict(list)
+    for each in drawn:
+        if each.probability == 1:
+            found[each.group or each.key].append(each)
+    return found
+
+
+def _value(answer: str, hits: Iterable[str]) -> float:
+    return math.nan if answer == CANNOT_TELL else float(answer in hits)
+
+
+_COUNTS: Final = f"""
+SELECT session, server, tool, {SHOWN_TEMPLATE} AS shown, verdict,
+    outcome IN {sql_list(FAILED)} AS failed, count(*) AS calls
+FROM calls WHERE {FILTERED} GROUP BY ALL
+"""
+_VERDICTS: Final = {
+    "failure_rate": Verdict.TOOL_FAILURE,
+    "refusal_rate": Verdict.BUSINESS,
+    "infrastructure_rate": Verdict.INFRASTRUCTURE,
+}
+
+
+def _sessions(
+    store: ReviewedStore, sample: Sample, settled: Settled, metric: str
+) -> tuple[float, float]:
+    """`n_eff` and `t` of the sessions' calls, with the answers to their groups in force."""
+    counts: pl.DataFrame = store.sql(_COUNTS, params=[sample.server, sample.tool]).pl()
+    groups = counts.filter("failed").select("server", "tool", "shown").unique()
+    known = _shares_of_groups(sample, settled, metric)
+    share = [known.get(id_of_group(*row)) for row in groups.iter_rows()]
+    corrected = counts.join(
+        groups.with_columns(share=pl.Series(share, dtype=pl.Float64), failed=pl.lit(value=True)),
+        on=["server", "tool", "shown", "failed"],
+        how="left",
+        nulls_equal=True,
+    ).with_columns(
+        hits=pl.col("calls")
+        * pl.coalesce("share", (pl.col("verdict") == str(_VERDICTS[metric])).fill_null(value=False))
+    )
+    sums = corrected.group_by("session").agg(pl.col("calls", "hits").sum())
+    n = sums.get_column("calls").cast(pl.Float64).to_numpy()
+    y = sums.get_column("hits").to_numpy()
+    mixed = (y * (n - y) / n).sum()
+    found = intervals.rate_intervals(
+        *(
+            np.asarray([float(each)])
+            for each in (
+                n.sum(),
+                y.sum(),
+                (n**2).sum(),
+                (y**2).sum(),
+                (n * y).sum(),
+                mixed,
+                len(n),
+                min((y > 0).sum(), (y < n).sum()),
+            )
+        )
+    )
+    return float(found.n_eff[0]), float(found.t[0])
+
+
+def _shares_of_groups(sample: Sample, settled: Settled, metric: str) -> dict[str, float]:
+    """Group → the share of hits among the answers to its drawn calls."""
+    answers: dict[str, list[float]] = defaultdict(list)
+    for each in sample.drawn:
+        if each.group and each.key in settled.calls:
+            value = _value(settled.calls[each.key].answer, RATES[metric])
+            answers[each.group].append(0.0 if math.isnan(value) else value)
+    return {group: float(np.mean(values)) for group, values in answers.items()}
+
+
+def _of_service(found: Interval, n_eff: float, t: float) -> Interval:
+    """The interval of the service's rate: that of the sample and that of the sessions, by MOVER."""
+    if math.isnan(found.rate) or math.isnan(n_eff):
+        return Interval(found.rate, 0.0, 1.0)
+    low, high = intervals.wilson(*(np.asarray(value) for value in (found.rate, n_eff, t)))
+    down = math.hypot(found.rate - found.low, found.rate - float(low))
+    up = math.hypot(found.high - found.rate, float(high) - found.rate)
+    return Interval(found.rate, max(0.0, found.rate - down), min(1.0, found.rate + up))

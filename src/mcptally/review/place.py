@@ -1,0 +1,58 @@
+"""Where the answers about an archive are: `reviews.jsonl` in the folder of its files."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mcptally.errors import UnreadableError, UsageError, as_argument
+from mcptally.transcript.discover import REVIEWS
+from mcptally.transcript.remote import is_remote, url_of_path
+
+
+def reviews_file_of(files: Iterable[Path], given: str | Path | None = None) -> Path | None:
+    """The file with answers about these transcripts, which need not exist unless it was given.
+
+    Raises:
+        UnreadableError: the given file does not exist.
+    """
+    if given is not None:
+        if not Path(given).is_file():
+            raise UnreadableError(f"{given}: no such file of answers; mcptally review makes one")
+        return Path(given)
+    return _beside(files)
+
+
+def _beside(files: Iterable[Path]) -> Path | None:
+    """`reviews.jsonl` in the folder that holds all of these files; None if they are not local."""
+    paths = list(files)
+    if not paths or any(is_remote(path) or url_of_path(path) for path in paths):
+        return None
+    try:
+        return Path(os.path.commonpath([path.parent for path in paths])) / REVIEWS
+    except ValueError:  # relative and absolute paths, or several drives
+        return None
+
+
+def file_for_answers(manifest: Mapping[str, Any], given: str | Path | None, store: Path) -> Path:
+    """The file that answers about a store's calls are written to.
+
+    Args:
+        manifest: the store's manifest.
+        given: a file that the user named.
+        store: the folder of the store, for messages.
+
+    Raises:
+        UsageError: none is given, and the folder of the archive cannot be written to.
+    """
+    name = given or manifest.get("reviews_file")
+    place = Path(name) if name else None
+    if place is None or not os.access(place.parent, os.W_OK):
+        where = f"{place.parent} cannot be written to" if place else "it is not in a local folder"
+        raise UsageError(
+            f"{as_argument(store)}: answers are kept beside the archive, and {where}; name a file "
+            "in another folder with --reviews FILE"
+        )
+    if place.exists() and not os.access(place, os.W_OK):
+        raise UsageError(f"{place}: cannot be written; name another file with --reviews FILE")
+    return place

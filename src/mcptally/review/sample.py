@@ -1,0 +1,207 @@
+"""Draws a sample of a store's calls for review, and says what interval to expect from it."""
+
+import datetime
+import hashlib
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from mcptally.errors import UsageError
+from mcptally.review.answers import Drawn, Sample, group_id, now
+from mcptally.statistics import reviewed
+from mcptally.tables.outcomes import FAILED, Verdict, is_verdict, sql_list
+from mcptally.tables.usage_sums import TOOL_CALL
+
+STRATA: Final = ("tool_failure", "other_error", "ok")
+"""What our verdict says about a call: the tool's failure, another failure, or none."""
+LEAST: Final = 20
+"""Answers of the smallest sample."""
+
+
+class ReviewedStore(Protocol):
+    """What review reads of a store. Its texts must not be masked: digests are of recorded texts."""
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The content of `store.json`."""
+        ...
+
+    @property
+    def path(self) -> Any:
+        """Its folder."""
+        ...
+
+    def sql(self, query: str, params: Any = None) -> Any:
+        """The answer to a SELECT, as a DuckDB relation."""
+        ...
+
+
+class Frame(NamedTuple):
+    """The calls that a sample is drawn from."""
+
+    digest: str
+    calls: int
+
+
+class Plan(NamedTuple):
+    """What a sample of some size would ask, and the interval to expect."""
+
+    answers: int
+    """Answers that it asks for: never more than the frame has calls."""
+    half_width: float
+    """Half of the interval of the failure rate, as expected with the usual errors of verdicts."""
+
+
+FILTERED: Final = f"{TOOL_CALL} AND ($1 IS NULL OR server = $1) AND ($2 IS NULL OR tool = $2)"
+"""The calls of the frame: calls of tools, as rates count them, of one server or tool if named."""
+_FAILED: Final = f"outcome IN {sql_list(FAILED)}"
+SHOWN_TEMPLATE: Final = "coalesce(template, '(no text: ' || outcome || ')')"
+"""SQL of `answers.template_of`."""
+_FRAME: Final = f"""
+SELECT count(*), bit_xor(md5_number_lower(call_id)), count(*) FILTER (NOT ({_FAILED}))
+FROM calls WHERE {FILTERED}
+"""
+_GROUPS: Final = f"""
+SELECT server, tool, {SHOWN_TEMPLATE} AS shown,
+    coalesce({is_verdict(Verdict.TOOL_FAILURE)}, false) AS is_failure, count(*) AS size,
+    arg_min({{recording: recording, seq: seq, dir: dir, "index": "index", verdict: verdict}},
+        md5(call_id || $3), 8) AS calls
+FROM calls WHERE {FILTERED} AND {_FAILED}
+GROUP BY ALL ORDER BY server, tool, shown, is_failure
+"""
+_OK: Final = f"""
+SELECT recording, seq, dir, "index" FROM calls WHERE {FILTERED} AND NOT ({_FAILED})
+ORDER BY md5(call_id || $3) LIMIT $4
+"""
+
+
+def frame(store: ReviewedStore, *, server: str | None = None, tool: str | None = None) -> Frame:
+    """The calls that a sample would be drawn from now."""
+    calls, digest, _ = store.sql(_FRAME, params=[server, tool]).fetchall()[0]
+    return Frame(f"{digest or 0:016x}", calls)
+
+
+def plan(
+    store: ReviewedStore, n: int, *, server: str | None = None, tool: str | None = None
+) -> Plan:
+    """What a sample of `n` answers would give."""
+    drawn = draw(store, n, who="", server=server, tool=tool, seed=0)
+    strata = [[each for each in drawn.drawn if each.stratum == name] for name in STRATA]
+    certain = [
+        {each.group or each.key: each.size for each in own if each.probability == 1}
+        for own in strata
+    ]
+    half = reviewed.expected_half_width(
+        [drawn.strata[name] for name in STRATA],
+        [list(sizes.values()) for sizes in certain],
+        [sum(each.probability < 1 for each in own) for own in strata],
+    )
+    return Plan(len(drawn.drawn), half)
+
+
+def draw(
+    store: ReviewedStore,
+    n: int,
+    *,
+    who: str,
+    server: str | None = None,
+    tool: str | None = None,
+    seed: int | None = None,
+    look: int = 1,
+) -> Sample:
+    """A sample of `n` calls of the store, or of one server or tool.
+
+    Args:
+        store: the store.
+        n: answers that the sample asks for.
+        who: who draws it.
+        server: only calls of this server.
+        tool: only calls of this tool.
+        seed: the seed; by default one that nobody chose.
+        look: which sample of this frame it is.
+
+    Raises:
+        UsageError: `n` is too small, or there is no such call.
+    """
+    if n < LEAST:
+        raise UsageError(f"a sample needs at least {LEAST} answers for an interval, not {n}")
+    if seed is None:
+        seed = int(np.random.SeedSequence().generate_state(1)[0])
+    calls, digest, ok = store.sql(_FRAME, params=[server, tool]).fetchall()[0]
+    if not calls:
+        raise UsageError(f"there is no call of {_about(server, tool)}; see mcptally query STORE")
+    names = ("server", "tool", "shown", "is_failure", "size", "calls")
+    rows = [
+        dict(zip(names, row, strict=True))
+        for row in store.sql(_GROUPS, params=[server, tool, str(seed)]).fetchall()
+    ]
+    groups = {
+        "tool_failure": [row for row in rows if row["is_failure"]],
+        "other_error": [row for row in rows if not row["is_failure"]],
+    }
+    sizes = {name: sum(row["size"] for row in own) for name, own in groups.items()} | {"ok": ok}
+    given = dict(zip(STRATA, reviewed.allocate([sizes[name] for name in STRATA], n), strict=True))
+    rng = np.random.default_rng(seed)
+    drawn = [each for name in groups for each in _errors(name, groups[name], given[name], rng)]
+    # A stratum of few groups needs fewer answers than it was given.
+    left = min(ok, max(given["ok"], n - len(drawn)))
+    chosen = store.sql(_OK, params=[server, tool, str(seed), left]).fetchall()
+    drawn += [
+        Drawn(recording, seq, direction, "ok", 1, left / ok, index=index)
+        for recording, seq, direction, index in chosen
+    ]
+    order = rng.permutation(len(drawn))  # whoever stops has seen a random part
+    at = now()
+    name = hashlib.sha256(f"{digest} {seed} {at}".encode()).hexdigest()[:12]
+    return Sample(
+        id=name,
+        at=at,
+        who=who,
+        seed=seed,
+        frame=f"{digest:016x}",
+        calls=calls,
+        n=n,
+        strata=sizes,
+        drawn=tuple(drawn[place] for place in order),
+        server=server,
+        tool=tool,
+        look=look,
+    )
+
+
+def _errors(
+    stratum: str, rows: list[dict[str, Any]], n: int, rng: np.random.Generator
+) -> list[Drawn]:
+    """The drawn calls of a stratum of groups."""
+    found = reviewed.draw(np.array([row["size"] for row in rows], dtype=np.int64), n, rng)
+    certain = {group for group, _ in found.certain}
+    return [
+        Drawn(
+            call["recording"],
+            call["seq"],
+            call["dir"],
+            stratum,
+            rows[group]["size"],
+            1.0 if group in certain else min(1.0, float(found.probability[group])),
+            index=call["index"],
+            group=group_id(rows[group]["server"], rows[group]["tool"], rows[group]["shown"]),
+            verdict=call["verdict"],
+        )
+        for group, asked in (*found.certain, *found.rest)
+        for call in rows[group]["calls"][:asked]
+    ]
+
+
+def is_current(sample: Sample, found: Frame) -> bool:
+    """Whether a sample was drawn from the calls that the store has now."""
+    return (sample.frame, sample.calls) == (found.digest, found.calls)
+
+
+def _about(server: str | None, tool: str | None) -> str:
+    names = [f"{kind} {name!r}" for kind, name in (("server", server), ("tool", tool)) if name]
+    return " and ".join(names) or "a tool"
+
+
+def age(sample: Sample) -> str:
+    """The day on which a sample was drawn."""
+    return datetime.datetime.fromisoformat(sample.at).date().isoformat()

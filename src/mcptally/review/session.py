@@ -1,0 +1,276 @@
+"""A review of a store by one person or program: next items, answer, skip, undo, progress.
+
+The command line, notebooks and the browser call the same few methods. Everything is in the file of
+answers, so a review stops and goes on at any time, and several people may review at once.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from mcptally.errors import UsageError, near
+from mcptally.review import estimates, items, sample, settled
+from mcptally.review.answers import (
+    ANSWERS,
+    WITHDRAWN,
+    Answer,
+    Reviewer,
+    Reviews,
+    Sample,
+    Scope,
+    append,
+    now,
+    read,
+    user_name,
+)
+from mcptally.review.items import Item
+from mcptally.review.place import file_for_answers
+from mcptally.review.sample import ReviewedStore
+
+Mode = Literal["largest", "sample"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a review is."""
+
+    mode: Mode
+    answered: int
+    """Of a sample: its answered calls. Otherwise: groups that an answer decides."""
+    total: int
+    """Of a sample: its calls. Otherwise: groups of failed calls."""
+    decided: float
+    """Share of the failed calls that answers about calls and groups decide, 0 to 1."""
+    next_share: float
+    """Share of the failed calls that the next ten answers about groups would decide."""
+
+
+class Session:
+    """A review of a store.
+
+    Attributes:
+        store: the store, with texts as recorded.
+        path: the file of answers.
+        who: name of the reviewer.
+        by: whether this is a person or a program.
+        server: only calls of this server; None: of all.
+        tool: only calls of this tool.
+    """
+
+    def __init__(
+        self,
+        store: ReviewedStore,
+        path: str | Path | None = None,
+        *,
+        who: str | None = None,
+        by: Reviewer = Reviewer.PERSON,
+        server: str | None = None,
+        tool: str | None = None,
+    ) -> None:
+        """Begin or continue a review.
+
+        Args:
+            store: the store; not a masked one.
+            path: the file of answers; by default the one beside the archive.
+            who: name of the reviewer; by default that of the user.
+            by: whether a person or a program answers.
+            server: only calls of this server.
+            tool: only calls of this tool.
+
+        Raises:
+            UsageError: no file is given, and there is no folder beside the archive to write to.
+            UnreadableError: the file has a line that is not an answer.
+        """
+        self.store = store
+        self.path = file_for_answers(store.manifest, path, store.path)
+        self.who = who or user_name()
+        self.by = by
+        self.server = server
+        self.tool = tool
+        self._skipped: set[str] = set()
+        self._groups: tuple[object, list[items.Group]] = (None, [])
+        read(self.path)
+
+    @property
+    def reviews(self) -> Reviews:
+        """All answers and samples of the file, as it is now."""
+        return read(self.path)
+
+    @property
+    def settled(self) -> settled.Settled:
+        """The answers that count."""
+        return settled.settle(self.reviews)
+
+    def next_items(self, n: int = 1, *, mode: Mode = "largest", second: bool = False) -> list[Item]:
+        """The next items to answer.
+
+        Args:
+            n: how many.
+            mode: `largest`: groups of failed calls by calls and doubt, which corrects them and
+                estimates nothing; `sample`: the calls of the sample that was drawn last.
+            second: only calls that another reviewer answered, to measure agreement.
+
+        Raises:
+            UsageError: there is no sample.
+        """
+        reviews = self.reviews
+        mine = {key for key, who in reviews.current() if who == self.who}
+        theirs = {key for key, who in reviews.current() if who != self.who}
+        if mode == "sample":
+            found = self.sample(reviews)
+            if found is None:
+                raise UsageError("there is no sample of these calls yet; draw one with --sample N")
+            left = [
+                each
+                for each in found.drawn
+                if each.key not in mine and (each.key in theirs) == second
+            ]
+            return self._without_skipped(items.of_sample(self.store, left, found.id))[:n]
+        if second:
+            keys = {row.key: row for row in reviews.current().values() if row.who != self.who}
+            open_ = items.of_keys(self.store, [key for key in keys if key not in mine])
+            return self._without_skipped(open_)[:n]
+        groups = [each for each in self._open_groups(reviews) if each.call_id not in self._skipped]
+        return items.of_groups(self.store, groups[:n])
+
+    def answer(self, item: Item, answer: str, *, why: str = "", group: bool = False) -> Answer:
+        """Write an answer to the file.
+
+        Args:
+            item: the item.
+            answer: whose fault it is, `not_an_error` or `cannot_tell`.
+            why: a reason, in the reviewer's words.
+            group: whether the answer is about all calls of the item's group.
+
+        Raises:
+            UsageError: it is not an answer, the item has no group, or the file cannot be written.
+        """
+        if answer not in ANSWERS:
+            known = ", ".join(ANSWERS)
+            raise UsageError(
+                f"{answer!r} is not an answer{near(answer, ANSWERS)}; known are {known}"
+            )
+        if group and item.group is None:
+            raise UsageError("only failed calls have groups; answer about this call alone")
+        row = Answer(
+            recording=item.key.recording,
+            seq=item.key.seq,
+            dir=item.key.dir,
+            index=item.key.place,
+            answer=answer,
+            who=self.who,
+            at=now(),
+            scope=Scope.GROUP if group else Scope.CALL,
+            server=item.server,
+            tool=item.tool,
+            group=item.group,
+            definition=item.definition,
+            text=item.text,
+            why=why,
+            by=self.by,
+            verdict=item.verdict if item.is_ours else None,
+            rule=item.rule if item.is_ours else None,
+        )
+        append(self.path, [row])
+        return row
+
+    def skip(self, item: Item) -> None:
+        """Do not show an item again in this session."""
+        self._skipped.add(item.call_id)
+
+    def undo(self) -> Answer | None:
+        """Withdraw this reviewer's newest answer and return it; None if there is none."""
+        reviews = self.reviews
+        own = [row for (_, who), row in reviews.current().items() if who == self.who]
+        if not own:
+            return None
+        newest = max(own, key=lambda row: row.at)
+        append(self.path, [msgspec.structs.replace(newest, answer=WITHDRAWN, at=now(), why="")])
+        return newest
+
+    def draw(self, n: int, *, seed: int | None = None) -> Sample:
+        """Draw a sample of `n` answers and write it to the file; its size is fixed by that.
+
+        Raises:
+            UsageError: `n` is too small, or there is no such call.
+        """
+        now_ = sample.frame(self.store, server=self.server, tool=self.tool)
+        before = [each for each in self._samples(self.reviews) if sample.is_current(each, now_)]
+        drawn = sample.draw(
+            self.store,
+            n,
+            who=self.who,
+            server=self.server,
+            tool=self.tool,
+            seed=seed,
+            look=len(before) + 1,
+        )
+        append(self.path, [drawn])
+        return drawn
+
+    def ensure_sample(self, n: int) -> Sample:
+        """The last sample if it is of `n` answers and about the store's calls, else a new one."""
+        found = self.sample()
+        if found is not None and found.n == n:
+            frame = sample.frame(self.store, server=self.server, tool=self.tool)
+            if sample.is_current(found, frame):
+                return found
+        return self.draw(n)
+
+    def sample(self, reviews: Reviews | None = None) -> Sample | None:
+        """The sample of these calls that was drawn last."""
+        return max(self._samples(reviews or self.reviews), key=lambda each: each.at, default=None)
+
+    def rates(self) -> list[estimates.ReviewedRate]:
+        """The rates from the last sample; none while an answer of it is missing."""
+        found = self.sample()
+        return [] if found is None else estimates.rates(self.store, found, self.settled)
+
+    def progress(self, mode: Mode = "largest") -> Progress:
+        """How far the review is, and what the next answers would decide."""
+        reviews = self.reviews
+        every = self._every_group()
+        open_ = self._open_groups(reviews)
+        still = {each.call_id for each in open_}
+        answered_groups = {key.group for key in settled.settle(reviews).groups}
+        closed = [each for each in every if each.call_id not in still]
+        decided = sum(each.calls if each.group in answered_groups else 1 for each in closed)
+        by_review = items.decided_calls(self.store, server=self.server, tool=self.tool)
+        failed = max(1, sum(each.calls for each in every) + by_review)
+        following = sum(each.calls for each in open_[:10]) / failed
+        answered, of = len(every) - len(open_), len(every)
+        found = self.sample(reviews)
+        if mode == "sample" and found is not None:
+            left = len(estimates.missing(found, settled.settle(reviews)))
+            answered, of = len(found.drawn) - left, len(found.drawn)
+        return Progress(mode, answered, of, (decided + by_review) / failed, following)
+
+    def _samples(self, reviews: Reviews) -> list[Sample]:
+        return [
+            each for each in reviews.samples if (each.server, each.tool) == (self.server, self.tool)
+        ]
+
+    def _every_group(self) -> list[items.Group]:
+        """The groups of failed calls, read again only if a run replaced the store."""
+        scored_at = self.store.manifest.get("scored_at", "")
+        if self._groups[0] != scored_at:
+            found = items.largest(self.store, server=self.server, tool=self.tool)
+            self._groups = (scored_at, found)
+        return self._groups[1]
+
+    def _open_groups(self, reviews: Reviews) -> list[items.Group]:
+        """The groups that no answer about them decides, and whose example is not answered."""
+        known = settled.settle(reviews)
+        groups = {(key.group, key.definition) for key in known.groups}
+        called = {row.group for row in reviews.current().values() if row.who == self.who}
+        return [
+            each
+            for each in self._every_group()
+            if (each.group, each.definition) not in groups and each.group not in called
+        ]
+
+    def _without_skipped(self, found: Iterable[Item]) -> list[Item]:
+        return [item for item in found if item.call_id not in self._skipped]

@@ -1,0 +1,57 @@
+"""Computes how far two reviewers agree: share and Cohen's kappa with its interval."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+NORMAL: Final = 1.959963984540054
+
+
+class Agreement(NamedTuple):
+    """How often two reviewers gave the same answer; NaN where it cannot be computed."""
+
+    n: int
+    """Items that both answered."""
+    share: float
+    """Share of equal answers."""
+    kappa: float
+    """Cohen's kappa (1960): agreement beyond chance, 1 at most; NaN if both always gave one and the
+    same answer."""
+    low: float
+    high: float
+    """95 % interval of kappa, from its asymptotic standard error (Fleiss, Cohen and Everitt 1969).
+    """
+
+
+def agreement(pairs: Sequence[tuple[str, str]]) -> Agreement:
+    """The agreement of pairs of answers to the same items."""
+    n = len(pairs)
+    if not n:
+        return Agreement(0, math.nan, math.nan, math.nan, math.nan)
+    both = Counter(pairs)
+    rows, columns = Counter(one for one, _ in pairs), Counter(other for _, other in pairs)
+    observed = sum(count for (one, other), count in both.items() if one == other) / n
+    chance = sum(rows[name] * columns[name] for name in rows) / n**2
+    if math.isclose(chance, 1):
+        return Agreement(n, observed, math.nan, math.nan, math.nan)
+    kappa = (observed - chance) / (1 - chance)
+    # The three terms of the asymptotic variance.
+    equal = sum(
+        both[name, name]
+        / n
+        * ((1 - chance) - (rows[name] + columns[name]) / n * (1 - observed)) ** 2
+        for name in rows
+    )
+    different = (1 - observed) ** 2 * sum(
+        count / n * ((columns[one] + rows[other]) / n) ** 2
+        for (one, other), count in both.items()
+        if one != other
+    )
+    last = (observed * chance - 2 * chance + observed) ** 2
+    variance = max(0.0, equal + different - last) / (n * (1 - chance) ** 4)
+    half = NORMAL * math.sqrt(variance)
+    if not half:  # all answers agree: a bound from the share, by the rule of three
+        share_low = 0.05 ** (1 / n)
+        return Agreement(n, observed, kappa, (share_low - chance) / (1 - chance), kappa)
+    return Agreement(n, observed, kappa, max(-1.0, kappa - half), min(1.0, kappa + half))

@@ -1,0 +1,60 @@
+"""Small archives to review, and stores of them."""
+
+from pathlib import Path
+
+import mcptally as mt
+from mcptally.review.session import Session
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+
+def tool_list(description="Say it again"):
+    tool = {"name": "echo", "description": description, "inputSchema": {"type": "object"}}
+    return [
+        c2s(1, {"jsonrpc": "2.0", "id": "list", "method": "tools/list"}),
+        s2c(2, {"jsonrpc": "2.0", "id": "list", "result": {"tools": [tool]}}),
+    ]
+
+
+def recording(name, results, *, server="demo", description="Say it again"):
+    """A recording of calls to `echo`: each result is (text, whether it is an error)."""
+    events = [opened(name, server=server), *tool_list(description)]
+    for number, (words, is_error) in enumerate(results):
+        seq = 3 + 2 * number
+        events += [
+            c2s(seq, call(number, word=str(number))),
+            s2c(seq + 1, text(number, words, isError=is_error)),
+        ]
+    return [event | {"recording": name} for event in events]
+
+
+def full(number):
+    return (f"Quota of the printing service used up: {number} of 9 pages", True)
+
+
+OK = ("fine", False)
+UNKNOWN_TOPIC = ("No topic called 'x' was subscribed to", True)
+
+
+def archive(folder: Path, *more):
+    """A folder with a recording `a` of two groups of errors and results; `more` are recordings."""
+    folder.mkdir(exist_ok=True)
+    first = recording("a", [*map(full, range(5)), *[UNKNOWN_TOPIC] * 2, *[OK] * 6])
+    for events in (first, *more):
+        write(folder / f"{events[0]['recording']}.jsonl", events)
+    return folder
+
+
+def scored(folder: Path, *more):
+    """The archive of `archive` and its store."""
+    mt.score(archive(folder / "traces", *more), out=folder / "store")
+    return mt.open_store(folder / "store")
+
+
+def session(store, path=None, who="ann", **about):
+    return Session(store, path, who=who, **about)
+
+
+def verdicts(store):
+    """Recording and position of each call → verdict, fault, rule."""
+    rows = store.sql("SELECT recording, seq, outcome, verdict, fault, rule FROM calls").fetchall()
+    return {(recording, (seq - 3) // 2): tuple(rest) for recording, seq, *rest in rows if seq > 2}

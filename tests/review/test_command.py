@@ -1,0 +1,212 @@
+"""`mcptally review` asks on a terminal, from stdin, or a program, and prints what answers give."""
+
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+import mcptally as mt
+from mcptally.evaluation import evaluate
+from mcptally.review import answers
+from tests.commands import run
+from tests.review.archives import OK, UNKNOWN_TOPIC, full, recording, scored, session
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reviewed")
+    scored(
+        folder,
+        recording("b", [*[OK] * 60, *map(full, range(20)), ("At 3: token ghp_" + 36 * "a", True)]),
+    )
+    return folder
+
+
+@pytest.fixture
+def store(kept):
+    yield kept / "store"
+    (kept / "traces" / "reviews.jsonl").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def typed(monkeypatch):
+    return lambda text: monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+
+
+def file_of(store):
+    return answers.read(store.parent / "traces" / "reviews.jsonl")
+
+
+def test_lines_of_stdin_answer_one_item_after_the_other(store, typed):
+    typed("At the vendor\n\nc\n")
+    done = run("review", store, "--as", "ann")
+    assert done.returncode == 0
+    assert [(row.answer, row.scope, row.why, row.who) for row in file_of(store).answers] == [
+        ("tool", "group", "the vendor", "ann"),
+        ("caller", "call", "", "ann"),
+    ]
+    assert "25 calls of this group, 89 % of the failed calls" in done.stdout
+    assert "our verdict" in done.stdout
+    assert "answers decide 93 % of the failed calls" in done.stderr
+
+
+def test_a_line_that_is_no_answer_stops_before_later_lines_answer_other_calls(store, typed):
+    typed("c\nyes\nc\n")
+    done = run("review", store)
+    assert done.returncode == 2
+    assert "stdin:2: 'yes' is not an answer" in done.stderr
+    assert len(file_of(store).answers) == 1
+
+
+def test_undo_and_skip_and_quit(store, typed):
+    typed("c\nz\ns\nu\nq\nc\n")
+    assert run("review", store).returncode == 0
+    current = file_of(store).current()
+    assert [row.answer for row in current.values()] == ["upstream"]
+
+
+def test_secrets_are_masked_on_the_screen_and_before_programs_see_them(store, typed, tmp_path):
+    typed("s\ns\ns\n")
+    assert "ghp_aaaa" not in run("review", store).stdout
+    script = program(tmp_path, "seen.write(text); print('tool')")
+    assert run("review", store, "--with", script, "--items", 3).returncode == 0
+    assert "ghp_aaaa" not in (tmp_path / "seen").read_text()
+
+
+def program(folder: Path, body: str) -> str:
+    path = folder / "reader.py"
+    path.write_text(
+        "import json, sys\n"
+        "text = sys.stdin.read(); item = json.loads(text)\n"
+        f"seen = open({str(folder / 'seen')!r}, 'a')\n{body}\n"
+    )
+    return f"{sys.executable} {path}"
+
+
+def test_a_program_is_a_reviewer_whose_answers_wait_for_agreement(store, tmp_path):
+    script = program(tmp_path, "print(json.dumps({'answer': 'tool', 'why': item['tool']}))")
+    done = run("review", store, "--with", script, "--items", 2, "--as", "reader")
+    assert done.returncode == 0
+    rows = file_of(store).answers
+    assert {(row.who, row.by, row.answer, row.why) for row in rows} == {
+        ("reader", "program", "tool", "echo")
+    }
+    status = run("review", store, "--status").stdout
+    assert "the answers of reader do not count yet: 0 calls in common" in status
+    assert not session(mt.open_store(store)).settled.calls
+
+
+@pytest.mark.parametrize(
+    ("body", "said", "code"),
+    [
+        ("print('maybe')", "printed 'maybe'; expected one of caller", 1),
+        ("sys.exit('out of tokens')", "ended with exit code 1: out of tokens", 1),
+    ],
+)
+def test_a_program_that_gives_no_answer_stops_the_review(store, tmp_path, body, said, code):
+    done = run("review", store, "--with", program(tmp_path, body))
+    assert (done.returncode, said in done.stderr) == (code, True)
+    assert not file_of(store).answers
+
+
+def test_a_program_that_does_not_exist_is_a_mistake_of_the_caller(store):
+    done = run("review", store, "--with", "/nowhere/reader")
+    assert (done.returncode, "cannot be started" in done.stderr) == (2, True)
+
+
+@pytest.mark.slow  # 20 calls are shown
+def test_a_finished_sample_gives_rates_and_an_unfinished_one_none(store, typed):
+    typed("q\n")
+    run("review", store, "--sample", 20)
+    (sample,) = file_of(store).samples
+    key = {"ok": "o", "other_error": "t", "tool_failure": "t"}
+    first, *rest = [key[each.stratum] + "\n" for each in sample.drawn]
+    typed(first)
+    assert "1 of 20 answered; rates follow then" in run("review", store, "--sample", 20).stderr
+    typed("".join(rest))
+    done = run("review", store, "--sample", 20)
+    assert len(file_of(store).samples) == 1
+    assert "failure_rate: 29.8 % of 94 recorded calls (" in done.stderr
+    assert "of the service" in done.stderr
+
+
+def test_two_reviewers_see_their_agreement_and_conflicts(store, typed):
+    typed("c\nu\n")
+    run("review", store, "--as", "ann")
+    typed("c\nt\n")
+    run("review", store, "--as", "bob", "--second")
+    status = run("review", store, "--status").stdout
+    assert "agreement of ann and bob: 50 % of 2 calls, kappa" in status
+    assert "conflict: demo echo" in status
+
+
+def test_exported_labels_have_no_arguments_and_can_be_evaluated(store, typed, tmp_path):
+    typed("t\nc\n")
+    run("review", store)
+    out = tmp_path / "labels.jsonl"
+    assert run("review", store, "--export", out).returncode == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {row["verdict"] for row in rows} == {"tool_failure", "business"}
+    assert not {"args", "arguments", "recording", "who", "why"} & {
+        name for row in rows for name in row
+    }
+    assert evaluate(out).verdict.n == 2
+
+
+def test_a_rule_is_proposed_tried_and_valid(store, typed, tmp_path):
+    typed("u the shop is closed\nc\n")
+    run("review", store)
+    text = run("review", store, "--rule").stdout
+    assert "25 calls would change to infrastructure" in text
+    rules = tmp_path / "rules.toml"
+    rules.write_text(text)
+    mt.score(store.parent / "traces", out=tmp_path / "store", rules=rules, reviews=empty(tmp_path))
+    found = mt.open_store(tmp_path / "store").sql(
+        "SELECT count(*) FROM calls WHERE verdict = 'infrastructure' AND rule LIKE 'verdict.ours.%'"
+    )
+    assert found.fetchall() == [(25,)]
+
+
+def empty(folder):
+    path = folder / "none.jsonl"
+    path.touch()
+    return path
+
+
+def test_a_notebook_fills_a_table(store, tmp_path):
+    opened = mt.open_store(store)
+    table = opened.review(2, who="ann")
+    assert table.height == 2
+    assert opened.answer(table.with_columns(answer=table["answer"].fill_null("u")), who="ann") == 2
+    assert opened.review(9, who="ann").height == 1
+    drawn = opened.review(30, sample=True, reviews=tmp_path / "other.jsonl")
+    assert drawn.height == 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--sample", 5), "a sample needs at least 20 answers"),
+        (("--server", "dem"), "did you mean"),
+        (("--status", "--rule"), "give one"),
+    ],
+)
+def test_refusals_say_what_to_do(store, arguments, said):
+    done = run("review", store, *arguments)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_an_archive_that_is_gone_needs_a_named_file(store, tmp_path):
+    shutil.copytree(store, tmp_path / "store")
+    manifest = tmp_path / "store" / "store.json"
+    manifest.write_text(manifest.read_text().replace(str(store.parent / "traces"), "/gone"))
+    done = run("review", tmp_path / "store")
+    assert (done.returncode, "--reviews FILE" in done.stderr) == (2, True)
+
+
+def test_unknown_topics_are_reviewed_too(store):
+    texts = {item.error_text for item in session(mt.open_store(store)).next_items(9)}
+    assert UNKNOWN_TOPIC[0] in texts
