@@ -22,9 +22,14 @@ import click
     show_default=True,
     help="Time limit of an answer.",
 )
+@click.option(
+    "--base",
+    type=click.Path(path_type=Path),
+    help="An earlier store: a page shows what changed since.",
+)
 @click.option("--open", "opens", is_flag=True, help="Open the address in a browser.")
-def command(store: Path, *, port: int, seconds: float, opens: bool) -> None:
-    """Serve a store to a browser on this machine: report, calls, sessions, questions and SQL.
+def command(store: Path, *, port: int, seconds: float, base: Path | None, opens: bool) -> None:
+    """Serve a store to a browser on this machine: servers, tools, errors, calls and sessions.
 
     Prints the address to open, which contains a random token, and serves until Ctrl-C. Only this
     machine can connect, and nothing can be changed. Secrets are masked.
@@ -33,11 +38,12 @@ def command(store: Path, *, port: int, seconds: float, opens: bool) -> None:
     Examples:
       mcptally explore store --open
       mcptally explore store --port 8765
+      mcptally explore after --base before
     """
     from mcptally.output.explore.app import listening, redirect_file
 
     with (
-        listening(store, port=port, seconds=seconds) as (address, run),
+        listening(store, port=port, seconds=seconds, base=base) as (address, run),
         redirect_file(address) as page,
     ):
         sys.stdout.write(f"{address}\n")

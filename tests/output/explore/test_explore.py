@@ -21,6 +21,7 @@ import pytest
 
 import mcptally as mt
 from mcptally.output.explore.app import HEADERS
+from tests.output.explore.conftest import serving
 from tests.output.html.stores import ATTACKS, session
 from tests.transcripts import write
 
@@ -61,17 +62,6 @@ def served(tmp_path_factory) -> Iterator[Served]:
         yield Served(address, folder / "store")
 
 
-@contextlib.contextmanager
-def serving(store: Path) -> Iterator[str]:
-    """The address of a server for the store."""
-    command = [sys.executable, "-I", "-m", "mcptally", "explore", str(store)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        try:
-            yield process.stdout.readline().decode().strip()
-        finally:
-            process.kill()
-
-
 def get(address: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
     """Status and body of a request, redirects followed."""
     request = urllib.request.Request(address, headers=dict(headers or {}))
@@ -95,28 +85,49 @@ def calls_of(served: Served) -> list[tuple[str, str]]:
     return relation.fetchall()
 
 
-def test_the_first_page_is_the_report_of_the_store_with_links_to_its_calls(served: Served):
+def test_the_first_page_links_to_servers_problems_and_their_calls(served: Served):
     status, page = get(served.address)
     assert status == 200
-    assert text_of(page) == text_of(mt.report(served.store))
-    links = re.findall(r'href="(/[^"]*/call/[^"]*)"', page)
-    assert {link.rsplit("/", 1)[1] for link in links} >= {calls_of(served)[1][0]}
-    host = served.address.split("/", 3)[2]
-    assert {get(f"http://{host}{link}")[0] for link in links} == {200}
+    assert "calls got what they asked for" in text_of(page)
+    links = {html.unescape(link) for link in re.findall(r'href="(/[^"#]*)[^"]*"', page)}
+    for kind in ("server?server=files", "tool?server=files&tool=read", "call/", "group?call="):
+        assert any(kind in link for link in links), kind
+    statuses = {link: get(urljoin(served.address, link))[0] for link in links}
+    assert set(statuses.values()) == {200}, statuses
+
+
+def test_a_page_is_sent_again_only_after_a_run_replaced_the_store(tmp_path: Path):
+    tools = [{"name": "read", "inputSchema": {"type": "object"}}]
+    asked = {"method": "tools/call", "params": {"name": "read", "arguments": {}}}
+    said = {"result": {"content": [{"type": "text", "text": "no"}], "isError": True}}
+    for number, name in enumerate(("one", "two"), 1):
+        events = list(session(name, "files", tools, [(asked, said)] * number))
+        write(tmp_path / f"{name}.jsonl", events)
+    mt.score([tmp_path / "one.jsonl"], out=tmp_path / "store")
+    with serving(tmp_path / "store") as address:
+        wanted = f"{address}tool?server=files&tool=read"
+        with urllib.request.urlopen(wanted, timeout=60) as response:
+            tag, first = response.headers["ETag"], response.read().decode()
+        assert get(wanted, {"If-None-Match": tag}) == (304, "")
+        mt.score([tmp_path / "one.jsonl", tmp_path / "two.jsonl"], out=tmp_path / "store")
+        status, second = get(wanted, {"If-None-Match": tag})
+    assert "0 of 1" in text_of(first)
+    assert status == 200
+    assert "0 of 3" in text_of(second)
 
 
 def test_the_page_of_a_call_has_its_request_its_reply_and_its_verdict(served: Served):
     _, (failed, _) = calls_of(served)
     status, page = get(f"{served.address}call/{failed}")
     assert status == 200
-    for part in ('"path": "second"', "KeyError: 'x'", "Verdict: tool_failure"):
+    for part in ("path", "second", "KeyError: 'x'", "tool error: tool failure", "fault: tool"):
         assert part in text_of(page)
     assert TOKEN not in page
 
 
 def test_a_call_is_found_by_the_beginning_of_its_id(served: Served):
     (first, _), _ = calls_of(served)
-    status, page = get(f"{served.address}call?id={first[:10]}")
+    status, page = get(f"{served.address}search?q={first[:10]}")
     assert status == 200
     assert first in page
 
@@ -130,19 +141,19 @@ def test_an_unknown_call_is_named_in_the_page_that_says_so(served: Served):
 def test_a_session_shows_its_calls_in_order_with_links_to_them(served: Served):
     (first, _), (second, _) = calls_of(served)
     _, page = get(f"{served.address}call/{first}")
-    link = re.search(r'href="(/[^"]*session/[^"#]*)', page)[1]
+    link = html.unescape(re.search(r'href="(/[^"]*session[?][^"#]*)', page)[1])
     root = served.address.split("/", 3)
     status, page = get(f"{root[0]}//{root[2]}{link}")
     assert status == 200, text_of(page)
     assert page.index(f'id="{first}"') < page.index(f'id="{second}"')
     assert f"call/{second}" in page
-    assert "contents of first" in text_of(page)
+    assert "KeyError: 'x'" in text_of(page)
     assert TOKEN not in page
 
 
 @pytest.mark.parametrize("question", ["tool_scores", "error_groups", "sessions", "latency"])
 def test_a_question_is_answered_with_its_filters(served: Served, question: str):
-    status, page = get(f"{served.address}question/{question}?server=files")
+    status, page = get(f"{served.address}table/{question}?server=files")
     assert status == 200
     assert "<tbody>" in page
 
@@ -150,11 +161,11 @@ def test_a_question_is_answered_with_its_filters(served: Served, question: str):
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("session/none", "no session has the id"),
-        ("question/tool_scors", "Did you mean"),
-        ("question/tool_scores?server=other", "no server is called 'other'"),
-        ("question/tool_scores?since=yesterdayish", "yesterdayish"),
-        ("question/tool_scores?min_calls=-1", "min calls: '-1' is not a number of calls"),
+        ("session?session=none", "no session has the id"),
+        ("table/tool_scors", "Did you mean"),
+        ("table/tool_scores?server=other", "no server is called 'other'"),
+        ("table/tool_scores?since=yesterdayish", "yesterdayish"),
+        ("table/tool_scores?min_calls=-1", "min calls: '-1' is not a number of calls"),
     ],
 )
 def test_what_cannot_be_answered_says_why(served: Served, address: str, words: str):
@@ -188,14 +199,26 @@ def test_sql_that_may_not_run_says_why(served: Served, query: str, words: str):
 
 def test_recorded_text_never_becomes_markup(served: Served):
     sessions = mt.open_store(served.store).sql("SELECT DISTINCT session FROM calls").fetchall()
-    pages = [get(f"{served.address}session/{quote(name, safe='')}")[1] for (name,) in sessions]
+    pages = [
+        get(f"{served.address}session?session={quote(name, safe='')}")[1] for (name,) in sessions
+    ]
     pages += [
-        get(f"{served.address}question/{name}")[1] for name in ("tool_scores", "error_groups")
+        get(f"{served.address}{name}")[1]
+        for name in (
+            "",
+            "table/tool_scores",
+            "table/error_groups",
+            "table/calls",
+            "search?q=script",
+        )
     ]
     ids = mt.open_store(served.store).sql("SELECT call_id FROM calls").fetchall()
-    pages += [get(f"{served.address}call/{name}")[1] for (name,) in ids]
-    for page in pages:
-        assert not re.search(r"<(script|iframe|img|svg|base|meta http)|href=.javascript", page)
+    for (name,) in ids:
+        pages += [get(f"{served.address}{kind}{name}")[1] for kind in ("call/", "group?call=")]
+    for name in map(quote, ATTACKS):
+        pages.append(get(f"{served.address}tool?server=files&tool={name}")[1])
+    for page in (text.replace('<script src="/', '<our src="/', 1) for text in pages):
+        assert not re.search(r"<(script|iframe|img|base|meta http)|href=.javascript", page)
         assert not re.search(r"<[^>]*\son\w+=", page)
         assert not re.search("[\u202e\u2066\x1b]", page)
 
@@ -217,19 +240,20 @@ def test_other_hosts_other_sites_and_other_tokens_are_refused(served: Served):
     [
         ("GET", "", 200),
         ("HEAD", "", 200),
-        ("GET", "style.css", 200),
+        ("GET", "explore.css", 200),
+        ("GET", "explore.js", 200),
         ("GET", "sql?query=SELECT+1", 200),
-        ("GET", "question/tool_scores", 200),
+        ("GET", "table/tool_scores", 200),
         ("GET", "call/none", 404),
         ("GET", "no/such/page", 404),
-        ("GET", "call?id=abc", 303),
-        ("GET", "question?asked=latency", 303),
+        ("GET", "tool?server=files&tool=tools/list", 303),
+        ("GET", "table?source=latency", 303),
         ("POST", "sql", 405),
         ("GET", "/", 404),
         ("OPTIONS", "*", 404),
     ],
 )
-def test_every_response_forbids_frames_caching_and_foreign_content(
+def test_every_response_forbids_frames_unasked_caching_and_foreign_content(
     served: Served, method: str, target: str, status: int
 ):
     parts = urlsplit(served.address)
@@ -238,7 +262,7 @@ def test_every_response_forbids_frames_caching_and_foreign_content(
         connection.request(method, path)
         response = connection.getresponse()
     assert response.status == status
-    assert response.headers["Cache-Control"] == "no-store"
+    assert response.headers.get_all("Cache-Control") == ["private, no-cache"]
     assert response.headers["X-Frame-Options"] == "DENY"
     assert response.headers["X-Content-Type-Options"] == "nosniff"
     assert response.headers["Referrer-Policy"] == "no-referrer"
@@ -257,7 +281,7 @@ def test_links_of_masked_names_lead_to_their_pages(tmp_path: Path):
     ((call_id,),) = mt.open_store(tmp_path / "store").sql(query).fetchall()
     with serving(tmp_path / "store") as address:
         _, page = get(f"{address}call/{call_id}")
-        links = re.findall(r'href="(/[^"]*/(?:question|session)/[^"]*)"', page)
+        links = re.findall(r'href="(/[^"#]*/(?:server|tool|group|table|session)[?/][^"#]*)', page)
         answers = [get(urljoin(address, html.unescape(link))) for link in links]
     assert any("redacted" in link for link in links)
     assert [status for status, _ in answers] == [200] * len(links)

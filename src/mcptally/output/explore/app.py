@@ -5,40 +5,60 @@ See the folder's docstring for what protects the store.
 
 import contextlib
 import functools
+import hashlib
 import hmac
 import secrets
 import socket
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeAlias
 
-import duckdb
-import pyarrow as pa
+import jinja2
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import (
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mcptally.analytics.store import Store, open_store, retry_if_replaced
-from mcptally.analytics.views import question_titles
-from mcptally.errors import McptallyError, QueryError, UsageError, near
-from mcptally.output.explore import pages
-from mcptally.output.explore.pages import FILTERS, ROWS, Links
-from mcptally.output.html import content_security_policy, page_text
+import mcptally
+from mcptally.errors import McptallyError, UsageError
+from mcptally.output.explore import (
+    archive,
+    call,
+    comparison,
+    download,
+    group,
+    page,
+    search,
+    server,
+    session,
+    table,
+    tool,
+)
+from mcptally.output.explore.addresses import Links
+from mcptally.output.explore.answers import Answers
+from mcptally.output.explore.page import Page
 
 SECONDS: Final = 20.0
 """The default time limit of an answer."""
-MEMORY: Final = "2GB"
-"""The memory limit of an answer."""
 
+_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+    "trusted-types 'none'"
+)
 HEADERS: Final = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": content_security_policy(more_styles="'self'", forms="'self'")
-    + "; frame-ancestors 'none'",
+    # A browser may keep a page, and asks each time whether it is still the same (ETag).
+    "Cache-Control": "private, no-cache",
+    "Content-Security-Policy": _POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
@@ -84,7 +104,99 @@ class _OnlyOurselves:
         return None
 
 
-def application(path: Path, *, token: str, port: int, seconds: float = SECONDS) -> ASGIApp:
+Handler: TypeAlias = Callable[[Answers, Links, Request], Page | Response]
+
+
+def _session(answers: Answers, links: Links, request: Request) -> Page:
+    given = request.query_params
+    number = given.get("page", "")
+    return session.page(
+        answers,
+        links,
+        given.get("session", ""),
+        given.get("at", ""),
+        int(number) if number.isdecimal() and len(number) < 9 else 0,
+    )
+
+
+def _table(answers: Answers, links: Links, request: Request) -> Page:
+    view = table.view(request.path_params["source"], request.query_params.multi_items())
+    return table.page(answers, links, view)
+
+
+def _to_table(answers: Answers, links: Links, request: Request) -> Response:
+    del answers
+    given = dict(request.query_params)
+    return RedirectResponse(links.table(given.pop("source", "tool_scores"), **given), 303)
+
+
+def _download(answers: Answers, links: Links, request: Request) -> Response:
+    del links
+    view = table.view(request.path_params["source"], request.query_params.multi_items())
+    return download.response(answers, view, request.path_params["format"])
+
+
+def _search(answers: Answers, links: Links, request: Request) -> Page | Response:
+    text = request.query_params.get("q", "").strip()
+    if (found := search.call_with_id(answers, text)) is not None:
+        return RedirectResponse(links.call(found), 303)
+    return search.page(answers, links, text)
+
+
+def _sql(answers: Answers, links: Links, request: Request) -> Page:
+    query = request.query_params.get("query", "").strip()
+    return table.sql_page(links, query, lambda: answers.sql(query))
+
+
+def _archive(answers: Answers, links: Links, request: Request) -> Page:
+    del links, request
+    return archive.page(answers)
+
+
+def _server(answers: Answers, links: Links, request: Request) -> Page:
+    return server.page(answers, links, request.query_params.get("server"))
+
+
+def _tool(answers: Answers, links: Links, request: Request) -> Page | Response:
+    of_server, name = (request.query_params.get(key) for key in ("server", "tool"))
+    if tool.is_known(answers, of_server, name):
+        return tool.page(answers, links, of_server, name)
+    # Some questions name the method of a request that is not about a tool.
+    return RedirectResponse(links.calls(server=of_server, method=name), 303)
+
+
+def _group(answers: Answers, links: Links, request: Request) -> Page:
+    return group.page(answers, links, request.query_params.get("call", ""))
+
+
+def _call(answers: Answers, links: Links, request: Request) -> Page:
+    return call.page(answers, links, request.path_params["call"])
+
+
+def _compare(answers: Answers, links: Links, request: Request) -> Page:
+    return comparison.page(answers, links, request.query_params.get("at", "").strip())
+
+
+PAGES: Final[dict[str, Handler]] = {
+    "": _archive,
+    "server": _server,
+    "tool": _tool,
+    "group": _group,
+    "call/{call}": _call,
+    "session": _session,
+    "table": _to_table,
+    "table/{source}": _table,
+    "download/{format}/{source}": _download,
+    "compare": _compare,
+    "search": _search,
+    "sql": _sql,
+}
+"""Path below the root → the page."""
+
+
+def application(
+    path: Path, *, token: str, port: int, seconds: float = SECONDS, base: Path | None = None
+) -> ASGIApp:
     """The application for the store at `path`.
 
     Args:
@@ -92,130 +204,79 @@ def application(path: Path, *, token: str, port: int, seconds: float = SECONDS) 
         token: the secret with which every address begins.
         port: the port of the server, which the `Host` of every request names.
         seconds: the time limit of an answer.
+        base: an earlier store, to compare with.
 
     Raises:
         StoreError: there is no store.
     """
-    store = open_store(path, masked=True)
-    limited = open_store(path, memory=MEMORY, masked=True)
+    answers = Answers(path, seconds, base)
     links = Links(f"/{token}/")
-    page_of_report = _latest_report(open_store(path), links)  # it masks its texts itself
-
-    def answer(ask: Callable[[], duckdb.DuckDBPyRelation]) -> pa.Table:
-        with limited.within(seconds, rows=ROWS + 1):
-            return retry_if_replaced([limited], lambda: _table(ask()))
-
-    def show_report(_: Request) -> Response:
-        return HTMLResponse(page_of_report())
-
-    def call(request: Request) -> str:
-        return pages.call(store, links, request.path_params["call"])
-
-    def session(request: Request) -> str:
-        number = request.query_params.get("page", "1")
-        return retry_if_replaced(
-            [store],
-            lambda: pages.session(
-                store,
-                links,
-                request.path_params["session"],
-                int(number) if number.isdecimal() and len(number) < 9 else 1,
-            ),
-        )
-
-    def question(request: Request) -> str:
-        asked = request.path_params["question"]
-        if asked not in question_titles():
-            raise QueryError(f"no question is called {asked!r}{near(asked, question_titles())}")
-        filters = {name: request.query_params.get(name) or None for name in FILTERS}
-        fewest = filters["min_calls"]
-        if fewest is not None and not (fewest.isdecimal() and len(fewest) < 16):
-            raise UsageError(f"min calls: {fewest!r} is not a number of calls")
-        given: dict[str, Any] = filters | {"min_calls": int(fewest) if fewest else None}
-        return pages.question(
-            links,
-            asked,
-            filters,
-            lambda: answer(lambda: limited.ask(asked, **given)),
-            all_columns="all" in request.query_params,
-        )
-
-    def sql(request: Request) -> str:
-        query = request.query_params.get("query", "").strip()
-        if not query:
-            return pages.sql(links, "", None)
-        try:
-            return pages.sql(links, query, lambda: answer(lambda: limited.sql(query)))
-        except McptallyError as error:
-            return pages.sql(links, query, None, str(error))
-
-    def to_call(request: Request) -> Response:
-        return RedirectResponse(links.call(request.query_params.get("id", "").strip()), 303)
-
-    def to_question(request: Request) -> Response:
-        given = dict(request.query_params)
-        asked = given.pop("asked", "tool_scores")
-        return RedirectResponse(links.question(asked, **given), 303)
-
-    def style(_: Request) -> Response:
-        return Response(pages.style(), media_type="text/css")
-
-    root = f"/{token}"
-    routes = [
-        Route(f"{root}/", _page(links, show_report)),
-        Route(f"{root}/style.css", style),
-        Route(f"{root}/call", to_call),
-        Route(f"{root}/call/{{call}}", _page(links, call)),
-        Route(f"{root}/session/{{session:path}}", _page(links, session)),
-        Route(f"{root}/question", to_question),
-        Route(f"{root}/question/{{question}}", _page(links, question)),
-        Route(f"{root}/sql", _page(links, sql)),
+    templates = page.environment(links)
+    next(page.stream(templates, archive.page(answers), lambda: None))  # so that nobody waits for it
+    answers.prepare()
+    pages = [
+        Route(f"/{token}/{pattern}", _responder(answers, links, templates, handler))
+        for pattern, handler in PAGES.items()
     ]
-    return _OnlyOurselves(Starlette(routes=routes), token, port)
+    assets = [
+        Route(f"/{token}/{name}", functools.partial(_asset, name, kind))
+        for name, kind in (("explore.css", "text/css"), ("explore.js", "text/javascript"))
+    ]
+    return _OnlyOurselves(Starlette(routes=[*assets, *pages]), token, port)
 
 
-def _table(relation: duckdb.DuckDBPyRelation) -> pa.Table:
-    try:
-        return relation.to_arrow_table()
-    except duckdb.Error as error:
-        raise QueryError(f"{error}") from error
+def _asset(name: str, kind: str, request: Request) -> Response:
+    text = page.asset(name)
+    return _unless_known(request, _tag(text), lambda: Response(text, media_type=kind))
 
 
-def _page(
-    links: Links, handler: Callable[[Request], str | Response]
+def _responder(
+    answers: Answers, links: Links, templates: jinja2.Environment, handler: Handler
 ) -> Callable[[Request], Response]:
-    """A handler whose expected errors become a page."""
+    """A function that answers requests for a page, which is sent while it is made.
 
-    @functools.wraps(handler)
+    An error is a page, too. A page of which a section failed is made again when it is asked for.
+    """
+    incomplete: set[str] = set()
+
     def respond(request: Request) -> Response:
-        try:
-            found = handler(request)
-        except McptallyError as error:
-            return HTMLResponse(pages.message(links, "Not found", str(error)), 404)
-        return found if isinstance(found, Response) else HTMLResponse(found)
+        address = str(request.url)
+        tag = None if address in incomplete else _tag(str(answers.mark()))
+
+        def made() -> Response:
+            incomplete.discard(address)
+            try:
+                found = handler(answers, links, request)
+            except McptallyError as error:
+                text = page.whole(templates, page.message("Not found", str(error)))
+                return HTMLResponse(text, 404)
+            if isinstance(found, Response):
+                return found
+            parts = page.stream(templates, found, lambda: incomplete.add(address))
+            headers = {} if tag is None else {"ETag": tag}
+            return StreamingResponse(parts, media_type="text/html", headers=headers)
+
+        return made() if tag is None else _unless_known(request, tag, made)
 
     return respond
 
 
-def _latest_report(store: Store, links: Links) -> Callable[[], str]:
-    """The report of the store as it is now; made again only after a run replaced the store."""
-    lock = threading.Lock()
-    made: dict[tuple[tuple[int, int], ...], str] = {}
+def _tag(state: str) -> str:
+    """The ETag of what this version makes of a state."""
+    digest = hashlib.sha256(f"{mcptally.__version__} {state}".encode()).hexdigest()
+    return f'"{digest[:32]}"'
 
-    def page() -> str:
-        with lock:
-            mark = store.mark()
-            if mark not in made:
-                made.clear()
-                made[mark] = page_text(store, address_of_call=links.call)
-            return made[mark]
 
-    return page
+def _unless_known(request: Request, tag: str, make: Callable[[], Response]) -> Response:
+    """The response; 304 if the browser has it already."""
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers={"ETag": tag})
+    return make()
 
 
 @contextlib.contextmanager
 def listening(
-    path: Path, *, port: int = 0, seconds: float = SECONDS
+    path: Path, *, port: int = 0, seconds: float = SECONDS, base: Path | None = None
 ) -> Iterator[tuple[str, Callable[[], None]]]:
     """A server for the store at `path` whose socket already listens, and its address.
 
@@ -235,7 +296,7 @@ def listening(
             raise UsageError(f"port {port} cannot be used: {error.strerror}") from error
         listener.listen()
         used = listener.getsockname()[1]
-        made = application(path, token=token, port=used, seconds=seconds)
+        made = application(path, token=token, port=used, seconds=seconds, base=base)
         config = uvicorn.Config(
             made,
             log_level="critical",

@@ -1,0 +1,185 @@
+"""Answers of a store for the pages: each is computed once and kept until a run replaces the store.
+
+Questions and SQL read masked copies of the tables, in child processes with limits. The first answer
+waits until these copies exist, so `light` reads the sums of the store itself and masks its rows.
+"""
+
+import collections
+import contextlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from mcptally.analytics.answer import masked
+from mcptally.analytics.store import Store, open_store, retry_if_replaced
+from mcptally.errors import McptallyError, QueryError
+
+MEMORY: Final = "4GB"
+"""The memory limit of an answer."""
+ROWS: Final = 100_000
+"""Rows of an answer that are read."""
+KEPT: Final = 256 << 20
+"""Bytes of answers that are kept."""
+
+_FIRST: Final = ("tool_scores", "priorities", "timeline", "change_points", "contrasts")
+"""Questions that the first pages ask."""
+
+
+class Answers:
+    """The answers of one store. Threads may share it.
+
+    Args:
+        path: the store.
+        seconds: the time limit of an answer.
+        base: an earlier store, to compare with.
+
+    Raises:
+        StoreError: there is no store.
+    """
+
+    def __init__(self, path: Path, seconds: float, base: Path | None = None) -> None:
+        self.recorded: Final = open_store(path)
+        """The store as recorded: what it returns must be masked."""
+        self.masked: Final = open_store(path, memory=MEMORY, masked=True)
+        self.base: Final = None if base is None else open_store(base)
+        """The earlier store as recorded."""
+        self._seconds: Final = seconds
+        self._lock: Final = threading.Lock()
+        self._copies: Future[None] | None = None
+        self._mark: object = None
+        self._kept: collections.OrderedDict[object, Future[pl.DataFrame]] = (
+            collections.OrderedDict()
+        )
+
+    def mark(self) -> object:
+        """A value that changes when a run replaces the store or its base."""
+        return self.recorded.mark(), self.base and self.base.mark()
+
+    def prepare(self) -> None:
+        """Ask the questions of the first pages in a thread, so that they wait less."""
+
+        def ask() -> None:
+            with contextlib.suppress(McptallyError):  # the page that needs the answer reports it
+                for question in _FIRST:
+                    self.ask(question)
+
+        threading.Thread(target=ask, daemon=True).start()
+
+    def ask(self, question: str, **filters: Any) -> pl.DataFrame:
+        """The answer to a predefined question; see `Store.ask`.
+
+        Raises:
+            QueryError, UsageError: the question or a filter is invalid, or it took too long.
+        """
+        given = {name: value for name, value in filters.items() if value is not None}
+        return self.kept(
+            ("ask", question, *sorted(given.items())),
+            lambda: self._limited(lambda store: store.ask(question, **given)),
+        )
+
+    def sql(self, query: str, *parameters: Any) -> pl.DataFrame:
+        """The answer to a SELECT; see `Store.sql`.
+
+        Raises:
+            QueryError: the query is invalid, or it took too long.
+        """
+        return self.kept(
+            ("sql", query, *map(repr, parameters)),
+            lambda: self._limited(lambda store: store.sql(query, params=list(parameters) or None)),
+        )
+
+    def light(self, query: str) -> pl.DataFrame:
+        """The answer to our own SELECT over a few sums, without a wait for the masked copies."""
+        return self.kept(
+            ("light", query),
+            lambda: retry_if_replaced(
+                [self.recorded], lambda: masked(self.recorded.sql(query)).pl()
+            ),
+        )
+
+    def base_errors(self) -> pl.DataFrame:
+        """The answer of the base store to the question `error_groups`; empty without one."""
+        base = self.base
+        if base is None:
+            return self.ask("error_groups").clear()
+        return self.kept(
+            ("base",),
+            lambda: retry_if_replaced([base], lambda: masked(base.ask("error_groups")).pl()),
+        )
+
+    def _wait_for_copies(self) -> None:
+        """Wait until the masked copies exist, which a thread writes once for each store.
+
+        In a child process, the limit of its time would stop this for a store of millions of calls.
+
+        Raises:
+            QueryError: they do not exist within the time limit of an answer.
+        """
+        with self._lock:
+            is_first = self._copies is None
+            copies = self._copies = self._copies or Future()
+        if is_first:
+            threading.Thread(target=self._write_copies, args=(copies,), daemon=True).start()
+        try:
+            copies.result(self._seconds)
+        except TimeoutError:
+            raise QueryError(
+                "secrets in the store are being masked, which takes about as long as scoring it, "
+                "once; open the page again later"
+            ) from None
+
+    def _write_copies(self, copies: Future[None]) -> None:
+        store = open_store(self.recorded.path, masked=True)
+        try:
+            retry_if_replaced([store], lambda: store.sql("SELECT 1 FROM calls LIMIT 0").fetchall())
+        except BaseException as error:  # noqa: BLE001  (those who wait get it)
+            copies.set_exception(error)
+        else:
+            copies.set_result(None)
+
+    def _limited(self, ask: Callable[[Store], Any]) -> pl.DataFrame:
+        self._wait_for_copies()
+        with self.masked.within(self._seconds, rows=ROWS):
+            frame: pl.DataFrame = retry_if_replaced([self.masked], lambda: ask(self.masked).pl())
+        return frame
+
+    def kept(self, key: object, compute: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        """The answer of this key, which is computed once for each state of the store.
+
+        A thread that asks for it meanwhile waits for the same answer.
+        """
+        with self._lock:
+            if (mark := self.mark()) != self._mark:
+                self._mark = mark
+                self._kept.clear()
+            answer = self._kept.get(key)
+            mine = answer is None
+            if answer is None:
+                answer = self._kept[key] = Future()
+            self._kept.move_to_end(key)
+        if mine:
+            try:
+                answer.set_result(compute())
+            except BaseException as error:  # noqa: BLE001  (the threads that wait get it, too)
+                answer.set_exception(error)
+                with self._lock:
+                    self._kept.pop(key, None)
+            else:
+                self._forget()
+        return answer.result()
+
+    def _forget(self) -> None:
+        """Forget the answers that were not used for longest, until the others fit."""
+        with self._lock:
+            done = [(key, one) for key, one in self._kept.items() if one.done()]
+            sizes = [(key, one.result().estimated_size()) for key, one in done]
+            spare = sum(size for _, size in sizes) - KEPT
+            for key, size in sizes[:-1]:
+                if spare <= 0:
+                    return
+                del self._kept[key]
+                spare -= size

@@ -1,0 +1,68 @@
+"""The first page: how many calls worked, what to look at, and all servers."""
+
+from typing import Any, Final
+
+from mcptally.output.explore import parts
+from mcptally.output.explore.answers import Answers
+from mcptally.output.explore.page import Page, Section
+from mcptally.output.html.headings import share_that_worked
+from mcptally.output.html.text import shown, span
+from mcptally.plural import count
+from mcptally.transcript.unread import in_words
+
+_COUNTS: Final = ("calls", "ok", "business", "tool_failures", "infrastructure", "ambiguous")
+_SUMS: Final = ", ".join(f"coalesce(sum({name}), 0)::BIGINT AS {name}" for name in _COUNTS)
+
+_SERVERS: Final = f"""
+WITH used AS (
+    SELECT server, {_SUMS}, count(DISTINCT tool) AS tools,
+        count(DISTINCT session) AS sessions, min(first_call) AS first_call,
+        max(last_call) AS last_call
+    FROM usage
+    GROUP BY server
+),
+lives AS (
+    SELECT server, count(*) AS recordings,
+        count(*) FILTER (start IN ('failed', 'unanswered')) AS failed_starts,
+        count(*) FILTER (start IS NOT NULL) AS starts,
+        count(*) FILTER (crash IN ('call', 'idle')) AS crashes
+    FROM recordings
+    GROUP BY server
+)
+SELECT * FROM used FULL JOIN lives USING (server)
+ORDER BY coalesce(calls - ok, 0) DESC, failed_starts DESC, server
+"""
+MOST: Final = 10
+"""Problems on the page."""
+
+
+def page(answers: Answers) -> Page:
+    """The first page of the store."""
+    rows = answers.light(_SERVERS).to_dicts()
+    sums = {name: sum(row[name] or 0 for row in rows) for name in _COUNTS}
+    head: dict[str, Any] = {
+        "pieces": parts.shares(sums),
+        "names": parts.OUTCOME_NAMES,
+        "unread": in_words(answers.recorded.unread),
+        "summary": f"{count(sums['calls'], 'call')} of "
+        f"{count(sum(row['tools'] or 0 for row in rows), 'tool')} on "
+        f"{count(len(rows), 'server')}, "
+        + span(
+            min((row["first_call"] for row in rows if row["first_call"]), default=None),
+            max((row["last_call"] for row in rows if row["last_call"]), default=None),
+        ),
+        "store": shown(str(answers.recorded.path), 300),
+    }
+    return Page(
+        "archive",
+        share_that_worked(sums["calls"], sums["ok"]),
+        head=head,
+        sections=[
+            Section("servers", "Servers", lambda: rows or None),
+            Section("timeline", "Calls over time", lambda: parts.all_over_time(answers)),
+            Section(
+                "problems", "What to look at first", lambda: parts.problem_rows(answers, most=MOST)
+            ),
+        ],
+        order=("problems", "timeline", "servers"),
+    )

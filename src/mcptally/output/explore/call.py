@@ -1,0 +1,263 @@
+"""The page of a call: request and reply as trees, what decided, and what happened around it."""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from mcptally.analytics import contrasts, explain, explanation
+from mcptally.analytics.explanation import SMALLEST_SHOWN, Explanation
+from mcptally.errors import QueryError, as_argument
+from mcptally.output.explore import parts, session
+from mcptally.output.explore.addresses import Links
+from mcptally.output.explore.answers import Answers
+from mcptally.output.explore.page import Crumb, Page, Section
+from mcptally.output.explore.trees import Tree
+from mcptally.output.html.text import name, shown, shown_lines
+from mcptally.tables.outcomes import FAULTS, OUTCOMES, VERDICTS
+from mcptally.tables.values import cell
+from mcptally.verdict import weighing
+
+_LONGEST: Final = 2_000_000
+"""Characters of a frame that are read."""
+STDERR: Final = 20_000
+BESIDE: Final = 8
+"""Calls before and after the call on its waterfall."""
+
+_ID: Final = "SELECT call_id FROM calls WHERE starts_with(call_id, ?) ORDER BY call_id LIMIT 2"
+_LIKE: Final = """
+SELECT call_id, requested_at, outcome, verdict, latency_ms, left(arguments, 200) AS arguments,
+    arguments = $2 AS same
+FROM calls
+WHERE server IS NOT DISTINCT FROM $3 AND tool = $4 AND call_id <> $1
+    AND (arguments = $2 OR template = $5)
+ORDER BY same DESC, requested_at DESC NULLS LAST LIMIT 12
+"""
+
+
+def page(answers: Answers, links: Links, wanted: str) -> Page:
+    """The page of a call.
+
+    Raises:
+        QueryError: no call has this id, or several ids begin with it.
+    """
+    found = explained(answers, wanted)
+    row = found.call
+    target = row["tool"] or row["prompt"] or row["resource_uri"]
+    return Page(
+        "call",
+        f"{row['method']} {shown(target, 90) if target else ''}".rstrip(),
+        about="call",
+        crumbs=list(_crumbs(links, row)),
+        head=_head(answers, found),
+        sections=[
+            Section("request", "Request", lambda: _request(found)),
+            Section("reply", "Reply", lambda: _reply(found)),
+            Section("decided", "What decided", lambda: _decided(found)),
+            Section("stderr", "stderr of the server around the call", lambda: _stderr(found)),
+            Section("around", "In its session", lambda: _around(answers, row)),
+            Section("attempts", "Attempts", lambda: _attempts(found)),
+            Section("like", "Calls like this", lambda: _like(answers, found)),
+        ],
+    )
+
+
+def explained(answers: Answers, wanted: str) -> Explanation:
+    """All that decided about a call, masked.
+
+    Raises:
+        QueryError: no call has this id, or several ids begin with it.
+    """
+    ids = answers.sql(_ID, wanted)["call_id"].to_list() if wanted else []
+    if not ids:
+        raise QueryError(f"no call has the id {wanted!r}; ids are in the column call_id of calls")
+    if len(ids) > 1:
+        raise QueryError(f"several calls have ids that begin with {wanted!r}; give more characters")
+    # The rules judge what was recorded.
+    found = explain.explain_calls(answers.recorded, ids, longest=_LONGEST)
+    if not found:
+        raise QueryError(f"no call has the id {wanted!r}")
+    return explanation.masked(found[ids[0]])
+
+
+def _crumbs(links: Links, row: Mapping[str, Any]) -> list[Crumb]:
+    found = [(name(row["server"]), links.server(row["server"]))]
+    if row["tool"] is not None:
+        found.append((name(row["tool"]), links.tool(row["server"], row["tool"])))
+    if row["verdict"] is not None:
+        text = row["template"] or f"no text: {row['outcome']}"
+        found.append((shown(text, 60), links.group(row["call_id"])))
+    return found
+
+
+def _head(answers: Answers, found: Explanation) -> dict[str, Any]:
+    row = found.call
+    return {
+        "row": row,
+        "when": cell("requested_at", row["requested_at"]),
+        "outcome": OUTCOMES[row["outcome"]],
+        "verdict": VERDICTS[row["verdict"]].format("tool") if row["verdict"] else None,
+        "fault": FAULTS.get(row["fault"], ""),
+        "repro": f"mcptally repro {as_argument(answers.recorded.path)} {row['call_id']}",
+        "show": f"mcptally show {as_argument(answers.recorded.path)} {row['call_id']}",
+        "label": _label(row),
+        "frame": None if found.request is None else shown_lines(found.request, _LONGEST),
+        "not_read": found.not_read,
+    }
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    """The call as a line of a file of labels, with what mcptally says, to be corrected."""
+    number = row["request_id"]
+    with contextlib.suppress(TypeError, ValueError, RecursionError):  # an id may be anything
+        number = json.loads(number)
+    return shown_lines(
+        json.dumps(
+            {
+                "recording": row["recording"],
+                "id": number,
+                "method": row["method"],
+                "server": row["server"],
+                "tool": row["tool"],
+                "hidden": row["outcome"] == "hidden_error",
+                "verdict": row["verdict"] or "not_error",
+                "reason": row["reason"],
+            },
+            ensure_ascii=False,
+        ),
+        4000,
+    )
+
+
+def _decisive(found: Explanation) -> list[str]:
+    """The texts that decided: what the rules of the verdict match."""
+    row = found.call
+    own = [rule for rule in found.rules if rule["verdict"] == row["verdict"]]
+    texts = [rule.get("matched") or "" for rule in own]
+    first = (row["error_text"] or "").partition("\n")[0]
+    return [shown_lines(text, 400) for text in (*texts, first) if text]
+
+
+def _request(found: Explanation) -> dict[str, Any]:
+    row = found.call
+    before = "" if found.request is None else "/params/arguments"
+    return _payload(found, explanation.requested(found), before, "input", row["request_bytes"])
+
+
+def _reply(found: Explanation) -> dict[str, Any] | None:
+    row = found.call
+    if row["answered_at"] is None and row["response"] is None:
+        return {"tree": None, "bytes": 0, "state": None, "error": None, "raw": None, "path": ""}
+    before = "/structuredContent" if found.reply is None else "/result/structuredContent"
+    return _payload(found, explanation.replied_with(found), before, "output", row["response_bytes"])
+
+
+def _payload(
+    found: Explanation, text: str | None, before: str, side: str, size: int | None
+) -> dict[str, Any]:
+    """A payload as a tree.
+
+    Args:
+        found: the call.
+        text: its JSON text.
+        before: the JSON Pointer of what the schema of this side describes.
+        side: `input` or `output`.
+        size: bytes on the wire.
+    """
+    row = found.call
+    state, error = row[f"{side}_schema_state"], row[f"{side}_schema_error"]
+    path = row[f"{side}_schema_path"]
+    errors = {f"{before}{path or ''}": error} if error else {}
+    tree = Tree(errors, _decisive(found))
+    return {
+        "tree": None if text is None else tree.render(text),
+        "raw": None if text is None else shown_lines(text, _LONGEST),
+        "bytes": size,
+        "state": state,
+        "error": error,
+        "path": path,
+    }
+
+
+def _decided(found: Explanation) -> dict[str, Any]:
+    """Outcome and verdict, with the weight of each piece of evidence as a bar."""
+    titles = {rule["id"]: rule["title"] for rule in found.rules}
+    weights = [one for one in found.contributions if abs(one["weight"]) >= SMALLEST_SHOWN]
+    most = max((abs(one["weight"]) for one in weights), default=1.0)
+    bars = [
+        {
+            "words": _words(one, titles),
+            "weight": one["weight"],
+            "x": round(75 - 70 * max(0.0, -one["weight"]) / most, 1),
+            "width": round(70 * abs(one["weight"]) / most, 1),
+        }
+        for one in weights
+    ]
+    return {
+        "bars": bars,
+        "shares": sorted(found.probabilities.items(), key=lambda each: -each[1]),
+        "rules": found.rules,
+        "alone": found.rules[0] if found.rules and not found.probabilities else None,
+        "hidden_rule": found.hidden_rule,
+        "model": sorted(found.text_model.items(), key=lambda each: -each[1]),
+        "terms": found.words,
+        "findings": found.findings,
+        "row": found.call,
+    }
+
+
+def _words(one: Mapping[str, Any], titles: Mapping[str, str]) -> str:
+    """A piece of evidence in words."""
+    if len(one["rules"]) == 1 and one["evidence"].startswith(one["rules"][0]):
+        return f"{one['rules'][0]}: {titles[one['rules'][0]]}"
+    rules = f": {', '.join(one['rules'])}" if one["rules"] else ""
+    return f"{weighing.in_words(one['evidence'])}{rules}"
+
+
+def _stderr(found: Explanation) -> dict[str, Any] | None:
+    lines = explanation.stderr(found)
+    if not lines and not found.call["stderr_error"]:
+        return None
+    exception = found.call["stderr_error"]
+    return {
+        "lines": shown_lines(lines, STDERR),
+        "exception": shown_lines(exception, STDERR) if exception else None,
+    }
+
+
+def _around(answers: Answers, row: Mapping[str, Any]) -> dict[str, Any] | None:
+    if row["session"] is None:
+        return None
+    found = session.around(answers, row["session"], row["call_id"], BESIDE)
+    return {"turns": found, "session": row["session"], "call_id": row["call_id"]} if found else None
+
+
+def _attempts(found: Explanation) -> dict[str, Any] | None:
+    if len(found.attempts) < 2:
+        return None
+    return {"rows": found.attempts, "call_id": found.call["call_id"]}
+
+
+def _like(answers: Answers, found: Explanation) -> dict[str, Any] | None:
+    """Calls with the same arguments or the same error, and what they say about this one."""
+    row = found.call
+    if row["tool"] is None:
+        return None
+    rows = answers.sql(
+        _LIKE, row["call_id"], row["arguments"], row["server"], row["tool"], row["template"]
+    ).to_dicts()
+    same = contrasts.repetition(found.repetition) if found.repetition else None
+    shared = _contrast(answers, row) if row["verdict"] is not None else None
+    if not (rows or same or shared):
+        return None
+    return {"rows": rows, "same": same, "shared": shared, "row": row}
+
+
+def _contrast(answers: Answers, row: Mapping[str, Any]) -> str | None:
+    template = row["template"] or f"(no text: {row['outcome']})"
+    found = parts.about(answers.ask("contrasts"), row["server"], row["tool"]).filter(
+        pl.col("template") == template, pl.col("verdict").eq_missing(pl.lit(row["verdict"]))
+    )
+    return contrasts.sentence(found.row(0, named=True)) if found.height else None

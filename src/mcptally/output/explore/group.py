@@ -1,0 +1,88 @@
+"""The page of an error group: calls to a tool that failed with the same message and verdict."""
+
+from typing import Any, Final
+
+import polars as pl
+
+from mcptally.analytics import contrasts
+from mcptally.errors import QueryError
+from mcptally.output.explore import parts
+from mcptally.output.explore.addresses import Links
+from mcptally.output.explore.answers import Answers
+from mcptally.output.explore.page import Page, Section
+from mcptally.output.html.text import name, shown
+from mcptally.tables.outcomes import FAILED, sql_list
+
+_OF: Final = f"""
+server IS NOT DISTINCT FROM $1 AND tool IS NOT DISTINCT FROM $2
+AND coalesce(tool, method) = $3 AND verdict IS NOT DISTINCT FROM $4
+AND coalesce(template, '(no text: ' || outcome || ')') = $5
+AND dir = 'c2s' AND outcome IN {sql_list(FAILED)}
+"""
+_CALL: Final = """
+SELECT server, tool, coalesce(tool, method) AS target, verdict, fault, reason, retryable,
+    coalesce(template, '(no text: ' || outcome || ')') AS template
+FROM calls WHERE call_id = ? AND verdict IS NOT NULL
+"""
+_TIMES: Final = f"""
+SELECT count(*) AS calls, count(DISTINCT session) AS sessions, count(DISTINCT client) AS clients,
+    min(requested_at) AS first_seen, max(requested_at) AS last_seen, avg(certainty) AS certainty,
+    mode(fault) AS fault, mode(reason) AS reason, mode(retryable) AS retryable
+FROM calls WHERE {_OF}
+"""
+_TEXTS: Final = f"""
+SELECT left(error_text, 400) AS error_text, count(*) AS calls, min(call_id) AS call_id
+FROM calls WHERE {_OF} GROUP BY ALL ORDER BY calls DESC LIMIT 10
+"""
+_WHO: Final = f"""
+SELECT client, client_version, model, server_version, count(*) AS calls,
+    count(DISTINCT session) AS sessions, min(requested_at) AS first_seen,
+    max(requested_at) AS last_seen, max(call_id) AS call_id
+FROM calls WHERE {_OF} GROUP BY ALL ORDER BY calls DESC LIMIT 20
+"""
+_RECENT: Final = f"""
+SELECT call_id, requested_at, client, latency_ms, left(arguments, 160) AS arguments, session
+FROM calls WHERE {_OF} ORDER BY requested_at DESC NULLS LAST LIMIT 20
+"""
+
+
+def page(answers: Answers, links: Links, call: str) -> Page:
+    """The page of the error group of a call.
+
+    Raises:
+        QueryError: there is no such call, or it did not fail.
+    """
+    found = answers.sql(_CALL, call).to_dicts()
+    if not found:
+        raise QueryError(f"no failed call has the id {call!r}")
+    row = found[0]
+    key = tuple(row[one] for one in ("server", "tool", "target", "verdict", "template"))
+    crumbs = [(name(row["server"]), links.server(row["server"]))]
+    if row["tool"] is not None:
+        crumbs.append((name(row["tool"]), links.tool(row["server"], row["tool"])))
+    return Page(
+        "group",
+        shown(row["template"], 160),
+        about="error",
+        crumbs=crumbs,
+        head={"row": row | answers.sql(_TIMES, *key).row(0, named=True), "call": call},
+        sections=[
+            Section("texts", "Messages", lambda: answers.sql(_TEXTS, *key).to_dicts() or None),
+            Section("why", "What these calls share", lambda: _why(answers, row)),
+            Section("who", "For whom", lambda: answers.sql(_WHO, *key).to_dicts() or None),
+            Section(
+                "calls", "The latest calls", lambda: answers.sql(_RECENT, *key).to_dicts() or None
+            ),
+        ],
+    )
+
+
+def _why(answers: Answers, row: dict[str, Any]) -> dict[str, Any] | None:
+    found = parts.about(answers.ask("contrasts"), row["server"], row["tool"]).filter(
+        pl.col("template") == row["template"],
+        pl.col("verdict").eq_missing(pl.lit(row["verdict"], pl.String)),
+    )
+    if found.is_empty():
+        return None
+    rows = found.to_dicts()
+    return {"drawn": parts.contrast_bars(rows), "sentence": contrasts.sentence(rows[0])}

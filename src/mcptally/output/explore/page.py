@@ -1,0 +1,133 @@
+"""Renders pages from sections: the head at once, then each section as soon as its answer exists.
+
+A page is sent while it is made. Its skeleton comes first, with a place for each section
+(declarative shadow DOM), so that a slow section keeps no other from being read.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import resources
+from typing import Any, Final
+
+import jinja2
+from markupsafe import Markup
+
+from mcptally.analytics.views import question_titles
+from mcptally.errors import McptallyError
+from mcptally.output.explore.addresses import Links
+from mcptally.output.html import charts, template_filters
+from mcptally.redaction.display import as_message
+from mcptally.tables.values import cell
+
+Crumb = tuple[str, str]
+"""A name and the address of its page."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a page that answers one question."""
+
+    name: str
+    """The macro of the page's template that renders it, and its anchor."""
+    title: str
+    answer: Callable[[], Any]
+    """Returns what the macro is called with; None: the section is left out."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Page:
+    """A page."""
+
+    template: str
+    title: str
+    crumbs: Sequence[Crumb] = ()
+    """The pages above it, the first page of the store left out."""
+    about: str = ""
+    """What the title names, such as `tool`."""
+    head: Mapping[str, Any] | None = None
+    """What the macro `head` of the template is called with, if there is one."""
+    sections: Sequence[Section] = ()
+    order: Sequence[str] = ()
+    """The names of the sections as they are read; by default as they are computed."""
+
+
+def environment(links: Links) -> jinja2.Environment:
+    """The templates of the pages, which may use the macros of the report."""
+    made = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(
+            [
+                jinja2.PackageLoader("mcptally.output.explore"),
+                jinja2.PackageLoader("mcptally.output.html"),
+            ]
+        ),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= template_filters() | {"cell": _cell}
+    made.globals |= {
+        "links": links,
+        "questions": question_titles(),
+        "many_servers": False,
+        "rate_ticks": [charts.rate_x(tick) for tick in charts.RATE_TICKS],
+        "rate_labels": [(charts.rate_x(tick), f"{tick:.0%}") for tick in (0.0, 0.5, 1.0)],
+        "times": [(charts.time_x(ms), label) for ms, label in charts.TIMES],
+    }
+    return made
+
+
+def _cell(value: object, name: str = "") -> str:
+    """The text of a value of the column `name`."""
+    return cell(name, value)
+
+
+@functools.cache
+def asset(name: str) -> str:
+    """The style sheet or the script of all pages; the style begins with that of the report."""
+    own = resources.files("mcptally.output.explore") / "templates" / name
+    shared = resources.files("mcptally.output.html") / "templates/page.css"
+    before = shared.read_text("utf-8") if name.endswith(".css") else ""
+    return before + own.read_text("utf-8")
+
+
+def stream(templates: jinja2.Environment, page: Page, failed: Callable[[], None]) -> Iterator[str]:
+    """The parts of a page in the order in which they are sent.
+
+    Args:
+        templates: the environment.
+        page: the page.
+        failed: called if a section cannot be shown.
+    """
+    macros = templates.get_template(f"{page.template}.html").module
+    frame = templates.get_template("frame.html")
+    head = macros.head(page.head) if page.head is not None else Markup()  # type: ignore[attr-defined]
+    names = {section.name: section.title for section in page.sections}
+    order = [(name, names[name]) for name in page.order or names]
+    start, end = frame.render(page=page, head=head, order=order).split(_CONTENT)
+    yield start
+    for section in page.sections:
+        try:
+            answer = section.answer()
+            problem = ""
+        except McptallyError as error:
+            failed()
+            answer, problem = None, as_message(str(error))
+        body = None if answer is None else getattr(macros, section.name)(answer)
+        parts = templates.get_template("section.html")
+        yield parts.render(section=section, body=body, problem=problem)
+    yield end
+
+
+_CONTENT: Final = "<!--content-->"
+
+
+def whole(templates: jinja2.Environment, page: Page) -> str:
+    """The text of a page."""
+    return "".join(stream(templates, page, lambda: None))
+
+
+def message(title: str, text: str) -> Page:
+    """A page that says what went wrong."""
+    return Page("message", title, head={"text": as_message(text)})

@@ -1,0 +1,192 @@
+"""Prepares what several pages show: problems, calls over time, error groups, and outcomes."""
+
+import contextlib
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import polars as pl
+
+from mcptally.analytics import contrasts
+from mcptally.errors import QueryError
+from mcptally.output.explore.answers import Answers
+from mcptally.output.html import charts, problems
+from mcptally.output.html.headings import Onset, onsets_of
+from mcptally.output.html.text import shown_lines
+
+TOOL_CALLS: Final = "method = 'tools/call' AND dir = 'c2s'"
+"""The condition in SQL of the calls that rates count."""
+
+
+def about(frame: pl.DataFrame, server: str | None, *tool: str | None) -> pl.DataFrame:
+    """The rows about a server, or about one of its tools."""
+    rows = frame.filter(pl.col("server").eq_missing(pl.lit(server, pl.String)))
+    if tool:
+        rows = rows.filter(pl.col("tool").eq_missing(pl.lit(tool[0], pl.String)))
+    return rows
+
+
+def problem_rows(answers: Answers, *, most: int, server: str | None = None) -> dict[str, Any]:
+    """The most important problems of the store, or of a server."""
+    found = answers.ask("priorities")
+    if server is not None:
+        found = found.filter(pl.col("servers").list.contains(server))
+    rows = found.head(most).to_dicts()
+    known: contrasts.Contrasts = {}
+    with contextlib.suppress(QueryError):  # on millions of calls, it may exceed the limits
+        known = contrasts.by_group(answers.ask("contrasts").to_dicts())
+    return {
+        "rows": [
+            row
+            | {
+                "title": problems.TITLES[row["kind"]],
+                "number": problems.number(row),
+                "blame": problems.blame(row),
+                "onset": problems.onset(row),
+                "evidence": problems.evidence(row),
+                "quote": problems.message(row),
+                "contrast": contrasts.of_problem(row, known),
+            }
+            for row in rows
+        ],
+        "total": found.height,
+        "ranking": problems.RANKING,
+    }
+
+
+def over_time(answers: Answers, server: str | None, *tool: str | None) -> dict[str, Any] | None:
+    """The calls to a server or tool over time by outcome, and the changes of its success rate."""
+    timeline, changes = (
+        about(answers.ask(question), server, *tool).filter(level="tool" if tool else "server")
+        for question in ("timeline", "change_points")
+    )
+    return _over_time(timeline, changes)
+
+
+def all_over_time(answers: Answers) -> dict[str, Any] | None:
+    """The calls of the whole store over time."""
+    return _over_time(answers.ask("timeline"), answers.ask("change_points"))
+
+
+def _over_time(timeline: pl.DataFrame, changes: pl.DataFrame) -> dict[str, Any] | None:
+    if timeline.is_empty() or (chart := charts.over_time(timeline, changes)) is None:
+        return None
+    onsets: list[Onset] = onsets_of(changes)
+    kinds = {kind for kind, _ in chart.paths}
+    return {
+        "chart": chart,
+        "onsets": onsets,
+        "names": OUTCOME_NAMES,
+        "kinds": [kind for kind in OUTCOME_NAMES if kind in kinds],
+    }
+
+
+OUTCOME_NAMES: Final[Mapping[str, str]] = {
+    "ok": "worked",
+    "tool_failure": "failed because of the tool",
+    "infrastructure": "failed because of network or upstream",
+    "ambiguous": "failed for an unknown reason",
+    "business": "refused",
+    "open": "cancelled or unfinished",
+}
+"""Kind of outcome on a chart → its words."""
+
+
+def shares(counts: Mapping[str, Any]) -> list[charts.Piece]:
+    """The pieces of a bar of all calls by outcome.
+
+    Args:
+        counts: sums of the columns of `usage`.
+    """
+    parts = {
+        "ok": counts["ok"],
+        "tool_failure": counts["tool_failures"],
+        "infrastructure": counts["infrastructure"],
+        "ambiguous": counts["ambiguous"],
+        "business": counts["business"],
+    }
+    rest = counts["calls"] - sum(parts.values())
+    return charts.stacked(parts | {"open": rest}, 1000)
+
+
+def error_groups(frame: pl.DataFrame, most: int) -> dict[str, Any] | None:
+    """The error groups of a server or tool, each with its share of the failed calls."""
+    if frame.is_empty():
+        return None
+    total = int(frame["calls"].sum())
+    rows = frame.head(most).to_dicts()
+    for row in rows:
+        row["share"] = row["calls"] / total
+        row["width"] = round(150 * row["share"], 1)
+    return {"rows": rows, "total": frame.height, "calls": total}
+
+
+def contrast_bars(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each contrast with its sentence and the coordinates of two bars with intervals.
+
+    The upper bar is the share of calls that fail where the fact holds, the lower one elsewhere.
+    """
+    drawn = []
+    for row in rows:
+        if row["test"] is None:
+            continue
+        bars = [
+            {
+                "label": label,
+                "failed": row[f"failed_{side}"] or 0,
+                "calls": row[f"calls_{side}"] or 0,
+                "range": charts.rate_range(
+                    row[f"share_{side}_low"],
+                    (row[f"failed_{side}"] or 0) / max(1, row[f"calls_{side}"] or 0),
+                    row[f"share_{side}_high"],
+                ),
+            }
+            for side, label in (("with", "when it holds"), ("without", "otherwise"))
+        ]
+        facts = [contrasts.fact(row)]
+        if row["and_test"]:
+            facts.append(contrasts.fact(row, "and_"))
+        drawn.append({**row, "fact": " and ".join(facts), "bars": bars})
+    return drawn
+
+
+Line = tuple[str, str]
+"""`+`, `-`, or a space, and a line of text."""
+_LONGEST: Final = 20_000
+
+
+def difference(before: str, after: str) -> list[Line]:
+    """The lines of two texts: those that only one has, and three around each."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
+    return [(line[:1], line[1:]) for line in lines if not line.startswith(("---", "+++", "@@"))]
+
+
+def definition_text(row: Mapping[str, Any]) -> str:
+    """A tool's definition as lines, for people and for `difference`."""
+    parts = [row["description"] or ""]
+    for name in ("input_schema", "output_schema", "annotations"):
+        if row[name]:
+            parts += ["", f"{name}:", indented(row[name])]
+    return shown_lines("\n".join(parts).strip(), _LONGEST)
+
+
+def indented(text: str) -> str:
+    """JSON text with line breaks; other text unchanged."""
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def names(rows: Sequence[Mapping[str, Any]], column: str) -> list[str]:
+    """The distinct values of a column that are not null, in order."""
+    return list(dict.fromkeys(row[column] for row in rows if row[column] is not None))
+
+
+def sorted_members(text: str) -> str:
+    """JSON text with the members of all objects in alphabetical order; other text unchanged."""
+    try:
+        return json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text

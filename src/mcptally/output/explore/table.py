@@ -1,0 +1,296 @@
+"""The page of a table, an answer or a query: sorted, filtered and paged by its address."""
+
+import dataclasses
+import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import duckdb
+import polars as pl
+
+from mcptally.analytics.views import displayed_columns, question_titles
+from mcptally.errors import QueryError, UsageError, near
+from mcptally.output.explore.addresses import NULL, Links
+from mcptally.output.explore.answers import ROWS, Answers
+from mcptally.output.explore.page import Page, Section
+from mcptally.tables.all_tables import TABLES
+from mcptally.tables.values import cell, distinct_names
+
+PAGE_ROWS: Final = 100
+"""Rows on a page."""
+DOWNLOADS: Final = ("csv", "parquet")
+CALL_FILTERS: Final = ("server", "tool", "since", "until", "client", "model", "min_calls")
+"""The filters of a question, as in `Store.ask`."""
+_SHOWN: Final[Mapping[str, str]] = {
+    "calls": "requested_at server tool outcome verdict fault latency_ms error_text client session "
+    "call_id",
+    "messages": "at dir kind method bytes call_id session recording file line",
+    "findings": "severity rule message server tool path call_id session recording",
+    "recordings": "opened_at server transport start crash ended_by exit_code tool_calls last_words "
+    "server_version client recording",
+    "tools": "server tool drift first_seen last_seen description tokens definition",
+}
+"""Table → the columns that its page shows at first."""
+_ORDER: Final = {"calls": "-requested_at", "recordings": "-opened_at", "messages": "at"}
+"""Table → its order at first; a question has its own."""
+
+Parameters: TypeAlias = Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class View:
+    """What a page shows of a table or answer."""
+
+    source: str
+    """The name of a table or question."""
+    values: tuple[tuple[str, str], ...]
+    """Column and the text that its value has; an empty text means null."""
+    filters: tuple[tuple[str, str], ...]
+    """The filters of the question."""
+    sort: str
+    """A column, with `-` before it for descending order; empty: the order of the answer."""
+    page: int
+    columns: tuple[str, ...]
+    """The columns that are shown; empty: a choice."""
+
+    def state(self, **changes: object) -> dict[str, object]:
+        """The parameters of the address of this view, with changes."""
+        found: dict[str, object] = dict(self.filters)
+        found |= {f"is.{name}": value or NULL for name, value in self.values}
+        found |= {
+            "sort": self.sort or None,
+            "columns": " ".join(self.columns) or None,
+            "page": self.page if self.page > 1 else None,
+        }
+        return found | changes
+
+
+def view(source: str, given: Iterable[tuple[str, str]]) -> View:
+    """The view that an address describes.
+
+    Raises:
+        QueryError: there is no such table or question.
+        UsageError: a filter is not valid.
+    """
+    if source not in sources():
+        raise QueryError(f"no table or question is called {source!r}{near(source, sources())}")
+    pairs = list(given)
+    single = dict(pairs)
+    columns = " ".join(value for name, value in pairs if name == "columns")
+    fewest = single.get("min_calls") or "0"
+    if not (fewest.isdecimal() and len(fewest) < 16):
+        raise UsageError(f"min calls: {fewest!r} is not a number of calls")
+    number = single.get("page", "1")
+    return View(
+        source,
+        tuple(
+            (name.removeprefix("is."), "" if value == NULL else value)
+            for name, value in pairs
+            if name.startswith("is.")
+        ),
+        tuple((name, single[name]) for name in CALL_FILTERS if single.get(name)),
+        single.get("sort", ""),
+        int(number) if number.isdecimal() and len(number) < 9 else 1,
+        tuple(dict.fromkeys(columns.split())),
+    )
+
+
+def sources() -> list[str]:
+    """The names of all tables and questions."""
+    return [*(table.name for table in TABLES), *question_titles()]
+
+
+class Answered:
+    """The rows of a view.
+
+    Args:
+        answers: the answers of the store.
+        shown: the view.
+    """
+
+    def __init__(self, answers: Answers, shown: View) -> None:
+        self._answers: Final = answers
+        self.shown: Final = shown
+        self._whole: Final = self._asked()
+        self.names: Final = self._names()
+        if unknown := [
+            name
+            for name in (*(name for name, _ in shown.values), shown.sort.removeprefix("-"))
+            if name and name not in self.names
+        ]:
+            raise QueryError(
+                f"{shown.source} has no column {unknown[0]!r}{near(unknown[0], self.names)}"
+            )
+
+    def _asked(self) -> pl.DataFrame | None:
+        """The whole answer of a question; None: of a table, only the rows of a page are read."""
+        if self.shown.source not in question_titles():
+            return None
+        given: dict[str, Any] = dict(self.shown.filters)
+        if "min_calls" in given:
+            given["min_calls"] = int(given["min_calls"])
+        return self._answers.ask(self.shown.source, **given)
+
+    def _names(self) -> list[str]:
+        if self._whole is not None:
+            return self._whole.columns
+        return next(list(table.columns()) for table in TABLES if table.name == self.shown.source)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that the page shows."""
+        source = self.shown.source
+        wanted: Iterable[str] = self.shown.columns
+        if not wanted and source in _SHOWN:
+            wanted = _SHOWN[source].split()
+        elif not wanted:
+            wanted = displayed_columns(source)
+        return [name for name in wanted if name in self.names] or self.names
+
+    def sql(self, columns: Iterable[str]) -> str:
+        """The SELECT of all rows of the view, which runs in any client of the store."""
+        listed = ", ".join(map(_quoted, columns))
+        conditions = [_condition(name, value) for name, value in self.shown.values]
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        sort = self.shown.sort or _ORDER.get(self.shown.source, "")
+        direction = " DESC" if sort.startswith("-") else ""
+        order = f" ORDER BY {_quoted(sort.removeprefix('-'))}{direction} NULLS LAST" if sort else ""
+        return f"SELECT {listed} FROM {_quoted(self.shown.source)}{where}{order}"
+
+    def rows(self, columns: Iterable[str], limit: int, offset: int = 0) -> pl.DataFrame:
+        """Some rows of the view."""
+        return self._run(f"{self.sql(columns)} LIMIT {limit:d} OFFSET {offset:d}")
+
+    def total(self) -> int:
+        """The number of rows of the view."""
+        counted = self._run(f"SELECT count(*) AS n FROM ({self.sql([self.names[0]])})")
+        return int(counted["n"][0])
+
+    def _run(self, query: str) -> pl.DataFrame:
+        if self._whole is None:
+            return self._answers.sql(query)
+        with duckdb.connect() as connection:
+            connection.register(self.shown.source, self._whole)
+            frame: pl.DataFrame = connection.sql(query).pl()
+        return frame
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _condition(name: str, value: str) -> str:
+    """The condition in SQL that a column has a value, which is compared as text."""
+    if not value:
+        return f"{_quoted(name)} IS NULL"
+    doubled = value.replace("'", "''")
+    return f"{_quoted(name)}::VARCHAR = '{doubled}'"
+
+
+def page(answers: Answers, links: Links, shown: View) -> Page:
+    """The page of a view."""
+    answered = Answered(answers, shown)
+    columns = answered.columns
+    about = question_titles().get(shown.source, "")
+    return Page(
+        "table",
+        shown.source,
+        about="question" if about else "table",
+        head={
+            "about": about,
+            "view": shown,
+            "columns": columns,
+            "all_columns": answered.names,
+            "sources": sources(),
+            "filters": dict(shown.filters) if about else None,
+            "filter_names": CALL_FILTERS,
+            "sql": answered.sql(columns),
+            "null": NULL,
+        },
+        sections=[Section("rows", "Rows", lambda: _rows(answered, links, columns))],
+    )
+
+
+def _rows(answered: Answered, links: Links, columns: list[str]) -> dict[str, Any]:
+    shown = answered.shown
+    offset = (shown.page - 1) * PAGE_ROWS
+    total = answered.total()
+    # Links to tools and errors need these columns, too.
+    more = [
+        name for name in ("server", "call_id") if name in answered.names and name not in columns
+    ]
+    frame = answered.rows([*columns, *more], PAGE_ROWS, offset)
+    return {
+        "columns": columns,
+        "rows": list(cells(links, frame, columns)),
+        "view": shown,
+        "total": total,
+        "first": offset + 1,
+        "last": offset + frame.height,
+        "cut": total >= ROWS,
+        "null": NULL,
+        "filtered": {name for name, _ in shown.values},
+        "downloads": DOWNLOADS,
+    }
+
+
+def cells(
+    links: Links, frame: pl.DataFrame, columns: Iterable[str]
+) -> Iterator[list[dict[str, Any]]]:
+    """The cells of each row: text, page that it leads to, and the value for a filter."""
+    for row in frame.to_dicts():
+        yield [
+            {
+                "column": name,
+                "text": cell(name, row[name]),
+                "link": links.of_value(name, row[name], row),
+                "filter": _as_filter(row[name]),
+                "kind": _kind(name, row[name]),
+            }
+            for name in columns
+        ]
+
+
+def _kind(column: str, value: object) -> str:
+    """The class of a cell: a number (`n`), an id or time that is kept on one line, or a text."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "n"
+    is_line = column in _ON_ONE_LINE or column.endswith("_call")
+    return "line" if is_line or isinstance(value, datetime.datetime) else "text"
+
+
+_ON_ONE_LINE: Final = frozenset({"call_id", "session", "recording", "definition"})
+_LONGEST: Final = 300
+
+
+def _as_filter(value: object) -> str | None:
+    """The text of a value in an address; None: rows cannot be chosen by this value."""
+    if value is None:
+        return NULL
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) or (isinstance(value, str) and len(value) <= _LONGEST):
+        return str(value) or None
+    return None
+
+
+def sql_page(links: Links, query: str, answer: Callable[[], pl.DataFrame]) -> Page:
+    """The page with a field for SQL, and the rows of the query."""
+
+    def rows() -> dict[str, Any] | None:
+        if not query:
+            return None
+        frame = answer()
+        frame = frame.rename(dict(zip(frame.columns, distinct_names(frame.columns), strict=True)))
+        return {
+            "columns": frame.columns,
+            "rows": list(cells(links, frame.head(SQL_ROWS), frame.columns)),
+            "more": frame.height > SQL_ROWS,
+        }
+
+    return Page("sql", "SQL", head={"query": query}, sections=[Section("answer", "Rows", rows)])
+
+
+SQL_ROWS: Final = 500
+"""Rows of a query on a page."""

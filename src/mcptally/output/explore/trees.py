@@ -1,0 +1,105 @@
+"""Renders JSON as a tree that folds, with marks at schema errors and at the text that decided."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from markupsafe import Markup, escape
+
+from mcptally.output.html.text import shown_lines
+from mcptally.plural import count
+
+NODES: Final = 3000
+"""Values of a tree that are shown."""
+LONGEST: Final = 20_000
+"""Characters of a text that are shown."""
+_DEEPEST: Final = 60
+_OPEN: Final = 12
+"""Members of an object or list that is unfolded at first."""
+_OPEN_DEPTH: Final = 4
+_LINE: Final = 160
+"""Characters of a text on the line of its name."""
+
+
+class Tree:
+    """A tree of one JSON text.
+
+    Args:
+        errors: place of each schema error, a JSON Pointer → its text.
+        decided: texts that decided about the call; they are marked where they occur.
+    """
+
+    def __init__(self, errors: Mapping[str, str], decided: Iterable[str]) -> None:
+        self._errors: Final = errors
+        self._decided: Final = sorted({text for text in decided if len(text) > 2}, key=len)[::-1]
+        self._left = NODES
+
+    def render(self, text: str) -> Markup:
+        """The tree; a text that is not JSON, or too deep, as it is."""
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return Markup('<pre tabindex="0"><bdi>{}</bdi></pre>').format(self._marked(text))
+        return Markup('<div class="tree">{}</div>').format(self._node(None, value, "", 0))
+
+    def _node(self, name: str | None, value: Any, place: str, depth: int) -> Markup:
+        """A value with its name and everything in it."""
+        self._left -= 1
+        label = Markup() if name is None else Markup("<b><bdi>{}</bdi></b>: ").format(_line(name))
+        error = self._errors.get(place)
+        note = Markup('<span class="wrong">{}</span>').format(_line(error)) if error else Markup()
+        if not isinstance(value, dict | list) or not value:
+            return Markup('<div class="leaf{}">{}{} {}</div>').format(
+                " bad" if error else "", label, self._leaf(value), note
+            )
+        if depth >= _DEEPEST:
+            return Markup('<div class="leaf">{}…</div>').format(label)
+        noun = "member" if isinstance(value, dict) else "item"
+        inside = Markup().join(self._members(value, place, depth))
+        is_open = depth < _OPEN_DEPTH and (len(value) <= _OPEN or depth == 0)
+        return Markup(
+            '<details class="node{}"{}><summary>{}<span class="of">{}</span> {}</summary>'
+            "{}</details>"
+        ).format(
+            " bad" if error else "",
+            Markup(" open") if is_open or self._has_error(place) else Markup(),
+            label,
+            count(len(value), noun),
+            note,
+            inside,
+        )
+
+    def _has_error(self, place: str) -> bool:
+        return any(other.startswith(f"{place}/") for other in self._errors)
+
+    def _members(self, value: Any, place: str, depth: int) -> Iterator[Markup]:
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for number, (name, member) in enumerate(pairs):
+            if self._left <= 0:
+                rest = len(value) - number
+                yield Markup('<div class="leaf of">… {}</div>').format(f"{rest:,} more")
+                return
+            below = f"{place}/{str(name).replace('~', '~0').replace('/', '~1')}"
+            yield self._node(str(name), member, below, depth + 1)
+
+    def _leaf(self, value: Any) -> Markup:
+        if not isinstance(value, str):
+            text = json.dumps(value)
+            return Markup('<span class="value">{}</span>').format(shown_lines(text, 400))
+        if len(value) <= _LINE and "\n" not in value:
+            quoted = Markup('<span class="text">"<bdi>{}</bdi>"</span>')
+            return quoted.format(self._marked(value))
+        return Markup('<pre tabindex="0"><bdi>{}</bdi></pre>').format(self._marked(value))
+
+    def _marked(self, text: str) -> Markup:
+        """A text with the parts that decided marked."""
+        text = shown_lines(text, LONGEST)
+        for part in self._decided:
+            before, found, after = text.partition(part)
+            if found:
+                return Markup("{}<mark>{}</mark>{}").format(before, found, after)
+        return escape(text)
+
+
+def _line(text: str) -> str:
+    return shown_lines(text, 300)
