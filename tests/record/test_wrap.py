@@ -260,7 +260,7 @@ def test_a_file_that_changed_in_the_meantime_is_not_overwritten(config):
 
 
 REFUSED = {
-    "no such file": (None, UnreadableError, "No such file"),
+    "no such file": (None, UnreadableError, "no such file"),
     "not JSON": ("{a}", UsageError, "line 1: expected a name"),
     "no servers": ('{"a": 1}', UsageError, "names no servers"),
     "not text": ("\udcff", UsageError, "not UTF-8"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from mcptally.errors import UnreadableError, UsageError, near
+from mcptally.errors import UnreadableError, UsageError, near, reason
 from mcptally.record.config.jsonc import JsoncError, Node, parse
 
 
@@ -69,8 +69,7 @@ def load_servers(config: Path, server: str | None) -> tuple[Path, str, list[Serv
         path = expand_home(config).resolve()  # edit the target of a symbolic link, not the link
         text = path.read_bytes().decode("utf-8")
     except (OSError, RuntimeError) as error:  # RuntimeError: a symbolic link to itself
-        why = getattr(error, "strerror", None) or error
-        raise UnreadableError(f"{config}: {why}") from error
+        raise UnreadableError(f"{config}: {reason(error)}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{config}: is not UTF-8 text") from error
     try:

@@ -1,6 +1,6 @@
 """Event loop of the HTTP recorder: sockets, timers and signals.
 
-asyncio is not used: its import and its transports cost more (docs/decisions/0009).
+asyncio is not used: its import and its transports cost more (docs/design/recorder.md).
 """
 
 import contextlib

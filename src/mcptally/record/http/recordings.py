@@ -1,6 +1,6 @@
 """Assign HTTP exchanges to recordings.
 
-docs/explanation/http-recording.md has the rules in full. Each session that an `initialize` opened
+docs/explanation/recorder.md has the rules in full. Each session that an `initialize` opened
 with an `Mcp-Session-Id` has its own recording, and so has each legacy SSE stream; all other
 exchanges go to the shared recording of the run. An `initialize` request is recorded before its
 result is known: it starts a recording that becomes that of the session.
