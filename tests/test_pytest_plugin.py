@@ -1,0 +1,152 @@
+"""The pytest plugin records the servers that tests use, reports findings, and applies gates."""
+
+import subprocess
+import sys
+
+import pytest
+
+import mcptally as mt
+
+pytest_plugins = ["pytester"]
+
+SERVER = """
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("shop", log_level="ERROR")
+
+@server.tool(structured_output=False)
+def price(item: str) -> str:
+    "The price of an item."
+    if item == "pear":
+        raise ZeroDivisionError("division by zero")
+    return f"{item}: 3 EUR"
+
+if __name__ == "__main__":
+    server.run()
+"""
+
+HELPERS = """
+import asyncio, sys
+from mcp import Client, StdioServerParameters
+
+def ask(target, *items):
+    async def run():
+        async with Client(target) as client:
+            return [(await client.call_tool("price", {"item": each})).content[0].text
+                    for each in items]
+    return asyncio.run(run())
+"""
+
+STDIO = (
+    HELPERS
+    + """
+import pytest
+
+@pytest.mark.parametrize("n", range(6))
+def test_price(mcp_recorder, n):
+    command, *arguments = mcp_recorder.command(sys.executable, "server.py", name="shop")
+    target = StdioServerParameters(command=command, args=arguments)
+    assert ask(target, "apple", "pear")[0] == "apple: 3 EUR"
+"""
+)
+
+HTTP = (
+    HELPERS
+    + """
+import server
+
+def test_an_object(mcp_recorder):
+    with mcp_recorder.url(server.server) as url:
+        assert ask(url, "apple") == ["apple: 3 EUR"]
+
+def test_an_app(mcp_recorder):
+    with mcp_recorder.url(server.server.streamable_http_app(), name="app") as url:
+        assert ask(url, "apple") == ["apple: 3 EUR"]
+"""
+)
+
+
+@pytest.fixture
+def suite(pytester, monkeypatch, tmp_path):
+    """Runs a test suite in a process of its own; its recordings are kept in `kept`."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def run(source, *arguments):
+        pytester.makepyfile(server=SERVER, test_server=source)
+        return pytester.runpytest_subprocess("-p", "no:xdist", *arguments)
+
+    return run
+
+
+def calls_of(folder, tmp_path):
+    mt.score([folder], out=tmp_path / "store")
+    rows = mt.open_store(tmp_path / "store").sql(
+        "SELECT server, outcome, count(*) FROM calls WHERE method = 'tools/call' "
+        "GROUP BY ALL ORDER BY ALL"
+    )
+    return rows.fetchall()
+
+
+@pytest.mark.slow
+def test_stdio_servers_are_recorded_and_a_gate_fails_the_run(suite, pytester, tmp_path):
+    done = suite(STDIO, "--mcptally-out=kept", "--mcptally-fail-on=failure_rate > 5%")
+    assert done.ret == 1
+    done.assert_outcomes(passed=6)
+    done.stdout.fnmatch_lines(["*mcptally: recorded MCP traffic*", "*1. shop: price*",
+                               "FAILED shop/price: failure_rate*"])  # fmt: skip
+    assert calls_of(pytester.path / "kept", tmp_path) == [
+        ("shop", "ok", 6),
+        ("shop", "tool_error", 6),
+    ]
+
+
+@pytest.mark.slow
+def test_without_a_gate_findings_do_not_fail_the_run(suite):
+    done = suite(STDIO)
+    assert done.ret == 0
+    done.stdout.fnmatch_lines(["*1. shop: price*"])
+
+
+@pytest.mark.slow
+def test_apps_and_server_objects_are_recorded(suite, pytester, tmp_path):
+    done = suite(HTTP, "--mcptally-out=kept")
+    done.assert_outcomes(passed=2)
+    assert calls_of(pytester.path / "kept", tmp_path) == [("app", "ok", 1), ("shop", "ok", 1)]
+
+
+@pytest.mark.slow
+def test_workers_of_xdist_record_into_one_archive(pytester, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    pytester.makepyfile(server=SERVER, test_server=STDIO)
+    done = pytester.runpytest_subprocess("-n2", "--mcptally-out=kept")
+    assert done.ret == 0
+    done.stdout.fnmatch_lines(["*12 calls of 1 tool*"])
+    assert len(list((pytester.path / "kept").iterdir())) == 1
+
+
+@pytest.mark.slow
+def test_the_cache_keeps_the_recordings_of_the_last_run_only(suite, pytester):
+    for _ in range(2):
+        assert suite(HTTP).ret == 0
+    assert len(list((pytester.path / ".pytest_cache" / "d" / "mcptally").iterdir())) == 1
+
+
+def test_a_gate_that_cannot_work_is_refused_before_the_run(suite):
+    done = suite(STDIO, "--mcptally-fail-on=failure > 5%")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["*--mcptally-fail-on: *failure_rate*"])
+
+
+def test_a_run_without_recordings_prints_and_keeps_nothing(suite, pytester):
+    done = suite("def test_nothing(): pass", "--mcptally-out=kept")
+    assert done.ret == 0
+    assert "mcptally: recorded" not in done.stdout.str()
+    assert not (pytester.path / "kept").exists()
+
+
+def test_loading_the_plugin_loads_nothing_that_analyzes():
+    source = (
+        "import sys, mcptally.pytest_plugin\n"
+        "print([n for n in ('polars', 'pyarrow', 'duckdb', 'mcp', 'uvicorn') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, check=True)
+    assert done.stdout == b"[]\n"
