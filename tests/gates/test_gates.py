@@ -231,7 +231,7 @@ WRONG = {
     "a confidence above 100": ("server.confidence < 900", "is from 0 to 100"),
     "a negative count": ("calls > -1", "is from 0"),
     "a change in one store": ("worse", "compare BASE NEW"),
-    "a missing file": ("none.toml", "cannot be read"),
+    "a missing file": ("none.toml", "no such file"),
 }
 
 
@@ -280,7 +280,7 @@ def test_an_undecided_gate_fails_if_that_is_asked_for(tmp_path):
         ("[[gate]]\nfail-no = 'x'", "did you mean fail-on"),
         ("[[gate]]\nserver = 's'", "needs a field fail-on"),
         ("[[gate]]\nfail-on = 'calls > 1'\ntool = 3", "must be strings"),
-        ("[[gate", "cannot be read"),
+        ("[[gate", "is not TOML"),
     ],
 )
 def test_an_invalid_file_of_gates_is_rejected_with_the_reason(tmp_path, content, words):

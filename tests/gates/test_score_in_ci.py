@@ -1,0 +1,111 @@
+"""The script of the GitHub action writes reports, a summary, a badge and one comment."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.transcripts import c2s, call, opened, s2c, text, write
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / ".github" / "actions" / "mcptally" / "score-in-ci"
+
+GH = """#!/bin/sh
+# Stands for GitHub's program: lists the comments of a file, and notes what it was asked to do.
+case "$*" in
+  *--paginate*) cat comments ;;
+  *) echo "$*" >>asked ;;
+esac
+"""
+
+
+@pytest.fixture
+def ci(tmp_path):
+    """Runs the script as a CI job does, with a `gh` that keeps comments in files."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    gh = programs / "gh"
+    gh.write_text(GH)
+    gh.chmod(gh.stat().st_mode | stat.S_IXUSR)
+
+    def run(traces, **settings):
+        path = (
+            f"{programs}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        )
+        job = {"PATH": path, "GITHUB_STEP_SUMMARY": "step.md", "GITHUB_REPOSITORY": "jo/shop"}
+        return subprocess.run(
+            ["bash", SCRIPT, traces],
+            cwd=tmp_path,
+            env={**os.environ, **job, **settings},
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+
+    return run
+
+
+def record(folder, *, fails):
+    folder.mkdir()
+    words = "TypeError: x is None @jo" if fails else "3 EUR"
+    for n in range(12):
+        lines = [opened(f"r{n}", server="shop")]
+        for i in range(1, 5):
+            lines += [c2s(2 * i, call(i, "price"), f"r{n}")]
+            lines += [s2c(2 * i + 1, text(i, words, isError=fails), f"r{n}")]
+        write(folder / f"{n}.jsonl", lines)
+
+
+def test_a_failed_gate_fails_the_job_and_all_reports_say_so(ci, tmp_path):
+    record(tmp_path / "traces", fails=True)
+    (tmp_path / "comments").write_text("")
+    done = ci("traces", MCPTALLY_FAIL_ON="failure_rate > 20%\n", MCPTALLY_PR="7")
+    assert done.returncode == 1, done.stderr
+    out = tmp_path / "mcptally-results"
+    summary = (out / "summary.md").read_text()
+    assert "FAILED shop/price: failure_rate" in summary
+    assert (tmp_path / "step.md").read_text() == summary
+    assert "@jo" not in summary
+    assert b"<failure " in (out / "mcptally.xml").read_bytes()
+    assert json.loads((out / "mcptally.sarif").read_text())["runs"][0]["results"]
+    assert json.loads((out / "badge.json").read_text()) == {
+        "schemaVersion": 1, "label": "MCP tools", "message": "0 % of calls right", "color": "red",
+    }  # fmt: skip
+    assert "<html" in (out / "report.html").read_text()
+    assert (
+        (tmp_path / "asked")
+        .read_text()
+        .startswith("api --silent -X POST repos/jo/shop/issues/7/comments -F body=@")
+    )
+
+
+def test_the_comment_of_an_earlier_run_is_updated(ci, tmp_path):
+    record(tmp_path / "traces", fails=False)
+    (tmp_path / "comments").write_text("41\n57\n")
+    done = ci("traces", MCPTALLY_FAIL_ON="failure_rate > 20%", MCPTALLY_PR="7")
+    assert done.returncode == 0, done.stderr
+    assert "PATCH repos/jo/shop/issues/comments/41 " in (tmp_path / "asked").read_text()
+
+
+def test_a_change_for_the_worse_fails_the_job(ci, tmp_path):
+    record(tmp_path / "before", fails=False)
+    record(tmp_path / "traces", fails=True)
+    base = {"MCPTALLY_OUT": "base"}
+    assert ci("before", **base).returncode == 0
+    done = ci("traces", MCPTALLY_BASE="base/store", MCPTALLY_WORSE="worse")
+    assert done.returncode == 1, done.stderr
+    assert "### Compared with the base" in (tmp_path / "step.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("traces", "gate", "code"), [("missing", "", 3), ("traces", "no such gate", 2)]
+)
+def test_wrong_settings_end_the_job_with_their_own_code(ci, tmp_path, traces, gate, code):
+    record(tmp_path / "traces", fails=False)
+    assert ci(traces, MCPTALLY_FAIL_ON=gate).returncode == code
