@@ -1,15 +1,17 @@
 """Fit what the verdict is decided with, on labelled calls, and print how good it is on others.
 
-    python -m tests.benchmarks.calibrate [--check]
+    python -m tests.benchmarks.calibrate [--check | --sealed]
 
 Reads the labelled files in tests/verdict and tests/truth, and the recordings of their calls, some
-of which are in the folder that `MCPTALLY_CORPUS` names (`traffic.py`). Writes two files beside the
-rules, one beside the tests, and the figures of a page:
+of which are in the folder that `MCPTALLY_CORPUS` names (`traffic.py`). Writes three files beside
+the rules, one beside the tests, and the figures of a page:
 
     measured.json    `hits` and `right` of every rule
     weights.json     the weights of the features (`verdict.weighing`)
+    text_model.json  the text model, and how it is pooled with the rules
     rule_counts.csv  what each rule does on the labelled calls (`rule_counts`)
-    docs/explanation/verdict.md  how good the verdict is, below the headings of `main`
+    docs/reference/accuracy.md  all figures
+    README.md        the claim
 
 Every figure printed is cross-validated: a call is judged with weights that were fitted without
 the calls of its server. Texts of some server families were read while rules were written, which
@@ -21,10 +23,13 @@ import argparse
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
+import re
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -49,7 +54,9 @@ from mcptally.evaluation import (
     report,
 )
 from mcptally.verdict import classify, facts, hidden_errors, weighing
-from tests.benchmarks import traffic
+from mcptally.verdict.text_model import CLASSES as CAUSES
+from mcptally.verdict.text_model import Opinions, TextModel, opinions
+from tests.benchmarks import text_model, traffic
 
 TESTS = Path(__file__).resolve().parents[1]
 LABELS = TESTS / "verdict" / "labels"
@@ -69,11 +76,17 @@ RECORDINGS = {
 FAULTY = (OUR_LABELS[1].name, INJECTED_FAULTS.name)
 """Labelled files whose servers or backends were made to fail. Confidence is calibrated on the
 others: it is the share of right verdicts among calls of servers as their users run them."""
+SEALED = "sealed"
+"""The `part` of labelled servers that have no part in the fit and in the figures: they are scored
+once, when work on the verdict ends."""
 RULES = Path(rule_files.__file__).parent
 MEASURED = RULES / "measured.json"
 WEIGHTS = RULES / "weights.json"
+TEXT_MODEL = RULES / "text_model.json"
 COUNTS = TESTS / "verdict" / "rule_counts.csv"
-PAGE = TESTS.parent / "docs" / "explanation" / "verdict.md"
+PAGE = TESTS.parent / "docs" / "reference" / "accuracy.md"
+README = TESTS.parent / "README.md"
+CLAIM = re.compile(r"On servers whose texts nobody had read, expect [^(\[]*elsewhere")
 READ_WEIGHT = 0.2
 """Weight of a read family in the measured counts of rules."""
 READ_WEIGHT_IN_FIT = 0.5
@@ -114,11 +127,20 @@ def was_read(family: str) -> bool:
     )
 
 
-def labelled() -> pl.DataFrame:
-    """All labelled calls; those of recorded traffic with the evidence of their archive."""
+def labelled(*, sealed: bool = False) -> pl.DataFrame:
+    """All labelled calls; those of recorded traffic with the evidence of their archive.
+
+    Args:
+        sealed: whether to return the calls of sealed servers, in place of the others.
+    """
     frames = []
     for file in (*SHARED_LABELS, *OUR_LABELS, INJECTED_FAULTS):
-        rows = labels.read(file)
+        lines = file.read_text(encoding="utf-8").splitlines()
+        parts = [json.loads(line).get("part") for line in lines]
+        chosen = [n for n, part in enumerate(parts, start=1) if (part == SEALED) == sealed]
+        rows = labels.read(file).filter(pl.col("line").is_in(chosen))
+        if rows.is_empty():
+            continue
         if archive := RECORDINGS.get(file):
             rows = labels.with_traffic(rows, recorded_calls(archive, rows))
         frames.append(rows.with_columns(file=pl.lit(file.name)))
@@ -199,6 +221,16 @@ def without_first_rule(evidence: pl.Series) -> pl.Series:
     return pl.Series(lists, dtype=pl.List(pl.String))
 
 
+@dataclasses.dataclass(frozen=True)
+class Fold:
+    """Some labelled calls, and models that were fitted without their servers."""
+
+    rows: npt.NDArray[np.int64]
+    weights: weighing.Weights
+    opinions: Opinions
+    """Of the text model on these rows."""
+
+
 class Sample:
     """Labelled calls as features, classes and weights."""
 
@@ -212,6 +244,9 @@ class Sample:
         _, self.features_of_fewer = classify.features(fewer)
         names = self.rows["label"].fill_null("ambiguous").to_list()
         self.classes = np.array([weighing.CLASSES.index(name) for name in names])
+        order = {weighing.CLASSES.index(each): n for n, each in enumerate(CAUSES)}
+        self.causes = np.array([order.get(int(each), -1) for each in self.classes])
+        self.texts = facts.masked_texts(self.rows.with_columns(error_text="text"))
         self.families = self.rows["family"].to_list()
         self.is_usual = (~self.rows["file"].is_in(FAULTY)).to_numpy()
         read = {family: was_read(family) for family in set(self.families)}
@@ -301,25 +336,71 @@ class Sample:
         best = minimize_scalar(loss, bounds=bounds, method="bounded")
         return penalty, float(best.x), float(best.fun)
 
+    def fit_text_model(self, chosen: npt.NDArray[np.int64]) -> TextModel:
+        """Return the text model fitted on the rows `chosen` and on the examples of rules."""
+        learnt = chosen[self.causes[chosen] >= 0]
+        return text_model.fit(self.texts.gather(learnt), self.causes[learnt])
+
     @functools.cached_property
-    def folds(self) -> list[tuple[weighing.Weights, npt.NDArray[np.int64]]]:
-        """Rows of some families, and weights that were fitted without these families."""
+    def folds(self) -> list["Fold"]:
+        """The rows of some families, and models that were fitted without these families."""
         folds = GroupKFold(FOLDS, shuffle=True, random_state=0)
         return [
-            (self.fit(others), own)
+            Fold(
+                own,
+                self.fit(others),
+                opinions(self.texts.gather(own), self.fit_text_model(others)),
+            )
             for others, own in folds.split(self.features, self.classes, self.families)
         ]
 
+    @functools.cached_property
+    def pooled(self) -> tuple[float, float, float]:
+        """`TextModel.pooled`: temperatures with the highest likelihood of labels left out.
+
+        One for calls on which the rules and the text model agree, one for the others. Servers that
+        were made to fail have no part in this choice.
+        """
+        rules = np.zeros((len(self.classes), len(weighing.CLASSES)))
+        by_text = np.zeros((len(self.classes), len(CAUSES)))
+        for fold in self.folds:
+            rules[fold.rows] = weighing.probabilities(
+                self.features[fold.rows], self.names, fold.weights
+            )
+            by_text[fold.rows] = fold.opinions
+        columns = [weighing.CLASSES.index(each) for each in CAUSES]
+        agree = rules[:, columns].argmax(axis=1) == by_text.argmax(axis=1)
+        found = [text_model.WEIGHT]
+        for some in (agree, ~agree):
+            rows = np.flatnonzero(some & self.is_usual & (self.causes >= 0))
+
+            def loss(temperature: float, rows: npt.NDArray[np.int64] = rows) -> float:
+                how = (text_model.WEIGHT, temperature, temperature)
+                both = weighing.pooled(rules[rows], by_text[rows], how)[:, columns]
+                of_label = both[np.arange(len(rows)), self.causes[rows]] / both.sum(axis=1)
+                return float(-(self.weights[rows] * np.log(np.maximum(of_label, 1e-9))).sum())
+
+            found.append(float(minimize_scalar(loss, bounds=(0.3, 6.0), method="bounded").x))
+        weight, agreed, disagreed = (round(each, 2) for each in found)
+        return weight, agreed, disagreed
+
     def held_out(self) -> pl.DataFrame:
-        """The calls, judged with weights that were fitted without their families."""
-        return pl.concat(self.judged_with(weights, own) for weights, own in self.folds)
+        """The calls, judged with models that were fitted without their families."""
+        return pl.concat(
+            self.judged_with(fold.weights, fold.opinions, fold.rows) for fold in self.folds
+        )
 
     def judged_with(
-        self, weights: weighing.Weights, chosen: npt.NDArray[np.int64] | None = None
+        self,
+        weights: weighing.Weights,
+        by_text: Opinions,
+        chosen: npt.NDArray[np.int64] | None = None,
     ) -> pl.DataFrame:
-        """The rows `chosen`, or all, with verdicts by these weights, and `correct`."""
+        """The rows `chosen`, or all, with verdicts by these models, and `correct`."""
         rows = self.rows if chosen is None else self.rows[chosen]
-        verdicts = classify.judge_evidence(rows["evidence"], weights)
+        verdicts = classify.judge_evidence(
+            rows["evidence"], weights, opinions=(by_text, self.pooled)
+        )
         return (
             rows.drop(verdicts.columns)
             .hstack(verdicts)
@@ -336,15 +417,17 @@ def rule_counts(sample: Sample, held_out: pl.DataFrame) -> pl.DataFrame:
     """
     evidence, labels_ = sample.rows["evidence"], sample.rows["label"]
     right = np.zeros(len(evidence), dtype=np.bool_)
-    right[np.concatenate([own for _, own in sample.folds])] = held_out["correct"].to_numpy()
+    right[np.concatenate([fold.rows for fold in sample.folds])] = held_out["correct"].to_numpy()
     rows = []
     for rule in classify.failure_rules():
         matches = evidence.list.contains(rule.id).fill_null(value=False).to_numpy()
         without = np.zeros(len(evidence), dtype=np.bool_)
-        for weights, own in sample.folds:
-            some = pl.Series(own[matches[own]])
+        for fold in sample.folds:
+            own = matches[fold.rows]
+            some = pl.Series(fold.rows[own])
             left = evidence.gather(some).list.set_difference([rule.id])
-            verdict = classify.judge_evidence(left, weights)["verdict"]
+            by_text = (fold.opinions[own], sample.pooled)
+            verdict = classify.judge_evidence(left, fold.weights, opinions=by_text)["verdict"]
             without[some] = (verdict == labels_.gather(some)).fill_null(value=False).to_numpy()
         rows.append(
             {
@@ -380,55 +463,140 @@ def weights_as_json(weights: weighing.Weights) -> str:
     )
 
 
-def with_figures(page: str, sections: dict[str, Evaluation]) -> str:
-    """Return `page` with these figures below the headings of the sections, without lists."""
-    for title, evaluation in sections.items():
-        assert evaluation.verdict is not None
-        quality = dataclasses.replace(evaluation.verdict, changing_tools=[], rules=[])
-        text = report.as_text(dataclasses.replace(evaluation, verdict=quality))
-        heading, before, rest = page.partition(f"### {title}\n\n")
-        _, after, others = rest.partition("\n##")
+def with_figures(page: str, sections: dict[str, str]) -> str:
+    """Return `page` with these texts below the headings of the sections."""
+    for title, text in sections.items():
+        heading, before, rest = page.partition(f"## {title}\n\n")
+        _, after, others = f"\n{rest}".partition("\n## ")
         assert before, title
-        page = heading + before + text.removeprefix("## Verdict\n\n") + after + others
+        page = heading + before + text.strip() + "\n" + after + others
     return page
+
+
+def details(evaluation: Evaluation) -> str:
+    """The figures of one set in full, without lists of tools and rules."""
+    assert evaluation.verdict is not None
+    quality = dataclasses.replace(evaluation.verdict, changing_tools=[], rules=[])
+    return report.as_text(dataclasses.replace(evaluation, verdict=quality)).removeprefix(
+        "## Verdict\n\n"
+    )
+
+
+def together(sets: dict[str, pl.DataFrame], hidden: dict[str, pl.DataFrame]) -> str:
+    """One row per set: all measures side by side."""
+    head = (
+        *("set", "errors", *report.WEIGHTINGS.values(), "claims of 95 % and more"),
+        *('"tool" right', "tool failures found", "cause of hidden errors"),
+        *("hidden errors: precision", "recall"),
+    )
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for title, rows in sets.items():
+        quality = evaluate_rows(rows).verdict
+        assert quality is not None
+        by = {each.weighting: each for each in quality.weighted}
+        cells = [title, f"{quality.n:,}"]
+        cells += [
+            report.share(by[name].accuracy) if name in by else "-" for name in report.WEIGHTINGS
+        ]
+        text = by["text"]
+        cells += map(report.share, (text.sure, text.tool_precision, text.tool_recall))
+        cells += [report.share(quality.hidden_causes.value)]
+        found = hidden.get(title)
+        if found is None:
+            cells += ["", ""]
+        else:
+            right = int((found["is_hidden"] & found["hidden_error"]).sum())
+            cells += [
+                report.share(right / int(found[name].sum()))
+                for name in ("hidden_error", "is_hidden")
+            ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def claim(sets: dict[str, pl.DataFrame]) -> str:
+    """The sentence of the README: the highest and the lowest figure that a user should expect."""
+    shares = [
+        each.accuracy
+        for rows in sets.values()
+        for each in evaluate_rows(rows).verdict.weighted  # type: ignore[union-attr]
+    ]
+    return (
+        f"On servers whose texts nobody had read, expect {min(shares):.2f} of the verdicts to be "
+        f"right\nwhere backends fail, and up to {max(shares):.2f} elsewhere"
+    )
+
+
+def sealed_figures() -> Evaluation:
+    """The figures of sealed servers, with the shipped models, which they had no part in."""
+    rows = labelled(sealed=True)
+    decided = judged(rows.filter(pl.col("label").is_not_null())).with_columns(
+        correct=pl.col("label") == pl.col("verdict")
+    )
+    found = hidden_rows(rows)
+    print(found.group_by("is_hidden", "hidden_error").len())
+    return evaluate_rows(decided)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing; fail if out of date")
-    check = parser.parse_args().check
+    parser.add_argument("--sealed", action="store_true", help="score the sealed servers, once")
+    given = parser.parse_args()
     if TRAFFIC is None:
         sys.exit(f"set {traffic.SETTING} to the folder of the recordings of labels/traffic.jsonl")
     # Threads cost ten times the CPU time on matrices of this size.
     threadpool_limits(1)
+    if given.sealed:
+        print(report.as_text(sealed_figures()))
+        return
     rows = labelled()
     sample = Sample(rows)
     held_out = sample.held_out()
     unread = ~pl.col("family").map_elements(was_read, return_dtype=pl.Boolean)
-    recorded = pl.col("file") == OUR_LABELS[1].name
-    injected = pl.col("file") == INJECTED_FAULTS.name
-    usual = held_out.filter(unread & ~recorded & ~injected)
-    hard = usual.filter(is_hard(usual))
-    faulty, ours_faulty = (held_out.filter(unread & some) for some in (recorded, injected))
-    sections = {
-        title: evaluate_rows(some)
-        for title, some in (
-            ("Servers whose texts were not read while rules were written", usual),
-            ("The same servers, texts that no validator or SDK wrote", hard),
-            ("Other servers whose texts were not read, with faulty backends", faulty),
-            ("Our servers whose texts were not read, with injected faults", ours_faulty),
-            ("All servers", held_out),
-        )
+    found = hidden_rows(rows)
+    key = ["file", "line"]
+    missed = found.filter(pl.col("is_hidden") & ~pl.col("hidden_error")).select(key)
+    of_file = {
+        "as users run them, unread": ~pl.col("file").is_in(FAULTY),
+        "faulty backends, unread": pl.col("file") == OUR_LABELS[1].name,
+        "injected faults, unread": pl.col("file") == INJECTED_FAULTS.name,
     }
-    for title, evaluation in sections.items():
-        print(f"# Cross-validated by server: {title}\n")
-        print(report.as_text(evaluation))
-    weights = sample.fit(np.arange(len(sample.classes)))
+    usual, faulty, injected = (held_out.filter(unread & some) for some in of_file.values())
+    hard = usual.filter(is_hard(usual))
+    wrong = hard.join(missed, on=key, how="semi").with_columns(correct=pl.lit(value=False))
+    sets = {
+        "as users run them, unread": usual,
+        "of them, texts that no validator wrote": hard,
+        "the same, missed hidden errors count as wrong": pl.concat(
+            [hard.join(missed, on=key, how="anti"), wrong]
+        ),
+        "faulty backends, unread": faulty,
+        "injected faults, unread": injected,
+        "all, read and unread": held_out,
+    }
+    hidden = {name: found.filter(unread & some) for name, some in of_file.items()}
+    hidden["all, read and unread"] = found
+    sections = {
+        "All figures together": together(sets, hidden),
+        "Servers as users run them, unread": details(evaluate_rows(usual)),
+        "The same servers, texts that no validator wrote": details(evaluate_rows(hard)),
+        "Servers with faulty backends, unread": details(evaluate_rows(faulty)),
+        "Our servers with injected faults, unread": details(evaluate_rows(injected)),
+    }
+    print(sections["All figures together"])
+    claimed = claim(dict(itertools.islice(sets.items(), 5)))
+    print(claimed)
+    every = np.arange(len(sample.classes))
+    weights, model = sample.fit(every), sample.fit_text_model(every)
+    decided = sample.judged_with(weights, opinions(sample.texts, model))
     files = {
         WEIGHTS: weights_as_json(weights),
-        MEASURED: as_json(verdict_counts(sample.judged_with(weights)) | hidden_counts(rows)),
+        TEXT_MODEL: text_model.as_json(msgspec.structs.replace(model, pooled=sample.pooled)),
+        MEASURED: as_json(verdict_counts(decided) | hidden_counts(rows)),
         COUNTS: rule_counts(sample, held_out).write_csv(),
         PAGE: with_figures(PAGE.read_text(encoding="utf-8"), sections),
+        README: CLAIM.sub(claimed, README.read_text(encoding="utf-8")),
     }
     stale = [
         file
@@ -436,10 +604,10 @@ def main() -> None:
         if not file.exists() or text != file.read_text(encoding="utf-8")
     ]
     for file in stale:
-        if not check:
+        if not given.check:
             file.write_text(files[file], encoding="utf-8")
     print("changed:", ", ".join(file.name for file in stale) or "nothing")
-    sys.exit(1 if check and stale else 0)
+    sys.exit(1 if given.check and stale else 0)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,10 @@ def judged(*calls: dict[str, object]) -> list[tuple[str, str]]:
 FAULTS = [
     ("401 Bad credentials", "account"),
     ("You have exceeded your monthly quota", "account"),
+    ("You are not allowed to delete invoices (role: clerk)", "account"),
+    ("403 Forbidden", "account"),
+    ("Only SELECT queries are allowed", "caller"),
+    ("Access denied - path outside allowed directories: /etc not in /srv", "caller"),
     ("elicitation via server-initiated requests is unavailable on 2026-07-28 connections", "tool"),
     ("Server-to-client requests are not available on protocol revision 2026-07-28", "tool"),
     ("Client does not support form elicitation", "client"),

@@ -9,8 +9,9 @@ The transcripts are beside the labelled files, with what the servers wrote on st
                     keys, and few of the programs and services that they need
 
 `part` is `read` if mistakes on that server may be used to improve rules, `held` if they are only
-counted. Texts are cut to 700 characters; the recording has the rest. The calls of `natural.jsonl`
-were labelled twice. Where the labels differ, `agreed` is false, the label is `ambiguous`, and
+counted, `sealed` if they are not even counted before work on the verdict ends. Texts are cut to 700
+characters; the recording has the rest. The calls of `natural.jsonl` were labelled twice. Where the
+labels differ, `agreed` is false, the label is `ambiguous`, and
 `first` and `second` are the two labels.
 """
 

@@ -60,12 +60,12 @@ def test_unknown_words_weaken_an_opinion():
 
 
 def test_the_words_that_count_are_named_with_their_weights():
-    assert [
-        word for word, _ in text_model.words("connection refused", "infrastructure", MODEL)
-    ] == [
-        "connection refused",
-        "refused",
-    ]
+    texts = pl.Series(["connection refused", "required", ""])
+    verdicts = pl.Series(["infrastructure", "ambiguous", None])
+    refused, no_class, no_verdict = text_model.words(texts, verdicts, MODEL, 8)
+    assert [word for word, _ in refused] == ["connection refused", "refused"]
+    assert text_model.words(texts, verdicts, MODEL, 1)[0] == refused[:1]
+    assert no_class == no_verdict == []
 
 
 def test_disagreement_is_doubt():

@@ -94,7 +94,7 @@ def test_rows_about_hidden_errors_are_recognised_by_their_id(tmp_path: Path):
 @pytest.mark.parametrize(
     ("toml", "message"),
     [
-        ("[[rule]\n", "cannot be read"),
+        ("[[rule]\n", "is not TOML"),
         ("[[regel]]\nid = 'a'\n", "unknown table"),
         ("[[rule]]\ntitle = 'x'\n", "has no id"),
         (ADDED.replace("tool_failure", "tool_failur"), "did you mean tool_failure"),

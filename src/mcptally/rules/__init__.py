@@ -1,15 +1,14 @@
 """The rule files (TOML) and the functions that read them, make findings of them and list them.
 
-May import `tables`, `redaction` and `errors`. A rule file is a list of `[[rule]]` tables. Every
-rule has an id (`group.name`; never reused, because old reports quote it), a title, a source (a
-section of a specification with its revision, a seed document, or "mcptally"), examples on which it
-must fire and examples on which it must stay silent. The module that reads a file declares the
-other fields as a subclass of `Rule`. Measured counts of rules are in `measured.json`, which
+May import `tables`, `redaction`, `toml_files` and `errors`. A rule file is a list of `[[rule]]`
+tables. Every rule has an id (`group.name`; never reused, because old reports quote it), a title, a
+source (a section of a specification with its revision, a seed document, or "mcptally"), examples on
+which it must fire and examples on which it must stay silent. The module that reads a file declares
+the other fields as a subclass of `Rule`. Measured counts of rules are in `measured.json`, which
 `python -m tests.benchmarks.calibrate` writes.
 """
 
 import functools
-import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -17,6 +16,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from mcptally.errors import RuleError, near
+from mcptally.toml_files import read_toml
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,48 +52,6 @@ def load(cls: type[R], *names: str) -> tuple[R, ...]:
         rows += parse(cls, read_toml(f"rules/{name}"), where=name)
     _check_unique(rows)
     return tuple(rows)
-
-
-def read_toml(name: str) -> dict[str, Any]:
-    """Return a TOML file of this program, parsed.
-
-    The build (`hatch_build.py`) writes all of them to `compiled.json`, which is read in a fiftieth
-    of the time. It is used for files that have not changed since.
-
-    Args:
-        name: the file's path in the package `mcptally`.
-    """
-    data = (_FOLDER.parent / name).read_bytes()
-    found = _compiled().get(name)
-    if found is not None and found.sha256 == hashlib.sha256(data).hexdigest():
-        table: dict[str, Any] = msgspec.json.decode(found.table)
-        return table
-    import tomllib  # noqa: PLC0415  (seldom needed)
-
-    return tomllib.loads(data.decode())
-
-
-class CompiledFile(msgspec.Struct, frozen=True):
-    """A TOML file in `compiled.json`."""
-
-    sha256: str
-    """Digest of the file's bytes."""
-    table: msgspec.Raw
-    """Its content as JSON."""
-
-
-@functools.cache
-def _compiled() -> dict[str, CompiledFile]:
-    """Return the files in `compiled.json` by path in the package; empty if it cannot be read."""
-    try:
-        data = (_FOLDER / COMPILED).read_bytes()
-        return msgspec.json.decode(data, type=dict[str, CompiledFile])
-    except (OSError, msgspec.DecodeError):
-        return {}
-
-
-COMPILED: Final = "compiled.json"
-"""The file that the build makes of the package's TOML files."""
 
 
 @functools.cache

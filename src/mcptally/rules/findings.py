@@ -17,6 +17,7 @@ from mcptally.errors import RuleError, near
 from mcptally.tables.arrow import indices
 from mcptally.tables.findings import About, Findings, Severity
 from mcptally.tables.queries import run_query
+from mcptally.toml_files import read_toml
 
 FILES: Final = (
     "archive.toml",
@@ -31,7 +32,7 @@ FILES: Final = (
 )
 """The rule files whose rules make findings."""
 
-REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+REVISIONS: Final = tuple(row["name"] for row in read_toml("protocol/revisions.toml")["revisions"])
 """Every released revision of MCP, oldest first."""
 
 EVIDENCE: Final = 500
@@ -45,8 +46,12 @@ class FindingRule(rules.Rule, frozen=True, kw_only=True):
     """`error`: the source says "must (not)"; `warning`: "should (not)"; `info`: good to know."""
     about: About
     """What the rule checks: a file, a message, a call, …"""
-    revisions: tuple[str, ...] = ()
-    """Revisions that the rule holds for. Empty: all, and unknown revisions as well."""
+    since: str = ""
+    """The first revision that the rule holds for; empty: all, and unknown ones as well."""
+    until: str = ""
+    """The last revision that the rule holds for; empty: it holds for later ones as well."""
+    apart_from: tuple[str, ...] = ()
+    """Revisions in between that the rule does not hold for."""
     document: str = ""
     """What the seed document says, where its program does something else."""
     program: str = ""
@@ -59,13 +64,24 @@ class FindingRule(rules.Rule, frozen=True, kw_only=True):
         for name, value, allowed in (
             ("severity", self.severity, get_args(Severity)),
             ("about", self.about, get_args(About)),
-            *(("revisions", revision, REVISIONS) for revision in self.revisions),
+            ("since", self.since, ("", *REVISIONS)),
+            ("until", self.until, ("", *REVISIONS)),
+            *(("apart_from", revision, REVISIONS) for revision in self.apart_from),
         ):
             if value not in allowed:
                 raise RuleError(
                     f"rule {self.id}: {name} {value!r} is not one of {', '.join(allowed)}"
                     f"{near(value, allowed)}"
                 )
+
+    @property
+    def revisions(self) -> tuple[str, ...]:
+        """Revisions that the rule holds for. Empty: all, and unknown revisions as well."""
+        if not self.since:
+            return ()
+        last = REVISIONS.index(self.until or REVISIONS[-1])
+        span = REVISIONS[REVISIONS.index(self.since) : last + 1]
+        return tuple(revision for revision in span if revision not in self.apart_from)
 
 
 @functools.cache

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from importlib import resources
 from typing import Any, Final
 
+import msgspec
+
 from mcptally import rules
 from mcptally.errors import UsageError, near
 from mcptally.redaction.key_patterns import NAME_RULES, NameRule
@@ -38,7 +40,17 @@ FILES: Final = (
 )
 """Rule files in the order of the page. Files not named here come last, by name."""
 
-FIRST: Final = ("id", "title", "severity", "about", "revisions", "source", "note")
+FIRST: Final = (
+    "id",
+    "title",
+    "severity",
+    "about",
+    "since",
+    "until",
+    "apart_from",
+    "source",
+    "note",
+)
 """The fields that are shown first."""
 
 EXAMPLES: Final = ("fires", "silent")
@@ -77,7 +89,7 @@ def _rows(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _redaction() -> RuleFile:
-    """Return the redaction rules of the recorder, which are rows of Python modules."""
+    """Return the redaction rules of the recorder, `redaction.RULES`."""
     rows = []
     patterns: tuple[NameRule | SecretPattern | TokenPrefix, ...] = (
         *NAME_RULES,
@@ -87,7 +99,7 @@ def _redaction() -> RuleFile:
         ENCODED,
     )
     for pattern in patterns:
-        row = {key: value for key, value in pattern._asdict().items() if value}
+        row = {key: value for key, value in msgspec.structs.asdict(pattern).items() if value}
         row["id"] = f"redaction.{row.pop('name')}"
         row["policies"] = sorted(row.pop("on"))
         if "default" not in row["policies"]:
@@ -98,9 +110,8 @@ def _redaction() -> RuleFile:
         rows.append(row)
     about = (
         "What the recorder replaces in its copy. `--redact default,+emails,-jwt` switches a rule "
-        "on or off by the last part of its id. These rules are rows of the Python modules "
-        "`redaction/key_patterns.py` and `redaction/secret_patterns.py`, so that the recorder "
-        "need not parse TOML."
+        "on or off by the last part of its id. These rules are rows of `redaction/secrets.toml` "
+        "and `redaction/prose_patterns.py`."
     )
     return RuleFile("redaction", about, tuple(rows))
 
@@ -140,7 +151,8 @@ def find_rules(name: str | None = None) -> list[dict[str, Any]]:
     if not group:
         ids = [row["id"] for row in rows]
         groups = sorted({id_.rsplit(".", 1)[0] for id_ in ids})
-        raise UsageError(f"no rule is called {name!r}{near(name, [*ids, *groups])}")
+        hint = near(name, [*ids, *groups]) or "; mcptally rules lists them"
+        raise UsageError(f"no rule is called {name!r}{hint}")
     return group
 
 
@@ -187,8 +199,10 @@ def _description(row: dict[str, Any]) -> str:
     for reading in ("document", "program"):
         if row.get(reading):
             text += f" The {reading}: {row[reading]}."
-    if row.get("revisions"):
-        text += f" Holds for {', '.join(row['revisions'])}."
+    if row.get("since"):
+        until = f" until {row['until']}" if row.get("until") else ""
+        apart = f", apart from {', '.join(row['apart_from'])}" if row.get("apart_from") else ""
+        text += f" Holds since {row['since']}{until}{apart}."
     return _escaped(text)
 
 
@@ -210,7 +224,7 @@ which it must stay silent. `mcptally rules ID` shows all fields of a rule, examp
 
 Rules with a severity make the rows of the table `findings`. `error`: the source says "must" or
 "must not". `warning`: it says "should", or what the rule finds is likely to do harm. `info`: good
-to know, and often not a fault. [The manual review](../explanation/findings.md) says how often
+to know, and often not a fault. [The manual review](../explanation/public-servers.md) says how often
 findings were wrong on recorded traffic.
 
 The examples of these rules are conversations, one message per line:

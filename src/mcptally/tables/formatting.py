@@ -5,7 +5,7 @@ chunk before its last one: it takes the first value of each chunk without checki
 is one. Such columns are common: a join makes one chunk per thread (from 256 rows each), `shift` and
 `diff` make one for the rows they add, and a filter that drops all rows of a chunk keeps the empty
 chunk. `pl.concat_str` works with any chunks. Ruff forbids `pl.format` everywhere (`banned-api` in
-pyproject.toml); see docs/decisions/0082-text-by-concat-str.md.
+pyproject.toml); see docs/design/pipeline.md.
 """
 
 import polars as pl

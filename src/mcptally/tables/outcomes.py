@@ -124,9 +124,10 @@ class Reason(NamedTuple):
 _REASONS: Final[Mapping[tuple[Verdict, Fault | None], str]] = {
     (Verdict.BUSINESS, Fault.CALLER): (
         "conflict element_not_found invalid_selector not_found other_refusal page_not_loaded "
-        "precondition_state unknown_tool unsupported_or_disabled user_payload_error validation"
+        "permission_policy precondition_state unknown_tool unsupported_or_disabled "
+        "user_payload_error validation"
     ),
-    (Verdict.BUSINESS, Fault.ACCOUNT): "auth_rejected permission_policy rate_or_quota",
+    (Verdict.BUSINESS, Fault.ACCOUNT): "auth_rejected rate_or_quota",
     (Verdict.BUSINESS, Fault.CLIENT): "client_capability",
     (Verdict.TOOL_FAILURE, Fault.TOOL): (
         "exception_bug internal_error misconfig_or_missing_dependency output_contract removed_api "

@@ -128,6 +128,7 @@ class Evidenced(Validated):
     results_json = Column(_I, "Of those, results whose text is JSON.")
     tool_record = Column(_S, "How often the tool works: `never`, `seldom`, `mostly`, `always`.")
     peer_record = Column(_S, "How often the server's other tools work; the same words.")
+    tool_kind = Column(_S, "Kind of the tool; see `tools.kind`.")
 
 
 class Judged(Evidenced):
@@ -251,6 +252,7 @@ class Definitions(StageTable):
     output_schema = Tools.output_schema
     annotations = Tools.annotations
     bytes = Tools.bytes
+    kind = Tools.kind
     text = Column(_S, "Canonical JSON of the definition.")
 
 

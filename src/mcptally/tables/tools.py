@@ -27,6 +27,11 @@ class Tools(Table):
     input_schema = Column(STRING, "JSON text of inputSchema.")
     output_schema = Column(STRING, "JSON text of outputSchema.")
     annotations = Column(STRING, "JSON text of annotations.")
+    kind = Column(
+        STRING,
+        "Kind of a tool whose results are other people's words: `browser`, `program`, `shell`, "
+        "`query`, `search`, `web`, `files`; null for others. By name, description and arguments.",
+    )
     bytes = Column(INT64, "Length of the definition's canonical JSON.", "bytes")
     tokens = Column(
         INT64,

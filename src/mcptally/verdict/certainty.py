@@ -7,7 +7,7 @@ from mcptally.verdict.rule_model import HiddenRule, TextRule
 
 PRIOR_WEIGHT: Final = 20.0
 """Weight of a section's precision in that of its rules, as a number of observations. Chosen by the
-reliability table in docs/explanation/verdict.md."""
+reliability table in docs/reference/accuracy.md."""
 VERDICT_PRIOR: Final = (100.0, 0.8)
 HIDDEN_PRIOR: Final = (20.0, 0.9)
 """Weight, as a number of observations, and precision of the prior.

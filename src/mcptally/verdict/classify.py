@@ -42,6 +42,10 @@ class Verdicts(StageTable):
     evidence = Judged.evidence
 
 
+MOST_BY_WORDS: Final = 84.9
+"""Highest certainty, in percent, of a verdict that only words of the text speak for. Rules that
+know no more are right less often on unread servers than on read ones."""
+
 _WITHOUT_RULE: Final = {
     Verdict.BUSINESS: ("other_refusal", "after_change"),
     Verdict.TOOL_FAILURE: ("internal_error", "no"),
@@ -64,6 +68,7 @@ def judge(
     calls: pl.DataFrame,
     ruleset: Sequence[VerdictRule] | None = None,
     weights: weighing.Weights | None = None,
+    definitions: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Return the verdict on each call: one row per row of `calls`, in the same order.
 
@@ -71,12 +76,13 @@ def judge(
         calls: any of the columns of `facts.Inputs`.
         ruleset: rules to use in place of the ones that come with mcptally.
         weights: weights to use in place of the ones that come with mcptally.
+        definitions: `Definitions` of the tools, if `calls` has no `input_schema`.
 
     Returns:
         `Verdicts`.
     """
     chosen = tuple(failure_rules() if ruleset is None else ruleset)
-    failed = facts.failed_calls(calls)
+    failed = facts.failed_calls(calls, definitions)
     known = facts.collect(failed, chosen)
     kinds = _weigh(facts.matching_kinds(known, chosen), known.kinds.height, chosen)
     model = text_model.shipped_model()
@@ -124,6 +130,8 @@ class _Weighed(msgspec.Struct, frozen=True):
     """For each kind the number of the first rule that matches; the number of rules if none does."""
     first_of_class: npt.NDArray[np.int64]
     """For each kind and class the first rule with that verdict; the number of rules if none."""
+    backed: match.Mask
+    """For each kind and class whether a rule that knows more than words has that verdict."""
     evidence: pl.Series
     """The ids of the rules that match."""
 
@@ -142,14 +150,18 @@ def _weigh(
     none = len(chosen)
     first = np.full(height, none, dtype=np.int64)
     first_of_class = np.full((height, len(weighing.CLASSES)), none, dtype=np.int64)
+    backed = np.zeros(first_of_class.shape, dtype=np.bool_)
     owners: list[_Numbers] = []
     numbers: list[int] = []
     for number, mask in matches:
         rule = chosen[number]
         table.add(rule, mask)
         first[mask & (first == none)] = number
-        of_class = first_of_class[:, weighing.CLASSES.index(Verdict(rule.verdict))]
+        column = weighing.CLASSES.index(Verdict(rule.verdict))
+        of_class = first_of_class[:, column]
         of_class[mask & (of_class == none)] = number
+        if weighing.tier(rule) in weighing.SETTLING or rule.knows_more:
+            backed[mask, column] = True
         owners.append(np.flatnonzero(mask))
         numbers.append(number)
     return _Weighed(
@@ -157,6 +169,7 @@ def _weigh(
         features=table.finish(),
         first=first,
         first_of_class=first_of_class,
+        backed=backed,
         evidence=_lists(owners, [chosen[number].id for number in numbers], height),
     )
 
@@ -204,6 +217,7 @@ def _verdicts(
     decides = np.array([*(each.decides for each in chosen), False])[kinds.first]
     rule[decides] = kinds.first[decides]
     percent = 100 * weighing.given_a_cause(probability, best)[every, best]
+    percent = np.where(kinds.backed[every, best], percent, np.minimum(percent, MOST_BY_WORDS))
     measured = np.array([*certainty.certainty_percent(chosen), np.nan])[kinds.first]
     certainties = series_from_numpy(np.where(decides, measured, percent).round(1), "certainty")
     return (

@@ -20,8 +20,14 @@ from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.outcomes import MARKED_ERRORS, UNANSWERED
 from mcptally.tables.queries import run_query
-from mcptally.tables.stages import CallsByMinute, GatheredCalls, ResultForms
-from mcptally.verdict import hidden_errors
+from mcptally.tables.stages import (
+    CallsByMinute,
+    Definitions,
+    GatheredCalls,
+    ResultForms,
+    Validated,
+)
+from mcptally.verdict import hidden_errors, tool_kinds
 
 MINUTE_NS: Final = 60 * 10**9
 """One minute in nanoseconds. Calls of the same and the adjacent minutes are concurrent."""
@@ -198,6 +204,38 @@ def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> 
             pl.when(others >= MIN_CONCURRENT).then(share).alias("concurrent_failure_share"),
             *("results_seen", "results_json", "tool_record", "peer_record"),
         )
+        .pipe(run_query)
+    )
+    return calls.hstack(added)
+
+
+def add_kinds(definitions: pl.DataFrame) -> pl.DataFrame:
+    """Return `Definitions` with the `kind` of each tool."""
+    kind = tool_kinds.kind(
+        Definitions.tool.col, Definitions.description.col, Definitions.input_schema.col
+    )
+    return definitions.with_columns(kind.alias(Definitions.kind.name))
+
+
+def add_tool_kinds(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
+    """Add `tool_kind` to calls; where no definition of the tool is known, by the arguments.
+
+    Args:
+        calls: `Validated`.
+        definitions: `Definitions` of their tools.
+    """
+    kinds = definitions.lazy().select("definition", tool_kind="kind").unique("definition")
+    unlisted = Validated.definition.col.is_null() & Validated.tool.col.is_not_null()
+    by_arguments = tool_kinds.kind(
+        pl.when(unlisted).then(Validated.tool.col),
+        pl.lit(None, pl.String),
+        pl.when(unlisted).then(Validated.arguments.col),
+    )
+    added = (
+        calls.lazy()
+        .select("definition", "tool", "arguments")
+        .join(kinds, on="definition", how="left", maintain_order="left")
+        .select(tool_kind=pl.coalesce("tool_kind", by_arguments))
         .pipe(run_query)
     )
     return calls.hstack(added)

@@ -1,6 +1,6 @@
 """Collects the facts about failed calls that the conditions of rules test."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -12,8 +12,16 @@ from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.outcomes import FAILED
 from mcptally.tables.queries import run_query
-from mcptally.tables.stages import Judged
-from mcptally.verdict import error_text, json_message, match, named_object, text_model
+from mcptally.tables.stages import Definitions, Judged
+from mcptally.verdict import (
+    error_text,
+    json_message,
+    match,
+    named_object,
+    text_model,
+    tool_kinds,
+    whose_words,
+)
 from mcptally.verdict.rule_model import VerdictRule, status_in
 
 
@@ -35,6 +43,9 @@ class Inputs(StageTable):
     latency_ms = Judged.latency_ms
     tool_record = Judged.tool_record
     peer_record = Judged.peer_record
+    definition = Judged.definition
+    tool_kind = Judged.tool_kind
+    input_schema = Definitions.input_schema
 
 
 class _Facts(Inputs):
@@ -50,6 +61,13 @@ class _Facts(Inputs):
     outage = Column(pl.Float64, "`concurrent_failure_share`, rounded down to tenths.")
     kind = Column(pl.UInt32, "Number of the distinct combination of facts.")
 
+
+_WORDS: Final = {
+    "offered": whose_words.offered,
+    "in_code": whose_words.in_code,
+    "foreign_field": whose_words.foreign_field,
+}
+"""Fields of rules that are true or not, and the functions that return them for calls."""
 
 TIME_LIMITS: Final = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
 """Usual time limits in seconds."""
@@ -73,14 +91,27 @@ _NAMED_TOOL: Final = pl.when(
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
-def failed_calls(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the failed calls with all columns of `Inputs` and their row number `row`."""
-    return (
-        _with_inputs(calls)
-        .with_row_index("row")
-        .filter(Inputs.outcome.col.is_in(FAILED))
-        .pipe(run_query)
-    )
+def failed_calls(calls: pl.DataFrame, definitions: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Return the failed calls with all columns of `Inputs` and their row number `row`.
+
+    Args:
+        calls: any of the columns of `Inputs`.
+        definitions: `Definitions` of the tools, if `calls` has no `input_schema`.
+    """
+    failed = _with_inputs(calls).with_row_index("row").filter(Inputs.outcome.col.is_in(FAILED))
+    if definitions is not None:
+        schemas = definitions.lazy().select("definition", "input_schema").unique("definition")
+        failed = failed.drop("input_schema").join(
+            schemas, on="definition", how="left", maintain_order="left"
+        )
+    if "tool_kind" not in calls.columns:
+        kind = tool_kinds.kind(
+            Inputs.tool.col,
+            pl.lit(None, pl.String),
+            pl.coalesce(Inputs.input_schema.col, Inputs.arguments.col),
+        )
+        failed = failed.with_columns(kind.alias(Inputs.tool_kind.name))
+    return failed.pipe(run_query)
 
 
 def _with_inputs(calls: pl.DataFrame) -> pl.LazyFrame:
@@ -149,6 +180,10 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
     quotes = _quoted_from(texts.get_column(_Facts.stripped.name), frame, chosen, matched).alias(
         "quotes"
     )
+    words_of = [
+        _whose_words(texts.get_column(_Facts.stripped.name), frame, name, chosen, matched)
+        for name in _WORDS
+    ]
     named = _named_arguments(frame)
     names_argument = np.zeros(frame.height, dtype=np.bool_)
     names_argument[named.get_column(_Facts.row.name).to_numpy()] = True
@@ -158,13 +193,13 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
     words = masked.to_frame().join(numbered, on="masked", how="left", maintain_order="left")
     frame = frame.hstack(
         [
-            *(*matches, quotes, words.get_column("words")),
+            *(*matches, *words_of, quotes, words.get_column("words")),
             series_from_numpy(names_argument, "names_argument"),
         ]
     )
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
     key += ["names_argument", "stack_trace", "time_limit", "tool_record", "peer_record"]
-    key += ["quotes", "words", *columns.values()]
+    key += ["quotes", "words", "tool_kind", *_WORDS, *columns.values()]
     facts = frame[key]
     kinds = facts.lazy().unique(maintain_order=True).with_row_index("kind").pipe(run_query)
     kind_of_row = facts.join(kinds, on=key, how="left", nulls_equal=True, maintain_order="left")
@@ -207,27 +242,30 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
 
 
 def matched_texts(
-    calls: pl.DataFrame, chosen: Iterable[VerdictRule]
-) -> dict[str, list[str | None]]:
-    """Return the parts of each call's text that rules about the text match.
+    calls: pl.DataFrame, chosen: Iterable[VerdictRule], rows: Mapping[str, list[int]]
+) -> dict[str, dict[int, str | None]]:
+    """Return the parts of calls' texts that rules about the text match.
 
     Args:
         calls: any of the columns of `Inputs`.
         chosen: the rules.
+        rows: id of each rule → the calls whose text it matches.
 
     Returns:
-        Id of each rule about the text → one text per row; None where it matches nothing.
+        Id of each rule about the text → row of each of these calls → the part of its text.
     """
+    columns = (Inputs.error_text.col, Inputs.stderr_error.col, _NAMED_TOOL.alias("named_tool"))
+    inputs = _with_inputs(calls).select(*columns).pipe(run_query)
+    texts = _texts(inputs).select(_Facts.line.name, _Facts.stripped.name).pipe(run_query)
     parts = {}
     for rule in chosen:
         if rule.matches:
-            column = (_Facts.line if rule.where == "first_line" else _Facts.stripped).col
+            column = _Facts.line if rule.where == "first_line" else _Facts.stripped
             pattern = f"({match.alternation(rule.matches, start=rule.where == 'start')})"
-            parts[rule.id] = column.str.extract(pattern, 1)
-    columns = (Inputs.error_text.col, Inputs.stderr_error.col, _NAMED_TOOL.alias("named_tool"))
-    rows = _with_inputs(calls).select(*columns).pipe(run_query)
-    texts = _texts(rows).select(**parts)
-    return texts.pipe(run_query).to_dict(as_series=False)
+            own = rows[rule.id]
+            found = texts.get_column(column.name).gather(own).str.extract(pattern, 1)
+            parts[rule.id] = dict(zip(own, found, strict=True))
+    return parts
 
 
 def masked_texts(calls: pl.DataFrame) -> pl.Series:
@@ -336,6 +374,24 @@ def _quoted_from(
         own = (unmentioned & sources[parts].is_null()).to_numpy()
         sources = sources.scatter(parts[own], "component")
     return sources
+
+
+def _whose_words(
+    texts: pl.Series,
+    frame: pl.DataFrame,
+    name: str,
+    chosen: tuple[VerdictRule, ...],
+    matched: list[match.Rows | None],
+) -> pl.Series:
+    """Return a column of `_WORDS`; False where no rule with this condition matches the text."""
+    rows = _rows_of_texts(
+        frame, [texts for rule, texts in zip(chosen, matched, strict=True) if getattr(rule, name)]
+    )
+    values = np.zeros(frame.height, dtype=np.bool_)
+    if len(rows):
+        columns = [_Facts.text.name, _Facts.arguments.name, _Facts.input_schema.name]
+        values[rows] = _WORDS[name](texts, frame[columns][indices(rows)]).to_numpy()
+    return series_from_numpy(values, name)
 
 
 def _named_arguments(frame: pl.DataFrame) -> pl.DataFrame:
@@ -452,6 +508,7 @@ def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Itera
         ("stack_trace", [rule.stack_trace] if rule.stack_trace else []),
         ("tool_record", rule.tool_record),
         ("peer_record", rule.peer_record),
+        ("tool_kind", rule.tool_kind),
     ):
         if allowed:
             yield pl.col(column).is_in(list(allowed))
@@ -459,7 +516,7 @@ def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Itera
         yield status_in(rule.statuses)
     if rule.outage:
         yield _Facts.outage.col >= rule.outage
-    for name in ("names_argument", "time_limit"):
+    for name in ("names_argument", "time_limit", *_WORDS):
         if getattr(rule, name):
             yield pl.col(name)
     if rule.tool:

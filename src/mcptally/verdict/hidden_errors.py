@@ -12,7 +12,7 @@ from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Judged
-from mcptally.verdict import certainty, error_text, json_paths, match
+from mcptally.verdict import certainty, error_text, json_paths, match, tool_kinds
 from mcptally.verdict.rule_model import HiddenRule, TextRule, shipped_rules
 
 FILES: Final = ("hidden.toml",)
@@ -72,6 +72,7 @@ class Inputs(StageTable):
     structured = Column(pl.String, "JSON text of the result's structuredContent.")
     tool = Judged.tool
     arguments = Judged.arguments
+    tool_kind = Judged.tool_kind
 
 
 class _Results(Inputs):
@@ -95,7 +96,7 @@ class _Blocks(_Results):
 READ: Final = tuple(
     column.name
     for column in (
-        *(_Results.server, _Results.tool, _Results.arguments),
+        *(_Results.server, _Results.tool, _Results.arguments, _Results.tool_kind),
         *(_Results.results_seen, _Results.results_json),
     )
 )
@@ -256,10 +257,14 @@ def _inputs(calls: pl.DataFrame) -> pl.DataFrame:
         calls = rows.join(
             known, on=["server", "tool"], how="left", maintain_order="left", nulls_equal=True
         ).pipe(run_query)
-    return calls.select(
+    results = calls.select(
         (pl.col(name) if name in calls.columns else pl.lit(None)).cast(dtype).alias(name)
         for name, dtype in _Results.schema().items()
     )
+    if "tool_kind" in calls.columns:
+        return results
+    kind = tool_kinds.kind(_Results.tool.col, pl.lit(None, pl.String), _Results.arguments.col)
+    return results.with_columns(kind.alias(_Results.tool_kind.name))
 
 
 class _ViewTexts(StageTable):
@@ -351,6 +356,10 @@ def _matching_blocks(
         for column, pattern in (("tool", rule.tool), ("arguments", rule.arguments)):
             if pattern and mask.any():
                 mask[mask] = _contains(blocks[column], mask, pattern)
+        for kinds, expected in ((rule.tool_kind, True), (rule.unless_kind, False)):
+            if kinds:
+                of_kind = blocks.get_column(_Blocks.tool_kind.name).is_in(kinds)
+                mask &= of_kind.fill_null(value=False).to_numpy() == expected
         if rule.unusual:
             mask &= blocks.get_column(_Blocks.unusual.name).to_numpy()
         yield number, mask

@@ -42,7 +42,8 @@ _LITERALS: Final = {None: "null", True: "true", False: "false"}
 LIKELY: Final = (
     (
         r"(?i)err|fail|exception|fault|success|invalid|denied|reject|status|message|"
-        r"reason|unable|could not|cannot|problem|cause|detail|stderr|错误|錯誤|失败|失敗"
+        r"reason|unable|could not|cannot|problem|cause|detail|stderr|exit_?code|return_?code|"
+        r"<html|错误|錯誤|失败|失敗"
     ),
     r"(?i)\b(?:ok|code|why|info)\b|^\{\s*\"\w{2,12}\"\s*:\s*false\s*\}",
 )

@@ -17,11 +17,20 @@ import polars as pl
 from mcptally import rules
 from mcptally.errors import RuleError, near
 from mcptally.tables.outcomes import FAULTS, UNKNOWN, Verdict
+from mcptally.toml_files import read_toml
+from mcptally.verdict import tool_kinds
 
 _DESCRIPTIVE: Final = frozenset(
     {"id", "title", "source", "note", "order", "kept_for", "fires", "silent"}
 )
 """Fields whose change leaves a rule's measured counts valid."""
+
+_BESIDE_TEXT: Final = (
+    *("tool", "arguments", "arguments_unless", "codes", "statuses", "schema", "end", "quotes"),
+    *("outage", "names_argument", "stack_trace", "tool_record", "peer_record", "tool_kind"),
+    *("offered", "in_code", "foreign_field", "time_limit"),
+)
+"""Fields of rules about failures that test what is not in the text."""
 
 PLACES: Final = ("anywhere", "start", "first_line")
 QUOTES: Final = ("caller", "server", "component")
@@ -54,6 +63,8 @@ class TextRule(rules.Rule, frozen=True, kw_only=True):
     x:"), or `first_line`."""
     tool: str = ""
     """A pattern that the tool's name must match."""
+    tool_kind: tuple[str, ...] = ()
+    """Kinds of the tool (`tool_kinds.KINDS`)."""
     arguments: str = ""
     """A pattern that the JSON text of the arguments must match."""
     hits: float = 0
@@ -66,6 +77,8 @@ class TextRule(rules.Rule, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Check `where`, `keywords` and the measured counts."""
         _check_choice(self, "where", self.where, PLACES)
+        for kind in self.tool_kind:
+            _check_choice(self, "tool_kind", kind, tool_kinds.KINDS)
         if self.keywords and len(self.keywords) != len(self.matches):
             raise RuleError(f"rule {self.id}: keywords needs one list of words for each of matches")
         for word in itertools.chain.from_iterable(self.keywords):
@@ -117,8 +130,18 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     `always`."""
     peer_record: tuple[str, ...] = ()
     """The same of the server's other tools."""
+    offered: bool = False
+    """Match only texts about a missing program that the tool's own schema offers
+    (`whose_words.offered`)."""
+    in_code: bool = False
+    """Match only texts about a name in a program of the caller (`whose_words.in_code`)."""
+    foreign_field: bool = False
+    """Match only texts of a validator about a field that neither the arguments nor the schema have
+    (`whose_words.foreign_field`)."""
     time_limit: bool = False
     """Match only calls that took just over a round number of seconds (`facts.TIME_LIMITS`)."""
+    overrules: bool = False
+    """Rules about the text with a higher `order` are not weighed: it says whose words they read."""
     decides: bool = False
     """If it is the first rule that matches, it decides alone, whatever other rules match."""
     kept_for: str = ""
@@ -129,6 +152,11 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     the `context` of calls, which most labels lack; or the `fit` of the model is worse without it.
     """
 
+    @property
+    def knows_more(self) -> bool:
+        """Whether the condition tests more than the text and the outcome."""
+        return any(getattr(self, name) for name in _BESIDE_TEXT)
+
     def __post_init__(self) -> None:
         """Check that each field has a value that its column in the tables allows."""
         super().__post_init__()
@@ -138,9 +166,12 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
         _check_choice(self, "quotes", self.quotes, ("", *QUOTES))
         _check_choice(self, "kept_for", self.kept_for, ("", *KEPT_FOR))
         _check_choice(self, "stack_trace", self.stack_trace, ("", *STACK_TRACES))
-        for name in ("tool_record", "peer_record"):
-            for band in getattr(self, name):
-                _check_choice(self, name, band, RECORDS)
+        for name, allowed in (
+            ("tool_record", RECORDS),
+            ("peer_record", RECORDS),
+        ):
+            for each in getattr(self, name):
+                _check_choice(self, name, each, allowed)
         for status in self.statuses:
             if not _STATUS.fullmatch(status):
                 raise RuleError(
@@ -162,6 +193,8 @@ class HiddenRule(TextRule, frozen=True, kw_only=True):
     """If given, the text has at most this many characters."""
     unusual: bool = False
     """Match only where the text is prose and nearly all results of this tool are JSON."""
+    unless_kind: tuple[str, ...] = ()
+    """Kinds that the tool may not have."""
     echo: bool = False
     """Match only where the text is in the arguments."""
 
@@ -169,6 +202,8 @@ class HiddenRule(TextRule, frozen=True, kw_only=True):
         """Check `view` and the limits of size."""
         super().__post_init__()
         _check_choice(self, "view", self.view, ("text", "json"))
+        for kind in self.unless_kind:
+            _check_choice(self, "unless_kind", kind, tool_kinds.KINDS)
         for name, limit in (("lines", self.lines), ("chars", self.chars)):
             if not 0 <= limit < 1 << 32:
                 raise RuleError(
@@ -208,7 +243,7 @@ class _Words(msgspec.Struct, frozen=True):
 def words_of_languages() -> Mapping[str, _Words]:
     """Return the classes of words in verdict/languages.toml."""
     classes: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
-    for language in rules.read_toml("verdict/languages.toml").values():
+    for language in read_toml("verdict/languages.toml").values():
         keywords = language.pop("keywords", {})
         for name, words in language.items():
             classes.setdefault(name, []).append(("|".join(words), tuple(keywords.get(name, ()))))
@@ -303,7 +338,7 @@ def parse_changes(text: str, where: str) -> tuple[list[dict[str, Any]], list[dic
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise RuleError(f"{where}: cannot be read as a rule file: {error}") from error
+        raise RuleError(f"{where}: is not TOML: {error}") from error
     for key in table.keys() - {"rule"}:
         raise RuleError(f"{where}: unknown table {key!r}; write each rule as a [[rule]] table")
     rows = table.get("rule", [])

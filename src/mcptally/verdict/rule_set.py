@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from mcptally.errors import RuleError
+from mcptally.errors import RuleError, reason
 from mcptally.verdict import classify, examples, hidden_errors, rule_model
 
 
@@ -34,7 +34,7 @@ class RuleSet(msgspec.Struct, frozen=True):
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise RuleError(f"{path}: cannot be read as a rule file: {error}") from error
+            raise RuleError(f"{path}: {reason(error)}") from error
         return cls.parse(text, str(path))
 
     @classmethod

@@ -2,7 +2,7 @@ r"""A second opinion on failed calls: a linear model over the words of the error
 
     text → masked text → terms → weights (rules/text_model.json) → probabilities
 
-It was fitted on labelled texts (`python -m tests.benchmarks.text_model`). It reads no names: the
+It was fitted on labelled texts (`python -m tests.benchmarks.calibrate`). It reads no names: the
 tool's name, the caller's values, URLs, paths, quoted words and numbers other than statuses are
 masked. A term is a part of a word (`FileNotFoundError` has four), or up to three of them in a row.
 It has no part in finding hidden errors, where it gained nothing.
@@ -138,17 +138,41 @@ def opinions(texts: pl.Series, model: TextModel) -> Opinions:
     return total
 
 
-def words(text: str, verdict: str, model: TextModel) -> list[tuple[str, float]]:
-    """Return how much each known term of a masked text speaks for a verdict, largest first.
+def words(
+    texts: pl.Series, verdicts: pl.Series, model: TextModel, most: int
+) -> list[list[tuple[str, float]]]:
+    """Return how much known terms of masked texts speak for verdicts, largest first.
 
     A weight is the change of the log odds of the verdict against the mean of the other classes.
+
+    Args:
+        texts: the masked texts.
+        verdicts: the verdict on each text.
+        model: the model.
+        most: how many terms of a text are returned.
     """
-    own = pl.col(verdict)
-    others = pl.mean_horizontal(str(name) for name in CLASSES if name != verdict)
-    found = _weighed(pl.Series([text]), model).select(
-        Terms.term.name, weight=(own - others).round(6)
+    own, others = pl.lit(None, pl.Float64), pl.lit(None, pl.Float64)
+    for name in map(str, CLASSES):
+        is_own = pl.col("verdict") == name
+        own = pl.when(is_own).then(pl.col(name)).otherwise(own)
+        rest = pl.mean_horizontal(str(other) for other in CLASSES if other != name)
+        others = pl.when(is_own).then(rest).otherwise(others)
+    verdict = verdicts.alias("verdict").to_frame().with_row_index(Terms.row.name).lazy()
+    found = (
+        _weighed(texts, model)
+        .lazy()
+        .join(verdict, on=Terms.row.name)
+        .select(Terms.row.name, Terms.term.name, weight=(own - others).round(6))
+        .drop_nulls()
+        .sort(Terms.row.col, -pl.col("weight").abs(), Terms.term.col)
+        .group_by(Terms.row.name, maintain_order=True)
+        .head(most)
+        .pipe(run_query)
     )
-    return sorted(found.iter_rows(), key=lambda each: (-abs(each[1]), each[0]))
+    by_text: list[list[tuple[str, float]]] = [[] for _ in range(len(texts))]
+    for row, term, weight in found.iter_rows():
+        by_text[row].append((term, weight))
+    return by_text
 
 
 def _weighed(texts: pl.Series, model: TextModel) -> pl.DataFrame:

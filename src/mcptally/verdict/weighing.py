@@ -136,6 +136,7 @@ class FeatureTable:
         self.column = {name: number for number, name in enumerate(self.names)}
         self.values: Features = np.zeros((height, len(self.names)))
         self.undecided = np.ones(height, dtype=np.bool_)
+        self.overruled = np.zeros(height, dtype=np.bool_)
 
     def add(self, rule: VerdictRule, matches: Mask) -> None:
         """Add a rule and the kinds that it matches.
@@ -145,6 +146,10 @@ class FeatureTable:
         """
         if tier(rule) is None and rule.verdict == Verdict.AMBIGUOUS:
             matches = matches & self.undecided
+        if tier(rule) is not None:
+            matches = matches & ~self.overruled
+            if rule.overrules:
+                self.overruled = self.overruled | matches
         for name in features_of(rule, first=False):
             self.values[matches, self.column[name]] += 1
         if tier(rule) is not None:
@@ -279,12 +284,16 @@ def rules_of(name: str, matching: Sequence[VerdictRule]) -> list[str]:
         matching: the rules that match the call, by order.
     """
     about_text = [rule for rule in matching if tier(rule) is not None]
+    last = next((number for number, rule in enumerate(about_text, 1) if rule.overrules), None)
+    overruled = about_text[last:] if last else []
+    about_text = about_text[:last]
     if name == CONFLICT:
         return [rule.id for rule in about_text]
     return [
         rule.id
         for rule in matching
-        if name in (*features_of(rule, first=rule in about_text[:1]), _clear(rule.id))
+        if rule not in overruled
+        and name in (*features_of(rule, first=rule in about_text[:1]), _clear(rule.id))
     ]
 
 

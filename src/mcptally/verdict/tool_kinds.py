@@ -1,0 +1,119 @@
+"""Names the kind of a tool whose results are other people's words.
+
+A tool that runs a program, a query or a browser returns the errors of what the caller handed in.
+One that reads files, pages or search results returns texts about errors. The kind follows from the
+tool's name, its description and the names of its arguments.
+"""
+
+from typing import Final
+
+import msgspec
+import polars as pl
+
+_RUNS: Final = r"\b(?:run|execut|evaluat|eval|interpret|invok)\w*"
+_SQL: Final = "sql|cypher|mongo|redis|sqlite|postgres|duckdb|bigquery|influx|prometheus|graphql"
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    """A kind, and patterns of tools that are of this kind."""
+
+    kind: str
+    name: str = ""
+    """Words of the name, between separators."""
+    within: str = ""
+    """Parts of the name anywhere."""
+    description: str = ""
+    arguments: str = ""
+    """Names of arguments. If given, the tool has one of them, whatever else fits."""
+
+    def fits(self, name: pl.Expr, description: pl.Expr, arguments: pl.Expr) -> pl.Expr:
+        """Return which tools are of this kind."""
+        words = rf"(?:^|[_\-./ ])(?:{self.name})(?:$|[_\-./ ])"
+        of_name = f"(?i){words}|{self.within}" if self.within else f"(?i){words}"
+        found = name.str.contains(of_name).fill_null(value=False)
+        if self.description:
+            found |= description.str.contains(f"(?i){self.description}").fill_null(value=False)
+        if self.arguments:
+            member = rf'(?i)"(?:{self.arguments})"\s*:'
+            found &= arguments.str.contains(member).fill_null(value=False)
+        return found
+
+
+_KINDS: Final = (
+    _Kind(
+        "browser",
+        name="click|navigate|hover|screenshot|snapshot",
+        within="browser|puppeteer|playwright|selenium|chrome|devtools|web_?page",
+        description=r"\b(?:browser|web ?page|dom|css selector|puppeteer|playwright|headless)\b",
+    ),
+    _Kind(
+        "program",
+        name=r"run|exec\w*|eval\w*|interpret\w*|repl|python|javascript|js|node|code|cell|script"
+        r"|notebook|sandbox|compile",
+        description=rf"{_RUNS} .{{0,60}}\b(?:code|scripts?|cells?|programs?|python|javascript"
+        r"|expressions?|snippets?)\b",
+        arguments=r"code|source_?code|script|program|snippet|cell_?source|cell|python_?code|js_?code"
+        r"|javascript|expression|function",
+    ),
+    _Kind(
+        "shell",
+        name=r"run|exec\w*|shell|terminal|bash|command|cmd|process|ssh|powershell|cli",
+        description=rf"{_RUNS} .{{0,60}}\b(?:commands?|shell|process|terminal)\b",
+        arguments="command|cmd|commands|shell_?command|command_?line|bash|argv",
+    ),
+    _Kind(
+        "query",
+        name=r"(?:read|write|run|exec\w*|select|raw)_?query|database|db",
+        within=f"{_SQL}|^query$",
+        description=r"\b(?:sql|cypher|promql|graphql|sparql|aggregation pipeline|database"
+        r"|(?:select|insert|update) (?:statement|query|queries))\b",
+        arguments="sql|sql_?query|query|queries|statements?|cypher|promql|jql|soql|kql|sparql|aql"
+        "|graphql|pipeline|aggregation",
+    ),
+    _Kind(
+        "search",
+        name=r"search\w*|find|lookup|grep|look_?up|discover",
+        within="search$",
+        description=r"^\W*(?:\w+ ){0,3}search(?:es)?\b|\bfull[- ]text search\b|\bweb search\b",
+        arguments="query|q|keywords?|search|search_?term|search_?query|term|pattern|text",
+    ),
+    _Kind(
+        "web",
+        name=r"fetch|scrape\w*|crawl\w*|http|request|curl|read_?url|extract|visit|browse",
+        within="markdownify",
+        description=r"\b(?:fetch|scrape|crawl|retrieve|download|http request)\w*\b.{0,60}"
+        r"\b(?:url|page|website|html|web)\b",
+        arguments="ur[il]s?|link|href|page_?url|web_?page",
+    ),
+    _Kind(
+        "files",
+        name=r"(?:read|write|edit|list|get|move|copy|delete|search|view|open|create|append|tail|cat)"
+        r"_.*(?:files?|director\w*|folders?|notes?|documents?|paths?)|files?|directory|fs|ls|cat|logs?",
+        description=r"\b(?:read|write|list|return|get|edit)s? .{0,40}"
+        r"\b(?:files?|director(?:y|ies)|folders?|documents?)\b",
+        arguments="paths?|file_?paths?|files?|file_?names?|director(?:y|ies)|folder|dir|root",
+    ),
+)
+"""The kinds, in the order in which they are tried."""
+
+KINDS: Final = tuple(each.kind for each in _KINDS)
+"""Their names."""
+_READ: Final = 300
+"""Characters of a description that are read."""
+
+
+def kind(name: pl.Expr, description: pl.Expr, arguments: pl.Expr) -> pl.Expr:
+    """Return the kind of each tool, one of `KINDS`, or null for other tools.
+
+    Args:
+        name: the tool's name.
+        description: its description.
+        arguments: JSON text with the names of its arguments: its input schema, or the arguments of
+            a call.
+    """
+    # `executeCode` and `execute_code` are the same words.
+    words = name.str.replace_all(r"([a-z0-9])([A-Z])", "${1}_${2}")
+    about = description.str.head(_READ)
+    return pl.coalesce(
+        pl.when(each.fits(words, about, arguments)).then(pl.lit(each.kind)) for each in _KINDS
+    )

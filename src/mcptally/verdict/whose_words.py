@@ -1,0 +1,229 @@
+"""Decides whose words a failure quotes: the caller's program, the tool's schema, or other data.
+
+`NameError: 'total'` is the error of the caller's program if the arguments have a program with that
+name. `php: not found` is not a mistake of the caller if the tool's schema offers `php`. A validator
+that complains about a field that neither the arguments nor the schema have checked other data.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+import polars as pl
+
+from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.queries import run_query
+from mcptally.tables.stages import Definitions, Judged
+from mcptally.verdict import named_object
+
+_PROGRAM: Final = (
+    r"(?i)(?:^|[\s(:])[/\w]*sh: (?:line )?(?:\d+: )?(?-i:[\w.+-]*/)*((?-i:[\w.+-])+): "
+    r"(?:command )?not found"
+    r"|\bspawn(?:Sync)? (?:\S*/)?(\S+) E(?:NOENT|ACCES)\b"
+    r"|exec: \"(?:[^\"]*/)?([\w.+-]+)\": executable file not found"
+    r"|no such file or directory: ['\"]([\w.+-]+)['\"]"
+    r"|(?:^|[\n:] ?)((?-i:[\w.+-])+): command not found"
+    r"|['\"]?((?-i:[\w.+-])+)['\"]? is not recognized as"
+    r"|no module named ['\"]?((?-i:\w)+)"
+    r"|\benv: \W?([\w.+-]+)\W?: no such file"
+    r"|['\"`]?((?-i:[\w.+-])+)['\"`]? (?:is |was )?(?:not|n't) "
+    r"(?:installed|found (?:in|on) (?:the )?(?:system )?\$?path)\b"
+)
+"""The program, interpreter or library that the text says is missing."""
+_IDENTIFIER: Final = (
+    r"(?i)\bname ['\"](\w+)['\"] is not defined|nameerror: ['\"]?(\w+)['\"]?(?:$|\n)"
+    r"|no module named ['\"]?(\w+)|cannot import name ['\"](\w+)"
+    r"|cannot find (?:module|package|name) ['\"]([^'\"]+)['\"]"
+    r"|(?:^|[\s:])([\w$]+) is not defined(?:$|[\s.])"
+    r"|(?:unknown|undefined|unresolved|undeclared|unbound) "
+    r"(?:identifier|variable|name|symbol|function)[: ]+['\"`]?([\w$.]+)"
+    r"|\bundefined: (\w+)"
+)
+"""The name that a program uses and does not have."""
+_CODE_VALUE: Final = (
+    r'"(?:[\w$]+|(?:[^"\\]|\\.)*(?:[=(){};]|\\n|\bimport |\bfrom |\bdef )(?:[^"\\]|\\.)*)"\s*[,\]}]'
+)
+"""A string among the values of JSON that is one word or looks like a program."""
+_FIELD: Final = (
+    r"(?i)validation errors? for \S+\s*\n\s*((?-i:[A-Za-z_][\w.\[\]-]*))"
+    r'|"path"\s*:\s*\[\s*([^\]]*"[^\]]*)\]'
+)
+"""The path of the first field that a validator complains about."""
+_NAME: Final = r"[A-Za-z_]\w*"
+_ENVELOPE: Final = frozenset(
+    (
+        *("params", "arguments", "method", "jsonrpc", "name"),
+        *("body", "query", "input", "request", "headers"),
+    )
+)
+"""Fields around the arguments."""
+_CHOICE: Final = (
+    r'"\w*(?:lang|interpreter|runtime|engine|kernel|compiler|executor|backend|converter|renderer'
+    r'|formatter|linter|package_?manager|toolchain|driver)\w*"\s*:\s*"([^"\\]{1,40})"'
+)
+"""The value of an argument that chooses a program."""
+_SHELLS: Final = frozenset(
+    {
+        "sh",
+        "bash",
+        "zsh",
+        "fish",
+        "shell",
+        "shellscript",
+        "powershell",
+        "pwsh",
+        "cmd",
+        "bat",
+        "batch",
+    }
+)
+_MAX_OFFER: Final = 80
+"""Characters of the longest value that is read."""
+_OFFERING: Final = ("enum", "const", "default", "examples")
+"""Keywords of JSON Schema whose values a caller may send."""
+
+
+class _Quoting(StageTable):
+    """One row per call whose text quotes something."""
+
+    row = Column(pl.UInt32, "Number of the call.")
+    word = Column(pl.String, "What the text quotes, in lower case.")
+    values = Column(pl.String, "The values of the arguments that may be a program.")
+    offers = Column(pl.List(pl.String), "The values that the schema offers, in lower case.")
+    choice = Column(pl.String, "The value of the argument that chooses a program.")
+
+
+def offered(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
+    """Return which calls failed for want of a program that the tool's schema offers.
+
+    The schema offers the program by its name, or the caller chose an interpreter that the schema
+    offers, and the caller's own program does not name the missing one.
+
+    Args:
+        texts: texts without wrappers.
+        calls: `text` (row number in `texts`), `arguments` (JSON) and `input_schema` (JSON).
+    """
+    programs = _extracted(texts, _PROGRAM)
+    quoting = _quoting(programs, calls, [Judged.arguments.name, Definitions.input_schema.name])
+    schemas = quoting.get_column(Definitions.input_schema.name).unique().drop_nulls().to_list()
+    offers = pl.DataFrame(
+        {
+            Definitions.input_schema.name: schemas,
+            _Quoting.offers.name: [sorted(set(_offers(schema))) for schema in schemas],
+        },
+        schema={
+            Definitions.input_schema.name: pl.String,
+            _Quoting.offers.name: _Quoting.offers.dtype,
+        },
+    )
+    word, values = _Quoting.word.col, _Quoting.offers.col
+    # `python3` and `python3.11` are interpreters of `python`.
+    bare = word.str.replace(r"(?:[-.]?\d[\d.]*)?(?:\.exe)?$", "")
+    choice = Judged.arguments.col.str.extract(f"(?i){_CHOICE}", 1).str.to_lowercase()
+    is_chosen = values.list.contains(_Quoting.choice.col) & ~_Quoting.choice.col.is_in(_SHELLS)
+    is_callers = _code(Judged.arguments.col).str.contains(named_object.as_words(word), literal=True)
+    found = (
+        quoting.lazy()
+        .join(offers.lazy(), on=Definitions.input_schema.name)
+        .with_columns(choice=choice)
+        .filter(
+            values.list.contains(word)
+            | values.list.contains(bare)
+            | (is_chosen & ~is_callers).fill_null(value=False)
+        )
+        .filter(~word.is_in(_SHELLS))
+    )
+    return _mask(found, calls.height)
+
+
+def in_code(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
+    """Return which texts complain about a name in a program of the caller.
+
+    Args:
+        texts: texts without wrappers.
+        calls: `text` (row number in `texts`) and `arguments` (JSON).
+    """
+    quoting = _quoting(_extracted(texts, _IDENTIFIER), calls, [Judged.arguments.name])
+    word = named_object.as_words(_Quoting.word.col)
+    found = quoting.lazy().filter(_code(Judged.arguments.col).str.contains(word, literal=True))
+    return _mask(found, calls.height)
+
+
+def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
+    """Return which texts complain about a field that neither arguments nor input schema have.
+
+    Args:
+        texts: texts without wrappers.
+        calls: `text` (row number in `texts`), `arguments` (JSON) and `input_schema` (JSON).
+    """
+    columns = [Judged.arguments.name, Definitions.input_schema.name]
+    quoting = _quoting(_extracted(texts, _FIELD), calls, columns)
+    word = _Quoting.word.col
+    key = pl.concat_str(pl.lit('"'), word, pl.lit('"'))
+    known = pl.concat_str(Judged.arguments.col, Definitions.input_schema.col).str.to_lowercase()
+    is_known = known.str.contains(key, literal=True) | word.is_in(_ENVELOPE)
+    found = (
+        quoting.lazy()
+        .with_columns(word=word.str.extract_all(_NAME))
+        .explode("word")
+        .drop_nulls("word")
+        .group_by("row")
+        .agg(foreign=(~is_known).all())
+        .filter("foreign")
+    )
+    return _mask(found, calls.height)
+
+
+def _extracted(texts: pl.Series, pattern: str) -> pl.DataFrame:
+    """Return `text` (row number) and `word`: what a group matches, in lower case."""
+    return (
+        texts.to_frame("whole")
+        .lazy()
+        .select(found=pl.col("whole").str.extract_groups(pattern))
+        .with_row_index("text")
+        .unnest("found", separator="_")
+        .select("text", word=pl.coalesce("^found_.*$").str.to_lowercase())
+        .drop_nulls()
+        .pipe(run_query)
+    )
+
+
+def _quoting(words: pl.DataFrame, calls: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    """Return the calls whose text has a word and that have all of the columns, with their `row`."""
+    return (
+        calls.lazy()
+        .with_row_index("row")
+        .join(words.lazy(), on="text")
+        .drop_nulls(columns)
+        .pipe(run_query)
+    )
+
+
+def _code(arguments: pl.Expr) -> pl.Expr:
+    """Return the words of all values of the arguments that may be a program."""
+    return named_object.as_words(arguments.str.extract_all(_CODE_VALUE).list.join(" "))
+
+
+def _mask(found: pl.LazyFrame, height: int) -> pl.Series:
+    rows = found.select(_Quoting.row.name).pipe(run_query).get_column(_Quoting.row.name)
+    mask = pl.repeat(False, height, dtype=pl.Boolean, eager=True)  # noqa: FBT003
+    return mask.scatter(rows.unique(), True)  # noqa: FBT003
+
+
+def _offers(schema: str) -> Iterator[str]:
+    """Yield the strings that a JSON Schema offers as values, in lower case."""
+    try:
+        waiting: list[Any] = [msgspec.json.decode(schema)]
+    except (msgspec.DecodeError, RecursionError):
+        return
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            waiting += value.values()
+            for name in _OFFERING:
+                given = value.get(name)
+                for each in given if isinstance(given, list) else [given]:
+                    if isinstance(each, str) and 0 < len(each) <= _MAX_OFFER:
+                        yield each.lower()

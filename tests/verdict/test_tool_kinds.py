@@ -1,0 +1,36 @@
+"""Tools that return other people's words are known by name, description and arguments."""
+
+import polars as pl
+import pytest
+
+from mcptally.verdict import tool_kinds
+
+
+def kind(name: str, description: str | None, *arguments: str) -> str | None:
+    schema = "{" + ", ".join(f'"{each}": {{}}' for each in arguments) + "}"
+    columns = {"name": [name], "about": [description], "arguments": [schema]}
+    frame = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
+    return frame.select(tool_kinds.kind(*map(pl.col, columns))).item()
+
+
+@pytest.mark.parametrize(
+    ("expected", "name", "description", "arguments"),
+    [
+        ("program", "run_code", None, ["language", "code"]),
+        ("program", "executeCell", None, ["cell"]),
+        ("program", "calculate", "Evaluates a Python expression", ["expression"]),
+        ("shell", "run_command", None, ["command", "cwd"]),
+        ("query", "query", None, ["sql"]),
+        ("query", "mysql_query", None, ["query"]),
+        ("query", "ask", "Runs a SQL query and returns rows", ["query"]),
+        ("browser", "puppeteer_click", None, ["selector"]),
+        ("search", "web_search", None, ["q"]),
+        ("web", "fetch", "Fetches a URL as Markdown", ["url"]),
+        ("files", "read_text_file", None, ["path"]),
+        (None, "apply_voucher", "Applies a voucher to a booking", ["code"]),
+        (None, "query_task", "Returns tasks", ["query"]),
+        (None, "add", None, ["a", "b"]),
+    ],
+)
+def test_the_kind_of_a_tool(expected, name, description, arguments):
+    assert kind(name, description, *arguments) == expected

@@ -1,0 +1,104 @@
+"""Names in a failure belong to the caller, to an offer of the schema, or to other data."""
+
+import json
+
+import polars as pl
+import pytest
+
+from mcptally.verdict.classify import MOST_BY_WORDS, judge
+
+LANGUAGES = {"properties": {"languageId": {"enum": ["php", "python", "javascript", "bash"]}}}
+ORGANISATION = {"properties": {"org": {"type": "string"}}}
+
+
+def verdict(text: str, arguments: dict, schema: dict | None = None, **facts: object) -> dict:
+    call = {"outcome": "tool_error", "error_text": text, "arguments": json.dumps(arguments)}
+    if schema is not None:
+        call |= {"input_schema": json.dumps(schema), "input_schema_state": "valid"}
+    return judge(pl.DataFrame([call | facts])).row(0, named=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/bin/sh: 1: php: not found",
+        "spawn php ENOENT",
+        "spawnSync /usr/bin/php ENOENT",
+        "Error: Command failed: php /tmp/x.php\n/bin/sh: line 1: php: command not found",
+        "'php' is not recognized as an internal or external command",
+        'exec: "php": executable file not found in $PATH',
+    ],
+)
+def test_a_missing_program_that_the_schema_offers_is_the_tools_fault(text):
+    found = verdict(text, {"languageId": "php", "code": "<?php echo 'php';"}, LANGUAGES)
+    assert (found["verdict"], found["reason"]) == (
+        "tool_failure",
+        "misconfig_or_missing_dependency",
+    )
+
+
+def test_an_interpreter_of_a_language_that_the_schema_offers_is_the_tools():
+    arguments = {"languageId": "javascript", "code": "1 + 1"}
+    assert verdict("/bin/sh: 1: node: not found", arguments, LANGUAGES)["fault"] == "tool"
+    assert verdict("spawn python3 ENOENT", {"languageId": "python"}, LANGUAGES)["fault"] == "tool"
+
+
+def test_a_missing_command_in_the_callers_own_script_is_the_callers():
+    script = {"languageId": "bash", "code": "frobnicate -x"}
+    assert verdict("bash: frobnicate: command not found", script, LANGUAGES)["fault"] == "caller"
+    program = {"languageId": "python", "code": "os.system('frobnicate')"}
+    found = verdict("sh: 1: frobnicate: not found", program, LANGUAGES)
+    assert found["rule"] != "verdict.misconfig.offered-program"
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("NameError: name 'total' is not defined", {"code": "print(total)"}),
+        ("NameError: 'undefined_name'", {"code": "undefined_name"}),
+        ("ModuleNotFoundError: No module named 'pandaz'", {"cell": "import pandaz"}),
+        ("ReferenceError: nosuch is not defined", {"function": "() => nosuch()"}),
+    ],
+)
+def test_a_name_that_the_callers_program_uses_is_the_callers(text, arguments):
+    found = verdict(text, arguments)
+    assert (found["verdict"], found["reason"]) == ("business", "user_payload_error")
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("NameError: name 'total' is not defined", {"city": "Rome"}),
+        ("name 'limit' is not defined", {"limit": 5}),
+        ("No module named 'docx'", {"path": "/srv/report.docx"}),
+        ("name 'data' is not defined", {"task": "sort the data by year"}),
+    ],
+)
+def test_a_name_that_no_program_of_the_caller_uses_is_the_tools(text, arguments):
+    assert verdict(text, arguments)["verdict"] == "tool_failure"
+
+
+def test_a_validator_of_other_data_than_the_arguments_is_not_about_the_caller():
+    page = "1 validation error for TeamList\n  Invalid JSON: expected value at line 1 column 1 "
+    page += "[type=json_invalid, input_value=b'<!DOCTYPE html>', input_type=bytes]"
+    assert verdict(page, {"org": "a"}, ORGANISATION)["verdict"] == "infrastructure"
+    field = "1 validation error for TeamList\n{}\n  Field required [type=missing, input_value={{}}"
+    other = verdict(field.format("teams.0.id"), {"org": "a"}, ORGANISATION)
+    assert other["rule"] == "verdict.crash.foreign-model"
+    assert verdict(field.format("org"), {}, ORGANISATION)["verdict"] == "business"
+    nested = {"command": {"thread_id": 42}}
+    found = verdict(field.format("action.thread_id"), nested, ORGANISATION)
+    assert found["verdict"] == "business"
+
+
+def test_what_the_caller_named_is_not_connected_by_the_callers_choice():
+    found = verdict("Notebook 'zz' is not connected", {"notebook": "zz"})
+    assert (found["verdict"], found["reason"]) == ("business", "precondition_state")
+    assert verdict("Blender add-on is not connected", {"a": 1})["verdict"] == "infrastructure"
+
+
+def test_words_alone_claim_less_than_words_with_a_second_source():
+    text = "The parcel was not found in any of our warehouses"
+    assert verdict(text, {"weight": 5})["certainty"] <= MOST_BY_WORDS
+    named = verdict("No parcel 'K-17' was found", {"parcel": "K-17"}, {}, tool_record="mostly")
+    assert named["certainty"] > MOST_BY_WORDS
