@@ -2,14 +2,20 @@
 
     python -m tests.fleet.record [NAME…]      `none` writes the truth alone
 
+Runs each client directly, through the recorder, and with `mcptally mock` of what was recorded, and
+says where it got something else.
 Writes tests/fleet/transcripts/NAME.jsonl.zst and the truth about all calls, truth.json. It needs
-environments that hold the SDKs: FLEET_SDK (folder of @modelcontextprotocol/sdk 1.x), FLEET_PYTHON_1
-(a Python with mcp 1.x) and FLEET_FASTMCP (one with fastmcp); a row without its own is left out.
+environments that hold the SDKs: FLEET_SDK (folder of @modelcontextprotocol/sdk 1.x), FLEET_SDK_2
+(folder of @modelcontextprotocol/server, client and node 2.x, without the name of the scope),
+FLEET_PYTHON_1 (a Python with mcp 1.x) and FLEET_FASTMCP (one with fastmcp); a row without its own
+is left out.
 """
 
 import contextlib
+import difflib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -72,6 +78,7 @@ TASKS: Final[list[Step]] = [
         ["task", "task_reject", {"count": 2}, "get"],
         ("protocol_error", "infrastructure", None),
     ),
+    (["task", "task_ask", {}, "get"], OK),
     (["task", "task_hang", {}, "cancel"], CANCELLED),
     (["task", "task_hang", {}, "none"], UNKNOWN_END),
 ]
@@ -88,7 +95,14 @@ OLD_GIVING_UP: Final[list[Step]] = [
     (["cancel", "hang"], CANCELLED),
 ]
 LISTEN: Final[list[Step]] = [(["listen"], OK)]
+SUBSCRIBE: Final[list[Step]] = [(["subscribe"], OK), (["templates"], None)]
 REMOVED_API: Final[list[Step]] = [(["elicit", "accept", "ask"], OLD_API)]
+REJECTED: Final[list[Step]] = [
+    (["call", "reject", {"count": 0}], ("tool_error", "infrastructure", None)),
+    (["call", "work", {"count": "x"}], REFUSAL),
+    (["call", "nothing", {}], ("protocol_error", "business", "caller")),
+]
+RESUMED: Final[list[Step]] = [(["call", "polled", {}], OK)]
 
 PYTHON_2: Final = [sys.executable, str(SERVERS / "python_2.py")]
 PYTHON_2_CLIENT: Final = [sys.executable, str(SERVERS / "python_2_client.py")]
@@ -98,12 +112,20 @@ FASTMCP: Final = [os.environ.get("FLEET_FASTMCP", ""), str(SERVERS / "fastmcp_se
 NODE: Final = "node" if "FLEET_SDK" in os.environ else ""
 TYPESCRIPT_1: Final = [NODE, str(SERVERS / "typescript_1.mjs")]
 TYPESCRIPT_1_CLIENT: Final = [NODE, str(SERVERS / "typescript_1_client.mjs")]
+TYPESCRIPT_2: Final = [
+    "node" if "FLEET_SDK_2" in os.environ else "",
+    str(SERVERS / "typescript_2.mjs"),
+]
+TYPESCRIPT_2_CLIENT: Final = [TYPESCRIPT_2[0], str(SERVERS / "typescript_2_client.mjs")]
 
 PYTHON_STEPS: Final = [*CALLS, *ASKS, *MORE, *GIVING_UP]
 PYTHON_HTTP_STEPS: Final = [
     (step, MASKED if true == CRASH else true) for step, true in [*PYTHON_STEPS, *TASKS, *LISTEN]
 ]
 TYPESCRIPT_STEPS: Final = [*CALLS, *ASKS, *MORE, *OLD_GIVING_UP, *OLD_TASKS]
+TYPESCRIPT_2_STEPS: Final = [*CALLS, *ASKS, *MORE, *REJECTED, *GIVING_UP]
+MODERN_STEPS: Final = [*TYPESCRIPT_2_STEPS, *LISTEN, (["elicit", "accept", "old_ask"], OLD_API)]
+LEGACY_STEPS: Final = [*TYPESCRIPT_2_STEPS, *SUBSCRIBE, *RESUMED]
 FLEET: Final[dict[str, tuple[list[str], list[str], str, list[Step]]]] = {
     "python-2-stdio": (
         PYTHON_2,
@@ -130,28 +152,78 @@ FLEET: Final[dict[str, tuple[list[str], list[str], str, list[Step]]]] = {
     ),
     "typescript-1-stdio": (TYPESCRIPT_1, TYPESCRIPT_1_CLIENT, "stdio", TYPESCRIPT_STEPS),
     "typescript-1-http": (TYPESCRIPT_1, TYPESCRIPT_1_CLIENT, "http", TYPESCRIPT_STEPS),
+    "typescript-2-stdio": (TYPESCRIPT_2, [*TYPESCRIPT_2_CLIENT, "auto"], "stdio", MODERN_STEPS),
+    "typescript-2-http": (TYPESCRIPT_2, [*TYPESCRIPT_2_CLIENT, "auto"], "http", MODERN_STEPS),
+    "typescript-2-stdio-2025": (
+        TYPESCRIPT_2,
+        [*TYPESCRIPT_2_CLIENT, "legacy"],
+        "stdio",
+        LEGACY_STEPS,
+    ),
+    "typescript-2-http-2025": (
+        TYPESCRIPT_2,
+        [*TYPESCRIPT_2_CLIENT, "legacy"],
+        "http",
+        LEGACY_STEPS,
+    ),
 }
 """Name → server, client, transport and steps."""
 
+MOCK: Final = [sys.executable, "-m", "mcptally", "mock"]
 RECORD: Final = [sys.executable, "-m", "mcptally", "record", "--out"]
 
 
-def record(name: str) -> None:
-    """Record a row of the fleet."""
+CHANGING: Final = (
+    (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|task-\d+", "ID"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z?|datetime\([^)]*\)", "TIME"),
+)
+"""Patterns of what differs between two runs of a client, and what replaces it."""
+
+
+def record(name: str, folder: Path) -> list[str]:
+    """Record a row of the fleet in a folder, and return what the client printed, step by step."""
     server, client, transport, steps = FLEET[name]
-    said = json.dumps([step for step, _ in steps])
-    with tempfile.TemporaryDirectory() as folder:
-        recorder = [*RECORD, folder, "--name", name]
-        if transport == "stdio":
-            run = [*client, said, *recorder, "--", *server]
-            subprocess.run(run, check=True, timeout=120, stdout=subprocess.DEVNULL)
-        else:
-            own, shown = _free_port(), _free_port()
-            where = ["--url", f"http://127.0.0.1:{own}", "--listen", f"127.0.0.1:{shown}"]
-            with _running([*server, str(own)], own), _running([*recorder, *where], shown):
-                run = [*client, said, f"http://127.0.0.1:{shown}/mcp"]
-                subprocess.run(run, check=True, timeout=120, stdout=subprocess.DEVNULL)
-        parts = [path.read_bytes() for path in sorted(Path(folder).rglob("*.jsonl"))]
+    recorder = [*RECORD, str(folder), "--name", name]
+    if transport == "stdio":
+        return _printed(client, steps, [*recorder, "--", *server])
+    own, shown = _free_port(), _free_port()
+    where = ["--url", f"http://127.0.0.1:{own}", "--listen", f"127.0.0.1:{shown}"]
+    with _running([*server, str(own)], own), _running([*recorder, *where], shown):
+        return _printed(client, steps, [f"http://127.0.0.1:{shown}/mcp"])
+
+
+def run_directly(name: str) -> list[str]:
+    """Run the client of a row without the recorder, and return what it printed, step by step."""
+    server, client, transport, steps = FLEET[name]
+    if transport == "stdio":
+        return _printed(client, steps, server)
+    port = _free_port()
+    with _running([*server, str(port)], port):
+        return _printed(client, steps, [f"http://127.0.0.1:{port}/mcp"])
+
+
+def run_with_mock(name: str) -> list[str]:
+    """Run the client of a row with `mcptally mock` of its transcript; return what it printed."""
+    _, client, transport, steps = FLEET[name]
+    mock = [*MOCK, str(TRANSCRIPTS / f"{name}.jsonl.zst")]
+    if transport == "stdio":
+        return _printed(client, steps, mock)
+    port = _free_port()
+    with _running([*mock, "--listen", f"127.0.0.1:{port}"], port):
+        return _printed(client, steps, [f"http://127.0.0.1:{port}/mcp"])
+
+
+def _printed(client: list[str], steps: list[Step], where: list[str]) -> list[str]:
+    run = [*client, json.dumps([step for step, _ in steps]), *where]
+    said = subprocess.run(run, check=True, timeout=120, stdout=subprocess.PIPE, text=True).stdout
+    for pattern, replacement in CHANGING:
+        said = re.sub(pattern, replacement, said)
+    return said.splitlines()
+
+
+def _keep(name: str, folder: Path) -> None:
+    """Write the transcript in a folder to the transcripts of the fleet."""
+    parts = [path.read_bytes() for path in sorted(folder.rglob("*.jsonl"))]
     TRANSCRIPTS.mkdir(exist_ok=True)
     packed = zstandard.compress(_without_paths(b"".join(parts)), 19)
     (TRANSCRIPTS / f"{name}.jsonl.zst").write_bytes(packed)
@@ -161,7 +233,8 @@ def _without_paths(transcript: bytes) -> bytes:
     """Return the transcript without paths of this machine (in `open` and in tracebacks)."""
     places = {str(FOLDER.parents[1]): "/fleet", sys.prefix: "/python", sys.base_prefix: "/python"}
     places |= {str(Path(each[0]).parents[1]): "/python" for each in (PYTHON_1, FASTMCP) if each[0]}
-    places |= {os.environ.get("FLEET_SDK", "/fleet"): "/sdk", str(Path.home()): "/home"}
+    places |= {os.environ.get(name, "/fleet"): "/sdk" for name in ("FLEET_SDK", "FLEET_SDK_2")}
+    places |= {str(Path.home()): "/home"}
     for path, name in sorted(places.items(), key=lambda item: -len(item[0])):
         transcript = transcript.replace(path.encode(), name.encode())
     return transcript
@@ -192,7 +265,12 @@ def main(names: list[str]) -> None:
     for name in (set(names) - {"none"}) if names else FLEET:
         if FLEET[name][0][0] and FLEET[name][1][0]:
             print(name, flush=True)
-            record(name)
+            with tempfile.TemporaryDirectory() as folder:
+                recorded_lines = record(name, Path(folder))
+                _keep(name, Path(folder))
+            direct = run_directly(name)
+            print(*difflib.unified_diff(direct, recorded_lines, "direct", "recorded"), sep="\n")
+            print(*difflib.unified_diff(direct, run_with_mock(name), "direct", "mock"), sep="\n")
     recorded = sorted(path.name.removesuffix(".jsonl.zst") for path in TRANSCRIPTS.iterdir())
     truth = {name: [true for _, true in FLEET[name][3] if true] for name in recorded}
     lines = [f" {json.dumps(name)}: {json.dumps(truth[name])}" for name in recorded]

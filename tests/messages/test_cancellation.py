@@ -28,6 +28,12 @@ def closed(after_ms: int, side: str = "client") -> list[dict[str, Any]]:
     return [{**end, "ts_ns": c2s(1, {})["ts_ns"] + after_ms * MS}]
 
 
+def refused(status: int = 404) -> dict[str, Any]:
+    """The head of a response."""
+    head = event("http", 2, dir="s2c", phase="response", scope="x1", status=status)
+    return {**head, "ts_ns": c2s(1, {})["ts_ns"] + MS}
+
+
 ABORTED = {"content": [{"type": "text", "text": "AbortError: aborted"}], "isError": True}
 CASES = {
     "a time limit on a pipe": (notified(LIMIT), "timeout"),
@@ -64,6 +70,14 @@ CASES = {
     ),
     "an exchange that is closed at once": (closed(5), "cancelled"),
     "an exchange that the server closes": (closed(2000, "server"), "no_response"),
+    "an exchange that the client closes after the status of a refusal": (
+        [refused(), *closed(5)],
+        "no_response",
+    ),
+    "an exchange that the client closes after the status of a success": (
+        [refused(200), *closed(5)],
+        "cancelled",
+    ),
 }
 
 
@@ -76,3 +90,22 @@ def test_the_outcome_of(tmp_path: Path, name: str) -> None:
     assert row["outcome"] == outcome
     if outcome in {"timeout", "cancelled"}:
         assert (row["error_text"], row["error_code"], row["latency_ms"]) == (None, None, None)
+
+
+GONE = {"id": "listen-1", "error": {"code": -32000, "message": "Connection closed"}}
+ENDS = {
+    "closed by the client": closed(30_000),
+    "end of pipe": [],
+    "an error of the server when the client leaves": [s2c(2, {"jsonrpc": "2.0", **GONE})],
+}
+
+
+@pytest.mark.parametrize("ends", ENDS.values(), ids=ENDS)
+def test_the_end_of_a_subscription_is_no_failure(
+    tmp_path: Path, ends: list[dict[str, Any]]
+) -> None:
+    listen = {"jsonrpc": "2.0", "id": "listen-1", "method": "subscriptions/listen", "params": {}}
+    scope = "x1" if ends and ends[0]["event"] == "http" else None
+    archive = write(tmp_path / "a.jsonl", [opened(), c2s(1, listen, scope=scope), *ends])
+    [row] = gather([archive], ["a"]).calls.to_dicts()
+    assert row["outcome"] == "cancelled"

@@ -23,6 +23,11 @@ def asks(id_: Any, **inputs: dict[str, Any]) -> dict[str, Any]:
     return result(id_, resultType="input_required", inputRequests=inputs, requestState="s")
 
 
+def task_asks(id_: Any, **inputs: dict[str, Any]) -> dict[str, Any]:
+    task = {"taskId": "t", "status": "input_required", "inputRequests": inputs}
+    return result(id_, resultType="complete", **task)
+
+
 def again(id_: Any, **answers: dict[str, Any]) -> dict[str, Any]:
     more = {"inputResponses": answers, "requestState": "s"}
     return request(id_, "tools/call", name="echo", arguments={}, **more)
@@ -73,6 +78,20 @@ TALKS: dict[str, list[Any]] = {
         text(1),
         text(2),
     ],
+    "task": [
+        call(1),
+        result(1, resultType="task", taskId="t", status="working"),
+        request(2, "tasks/get", taskId="t"),
+        task_asks(2, city=FORM),
+        300,
+        request(3, "tasks/get", taskId="t"),
+        task_asks(3, city=FORM),
+        900,
+        request(4, "tasks/update", taskId="t", inputResponses={"city": {"action": "accept"}}),
+        result(4, resultType="complete"),
+        request(5, "tasks/get", taskId="t"),
+        result(5, resultType="complete", taskId="t", status="completed", result={"content": []}),
+    ],
     "two open calls, of which one started the task": [
         call(1),
         result(1, task={"taskId": "t", "status": "working"}),
@@ -117,6 +136,7 @@ OPERATIONS = {
     "sign-in": [("input_required", None, None, True), ("ok", 2.0, 2998.0, False)],
     "request of the server": [("ok", 2.0, 48.0, False)],
     "two open calls": [("ok", 4.0, None, False), ("ok", 4.0, None, False)],
+    "task": [("ok", 6.0, 896.0, False)],
     "two open calls, of which one started the task": [
         ("task", None, 1.0, False),
         ("ok", 3.0, None, False),
@@ -152,6 +172,7 @@ def test_rates_count_a_chain_once(store: Path) -> None:
 REQUESTS = {
     "chain": [("echo", "elicitation/create", "form", "decline", 898)],
     "not continued": [("echo", "elicitation/create", "form", None, None)],
+    "task": [("echo", "elicitation/create", "form", "accept", 896)],
     "chain of three": [
         ("echo", "elicitation/create", "form", "accept", 1),
         ("echo", "elicitation/create", "form", "accept", 1),
@@ -180,7 +201,7 @@ def test_a_request_for_input_is_listed_with_its_answer(store: Path, talk: str) -
 def test_elicitations_says_how_users_answer(store: Path) -> None:
     asked = mt.open_store(store).ask("elicitations").pl().filter(pl.col("mode") == "form")
     columns = "shown", "accepted", "declined", "cancelled", "cancelled_at_once", "unanswered"
-    assert asked.select(columns).row(0) == (6, 3, 1, 1, 1, 1)
+    assert asked.select(columns).row(0) == (7, 4, 1, 1, 1, 1)
 
 
 def test_calls_of_which_none_has_an_issue_are_scored(tmp_path: Path) -> None:

@@ -142,6 +142,36 @@ LIVES: dict[str, tuple[list[Any], list[str], dict[str, Any], tuple[Any, ...]]] =
         exits(1),
         ("ready", None, None, None, "KeyboardInterrupt"),
     ),
+    "a crash at the start that another recorder recorded": (
+        ASKS,
+        BOOM,
+        ends("server-stdout-eof", exit_code=1),
+        ("failed", "crashed", "start", "server", "RuntimeError: boom"),
+    ),
+    "an exit code after the client of another recorder closed stdin": (
+        READY,
+        BOOM,
+        ends("stdin-eof", exit_code=1),
+        ("ready", None, None, None, None),
+    ),
+    "a signal that another recorder recorded as a negative exit code": (
+        READY,
+        BOOM,
+        ends("server-stdout-eof", exit_code=-9),
+        ("ready", None, None, "client", None),
+    ),
+    "a missing configuration file": (
+        ASKS,
+        ["Error: failed to load kubeconfig: stat /nope: no such file or directory"],
+        exits(1),
+        (
+            "failed",
+            "misconfigured",
+            None,
+            "server",
+            "Error: failed to load kubeconfig: stat /nope: no such file or directory",
+        ),
+    ),
     "an exit code without a word": (READY, [], exits(1), ("ready", None, None, "server", None)),
     "a recording that was cut off": (READY, [], {}, ("ready", None, None, None, None)),
 }

@@ -24,7 +24,12 @@ def new(status: str, **more: Any) -> dict[str, Any]:
     return {"resultType": "complete", "taskId": "t", "status": status, "ttlMs": None, **more}
 
 
-STARTED = {2025: {"task": old("working")}, 2026: {**new("working"), "resultType": "task"}}
+DRAFT = {"_meta": {"modelcontextprotocol.io/task": old("working")}, "content": []}
+STARTED = {
+    2024: DRAFT,
+    2025: {"task": old("working")},
+    2026: {**new("working"), "resultType": "task"},
+}
 
 
 def asks(method: str, reply: dict[str, Any] | None, name: str = "t") -> list[tuple[str, Any]]:
@@ -42,11 +47,25 @@ def gives_up(reason: str) -> list[tuple[str, Any]]:
 
 OK = ("ok", None, "fine")
 ENDS: dict[str, tuple[int, list[tuple[str, Any]], tuple[str, str | None, str | None]]] = {
+    "a result that is fetched from a server of the draft": (
+        2024,
+        asks("result", {"result": WORKED}),
+        OK,
+    ),
+    "nothing that is recorded, from a server of the draft": (2024, [], ("task", None, None)),
     "a result that is fetched": (2025, asks("result", {"result": WORKED}), OK),
     "an error that is fetched as a result": (
         2025,
         asks("result", {"result": REFUSED}),
         ("tool_error", "count must be at least 1", "count must be at least 1"),
+    ),
+    "an empty result of a task that failed": (
+        2025,
+        [
+            *asks("get", {"result": old("failed", statusMessage="bad operand")}),
+            *asks("result", {"result": {"_meta": {}}}),
+        ],
+        ("tool_error", "bad operand", None),
     ),
     "a JSON-RPC error that is fetched": (
         2025,
@@ -206,19 +225,25 @@ def test_requests_about_a_task_are_neither_successes_nor_failures(store: Path) -
     ]
 
 
-def test_the_result_of_a_task_is_validated_against_the_output_schema(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("result", "state"),
+    [({**WORKED, "structuredContent": {"celsius": 4}}, "invalid"), (None, "none")],
+    ids=["an invalid result", "no result, because the client did not fetch it"],
+)
+def test_the_result_of_a_task_is_validated_against_the_output_schema(
+    tmp_path: Path, result: dict[str, Any] | None, state: str
+) -> None:
     tool = {"name": "echo", "inputSchema": {"type": "object"}}
     tool["outputSchema"] = {"type": "object", "required": ["degrees"]}
-    result = {**WORKED, "structuredContent": {"celsius": 4}}
     frames = [
         ("c2s", {"method": "tools/list", "id": "list"}),
         ("s2c", {"result": {"tools": [tool]}, "id": "list"}),
         *BEGIN[2026],
-        *asks("get", {"result": new("completed", result=result)}),
+        *asks("get", {"result": new("completed", **({"result": result} if result else {}))}),
     ]
     write(tmp_path / "a.jsonl", events_of(frames, "r"))
     mt.score(tmp_path / "a.jsonl", out=tmp_path / "store")
     rows = sql_over_tables.ask(
         tmp_path / "store", "SELECT output_schema_state FROM calls WHERE tool = 'echo'"
     )
-    assert rows.rows() == [("invalid",)]
+    assert rows.rows() == [(state,)]

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mcp import types
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
@@ -16,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 import mcptally as mt
 from mcptally.errors import UsageError
 from mcptally.output import mock
+from tests.fleet.record import TRANSCRIPTS
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 LISTED = [
@@ -74,11 +76,11 @@ def store(archive: Path) -> Path:
 
 def talk(store: Path, conversation, **options):
     """The result of a conversation with a mock server in this process."""
-    delays = options.pop("delays", False)
+    delays, mode = options.pop("delays", False), options.pop("mode", "auto")
 
     async def run():
         made = mock.mock_server(mock.read([store], **options), delays=delays)
-        async with Client(made) as client:
+        async with Client(made, mode=mode) as client:
             return await conversation(client)
 
     return asyncio.run(run())
@@ -192,6 +194,27 @@ def test_a_server_must_be_chosen_if_several_are_recorded(archive: Path, tmp_path
     with pytest.raises(UsageError, match=r"choose one with --server: demo, other"):
         mock.read([tmp_path / "store"])
     assert mock.read([tmp_path / "store"], server="other").server == "other"
+
+
+def test_a_subscriber_is_told_of_changes_that_followed_a_recorded_call(tmp_path: Path):
+    mt.score([TRANSCRIPTS / "python-2-stdio.jsonl.zst"], out=tmp_path / "store")
+
+    async def conversation(client):
+        async with client.listen(resource_subscriptions=["note://1"]) as events:
+            await client.call_tool("touch", {})
+            return await anext(aiter(events))
+
+    assert talk(tmp_path / "store", conversation, mode="auto").uri == "note://1"
+
+
+def test_completions_are_given_as_recorded(tmp_path: Path):
+    mt.score([TRANSCRIPTS / "python-2-stdio.jsonl.zst"], out=tmp_path / "store")
+
+    async def conversation(client):
+        ref = types.PromptReference(name="greet")
+        return await client.complete(ref, {"name": "language", "value": "d"})
+
+    assert talk(tmp_path / "store", conversation).completion.values == ["de"]
 
 
 MOCK = [sys.executable, "-m", "mcptally", "mock"]

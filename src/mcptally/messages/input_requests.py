@@ -2,7 +2,8 @@
 
 Up to 2025-11-25, a server sends a request of its own while it serves the client's. From 2026-07-28
 on, the result of the client's request requires input, and the client sends the request again with
-the input: the legs of a chain (`attempts`).
+the input: the legs of a chain (`attempts`). A task that requires input says so when the client asks
+for its state, and gets the input by `tasks/update`.
 """
 
 from typing import Any, Final
@@ -21,6 +22,9 @@ from mcptally.tables.stages import GatheredCalls
 
 INPUT_METHODS: Final = ("elicitation/create", "sampling/createMessage", "roots/list")
 """Methods of requests to the user or the client's model, and for the client's roots."""
+
+STATE_OF_TASK: Final = "tasks/get"
+UPDATE_OF_TASK: Final = "tasks/update"
 
 _RELATED_TASK: Final = '$._meta["io.modelcontextprotocol/related-task"].taskId'
 
@@ -54,15 +58,19 @@ def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
         calls: `PairedCalls`; further columns are kept.
         asks: `RequestParams`.
     """
-    is_input = calls.get_column(PairedCalls.method.name) == INPUT_METHODS[0]
+    methods = calls.get_column(PairedCalls.method.name)
+    is_input = methods == INPUT_METHODS[0]
     for name in INPUT_METHODS[1:]:
-        is_input |= calls.get_column(PairedCalls.method.name) == name
+        is_input |= methods == name
     asked = calls.filter(is_input & (calls.get_column(PairedCalls.dir.name) == "s2c"))
-    if not asked.height:
+    updates = (methods == UPDATE_OF_TASK).any()
+    if not asked.height and not updates:
         return left_join_columns(calls, _Served.empty())
     params = asks.lazy().select(RequestParams.row.name, RequestParams.params.name)
     asked = left_join_columns(asked, params, PairedCalls.row.name)
     served = _served(asked, calls)
+    if updates:
+        served = pl.concat([served, _served_by_updates(calls)])
     waits = served.group_by(Calls.call_id.name).agg(
         _Open.waited_ms.col.sum().alias(_Served.waiting_ms.name)
     )
@@ -134,6 +142,36 @@ def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
     )
 
 
+def _served_by_updates(calls: pl.DataFrame) -> pl.LazyFrame:
+    """Return requests about tasks that require or get input, with the call that started the task.
+
+    Of the replies that require the same input, only the first is returned. The task waits from then
+    on until `tasks/update`.
+    """
+    task = [PairedCalls.recording.name, PairedCalls.task_id.name]
+    method, gets = PairedCalls.method.col, PairedCalls.method.col == UPDATE_OF_TASK
+    requires = (method == STATE_OF_TASK) & PairedCalls.response.col.str.contains(
+        '"inputRequests"', literal=True
+    ).fill_null(value=False)
+    starts = calls.lazy().filter(method == "tools/call", PairedCalls.task_id.col.is_not_null())
+    return (
+        calls.lazy()
+        .filter(method.is_in([STATE_OF_TASK, UPDATE_OF_TASK]))
+        .filter(gets | requires)
+        .sort(PairedCalls.pos.name)
+        .with_columns(round=gets.cast(pl.Int32).cum_sum().over(task) - gets.cast(pl.Int32))
+        .unique([*task, "round", PairedCalls.method.name], keep="first", maintain_order=True)
+        .with_columns(since=PairedCalls.reply_ns.col.filter(~gets).first().over([*task, "round"]))
+        .join(starts.select(*task, started=Calls.call_id.name), on=task)
+        .select(
+            asking=Calls.call_id.name,
+            call_id="started",
+            waited_ms=pl.when(gets).then((PairedCalls.ts_ns.col - pl.col("since")) / 1e6),
+            input_mode=pl.lit(None, pl.String),
+        )
+    )
+
+
 class _Legs(StageTable):
     """The columns of calls that are needed to list the requests for input."""
 
@@ -184,6 +222,7 @@ def list_input_requests(calls: pl.DataFrame) -> pl.DataFrame | None:
     is_input = Calls.method.col.is_in(INPUT_METHODS) & (Calls.dir.col == "s2c")
     methods, outcomes = (calls.get_column(c.name) for c in (Calls.method, Calls.outcome))
     required = (outcomes == "input_required").any()
+    required |= (methods == UPDATE_OF_TASK).any()
     if not required and not any((methods == name).any() for name in INPUT_METHODS):
         return None
     legs = _Legs.select(calls).lazy()
@@ -195,9 +234,28 @@ def list_input_requests(calls: pl.DataFrame) -> pl.DataFrame | None:
     served = legs.select(
         Calls.call_id.col.alias(GatheredCalls.serves.name), Calls.tool.col.alias("served_tool")
     )
+    updates = legs.filter(Calls.method.col == UPDATE_OF_TASK).select(
+        GatheredCalls.serves.name,
+        GatheredCalls.ts_ns.col.alias("next_ns"),
+        GatheredCalls.input_responses.col.alias("answers"),
+    )
+    of_tasks = (
+        legs.filter((Calls.method.col == STATE_OF_TASK) & GatheredCalls.serves.col.is_not_null())
+        .sort(GatheredCalls.reply_ns.name)
+        .join_asof(
+            updates.sort("next_ns"),
+            left_on=GatheredCalls.reply_ns.name,
+            right_on="next_ns",
+            by=GatheredCalls.serves.name,
+            strategy="forward",
+            check_sortedness=False,
+        )
+    )
+    of_legs = legs.filter(is_input | (Calls.outcome.col == "input_required")).join(
+        following, on=Calls.continued_by.name, how="left", maintain_order="left"
+    )
     chosen = (
-        legs.filter(is_input | (Calls.outcome.col == "input_required"))
-        .join(following, on=Calls.continued_by.name, how="left", maintain_order="left")
+        pl.concat([of_legs, of_tasks])
         .join(served, on=GatheredCalls.serves.name, how="left", maintain_order="left")
         .pipe(run_query)
     )
@@ -242,9 +300,9 @@ def _requests_of(row: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         place
         | {
-            "call_id": row["call_id"],
+            "call_id": row["serves"] or row["call_id"],
             "input_key": key,
-            "tool": row["tool"],
+            "tool": row["served_tool"] or row["tool"],
             "method": _text(request.method),
             "mode": _mode(request),
             "action": _text(answers[key].action) if key in answers else None,

@@ -70,6 +70,8 @@ class _Ends(_Told):
 
     started = Column(pl.UInt32, "Index of the call that started the task.")
     seen_to_end = Column(pl.Boolean, "Whether a frame says that the task was completed or failed.")
+    failed = Column(pl.Boolean, "Whether a frame says that the task failed.")
+    failure = Column(pl.String, "Message about that status.")
     rank = Column(pl.Int32, "How well the frame tells the end, from 0.")
     asked = Column(pl.Int64, "Time of the call that started the task.", "ns")
     told_by = Column(pl.UInt32, "Index of the request that tells the end.")
@@ -104,7 +106,9 @@ def settle_tasks(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) ->
         frames.lazy()
         .join(tasks.lazy(), on=_TASK)
         .with_columns(
-            seen_to_end=_Told.status.col.is_in(["completed", "failed"]).any().over("started")
+            seen_to_end=_Told.status.col.is_in(["completed", "failed"]).any().over("started"),
+            failed=(_Told.status.col == "failed").any().over("started"),
+            failure=_Told.note.col.filter(_Told.status.col == "failed").last().over("started"),
         )
         .with_columns(rank=_rank())
         .drop_nulls("rank")
@@ -259,7 +263,8 @@ def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         ]
     )
     refused = _Told.error.col.is_not_null()
-    failed = (pl.col("of_is_error") == "true") | (rank == 2) & (_Told.status.col == "failed")
+    # The result of a failed task may not say so: the Python SDK 1.x sends an empty one.
+    failed = (pl.col("of_is_error") == "true") | (rank.is_in([1, 2]) & _Ends.failed.col)
     ended = rank.is_in([1, 2])
     return told.select(
         i="started",
@@ -273,7 +278,7 @@ def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         error_text=pl.when(refused)
         .then("of_message")
         .when(failed)
-        .then(pl.coalesce("of_text", "of_structured_content", "note")),
+        .then(pl.coalesce("of_text", "of_structured_content", "failure")),
         error_code="of_code",
         error_message="of_message",
         error_data="of_data",

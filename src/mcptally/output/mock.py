@@ -2,8 +2,9 @@
 
 A request is answered by what the recorded server replied to the same request: the same tool and
 equal arguments, the same resource or the same prompt. Replies to requests that were recorded
-several times are given in recorded order, per session; the last one is repeated. Everything about
-the connection (handshake, protocol revision, transport) is the work of the `mcp` library.
+several times are given in recorded order, per session; the last one is repeated. So are
+completions, whatever is to be completed: stores do not keep it. Everything about the connection
+(handshake, protocol revision, transport) is the work of the `mcp` library.
 """
 
 import collections
@@ -28,6 +29,8 @@ from pydantic import ValidationError
 
 from mcptally.analytics.store import Store, open_store
 from mcptally.errors import UsageError, near
+from mcptally.output.mock_subscriptions import CHANGES, METHODS, UPDATED, Subscriptions, session_id
+from mcptally.output.mock_tasks import EXTENSION, Reply, Tasks
 from mcptally.pipeline.run import score
 
 Context = ServerRequestContext[Any, Any]
@@ -42,6 +45,8 @@ It is from the range for implementations (-32000 to -32099). A recorded error is
 it, so a test can distinguish the two."""
 
 _SUCCEEDED: Final = frozenset({"ok", "input_required", "task"})
+_GAVE_UP: Final = frozenset({"timeout", "cancelled"})
+_COMPLETION: Final = "completion/complete"
 _NAMED: Final = {"tools/call": "tool", "resources/read": "resource", "prompts/get": "prompt"}
 """Method → the kind of object that its requests name, for error messages and columns."""
 _LISTED: Final = {
@@ -61,6 +66,7 @@ _RESULTS: Final[dict[str, type[types.Result]]] = {
     "tools/call": types.CallToolResult,
     "resources/read": types.ReadResourceResult,
     "prompts/get": types.GetPromptResult,
+    _COMPLETION: types.CompleteResult,
     "tools/list": types.ListToolsResult,
     "resources/list": types.ListResourcesResult,
     "resources/templates/list": types.ListResourceTemplatesResult,
@@ -92,6 +98,33 @@ class _Call:
     response: Any
     """The `result` or `error` member; None if there was no reply, or it was not kept."""
     latency_ms: float | None
+    notifications: Sequence[str]
+    """Methods of the notifications of changes that followed."""
+    task: bool
+    """Whether it started a task."""
+
+
+_CALLS: Final = f"""
+WITH changes AS (
+    SELECT recording, "at", method FROM messages
+    WHERE dir = 's2c' AND method IN ({", ".join(f"'{name}'" for name in (*CHANGES, UPDATED))})
+), followed AS (
+    SELECT call_id, list_sort(list_distinct(list(changes.method))) AS notifications
+    FROM changes ASOF JOIN (SELECT * FROM calls WHERE dir = 'c2s' AND method = 'tools/call') AS call
+    ON changes.recording = call.recording AND changes."at" >= call.requested_at
+    GROUP BY call_id
+), started AS (
+    SELECT DISTINCT attempt_of AS call_id, true AS task FROM calls WHERE method LIKE 'tasks/%'
+)
+SELECT
+    call_id, method, coalesce(tool, prompt, resource_uri) AS name, arguments, outcome,
+    error_code IS NOT NULL AS is_error, response, latency_ms, session, server_name, server_version,
+    coalesce(notifications, []) AS notifications,
+    coalesce(task, false) OR outcome = 'task' AS task
+FROM calls LEFT JOIN followed USING (call_id) LEFT JOIN started USING (call_id)
+WHERE dir = 'c2s' AND server IS NOT DISTINCT FROM ?
+ORDER BY requested_at, recording, seq, "index"
+"""
 
 
 def canonical(arguments: Any) -> str:
@@ -127,13 +160,8 @@ class Recording:
         self._identity: dict[str, Any] = {}
         self._pages: dict[tuple[str, str], list[Any]] = {}
         self._listings: dict[str, list[Any]] = {}
-        rows = store.sql(
-            "SELECT call_id, method, coalesce(tool, prompt, resource_uri) AS name, arguments, "
-            "outcome, error_code IS NOT NULL AS is_error, response, latency_ms, session, "
-            "server_name, server_version FROM calls WHERE dir = 'c2s' AND server IS NOT DISTINCT "
-            'FROM ? ORDER BY requested_at, recording, seq, "index"',
-            params=[self.server],
-        )
+        self._served: set[str] = set()
+        rows = store.sql(_CALLS, params=[self.server])
         for row in rows.pl().iter_rows(named=True):
             self._add(row)
 
@@ -142,17 +170,22 @@ class Recording:
         response = _parsed(row["response"])
         if row["server_name"]:
             self._identity |= {"name": row["server_name"], "version": row["server_version"] or ""}
-        if method in _NAMED and name is not None:
+        if (method in _NAMED and name is not None) or method == _COMPLETION:
             call = _Call(
                 row["call_id"],
                 canonical(_parsed(row["arguments"])),
                 row["outcome"],
                 row["is_error"] or row["outcome"] == "protocol_error",
-                response,
+                None if row["outcome"] in _GAVE_UP else response,
                 row["latency_ms"],
+                row["notifications"],
+                row["task"],
             )
+            name = name or ""
             by_arguments = self._calls.setdefault((method, name), {})
             by_arguments.setdefault(call.arguments, []).append(call)
+        elif method in METHODS:
+            self._served.add(method)
         elif row["outcome"] != "ok" or not isinstance(response, dict):
             return
         elif method in _LISTED and isinstance(items := response.get(_LISTED[method]), list):
@@ -175,7 +208,7 @@ class Recording:
 
     def methods(self) -> set[str]:
         """The methods that are recorded, and those that belong to the same capability."""
-        found = {method for method, _ in self._calls} | set(self._listings)
+        found = {method for method, _ in self._calls} | set(self._listings) | self._served
         if "resources/templates/list" in found:
             found.add("resources/list")
         for called, listed in _LISTING_OF.items():
@@ -183,11 +216,20 @@ class Recording:
                 found |= {called, listed}
         return found
 
+    def task_tools(self) -> frozenset[str]:
+        """The tools of which a call started a task."""
+        return frozenset(
+            name
+            for (_, name), by_arguments in self._calls.items()
+            for calls in by_arguments.values()
+            if any(call.task for call in calls)
+        )
+
     def listing(self, method: str) -> list[Any]:
         """The last complete recorded listing; without one, the names of the recorded calls."""
         if method in self._listings:
             return self._listings[method]
-        names = sorted(name for of, name in self._calls if _LISTING_OF[of] == method)
+        names = sorted(name for of, name in self._calls if _LISTING_OF.get(of) == method)
         members: dict[str, Any] = {"inputSchema": {"type": "object"}} if "tools" in method else {}
         return [{"name": name, "uri": name, **members} for name in names]
 
@@ -197,7 +239,7 @@ class Recording:
         Raises:
             MCPError: there is none; the message names the nearest recorded call.
         """
-        what = _NAMED[method]
+        what = _NAMED.get(method, "completion")
         by_arguments = self._calls.get((method, name))
         if by_arguments is None:
             names = [recorded for of, recorded in self._calls if of == method]
@@ -316,20 +358,41 @@ def mock_server(recording: Recording, *, delays: bool = False) -> Server[Any]:
         delays: whether each reply comes after the recorded time.
     """
     given: collections.Counter[tuple[str | None, str, str, str]] = collections.Counter()
+    server: Server[Any] = Server(**recording.identity)
+    methods = recording.methods()
+    subscriptions = Subscriptions(server, methods.intersection(METHODS))
 
-    async def reply(ctx: Context, method: str, name: str, arguments: Any) -> dict[str, Any]:
+    def choose(ctx: Context, method: str, name: str, arguments: Any) -> _Call:
         asked = canonical(arguments)
         calls = recording.replies(method, name, asked)
-        key = (_session_id(ctx), method, name, asked)
+        key = (session_id(ctx), method, name, asked)
         call = calls[min(given[key], len(calls) - 1)]
         given[key] += 1
-        if delays and call.latency_ms is not None:
-            await anyio.sleep(call.latency_ms / 1000)
-        if call.response is None:
+        return call
+
+    def seconds(call: _Call) -> float:
+        return (call.latency_ms or 0) / 1000 if delays else 0
+
+    async def reply(ctx: Context, method: str, name: str, arguments: Any) -> dict[str, Any]:
+        call = choose(ctx, method, name, arguments)
+        if seconds(call):
+            await anyio.sleep(seconds(call))
+        await subscriptions.send(ctx, call.notifications)
+        if call.response is None or (call.outcome == "task"):
             await anyio.sleep_forever()
         if call.is_error:
             raise _recorded_error(call)
         return _checked(method, call.response, f"call {call.call_id}")
+
+    async def reply_of_task(ctx: Context, name: str, arguments: Any) -> Reply:
+        call = choose(ctx, "tools/call", name, arguments)
+        await subscriptions.send(ctx, call.notifications)
+        if call.response is None or call.outcome == "task":
+            return 0, None
+        if call.is_error:
+            return seconds(call), _recorded_error(call)
+        _checked("tools/call", call.response, f"call {call.call_id}")
+        return seconds(call), call.response
 
     async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
         return await reply(ctx, "tools/call", params.name, params.arguments)
@@ -342,6 +405,9 @@ def mock_server(recording: Recording, *, delays: bool = False) -> Server[Any]:
     async def get_prompt(ctx: Context, params: types.GetPromptRequestParams) -> dict[str, Any]:
         return await reply(ctx, "prompts/get", params.name, params.arguments)
 
+    async def complete(ctx: Context, _: types.CompleteRequestParams) -> dict[str, Any]:
+        return await reply(ctx, _COMPLETION, "", None)
+
     def lister(method: str) -> Callable[[Context, Any], Any]:
         async def listed(_: Context, __: Any) -> dict[str, Any]:
             result = {_LISTED[method]: recording.listing(method)}
@@ -349,22 +415,19 @@ def mock_server(recording: Recording, *, delays: bool = False) -> Server[Any]:
 
         return listed
 
-    server: Server[Any] = Server(**recording.identity)
     parameters: dict[str, tuple[type[types.RequestParams], Callable[[Context, Any], Any]]] = {
         "tools/call": (types.CallToolRequestParams, call_tool),
         "resources/read": (types.ReadResourceRequestParams, read_resource),
         "prompts/get": (types.GetPromptRequestParams, get_prompt),
+        _COMPLETION: (types.CompleteRequestParams, complete),
         **{method: (types.PaginatedRequestParams, lister(method)) for method in _LISTED},
     }
-    for method in sorted(recording.methods()):
+    for method in sorted(methods.intersection(parameters)):
         server.add_request_handler(method, *parameters[method])
+    if tools := recording.task_tools():
+        server.extensions[EXTENSION] = {}
+        server.middleware.append(Tasks(tools, reply_of_task))
     return server
-
-
-def _session_id(ctx: Context) -> str | None:
-    """The id of an HTTP session; None on stdio, and in revisions without sessions."""
-    request = ctx.request
-    return None if request is None else request.headers.get("mcp-session-id")
 
 
 def _recorded_error(call: _Call) -> MCPError:

@@ -40,6 +40,10 @@ class TaskParams(RequestParams):
     task_id: str = Field(alias="taskId")
 
 
+class UpdateParams(TaskParams):
+    input_responses: dict[str, Any] = Field(alias="inputResponses")
+
+
 class Created(Result):
     model_config = ConfigDict(extra="allow", populate_by_name=True)
     result_type: Literal["task"] = Field(default="task", alias="resultType")
@@ -49,6 +53,16 @@ class Created(Result):
     poll_interval_ms: int = Field(default=20, alias="pollIntervalMs")
     created_at: str = Field(default="2026-11-23T00:00:00Z", alias="createdAt")
     last_updated_at: str = Field(default="2026-11-23T00:00:00Z", alias="lastUpdatedAt")
+
+
+FORM = {
+    "method": "elicitation/create",
+    "params": {
+        "mode": "form",
+        "message": "Which city?",
+        "requestedSchema": Answer.model_json_schema(),
+    },
+}
 
 
 class Tasks(Extension):
@@ -63,13 +77,17 @@ class Tasks(Extension):
 
     def methods(self) -> list[MethodBinding]:
         get = MethodBinding("tasks/get", TaskParams, self.get)
-        return [get, MethodBinding("tasks/cancel", TaskParams, self.cancel)]
+        update = MethodBinding("tasks/update", UpdateParams, self.update)
+        return [get, update, MethodBinding("tasks/cancel", TaskParams, self.cancel)]
 
     async def intercept_tool_call(self, params: Any, ctx: Any, call_next: Any) -> Any:
         if not params.name.startswith("task_"):
             return await call_next(ctx)
         name = f"task-{next(self.numbers)}"
         self.states[name] = {"status": "working"}
+        if params.name == "task_ask":
+            self.states[name] = {"status": "input_required", "inputRequests": {"city": FORM}}
+            return Created(task_id=name)
         running = asyncio.create_task(self.run(name, call_next, ctx))
         self.running.add(running)
         return Created(task_id=name)
@@ -89,6 +107,15 @@ class Tasks(Extension):
             raise MCPError(code=-32602, message=f"Unknown task {params.task_id}")
         task = Created(task_id=params.task_id).model_dump(mode="json", by_alias=True)
         return task | {"resultType": "complete"} | self.states[params.task_id]
+
+    async def update(self, _: Any, params: UpdateParams) -> dict[str, Any]:
+        said = f"the user said {params.input_responses['city']['action']}"
+        result = {
+            "content": [{"type": "text", "text": said}],
+            "structuredContent": {"result": said},
+        }
+        self.states[params.task_id] = {"status": "completed", "result": result}
+        return {"resultType": "complete"}
 
     async def cancel(self, _: Any, params: TaskParams) -> dict[str, Any]:
         self.states[params.task_id] = {"status": "cancelled"}
@@ -123,6 +150,11 @@ async def refuse(count: int) -> str:
 @server.tool(name="task_reject")
 async def reject(count: int) -> str:
     raise MCPError(code=-32603, message="connect ECONNREFUSED 10.0.0.7:5432")
+
+
+@server.tool()
+async def task_ask() -> str:
+    return "never called"
 
 
 @server.tool(name="task_hang")

@@ -41,6 +41,15 @@ class GetTask(Request[TaskParams, Literal["tasks/get"]]):
     params: TaskParams
 
 
+class UpdateParams(TaskParams):
+    input_responses: dict[str, Any] = Field(alias="inputResponses")
+
+
+class UpdateTask(Request[UpdateParams, Literal["tasks/update"]]):
+    method: Literal["tasks/update"] = "tasks/update"
+    params: UpdateParams
+
+
 class CancelTask(Request[TaskParams, Literal["tasks/cancel"]]):
     method: Literal["tasks/cancel"] = "tasks/cancel"
     params: TaskParams
@@ -64,6 +73,12 @@ async def resolve(created: Created, ctx: Any) -> CallToolResult:
     while follow["how"] == "get":
         task = await ctx.session.send_request(GetTask(params=params), Any_)
         state = task.model_extra or {}
+        if state["status"] == "input_required":
+            await asyncio.sleep(0.2)
+            answers = {"city": {"action": "accept", "content": {"city": "Oslo"}}}
+            update = UpdateParams(taskId=created.task_id, inputResponses=answers)
+            await ctx.session.send_request(UpdateTask(params=update), Any_)
+            continue
         if state["status"] == "failed":
             raise MCPError(**state["error"])
         if state["status"] != "working":
