@@ -20,11 +20,12 @@ from typing import Any, Final
 
 from mcptally import protocol
 from mcptally.jsonschemas.subschemas import each_subschema
-from mcptally.protocol.revisions import MODERN
+from mcptally.protocol.revisions import ERA
 
 TARGET: Final = Path(protocol.__file__).with_name("message_schemas.json")
 
-ERAS: Final = ("2025-11-25", MODERN)
+ERAS: Final = tuple(dict.fromkeys(ERA.values()))
+MODERN: Final = ERAS[-1]
 
 MAPS: Final = {
     "requests": ("CLIENT_REQUESTS", "SERVER_REQUESTS"),

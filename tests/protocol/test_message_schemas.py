@@ -12,7 +12,7 @@ from mcptally.messages.pair import pair
 from mcptally.messages.sessions import assign_sessions
 from mcptally.protocol import revisions
 from mcptally.protocol.message_schemas import _results, validator
-from mcptally.protocol.revisions import MODERN
+from mcptally.protocol.revisions import STATELESS
 from mcptally.protocol.traffic import Traffic
 from mcptally.rules.findings import REVISIONS
 from tests import corpus
@@ -105,7 +105,7 @@ def test_on_recorded_traffic_the_schema_accepts_every_result_that_columns_accept
     states = {
         validate_json(validator("results", method, revision), text)[0]
         for method, revision, text in settled.select("method", "revision", "response").iter_rows()
-        if not (revision == MODERN and '"resultType"' not in text)
+        if not (revision in STATELESS and '"resultType"' not in text)
     }
     assert settled.height > 1000
     assert states == {"valid"}

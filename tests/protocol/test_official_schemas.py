@@ -11,13 +11,15 @@ import pytest
 
 from mcptally.pipeline.partition import gather
 from mcptally.protocol.message_schemas import document, validator
-from mcptally.protocol.revisions import MODERN
+from mcptally.protocol.revisions import STATELESS
 from tests.jsonschemas.oracle import members
 from tests.protocol import generate_message_schemas
 from tests.protocol.conversation import META, Conversation
 from tests.protocol.schema_instances import Instances, broken
 
 pytestmark = pytest.mark.slow
+
+[MODERN] = STATELESS
 
 DISAGREEMENTS = [
     (r"^/(id|jsonrpc)\b", "protocol.jsonrpc_version, null_id and id_type check these"),

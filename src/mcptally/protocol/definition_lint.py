@@ -37,6 +37,9 @@ from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Listings, Scored
 
+LINT_RULES: Final = "definition."
+"""Beginning of the rules of `lint_definitions`. Each is about definitions of one server."""
+
 _NAME: Final = r"^[A-Za-z0-9_.-]{1,128}$"
 
 _Defect = tuple[str, str, str | None, str | None]

@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from mcptally.messages.event_tables import HttpEvents
-from mcptally.protocol.revisions import MODERN
+from mcptally.protocol.revisions import STATELESS
 from mcptally.protocol.traffic import Traffic, TrafficCalls, TrafficRaws
 from mcptally.rules.findings import Check, make_findings, run_checks
 from mcptally.tables.formatting import formatted
@@ -106,7 +106,7 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
         .join(headers.lazy(), on=exchange, how="inner", maintain_order="left")
         .pipe(run_query)
     )
-    method, modern = TrafficCalls.method.col, TrafficCalls.revision.col == MODERN
+    method, modern = TrafficCalls.method.col, TrafficCalls.revision.col.is_in(STATELESS)
     version = HttpEvents.mcp_protocol_version.col
     named = pl.coalesce("tool", "prompt", "resource_uri")
     # Before 2026-07-28 the revision is not agreed yet when initialize is sent.

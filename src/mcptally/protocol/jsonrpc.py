@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 import polars as pl
 
-from mcptally.protocol.revisions import MODERN, methods, names
+from mcptally.protocol.revisions import STATELESS, methods, names
 from mcptally.protocol.traffic import (
     KNOWN_SESSION,
     RepeatedCalls,
@@ -14,12 +14,15 @@ from mcptally.protocol.traffic import (
     TrafficMessages,
     TrafficRaws,
 )
-from mcptally.rules.findings import Check, make_findings, run_checks
+from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
 
 _ID_IN_TEXT = r'"id"\s*:\s*("[^"\\]*"|-?\d+)'
 """The id in a text that is not strict JSON."""
+
+_ID_OPTIONAL = REVISIONS[REVISIONS.index("2025-11-25") :]
+"""Revisions in which the reply to a message that could not be read needs no id."""
 
 _INTEGER_OR_STRING = r'^(?:-?\d+$|")'
 
@@ -30,7 +33,7 @@ def check_messages(traffic: Traffic) -> Iterator[pl.DataFrame]:
     kind, id_ = TrafficMessages.kind.col, TrafficMessages.id.col
     null_id = id_ == "null"
     no_id = id_.is_null() | null_id
-    id_optional = TrafficMessages.revision.col.is_in(["2025-11-25", MODERN]).fill_null(value=False)
+    id_optional = TrafficMessages.revision.col.is_in(_ID_OPTIONAL).fill_null(value=False)
     yield from run_checks(
         messages,
         Check(
@@ -249,7 +252,7 @@ def _check_ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 def _check_errors(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Find reserved and withdrawn error codes, and `isError` members that are not a boolean."""
-    code, modern = TrafficCalls.error_code.col, TrafficCalls.revision.col == MODERN
+    code, modern = TrafficCalls.error_code.col, TrafficCalls.revision.col.is_in(STATELESS)
     json_rpc = code.is_between(-32768, -32100) & ~code.is_in(
         [-32700, -32600, -32601, -32602, -32603]
     )

@@ -7,7 +7,7 @@ import msgspec
 import polars as pl
 
 from mcptally.messages.event_tables import Closes, HttpEvents
-from mcptally.protocol.revisions import MODERN
+from mcptally.protocol.revisions import STATELESS
 from mcptally.protocol.traffic import KNOWN_SESSION, Traffic, TrafficCalls, TrafficMessages
 from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
 from mcptally.tables.declaration import Column
@@ -78,7 +78,10 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
         .join(initialized, on="session", how="left", maintain_order="left")
         .pipe(run_query)
     )
-    pos, legacy = TrafficCalls.pos.col, TrafficCalls.revision.col.ne_missing(MODERN)
+    pos, legacy = (
+        TrafficCalls.pos.col,
+        ~TrafficCalls.revision.col.is_in(STATELESS).fill_null(value=False),
+    )
     from_client = (
         (TrafficCalls.dir.col == "c2s") & ~TrafficCalls.method.col.is_in(BEFORE_HANDSHAKE) & legacy
     )
@@ -313,7 +316,7 @@ def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
     capabilities = traffic.events.asks.lazy().select("row", "meta_capabilities")
     calls = (
         traffic.calls.lazy()
-        .filter(TrafficCalls.revision.col == MODERN)
+        .filter(TrafficCalls.revision.col.is_in(STATELESS))
         .join(capabilities, on="row", how="left", maintain_order="left")
         .pipe(run_query)
     )

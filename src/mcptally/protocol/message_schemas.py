@@ -21,7 +21,7 @@ from mcptally.jsonschemas.subschemas import each_subschema
 from mcptally.jsonschemas.validate import member_message
 from mcptally.jsonschemas.validators import Validator, validate_json, validator_from_engine
 from mcptally.messages.event_tables import Replies, RequestParams
-from mcptally.protocol.revisions import ERA, MODERN, names, table
+from mcptally.protocol.revisions import ERA, STATELESS, names, table
 from mcptally.protocol.traffic import Traffic, TrafficCalls, TrafficMessages
 from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
 from mcptally.tables.declaration import Column, StageTable
@@ -228,7 +228,9 @@ def _requests(traffic: Traffic) -> pl.LazyFrame:
         RequestParams.meta_capabilities.col.is_not_null()
         | TrafficCalls.meta_client_info.col.is_not_null()
     )
-    return rows.filter(~settled | ((TrafficCalls.revision.col == MODERN) & has_meta)).with_columns(
+    return rows.filter(
+        ~settled | (TrafficCalls.revision.col.is_in(STATELESS) & has_meta)
+    ).with_columns(
         kind=pl.lit("requests"),
         shape="method",
         text=_with_method(
@@ -272,7 +274,7 @@ def _results(traffic: Traffic) -> pl.LazyFrame:
         )
         .join(replies, on="reply_row", how="left", maintain_order="left")
     )
-    modern = TrafficCalls.revision.col == MODERN
+    modern = TrafficCalls.revision.col.is_in(STATELESS)
     named = Replies.meta_server_info.col.is_not_null() | Replies.meta_subscription.col.is_not_null()
     settled = (
         (TrafficCalls.method.col == "tools/call")

@@ -5,14 +5,16 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from mcptally.rules import read_toml
 from mcptally.rules.findings import REVISIONS
+from mcptally.toml_files import read_toml
 
-MODERN: Final = "2026-07-28"
-"""The first revision without a handshake."""
+_ROWS: Final = read_toml("protocol/revisions.toml")["revisions"]
 
-ERA: Final = dict.fromkeys(REVISIONS, "2025-11-25") | {MODERN: MODERN}
-"""Revision → the revision whose schemas `mcp_types` uses for it."""
+STATELESS: Final = tuple(row["name"] for row in _ROWS if row.get("stateless"))
+"""The revisions without a handshake."""
+
+ERA: Final = {row["name"]: row["schemas"] for row in _ROWS}
+"""Revision → the revision whose schemas hold for it."""
 
 SENDERS: Final = {
     ("request", "c2s"): "client_requests",
@@ -41,7 +43,11 @@ class Span(NamedTuple):
 def table() -> dict[str, tuple[Span, ...]]:
     """Return the lists of `revisions.toml` by name."""
     lists = read_toml("protocol/revisions.toml")
-    return {name: tuple(Span(**row) for row in rows) for name, rows in lists.items()}
+    return {
+        name: tuple(Span(**row) for row in rows)
+        for name, rows in lists.items()
+        if name != "revisions"
+    }
 
 
 @functools.cache
