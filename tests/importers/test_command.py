@@ -66,7 +66,7 @@ def test_an_unknown_format_is_refused_with_what_was_looked_for(tmp_path):
     done = run("import", "auto", source, "-o", tmp_path / "t")
     assert done.returncode == 3
     assert "looked at 1 line: none matches a known format" in done.stderr
-    assert "otlp: a member resourceSpans" in done.stderr
+    assert "name it in place of auto" in done.stderr
 
 
 def test_fields_are_named_on_the_command_line(tmp_path):

@@ -1,14 +1,14 @@
 """Detects the format of a file from its first bytes and lines."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import msgspec
 
-from mcptally.importers import sqlite_tables
-from mcptally.importers.formats import inspect_ai
+from mcptally.importers import registry, sqlite_tables
+from mcptally.importers.registry import FORMATS, LOOKS
 from mcptally.importers.zip_members import MAGIC
 from mcptally.plural import count
 from mcptally.transcript.discover import describe_error
@@ -21,138 +21,17 @@ _MOST: Final = 32 << 20
 """Maximum number of bytes that are read of a file with long lines (a session may begin with an
 image) to get `_LEAST_LINES` lines."""
 
-_CLAUDE_DESKTOP: Final = re.compile(
-    rb"\d{4}-\d\d-\d\dT\S+Z? (?:\[[^\]\n]+\] \[(?:info|debug|warn|error)\]|"
-    rb"\[(?:info|debug|warn|error)\]) "
-)
-_VSCODE: Final = re.compile(
-    rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \[\w+\] (?:\[(?:editor -> server|server -> editor|"
-    rb"Client Says|Server Says|server stderr)\]|Starting server|Connection state|Discovered )"
-)
-
-
-def _any(pattern: re.Pattern[bytes]) -> Callable[[bytes], bool]:
-    return lambda line: pattern.match(line) is not None
-
-
-def _keys(*keys: str) -> Callable[[bytes], bool]:
-    """A test for JSON objects with all of these keys, at any depth (searched as bytes)."""
-    wanted = [f'"{key}"'.encode() for key in keys]
-    return lambda line: line.lstrip()[:1] == b"{" and all(key in line for key in wanted)
-
 
 class _Top(msgspec.Struct):
     log: msgspec.Raw = msgspec.Raw()
 
 
 _LOG: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"log"\s*:')
-_CURSOR: Final = re.compile(
-    rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \[\w+\] (?:[^'\n]{1,200}?: )?(?:Handling \w+ action|"
-    rb"(?:Calling|Successfully called) tool ')"
-)
 _PRINTED: Final = re.compile(rb'(?:\xef\xbb\xbf)?[\[{]\s*\n\s*["{]')
-_ACCESS_LOG: Final = re.compile(rb'[\s"]mcp\.method(?:\.name)?"?[=:]')
 _TOP: Final = msgspec.json.Decoder(_Top)
 
-TRANSCRIPT: Final = "transcript"
+TRANSCRIPT: Final = registry.TRANSCRIPT.name
 
-
-class _Look(NamedTuple):
-    """The test that recognises lines of a format."""
-
-    name: str
-    matches: Callable[[bytes], bool]
-    looks_for: str
-    """The same in words, for the message about an unknown format."""
-
-
-_LOOKS: Final = (
-    _Look(
-        TRANSCRIPT,
-        _keys("v", "event", "recording", "seq", "ts_ns"),
-        "members v, event, recording, seq and ts_ns",
-    ),
-    _Look("claude-desktop", _any(_CLAUDE_DESKTOP), "a time, then [server] [info] or [info]"),
-    _Look("vscode", _any(_VSCODE), "a time, then [level] [editor -> server] or Starting server"),
-    _Look("cursor", _any(_CURSOR), "a time, then [level] Handling … action or Calling tool '…'"),
-    _Look(
-        "mcpsnoop",
-        _keys("session_id", "server_label", "direction", "transport"),
-        "members session_id, server_label, direction and transport",
-    ),
-    _Look(
-        "litellm",
-        lambda line: b'"call_type"' in line and b'"startTime"' in line,
-        "members call_type and startTime",
-    ),
-    _Look(
-        "codex",
-        lambda line: b'"type":"session_meta"' in line or b"mcp_tool_call" in line,
-        '"type":"session_meta" or mcp_tool_call',
-    ),
-    _Look("claude-code", _keys("sessionId", "cwd"), "members sessionId and cwd"),
-    _Look(
-        "otlp",
-        lambda line: b'"resourceSpans"' in line or b'"resource_spans"' in line,
-        "a member resourceSpans",
-    ),
-    _Look(
-        "phoenix",
-        lambda line: (
-            (b'"span_kind"' in line and b'"parent_id"' in line and b'"status_code"' in line)
-            or (b'"start_time_unix_nano"' in line and b'"span_id"' in line)
-        ),
-        "members span_kind, parent_id and status_code, or span_id and start_time_unix_nano",
-    ),
-    _Look(
-        "sentry",
-        lambda line: (
-            (b'"type":"transaction"' in line.replace(b" ", b"") and b'"length"' in line)
-            or (b'"contexts"' in line and b'"start_timestamp"' in line)
-        ),
-        "an envelope's transaction, or members contexts and start_timestamp",
-    ),
-    _Look(
-        "langsmith",
-        lambda line: b'"run_type"' in line and b'"start_time"' in line,
-        "members run_type and start_time",
-    ),
-    _Look(
-        "langfuse",
-        lambda line: b'"traceId"' in line and b'"startTime"' in line and b'"type"' in line,
-        "members traceId, startTime and type",
-    ),
-    _Look(
-        "gemini-cli",
-        _keys("sessionId", "projectHash"),
-        "a first line with members sessionId and projectHash",
-    ),
-    _Look(
-        "inspect-ai",
-        lambda line: all(key in line for key in (b'"version"', b'"eval"', b'"task"', b'"dataset"')),
-        "a document with members version and eval, or an archive with header.json",
-    ),
-    _Look(
-        "opencode",
-        lambda line: b'"sessionID"' in line and (b'"part"' in line or b'"parts"' in line),
-        "members sessionID and part or parts",
-    ),
-    _Look(
-        "contextforge",
-        lambda line: b'"asctime"' in line and b'"mcpgateway' in line,
-        "members asctime and name, which begins with mcpgateway",
-    ),
-    _Look(
-        "access-log",
-        lambda line: _ACCESS_LOG.search(line) is not None,
-        "a field mcp.method.name",
-    ),
-    _Look(
-        "jsonrpc",
-        lambda line: line.lstrip(b"\xef\xbb\xbf \t")[:1] in {b"{", b"["} and b"jsonrpc" in line,
-        "a JSON object with jsonrpc in at least half of the lines",
-    ),
-)
 _MOST_LINES: Final = frozenset({"jsonrpc"})
 """Formats that at least half of the lines must look like: other logs mention their messages."""
 
@@ -167,6 +46,8 @@ def detect_format(path: Path) -> str | None:
     if head.startswith(sqlite_tables.MAGIC):
         return _by_tables(path)
     if head.startswith(MAGIC):
+        from mcptally.importers.formats import inspect_ai  # noqa: PLC0415  (few files need it)
+
         return "inspect-ai" if inspect_ai.is_log(path) else None
     lines = head.split(b"\n")[:_LINES]
     if _is_har(head, lines[0]):
@@ -215,10 +96,8 @@ def _is_har(head: bytes, first: bytes) -> bool:
 
 def looked_for() -> dict[str, str]:
     """Format → the content by which its files are recognised."""
-    return {look.name: look.looks_for for look in _LOOKS} | {
-        "har": "an object with a member log",
-        "mcphawk": "an SQLite database with its tables",
-    }
+    others = (form for form in FORMATS.values() if form not in LOOKS)
+    return {form.name: form.looks_for for form in (*LOOKS, *others)}
 
 
 def why_unknown(path: Path) -> str:
@@ -249,7 +128,7 @@ def _votes(lines: Iterable[bytes]) -> list[tuple[str, int]]:
     """Format and number of lines that look like it, most lines first."""
     votes: dict[str, int] = {}
     for line in lines:
-        for look in _LOOKS:
+        for look in LOOKS:
             if look.matches(line):
                 votes[look.name] = votes.get(look.name, 0) + 1
                 break

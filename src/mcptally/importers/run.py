@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcptally.errors import UnreadableError, UsageError, near
-from mcptally.importers.detect import TRANSCRIPT, detect_format, looked_for, why_unknown
+from mcptally.importers.detect import TRANSCRIPT, detect_format, why_unknown
 from mcptally.importers.items import Item, LineRuns, Tally
 from mcptally.importers.packer import Packer
 from mcptally.importers.registry import FORMATS, Format
@@ -132,10 +132,7 @@ def import_logs(
         done.files.append(_file(source, form, Path(out), hide, timezone, progress))
     if not done.files and not built_in:
         first = next(iter(done.passed_over.items()), None)
-        raise UnreadableError(
-            f"nothing to import{f': {first[0]}: {first[1]}' if first else ''}; formats: "
-            f"{', '.join(FORMATS)}"
-        )
+        raise UnreadableError(f"nothing to import{f': {first[0]}: {first[1]}' if first else ''}")
     return done
 
 
@@ -166,10 +163,9 @@ def _named(path: Path, request: str) -> Format:
     if request != AUTO:
         return FORMATS[request]
     if found is None:
-        wanted = "; ".join(f"{name}: {what}" for name, what in looked_for().items())
         raise UnreadableError(
-            f"{path}: unknown format: {why_unknown(path)} ({wanted}); if it is one of "
-            f"these, name it: {', '.join(FORMATS)}"
+            f"{path}: unknown format: {why_unknown(path)}; if it is one of these, name it in place "
+            f"of {AUTO}: {', '.join(FORMATS)}"
         )
     return FORMATS[found]
 
@@ -186,7 +182,7 @@ def _of_folder(path: Path, request: str, done: Imported) -> Format | None:
         done.passed_over[path] = str(error)
         return None
     if found == TRANSCRIPT:
-        done.passed_over[path] = "is a transcript already"
+        done.passed_over[path] = "is a transcript already; score it without importing"
         return None
     if found is None or (request not in {AUTO, found}):
         done.passed_over[path] = f"format: {found}" if found else "unknown format"
@@ -209,7 +205,9 @@ def _file(
     about = {
         "format": form.name,
         "file": hide.text(source.name.encode(errors="replace"))[0].decode(errors="replace"),
-        "faithful": "truncated" if form.cut and _has(source.preview(), form.cut) else form.faithful,
+        "faithful": "truncated"
+        if form.cut and _has(source.preview(), form.cut.encode())
+        else form.faithful,
         "missing": list(form.missing),
     }
     transcript = TranscriptBuilder(
@@ -246,7 +244,9 @@ def _file(
 
 
 def _has(source: Source, words: bytes) -> bool:
-    """Whether a file contains `words`."""
+    """Whether a file contains `words`; False if there are none."""
+    if not words:
+        return False
     tail = b""
     for piece in source.preview().read_pieces():
         if words in tail + piece:

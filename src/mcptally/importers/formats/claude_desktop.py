@@ -41,9 +41,6 @@ _ENDS: Final = (b"Server transport closed", b"Client transport closed")
 _MAX_BLOCK: Final = 1000
 """Most lines of one printed object; further lines do not belong to it."""
 
-CUT: Final = b"chars truncated]..."
-"""Text in files with messages that were cut."""
-
 
 def read(source: Source) -> Iterator[Item]:
     """Yield the messages, stderr lines and connections of a log."""
