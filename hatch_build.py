@@ -1,10 +1,10 @@
-"""Builds `rules/compiled.json`: the package's TOML files as JSON, which is read much faster.
+"""Builds a `compiled.json` in each folder with TOML files: the same as JSON, read much faster.
 
 Hatchling runs this hook for wheels and for editable installs. After a change of a rule file, the
 program reads that file itself until the package is installed again.
 """
 
-import hashlib
+import binascii
 import json
 import tomllib
 from pathlib import Path
@@ -15,29 +15,26 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 PACKAGE = Path("src", "mcptally")
 
 
-def write_compiled(root: Path) -> Path:
-    """Write the file in the checkout at `root` and return its path."""
+def write_compiled(root: Path) -> list[Path]:
+    """Write the files in the checkout at `root` and return their paths."""
     package = root / PACKAGE
-    files = {
-        path.relative_to(package).as_posix(): path.read_bytes()
-        for path in sorted(package.rglob("*.toml"))
-    }
-    content = {
-        name: {
-            "sha256": hashlib.sha256(data).hexdigest(),
+    folders: dict[Path, dict[str, dict[str, Any]]] = {}
+    for path in sorted(package.rglob("*.toml")):
+        data = path.read_bytes()
+        folders.setdefault(path.parent, {})[path.name] = {
+            "crc32": binascii.crc32(data),
             "table": tomllib.loads(data.decode()),
         }
-        for name, data in files.items()
-    }
-    written = package / "rules" / "compiled.json"
-    written.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-    return written
+    for folder, files in folders.items():
+        text = json.dumps(files, ensure_ascii=False)
+        (folder / "compiled.json").write_text(text, encoding="utf-8")
+    return [folder / "compiled.json" for folder in folders]
 
 
 class CompileRules(BuildHookInterface):
-    """Writes the file before the package is built."""
+    """Writes the files before the package is built."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
-        """Write the file and add it to the build, although git ignores it."""
+        """Write the files and add them to the build, although git ignores them."""
         write_compiled(Path(self.root))
-        build_data["artifacts"].append(f"/{PACKAGE.as_posix()}/rules/compiled.json")
+        build_data["artifacts"].append(f"/{PACKAGE.as_posix()}/*/compiled.json")

@@ -258,9 +258,10 @@ class Policy:
         for number, row in enumerate(self._shapes):
             for needle in row.needles:
                 for hint in self._hints:
-                    for at in re.finditer(re.escape(hint), needle):
-                        entry = (number, len(needle[: at.start()].encode()), needle.encode())
-                        found.setdefault(hint.encode(), []).append(entry)
+                    if hint in needle:
+                        text, inside = hint.encode(), needle.encode()
+                        entries = found.setdefault(text, [])
+                        entries += [(number, at, inside) for at in _positions(text, inside)]
         return found
 
     @functools.cached_property
