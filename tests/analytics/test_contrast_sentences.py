@@ -24,6 +24,12 @@ def row(aspect, path, test, value, *, absent=False):
         ),
         (row("schema", "pages", "invalid", "yes"), "`pages` violates the input schema"),
         (row("client_version", "cli", "equals", "2.0"), "the version of cli is 2.0"),
+        (row("previous", None, "equals", "open"), "the call before it is to open"),
+        (row("previous", None, "failed", "yes"), "another tool failed just before"),
+        (row("place", None, "first", "yes", absent=True), "calls came before it"),
+        (row("concurrent", None, "open", "yes"), "another call is open"),
+        (row("latency", None, "at_least", "10"), "the call takes 10 s or more"),
+        (row("hour", None, "equals", "9", absent=True), "the hour is not 9 (UTC)"),
         (row("time", None, "since", "2026-03-02"), "the call was made at or after 2026-03-02 UTC"),
     ],
 )

@@ -170,3 +170,20 @@ def test_hidden_errors_and_tool_failures_are_separate_groups(tmp_path):
     rows += calls(ZONES, lambda a, _: a["zone"] == "Mars", kind=FAILED)
     found = build(tmp_path / "s", rows).ask("contrasts").pl()
     assert sorted(found["verdict"]) == ["business", "tool_failure"]
+
+
+def test_of_more_calls_than_are_read_a_sample_is_compared(tmp_path):
+    rows = calls([{"n": n} for n in range(-10, 460)], lambda a, _: a["n"] < 0)
+    [row] = build(tmp_path / "s", rows).ask("contrasts").pl().to_dicts()
+    assert fact(row) == ("argument", "n", "sign", "negative", False)
+    assert row["failed_with"] == row["calls"] == 100
+    assert row["failed_without"] == 0
+    assert row["calls_without"] == 1000
+
+
+def test_a_filter_by_tool_gives_the_rows_of_the_whole_answer(answers):
+    store = answers.store
+    for server in list(FOUND.values())[:3]:
+        assert store.ask("contrasts", server=server, tool="t").pl().to_dicts() == answers.of(
+            server, "contrasts"
+        )

@@ -94,6 +94,54 @@ FOUND = {
         ("zone", "equals"),
     ),
 }
+
+
+def sequence(fails, seed):
+    """Calls of three tools in random order, of which `t` fails where `fails(before, at)` is true.
+
+    `before` has the calls before it: tool, time, and whether it failed. A call takes about 10 s,
+    and a third of them begin 5 s after the one before.
+    """
+    random_ = random.Random(seed)
+    for session in range(24):
+        at, before = BEGAN + timedelta(hours=session), []
+        for _ in range(12):
+            tool = random_.choice(("open", "list", "t", "t"))
+            at += timedelta(seconds=5 if random_.random() < 0.3 else 40)
+            broken = tool == "list" and random_.random() < 0.4
+            failed = broken or ((tool == "t" and fails(before, at)) or random_.random() < 0.03)
+            before.append((tool, at, failed))
+            yield call(
+                session,
+                tool,
+                arguments=json.dumps(arguments(random_)),
+                requested_at=at,
+                latency_ms=10_000.0 if tool == "t" else 9_000.0,
+                **(FAILED | {"template": "it failed"} if failed else OK),
+            )
+
+
+def ordered(seed, fails, *expected):
+    return SERVERS.add(sequence(fails, seed)), set(expected)
+
+
+ORDERED = {
+    "the first call of a session": ordered(21, lambda before, _: not before, ("place", "first")),
+    "calls late in a session": ordered(22, lambda before, _: len(before) >= 9, ("place", "late")),
+    "the call before it": ordered(
+        23, lambda before, _: before and before[-1][0] == "open", ("previous", "equals")
+    ),
+    "another open call": ordered(
+        24,
+        lambda before, at: before and at - before[-1][1] < timedelta(seconds=6),
+        ("concurrent", "open"),
+    ),
+    "a failure of another tool": ordered(
+        25,
+        lambda before, _: before and before[-1][0] == "list" and before[-1][2],
+        *(("previous", "failed"), ("others", "fail"), ("previous", "equals")),
+    ),
+}
 NOT_FOUND = {
     "chance": planted(17, likely(0.3)),
     "rare chance": planted(18, likely(0.08)),
@@ -116,6 +164,15 @@ def test_a_planted_cause_is_found(cause, answers):
     if cause == "two facts together":
         assert found == expected
     assert row["share_with_low"] > row["share_without_high"]
+
+
+@pytest.mark.parametrize("cause", ORDERED)
+def test_a_cause_in_the_order_of_calls_is_found(cause, answers):
+    server, expected = ORDERED[cause]
+    [row] = [row for row in answers.of(server, "contrasts") if row["tool"] == "t"]
+    found = {(row["aspect"], row["test"]), (row["and_aspect"], row["and_test"])} - {(None, None)}
+    assert found <= expected
+    assert found
 
 
 @pytest.mark.parametrize("cause", NOT_FOUND)

@@ -284,3 +284,26 @@ def of_tools(tmp_path_factory):
 def test_filters_choose_calls_by_tool_and_time(of_tools):
     assert of_tools(since="2026-03-04") == [["new"]]
     assert of_tools(tool="t2") == [["t2"]]
+
+
+NAMED = SERVERS.add(
+    traffic("list_pods", 9, kind=failure("Error executing tool list_pods"))
+    + traffic("list_nodes", 9, kind=failure("Error executing tool list_nodes"))
+)
+ENDINGS = SERVERS.add(
+    traffic("pods", 9, kind=failure("cannot list pods: the index is out of date"))
+    + traffic("nodes", 9, kind=failure("cannot list nodes: the index is out of date"))
+    + traffic("logs", 9, kind=failure("cannot read logs: the file is torn"))
+)
+
+
+def test_messages_that_differ_in_the_name_of_their_tool_are_one_problem(asked):
+    [row] = asked(NAMED)
+    assert (row["affected"], row["tools"]) == (18, ["list_nodes", "list_pods"])
+
+
+def test_messages_that_end_alike_are_one_problem(asked):
+    assert [(row["affected"], row["tools"]) for row in asked(ENDINGS)] == [
+        (18, ["nodes", "pods"]),
+        (9, ["logs"]),
+    ]

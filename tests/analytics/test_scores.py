@@ -358,23 +358,6 @@ def test_ranks_are_by_the_bounds_of_the_shrunk_rate(tools):
     assert min(found, key=lambda row: row["rank_best"])["tool"] == "good"
 
 
-CORRECTED = SERVERS.add(sessions([(1, 2)] * 30) + [call(n, **REFUSED) for n in range(30)])
-
-
-def test_the_correction_for_errors_of_the_verdict_is_rogan_and_gladens(answers, one):
-    row = one(CORRECTED)
-    right, failures, kept, others = answers.store.sql(
-        "SELECT called_failures, labelled_failures, called_others, labelled_others "
-        "FROM _verdict_accuracy"
-    ).fetchall()[0]
-    sens, spec = (right + 1) / (failures + 2), (kept + 1) / (others + 2)
-    expected = (30 / 90 - (1 - spec) * 60 / 90) / (sens + spec - 1)
-    assert row["failure_rate_corrected"] == pytest.approx(expected)
-    assert row["failure_rate_corrected_low"] < expected < row["failure_rate_corrected_high"]
-    width = row["failure_rate_high"] - row["failure_rate_low"]
-    assert row["failure_rate_corrected_high"] - row["failure_rate_corrected_low"] > width
-
-
 TWO_TOOLS = SERVERS.add(sessions([(1, 1)] * 10, "rare") + sessions([(0, 9)] * 10, "busy"))
 
 

@@ -18,6 +18,10 @@ _TABLES_WITH_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Filter → the tables that have the names which it may be given."""
 
+_OF_TOOLS: Final = frozenset({"contrasts"})
+"""Questions whose rows about a tool need the calls of this tool only: `server` and `tool` choose
+calls, which is faster than to choose rows of the answer for all tools."""
+
 
 def answer(connections: Connections, question: str, filters: Filters) -> Answer:
     """The answer to a question; see `Store.ask` for the filters.
@@ -50,7 +54,9 @@ def answer(connections: Connections, question: str, filters: Filters) -> Answer:
             *((name, name, f"{name} = ?") for name in COMPARED.get(question, ())),
             ("min_calls", "calls", "calls >= ?"),
         )
-        if name in given and column in columns
+        if name in given
+        and column in columns
+        and not (question in _OF_TOOLS and name in CALL_FILTERS)
     }
     call_filters = {name: given[name] for name in CALL_FILTERS & given.keys() - conditions.keys()}
     where = " AND ".join(conditions.values()) or "true"

@@ -6,9 +6,10 @@ numbers.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import duckdb
@@ -125,15 +126,23 @@ class Side(NamedTuple):
     """Memory limit of DuckDB, such as `2GB`."""
     made_by: str | None = None
     """The version of mcptally that wrote the first store."""
+    filters: Collection[str] = ()
+    """Names of filters that choose the calls that count; `compare` gets their values."""
 
 
-def compare(base: Side, new: Side, parameters: Mapping[str, Any]) -> Comparison:
+def compare(
+    base: Side,
+    new: Side,
+    parameters: Mapping[str, Any],
+    filters: Mapping[str, Any] = MappingProxyType({}),
+) -> Comparison:
     """The comparison of two sides.
 
     Args:
         base: the side before.
         new: the side after.
         parameters: those of `limits`.
+        filters: the values of the filters that the sides name, as `Filters.given` returns them.
 
     Raises:
         StoreError: a table is missing or damaged, or lacks a column.
@@ -142,12 +151,14 @@ def compare(base: Side, new: Side, parameters: Mapping[str, Any]) -> Comparison:
     # To create all questions takes DuckDB longer than a comparison of small stores.
     read = texts_read(f"{pairs}{changes}{p95}")
     connection = connect(new.memory or base.memory)
+    for name, value in filters.items():
+        connection.execute(f"SET VARIABLE {name} = ?", [value])
     for name, side in (("base", base), ("new", new)):
         connection.execute(f"ATTACH ':memory:' AS {name}")
         connection.execute(f"USE {name}")
         with reporting_the_version(side.paths[0], side.made_by):
-            create_tables(connection, side.files)
-            create_questions(connection, read)
+            created = create_tables(connection, side.files, side.filters)
+            create_questions(connection, {n: text for n, text in read.items() if n not in created})
     connection.execute("USE memory")
     lock(connection, (*base.paths, *new.paths))
     connection.execute(f"CREATE TABLE pairs AS {pairs}")

@@ -16,7 +16,7 @@ import duckdb
 from mcptally.analytics import views
 from mcptally.analytics.answer import Answer, as_answer
 from mcptally.analytics.masked_tables import WITHOUT_PAYLOADS, MaskedTables
-from mcptally.analytics.sql_guard import lock
+from mcptally.analytics.sql_guard import lock, sql_problem
 from mcptally.errors import QueryError, near
 from mcptally.statistics import sql_functions
 from mcptally.store.manifest import LiveFiles, live_files, manifest_version, read_manifest
@@ -220,7 +220,7 @@ def _with_suggestion(error: duckdb.Error, connection: duckdb.DuckDBPyConnection)
     """The message of an error; one about an unknown column names the most similar columns."""
     found = _UNKNOWN_COLUMN.search(f"{error}")
     if found is None:
-        return f"{error}"
+        return sql_problem(error)
     _, _, candidates = f"{error}".partition("Candidate bindings: ")
     names = re.findall(r'"([^"]*)"', candidates.partition("\n")[0])
     if not names:

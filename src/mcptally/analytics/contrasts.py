@@ -35,6 +35,30 @@ _VALUES: Final[Mapping[tuple[str, str], str]] = {
     ("form", "lines"): "has several lines",
     ("form", "parent_path"): "has .. in its path",
 }
+_AROUND: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
+    ("previous", "equals"): (
+        "the call before it is to {value}",
+        "the call before it is not to {value}",
+    ),
+    ("previous", "failed"): (
+        "another tool failed just before",
+        "no other tool failed just before",
+    ),
+    ("place", "first"): ("it is the first call of its session", "calls came before it"),
+    ("place", "late"): ("ten or more calls came before it", "fewer than ten calls came before it"),
+    ("concurrent", "open"): ("another call is open", "no other call is open"),
+    ("others", "fail"): (
+        "other tools of the server fail in the same minute",
+        "no other tool of the server fails in the same minute",
+    ),
+    ("latency", "at_least"): (
+        "the call takes {value} s or more",
+        "the call takes less than {value} s",
+    ),
+    ("hour", "equals"): ("the hour is {value} (UTC)", "the hour is not {value} (UTC)"),
+}
+"""Aspect and test of what surrounds a call → words if it holds, and if it does not."""
+
 _NEGATIONS: Final = (
     ("is ", "is not "),
     ("has ", "does not have "),
@@ -59,6 +83,8 @@ def fact(row: Mapping[str, Any], prefix: str = "") -> str:
     )
     if aspect == "time":
         return f"the call was made {'before' if absent else 'at or after'} {value} UTC"
+    if words := _AROUND.get((aspect, test)):
+        return words[absent].format(value=_shown(value))
     about = (
         f"`{_shown(path)}`"
         if aspect in {"argument", "schema"} and path
@@ -150,14 +176,24 @@ def repetition(row: Mapping[str, Any]) -> str | None:
     return f"these arguments fail every time ({failed:,} of {calls:,}); {rest}"
 
 
+def is_masked(path: str, value: str) -> bool:
+    """Whether the value of an argument is masked where it is shown."""
+    return _without_secret(path, value) != value
+
+
 def _masked(path: str, value: str) -> str:
     """The value of an argument, in quotes unless it can be a number or a boolean.
 
     A value that the argument's name makes a secret is masked.
     """
+    masked = _without_secret(path, value)
+    return masked if _UNQUOTED.fullmatch(masked) else repr(_shown(masked))
+
+
+def _without_secret(path: str, value: str) -> str:
     member = path.rpartition(".")[2].removesuffix("[]")
     [masked] = json.loads(mask_text(json.dumps({member: value}))).values()
-    return masked if _UNQUOTED.fullmatch(masked) else repr(_shown(masked))
+    return str(masked)
 
 
 def _shown(text: str | None) -> str:

@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -59,9 +59,17 @@ def explain(store: "Store", call: str, *, seed: bool = False) -> Explanation:
     found = _explanations(store, frame, READ_OF_TRANSCRIPTS, seed=seed)[0]
     if found.call["outcome"] not in FAILED or found.call["arguments"] is None:
         return found
-    about = [found.call[name] for name in ("server", "tool", "template", "outcome", "verdict")]
-    rows = store.sql(_CONTRAST, params=about).pl().to_dicts()
-    return dataclasses.replace(found, contrast=rows[0] if rows else None)
+    return dataclasses.replace(found, contrast=_contrast(store, found.call))
+
+
+def _contrast(store: "Store", call: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The row of `contrasts` about the group of a failed call."""
+    template = call["template"] or f"(no text: {call['outcome']})"
+    rows = store.ask("contrasts", server=call["server"], tool=call["tool"]).pl()
+    about = {"server": call["server"], "template": template, "verdict": call["verdict"]}
+    for name, value in about.items():
+        rows = rows.filter(pl.col(name).eq_missing(pl.lit(value)))
+    return rows.row(0, named=True) if rows.height else None
 
 
 def explain_calls(store: "Store", calls: Sequence[str], *, longest: int) -> dict[str, Explanation]:
@@ -179,12 +187,17 @@ def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
     present = set(evidence.explode().drop_nulls())
     firing = [rule for rule in rules.verdict if rule.id in present]
     about = {rule.id: _rule(rule) for rule in firing}
-    matched = facts.matched_texts(frame, firing)
+    rows: dict[str, list[int]] = {rule.id: [] for rule in firing}
+    for number, ids in enumerate(evidence):
+        for rule_id in rows.keys() & set(ids):
+            rows[rule_id].append(number)
+    matched = facts.matched_texts(frame, firing, rows)
     names, features = classify.features(evidence, rules.verdict)
     weights, model = weighing.shipped_weights(), text_model.shipped_model()
     masked = facts.masked_texts(frame)
     opinions = text_model.opinions(masked, model)
     verdicts = frame.get_column(Calls.verdict.name)
+    words = text_model.words(masked, verdicts, model, WORDS_SHOWN)
     best = np.array([weighing.CLASSES.index(each or Verdict.AMBIGUOUS) for each in verdicts])
     by_rules = weighing.probabilities(features, names, weights)
     shares = weighing.given_a_cause(weighing.pooled(by_rules, opinions, model.pooled), best)
@@ -216,15 +229,9 @@ def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
             str(name): round(float(share), 3)
             for name, share in zip(text_model.CLASSES, opinions[number], strict=True)
         }
-        words = text_model.words(masked[number], verdict, model) if verdict in opinion else []
-        yield _Judgement(found, contributions, probabilities, opinion, words[:WORDS_SHOWN])
+        yield _Judgement(found, contributions, probabilities, opinion, words[number])
 
 
-_CONTRAST: Final = """
-SELECT * FROM contrasts
-WHERE server IS NOT DISTINCT FROM $1 AND tool = $2
-    AND template = coalesce($3, '(no text: ' || $4 || ')') AND verdict IS NOT DISTINCT FROM $5
-"""
 _REPETITIONS: Final = """
 WITH wanted AS (
     SELECT call_id, server, tool, repeatability, same_calls, same_failed FROM repeatability

@@ -63,8 +63,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         }
         if "since" in found and "until" in found and found["since"] >= found["until"]:
             raise UsageError(
-                f"until ({found['until']}) is not after since ({found['since']}), so no call can "
-                "match"
+                f"until {self.until} is not after since {self.since}, so no call can match"
             )
         return found
 

@@ -21,6 +21,19 @@ SPILL: Final = "20GB"
 """Disk space that the queries of a store may use while they run."""
 
 
+_KIND: Final = re.compile(r"^[\w ]+ Error: ")
+_NO_TABLE: Final = re.compile(r"Table with name (\S+) does not exist")
+
+
+def sql_problem(error: duckdb.Error) -> str:
+    """What DuckDB says about a query, in one line: without its kind, candidates and picture."""
+    lines = _KIND.sub("", f"{error}").splitlines()
+    meant = next((line for line in lines[1:] if line.startswith("Did you mean")), "")
+    said = _NO_TABLE.sub(r"no table is called '\1'", lines[0]).rstrip("!. ")
+    hint = f"; {meant[0].lower()}{meant[1:]}" if meant else ""
+    return f"SQL: {said[:1].lower()}{said[1:]}{hint}"
+
+
 def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
     """Restrict a connection permanently to reading the stores' tables.
 
@@ -71,14 +84,14 @@ def check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     try:
         types = [statement.type for statement in duckdb.extract_statements(select)]
     except duckdb.Error as error:
-        raise QueryError(f"{error}") from error
+        raise QueryError(sql_problem(error)) from error
     if types != [duckdb.StatementType.SELECT]:
         raise QueryError("a query must be a single SELECT that changes nothing")
     try:
         with connection.cursor() as cursor:
             found = cursor.execute("SELECT json_serialize_sql(?)", [select]).fetchall()
     except duckdb.Error as error:
-        raise QueryError(f"{error}") from error
+        raise QueryError(sql_problem(error)) from error
     tree: str = found[0][0]
     if tree.startswith('{"error":true'):
         raise QueryError(f"DuckDB cannot list the functions of this statement: {tree}")

@@ -26,6 +26,8 @@ from mcptally.store.manifest import LiveFiles
 from mcptally.transcript.unread import Unread
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from mcptally.analytics.explanation import Explanation
 
 _T = TypeVar("_T")
@@ -252,6 +254,64 @@ class Store:
             return compare.compare(base, new, parameters)
 
         return retry_if_replaced([self, other], compared, consistent=True)
+
+    def review(
+        self,
+        n: int = 50,
+        *,
+        sample: bool = False,
+        server: str | None = None,
+        tool: str | None = None,
+        who: str | None = None,
+        reviews: str | Path | None = None,
+    ) -> "pl.DataFrame":
+        """A table of calls to say whose fault they are; fill `answer` and pass it to `answer`.
+
+        Args:
+            n: how many calls.
+            sample: whether they are a random sample of `n` calls, from which rates can be computed;
+                otherwise the groups of failed calls with most calls and doubt.
+            server: only calls of this server.
+            tool: only calls of this tool.
+            who: name of the reviewer; by default that of the user.
+            reviews: the file of answers; by default `reviews.jsonl` beside the archive.
+
+        Returns:
+            One row per call: what was asked and answered, our verdict, `calls` and `share` of the
+            failed calls that an answer about the group decides, and the columns `answer`, `group`
+            and `why` to fill. Secrets are masked.
+
+        Raises:
+            UsageError: a sample is too small, or no file of answers can be written.
+        """
+        from mcptally.analytics import reviewing  # noqa: PLC0415  (loads polars)
+
+        return reviewing.to_fill(
+            self, n, sample=sample, server=server, tool=tool, who=who, reviews=reviews
+        )
+
+    def answer(
+        self,
+        filled: "pl.DataFrame",
+        *,
+        who: str | None = None,
+        reviews: str | Path | None = None,
+    ) -> int:
+        """Write the answers of a table that `review` returned, and return their number.
+
+        Args:
+            filled: the table. `answer` is whose fault the call is (`caller`, `account`, `tool`,
+                `upstream`, `network`, or `c`, `a`, `t`, `u`, `n`), `not_an_error` (`o`),
+                `cannot_tell` (`?`), or null; `group`: whether it is about all calls of the group.
+            who: name of the reviewer; by default that of the user.
+            reviews: the file of answers; by default `reviews.jsonl` beside the archive.
+
+        Raises:
+            UsageError: an answer is not known, or the file cannot be written.
+        """
+        from mcptally.analytics import reviewing  # noqa: PLC0415  (loads polars)
+
+        return reviewing.save(self, filled, who=who, reviews=reviews)
 
     def __repr__(self) -> str:
         return f"Store({', '.join(repr(str(path)) for path in self.paths)})"

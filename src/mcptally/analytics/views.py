@@ -19,12 +19,14 @@ from typing import Final
 import duckdb
 
 from mcptally.analytics import union
+from mcptally.analytics.contrasts import is_masked
 from mcptally.analytics.filters import ORDER, predicates
 from mcptally.errors import QueryError, StoreError, UsageError, as_argument
 from mcptally.seeds.validation_protocol import sql_functions as validation_sql_functions
 from mcptally.statistics import sql_functions
 from mcptally.store.manifest import LiveFiles
 from mcptally.tables.all_tables import TABLES
+from mcptally.tables.calls import Calls
 from mcptally.tables.findings import Findings
 from mcptally.tables.outcomes import sql_macros
 from mcptally.tables.recordings import Recordings
@@ -33,7 +35,7 @@ from mcptally.tables.usage import Usage
 from mcptally.tables.usage_sums import calls_sql, usage_sql
 
 ARCHIVE_VIEWS: Final = MappingProxyType(
-    {f"_archive_{table.name}": table.name for table in (Findings, Recordings, Tools, Usage)}
+    {f"_archive_{table.name}": table.name for table in (Calls, Findings, Recordings, Tools, Usage)}
 )
 """View of all rows of a table → the table, whose own view has only the rows that filters choose."""
 
@@ -103,10 +105,11 @@ def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
     with contextlib.suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
     # Of the 0.7 s that DuckDB 2.0 takes to optimise `priorities`, this pass takes 0.5 s
-    # (docs/decisions/0152).
+    # (docs/design/questions.md).
     connection.execute("SET disabled_optimizers = 'projection_pullup'")
     sql_functions.register(connection)
     validation_sql_functions.register(connection)
+    connection.create_function("is_masked", is_masked, ["VARCHAR", "VARCHAR"], "BOOLEAN")
     return connection
 
 

@@ -27,6 +27,13 @@ CLEAR_EFFECT: Final = 0.9
 """From this effect on, no conjunction of two facts is tried."""
 GAIN: Final = 0.15
 """By how much a conjunction must separate better than its better half."""
+AROUND: Final = 1_000_000
+"""From this number on, facts are about what surrounds a call, such as the call before it.
+
+Such a fact is reported if it separates clearly better than facts about the call itself: clients
+that make the same calls in the same order make it hold for calls that fail for other reasons."""
+NEAR: Final = 0.02
+"""Effects that differ by less are taken for equal."""
 DRAWS: Final = 199
 LEVEL: Final = 0.05
 MIN_SESSIONS: Final = 8
@@ -108,8 +115,22 @@ def _table(calls: Calls, rows: Integers) -> _Table:
     return _Table(failed, session, holds[:, first], fact[kept][first])
 
 
+def _with_possible_effect(table: _Table) -> _Table:
+    """The table without facts that hold for too few or too many calls to separate the group.
+
+    This depends on how many calls fail, not on which, so that the test stays valid.
+    """
+    holds, failed = table.holds.sum(0), table.failed.sum()
+    worked = len(table.failed) - failed
+    above = np.minimum(holds, failed) / failed - np.maximum(holds - failed, 0) / worked
+    below = np.minimum(holds, worked) / worked - np.maximum(holds - worked, 0) / failed
+    kept = np.maximum(above, below) >= MIN_EFFECT
+    return table._replace(holds=table.holds[:, kept], fact=table.fact[kept])
+
+
 def _contrast(group: int, table: _Table) -> Contrast:
     none = Contrast(group)
+    table = _with_possible_effect(table)
     if not table.holds.shape[1]:
         return none
     effects = _effects(table.failed, table.holds)
@@ -119,9 +140,18 @@ def _contrast(group: int, table: _Table) -> Contrast:
     usable = (np.abs(effects) >= MIN_EFFECT) & (p_values <= LEVEL)
     if not usable.any():
         return none
+    own = usable & (table.fact < AROUND)
+    found = [_best(group, table, each, effects, p_values) for each in (own, usable) if each.any()]
+    return found[-1] if found[-1].effect >= found[0].effect + GAIN else found[0]
+
+
+def _best(
+    group: int, table: _Table, usable: npt.NDArray[np.bool_], effects: Floats, p_values: Floats
+) -> Contrast:
+    """The contrast with the largest effect of the usable facts."""
     # Of facts with nearly the same effect, one that holds is preferred, then the first.
     best = np.abs(effects[usable]).max()
-    near = np.flatnonzero(usable & (np.abs(effects) >= best - 0.02))
+    near = np.flatnonzero(usable & (np.abs(effects) >= best - NEAR))
     chosen = int(near[np.argmax(effects[near] > 0)])
     effect = float(effects[chosen])
     single = Contrast(
@@ -224,5 +254,7 @@ def _conjunction(single: Contrast, chosen: int, table: _Table) -> Contrast:
     tested = _effects(table.failed[rest], both[rest])[0]
     if tested - _effects(table.failed[rest], one[rest, None])[0] < GAIN:
         return single
-    effect = float(_effects(table.failed, both)[0])
-    return single._replace(other=int(table.fact[place]), other_absent=absent, effect=effect)
+    effect, alone = _effects(table.failed, np.hstack((both, second[:, None])))
+    if alone >= effect - NEAR:  # the second implies the first, or nearly so
+        return single._replace(fact=int(table.fact[place]), absent=absent, effect=float(alone))
+    return single._replace(other=int(table.fact[place]), other_absent=absent, effect=float(effect))

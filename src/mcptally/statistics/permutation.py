@@ -1,6 +1,6 @@
 """Tests whether a rate differs between two groups of sessions, by permuting sessions.
 
-docs/explanation/statistics.md explains the test, docs/decisions/0104 the reasons for it.
+docs/explanation/statistics.md explains the test, docs/design/questions.md the reasons for it.
 """
 
 import functools

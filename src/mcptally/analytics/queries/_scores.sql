@@ -100,26 +100,6 @@ tallies AS MATERIALIZED (
     FROM used
     GROUP BY tool_hash
 ),
--- Rogan-Gladen correction: the verdict misses some failures and reports some that are not.
-corrections AS (
-    SELECT
-        r.level, r.server, r.tool, errors.mean AS errors, r.failure.mean AS p,
-        (called_failures + 1) / (labelled_failures + 2) AS sens,
-        (called_others + 1) / (labelled_others + 2) AS spec,
-        sens + spec - 1 AS j,
-        least(1, greatest(0, (p - (1 - spec) * errors.mean) / j)) AS rate,
-        sqrt(rate ** 2 * sens * (1 - sens) / (labelled_failures + 3)
-            + (errors.mean - rate) ** 2 * spec * (1 - spec) / (labelled_others + 3)) / j AS doubt,
-        sqrt(((p - r.failure.low) / j) ** 2 + doubt ** 2) AS down,
-        sqrt(((r.failure.high - p) / j) ** 2 + doubt ** 2) AS up
-    FROM rates r
-    JOIN (
-        SELECT server, tool, (tool_failures + business) / calls AS mean FROM tallies
-    ) errors
-        ON errors.server IS NOT DISTINCT FROM r.server
-        AND errors.tool IS NOT DISTINCT FROM r.tool
-    CROSS JOIN _verdict_accuracy
-),
 tokens AS (
     SELECT
         any_value(server) AS server, any_value(named) AS tool,
@@ -192,9 +172,6 @@ SELECT
     100 * s.a / (s.a + s.b) AS confidence_shrunk,
     100 * beta_quantile(0.025, s.a, s.b) AS confidence_shrunk_low,
     100 * beta_quantile(0.975, s.a, s.b) AS confidence_shrunk_high,
-    c.rate AS failure_rate_corrected,
-    greatest(0, c.rate - c.down) AS failure_rate_corrected_low,
-    least(1, c.rate + c.up) AS failure_rate_corrected_high,
     unanswered.mean AS unanswered_rate, unanswered.low AS unanswered_rate_low,
     unanswered.high AS unanswered_rate_high,
     _insufficient_data(unanswered.n_eff, unanswered.low, unanswered.high)
@@ -224,9 +201,6 @@ LEFT JOIN rates r
 LEFT JOIN shrunk s
     ON s.server IS NOT DISTINCT FROM a.server
     AND s.tool IS NOT DISTINCT FROM a.tool
-LEFT JOIN corrections c
-    ON c.server IS NOT DISTINCT FROM a.server
-    AND c.tool IS NOT DISTINCT FROM a.tool
 LEFT JOIN several n ON n.server IS NOT DISTINCT FROM a.server
 LEFT JOIN times t
     ON t.server IS NOT DISTINCT FROM a.server

@@ -1,9 +1,10 @@
 -- Which failed calls does each problem of `priorities` concern?
 -- Shows: cause, kind, server, tool, fault, certainty, template, requested_at, call_id
 -- Failures of a server with the same cause are one problem, whatever tools they concern: each of
--- the most frequent templates of the tool's own failures, and otherwise each fault. The template of
+-- the most frequent messages of the tool's own failures, and otherwise each fault. The template of
 -- an error is judged as a group: its fault is that of most of its calls, and null if that is less
--- than 70 % certain. What several servers say alike has one cause.
+-- than 70 % certain. Templates that end alike (`failed to list pods: connection refused`) are one
+-- message, whatever tool they name. What several servers say alike has one cause.
 WITH failed AS MATERIALIZED (
     SELECT
         server, tool, hash(hash(server), hash(tool)) AS tool_hash, session,
@@ -35,17 +36,39 @@ judged AS MATERIALIZED (
     FROM failed f
     JOIN claims c USING (tool_hash, template)
 ),
--- The three most frequent templates of a server's own failures are causes of their own.
+-- What a template says: without the name of the tool, and only its end if others end alike.
+said AS MATERIALIZED (
+    SELECT
+        server, tool, template,
+        CASE
+            WHEN starts_with(template, '(no text') THEN '(no text)'
+            WHEN ending <> '' AND count(*) OVER (PARTITION BY server, ending) > 1 THEN ending
+            ELSE whole
+        END AS message
+    FROM (
+        SELECT
+            server, tool, template,
+            CASE WHEN contains(template, tool) AND length(tool) > 2
+                THEN regexp_replace(template, '\b' || regexp_escape(tool) || '\b', '<tool>', 'g')
+                ELSE template END AS whole,
+            regexp_extract(whole, ': ([^:]*[^:<>\W][^:]{11,})$', 1) AS ending
+        FROM judged
+        GROUP BY server, tool, template
+    )
+),
+-- The three most frequent messages of a server's own failures are causes of their own.
 frequent AS (
-    SELECT server, template
-    FROM judged
+    SELECT j.server, message
+    FROM judged j
+    JOIN said w
+        ON w.template = j.template AND w.tool = j.tool AND w.server IS NOT DISTINCT FROM j.server
     WHERE coalesce(fault, 'tool') = 'tool'
-    GROUP BY server, template
-    QUALIFY row_number() OVER (PARTITION BY server ORDER BY count(*) DESC, template) <= 3
+    GROUP BY j.server, message
+    QUALIFY row_number() OVER (PARTITION BY j.server ORDER BY count(*) DESC, message) <= 3
 ),
 caused AS MATERIALIZED (
     SELECT
-        j.*,
+        j.*, w.message,
         CASE
             WHEN hidden AND fault IN ('caller', 'account') THEN 'unmarked'
             WHEN fault IS NULL THEN 'unclear'
@@ -55,25 +78,28 @@ caused AS MATERIALIZED (
             ELSE fault
         END AS kind,
         hash(kind, j.server, CASE
-            WHEN kind IN ('tool_failures', 'unclear') THEN coalesce(f.template, '')
+            WHEN kind IN ('tool_failures', 'unclear') THEN coalesce(f.message, '')
             WHEN kind = 'unavailable' AND reason LIKE '%timeout%' THEN 'timeout'
         END) AS own_cause
     FROM judged j
-    LEFT JOIN frequent f ON f.template = j.template AND f.server IS NOT DISTINCT FROM j.server
+    LEFT JOIN said w
+        ON w.template = j.template AND w.tool = j.tool AND w.server IS NOT DISTINCT FROM j.server
+    LEFT JOIN frequent f
+        ON f.message = w.message AND f.server IS NOT DISTINCT FROM j.server
 ),
 -- Causes that are not about data: where several servers say the same, they have the same cause.
 common AS (
     SELECT
         own_cause,
-        CASE WHEN count(*) OVER (PARTITION BY kind, template) > 1 THEN hash(kind, template)
+        CASE WHEN count(*) OVER (PARTITION BY kind, message) > 1 THEN hash(kind, message)
             ELSE own_cause END AS cause
     FROM (
-        SELECT own_cause, kind, server, template
+        SELECT own_cause, kind, server, message
         FROM caused
         WHERE (kind IN ('misconfigured', 'unavailable', 'client') OR reason = 'removed_api')
-            AND NOT starts_with(template, '(no text')
-        GROUP BY own_cause, kind, server, template
-        QUALIFY row_number() OVER (PARTITION BY own_cause ORDER BY count(*) DESC, template) = 1
+            AND message <> '(no text)'
+        GROUP BY own_cause, kind, server, message
+        QUALIFY row_number() OVER (PARTITION BY own_cause ORDER BY count(*) DESC, message) = 1
     )
 )
 SELECT

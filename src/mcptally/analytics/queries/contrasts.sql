@@ -4,7 +4,7 @@
 -- failing calls, of a tool with at least five distinct calls that worked. `test` is null if nothing
 -- that is tried separates them. Calls with the same arguments in a session count once for the test
 -- (`statistics.contrasts`), and as often as they were made in the numbers of calls. Of more than
--- 4,000 distinct calls of a group, 4,000 are read (`sampled`). `also_worked` counts the failing calls
+-- 1,000 distinct calls of a group, 1,000 are read (`sampled`). `also_worked` counts the failing calls
 -- whose arguments worked in another call.
 WITH judged AS MATERIALIZED (
     SELECT
@@ -38,17 +38,18 @@ compared AS (
     GROUP BY tool_hash
     HAVING max(units) FILTER (class_hash <> 0) >= 5 AND max(units) FILTER (class_hash = 0) >= 5
 ),
+sample AS (
+    SELECT
+        tool_hash, class_hash, session_hash, arguments_hash,
+        count(*) AS n, min(call_id) AS call_id
+    FROM judged
+    SEMI JOIN compared USING (tool_hash)
+    GROUP BY tool_hash, class_hash, session_hash, arguments_hash
+    QUALIFY row_number() OVER (PARTITION BY tool_hash, class_hash ORDER BY hash(min(call_id))) <= 1000
+),
 units AS MATERIALIZED (
-    SELECT *, row_number() OVER (PARTITION BY tool_hash) - 1 AS unit
-    FROM (
-        SELECT
-            tool_hash, class_hash, session_hash, arguments_hash,
-            count(*) AS n, min(call_id) AS call_id
-        FROM judged
-        SEMI JOIN compared USING (tool_hash)
-        GROUP BY tool_hash, class_hash, session_hash, arguments_hash
-    )
-    QUALIFY row_number() OVER (PARTITION BY tool_hash, class_hash ORDER BY hash(call_id)) <= 4000
+    SELECT *, row_number() OVER (PARTITION BY tool_hash ORDER BY call_id) - 1 AS unit
+    FROM sample
 ),
 -- The first call of each unit, with what surrounds it.
 surroundings AS MATERIALIZED (
@@ -113,6 +114,51 @@ tried AS (
         ]) AS fact
     FROM nodes
 ),
+-- The calls of the same sessions, in order; filters do not apply to what surrounds a call.
+neighbours AS (
+    SELECT
+        call_id, lag(tool) OVER calls_before AS previous, lag(outcome) OVER calls_before AS ended_as,
+        row_number() OVER calls_before AS place,
+        -- An answer that is not recorded ends nothing.
+        max(requested_at + to_milliseconds(latency_ms)) OVER (
+            PARTITION BY session ORDER BY requested_at, call_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS busy_until
+    FROM _archive_calls
+    SEMI JOIN (SELECT DISTINCT session FROM surroundings) USING (session)
+    WHERE method = 'tools/call' AND dir = 'c2s'
+    WINDOW calls_before AS (PARTITION BY session ORDER BY requested_at, call_id)
+),
+-- The minutes in which tools of a server failed, not for what they were asked.
+bad_minutes AS (
+    SELECT
+        server, time_bucket(INTERVAL 1 MINUTE, requested_at) AS minute, min(tool) AS first_tool,
+        max(tool) AS last_tool
+    FROM _archive_calls
+    WHERE method = 'tools/call' AND dir = 'c2s' AND verdict IN ('infrastructure', 'tool_failure')
+    GROUP BY ALL
+),
+around AS (
+    SELECT
+        s.tool_hash, s.unit,
+        unnest([
+            {aspect: 'previous', test: 'equals', value: previous},
+            -- Failures of one tool follow each other for any cause.
+            {aspect: 'previous', test: 'failed',
+                value: if(_failed(ended_as) AND previous <> s.tool, 'yes', NULL)},
+            {aspect: 'place', test: 'first', value: if(place = 1, 'yes', NULL)},
+            {aspect: 'place', test: 'late', value: if(place > 10, 'yes', NULL)},
+            {aspect: 'concurrent', test: 'open', value: if(busy_until > requested_at, 'yes', NULL)},
+            {aspect: 'others', test: 'fail',
+                value: if(first_tool <> s.tool OR last_tool <> s.tool, 'yes', NULL)},
+            {aspect: 'latency', test: 'at_least', value: if(latency_ms >= 10000, '10', NULL)},
+            {aspect: 'hour', test: 'equals', value: hour(requested_at)::VARCHAR}
+        ]) AS fact
+    FROM surroundings s
+    JOIN neighbours USING (call_id)
+    LEFT JOIN bad_minutes b ON b.server IS NOT DISTINCT FROM s.server
+        AND b.minute = time_bucket(INTERVAL 1 MINUTE, s.requested_at)
+),
 moments AS (
     SELECT
         tool_hash,
@@ -154,6 +200,10 @@ facts AS (
     )
     WHERE fact.value IS NOT NULL
     UNION ALL
+    SELECT tool_hash, unit, fact.aspect, NULL, fact.test, fact.value
+    FROM around
+    WHERE fact.value IS NOT NULL
+    UNION ALL
     SELECT tool_hash, unit, 'time', NULL, 'since', strftime(moment, '%Y-%m-%d %H:%M:%S')
     FROM (
         SELECT tool_hash, unit, requested_at, unnest(moments) AS moment
@@ -169,18 +219,19 @@ numbered AS MATERIALIZED (
         row_number() OVER (
             PARTITION BY tool_hash
             ORDER BY list_position(['argument', 'schema', 'model', 'client', 'client_version',
-                    'server_version', 'protocol_version', 'transport', 'time', 'request_bytes'],
-                    aspect),
+                    'server_version', 'protocol_version', 'transport', 'time', 'request_bytes',
+                    'others', 'previous', 'place', 'concurrent', 'latency', 'hour'], aspect),
                 list_position(['empty', 'blank', 'given', 'equals', 'sign', 'items', 'form',
                     'type', 'at_least', 'longer'], test),
                 length(path), path, value
-        ) - 1 AS fact
+        ) - 1 + if(aspect IN ('others', 'previous', 'place', 'concurrent', 'latency', 'hour'), 1000000, 0)
+            AS fact
     FROM facts
     GROUP BY tool_hash, aspect, path, test, value
     HAVING count(*) >= 3
 ),
 pairs AS MATERIALIZED (SELECT tool_hash, fact, unnest(fact_units) AS unit FROM numbered),
-found AS MATERIALIZED (
+separated AS MATERIALIZED (
     SELECT
         tool_hash,
         unnest(contrasts(classes, sessions, pair_units, pair_facts), recursive := true)
@@ -196,6 +247,19 @@ found AS MATERIALIZED (
         FROM pairs
         GROUP BY tool_hash
     ) USING (tool_hash)
+),
+values_named AS MATERIALIZED (
+    SELECT DISTINCT s.tool_hash, s.fact, n.path, n.value
+    FROM separated s
+    JOIN numbered n ON n.tool_hash = s.tool_hash AND (n.fact = s.fact OR n.fact = s.other)
+    WHERE n.aspect = 'argument' AND n.test = 'equals'
+),
+-- A value that would be masked says nothing.
+found AS MATERIALIZED (
+    SELECT s.* REPLACE (if(masked.fact IS NULL, s.fact, -1) AS fact, if(masked.fact IS NULL, s.other, -1) AS other)
+    FROM separated s
+    LEFT JOIN (SELECT DISTINCT tool_hash, fact FROM values_named WHERE is_masked(path, value)) masked
+        USING (tool_hash, fact)
 ),
 -- For each group, its calls and those that worked by session, with what was found and without it.
 held AS (
@@ -240,7 +304,7 @@ SELECT
     failed_without, calls_without, bounds_without[1] AS share_without_low,
     bounds_without[2] AS share_without_high, sessions_with,
     if(a.test IS NULL, NULL, f.effect) AS effect, if(a.test IS NULL, NULL, f.p_value) AS p_value,
-    c.units > 4000 AS sampled,
+    c.units > 1000 AS sampled,
     -- Whether the tool's own schema offers the value, so that sending it is no mistake.
     CASE WHEN a.test = 'equals' AND a.aspect = 'argument' AND json_valid(t.input_schema) THEN
         coalesce(list_contains(

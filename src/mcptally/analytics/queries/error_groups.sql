@@ -30,22 +30,45 @@ groups AS MATERIALIZED (
     FROM failed
     GROUP BY tool_hash, group_hash
 ),
--- Calls of the tools that failed, except cancelled calls, whose result is unknown.
-ended AS MATERIALIZED (
-    SELECT
-        hash(hash(server), hash(tool), CASE WHEN tool IS NULL THEN hash(method) ELSE 0 END)
-            AS tool_hash,
-        requested_at
-    FROM calls
-    WHERE outcome <> 'cancelled' AND dir = 'c2s' AND requested_at IS NOT NULL
+sliced AS (
+    SELECT 1 + (max(epoch_us(last_seen)) - min(epoch_us(first_seen))) // 8192 AS size FROM groups
 ),
--- Running totals of the calls of each tool by time.
-totals AS (
-    SELECT tool_hash, requested_at, sum(count(*)) OVER (
-        PARTITION BY tool_hash ORDER BY requested_at
+-- Calls of the tools that failed, except cancelled calls, whose result is unknown. The times of
+-- calls are cut into 8192 slices, so that only those of some slices are sorted.
+ended AS MATERIALIZED (
+    SELECT tool_hash, requested_at, epoch_us(requested_at) // size AS slice
+    FROM (
+        SELECT
+            hash(hash(server), hash(tool), CASE WHEN tool IS NULL THEN hash(method) ELSE 0 END)
+                AS tool_hash,
+            requested_at
+        FROM calls
+        WHERE outcome <> 'cancelled' AND dir = 'c2s' AND requested_at IS NOT NULL
+    ),
+    sliced
+),
+slices AS MATERIALIZED (
+    SELECT tool_hash, slice, count(*) AS calls, sum(count(*)) OVER (
+        PARTITION BY tool_hash ORDER BY slice
     ) AS calls_until
     FROM ended
-    GROUP BY tool_hash, requested_at
+    GROUP BY tool_hash, slice
+),
+edges AS (
+    SELECT tool_hash, epoch_us(unnest([first_seen, last_seen])) // size AS slice
+    FROM groups, sliced
+),
+-- Running totals of the calls of each tool by time, where a group begins or ends.
+totals AS (
+    SELECT
+        tool_hash, requested_at,
+        s.calls_until - s.calls + sum(count(*)) OVER (
+            PARTITION BY tool_hash, slice ORDER BY requested_at
+        ) AS calls_until
+    FROM ended
+    SEMI JOIN edges USING (tool_hash, slice)
+    JOIN slices s USING (tool_hash, slice)
+    GROUP BY tool_hash, slice, requested_at, s.calls_until, s.calls
 ),
 placed AS (
     SELECT
@@ -55,7 +78,7 @@ placed AS (
     FROM groups g
     LEFT JOIN totals f ON f.tool_hash = g.tool_hash AND f.requested_at = first_seen
     LEFT JOIN totals l ON l.tool_hash = g.tool_hash AND l.requested_at = last_seen
-    LEFT JOIN (SELECT tool_hash, count(*) AS calls FROM ended GROUP BY tool_hash) t
+    LEFT JOIN (SELECT tool_hash, sum(calls) AS calls FROM slices GROUP BY tool_hash) t
         ON t.tool_hash = g.tool_hash
 )
 SELECT

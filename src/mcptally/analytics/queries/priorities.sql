@@ -2,7 +2,8 @@
 -- Shows: rank, kind, server, tools, fault, certainty, affected, calls, since, message, call_id
 -- One row per cause, see `affected_calls`. `impact` is the weight of the kind times the sum over
 -- sessions of the square root of their affected calls, so that a client in a loop counts less,
--- times a quarter plus three quarters of the share of affected calls.
+-- times a quarter plus three quarters of the share of affected calls, times one plus the share of
+-- all calls to the servers, of which those of a session count less, too.
 WITH attributed AS MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash
     FROM affected_calls
@@ -85,6 +86,16 @@ onsets AS (
         AND c.changed_at BETWEEN first_seen - INTERVAL 1 MINUTE AND last_seen
     GROUP BY t.cause
 ),
+server_calls AS (
+    SELECT cause, sum(weighted) AS weighted
+    FROM (SELECT DISTINCT cause, server FROM cause_tools) c
+    JOIN (
+        SELECT server, sum(sqrt(calls)) AS weighted
+        FROM (SELECT server, session, sum(calls)::DOUBLE AS calls FROM usage GROUP BY ALL)
+        GROUP BY server
+    ) u ON u.server IS NOT DISTINCT FROM c.server
+    GROUP BY cause
+),
 failures AS (
     SELECT
         causes.cause AS cause, kind, servers, tools, fault, suspected, reason, certainty, hidden_certainty, affected,
@@ -93,8 +104,11 @@ failures AS (
         _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
         since, first_seen, last_seen, templates, most.template AS template,
         left(e.error_text, 300) AS message, most.call_id AS call_id,
-        weighted * (0.25 + 0.75 * least(1, rate)) AS size
+        r.weighted * (0.25 + 0.75 * least(1, rate)) * (1 + r.weighted / n.weighted)
+            * CASE WHEN template LIKE '(no text%' AND kind = 'unclear' THEN 0.5
+                WHEN reason = 'server_crash' THEN 2 ELSE 1 END AS size
     FROM causes
+    JOIN server_calls n USING (cause)
     JOIN rates r USING (cause)
     JOIN examples USING (cause)
     JOIN named USING (cause)
