@@ -70,6 +70,30 @@ class QueryError(McptallyError):
     exit_code = Exit.USAGE
 
 
+def reason(error: Exception) -> str:
+    """Why a file cannot be read or written, in the same words for every command.
+
+    The system's own words have capitals and numbers, and a decoder's say more than a user needs.
+    """
+    import errno  # noqa: PLC0415  (the recorder starts without it)
+
+    if isinstance(error, OSError):
+        if error.errno == errno.ENOENT:
+            return "no such file or folder"
+        text = error.strerror or f"{error}"
+        return text[:1].lower() + text[1:]
+    if isinstance(error, UnicodeDecodeError):
+        return "is not UTF-8"
+    return f"{error}"
+
+
+NOT_IN_RECORDER = (
+    "{} is not part of mcptally-recorder; install mcptally in another environment, for example: "
+    "uvx mcptally"
+)
+"""What is said of names and commands that only the distribution `mcptally` has."""
+
+
 def near(name: str, names: Iterable[str]) -> str:
     """The end of a message: `; did you mean A or B?` with the names most similar to `name`.
 

@@ -241,7 +241,7 @@ def test_a_store_that_cannot_be_made_is_one_sentence_and_exit_3(tmp_path: Path):
     done = run("score", tmp_path / "t.jsonl", "-o", tmp_path / "t.jsonl" / "store")
     assert done.returncode == 3
     assert done.stderr.startswith("mcptally: ")
-    assert "Not a directory" in done.stderr
+    assert "not a directory" in done.stderr
     assert "Traceback" not in done.stderr
 
 

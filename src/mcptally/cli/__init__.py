@@ -16,8 +16,18 @@ from typing import TYPE_CHECKING, Final, NoReturn, TextIO, cast
 
 import click
 
+import mcptally
 from mcptally.disk_space import full_place, is_full
-from mcptally.errors import Exit, McptallyError, QueryError, UnreadableError, near
+from mcptally.errors import (
+    NOT_IN_RECORDER,
+    Exit,
+    McptallyError,
+    QueryError,
+    UnreadableError,
+    UsageError,
+    near,
+    reason,
+)
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -38,6 +48,7 @@ COMMANDS: Final[dict[str, str]] = {
     "repro": "Write a script that repeats a call and compares the outcome.",
     "compare": "Compare two stores and list what got worse.",
     "report": "Write an HTML report about a store.",
+    "review": "Say whose fault calls are, and get rates from the answers.",
     "explore": "Browse a store: calls, sessions, questions and SQL.",
     "validate": "Predict whether a tool would accept a call.",
     "serve": "Serve a store over MCP (stdio).",
@@ -54,6 +65,13 @@ def _module(name: str) -> str:
     return f"mcptally.cli.{name}_" if name == "import" else f"mcptally.cli.{name}"
 
 
+def _is_installed(name: str) -> bool:
+    """Whether this distribution has the command: mcptally-recorder has a few of them."""
+    import importlib.util
+
+    return importlib.util.find_spec(_module(name)) is not None
+
+
 class _Lazy(click.Group):
     """A group that imports the module of a command when it runs; `--help` imports none."""
 
@@ -67,7 +85,12 @@ class _Lazy(click.Group):
     ) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(_module(cmd_name)).command
+        try:
+            command: click.Command = importlib.import_module(_module(cmd_name)).command
+        except ModuleNotFoundError as error:
+            if error.name != _module(cmd_name):
+                raise
+            raise UsageError(NOT_IN_RECORDER.format(f"`{cmd_name}`")) from None
         return command
 
     def resolve_command(
@@ -118,7 +141,9 @@ class _Lazy(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl(
+                [(name, text) for name, text in COMMANDS.items() if _is_installed(name)]
+            )
 
 
 def _exit_interrupted(ctx: click.Context) -> NoReturn:
@@ -159,7 +184,7 @@ def _may_be_damage(error: BaseException) -> bool:
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="mcptally")
+@click.version_option(mcptally.__version__)
 def cli() -> None:
     """Record and analyze MCP traffic to find out which tools and servers are reliable.
 
@@ -179,10 +204,13 @@ def main() -> None:
     _name_stdout()
     try:
         try:
-            cli(standalone_mode=True, prog_name="mcptally")
+            code = cli(standalone_mode=False, prog_name="mcptally")
         except SystemExit as end:
             code = end.code
         sys.stdout.flush()  # here, errors of writing become messages
+    except click.ClickException as error:
+        sys.stderr.write(f"mcptally: {_usage_problem(error)}\n")
+        code = error.exit_code
     except McptallyError as error:
         from mcptally.redaction.display import as_message  # the error may quote recorded text
 
@@ -198,6 +226,14 @@ def main() -> None:
     sys.exit(code)
 
 
+def _usage_problem(error: click.ClickException) -> str:
+    """What click found wrong with a command line, in the words of the other messages."""
+    text = " ".join(error.format_message().split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    more = "" if context is None or text.endswith("?") else f"; see {context.command_path} --help"
+    return f"{text[:1].lower()}{text[1:]}{more}"
+
+
 def _disk_full(arguments: Sequence[str]) -> UnreadableError:
     """The error that says that a disk is full, and which of the arguments is on it."""
     place = full_place([*arguments, tempfile.gettempdir()])
@@ -211,7 +247,7 @@ def _os_error(error: OSError, arguments: Sequence[str] = ()) -> UnreadableError:
     if error.filename is None and is_full(error):
         return _disk_full(arguments)
     where = f"{error.filename}: " if error.filename else ""
-    return UnreadableError(f"{where}{error.strerror or error}")
+    return UnreadableError(f"{where}{reason(error)}")
 
 
 def _open_closed_streams() -> None:

@@ -96,6 +96,7 @@ def command(
     from mcptally.analytics.compare import OMITTED_CHANGES
     from mcptally.analytics.store import open_store
     from mcptally.gates import limits as gates
+    from mcptally.gates import reviewed
     from mcptally.output import render
 
     require_gates(fail_on, junit, sarif, fail_on_undecided=fail_on_undecided)
@@ -113,9 +114,12 @@ def command(
         for level, change, n in sorted(counts.fetchall()):
             sys.stderr.write(f"{count(n, level)} {change.replace('_', ' ')}\n")
     shown = () if metrics else ("level", "server", "tool", "change", "words")
+    if form == "table":
+        sys.stderr.write("".join(f"{line}\n" for line in reviewed.lines(before, after)))
     limit = render.default_limit(form)
     shown_rows = rows if raw else masked(rows)
     render.write(shown_rows, form, shown=shown, limit=limit)
     if fail_on:
         results = gates.check_changes(found, limits, [after, before])
+        results += reviewed.check_change(before, after, limits)
         write_gate_reports(ctx, results, junit, sarif, fail_on_undecided=fail_on_undecided)

@@ -72,7 +72,7 @@ def _values(folder: Path, column: str, server: Any) -> list[str]:
         return []
     calls = pl.read_parquet(files, columns=list({column, "server"}), glob=False)
     if server:
-        calls = calls.filter(pl.col("server") == server)
+        calls = calls.filter(server=server)
     values = calls.get_column(column).drop_nulls().unique().to_list()
     # A name that the shell would change, or that holds a secret, is not offered.
     return sorted(name for name in values if name == clean_line(mask_text(name)))

@@ -1,13 +1,16 @@
 """The command `mcptally evaluate`: measures the accuracy of the verdict on labelled calls."""
 
+import json
 import sys
 from pathlib import Path
 
 import click
 
+from mcptally.errors import UsageError
+
 
 @click.command(name="evaluate")
-@click.argument("labels", type=click.Path(path_type=Path))
+@click.argument("labels", metavar="LABELS|STORE", type=click.Path(path_type=Path))
 @click.option(
     "--format", "form", type=click.Choice(("table", "json")), default="table", help="Output format."
 )
@@ -22,23 +25,47 @@ import click
     help="Compute the certainty in hidden errors from the labels of other servers in this file, "
     "instead of taking it from the rules.",
 )
-def command(labels: Path, form: str, traffic: Path | None, cross_validate: bool) -> None:
-    """Measure the accuracy of the verdict on labelled calls.
+@click.option("--server", metavar="NAME", help="With STORE: the sample of this server.")
+def command(
+    labels: Path, form: str, traffic: Path | None, cross_validate: bool, server: str | None
+) -> None:
+    """Measure the accuracy of the verdict on labelled calls, or on an archive of your own.
 
     Prints, with intervals, the confusion matrix, precision, recall, balanced accuracy, Matthews
     correlation, the share of right values of fault and retryable, calibration in six bins of equal
     size, and the hits of each rule; with --traffic also the accuracy weighted by calls. Lists the
     tools whose verdicts contradict their labels. Compares the verdict with the seed heuristic and
     with "always business". Each line of LABELS is an object with `text` and `verdict` or
-    `class`; docs/explanation/verdict.md describes the values.
+    `class`; docs/reference/accuracy.md describes the values.
+
+    With STORE, the labels are the answers to the last sample of `mcptally review STORE --sample N`:
+    how often the verdict is right on this archive, by server, and which rules were wrong about
+    which texts.
 
     \b
     Examples:
+      mcptally evaluate store
       mcptally evaluate labels.jsonl
       mcptally evaluate labels.jsonl --cross-validate --format json
       mcptally evaluate traffic-labels.jsonl --traffic recordings/
     """
+    if (labels / "store.json").exists():
+        _evaluate_store(labels, form, server)
+        return
+    if server:
+        raise UsageError("--server is about a store; labels are given as a file")
     from mcptally.evaluation import evaluate, report
 
     result = evaluate(labels, traffic=traffic, cross_validate=cross_validate)
     sys.stdout.write(report.as_json(result) + "\n" if form == "json" else report.as_text(result))
+
+
+def _evaluate_store(path: Path, form: str, server: str | None) -> None:
+    from mcptally.analytics.store import open_store
+    from mcptally.evaluation import own_archive
+
+    quality = own_archive.evaluate_store(open_store(path), server=server)
+    if form == "json":
+        sys.stdout.write(json.dumps(own_archive.plain(quality), indent=1) + "\n")
+    else:
+        sys.stdout.write("".join(f"{line}\n" for line in own_archive.lines(quality)))

@@ -1,5 +1,6 @@
 """The command `mcptally overview`, and `mcptally PATH`: from recordings to findings."""
 
+import contextlib
 import shutil
 import sys
 import webbrowser
@@ -35,20 +36,26 @@ def command(paths: tuple[str, ...], *, opens: bool, lists: bool) -> None:
       mcptally traces
     """
     from mcptally.cli.score import progress_bar
-    from mcptally.output.overview import overview
+    from mcptally.output.overview import Overview, overview
     from mcptally.output.overview.screen import screen, skipped
     from mcptally.process_memory import configure_allocators
     from mcptally.redaction.display import clean_line
 
     configure_allocators()
-    with progress_bar() as progress:
-        found = overview(paths, progress=progress, on_wait=_say_waiting)
     width = max(40, shutil.get_terminal_size((80, 24)).columns)
     names = [clean_line(path) for path in paths]
-    if lists:
-        sys.stdout.write(skipped(found.answer))
-    else:
-        sys.stdout.write(screen(names, found.answer, found.store, found.page, width=width))
+    with contextlib.ExitStack() as stack:
+        progress = stack.enter_context(progress_bar())
+
+        def show(found: Overview) -> None:
+            stack.close()  # removes the progress bar
+            if lists:
+                sys.stdout.write(skipped(found.answer))
+            else:
+                sys.stdout.write(screen(names, found.answer, found.store, found.page, width=width))
+            sys.stdout.flush()
+
+        found = overview(paths, progress=progress, on_wait=_say_waiting, on_answer=show)
     if opens:
         webbrowser.open(found.page.as_uri())
 

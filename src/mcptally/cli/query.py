@@ -94,6 +94,7 @@ def command(
         return
     predefined = question in question_titles()
     tables = [table.name for table in TABLES]
+    is_table = question in tables
     if not predefined and len(question.split()) < 2 and "(" not in question:
         if question not in tables:
             hint = near(question, [*question_titles(), *tables])
@@ -108,10 +109,12 @@ def command(
         raise UsageError(f"{flags} cannot be used with SQL; use WHERE instead")
     limit = render.default_limit(form) if limit is None else limit
     columns = displayed_columns(question) if predefined else []
+    # To count the rows of any SQL may take long; with limits, not all rows are computed.
+    counts = (predefined or is_table) and seconds is None and memory is None
 
     def answer() -> None:
         found = opened.ask(question, **filters) if predefined else opened.sql(question)
-        render.write(found, form, shown=columns, limit=limit)
+        render.write(found, form, shown=columns, limit=limit, counts=counts)
 
     with opened.within(seconds, rows=limit and limit + 1):
         retry_if_replaced([opened], answer)

@@ -56,6 +56,11 @@ class _PathOrUrl(click.Path):
     "mcptally[tokens].",
 )
 @click.option(
+    "--reviews",
+    type=click.Path(path_type=Path),
+    help="Answers of mcptally review. Default: reviews.jsonl in the folder of the archive.",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(min=0),
     default=0,
@@ -120,6 +125,7 @@ def command(
     rules: Path | None,
     scenarios: Path | None,
     tokenizer: Path | None,
+    reviews: Path | None,
     jobs: int,
     memory: float | None,
     engine: str,
@@ -160,6 +166,7 @@ def command(
         raise UsageError(f"--fail-on needs a store in a local folder; {out} is a URL")
     if fail_on:  # an invalid gate is reported before the work
         from mcptally.gates import limits as gates
+        from mcptally.gates import reviewed
 
         limits = gates.load(fail_on)
     partition_bytes = None
@@ -173,6 +180,7 @@ def command(
                 rules=rules,
                 scenarios=scenarios,
                 tokenizer=tokenizer,
+                reviews=reviews,
                 payloads=not no_payloads,
                 servers=servers,
                 tools=tools,
@@ -193,7 +201,8 @@ def command(
     if fail_on:
         from mcptally.analytics.store import open_store
 
-        results = gates.check_store(open_store(out), limits)
+        opened = open_store(out)
+        results = [*gates.check_store(opened, limits), *reviewed.check(opened, limits)]
         write_gate_reports(ctx, results, junit, sarif, fail_on_undecided=fail_on_undecided)
 
 

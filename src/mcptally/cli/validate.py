@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mcptally.errors import Exit, UsageError
+from mcptally.errors import Exit, UsageError, reason
 from mcptally.plural import count
 
 
@@ -37,14 +37,13 @@ def command(store: Path, server: str, tool: str, arguments: str) -> None:
         try:
             data = Path(arguments[1:]).read_bytes()
         except OSError as error:
-            reason = error.strerror
-            raise UsageError(f"--arguments {arguments}: cannot be read: {reason}") from error
+            raise UsageError(f"--arguments {arguments}: {reason(error)}") from error
     if is_too_deep(data):
         raise UsageError(f"--arguments: nested deeper than {count(MAX_DEPTH, 'level')}")
     try:
         parsed = json.loads(data, parse_constant=_reject)
     except ValueError as error:
-        raise UsageError(f"--arguments: not valid JSON: {error}") from error
+        raise UsageError(f"--arguments: is not JSON: {error}") from error
     answer = dry_run.validate(open_store(store), server=server, tool=tool, arguments=parsed)
     sys.stdout.write(escape_controls(mask_text(answer.to_json())) + "\n")
     sys.stderr.write(f"source: {answer.source}\n")
