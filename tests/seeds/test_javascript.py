@@ -1,6 +1,6 @@
 """Where JavaScript reads text, numbers and truth otherwise than Python and polars do.
 
-Each expectation is what Node 20 answers; docs/reference/javascript-text.md lists the differences.
+Each expectation is what Node 20 answers; docs/reference/seed-documents.md lists the differences.
 """
 
 import math

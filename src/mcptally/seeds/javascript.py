@@ -1,7 +1,7 @@
 """JavaScript's rules for texts, numbers and truth values, as far as seed programs depend on them.
 
 The original programs run in a JavaScript engine. These functions do what that engine does
-differently from Python and polars; docs/reference/javascript-text.md lists them with the tests.
+differently from Python and polars; docs/reference/seed-documents.md lists them with the tests.
 """
 
 import json

@@ -16,7 +16,7 @@ IDS = {row.id for reading in FILES for row in rule_rows(reading).rows}
 
 @pytest.mark.parametrize(
     "page",
-    ["reference/seed-contradictions.md", "decisions/0016-resolve-seed-document-ambiguities.md"],
+    ["reference/seed-documents.md", "design/seeds.md"],
 )
 def test_every_rule_that_a_page_names_exists(page):
     text = (DOCS / page).read_text(encoding="utf-8")
@@ -26,15 +26,15 @@ def test_every_rule_that_a_page_names_exists(page):
     assert lost == []
 
 
-def test_every_column_on_the_contradictions_page_exists():
-    text = (DOCS / "reference" / "seed-contradictions.md").read_text(encoding="utf-8")
+def test_every_column_on_the_page_of_seed_documents_exists():
+    text = (DOCS / "reference" / "seed-documents.md").read_text(encoding="utf-8")
     others = {"seed_scores", "seed_scenario_status", "inspector_scenario_status"}
     named = set(re.findall(r"`((?:seed|inspector)_[a-z_]+)`", text))
     assert named - others <= set(COLUMNS)
 
 
 def test_the_examples_of_a_scenarios_file_load(tmp_path):
-    text = (DOCS / "reference" / "scenarios.md").read_text(encoding="utf-8")
+    text = (DOCS / "reference" / "seed-documents.md").read_text(encoding="utf-8")
     (toml,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "s.toml").write_text(toml, encoding="utf-8")
     assert [entry.scenario for entry in scenario_file.load_scenarios(tmp_path / "s.toml")] == [

@@ -234,7 +234,7 @@ def test_the_first_entry_that_matches_counts(tmp_path):
         ("[[scenario]]\nscenario = 'boundary'\ntool = 5", "tool must be a string"),
         ("[[scenario]]\nscenario = 'boundary'\narguments = 5", "arguments must be a table"),
         ("x = 1", "has no entries"),
-        ("[[", "cannot be read"),
+        ("[[", "is not TOML"),
     ],
 )
 def test_an_invalid_file_is_refused_with_the_place_and_a_hint(tmp_path, text, says):

@@ -11,13 +11,17 @@ import polars as pl
 
 from mcptally.jsonschemas import cost, dialects
 from mcptally.tables.queries import run_query
-from mcptally.tables.stages import Validated
+from mcptally.tables.stages import Definitions, Validated
 
 _EMPTY: Final = r'""|\[[ \t\n\r]*\]|\{[ \t\n\r]*\}|null'
 """Matches arguments that may contain an empty value or null; text inside a string matches too."""
 
 _ODD_NUMBER: Final = "[0-9](?:[eE]|[0-9]{15})"
 """Matches numbers with an exponent or 16 digits, which `_with_number` does not compare."""
+
+
+_CALLS: Final = [Validated.definition.name, Validated.arguments.name]
+_SCHEMAS: Final = [Definitions.definition.name, Definitions.input_schema.name]
 
 
 def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
@@ -29,7 +33,7 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataF
     used = set(rows.get_column(Validated.definition.name).to_list())
     limited = {
         definition: (schema, sized)
-        for definition, schema in definitions[["definition", "input_schema"]].iter_rows()
+        for definition, schema in definitions[_SCHEMAS].iter_rows()
         if schema is not None
         and definition in used
         and ((sized := _has_any(schema, _SIZES)) or _has_any(schema, _NUMBERS))
@@ -68,11 +72,9 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataF
     ).pipe(run_query)
     found = [
         _at_boundary(schema, text)
-        for schema, text in candidates[["input_schema", "arguments"]].iter_rows()
+        for schema, text in candidates[[Definitions.input_schema.name, _CALLS[1]]].iter_rows()
     ]
-    return candidates[["definition", "arguments"]].hstack(
-        [pl.Series("boundary", found, dtype=pl.Boolean)]
-    )
+    return candidates[_CALLS].hstack([pl.Series("boundary", found, dtype=pl.Boolean)])
 
 
 def _at_boundary(schema: str | None, text: str) -> bool:

@@ -1,7 +1,7 @@
 """The `document` reading of one response: the seed document as written.
 
 `columns` is tested against this module, and uses it for responses that columns cannot describe.
-Where the document is ambiguous, rules/seed.toml and docs/reference/seed-contradictions.md say
+Where the document is ambiguous, rules/seed.toml and docs/reference/seed-documents.md say
 which meaning was chosen.
 """
 

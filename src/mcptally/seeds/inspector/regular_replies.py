@@ -37,11 +37,12 @@ def successes(rows: pl.DataFrame) -> pl.DataFrame:
     keyed = rows.select(
         ROW,
         pl.col(counts).fill_null(0),
-        pl.col("has_structured_content", "has_meta").fill_null(value=False),
+        Judged.has_structured_content.col.fill_null(value=False),
+        Judged.has_meta.col.fill_null(value=False),
         "refused",
         array=Judged.content_kind.col == "array",
         empty=(Judged.content_types.col.list.len() == 0).fill_null(value=True),
-        validated=pl.col("has_schema"),
+        validated="has_schema",
     )
     keys = [*counts, *flags]
     distinct = keyed[keys].unique()

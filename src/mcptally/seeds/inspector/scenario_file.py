@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
-from mcptally.errors import UsageError, near
+from mcptally.errors import UsageError, near, reason
 from mcptally.seeds.inspector.model import SCENARIOS
 from mcptally.tables.stages import Validated
 
@@ -97,8 +97,11 @@ def load_scenarios(path: Path) -> tuple[ScenarioEntry, ...]:
     try:
         text = path.read_text(encoding="utf-8")
         table = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: cannot be read as a scenarios file: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {reason(error)}") from error
+    except (ValueError, RecursionError) as error:
+        form = "JSON" if path.suffix == ".json" else "TOML"
+        raise UsageError(f"{path}: is not {form}: {error}") from error
     entries = table.get("scenario") if isinstance(table, dict) else table
     if not isinstance(entries, list) or not entries:
         raise UsageError(f"{path}: has no entries; write [[scenario]] tables (or a JSON list)")

@@ -1,7 +1,7 @@
 """Content blocks of tool results: the contract of the Redmine document, and that of MCP.
 
 `document` and `program` check a result exactly as the document's listing and its program do;
-docs/explanation/seed-redmine.md says where they differ. `block_violations` checks blocks against
+docs/reference/seed-documents.md says where they differ. `block_violations` checks blocks against
 the MCP specification; findings are made from it.
 """
 
