@@ -13,6 +13,7 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
+from mcptally.analytics.sql_guard import sql_problem
 from mcptally.errors import QueryError
 from mcptally.output.text_table import text_table
 from mcptally.plural import count
@@ -46,6 +47,7 @@ def write(
     *,
     shown: Sequence[str] = (),
     limit: int = 0,
+    counts: bool = False,
 ) -> None:
     """Write an answer to stdout.
 
@@ -54,6 +56,7 @@ def write(
         form: the format, one of `ANSWERS`.
         shown: the columns of a table; all if empty. A terminal shows those that fit.
         limit: the maximum number of rows; 0: all.
+        counts: whether to say how many rows there are beyond the limit, which are then counted.
 
     Raises:
         QueryError: DuckDB cannot compute the rows, or Parquet cannot hold them.
@@ -61,7 +64,7 @@ def write(
     try:
         table = (answer.limit(limit + 1) if limit else answer).to_arrow_table()
     except duckdb.Error as error:
-        raise QueryError(f"{error}") from error
+        raise QueryError(sql_problem(error)) from error
     table = table.rename_columns(distinct_names(table.column_names))
     more = bool(limit) and table.num_rows > limit
     table = table.slice(0, limit) if limit else table
@@ -80,7 +83,11 @@ def write(
         else:
             sys.stdout.buffer.write(buffer.getbuffer())
     if more:
-        notes.append(f"only the first {count(limit, 'row')} shown; --limit 0 shows all")
+        shown_of = count(limit, "row")
+        if counts:
+            [(total,)] = answer.count("*").fetchall()
+            shown_of = f"{limit:,} of {count(total, 'row')}"
+        notes.append(f"only the first {shown_of} shown; --limit 0 shows all")
     sys.stdout.flush()
     sys.stderr.writelines(f"{note}\n" for note in notes)
 

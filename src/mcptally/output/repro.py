@@ -11,10 +11,14 @@ import json
 import pprint
 import re
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Final
+
+from jinja2 import Template
 
 from mcptally.analytics.store import Store, retry_if_replaced
 from mcptally.errors import QueryError, UsageError
+from mcptally.protocol.revisions import STATELESS
 from mcptally.redaction.display import mask_text
 from mcptally.wire.nesting import is_too_deep
 
@@ -25,139 +29,11 @@ _REDACTED: Final = re.compile(r"\[redacted:[^\]]*\]|redacted-url-password")
 """The text by which redaction replaces a secret."""
 _PLACEHOLDER: Final = re.compile(rf"<[a-z]+>|…|{_REDACTED.pattern}")
 """The placeholders for varying text in a template."""
-_MODERN: Final = "2026-07-28"
 _NO_REPLY: Final = frozenset({"timeout", "no_response", "cancelled"})
 _WORKED: Final = ("ok", "hidden_error", "task", "input_required")
 """Outcomes of earlier calls that are repeated, because they may have changed data."""
 _DEEPEST: Final = 50
 """Nesting up to which values are Python literals; Python's parser allows 200 levels."""
-
-_HEAD: Final = '''\
-"""Repeats call {call_id} of a recording and compares its outcome.
-
-Written by `mcptally repro`; needs the Python SDK (pip install 'mcp>=2') and the server.
-Exit code: 0 same outcome, 1 different, 2 not run.{environment}
-"""
-
-import argparse
-import asyncio
-import contextlib
-import importlib.util
-import json
-import os
-import subprocess
-import sys
-
-from mcp.client.client import Client
-from mcp.client.sse import sse_client
-from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp.shared.exceptions import MCPError
-
-'''
-
-_STDIO: Final = '''
-
-@contextlib.contextmanager
-def connection(recorder):
-    """What the client connects to: the server, behind the recorder if there is one."""
-    program, *arguments = [*recorder, "--", *SERVER] if recorder else SERVER
-    yield stdio_client(
-        StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
-    )
-'''
-
-_HTTP: Final = '''
-
-@contextlib.contextmanager
-def connection(recorder):
-    """What the client connects to: the server, or the recorder in front of it if there is one."""
-    if not recorder:
-        yield connect(SERVER)
-        return
-    words = [*recorder, "--url", SERVER, "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            said = process.stderr.readline()
-            _, found, address = said.partition("clients connect to ")
-            if not found:
-                raise ConnectionError(f"the recorder did not start: {said.strip()}")
-            yield connect(address.strip())
-        finally:
-            process.terminate()
-
-
-def connect(url):
-    return sse_client(url) if SSE else url
-'''
-
-_BODY: Final = '''
-
-def recorder(folder):
-    """The command of mcptally's recorder, without the server; empty without a folder."""
-    if folder is None:
-        return []
-    installed = importlib.util.find_spec("mcptally") is not None
-    program = [sys.executable, "-m", "mcptally"] if installed else ["mcptally"]
-    return [*program, "record", f"--out={folder}", *LABEL]
-
-
-async def outcome(client, tool, arguments):
-    """How a call ends, and the text of its reply."""
-    try:
-        async with asyncio.timeout(SECONDS):
-            result = await client.call_tool(tool, arguments)
-    except TimeoutError:
-        return "no_reply", ""
-    except MCPError as error:
-        return "protocol_error", f"{error.message} {error.data or ''}"
-    except Exception as error:  # for example, a result that is not valid in the protocol
-        return "invalid_reply", str(error)
-    texts = [getattr(block, "text", "") for block in result.content]
-    if result.structured_content is not None:
-        texts.append(json.dumps(result.structured_content, ensure_ascii=False))
-    return "tool_error" if result.is_error else "ok", "\\n".join(texts)
-
-
-def says_the_same(text):
-    """Whether the text contains the constant parts of the recorded error."""
-    text = " ".join(text.split())
-    return all(part in text for part in ERROR_PARTS)
-
-
-async def main():
-    parser = argparse.ArgumentParser(description="Repeats a recorded call.")
-    parser.add_argument("--allow-writes", action="store_true", help="also call tools that write")
-    parser.add_argument("--record", metavar="FOLDER", help="record the traffic with mcptally")
-    options = parser.parse_args()
-    writes_allowed = options.allow_writes
-    if not READ_ONLY and not writes_allowed:
-        print("not run: the tool may change data; --allow-writes runs it")
-        return 2
-    if EARLIER_WRITES and not writes_allowed:
-        print(f"left out: {len(EARLIER_WRITES)} earlier calls that may change data")
-    try:
-        with connection(recorder(options.record)) as transport:
-            async with Client(transport, mode=MODE) as client:
-                for tool, arguments in EARLIER_WRITES if writes_allowed else []:
-                    print(f"before: {tool}: {(await outcome(client, tool, arguments))[0]}")
-                ended, text = await outcome(client, TOOL, ARGUMENTS)
-    except Exception as error:
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        print(f"not run: cannot connect to the server: {error!r}")
-        return 2
-    same = ended == OUTCOME and says_the_same(text)
-    print(f"{'same' if same else 'different'}: {ended}; recorded: {OUTCOME}")
-    if text:
-        print(text[:2000])
-    if options.record is not None:
-        print(f"recorded to {options.record}; next: mcptally score {options.record} -o STORE")
-    return 0 if same else 1
-
-
-if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
-'''
 
 
 class _Variable:
@@ -301,7 +177,7 @@ def _script(store: Store, call: str, command: Sequence[str], read_only: Collecti
         "READ_ONLY": row["read_only"] or row["tool"] in read_only,
         "OUTCOME": "no_reply" if outcome in _NO_REPLY else outcome,
         "ERROR_PARTS": _parts(row["template"], row["error_text"]),
-        "MODE": "auto" if row["protocol_version"] == _MODERN else "legacy",
+        "MODE": "auto" if row["protocol_version"] in STATELESS else "legacy",
         "SECONDS": max(SECONDS, round(2 * (row["latency_ms"] or 0) / 1000)),
     }
     if isinstance(server, str):
@@ -311,8 +187,14 @@ def _script(store: Store, call: str, command: Sequence[str], read_only: Collecti
     environment = (
         f"\nSet these environment variables to the secrets:{variables}" if variables else ""
     )
-    head = _HEAD.format(call_id=row["call_id"], environment=environment)
-    return head + "\n".join(lines) + "\n" + (_HTTP if "SSE" in constants else _STDIO) + _BODY
+    template = Path(__file__).with_name("repro.py.jinja").read_text(encoding="utf-8")
+    written: str = Template(template, keep_trailing_newline=True).render(
+        call_id=row["call_id"],
+        environment=environment,
+        constants="\n".join(lines),
+        is_http="SSE" in constants,
+    )
+    return written
 
 
 def _literal(value: Any, indent: int) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from mcptally.disk_space import sync
-from mcptally.errors import UsageError
+from mcptally.errors import UsageError, reason
 
 T = TypeVar("T")
 
@@ -37,5 +37,5 @@ def whole_file(path: Path, write: Callable[[BinaryIO], T]) -> T:
             part.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise UsageError(f"{path}: cannot be written: {reason(error)}") from error
     return result

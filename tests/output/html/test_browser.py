@@ -207,6 +207,46 @@ def test_order_and_filters_are_in_the_address_and_come_back_with_it(open_page):
     assert again.input_value("#tools input[type=search]") == "number_01"
 
 
+CLICK = """async (number) => {
+    const link = document.querySelectorAll("a[href^='#']")[number];
+    scrollTo(0, 0);
+    for (let one = link.parentElement; one; one = one.parentElement)
+        if (one.tagName === 'DETAILS') one.open = true;
+    link.click();
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+    const target = document.getElementById(decodeURIComponent(link.hash.slice(1).split('?')[0]));
+    if (!target) return 'no target';
+    const place = target.getBoundingClientRect();
+    const page = document.scrollingElement;
+    const atTheEnd = page.scrollTop >= page.scrollHeight - innerHeight - 3;
+    const landed = place.top >= -20 && (place.top <= 100 || (atTheEnd && place.top < innerHeight));
+    return place.height > 0 && landed ? null : `${place.top} of ${place.height}`;
+}"""
+
+
+@pytest.mark.parametrize("name", ["large", "worse"])
+def test_every_link_of_a_page_leads_to_its_target(open_page, name):
+    page, _ = open_page(name)
+    addresses = page.eval_on_selector_all(
+        "a[href^='#']", "links => links.map(one => one.getAttribute('href'))"
+    )
+    first = {address: number for number, address in reversed(list(enumerate(addresses)))}
+    assert len(first) > 20
+    missed = {address: page.evaluate(CLICK, number) for address, number in first.items()}
+    assert {address: why for address, why in missed.items() if why} == {}
+
+
+def test_details_of_a_priority_lead_to_a_row(open_page):
+    page, _ = open_page("sample")
+    links = page.eval_on_selector_all(
+        ".priority .evidence a:not(.here)", "all => all.map(one => one.getAttribute('href'))"
+    )
+    rows = [link for link in links if re.fullmatch(r"#[a-z]+-[0-9a-f]{10}", link)]
+    assert rows
+    for link in rows:
+        assert page.evaluate("id => document.getElementById(id).tagName", link[1:]) == "TR"
+
+
 def test_an_address_of_a_row_shows_the_row_whatever_the_table_shows(open_page, pages):
     page, _ = open_page("large")
     last = page.locator("#t-tools tbody tr").last

@@ -345,7 +345,7 @@ def test_no_page_is_made_of_what_is_no_store(tmp_path):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
 def test_a_page_that_cannot_be_written_leaves_no_half_and_names_the_file(tmp_path):
     store = build(tmp_path / "s", [call(1)])
-    with pytest.raises(UsageError, match="/dev/full: cannot be written: No space left"):
+    with pytest.raises(UsageError, match="/dev/full: cannot be written: no space left"):
         mt.report(store, "/dev/full")
     before = tmp_path / "page.html"
     before.write_text("before")

@@ -174,6 +174,15 @@ def damaged_state(_: Path, folder: Path) -> None:
     (folder / "overview.json").write_text("{")
 
 
+def test_the_answer_is_known_before_the_page_is_written(traces):
+    pages = []
+    first = overview([traces], jobs=1, on_answer=lambda found: pages.append(found.page.exists()))
+    again = overview([traces], jobs=1, on_answer=lambda found: pages.append(found == first))
+    assert pages == [False, True]
+    assert first.page.exists()
+    assert again == first
+
+
 @pytest.mark.slow
 def test_what_changed_is_read_again(tmp_path):
     traces = tmp_path / "traces"

@@ -16,7 +16,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import jinja2
@@ -28,7 +27,7 @@ from mcptally.errors import UsageError
 from mcptally.output.html import answers, caveats, charts, commands, headings, priorities, sections
 from mcptally.output.html import examples as calls_on_page
 from mcptally.output.html import text as html_text
-from mcptally.output.html.answers import Answers
+from mcptally.output.html.answers import Answers, Asked
 from mcptally.output.whole_file import whole_file
 from mcptally.plural import count
 from mcptally.tables.values import NEVER_WORKED, NO_EVIDENCE, cell_of
@@ -106,57 +105,54 @@ def report(
         "client": client,
         "model": model,
     }
-    page = page_text(store, base=base, examples=examples, filters=filters)
+    opened = store if isinstance(store, Store) else open_store(store)
+    page = page_text(Asked(opened, filters), base=base, examples=examples)
     if out is not None:
-        whole_file(Path(out), lambda file: file.write(page.encode()))
+        write_page(page, Path(out))
     return page
 
 
+def write_page(page: str, out: Path) -> None:
+    """Write the text of a page to a file, which is replaced as a whole."""
+    whole_file(out, lambda file: file.write(page.encode()))
+
+
 def page_text(
-    store: Store | str | Path,
+    asked: Asked,
     *,
     base: Store | str | Path | None = None,
     examples: int = 1,
-    filters: Mapping[str, str | None] = MappingProxyType({}),
-    address_of_call: Callable[[str], str] | None = None,
 ) -> str:
     """The text of the page; see `report`.
 
     Args:
-        store: the store to report on, or its path.
+        asked: asks the store to report on.
         base: an earlier store.
         examples: calls per row.
-        filters: as in `Store.ask`.
-        address_of_call: the address of the page of a call, where a server has one.
     """
-    opened = store if isinstance(store, Store) else open_store(store)
+    opened = asked.store
     opened_base = base if base is None or isinstance(base, Store) else open_store(base)
 
     def context() -> dict[str, Any]:
-        found = answers.ask(opened, opened_base, examples=examples, filters=filters)
+        found = answers.ask(asked, opened_base, examples=examples)
         command_lines = commands.Commands(*map(str, opened.paths), filters=found.filters)
         return _context(opened, found, command_lines, examples)
 
     variables = retry_if_replaced(
         [opened] if opened_base is None else [opened, opened_base], context, consistent=True
     )
-    return _render(variables | {"address_of_call": address_of_call})
+    return _render(variables)
 
 
-def content_security_policy(*, more_styles: str = "", forms: str = "'none'") -> str:
-    """The policy of a page that may have the report's style sheet and script.
-
-    Args:
-        more_styles: other sources of style sheets.
-        forms: where forms may be sent.
-    """
+def _content_security_policy() -> str:
+    """The policy of the page: its own style sheet and script, and nothing else."""
     return "; ".join(
         (
             "default-src 'none'",
-            f"style-src '{_hash(_asset('page.css'))}' {more_styles}".rstrip(),
+            f"style-src '{_hash(_asset('page.css'))}'",
             f"script-src '{_hash(_asset('page.js'))}'",
             "base-uri 'none'",
-            f"form-action {forms}",
+            "form-action 'none'",
             "require-trusted-types-for 'script'",
             "trusted-types 'none'",
         )
@@ -165,7 +161,7 @@ def content_security_policy(*, more_styles: str = "", forms: str = "'none'") -> 
 
 def _render(variables: Mapping[str, Any]) -> str:
     style, script = _asset("page.css"), _asset("page.js")
-    policy = content_security_policy()
+    policy = _content_security_policy()
     return _template().render(
         policy=policy,
         style=Markup(style),  # noqa: S704  (our own file)
@@ -194,7 +190,13 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+    environment.filters |= template_filters()
+    return environment.get_template("page.html")
+
+
+def template_filters() -> dict[str, Callable[..., object]]:
+    """The filters of the templates, which `parts.html` needs."""
+    return {
         "anchor": _anchor,
         "breakable": _breakable,
         "cell_of": _cell_of,
@@ -208,7 +210,6 @@ def _template() -> jinja2.Template:
         "shown": html_text.shown,
         "tokens": html_text.tokens,
     }
-    return environment.get_template("page.html")
 
 
 def _breakable(text: str) -> Markup:
@@ -272,6 +273,7 @@ def _context(
         else None,
     }
     many_servers = found.servers.height > 1
+    shown = parts if many_servers else parts | {"servers": None}
     problems = priorities.priorities(found)
     behind = [
         calls_on_page.of_problem(store, problem, examples, found.filters) for problem in problems
@@ -298,6 +300,10 @@ def _context(
         "verdict_names": _VERDICTS,
         "drift_names": _DRIFTS,
         "priorities": problems,
+        "details": [
+            section if key is None else _anchor(key, section)
+            for section, key in (problem.details(shown) for problem in problems)
+        ],
         "ranking": headings.ranking(found),
         "no_priorities": headings.no_priorities(found, store.unread),
         "unread": in_words(store.unread),

@@ -74,7 +74,6 @@ class Answers:
     last_call: datetime.datetime | None
     sessions: int
     archive: dict[str, Any]
-    measured: dict[str, int]
     tools: pl.DataFrame
     servers: pl.DataFrame
     errors: pl.DataFrame
@@ -95,30 +94,39 @@ class Answers:
     compared: Compared | None
 
 
-def ask(
-    store: Store,
-    base: Store | None = None,
-    *,
-    examples: int = 1,
-    filters: Mapping[str, Any] = MappingProxyType({}),
-) -> Answers:
+class Asked:
+    """The answers of a store to questions, each computed once until a run replaces the store.
+
+    Attributes:
+        store: the store.
+        filters: the filters of all questions, as in `Store.ask`.
+    """
+
+    def __init__(self, store: Store, filters: Mapping[str, Any] = MappingProxyType({})) -> None:
+        self.store: Final = store
+        self.filters: Final = {key: value for key, value in filters.items() if value is not None}
+        self._frames: Final[dict[tuple[Any, str], pl.DataFrame]] = {}
+
+    def __call__(self, question: str) -> pl.DataFrame:
+        """The answer to a question."""
+        key = (self.store.mark(), question)
+        if key not in self._frames:
+            self._frames[key] = self.store.ask(question, **self.filters).pl()
+        return self._frames[key]
+
+
+def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answers:
     """Ask a store all questions of the page.
 
     Args:
-        store: the store that the page reports on.
+        answer: asks the store that the page reports on.
         base: the store to compare with.
         examples: calls per row.
-        filters: as in `Store.ask`.
 
     Raises:
         QueryError, UsageError: a filter is invalid.
     """
-    given = {name: value for name, value in filters.items() if value is not None}
-
-    def answer(question: str) -> pl.DataFrame:
-        frame: pl.DataFrame = store.ask(question, **given).pl()
-        return frame
-
+    store, given = answer.store, answer.filters
     servers = answer("server_scores")
     sums = servers.select(pl.col(name).sum() for name in _COUNTED).row(0, named=True)
     times = servers.select(pl.col("first_call").min(), pl.col("last_call").max()).row(0)
@@ -131,7 +139,6 @@ def ask(
         # Except behind gateways, a session has one server: the sum counts each session once.
         sessions=int(servers.get_column("sessions").sum()),
         archive=_row(store, _ARCHIVE) | _row(store, _PAYLOADS),
-        measured=_row(store, "SELECT * FROM _verdict_accuracy"),
         tools=answer("tool_scores"),
         servers=servers,
         errors=answer("error_groups"),

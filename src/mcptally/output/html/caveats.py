@@ -6,7 +6,7 @@ from typing import NamedTuple
 import polars as pl
 
 from mcptally.output.html.answers import Answers
-from mcptally.output.html.text import name, percent
+from mcptally.output.html.text import name
 from mcptally.plural import count
 
 
@@ -77,16 +77,12 @@ def _filters(answers: Answers) -> Iterator[Caveat]:
 
 
 def _verdict(answers: Answers) -> Iterator[Caveat]:
-    measured = answers.measured
-    called, failures = measured["called_failures"], measured["labelled_failures"]
-    spared, others = measured["called_others"], measured["labelled_others"]
     yield Caveat(
         "Verdicts can be wrong",
-        "Rules decide from the error text who caused a failure. On errors labelled by hand they "
-        f"found {called} of {failures} tool failures ({percent(called / failures)}), and wrongly "
-        f"classified {others - spared} of {others} other errors as tool failures "
-        f"({percent(1 - spared / others)}). The column failure_rate_corrected of tool_scores "
-        "corrects for both.",
+        "Rules and a text model decide from the error who caused a failure. On some servers they "
+        "are wrong about many calls with the same text, and no interval on this page includes "
+        "that. To get a failure rate that holds anyway, read a sample of calls: "
+        "mcptally review STORE --sample 40",
     )
     unknown = answers.counts["ambiguous"]
     if unknown:

@@ -1,6 +1,6 @@
 """Computes the coordinates of the marks in the page's charts; the templates draw them.
 
-Why the page draws its own charts: docs/decisions/0061.
+Why the page draws its own charts: docs/design/output.md.
 """
 
 import dataclasses
@@ -161,7 +161,7 @@ def over_time(answer: pl.DataFrame, changes: pl.DataFrame) -> OverTime | None:
     """
     level = "server" if (answer["level"] == "server").any() else "tool"
     bars = (
-        periods.stacked(answer.filter(pl.col("level") == level))
+        periods.stacked(answer.filter(level=level))
         .group_by("start", "seconds", "cause")
         .agg(pl.col("calls").sum())
         .sort("start", "cause")

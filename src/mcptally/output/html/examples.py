@@ -9,7 +9,7 @@ repeated.
 import dataclasses
 import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -43,6 +43,10 @@ FOLDED: Final = 700
 _FOLDED_LINES: Final = 16
 _MARKUP: Final = 1_200
 """Approximate size of the markup of a call in bytes."""
+_USUAL_CALL: Final = 5_000
+"""Usual size of a call on the page in bytes."""
+_SMALLEST_BATCH: Final = 40
+"""Calls that are read at once at least."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -148,15 +152,12 @@ def load(store: Store, wanted: Sequence[str]) -> Calls:
         store: the store of the page.
         wanted: the ids, the most important ones first.
     """
-    found = explain.explain_calls(store, wanted[:MAX_CALLS], longest=MAX_INDENTED + 1)
     calls: dict[str, Call] = {}
     owners: dict[str, str] = {}
     spent = 0
-    for call_id in wanted[:MAX_CALLS]:
-        if call_id not in found:
-            continue
-        row = found[call_id].call
-        call = _call(found[call_id], owners)
+    for found in _explained(store, wanted[:MAX_CALLS], calls):
+        row, call_id = found.call, found.call["call_id"]
+        call = _call(found, owners)
         if spent + call.size > BUDGET:
             break
         spent += call.size
@@ -165,6 +166,25 @@ def load(store: Store, wanted: Sequence[str]) -> Calls:
             if payload.text is not None and text is not None:
                 owners.setdefault(text, call_id)
     return Calls(calls, len(wanted) - len(calls))
+
+
+def _explained(
+    store: Store, wanted: Sequence[str], calls: Mapping[str, Call]
+) -> Iterator[Explanation]:
+    """Yield the explanations of calls, which are read in batches that about fill the budget.
+
+    Args:
+        store: the store of the page.
+        wanted: the ids.
+        calls: the calls on the page so far.
+    """
+    read, batch = 0, BUDGET // _USUAL_CALL
+    while batch_ids := wanted[read : read + batch]:
+        found = explain.explain_calls(store, batch_ids, longest=MAX_INDENTED + 1)
+        yield from (found[call_id] for call_id in batch_ids if call_id in found)
+        read += batch
+        spent = sum(call.size for call in calls.values())
+        batch = max(_SMALLEST_BATCH, (BUDGET - spent) * len(calls) // max(spent, 1))
 
 
 def _call(found: Explanation, owners: Mapping[str, str]) -> Call:

@@ -133,8 +133,13 @@ class Onset(NamedTuple):
 
 def onsets(found: Answers) -> list[Onset]:
     """The largest changes of success rates, in the order of time."""
+    return onsets_of(found.changes)
+
+
+def onsets_of(changes: pl.DataFrame) -> list[Onset]:
+    """The largest of these rows of the question `change_points`, in the order of time."""
     cost = pl.col("difference").abs() * pl.col("calls_after")
-    largest = found.changes.filter(pl.col("changed_at").is_not_null()).top_k(MAX_ONSETS, by=cost)
+    largest = changes.filter(pl.col("changed_at").is_not_null()).top_k(MAX_ONSETS, by=cost)
     return [
         Onset(
             row["changed_at"],

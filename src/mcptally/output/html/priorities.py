@@ -5,7 +5,7 @@ Changes for the worse since the base store come first, then the answer to the qu
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
@@ -14,6 +14,7 @@ from mcptally.analytics import contrasts
 from mcptally.output.html import problems
 from mcptally.output.html.answers import Answers, Compared
 from mcptally.output.html.commands import Commands
+from mcptally.output.html.sections import Section
 from mcptally.output.html.text import name, shown
 from mcptally.plural import count
 from mcptally.tables.outcomes import FAILED, Verdict, is_verdict, sql_list
@@ -25,9 +26,18 @@ _SECTIONS: Final[Mapping[str, str]] = {
     "unmarked": "hidden",
     "contract": "schemas",
     "drift": "drift",
-    "caller": "errors",
+    **dict.fromkeys(("not_started", "start", "crash", "noise"), "servers"),
 }
 """Kind of problem → the id of the section of the page with more information; else `errors`."""
+
+_ROWS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
+    "errors": ("errors", "error", ("server", "tool", "template", "verdict")),
+    "hidden": ("hidden", "hidden", ("server", "tool", "hidden_rule")),
+    "schemas": ("violations", "schema", ("server", "tool", "side", "state", "path", "error")),
+    "drift": ("drift", "drift", ("server", "tool")),
+    "servers": ("servers", "server", ("server",)),
+}
+"""Id of a section → its name among the parts of the page, and prefix and columns of row ids."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,6 +62,10 @@ class Priority:
     """The server and the tool that `where` does not name."""
     quote: str | None = None
     """A typical error text."""
+    servers: Sequence[str | None] = ()
+    tools: Sequence[str | None] = ()
+    template: str | None = None
+    """The template of the example's error text."""
     contrast: str | None = None
     """What the failing calls have in common that working calls lack."""
 
@@ -67,6 +81,30 @@ class Priority:
         else:
             every = commands.all_calls(self.where) if self.where else None
         return commands.show(self.example), every
+
+    def details(self, parts: Mapping[str, Section | None]) -> tuple[str, list[object] | None]:
+        """The section with more information, and the key of the row there that shows the problem.
+
+        Without such a row the key is None, and without the section it is that of the tools.
+        """
+        if self.section not in _ROWS:
+            return self.section, None
+        name, prefix, columns = _ROWS[self.section]
+        part = parts[name]
+        rows = [] if part is None else part.rows
+        key = next((key for row in rows if (key := self._key(row, columns))), None)
+        if key is not None:
+            return prefix, key
+        return (self.section if rows else "tools"), None
+
+    def _key(self, row: Mapping[str, Any], columns: tuple[str, ...]) -> list[object] | None:
+        """The key of a row that is about this problem."""
+        same = (
+            row["server"] in self.servers
+            and ("tool" not in columns or row["tool"] in self.tools)
+            and ("template" not in columns or row["template"] == self.template)
+        )
+        return [row[column] for column in columns] if same else None
 
 
 def priorities(answers: Answers) -> list[Priority]:
@@ -93,6 +131,9 @@ def _problem(row: Mapping[str, Any], shared: contrasts.Contrasts) -> Priority:
         section=_SECTIONS.get(row["kind"], "errors"),
         where=problems.affected(row),
         quote=problems.message(row),
+        servers=row["servers"],
+        tools=row["tools"] or (),
+        template=row["template"],
         contrast=contrasts.of_problem(row, shared),
     )
 
@@ -146,7 +187,7 @@ def _example(
 def _worse(answers: Answers, compared: Compared) -> Iterator[Priority]:
     order: Callable[[str], int] = ["worse", "vanished"].index
     rows = compared.tools.filter(
-        pl.col("level") == "tool", pl.col("change").is_in(["worse", "vanished"])
+        pl.col("change").is_in(["worse", "vanished"]), level="tool"
     ).to_dicts()
     # `compare` sorts by importance; sorting by kind of change keeps that order.
     for row in sorted(rows, key=lambda r: order(r["change"])):

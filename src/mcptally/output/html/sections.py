@@ -121,7 +121,7 @@ def _examples(answers: Answers) -> dict[tuple[str | None, str | None], str]:
     This is its most common tool failure, otherwise its most common failure of any kind, otherwise
     its slowest call.
     """
-    failing = answers.errors.filter(pl.col("verdict") == "tool_failure")
+    failing = answers.errors.filter(verdict="tool_failure")
     found: dict[tuple[str | None, str | None], str] = {}
     for frame, column in (
         (failing, "call_id"),

@@ -1,6 +1,6 @@
 """Summarizes recordings and logs: imports and scores them into a cache, and keeps the answer.
 
-    inputs → cache → (import, score, report, answer) → screen
+    inputs → cache → (import, score, answer) → screen → page
 
 May import what `output` may import, and the modules of `output` below it. If neither the inputs nor
 the program changed, the kept answer is returned and nothing large is imported.
@@ -51,6 +51,7 @@ def overview(
     jobs: int = 0,
     progress: Callable[[int, int], None] = lambda *_: None,
     on_wait: Callable[[], None] = lambda: None,
+    on_answer: Callable[[Overview], None] = lambda _: None,
 ) -> Overview:
     """Import and score recordings and logs, and summarize them.
 
@@ -61,6 +62,7 @@ def overview(
         jobs: processes to use at most; 0 means one per core.
         progress: called with the bytes of scoring done and in all.
         on_wait: called before waiting for another process.
+        on_answer: called with the result when it is known, before the page is written.
 
     Raises:
         UnreadableError: none of the paths can be read.
@@ -81,62 +83,81 @@ def overview(
     # Another version of the program may know more formats.
     known = earlier if earlier.get("program") == program else {}
     inputs = find_inputs(given, root, known)
-    skipped = {
-        "skipped": [msgspec.structs.astuple(file) for file in inputs.skipped],
-        "other_names": inputs.other_names,
-    }
     state: dict[str, Any] = {"program": program, "files": inputs.files}
     if inputs.are_stable and cache.is_current(folder, earlier, state):
         if earlier.get("unknown") != inputs.unknown:
             cache.write(folder, earlier | {"unknown": inputs.unknown})
         cache.touch(folder)
-        return Overview(folder, earlier["answer"] | skipped)
+        return _known(folder, earlier, inputs, on_answer)
     cache.create(root, folder)
     with cache.alone_in(folder, on_wait):
         earlier = cache.read(folder)
         if inputs.are_stable and cache.is_current(folder, earlier, state):  # by another process
-            return Overview(folder, earlier["answer"] | skipped)
-        answer = _answer_anew(root, folder, inputs, state, earlier, jobs=jobs, progress=progress)
-    return Overview(folder, answer | skipped)
+            return _known(folder, earlier, inputs, on_answer)
+        found = _answer_anew(folder, inputs, state, earlier, jobs, progress, on_answer)
+        cache.sweep(root, keep=folder)
+    return found
+
+
+def _known(
+    folder: Path,
+    state: Mapping[str, Any],
+    inputs: Inputs,
+    on_answer: Callable[[Overview], None],
+) -> Overview:
+    """The result that a state has."""
+    skipped = [msgspec.structs.astuple(file) for file in inputs.skipped]
+    others = {"skipped": skipped, "other_names": inputs.other_names}
+    found = Overview(folder, state["answer"] | others)
+    on_answer(found)
+    return found
 
 
 def _answer_anew(
-    root: Path,
     folder: Path,
     inputs: Inputs,
     state: dict[str, Any],
     earlier: Mapping[str, Any],
-    *,
     jobs: int,
     progress: Callable[[int, int], None],
-) -> dict[str, Any]:
-    """Compute the answer and keep it with the state."""
+    on_answer: Callable[[Overview], None],
+) -> Overview:
+    """Compute the answer, write the page, and keep the answer with the state."""
+    # These load polars, pyarrow and DuckDB.
+    from mcptally.analytics.store import open_store  # noqa: PLC0415
+    from mcptally.output.html import page_text, write_page  # noqa: PLC0415
+    from mcptally.output.html.answers import Asked  # noqa: PLC0415
+    from mcptally.output.overview.answer import answer_of  # noqa: PLC0415
+
     same_logs = earlier.get("logs") == inputs.logs_state and (folder / cache.IMPORTED).is_dir()
     if not same_logs:
         cache.forget(folder)  # if this run is killed, the next one imports the logs again
-    answer = _compute(folder, inputs, same_logs=same_logs, jobs=jobs, progress=progress)
+    counts = _score(folder, inputs, earlier, same_logs=same_logs, jobs=jobs, progress=progress)
+    asked = Asked(open_store(folder / cache.STORE))
+    answer = answer_of(asked, most=_SHOWN) | counts
     state |= {"unknown": inputs.unknown, "logs": inputs.logs_state, "answer": answer}
+    found = _known(folder, state, inputs, on_answer)
+    found.page.unlink(missing_ok=True)
+    write_page(page_text(asked), found.page)
     cache.write(folder, state | {"store": cache.mark(folder)})
-    cache.sweep(root, keep=folder)
-    return answer
+    return found
 
 
-def _compute(
+def _score(
     folder: Path,
     inputs: Inputs,
+    earlier: Mapping[str, Any],
     *,
     same_logs: bool,
     jobs: int,
     progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """Import the logs, score everything, write the page, and return the answer."""
-    # These load polars, pyarrow and DuckDB.
-    from mcptally.output.overview.answer import answer_of  # noqa: PLC0415
+    """Import the logs and score everything; return the counts of what was read."""
     from mcptally.pipeline.run import score  # noqa: PLC0415
 
     imported = folder / cache.IMPORTED
     if same_logs:
-        lost = cache.read(folder)["answer"]["unused_lines"]
+        lost = earlier["answer"]["unused_lines"]
     else:
         lost = cache.import_logs_anew(imported, inputs.logs)
     archive = [*inputs.transcripts, *sorted(imported.glob("*.jsonl*"))]
@@ -144,8 +165,7 @@ def _compute(
         names = ", ".join(str(path) for path in inputs.logs[:3])
         raise UnreadableError(f"no MCP traffic was found in {names}")
     summary = score(archive, out=folder / cache.STORE, jobs=jobs, progress=progress)
-    found = answer_of(folder / cache.STORE, folder / cache.PAGE, most=_SHOWN)
-    return found | {
+    return {
         "transcripts": len(inputs.transcripts),
         "logs": len(inputs.logs),
         "bytes": sum(identity[0] for identity, _ in inputs.files.values()),

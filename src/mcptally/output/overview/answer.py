@@ -1,13 +1,13 @@
-"""Asks a store for what the overview prints, and writes the page."""
+"""Asks a store for what the overview prints."""
 
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from mcptally.analytics import contrasts
-from mcptally.analytics.store import Store, open_store, retry_if_replaced
-from mcptally.output.html import problems, report
+from mcptally.analytics.store import retry_if_replaced
+from mcptally.output.html import problems
+from mcptally.output.html.answers import Asked
 from mcptally.output.html.headings import share_that_worked
 from mcptally.output.html.text import moment
 from mcptally.tables.outcomes import UNKNOWN
@@ -15,29 +15,27 @@ from mcptally.tables.outcomes import UNKNOWN
 _UNFINISHED = ("cancelled", "input_required", "tasks")
 
 
-def answer_of(store: Path, page: Path, *, most: int) -> dict[str, Any]:
-    """The numbers and texts of the overview of a store; writes the report to `page`."""
-    opened = open_store(store)
-    page.unlink(missing_ok=True)
-    report(opened, page)
-    return retry_if_replaced([opened], lambda: _answer(opened, most), consistent=True)
+def answer_of(asked: Asked, *, most: int) -> dict[str, Any]:
+    """The numbers and texts of the overview of a store, with this many findings at most."""
+    return retry_if_replaced([asked.store], lambda: _answer(asked, most), consistent=True)
 
 
-def _answer(store: Store, most: int) -> dict[str, Any]:
-    servers = store.ask("server_scores").pl()
+def _answer(asked: Asked, most: int) -> dict[str, Any]:
+    servers = asked("server_scores")
     names = ("calls", "ok", "sessions", "tools", *_UNFINISHED)
     sums = servers.select(pl.col(name).sum() for name in names).row(0, named=True)
     counts = {name: int(value or 0) for name, value in sums.items()}
-    found = store.ask("priorities").pl()
+    first, last = servers.select(pl.col("first_call").min(), pl.col("last_call").max()).row(0)
+    found = asked("priorities")
     by_fault = (
         found.filter(pl.col("cause").is_not_null()).group_by("fault").agg(pl.col("affected").sum())
     )
-    shared = contrasts.by_group(store.ask("contrasts").pl().to_dicts())
+    shared = contrasts.by_group(asked("contrasts").to_dicts())
     return {
         "servers": servers.height,
         **{name: counts[name] for name in ("calls", "ok", "sessions", "tools")},
-        "first": moment(servers.get_column("first_call").min()),
-        "last": moment(servers.get_column("last_call").max()),
+        "first": moment(first),
+        "last": moment(last),
         "headline": share_that_worked(counts["calls"], counts["ok"]),
         "rest": {
             **{fault or UNKNOWN: affected for fault, affected in by_fault.sort("fault").rows()},

@@ -79,7 +79,7 @@ def find_inputs(paths: Sequence[Path], cache: Path, known: Mapping[str, Any]) ->
     if not found.files:
         raise UnreadableError(
             f"{', '.join(map(str, paths))}: no transcripts, and no logs of a known format "
-            f"({', '.join(FORMATS)}){_first_skipped(found)}"
+            f"(mcptally import --help lists them){_first_skipped(found)}"
         )
     return found
 
@@ -161,8 +161,8 @@ def _add(found: Inputs, path: Path, known: Sequence[Any] | None, *, is_named: bo
     if form is None:
         if is_named:
             raise UnreadableError(
-                f"{path}: unknown format: {why_unknown(path)}; known: transcripts, "
-                f"{', '.join(FORMATS)}"
+                f"{path}: unknown format: {why_unknown(path)}; mcptally import --help lists the "
+                "known ones"
             )
         _skip(found, path, f"unknown format: {why_unknown(path)}")
         return
