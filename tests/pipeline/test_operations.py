@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 
 import mcptally as mt
-from mcptally import rules
+from mcptally.toml_files import read_toml
 from mcptally.verdict import error_template
 from tests.corpus import SAMPLES
 
-MOST: Final = 357
+MOST: Final = 365
 """Lower it after a change that needs fewer."""
 
 
@@ -43,7 +43,7 @@ ranges, so that compiling sixty of them takes 17 ms."""
 
 @pytest.mark.parametrize("file", ["definitions.toml", "definitions-smells.toml", "leaks.toml"])
 def test_patterns_that_polars_runs_do_not_repeat_the_class_of_word_characters(file: str) -> None:
-    table = rules.read_toml(f"rules/{file}")
+    table = read_toml(f"rules/{file}")
     patterns = [pattern for rule in table["rule"] for pattern in rule.get("matches", ())]
     assert not [pattern for pattern in patterns if _repeats(pattern)]
 

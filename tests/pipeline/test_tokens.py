@@ -52,7 +52,7 @@ def test_a_tokenizer_counts_each_text_and_long_ones_in_pieces(tokenizer, monkeyp
 @pytest.mark.usefixtures("tokenizer")
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(None, "No such file"), (b"\xff", "is not UTF-8"), (b"{}", "is not a tokenizer")],
+    [(None, "no such file"), (b"\xff", "is not UTF-8"), (b"{}", "is not a tokenizer")],
 )
 def test_a_file_that_is_not_a_tokenizer_is_an_error_that_says_what_to_give(tmp_path, content, said):
     path = tmp_path / "given.json"

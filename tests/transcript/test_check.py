@@ -221,7 +221,7 @@ def test_events_in_any_order_are_whole_if_none_is_missing(tmp_path):
 
 def test_nothing_readable_is_an_error(tmp_path):
     write(tmp_path, b"hello\n")
-    with pytest.raises(UnreadableError, match="no transcript event"):
+    with pytest.raises(UnreadableError, match="nothing readable in 1 file"):
         check([tmp_path])
 
 

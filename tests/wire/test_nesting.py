@@ -18,9 +18,9 @@ from polars.testing import assert_frame_equal
 import mcptally as mt
 from mcptally.analytics.store import open_store
 from mcptally.errors import UsageError
+from mcptally.messages.line_depth import may_be_too_deep
 from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.check import check
-from mcptally.transcript.parse import may_be_too_deep
 from mcptally.wire.nesting import MAX_DEPTH, is_too_deep, is_value_too_deep, raised_recursion_limit
 from mcptally.wire.strict_json import strict_json_error
 from tests.transcripts import c2s, call, opened, write

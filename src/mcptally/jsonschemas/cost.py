@@ -1,7 +1,7 @@
 """Bound the cost of validating a value by an untrusted schema.
 
 A schema whose evaluation may take exponential time is refused before an engine sees it, and all
-errors of a value are collected only where that is cheap (docs/decisions/0076).
+errors of a value are collected only where that is cheap (docs/design/protocol.md).
 """
 
 import functools

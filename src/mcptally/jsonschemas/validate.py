@@ -46,7 +46,9 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
         definitions: `definition`, `input_schema` and `output_schema` (JSON text).
     """
     number_of: dict[str, int] = {}
-    schemas = definitions[["definition", "input_schema", "output_schema"]].unique("definition")
+    schemas = definitions.select(
+        Definitions.definition.col, Definitions.input_schema.col, Definitions.output_schema.col
+    ).unique("definition")
     numbers = pl.LazyFrame(
         {"definition": schemas.get_column(Definitions.definition.name)}
         | {
@@ -69,7 +71,10 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
             "definition",
             "outcome",
             row=pl.int_range(pl.len(), dtype=pl.UInt32),
-            whole=~Validated.truncated.col & ~Validated.reply_truncated.col.fill_null(value=False),
+            # The result of a task that was completed may not have been fetched.
+            whole=~Validated.truncated.col
+            & ~Validated.reply_truncated.col.fill_null(value=False)
+            & Validated.response.col.is_not_null(),
             has_input=tool & ~Validated.truncated.col,
             input="arguments",
             output="structured_content",

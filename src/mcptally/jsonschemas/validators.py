@@ -2,7 +2,7 @@
 
 jsonschema-rs validates. A schema that it refuses is given to jsonschema, the reference engine. Both
 treat formats as annotations, never as assertions (2020-12's default).
-Reasons: docs/decisions/0030.
+Reasons: docs/design/protocol.md.
 """
 
 import functools

@@ -69,7 +69,8 @@ def _read(files: LiveFiles, table: str, *columns: str) -> pl.DataFrame:
 def _require(frame: pl.DataFrame, column: str, name: str) -> None:
     names = [each for each in frame.get_column(column).unique() if each is not None]
     if name not in names:
-        raise QueryError(f"the store has no {column} {name!r}{near(name, names)}")
+        some = f"; there are: {', '.join(sorted(names)[:8])}{', …' if len(names) > 8 else ''}"
+        raise QueryError(f"no {column} is called {name!r}{near(name, names) or some}")
 
 
 def _tool_target(

@@ -5,7 +5,7 @@
 A run of lines is decoded by one native call into typed structs whose payloads stay raw bytes, and
 the structs are transposed to columns by native calls. A line that does not fit the types is decoded
 alone, field by field, so a bad line does not affect others; every line becomes a row or a finding.
-Why not a columnar JSON reader: docs/decisions/0002.
+Why not a columnar JSON reader: docs/design/archives.md.
 """
 
 from collections import Counter

@@ -5,21 +5,21 @@ line does not affect the lines beside it.
 """
 
 import bisect
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from mcptally.messages.line_depth import has_too_deep
 from mcptally.transcript.events import AnyEvent
 from mcptally.transcript.files import LineRun
 from mcptally.transcript.parse import (
     TORN_TAIL_MESSAGE,
     decode_events,
-    is_readable,
     is_torn,
     parse_event,
-    parse_lines,
 )
 
 LineNumbers = npt.NDArray[np.int64]
@@ -36,7 +36,7 @@ _FEW_LINES: Final = 4
 
 def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
     """Return the events of a run of lines, their line numbers, and the faults of other lines."""
-    readable = is_readable(run.data, run.ends, _is_utf8)
+    readable = _is_readable(run.data, run.ends)
     events: list[AnyEvent] = []
     numbers: list[LineNumbers] = []
     faults: list[Fault] = []
@@ -52,9 +52,8 @@ def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
         known = (
             decode_events(view[start:end], after - line)
             if readable
-            else parse_lines(
-                run.data[start:end], [each - start for each in run.ends[line:after]], _is_utf8
-            )
+            or _is_readable(run.data[start:end], [each - start for each in run.ends[line:after]])
+            else None
         )
         if known is not None:
             events += known
@@ -89,6 +88,11 @@ def _one_by_one(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]
         else:
             faults.append((number, *event))
     return events, np.array(numbers, np.int64), faults
+
+
+def _is_readable(data: bytes, ends: Sequence[int]) -> bool:
+    """Return whether whole lines are UTF-8 and none is nested too deep."""
+    return _is_utf8(data) and not has_too_deep(data, ends)
 
 
 def _is_utf8(data: bytes) -> bool:

@@ -2,9 +2,8 @@
 
 Partitions are planned with `PROCESS_BASE_BYTES` and `BYTES_PER_TRANSCRIPT_BYTE` before anything is
 read; while lines are read, `MemoryBudget` estimates what they need so far. A partition that needs
-more than planned is divided by recording (docs/decisions/0157). A recording is never divided, so
-one may need more than is free: then the part that fits is read, and a finding reports the rest
-(docs/decisions/0042, 0077).
+more than planned is divided by recording. A recording is never divided, so one may need more than
+is free: then the part that fits is read, and a finding reports the rest (docs/design/pipeline.md).
 """
 
 from typing import Final, TypeVar

@@ -33,6 +33,12 @@ CANCELLED_TEXT: Final = r"(?i)\b(?:cancell?ed|cancell?ation|aborted|abort(?:ed)?
 CANCELLED_CODE: Final = -32800
 """Code of such an error (the Python SDK's, from the Language Server Protocol)."""
 
+CONNECTION_CLOSED: Final = -32000
+"""Code with which the Python SDK ends subscriptions when the client leaves."""
+
+DRAFT_TASK: Final = '$._meta["modelcontextprotocol.io/task"]'
+"""Path of the task in results of servers that follow a draft of 2025-11-25."""
+
 TIME_LIMITS: Final = (*range(1, 11), 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
 """Usual time limits of clients, in seconds."""
 
@@ -247,12 +253,29 @@ def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
         not_in_head = [name for name in _FROM_REPLY if name != "is_error"]
         whole = ~PairedCalls.reply_truncated.col.fill_null(value=False)
         calls = calls.with_columns(pl.when(whole).then(pl.col(not_in_head)))
-    return calls.with_columns(
+    return _add_draft_tasks(calls).with_columns(
         # 0 is the time of an imported event whose source has none.
         latency_ms=pl.when(PairedCalls.ts_ns.col > 0).then(
             (PairedCalls.reply_ns.col - PairedCalls.ts_ns.col) / 1e6
         ),
         request_bytes=PairedCalls.bytes.col,
+    )
+
+
+def _add_draft_tasks(calls: pl.DataFrame) -> pl.DataFrame:
+    """Add the task of replies that have it in `_meta`: a draft that FastMCP 2.14 follows."""
+    empty = PairedCalls.has_meta.col & (PairedCalls.content_types.col.list.len() == 0)
+    drafts = (
+        calls.lazy()
+        .filter(empty, PairedCalls.task.col.is_null(), PairedCalls.method.col == "tools/call")
+        .select("pos", draft=PairedCalls.response.col.str.json_path_match(DRAFT_TASK))
+        .drop_nulls("draft")
+        .pipe(run_query)
+    )
+    if not drafts.height:
+        return calls
+    return left_join_columns(calls, drafts, "pos").with_columns(
+        task=pl.coalesce(PairedCalls.task.col, "draft")
     )
 
 
@@ -405,14 +428,21 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
     """Add the outcome: the first that applies. `hidden_error` is decided later, in `verdict`."""
     answered = PairedCalls.reply.col.is_not_null()
     names_timeout = PairedCalls.cancel_reason.col.str.contains(TIMEOUT_REASON)
-    timed_out = (
-        names_timeout | PairedCalls.http_status.col.is_in([408, 504]) | _closed_at_time_limit()
+    # A client may close an exchange once it has read the status of a refusal.
+    gone = (PairedCalls.closed_by.col == "client") & ~(
+        PairedCalls.http_status.col >= 400
+    ).fill_null(value=False)
+    # A subscription is open until one side ends it; that is no failure and no time limit.
+    subscribes = PairedCalls.method.col == "subscriptions/listen"
+    timed_out = PairedCalls.http_status.col.is_in([408, 504]) | (
+        ~subscribes & (names_timeout | (gone & _closed_at_time_limit()))
     )
-    cancelled = PairedCalls.cancelled_ns.col.is_not_null() | (PairedCalls.closed_by.col == "client")
+    cancelled = PairedCalls.cancelled_ns.col.is_not_null() | gone | subscribes
     asks_to_sign_in = PairedCalls.error_code.col.fill_null(0) == URL_ELICITATION_REQUIRED
-    stopped = answered & _says_cancelled()
+    closed = PairedCalls.error_code.col.fill_null(0) == CONNECTION_CLOSED
+    stopped = answered & (_says_cancelled() | (subscribes & closed))
     is_task = (PairedCalls.result_type.col == "task") | (
-        PairedCalls.task.col.is_not_null() & (PairedCalls.content_kind.col == "absent")
+        PairedCalls.task.col.is_not_null() & (PairedCalls.content_types.col.list.len() == 0)
     )
     decided = calls.lazy().with_columns(
         outcome=pl.when(stopped & names_timeout)

@@ -26,8 +26,15 @@ PATIENCE_NS: Final = 5 * 10**9
 _BY_OTHERS: Final = (1, 2, 9, 13, 15)
 """Signals that others send to end a server: SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM."""
 
-_PLAIN_EXITS: Final = (0, *(128 + signal for signal in _BY_OTHERS))
-"""Exit codes of a server that ended because it was told to."""
+_PLAIN_EXITS: Final = (
+    0,
+    *(128 + signal for signal in _BY_OTHERS),
+    *(-signal for signal in _BY_OTHERS),
+)
+"""Exit codes of a server that ended because it was told to; some recorders negate signals."""
+
+_NOT_BY_ITSELF: Final = r"signal|client|stdin|stop|session|not_started"
+"""Reasons to close, of this and other recorders, if the server did not end by itself."""
 
 _NOT_WORDS: Final = r"^(?:\W*|\s*at\s.*|\s*File \".*|Traceback .*|Node\.js v.*|\s*throw .*|.*:\d+)$"
 """Lines of a stack trace, and lines without a word."""
@@ -43,7 +50,8 @@ _AT_SHUTDOWN: Final = r"KeyboardInterrupt|BrokenPipe|EPIPE|CancelledError|Closed
 """Exceptions of servers that lose their client."""
 
 _MISSING_PROGRAM: Final = (
-    r"(?i)\bcommand not found|: not found$|no such file or directory|could not determine executable"
+    r"(?i)\bcommand not found|: not found$|could not determine executable"
+    r"|\b(?:cannot start|env|exec|sh|bash|open file)\b.*no such file or directory"
     r"|\benoent\b.*\bspawn\b|\bspawn\b.*\benoent\b|exec(?:utable)?(?: file)? not found"
     r"|no executable|404 not found"
 )
@@ -128,8 +136,9 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
     for part in (ends, asked, _last_words(events.stderr), noise):
         rows = rows.join(part, on=Event.recording.name, how="left")
     reason, exit_code, signal = Closes.reason.col, Closes.exit_code.col, Closes.signal.col
+    by_itself = ~reason.str.contains(_NOT_BY_ITSELF).fill_null(value=False)
     failed = (
-        ~exit_code.is_in(_PLAIN_EXITS) & (reason == "server_exited")
+        ~exit_code.is_in(_PLAIN_EXITS) & by_itself
         | ~signal.is_in(_BY_OTHERS) & (reason == "server_killed")
     ).fill_null(value=False)
     words = pl.coalesce(ServerLives.last_words.col, Closes.detail.col)

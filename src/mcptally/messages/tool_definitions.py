@@ -102,6 +102,7 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
                 _json(tool, "outputSchema"),
                 _json(tool, "annotations"),
                 len(canonical.encode("utf-8", "surrogatepass")),
+                None,  # `kind`, which `verdict.evidence.add_kinds` sets
                 canonical,
             )
     columns = {column.name: column.dtype for column in (Listings.tool, Listings.definition)}

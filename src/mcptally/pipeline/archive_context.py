@@ -158,7 +158,8 @@ class ArchiveContext:
             needs: `Needs` rows.
             own: definitions that were listed in the calls' own sessions.
         """
-        servers, tools = needs[["server"]], needs[["server", "tool"]]
+        servers = needs.select(Needs.server.col)
+        tools = needs.select(Needs.server.col, Needs.tool.col)
         listed = _of_keys(self.timeline, tools)
         used = pl.concat([listed.get_column(Listings.definition.name), own])
         return PartitionSummary(

@@ -68,19 +68,23 @@ def deciding_files(folder: Path) -> list[str]:
         inside = f"{at}{os.sep}"[len(str(folder)) + 1 :].replace(os.sep, "/")
         folders[:] = [each for each in folders if f"{inside}{each}/" not in _WITHOUT_EFFECT]
         names += [inside + name for name in files if name.endswith((".py", ".toml", ".json"))]
-    return sorted(name for name in names if not name.startswith(_WITHOUT_EFFECT))
+    return sorted(
+        name
+        for name in names
+        if not (name.startswith(_WITHOUT_EFFECT) or name.endswith("/compiled.json"))
+    )
 
 
 _WITHOUT_EFFECT: Final = (
     *("cli/", "maintenance/", "evaluation/", "gates/", "output/", "analytics/"),
     *("importers/", "record/"),
+    *(f"review/{name}.py" for name in ("estimates", "export", "items", "program")),
+    *("review/sample.py", "review/session.py"),
     *("pipeline/engines/__init__.py", "pipeline/engines/dask"),
     *("transcript/check.py", "transcript/redact.py", "transcript/remote.py"),
     *("store/remote_copy.py", "store/remote_folder.py", "store/plain_files.py"),
-    "rules/compiled.json",
 )
-"""Modules that change no row: they write transcripts, read stores or distribute work. What
-`compiled.json` has is derived from other files."""
+"""Modules that change no row: they write transcripts, read stores or distribute work."""
 
 
 def reuse_blocker(folder: Path, manifest: Mapping[str, Any], made: Provenance) -> str | None:

@@ -179,12 +179,13 @@ def _without_dependents(
     if extended.rescored != earlier.rescored:
         return extended, None
     context = _archive_context(settings, gathered, extended)
-    servers = _affected_servers(gathered, extended)
+    servers = affected_servers(gathered, extended)
     affected = extended.affected_recordings(context, servers, settings.work / "spool")
     return extended.without(extended.files_of(affected)), context
 
 
-def _affected_servers(gathered: Sequence[Gathered], earlier: EarlierStores) -> set[str | None]:
+def affected_servers(gathered: Sequence[Gathered], earlier: EarlierStores) -> set[str | None]:
+    """The servers about which this run has other facts than the stores."""
     return {name for each in gathered for name in each.report.servers} | earlier.changed_servers()
 
 
@@ -200,5 +201,5 @@ def _archive_context(
     numbers = sorted(each.partition.number for each in gathered)
     summaries = [stored_summaries(settings.work, numbers)]
     if earlier is not None:
-        summaries += earlier.summaries(_affected_servers(gathered, earlier))
+        summaries += earlier.summaries(affected_servers(gathered, earlier))
     return ArchiveContext(summaries, settings.work / "spool")

@@ -16,9 +16,11 @@ from mcptally.errors import StoreError
 from mcptally.pipeline.archive_context import ArchiveContext, StoredSummaries
 from mcptally.pipeline.fingerprint import is_same, reuse_blocker
 from mcptally.pipeline.invalidation import stale_recordings
+from mcptally.pipeline.partition import KnownLint
 from mcptally.pipeline.plan import first_recording
+from mcptally.protocol.definition_lint import LINT_RULES
 from mcptally.store.manifest import MANIFEST, SUMMARIES, live_files, read_manifest
-from mcptally.store.parts import EMPTY, SKIPPED
+from mcptally.store.parts import ARCHIVE_PART, EMPTY, SKIPPED
 from mcptally.store.source_files import SourceFile
 from mcptally.store.work_folder import Provenance
 from mcptally.tables.findings import Findings
@@ -225,6 +227,29 @@ class EarlierStores(msgspec.Struct, frozen=True):
         """The recordings of some parts of a store whose rows are reused."""
         places = self.places.of([Part(store, name) for name in parts])
         return self.reused(places).select("recording").collect()
+
+    def known_lint(self, changed: Iterable[str | None]) -> KnownLint | None:
+        """What the store has about definitions of other servers than these.
+
+        None if there are several stores: each has findings about its own listings only.
+        """
+        if len(self.folders) != 1:
+            return None
+        changed_servers = pl.DataFrame({"server": list(changed)}, schema={"server": pl.String})
+        files = [
+            path
+            for path in live_files(self.folders[0], self.manifests[0])[Findings.name]
+            if path.stem.startswith(ARCHIVE_PART)
+        ]
+        if not files:
+            return None
+        findings = Findings.frame(pl.read_parquet(files, glob=False)).filter(
+            Findings.rule.col.str.starts_with(LINT_RULES)
+        )
+        return KnownLint(
+            findings.join(changed_servers, on="server", how="anti", nulls_equal=True),
+            changed_servers,
+        )
 
     def affected_recordings(
         self, now: ArchiveContext, servers: Iterable[str | None], spool: Path

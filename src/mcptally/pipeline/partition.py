@@ -186,7 +186,7 @@ def _summary(events: Events, calls: pl.DataFrame, messages: pl.DataFrame) -> Par
     listed, definitions = read_listings(calls, messages)
     return PartitionSummary(
         Listings.select(listed),
-        Definitions.select(definitions),
+        Definitions.select(evidence.add_kinds(definitions)),
         ArgumentCombinations.select(stages.argument_combinations(calls)),
         DryRuns.select(stages.gather_validations(calls, events.asks)),
         ErrorForms.select(stages.count_error_forms(calls)),
@@ -216,6 +216,7 @@ def finish(
     )
     calls = Validated.select(calls)
     trim_heap()
+    calls = evidence.add_tool_kinds(calls, archive.definitions)
     calls = Evidenced.select(evidence.add_evidence(calls, archive.minutes, archive.forms))
     calls = judge_calls(calls, archive.definitions, archive.combinations, judging)
     calls = _score(calls, archive)
@@ -277,11 +278,21 @@ def _score(calls: pl.DataFrame, archive: PartitionSummary) -> pl.DataFrame:
     return Scored.select(stages.with_validations(calls, archive.validations))
 
 
+class KnownLint(NamedTuple):
+    """What an earlier run found about definitions (`lint_definitions`)."""
+
+    findings: pl.DataFrame
+    """The findings about definitions of servers that did not change."""
+    servers: pl.DataFrame
+    """The servers that changed (column `server`)."""
+
+
 @with_raised_recursion_limit
 def tools(
     archive: PartitionSummary,
     seen: pl.DataFrame | None = None,
     tokenizer: Tokenizer | None = None,
+    known: KnownLint | None = None,
 ) -> dict[type[Table], pl.DataFrame]:
     """The `tools` table of the whole archive, and the findings about definitions.
 
@@ -289,6 +300,7 @@ def tools(
         archive: facts of all partitions; of listings at least the `relevant_listings`.
         seen: `ListingCounts` of all listings, if `archive` does not have all of them.
         tokenizer: what counts the tokens of definitions; None: bytes over four.
+        known: what an earlier run found; only definitions of other servers are checked.
     """
     seen = count_listings(archive.listed) if seen is None else seen
     texts = dict(
@@ -297,8 +309,13 @@ def tools(
     tokens = count_tokens(archive.definitions.get_column(Definitions.text.name), tokenizer).alias(
         Tools.tokens.name
     )
+    checked, definitions = archive.listed, archive.definitions
+    if known is not None:
+        checked = checked.join(known.servers, on="server", how="semi", nulls_equal=True)
+        definitions = definitions.join(checked, on=Definitions.definition.name, how="semi")
     findings = [
-        definition_lint.lint_definitions(archive.listed, archive.definitions),
+        definition_lint.lint_definitions(checked, definitions),
+        *([] if known is None else [known.findings]),
         stages.archive_findings(archive.listed, archive.definitions, archive.shapes),
     ]
     return {

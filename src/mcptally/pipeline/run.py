@@ -23,13 +23,14 @@ from mcptally.pipeline.gathering import (
     Gathered,
     Progress,
     Settings,
+    affected_servers,
     files_to_gather,
     gather_with_dependents,
     plan_groups,
     stored_summaries,
 )
 from mcptally.pipeline.incremental import EarlierStores
-from mcptally.pipeline.partition import tools
+from mcptally.pipeline.partition import KnownLint, tools
 from mcptally.pipeline.partition_summary import NEEDS, PartitionSummary
 from mcptally.pipeline.plan import (
     bytes_in_memory,
@@ -41,6 +42,8 @@ from mcptally.pipeline.plan import (
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import Selection
 from mcptally.plural import count
+from mcptally.review.answers import AppliedReviews, read
+from mcptally.review.place import reviews_file_of
 from mcptally.store import work_folder
 from mcptally.store.manifest import (
     SUMMARIES,
@@ -50,11 +53,12 @@ from mcptally.store.manifest import (
     live_files,
     views_are_current,
 )
-from mcptally.store.parts import SKIPPED, Written, remove_orphan_summaries, write_part
+from mcptally.store.parts import ARCHIVE_PART, SKIPPED, Written, remove_orphan_summaries, write_part
 from mcptally.store.remote_copy import local_copy
 from mcptally.store.source_files import SourceFile, unread_of
 from mcptally.store.work_folder import Provenance, working
 from mcptally.tables.all_tables import TABLES
+from mcptally.tables.calls import Calls
 from mcptally.tables.findings import Finding, Findings, findings_frame
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import Definitions
@@ -112,6 +116,7 @@ def score(
     rules: str | Path | None = None,
     scenarios: str | Path | None = None,
     tokenizer: str | Path | None = None,
+    reviews: str | Path | None = None,
     payloads: bool = True,
     servers: Collection[str] = (),
     tools: Collection[str] = (),
@@ -135,6 +140,8 @@ def score(
         scenarios: a TOML or JSON file that says which calls were tests of what.
         tokenizer: the `tokenizer.json` of a model, to count tokens with instead of bytes over
             four; needs the extra `tokens`.
+        reviews: a file of answers of `mcptally review`; by default `reviews.jsonl` in the folder
+            that holds all of the archive's files, if it exists.
         payloads: whether arguments, responses and their text are kept.
         servers: only recordings of servers with these labels; empty: all.
         tools: only calls of tools with these names; empty: all calls.
@@ -170,6 +177,9 @@ def score(
     files, others = selection.files(found_files)
     if not files:
         raise UnreadableError(_nothing_selected(selection, others))
+    reviews_file = reviews_file_of(found_files, reviews)
+    if reviews_file is not None:
+        judging = msgspec.structs.replace(judging, reviews=_answers(reviews_file))
     upload_url = f"{out}/{WORK}" if isinstance(out, str) and is_url(out) else None
     with (
         local_copy(out, full=full) as store,
@@ -186,6 +196,8 @@ def score(
             selection=selection.for_manifest(),
             tokenizer=judging.tokenizer_name,
             own_rules=judging.rules.changes,
+            reviews_file=None if reviews_file is None else str(reviews_file),
+            reviews=msgspec.to_builtins([*judging.reviews.calls, *judging.reviews.groups]),
         )
         limit = partition_bytes or default_partition_bytes(workers.jobs)
         settings = Settings(store, work, judging, payloads, limit, selection, progress, warn)
@@ -193,7 +205,7 @@ def score(
         blocker = found if isinstance(found, str) and not full else None
         earlier = None if full or isinstance(found, str) else found
         if earlier is not None:
-            earlier = earlier.without_changed(files)
+            earlier = _without_changed_answers(earlier.without_changed(files), judging.reviews)
         if earlier is not None and not skipped and earlier.is_same_store(map(str, files), made):
             _refresh_views(store)  # the store may have been moved
             summary = _unchanged(store, earlier)
@@ -203,6 +215,28 @@ def score(
     return msgspec.structs.replace(
         summary, out=out, in_full=blocker, files_left_out=len(found_files) - len(files)
     )
+
+
+def _answers(file: Path) -> AppliedReviews:
+    """The answers of a file that count."""
+    if not file.exists():
+        return AppliedReviews()
+    from mcptally.review.apply import counted  # noqa: PLC0415  (few archives are reviewed)
+
+    return counted(read(file))
+
+
+def _without_changed_answers(earlier: EarlierStores, now: AppliedReviews) -> EarlierStores:
+    """The earlier stores without the rows that a changed answer of a reviewer may be about."""
+    if not now and not any(each.get("reviews") for each in earlier.manifests):
+        return earlier
+    from mcptally.review.changes import changed_recordings  # noqa: PLC0415  (as above)
+
+    changed: set[str] = set()
+    for folder, manifest in zip(earlier.folders, earlier.manifests, strict=True):
+        calls = live_files(folder, manifest)[Calls.name]
+        changed |= changed_recordings(manifest.get("reviews", ()), now, calls)
+    return earlier.without(earlier.files_of(changed))
 
 
 def build(
@@ -232,7 +266,8 @@ def build(
         )
         carried = _carry_over(settings, earlier)
         finished = list(_finish(settings, pool, gathered, context))
-    archive_tables = _write_archive_tables(settings, context, skipped)
+    known = earlier.known_lint(affected_servers(gathered, earlier)) if earlier else None
+    archive_tables = _write_archive_tables(settings, context, skipped, known)
     remove_orphan_summaries(settings.work)
     reused = earlier.reused_files(named) if earlier else set()
     return Build(
@@ -334,13 +369,17 @@ def _finish(
 
 
 def _write_archive_tables(
-    settings: Settings, context: ArchiveContext, skipped: Sequence[SkippedFile]
+    settings: Settings,
+    context: ArchiveContext,
+    skipped: Sequence[SkippedFile],
+    known: KnownLint | None,
 ) -> Written:
     """Write the `tools` table, findings about definitions, and findings about skipped paths."""
     rows = dict.fromkeys((table.name for table in TABLES), 0)
     tokenizer = settings.judging.tokenizer
-    for table, frame in tools(context.summary(), context.sightings.rows, tokenizer).items():
-        rows[table.name] += write_part(settings.work, table, "tools", frame)
+    written = tools(context.summary(), context.sightings.rows, tokenizer, known)
+    for table, frame in written.items():
+        rows[table.name] += write_part(settings.work, table, ARCHIVE_PART, frame)
     if skipped:
         findings = [
             Finding("archive.not_followed", "warning", "file", each.why, file=each.name)
@@ -389,4 +428,8 @@ def _nothing_readable(work: Path, files: Sequence[str]) -> str:
         f"{file}{f':{line}' if line else ''}: {message}"
         for file, line, message in first.select("file", "line", "message").iter_rows()
     ]
+    if first["rule"].str.starts_with("transcript.").any():
+        faults.append(
+            "a log of another program is converted with: mcptally import auto LOG -o traces"
+        )
     return "\n".join([f"nothing readable in {count(len(files), 'file')}", *faults])

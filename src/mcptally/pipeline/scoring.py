@@ -6,6 +6,7 @@ import msgspec
 import polars as pl
 
 from mcptally.pipeline.tokens import Tokenizer, count_tokens
+from mcptally.review.answers import AppliedReviews
 from mcptally.seeds.stages import (
     ScenarioEntry,
     assign_scenarios,
@@ -25,6 +26,7 @@ class ScoringRules(msgspec.Struct, frozen=True):
     rules: RuleSet = msgspec.field(default_factory=RuleSet)
     given: tuple[ScenarioEntry, ...] = ()
     tokenizer: Tokenizer | None = None
+    reviews: AppliedReviews = AppliedReviews()
 
     @classmethod
     def of(
@@ -55,7 +57,10 @@ class ScoringRules(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """16 hex digits that change when the rules, the scenarios or the tokenizer change."""
+        """16 hex digits that change when the rules, the scenarios or the tokenizer change.
+
+        A changed answer of a reviewer changes few rows, so a run compares answers by themselves.
+        """
         tokenizer = self.tokenizer and self.tokenizer.digest
         given = (self.rules.verdict, self.rules.hidden, self.given, tokenizer)
         return digest(msgspec.json.encode(given))
@@ -67,7 +72,7 @@ def judge_calls(
     combinations: pl.DataFrame,
     judging: ScoringRules,
 ) -> pl.DataFrame:
-    """Return `Judged`: the calls with scenario, final outcome and verdict.
+    """Return `Judged`: the calls with scenario, final outcome and verdict, ours or a reviewer's.
 
     Args:
         calls: `Evidenced`.
@@ -77,9 +82,9 @@ def judge_calls(
     """
     calls = calls.hstack(assign_scenarios(calls, definitions, combinations, judging.given))
     calls = _with_hidden_errors(calls, judging)
-    calls = calls.hstack(classify.judge(calls, judging.rules.verdict))
+    calls = calls.hstack(classify.judge(calls, judging.rules.verdict, definitions=definitions))
     certainty = pl.min_horizontal(Judged.certainty.col, Judged.hidden_certainty.col)
-    return Judged.select(
+    judged = Judged.select(
         calls.with_columns(
             pl.when(Judged.outcome.col == "hidden_error")
             .then(certainty)
@@ -97,6 +102,11 @@ def judge_calls(
             ),
         )
     )
+    if judging.reviews:
+        from mcptally.review.apply import apply  # noqa: PLC0415  (few archives are reviewed)
+
+        judged = apply(judged, judging.reviews)
+    return judged
 
 
 def _with_hidden_errors(calls: pl.DataFrame, judging: ScoringRules) -> pl.DataFrame:

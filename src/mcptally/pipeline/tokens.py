@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from mcptally.errors import UsageError
+from mcptally.errors import UsageError, reason
 
 BYTES_PER_TOKEN: Final = 4
 """Bytes of UTF-8 that count as a token where no tokenizer is given."""
@@ -39,8 +39,9 @@ class Tokenizer:
         try:
             found = cls(path.name, path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else "is not UTF-8"
-            raise UsageError(f"{path}: {why}; give the tokenizer.json of a model") from error
+            raise UsageError(
+                f"{path}: {reason(error)}; give the tokenizer.json of a model"
+            ) from error
         _encoder(found.text, str(path))
         return found
 

@@ -97,7 +97,7 @@ def _load(path: Path, *, archive: bool = True) -> Any:
                 f"{folder}: the first run into this store has not ended; if no run is active, "
                 f"start the same command again: {_writing_commands(folder)}"
             ) from error
-        raise StoreError(f"{folder}: is not a store (it has no {MANIFEST})") from error
+        raise StoreError(f"{folder}: is not a store{_make_one(folder)}") from error
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error}") from error
     except (ValueError, RecursionError) as error:
@@ -105,6 +105,14 @@ def _load(path: Path, *, archive: bool = True) -> Any:
             f"{path}: cannot be read: {error}; start the command that made the store again: "
             + _writing_commands(path.parent)
         ) from error
+
+
+def _make_one(folder: Path) -> str:
+    """The end of a message about a folder that is no store: the command that makes one."""
+    holds = any(path.suffixes[:1] == [".jsonl"] for path in folder.iterdir())
+    archive = as_argument(folder) if holds else "ARCHIVE"
+    what = " but holds recordings" if holds else ""
+    return f"{what}; make one with: mcptally score {archive} -o STORE"
 
 
 def require_plain_path(folder: Path) -> None:

@@ -16,6 +16,8 @@ from mcptally.tables.all_tables import TABLES
 from mcptally.tables.declaration import Table
 from mcptally.tables.recordings import Recordings
 
+ARCHIVE_PART: Final = "tools"
+"""The part with the tools of the whole archive, and findings about their definitions."""
 EMPTY: Final = "empty"
 """Prefix of the name of a file without rows; every table has at least one file."""
 

@@ -54,6 +54,10 @@ class Provenance(msgspec.Struct, frozen=True):
     """Name of the tokenizer that tokens were counted with; None: they are bytes over four."""
     own_rules: str = ""
     """The user's rules as TOML text, by which `show` explains a call."""
+    reviews_file: str | None = None
+    """The file of reviewers' answers."""
+    reviews: Sequence[Any] = ()
+    """Those of its answers that count, which the rows were scored with."""
 
 
 @contextlib.contextmanager
@@ -229,6 +233,8 @@ def publish(
         "code": made.code,
         "rules": made.rules,
         "own_rules": made.own_rules,
+        "reviews_file": made.reviews_file,
+        "reviews": list(made.reviews),
         "payloads": made.payloads,
         "selection": made.selection,
         "tokenizer": made.tokenizer,

@@ -154,7 +154,7 @@ def check(paths: str | Path | Iterable[str | Path]) -> ArchiveCheck:
     if not seen:
         first = damaged[0] if damaged else None
         why = f"; {first.file}: {first.problems[0]}" if first else ""
-        raise UnreadableError(f"no transcript event in {count(len(files), 'file')}{why}")
+        raise UnreadableError(f"nothing readable in {count(len(files), 'file')}{why}")
     is_held_cached = functools.cache(is_locked)  # a file may hold a million recordings
     recordings = [_check_recording(name, state, is_held_cached) for name, state in seen.items()]
     return ArchiveCheck(

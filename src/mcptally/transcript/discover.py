@@ -13,6 +13,9 @@ from mcptally.errors import UnreadableError
 from mcptally.transcript.format import JOURNAL_SUFFIX, SUFFIXES
 from mcptally.transcript.remote import not_found
 
+REVIEWS: Final = "reviews.jsonl"
+"""Name of the file with reviewers' answers beside an archive; it is never a transcript."""
+
 
 class SkippedFile(msgspec.Struct, frozen=True):
     """A file in a folder, or a match of a pattern, that is not read."""
@@ -29,7 +32,8 @@ def discover(
     """The transcript files that `paths` name, sorted, each once.
 
     A folder stands for its `*.jsonl`, `*.jsonl.gz` and `*.jsonl.zst` files at any depth; links out
-    of the folder are not followed. A pattern stands for its matches. A named file is always read.
+    of the folder are not followed. A pattern stands for its matches. A named file is always read,
+    unless its name is that of reviewers' answers.
 
     Args:
         paths: files, folders and patterns.
@@ -46,7 +50,7 @@ def discover(
     out: list[SkippedFile] = []
     for folder in {path.parent for path in named if not path.is_dir()}:
         _finish_journals(folder, out)
-    found = {file for path in named for file in _files_of(path, out)}
+    found = {file for path in named for file in _files_of(path, out) if file.name != REVIEWS}
     for each in out:
         passed_over(each)
     if not found:

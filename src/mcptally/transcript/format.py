@@ -14,7 +14,7 @@ Event = Literal["open", "message", "raw", "stderr", "http", "gap", "close"]
 EVENT_NAMES: Final[tuple[str, ...]] = get_args(Event)
 """All kinds of events."""
 
-RECORDER: Final = "mcptally 0.1.0"
+RECORDER: Final = "mcptally 0.2.0"
 """Value of `recorder` in the `open` events that mcptally writes: its name and version.
 
 A constant: reading the package metadata would slow down the start of the recorder."""

@@ -6,12 +6,10 @@
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 from msgspec import Raw
 
 from mcptally.transcript.events import (
@@ -45,28 +43,17 @@ _MAX_QUOTED: Final = 200
 """Characters kept of a parser's message, which may quote the line."""
 
 
-def parse_lines(
-    data: bytes, ends: Sequence[int], valid: Callable[[bytes], bool] | None = None
-) -> list[AnyEvent] | None:
-    """The events of `data`; None if any of its lines is not an event.
-
-    Args:
-        data: whole lines.
-        ends: the offset of the end of each line, after its newline.
-        valid: whether bytes are UTF-8; default `is_utf8`.
-    """
-    return decode_events(data, len(ends)) if is_readable(data, ends, valid) else None
-
-
-def is_readable(
-    data: bytes, ends: Sequence[int], valid: Callable[[bytes], bool] | None = None
-) -> bool:
-    """Whether whole lines are UTF-8 and no line is nested too deep; arguments as `parse_lines`."""
-    return (valid or is_utf8)(data) and not _has_too_deep(data, ends)
+def parse_lines(data: bytes, ends: Sequence[int]) -> list[AnyEvent] | None:
+    """The events of whole lines that end at the offsets `ends`; None if any is not an event."""
+    too_deep = any(
+        end - start > 2 * LINE_DEPTH and is_too_deep(data[start:end], LINE_DEPTH)
+        for start, end in itertools.pairwise((0, *ends))
+    )
+    return None if too_deep or not is_utf8(data) else decode_events(data, len(ends))
 
 
 def decode_events(data: bytes | memoryview, lines: int) -> list[AnyEvent] | None:
-    """The events of lines that have passed `is_readable`; None if any of them is not an event.
+    """The events of lines of UTF-8, none too deep; None if any of them is not an event.
 
     Args:
         data: the lines.
@@ -92,7 +79,9 @@ def parse_event(line: bytes) -> AnyEvent | Rejection | None:
     except msgspec.ValidationError as error:
         fault = str(error)[:_MAX_QUOTED]
     except msgspec.DecodeError as error:
-        return "transcript.not_json", f"not JSON: {error}"[:_MAX_QUOTED]
+        return "transcript.not_json", f"not JSON: {error}".replace("JSON is malformed: ", "")[
+            :_MAX_QUOTED
+        ]
     try:
         members = MEMBERS_DECODER.decode(line)
         version = bytes(members.get("v", b""))
@@ -123,65 +112,6 @@ def _withheld_message(members: dict[str, Raw]) -> str:
     except (KeyError, msgspec.DecodeError):
         why = ""
     return f"`mcptally redact` withheld this line because it could not search it for secrets{why}"
-
-
-def _has_too_deep(data: bytes, ends: Sequence[int]) -> bool:
-    """Whether a line is nested too deep; most lines are too short or have few brackets."""
-    codes = np.frombuffer(data, np.uint8)
-    return any(
-        end - start > 2 * LINE_DEPTH
-        and may_be_too_deep(codes[start:end], LINE_DEPTH)
-        and is_too_deep(data[start:end], LINE_DEPTH)
-        for start, end in itertools.pairwise((0, *ends))
-    )
-
-
-_BRACES_TO_BRACKETS: Final = 0xDF
-"""Mask of the bit in which `{` differs from `[`, and `}` from `]`."""
-
-
-def may_be_too_deep(line: npt.NDArray[np.uint8], limit: int) -> bool:
-    """Whether a line of JSON may have more than `limit` levels of nested arrays and objects.
-
-    `is_too_deep` decides; this function takes a third of the time.
-    """
-    if line.size > _MAX_COUNTED:
-        return True
-    opening = (line & _BRACES_TO_BRACKETS) == ord("[")
-    if np.count_nonzero(opening) <= limit:
-        return False
-    # Of JSON in a string, most braces come before an escaped quote or line break.
-    opening[:-1] &= line[1:] != _BACKSLASH
-    if np.count_nonzero(opening) <= limit:
-        return False
-    quotes = line == ord('"')
-    closing = (line & _BRACES_TO_BRACKETS) == ord("]")
-    places = np.flatnonzero(quotes | opening | closing)
-    ends_string = quotes[places]
-    after_backslash = np.flatnonzero(ends_string & (line[np.maximum(places - 1, 0)] == _BACKSLASH))
-    # An odd number of backslashes before a quote escapes it.
-    escaped = more = np.ones(after_backslash.size, np.bool_)
-    before = places[after_backslash] - 2
-    for _ in range(_MAX_BACKSLASHES):
-        more = more & (before >= 0) & (line[before] == _BACKSLASH)
-        if not more.any():
-            break
-        escaped = escaped ^ more
-        before = before - 1
-    else:
-        return True
-    ends_string[after_backslash] = ~escaped
-    outside = np.cumsum(ends_string) % 2 == 0
-    steps = np.where(opening[places], 1, -1)[outside & ~quotes[places]]
-    return int(np.cumsum(steps).max(initial=0)) > limit
-
-
-_BACKSLASH: Final = ord("\\")
-_MAX_BACKSLASHES: Final = 64
-"""Backslashes before a quote that are counted."""
-
-_MAX_COUNTED: Final = 8 << 20
-"""Bytes of a line up to which `may_be_too_deep` counts; it may need 40 times their memory."""
 
 
 Member = tuple[str, bytes]

@@ -87,17 +87,18 @@ def resolve(url: str) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def reaching(url: str) -> Iterator[None]:
-    """A context that converts errors of a file system to `McptallyError`.
+    """A context that converts errors of a file system to `UnreadableError`.
 
     Raises:
-        McptallyError: `url` cannot be reached; the message says why.
+        UnreadableError: `url` cannot be reached; the message says why.
     """
     try:
         yield
     except McptallyError:
         raise
     except Exception as error:  # every file system has its own exceptions; all mean the same here
-        raise McptallyError(f"{url}: cannot be reached: {type(error).__name__}: {error}") from error
+        why = f"{error}"
+        raise UnreadableError(f"{url}: cannot be reached: {why[:1].lower()}{why[1:]}") from error
 
 
 class RemoteFile:

@@ -3,7 +3,7 @@
 Every parser in use (msgspec, orjson, the standard library, DuckDB, polars) accepts strict JSON:
 valid UTF-8, no byte order mark, no NaN, no lone surrogate, no number beyond a double, no nesting
 deeper than `nesting.MAX_DEPTH`. Duplicate keys are allowed. The measurements are in
-docs/decisions/0005.
+docs/design/recorder.md.
 """
 
 import re

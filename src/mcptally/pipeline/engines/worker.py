@@ -28,6 +28,7 @@ from mcptally.store.source_files import SourceFile, file_state, source_of
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
 from mcptally.tables.findings import Findings
+from mcptally.tables.recordings import Recordings
 
 _FRAMES: Final = tuple(
     name for name in GatheredPartition.__struct_fields__ if name not in {"summary", "left_out"}
@@ -97,8 +98,12 @@ def gather_files(
     slices = gather_slices(files, names, partition.selection, slicing)
     for part in slices.parts:
         # Copy: a slice would keep the buffer with all texts of its frame alive.
-        recordings.append(pl.Series("recording", part.recordings["recording"].to_list()))
-        servers |= dict.fromkeys(part.recordings["server"].unique().to_list())
+        ids, labels = (
+            part.recordings.get_column(each.name).to_list()
+            for each in (Recordings.recording, Recordings.server)
+        )
+        recordings.append(pl.Series("recording", ids))
+        servers |= dict.fromkeys(labels)
         summary = summary_frames(part.summary, part.calls)
         left_out += part.left_out
         if slices.several:
