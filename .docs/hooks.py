@@ -1,8 +1,8 @@
 # ruff: noqa: INP001  (mkdocs loads this file by its path)
 """mkdocs hooks: the site's navigation, and pages made from files outside docs/.
 
-The sections of docs/index.md become the navigation. Notebooks, the README of the sample traces, the
-list of decision records and the reference of the code become pages when the site is built.
+The sections of docs/index.md become the navigation. Notebooks, the README of the sample traces
+and the reference of the code become pages when the site is built.
 """
 
 import base64
@@ -23,7 +23,6 @@ LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 BESIDE = {
     **{f"notebooks/{path.name}": f"notebooks/{path.stem}.md" for path in ROOT.glob("notebooks/*")},
     "sample_traces/README.md": "sample_traces.md",
-    "docs/decisions": "decisions/README.md",
     "README.md": "index.md",
 }
 """A file or folder of the repository → its page on the site."""
@@ -88,14 +87,6 @@ def _on_site(here: Path, link: str) -> str | None:
     if beside or not target.is_relative_to(DOCS):
         return beside
     return target.relative_to(DOCS).as_posix()
-
-
-def _decisions() -> str:
-    lines = ["# Decision records", "", "Each has the reasons and the rejected alternatives.", ""]
-    for path in sorted(DOCS.glob("decisions/*.md")):
-        title = path.read_text(encoding="utf-8").split("\n", 1)[0].lstrip("# ")
-        lines.append(f"- [{title}]({path.name})")
-    return "\n".join(lines) + "\n"
 
 
 def _notebook(path: Path) -> dict[str, str | bytes]:
