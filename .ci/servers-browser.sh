@@ -2,7 +2,7 @@
 # Installs what the report is looked at with: Chromium (Debian's package, where there is none yet and
 # we may install it) and axe-core, which finds what bars people from a page.
 #
-#   bash .ci/servers-browser.sh FOLDER      then      MCPTALLY_SERVERS=FOLDER pytest tests/report
+#   bash .ci/servers-browser.sh FOLDER      then      MCPTALLY_SERVERS=FOLDER pytest tests/output
 #
 # Run again, it does nothing. The tests find Chromium on PATH, and skip where there is none.
 set -euo pipefail

@@ -223,4 +223,5 @@ def outcome(call):
         return said if said == "input_required" else "task" if task or said == "task" else "ok"
     if named_a_timeout or about.get("status") in (408, 504):
         return "timeout"
-    return "cancelled" if reasons or about.get("closed_by") == "client" else "no_response"
+    gone = about.get("closed_by") == "client" and (about.get("status") or 0) < 400
+    return "cancelled" if reasons or gone else "no_response"

@@ -101,12 +101,19 @@ __all__ = [
     "validate_response",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        value = getattr(importlib.import_module(_HOME[name]), name)
+        try:
+            value = getattr(importlib.import_module(_HOME[name]), name)
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("mcptally."):
+                raise
+            from mcptally.errors import NOT_IN_RECORDER  # noqa: PLC0415  (only for this message)
+
+            raise ImportError(NOT_IN_RECORDER.format(f"mcptally.{name}"), name=error.name) from None
         globals()[name] = value
         return value
     message = f"module 'mcptally' has no attribute {name!r}"

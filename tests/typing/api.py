@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, assert_type
 
+import polars as pl
+
 import mcptally as mt
 from mcptally import (
     Answer,
@@ -43,6 +45,7 @@ def score_an_archive() -> None:
         rules="rules.toml",
         scenarios=Path("scenarios.toml"),
         tokenizer="tokenizer.json",
+        reviews="reviews.jsonl",
         payloads=False,
         servers=["time"],
         tools=("convert_time",),
@@ -91,6 +94,15 @@ def open_and_query() -> None:
     store.ask("tool_scores", "time")  # type: ignore[call-arg]
     store.ask("tool_scores", servers="time")  # type: ignore[call-arg]
     store.sql(b"SELECT 1")  # type: ignore[arg-type]
+
+
+def review_a_store(store: Store) -> None:
+    filled = store.review(
+        20, sample=True, server="time", tool="convert_time", who="ann", reviews="reviews.jsonl"
+    )
+    assert_type(filled, pl.DataFrame)
+    assert_type(store.answer(filled, who="ann", reviews=Path("reviews.jsonl")), int)
+    store.review("all")  # type: ignore[arg-type]
 
 
 def compare_stores(before: Store, after: Store) -> None:
