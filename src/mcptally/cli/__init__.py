@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 COMMANDS: Final[dict[str, str]] = {
     "overview": "Import and score recordings or logs, and print what matters most.",
+    "demo": "Record and score example servers that fail in known ways.",
     "score": "Validate and score recorded traffic, and write a store.",
     "query": "Answer a predefined question, or run SQL on a store.",
     "record": "Run an MCP server and record its traffic.",
