@@ -19,6 +19,7 @@ from mcptally.analytics.store import retry_if_replaced
 from mcptally.cli import cli
 from mcptally.errors import McptallyError, StoreError
 from mcptally.output.mcp_server import server
+from mcptally.pipeline import fingerprint
 from tests.output.test_mcp_server import rows, talk
 from tests.pipeline import faults
 from tests.pipeline.test_incremental import assert_as_full_run
@@ -369,3 +370,7 @@ def test_a_truncated_manifest_is_replaced_by_the_next_run(store: Path, whole: Pa
     with pytest.raises(StoreError, match="cannot be read"):
         mt.open_store(store)
     assert "cannot be read" in str(mt.score(whole, out=store).in_full)
+
+
+def test_sql_is_not_taken_for_a_store_that_may_be_damaged(store: Path):
+    fingerprint.refuse_damaged(["query", str(store), f"SELECT {'1, ' * 200} 1 FROM calls"])

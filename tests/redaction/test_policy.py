@@ -98,6 +98,8 @@ def test_tokens_of_every_prefix_are_found_in_json_text_and_urls(row, prefix, dat
             b'{"t":"{\\u0022password\\u0022:\\u0022hunter2\\u0022,\\u0022a\\u0022:1}"}',
             b'{"t":"{\\u0022password\\u0022:\\u0022[redacted:password]\\u0022,\\u0022a\\u0022:1}"}',
         ),
+        (b'{"u":"http://h/?q=%22password%22:%22hunter2%22&n=%22a%22"}',
+         b'{"u":"http://h/?q=%22password%22:%22[redacted:password]%22&n=%22a%22"}'),
         (b'{"p\\u0061ssword":"x\\u0041yy"}', b'{"p\\u0061ssword":"[redacted:password]"}'),
         (b'{"tokens":["a"],"access_tokens":["a","b"]}',
          b'{"tokens":["a"],"access_tokens":["[redacted:token]","[redacted:token]"]}'),

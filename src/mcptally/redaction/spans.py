@@ -105,7 +105,7 @@ def unescape(data: bytes) -> tuple[bytes, MapBack] | None:
         if char == b"\\" or not char.isascii():
             continue
         if char == b'"':
-            char = b"\\" * (2 * len(match["run"]) + 1) + char
+            char = b"\\" * (2 * len(match["run"] or b"") + 1) + char
         plain = data[last : match.start()]
         out += (plain, char)
         size += len(plain)
