@@ -25,7 +25,7 @@ EMPTY = {
     "seed_scores": {
         "validated_by": "needs a validate tool",
         "validated_as": "needs a validate tool",
-        "seed_error": "only where the reading cannot judge",
+        "seed_error": "only where the interpretation cannot judge",
         "inspector_error": "only where the original throws",
     },
     "calls": {

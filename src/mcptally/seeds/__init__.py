@@ -17,6 +17,6 @@ tool results. Other folders import:
     analytics/            `argument_checks`, `validation_protocol.sql_functions`, `inspector.model`
     evaluation/, library  `inspector.single`, `inspector.model`, `redmine.content`
 
-A check may have two readings: the functions `document` (the text of the document) and `program`
+A check may have two interpretations: the functions `document` (the text) and `program`
 (the program behind it). Nothing in this folder sets `outcome` or `verdict`.
 """

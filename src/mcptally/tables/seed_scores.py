@@ -50,14 +50,14 @@ _FACTOR_MEANINGS: Final = {
     "validation_expected": "Factor 6: a tool that is expected to validate.",
 }
 
-_READINGS: Final = {
+_INTERPRETATIONS: Final = {
     "seed": "the seed document as written",
     "inspector": "the original program, exactly",
 }
 
 
 def _add_seed_columns() -> None:
-    """Declare the columns of the seed score, once for each of its two readings."""
+    """Declare the columns of the seed score, once for each of its two interpretations."""
     columns = {
         "classification": Column(STRING, "Classification; null where the original program throws."),
         "confidence": Column(FLOAT64, "Confidence in the classification.", "percent"),
@@ -69,20 +69,22 @@ def _add_seed_columns() -> None:
         "business_confidence": Column(FLOAT64, "Share of the points for business logic, 0 to 1."),
         "threshold": Column(FLOAT64, "Minimum share for a business error."),
         **{f"factor_{name}": Column(BOOLEAN, text) for name, text in _FACTOR_MEANINGS.items()},
-        "error": Column(STRING, "Why the reading cannot judge the response."),
+        "error": Column(STRING, "Why the interpretation cannot judge the response."),
     }
-    for prefix, reading in _READINGS.items():
+    for prefix, interpretation in _INTERPRETATIONS.items():
         for name, column in columns.items():
-            copy = Column(column.kind, f"{column.meaning} Reading: {reading}.", column.unit)
+            copy = Column(
+                column.kind, f"{column.meaning} Interpretation: {interpretation}.", column.unit
+            )
             setattr(SeedScores, f"{prefix}_{name}", copy)
             copy.__set_name__(SeedScores, f"{prefix}_{name}")
 
 
 _add_seed_columns()
 
-READING_COLUMNS: Final = tuple(
+INTERPRETATION_COLUMNS: Final = tuple(
     name
     for name in SeedScores.columns()
-    if name.startswith(tuple(f"{each}_" for each in _READINGS))
+    if name.startswith(tuple(f"{each}_" for each in _INTERPRETATIONS))
 )
 """Names of the columns of the seed score: `seed_*`, then `inspector_*`."""

@@ -14,7 +14,7 @@ from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.messages import Messages
 from mcptally.tables.recordings import Recordings
-from mcptally.tables.seed_scores import READING_COLUMNS, SeedScores
+from mcptally.tables.seed_scores import INTERPRETATION_COLUMNS, SeedScores
 from mcptally.tables.tools import Tools
 
 _S, _I, _B, _F = pl.String, pl.Int64, pl.Boolean, pl.Float64
@@ -172,7 +172,7 @@ class Scored(Judged, NormalisedErrors):
     validated_as = SeedScores.validated_as
 
 
-for _name in READING_COLUMNS:
+for _name in INTERPRETATION_COLUMNS:
     setattr(Scored, _name, SeedScores.columns()[_name])
 
 

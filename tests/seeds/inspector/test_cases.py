@@ -188,7 +188,7 @@ def test_a_result_has_the_exception_that_the_program_throws(response, message):
     assert written.classification in ("broken", "error", "fully_working")
 
 
-def test_a_misspelt_reading_is_refused_with_a_suggestion():
+def test_a_misspelt_interpretation_is_refused_with_a_suggestion():
     context = ValidationContext(tool={"name": "x"}, response={})
     with pytest.raises(Exception, match="did you mean inspector"):
         single.validate_response(context, rules="inspektor")

@@ -16,7 +16,7 @@ from mcptally.tables.stages import Judged
 from tests import corpus
 from tests.seeds.cases import lines
 
-READINGS = {"seed": "document", "inspector": "inspector"}
+INTERPRETATIONS = {"seed": "document", "inspector": "inspector"}
 MODULES = {"seed": document, "inspector": inspector}
 
 
@@ -133,7 +133,7 @@ def expected_row(row, schema):
         response=javascript.parse(row["response"]),
     )
     found = {}
-    for prefix, rules in READINGS.items():
+    for prefix, rules in INTERPRETATIONS.items():
         result = single.validate_response(context, rules=rules)
         known = result.classification is not None
         found |= {
@@ -216,14 +216,14 @@ def one(outcome, **values):
 
 @pytest.mark.parametrize("outcome", ["timeout", "no_response"])
 @pytest.mark.parametrize("scenario", [None, "happy_path", "error_case"])
-def test_an_unanswered_call_is_broken_in_both_readings(outcome, scenario):
+def test_an_unanswered_call_is_broken_in_both_interpretations(outcome, scenario):
     row = one(outcome, scenario=scenario)
-    for reading in READINGS:
-        assert row[f"{reading}_classification"] == "broken"
-        assert row[f"{reading}_confidence"] == 0
-        assert row[f"{reading}_is_valid"] is False
-        assert row[f"{reading}_is_error"] is True
-        assert row[f"{reading}_is_business_error"] is None
+    for interpretation in INTERPRETATIONS:
+        assert row[f"{interpretation}_classification"] == "broken"
+        assert row[f"{interpretation}_confidence"] == 0
+        assert row[f"{interpretation}_is_valid"] is False
+        assert row[f"{interpretation}_is_error"] is True
+        assert row[f"{interpretation}_is_business_error"] is None
     assert row["inspector_issues"] == ["Execution error: Timeout"]
     assert row["seed_issues"] == ["No response"]
 

@@ -11,7 +11,7 @@ from mcptally.seeds.inspector.columns import COLUMNS
 from mcptally.seeds.inspector.rows import FILES, rule_rows
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-IDS = {row.id for reading in FILES for row in rule_rows(reading).rows}
+IDS = {row.id for interpretation in FILES for row in rule_rows(interpretation).rows}
 
 
 @pytest.mark.parametrize(

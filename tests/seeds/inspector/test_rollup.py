@@ -43,11 +43,11 @@ def summed(tools):
             row = {"server": tool, "tool": tool, "seq": place}
             row |= {"planned_scenario": result.category}
             row |= {"inspector_evidence": list(result.evidence)}
-            for reading in ("seed", "inspector"):
-                row[f"{reading}_classification"] = result.classification
-                row[f"{reading}_confidence"] = result.confidence
-                row[f"{reading}_executed"] = result.executed
-                row[f"{reading}_is_valid"] = result.is_valid
+            for interpretation in ("seed", "inspector"):
+                row[f"{interpretation}_classification"] = result.classification
+                row[f"{interpretation}_confidence"] = result.confidence
+                row[f"{interpretation}_executed"] = result.executed
+                row[f"{interpretation}_is_valid"] = result.is_valid
             rows.append(row)
         missing = {"server": tool, "tool": tool, "seq": 10**6, "planned_scenario": "edge_case"}
         missing |= {"seed_executed": False, "inspector_executed": False}
@@ -138,7 +138,7 @@ def test_a_tool_whose_calls_were_all_cancelled_has_no_confidence():
     phases=[Phase.explicit, Phase.generate],
 )
 @given(st.lists(st.tuples(st.lists(RESULT, min_size=1, max_size=9), st.integers(0, 3)), min_size=1))
-def test_the_sql_agrees_with_both_readings(drawn):
+def test_the_sql_agrees_with_both_interpretations(drawn):
     tools = {
         f"t{i}": (results, len(results) + missing) for i, (results, missing) in enumerate(drawn)
     }
@@ -150,9 +150,9 @@ def test_the_sql_agrees_with_both_readings(drawn):
         assert row["inspector_scenario_confidence"] == program.confidence
         written = document.scenario_status(results, planned)
         assert row["seed_scenario_status"] == written.status
-        for reading, module in (("seed", document), ("inspector", inspector)):
+        for interpretation, module in (("seed", document), ("inspector", inspector)):
             overall = module.overall_confidence(results)
-            assert math.isclose(row[f"{reading}_overall_confidence"], overall, abs_tol=1e-9)
+            assert math.isclose(row[f"{interpretation}_overall_confidence"], overall, abs_tol=1e-9)
         executed = sum(result.executed for result in results)
         passed = sum(result.executed and result.is_valid for result in results)
         assert row["health"] == document.health(executed, passed, 0)

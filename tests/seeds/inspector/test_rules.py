@@ -34,8 +34,8 @@ LETTERS = {
 """Letters for scenarios in a row's examples: passed, passed as a business error, passed as an error
 case, failed, not executed."""
 
-READINGS = {"document": document, "inspector": inspector}
-ROWS = [(reading, row) for reading in FILES for row in rule_rows(reading).rows]
+INTERPRETATIONS = {"document": document, "inspector": inspector}
+ROWS = [(interpretation, row) for interpretation in FILES for row in rule_rows(interpretation).rows]
 
 
 def scenarios(letters):
@@ -49,14 +49,14 @@ def scenarios(letters):
     ]  # fmt: skip
 
 
-def decide(reading, example):
-    if reading == "inspector":
+def decide(interpretation, example):
+    if interpretation == "inspector":
         return inspector.decide(example["text"].lower(), example["tool"])
     return document.decide(example["text"], example["tool"], example.get("input", {}))
 
 
-def response_class(reading, example):
-    module = READINGS[reading]
+def response_class(interpretation, example):
+    module = INTERPRETATIONS[interpretation]
     if "overall" in example:
         return None
     if "rpc" in example:
@@ -68,7 +68,7 @@ def response_class(reading, example):
     return module.validate(ValidationContext(tool=tool, response=response))
 
 
-def holds(reading, row, example):
+def holds(interpretation, row, example):
     if row.part in TEXT_PARTS:
         return row.holds(example.lower())
     if row.part in ("test_id_name", "test_id_value"):
@@ -76,14 +76,16 @@ def holds(reading, row, example):
     if row.part == "structured_error":
         return document.is_structured_error(example)
     if row.part == "threshold":
-        return decide(reading, example).threshold == row.threshold
+        return decide(interpretation, example).threshold == row.threshold
     if row.part in ("total", "alone"):
-        return decide(reading, example).confidence == example["confidence"]
+        return decide(interpretation, example).confidence == example["confidence"]
     if row.part == "classification":
         if "overall" in example:
             result = ScenarioResult(row.classification, example["confidence"], is_valid=True)
-            return READINGS[reading].overall_confidence([result]) == example["overall"]
-        result = response_class(reading, example)
+            return (
+                INTERPRETATIONS[interpretation].overall_confidence([result]) == example["overall"]
+            )
+        result = response_class(interpretation, example)
         same = result.classification == row.classification
         return same and (row.value is None or result.confidence == row.value)
     if row.part == "rejected":
@@ -91,7 +93,7 @@ def holds(reading, row, example):
         return (result.classification, result.confidence) == (row.classification, row.value)
     if row.part == "status":
         results = scenarios(example["scenarios"])
-        status = READINGS[reading].scenario_status(results, len(results)).status
+        status = INTERPRETATIONS[interpretation].scenario_status(results, len(results)).status
         return status == row.classification
     assert row.part == "health"
     letters = example["health"]
@@ -99,57 +101,57 @@ def holds(reading, row, example):
     return document.health(len(letters), passed, letters.count("b")) == row.title
 
 
-@pytest.mark.parametrize(("reading", "row"), ROWS, ids=[row.id for _, row in ROWS])
-def test_a_row_fires_and_stays_silent_on_its_own_examples(reading, row):
-    assert [e for e in row.fires if not holds(reading, row, e)] == []
-    assert [e for e in row.silent if holds(reading, row, e)] == []
+@pytest.mark.parametrize(("interpretation", "row"), ROWS, ids=[row.id for _, row in ROWS])
+def test_a_row_fires_and_stays_silent_on_its_own_examples(interpretation, row):
+    assert [e for e in row.fires if not holds(interpretation, row, e)] == []
+    assert [e for e in row.silent if holds(interpretation, row, e)] == []
 
 
 MEMBERS = [
-    (reading, row, member)
-    for reading, row in ROWS
+    (interpretation, row, member)
+    for interpretation, row in ROWS
     if row.part in TEXT_PARTS
     for member in row.members
 ]
 
 
 def test_every_list_entry_counts_for_its_factor_in_any_case_and_any_place():
-    for reading, row, member in MEMBERS:
-        check_entry(reading, row, member)
+    for interpretation, row, member in MEMBERS:
+        check_entry(interpretation, row, member)
 
 
-def check_entry(reading, row, member):
+def check_entry(interpretation, row, member):
     text, tool = f"Xx{member.upper()}xX", "frobnicate"
     if row.part == "tool_keyword":
-        decision = decide(reading, {"text": "quiet", "tool": f"X{member.upper()}X"})
+        decision = decide(interpretation, {"text": "quiet", "tool": f"X{member.upper()}X"})
         assert decision.validation_expected
         return
     if row.part in ("mcp_code", "mcp_code_named"):
-        decision = decide(reading, {"text": f"code: {member}", "tool": tool})
+        decision = decide(interpretation, {"text": f"code: {member}", "tool": tool})
         assert decision.is_business_error
         assert decision.mcp_code
         return
-    decision = decide(reading, {"text": text, "tool": tool})
+    decision = decide(interpretation, {"text": text, "tool": tool})
     if row.part == "pattern":
         assert decision.business_pattern
     elif row.part == "http_status":
         assert decision.http_status
     elif row.part in ("strong", "high_confidence"):
-        beside = decide(reading, {"text": f"duplicate {text}", "tool": tool})
+        beside = decide(interpretation, {"text": f"duplicate {text}", "tool": tool})
         assert beside.threshold == row.threshold
     elif row.part.startswith("structured_"):
-        whole = decide(reading, {"text": f"error code: {text}", "tool": tool})
+        whole = decide(interpretation, {"text": f"error code: {text}", "tool": tool})
         assert whole.structured_error
         parts = {"what": ("type", ":"), "kind": ("error", ":"), "mark": ("error", "code")}
         part = parts[row.part.removeprefix("structured_")]
         joined = " ".join(part)
-        assert decide(reading, {"text": f"{member} {joined}", "tool": tool}).structured_error
-        assert not decide(reading, {"text": joined, "tool": tool}).structured_error
+        assert decide(interpretation, {"text": f"{member} {joined}", "tool": tool}).structured_error
+        assert not decide(interpretation, {"text": joined, "tool": tool}).structured_error
     elif row.part == "test_word":
-        assert decide(reading, {"text": f"{text} invalid", "tool": tool}).validates_test_data
-        assert not decide(reading, {"text": "invalid", "tool": tool}).validates_test_data
+        assert decide(interpretation, {"text": f"{text} invalid", "tool": tool}).validates_test_data
+        assert not decide(interpretation, {"text": "invalid", "tool": tool}).validates_test_data
     elif row.part == "test_complaint":
-        assert decide(reading, {"text": f"demo {text}", "tool": tool}).validates_test_data
+        assert decide(interpretation, {"text": f"demo {text}", "tool": tool}).validates_test_data
     else:
         assert row.part == "test_value"
         assert decision.validates_test_data

@@ -69,7 +69,7 @@ def test_to_json_uses_the_documents_names():
     }
 
 
-def test_scenarios_of_a_tool_in_both_readings():
+def test_scenarios_of_a_tool_in_both_interpretations():
     results = [
         ScenarioResult("fully_working", 100, is_valid=True, category="happy_path"),
         ScenarioResult("broken", 0, is_valid=False, category="edge_case"),

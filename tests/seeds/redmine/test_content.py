@@ -1,4 +1,4 @@
-"""Content blocks of tool results, in both readings and by the MCP specification."""
+"""Content blocks of tool results, in both interpretations and by the MCP specification."""
 
 # ruff: noqa: E501  (tables of cases, one a line)
 
@@ -11,13 +11,13 @@ from mcptally.seeds.redmine import content, xml
 from mcptally.seeds.redmine.list_counts import count_messages
 from tests.seeds.cases import cases
 
-READINGS = {"repo": content.program, "adr": content.document}
+INTERPRETATIONS = {"repo": content.program, "adr": content.document}
 
 
 @pytest.mark.parametrize("case", cases("content-shape"))
-@pytest.mark.parametrize("name", READINGS)
-def test_both_readings_stop_where_the_originals_do(case, name):
-    violations = READINGS[name](case["response"])
+@pytest.mark.parametrize("name", INTERPRETATIONS)
+def test_both_interpretations_stop_where_the_originals_do(case, name):
+    violations = INTERPRETATIONS[name](case["response"])
     outcome = {"valid": False, "error": violations[0].code} if violations else {"valid": True}
     assert outcome == case["oracle"][name]
 
@@ -44,8 +44,8 @@ def test_both_readings_stop_where_the_originals_do(case, name):
 )
 def test_a_block_gets_the_result_of_each_original(block, program, document):
     result = {"content": [block], "isError": "anything"}
-    for reading, expected in (("program", program), ("document", document)):
-        violations = content.READINGS[reading](result)
+    for interpretation, expected in (("program", program), ("document", document)):
+        violations = content.INTERPRETATIONS[interpretation](result)
         assert (violations[0].code if violations else None) == expected
 
 
@@ -54,7 +54,7 @@ def test_the_assertion_names_block_and_path():
     with pytest.raises(AssertionError) as caught:
         content.assert_tool_response(result)
     assert str(caught.value).splitlines() == [
-        "not a tool response (program reading)",
+        "not a tool response by the program",
         "  /isError: isError is missing",
         "  block 1 at /content/1/text: text is empty",
     ]

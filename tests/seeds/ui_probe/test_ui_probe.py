@@ -1,4 +1,4 @@
-"""Envelopes and UI test runs, in both readings."""
+"""Envelopes and UI test runs, in both interpretations."""
 
 # ruff: noqa: E501  (tables of cases, one a line)
 import json
@@ -56,7 +56,7 @@ def test_the_documents_own_example_contradicts_itself():
         ({"metrics": {"totalTimeMs": True, "steps": 0, "networkErrors": 0}}, 2, 2),
     ],
 )  # fmt: skip
-def test_the_two_readings_of_a_run_differ_where_they_are_known_to(change, program, document):
+def test_the_two_interpretations_of_a_run_differ_where_they_are_known_to(change, program, document):
     run = {
         "runId": "r",
         "target": {"url": "u", "viewport": "v", "userAgent": "a"},
@@ -97,7 +97,7 @@ def test_the_documents_examples_conform_to_the_document():
         ([], [""], [""]),
     ],
 )
-def test_an_envelope_is_checked_in_both_readings(envelope, document, program):
+def test_an_envelope_is_checked_in_both_interpretations(envelope, document, program):
     assert [violation.path for violation in envelopes.document(envelope)] == document
     assert [violation.path for violation in envelopes.program(envelope)] == program
 

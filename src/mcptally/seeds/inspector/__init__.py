@@ -4,7 +4,7 @@ Reads calls with their responses and the tools' schemas. Writes the `seed_*` col
 as written), the `inspector_*` columns (the original program) and `scenario`, `scenario_source`.
 
 `model` has the document's types, `rows` the rule rows, `wording` the program's sentences.
-`document` and `inspector` are the two readings of one response, `single` offers both to the
+`document` and `inspector` are the two interpretations of one response, `single` offers both to the
 library. `columns` (with `regular_replies`, `score_columns` and `factors`) scores a table of calls.
 `scenario` (with `boundaries` and `scenario_file`) says what a call tested, `scenario_engine` gives
 a tool its status. `ajv/` is the program's schema validator.

@@ -1,4 +1,4 @@
-"""The seed scores of a table of calls, in both readings.
+"""The seed scores of a table of calls, in both interpretations.
 
 The decoder's columns describe most replies completely: plain blocks, an isError that is true, false
 or absent, a first text that was not cut. `regular_replies` scores these. The others are irregular,
@@ -22,8 +22,8 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Judged
 
 Business = Literal["errors", "every"]
-"""Which replies get a business-error decision: errors only, as in both readings, or every reply,
-for which all texts must be searched."""
+"""Which replies get a business-error decision: errors only, as in both interpretations, or every
+reply, for which all texts must be searched."""
 
 _ANSWERED: Final = ("ok", "tool_error", "hidden_error", "input_required", "task")
 _INTERIM: Final = ("input_required", "task")
@@ -56,8 +56,9 @@ class _Replies(StageTable):
     output_schema = Definitions.output_schema
     has_schema = Column(pl.Boolean, "Whether the tool has an output schema.")
     refused = Column(pl.Boolean, "Whether AJV rejects that schema.")
-    readings_agree = Column(
-        pl.Boolean, "Whether every value is valid by that schema in both readings or in neither."
+    interpretations_agree = Column(
+        pl.Boolean,
+        "Whether every value is valid by that schema in both interpretations or in neither.",
     )
     failed = Column(pl.Boolean, "Whether `isError` is true.")
     is_answered = Column(pl.Boolean, "Whether the reply is a result.")
@@ -169,7 +170,7 @@ def _is_irregular(business: Business) -> pl.Expr:
     # Without a first text, the JSON text of the content is examined.
     no_text = _Replies.first_text.col.is_null() | (_Replies.first_text.col == "")
     is_decided = pl.lit(value=True) if business == "every" else _Replies.failed.col
-    # Unless the result is known to be valid in both readings, each validates it again.
+    # Unless the result is known to be valid in both interpretations, each validates it again.
     schema = (
         ~_Replies.failed.col
         & array
@@ -178,7 +179,7 @@ def _is_irregular(business: Business) -> pl.Expr:
         & ~(
             (_Replies.output_schema_state.col == "valid")
             & _Replies.has_structured_content.col
-            & _Replies.readings_agree.col
+            & _Replies.interpretations_agree.col
         )
     )
     return (irregular_shape | (is_decided & no_text) | schema).fill_null(value=True)
@@ -203,10 +204,10 @@ def _with_whole_text(answered: pl.DataFrame, responses: pl.Series) -> pl.DataFra
 
 
 def _with_schemas(rows: pl.LazyFrame, definitions: pl.DataFrame | None) -> pl.LazyFrame:
-    """`rows` with `output_schema`, `has_schema`, `refused` and `readings_agree`."""
+    """`rows` with `output_schema`, `has_schema`, `refused` and `interpretations_agree`."""
     if definitions is None:
         return rows.with_columns(
-            output_schema=pl.lit(None, pl.String), has_schema=False, readings_agree=True,
+            output_schema=pl.lit(None, pl.String), has_schema=False, interpretations_agree=True,
             refused=False,
         )  # fmt: skip
     schemas = dict.fromkeys(
@@ -214,7 +215,11 @@ def _with_schemas(rows: pl.LazyFrame, definitions: pl.DataFrame | None) -> pl.La
     )
     statuses = pl.LazyFrame(
         [(text, *ajv.compile_status(text)) for text in schemas],
-        schema={"output_schema": pl.String, "refused": pl.Boolean, "readings_agree": pl.Boolean},
+        schema={
+            "output_schema": pl.String,
+            "refused": pl.Boolean,
+            "interpretations_agree": pl.Boolean,
+        },
         orient="row",
     )
     known = (
@@ -227,7 +232,7 @@ def _with_schemas(rows: pl.LazyFrame, definitions: pl.DataFrame | None) -> pl.La
     return rows.join(known, on="definition", how="left", maintain_order="left").with_columns(
         has_schema=Definitions.output_schema.col.is_not_null(),
         refused=_Replies.refused.col.fill_null(value=False),
-        readings_agree=_Replies.readings_agree.col.fill_null(value=True),
+        interpretations_agree=_Replies.interpretations_agree.col.fill_null(value=True),
     )
 
 
@@ -266,16 +271,16 @@ def _score_one(
     except (ValueError, RecursionError) as error:
         message = f"cannot be read: {error}"
         return scored | dict.fromkeys(("seed_error", "inspector_error"), message)
-    for reading, module in (("seed", document), ("inspector", inspector)):
+    for interpretation, module in (("seed", document), ("inspector", inspector)):
         try:
             result: ValidationResult = module.validate(context)
-            scored |= result_columns(reading, result)
+            scored |= result_columns(interpretation, result)
             if business == "every" or result.is_error is not False:
                 decision: BusinessDecision = module.business(context)
-                scored |= decision_columns(reading, decision)
-                scored[f"{reading}_error"] = result.throws or decision.throws
+                scored |= decision_columns(interpretation, decision)
+                scored[f"{interpretation}_error"] = result.throws or decision.throws
         except RecursionError as error:
-            scored[f"{reading}_error"] = f"cannot be read: {error}"
+            scored[f"{interpretation}_error"] = f"cannot be read: {error}"
     return scored
 
 

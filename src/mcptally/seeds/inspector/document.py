@@ -1,4 +1,4 @@
-"""The `document` reading of one response: the seed document as written.
+"""The `document` interpretation of one response: the seed document as written.
 
 `columns` is tested against this module, and uses it for responses that columns cannot describe.
 Where the document is ambiguous, rules/seed.toml and docs/reference/seed-documents.md say

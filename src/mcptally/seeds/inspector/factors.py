@@ -1,4 +1,4 @@
-"""The six factors of both readings as polars expressions over distinct texts and tools.
+"""The six factors of both interpretations as polars expressions over distinct texts and tools.
 
 The results must equal those of `inspector.decide` and `document.decide`. A test compares them on
 recorded traffic.
@@ -25,7 +25,7 @@ BUSINESS: Final = (
     "threshold",
     *(f"factor_{name}" for name in FACTORS),
 )
-"""Names of the business-error columns, without the prefix of the reading."""
+"""Names of the business-error columns, without the prefix of the interpretation."""
 
 
 class Examined(StageTable):
@@ -74,7 +74,7 @@ class _Facts(Examined):
 
 
 def decisions(inputs: pl.DataFrame) -> pl.DataFrame:
-    """The business-error columns of both readings, one row for each row of `inputs`, in order.
+    """The business-error columns of both interpretations: one row per row of `inputs`, in order.
 
     Args:
         inputs: `Examined`.
@@ -115,7 +115,7 @@ def _holds(rows: RuleRows, *parts: str) -> pl.Expr:
 
 
 def _texts(inputs: pl.DataFrame) -> pl.LazyFrame:
-    """Which rows match each distinct text, in both readings."""
+    """Which rows match each distinct text, in both interpretations."""
     program, written = inspector.ROWS, document.ROWS
     text = Examined.text.col
     found = (

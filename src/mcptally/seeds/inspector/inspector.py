@@ -1,4 +1,4 @@
-"""The `inspector` reading of one response: the original program, reproduced exactly.
+"""The `inspector` interpretation of one response: the original program, reproduced exactly.
 
 `columns` is tested against this module, and uses it for responses that columns cannot describe.
 Comments name the program's function above the functions that reproduce it.

@@ -1,4 +1,4 @@
-"""The types of the seed document, which both readings use."""
+"""The types of the seed document, which both interpretations use."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
@@ -8,7 +8,7 @@ import msgspec
 from mcptally.errors import UsageError
 from mcptally.wire.nesting import MAX_DEPTH, is_value_too_deep
 
-Reading = Literal["document", "inspector"]
+Interpretation = Literal["document", "inspector"]
 """`document` is the seed document as written, `inspector` the original program."""
 
 Classification = Literal[
@@ -154,8 +154,8 @@ class ValidationResult(_JsonObject, frozen=True):
 class BusinessDecision(_JsonObject, frozen=True):
     """Whether an error is business logic, with the factors that decided it.
 
-    A factor is None if the reading did not evaluate it: the program returns at once on an MCP
-    code, and has no factors if it throws.
+    A factor is None if the interpretation did not evaluate it: the program returns at once on an
+    MCP code, and has no factors if it throws.
     """
 
     is_business_error: bool | None
@@ -199,11 +199,11 @@ class ScenarioStatus(_JsonObject, frozen=True):
 
     status: Status
     confidence: float
-    """0 to 100; NaN where the reading divides 0 by 0."""
+    """0 to 100; NaN where the interpretation divides 0 by 0."""
     executed: int
     passed: int
     failed: int
     summary: ScenarioSummary | None = None
-    """None in the document's reading, which has no summary."""
+    """None in the document's interpretation, which has no summary."""
     recommendations: tuple[str, ...] = ()
     """What the program advises; the document has no recommendations."""

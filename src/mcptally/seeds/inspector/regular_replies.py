@@ -1,4 +1,4 @@
-"""The seed scores of regular replies, as polars expressions in both readings.
+"""The seed scores of regular replies, as polars expressions in both interpretations.
 
 The decoder's columns describe a regular reply completely, so its response is not read.
 """
@@ -50,7 +50,11 @@ def successes(rows: pl.DataFrame) -> pl.DataFrame:
     found = pl.DataFrame(
         {
             name: pl.Series([row[name] for row in scored], dtype=COLUMNS[name])
-            for name in (f"{reading}_{end}" for reading in ("seed", "inspector") for end in RESULT)
+            for name in (
+                f"{interpretation}_{end}"
+                for interpretation in ("seed", "inspector")
+                for end in RESULT
+            )
         }
     )
     table = distinct.hstack(found).lazy()
@@ -70,10 +74,10 @@ def _score_parts(
     validated: bool,
     refused: bool,
 ) -> dict[str, Any]:
-    """Both readings of a reply with these parts."""
+    """Both interpretations of a reply with these parts."""
     scored: dict[str, Any] = {}
-    for reading in ("seed", "inspector"):
-        is_validated = validated and not (refused and reading == "inspector")
+    for interpretation in ("seed", "inspector"):
+        is_validated = validated and not (refused and interpretation == "inspector")
         found = ResponseMetadata(
             text_block_count=text_blocks,
             image_count=image_blocks,
@@ -92,7 +96,7 @@ def _score_parts(
             result = inspector.broken(wording.EMPTY_CONTENT, found)
         else:
             result = inspector.responded(found)
-        scored |= result_columns(reading, result)
+        scored |= result_columns(interpretation, result)
     return scored
 
 

@@ -1,4 +1,4 @@
-"""The rule rows of both readings: word lists, weights, thresholds and confidences."""
+"""The rule rows of both interpretations: word lists, weights, thresholds and confidences."""
 
 import functools
 import math
@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from mcptally import rules
-from mcptally.seeds.inspector.model import Reading, ScenarioResult, ValidationResult
+from mcptally.seeds.inspector.model import Interpretation, ScenarioResult, ValidationResult
 
-FILES: Final[dict[Reading, str]] = {"document": "seed.toml", "inspector": "inspector.toml"}
+FILES: Final[dict[Interpretation, str]] = {"document": "seed.toml", "inspector": "inspector.toml"}
 
 
 class SeedRule(rules.Rule, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class SeedRule(rules.Rule, frozen=True, kw_only=True):
 
 
 class RuleRows(msgspec.Struct, frozen=True):
-    """All rule rows of one reading."""
+    """All rule rows of one interpretation."""
 
     rows: tuple[SeedRule, ...]
 
@@ -114,6 +114,6 @@ class RuleRows(msgspec.Struct, frozen=True):
 
 
 @functools.cache
-def rule_rows(reading: Reading) -> RuleRows:
-    """The rule rows of a reading."""
-    return RuleRows(rules.load(SeedRule, FILES[reading]))
+def rule_rows(interpretation: Interpretation) -> RuleRows:
+    """The rule rows of an interpretation."""
+    return RuleRows(rules.load(SeedRule, FILES[interpretation]))

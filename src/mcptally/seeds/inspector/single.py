@@ -1,4 +1,4 @@
-"""The seed score of one response, in either reading, for test frameworks and the library.
+"""The seed score of one response, in either interpretation, for test frameworks and the library.
 
     import mcptally as mt
 
@@ -7,7 +7,7 @@
     mt.is_business_error(context, rules="inspector")
 
 A context may also be a mapping with the document's member names (`tool`, `input`, `response`,
-`scenarioCategory`). The argument `rules` chooses the reading: `"document"` follows the seed
+`scenarioCategory`). The argument `rules` chooses the interpretation: `"document"` follows the seed
 document as written, `"inspector"` reproduces the original program and gives None where it throws.
 """
 
@@ -19,7 +19,7 @@ from mcptally.seeds import javascript
 from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import (
     BusinessDecision,
-    Reading,
+    Interpretation,
     ResponseMetadata,
     ScenarioResult,
     ScenarioStatus,
@@ -32,7 +32,7 @@ Context = ValidationContext | Mapping[str, Any]
 
 
 @with_raised_recursion_limit
-def validate_response(context: Context, *, rules: Reading = "document") -> ValidationResult:
+def validate_response(context: Context, *, rules: Interpretation = "document") -> ValidationResult:
     """Whether a response shows a working tool, and why.
 
     If the original program throws, `classification` is None and `throws` has the exception.
@@ -40,22 +40,22 @@ def validate_response(context: Context, *, rules: Reading = "document") -> Valid
     Raises:
         UsageError: `rules` is unknown, the context has no tool, or a value is nested too deep.
     """
-    return _reading_module(rules).validate(ValidationContext.of(context))
+    return _interpretation_module(rules).validate(ValidationContext.of(context))
 
 
 @with_raised_recursion_limit
-def business_decision(context: Context, *, rules: Reading = "document") -> BusinessDecision:
+def business_decision(context: Context, *, rules: Interpretation = "document") -> BusinessDecision:
     """Whether an error is business logic, with the factors, confidence and threshold.
 
-    The response is treated as an error: neither reading checks `isError` here.
+    The response is treated as an error: neither interpretation checks `isError` here.
 
     Raises:
         UsageError: `rules` is unknown, the context has no tool, or a value is nested too deep.
     """
-    return _reading_module(rules).business(ValidationContext.of(context))
+    return _interpretation_module(rules).business(ValidationContext.of(context))
 
 
-def is_business_error(context: Context, *, rules: Reading = "document") -> bool | None:
+def is_business_error(context: Context, *, rules: Interpretation = "document") -> bool | None:
     """Whether an error is business logic of a working tool; None if the original throws.
 
     Raises:
@@ -65,20 +65,22 @@ def is_business_error(context: Context, *, rules: Reading = "document") -> bool 
 
 
 @with_raised_recursion_limit
-def response_metadata(context: Context, *, rules: Reading = "document") -> ResponseMetadata | None:
+def response_metadata(
+    context: Context, *, rules: Interpretation = "document"
+) -> ResponseMetadata | None:
     """The blocks and other parts of a response; None if the original throws.
 
     Raises:
         UsageError: `rules` is unknown, the context has no tool, or a value is nested too deep.
     """
     try:
-        return _reading_module(rules).metadata(ValidationContext.of(context))
+        return _interpretation_module(rules).metadata(ValidationContext.of(context))
     except javascript.Throws:
         return None
 
 
 def overall_confidence(
-    results: Sequence[ValidationResult | ScenarioResult], *, rules: Reading = "document"
+    results: Sequence[ValidationResult | ScenarioResult], *, rules: Interpretation = "document"
 ) -> float:
     """The mean of confidence times class weight, 0 to 100.
 
@@ -87,27 +89,30 @@ def overall_confidence(
     Raises:
         UsageError: `rules` is unknown.
     """
-    return _reading_module(rules).overall_confidence(results)
+    return _interpretation_module(rules).overall_confidence(results)
 
 
 def scenario_status(
-    results: Sequence[ScenarioResult], *, planned: int | None = None, rules: Reading = "document"
+    results: Sequence[ScenarioResult],
+    *,
+    planned: int | None = None,
+    rules: Interpretation = "document",
 ) -> ScenarioStatus:
     """The status of a tool over all its scenarios.
 
     Args:
         results: the scenarios, in the order in which they ran.
         planned: the number of planned scenarios; by default the number of results.
-        rules: the reading.
+        rules: the interpretation.
 
     Raises:
         UsageError: `rules` is unknown.
     """
     count = len(results) if planned is None else planned
-    return _reading_module(rules).scenario_status(results, count)
+    return _interpretation_module(rules).scenario_status(results, count)
 
 
-class _ReadingModule(Protocol):
+class _Interpretation(Protocol):
     """The functions that the modules `document` and `inspector` have."""
 
     def validate(self, context: ValidationContext) -> ValidationResult: ...
@@ -119,10 +124,11 @@ class _ReadingModule(Protocol):
     ) -> ScenarioStatus: ...
 
 
-def _reading_module(reading: str) -> _ReadingModule:
-    modules: dict[str, _ReadingModule] = {"document": document, "inspector": inspector}
-    if reading not in modules:
+def _interpretation_module(interpretation: str) -> _Interpretation:
+    modules: dict[str, _Interpretation] = {"document": document, "inspector": inspector}
+    if interpretation not in modules:
         raise UsageError(
-            f"rules must be 'document' or 'inspector', not {reading!r}{near(reading, modules)}"
+            f"rules must be 'document' or 'inspector', not {interpretation!r}"
+            f"{near(interpretation, modules)}"
         )
-    return modules[reading]
+    return modules[interpretation]

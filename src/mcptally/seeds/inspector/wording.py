@@ -50,7 +50,7 @@ ADVICE_ON_ISSUES: Final = {
         "Ensure responses clearly demonstrate the tool's intended purpose"
     ),
 }
-"""Issue → recommendation; no reading reports these issues, but callers may give them."""
+"""Issue → recommendation; no interpretation reports these issues, but callers may give them."""
 ALL_PASSED: Final = (
     "✅ All test categories passed: {}/{} scenarios verified "
     "(happy path, edge cases, boundaries, error handling)"

@@ -19,7 +19,7 @@ from mcptally.wire.nesting import (
     with_raised_recursion_limit,
 )
 
-Reading = Literal["document", "program"]
+Interpretation = Literal["document", "program"]
 
 # Messages of the Jest matchers at which the originals stop.
 HAS: Final = "expect(received).toHaveProperty(path)"
@@ -39,14 +39,14 @@ def program(result: Any) -> list[Violation]:
     return list(_violations(result, _program_block))
 
 
-READINGS: Final[Mapping[str, Callable[[Any], list[Violation]]]] = {
+INTERPRETATIONS: Final[Mapping[str, Callable[[Any], list[Violation]]]] = {
     "document": document,
     "program": program,
 }
 
 
 @with_raised_recursion_limit
-def assert_tool_response(result: Any, rules: Reading = "program") -> None:
+def assert_tool_response(result: Any, rules: Interpretation = "program") -> None:
     """Raise an AssertionError if a tool result breaks the contract; it names each block and path.
 
     Args:
@@ -57,12 +57,11 @@ def assert_tool_response(result: Any, rules: Reading = "program") -> None:
         AssertionError: the result breaks the contract.
         ValueError: `rules` is unknown, the text is not JSON, or the result is nested too deep.
     """
-    reading = rules
-    if reading not in READINGS:
-        raise ValueError(f"rules must be one of {', '.join(READINGS)}, not {reading!r}")
-    if violations := READINGS[reading](_json_values(result)):
+    if rules not in INTERPRETATIONS:
+        raise ValueError(f"rules must be one of {', '.join(INTERPRETATIONS)}, not {rules!r}")
+    if violations := INTERPRETATIONS[rules](_json_values(result)):
         lines = [f"  {_where(each.path)}: {each.message}" for each in violations]
-        raise AssertionError("\n".join([f"not a tool response ({reading} reading)", *lines]))
+        raise AssertionError("\n".join([f"not a tool response by the {rules}", *lines]))
 
 
 def _json_values(result: Any) -> Any:

@@ -1,7 +1,7 @@
 """The envelope `{success, data, error}` around a tool's answer (UI probe document, 2.1 and 2.3).
 
-`document` and `program` check an envelope in the two readings. `violations` also compares it with
-`isError`; findings are made from it, for every server that writes such envelopes.
+`document` and `program` check an envelope in the two interpretations. `violations` also compares it
+with `isError`; findings are made from it, for every server that writes such envelopes.
 """
 
 from collections.abc import Iterator, Mapping

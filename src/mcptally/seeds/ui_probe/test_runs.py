@@ -1,8 +1,8 @@
 """Test runs of UI probes: their shape, their result, and their violations.
 
-`program` and `document` check the shape of a run in the two readings. `determined` is the result
-that the program gives a run, `allowed` are the results that the document permits. `violations`
-combines them and is what findings are made from.
+`program` and `document` check the shape of a run in the two interpretations. `determined` is the
+result that the program gives a run, `allowed` are the results that the document permits.
+`violations` combines them and is what findings are made from.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The `data` of the seven simple UI probe tools: its shape in both readings, and its violations."""
+"""The `data` of the seven simple UI probe tools: shape in both interpretations, and violations."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -57,25 +57,30 @@ SHAPES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "program": {"success": "boolean", "failures": ["any"], "checks": "any"},
     },
 }
-"""The shape of a tool's `data`, by tool and reading."""
+"""The shape of a tool's `data`, by tool and interpretation."""
 
 TOOLS: Final = tuple(SHAPES)
 
 
-def issues(tool: str, data: Any, reading: str = "document") -> list[Issue]:
-    """The differences between the `data` of a tool and its shape in a reading."""
-    return list(differences(data, SHAPES[tool][reading]))
+def issues(tool: str, data: Any, interpretation: str = "document") -> list[Issue]:
+    """The differences between the `data` of a tool and its shape in an interpretation."""
+    return list(differences(data, SHAPES[tool][interpretation]))
 
 
 def violations(tool: str, data: Any, path: str) -> Iterator[Violation]:
     """The violations in the `data`, at `path`, of a tool's successful answer.
 
-    A shape is a violation only if it differs from those of both readings.
+    A shape is a violation only if it differs from those of both interpretations.
     """
-    by_reading = {reading: issues(tool, data, reading) for reading in ("document", "program")}
-    if all(by_reading.values()):
-        nearest = min(by_reading, key=lambda reading: len(by_reading[reading]))
-        for issue in by_reading[nearest]:
+    by_interpretation = {
+        interpretation: issues(tool, data, interpretation)
+        for interpretation in ("document", "program")
+    }
+    if all(by_interpretation.values()):
+        nearest = min(
+            by_interpretation, key=lambda interpretation: len(by_interpretation[interpretation])
+        )
+        for issue in by_interpretation[nearest]:
             message = f"is missing or has the wrong type in the data of {tool} ({nearest})"
             yield Violation(path + pointer(*issue.path), message, "ui_probe.data")
     if not isinstance(data, dict):
