@@ -352,7 +352,7 @@ def test_a_page_that_cannot_be_written_leaves_no_half_and_names_the_file(tmp_pat
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
     old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
-        with pytest.raises(UsageError, match=r"page\.html: cannot be written: File too large"):
+        with pytest.raises(UsageError, match=r"page\.html: cannot be written: file too large"):
             mt.report(store, before)
     finally:
         signal.signal(signal.SIGXFSZ, old)
