@@ -522,3 +522,13 @@ def test_letters_white_space_and_comments_cannot_hide_a_call(small: mt.Store):
             with contextlib.suppress(duckdb.Error):
                 passed.append((query, connection.cursor().sql(query).fetchall()))
     assert passed == []
+
+
+@pytest.mark.parametrize("options", [(), ("--seconds", "60")])
+def test_times_are_in_utc_whatever_the_zone_of_the_machine(small, options):
+    at = "TIMESTAMPTZ '2026-11-21 23:30:00+00'"
+    query = f"SELECT hour({at}) AS hours, {at} AS moment"
+    command = [sys.executable, "-m", "mcptally", "query", str(small.path), query, *options]
+    zone = os.environ | {"TZ": "America/New_York"}
+    done = subprocess.run(command, env=zone, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1].split() == ["23", "2026-11-21", "23:30:00"]

@@ -3,9 +3,10 @@
 from typing import Any, Final
 
 import duckdb
+import pyarrow as pa
 
 from mcptally.analytics import notebook
-from mcptally.analytics.views import displayed_columns, question_titles
+from mcptally.analytics.views import IN_UTC, displayed_columns, question_titles
 from mcptally.plural import count
 from mcptally.redaction.arrow_masking import mask_rows
 from mcptally.tables.values import distinct_names
@@ -75,4 +76,11 @@ def as_answer(relation: duckdb.DuckDBPyRelation) -> Answer:
 
 def masked(answer: duckdb.DuckDBPyRelation) -> Answer:
     """The rows of an answer with secrets masked; for answers of stores that are not masked."""
-    return as_answer(duckdb.connect().from_arrow(mask_rows(answer.to_arrow_table())))
+    return of_table(mask_rows(answer.to_arrow_table()))
+
+
+def of_table(table: pa.Table) -> Answer:
+    """The rows of a table as an answer."""
+    connection = duckdb.connect()
+    connection.execute(IN_UTC)
+    return as_answer(connection.from_arrow(table))

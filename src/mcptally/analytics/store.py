@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import duckdb
 import msgspec
 import pyarrow as pa
 
 from mcptally.analytics import ask, compare, views
-from mcptally.analytics.answer import Answer, as_answer
+from mcptally.analytics.answer import Answer, as_answer, of_table
 from mcptally.analytics.child_process import ChildProcessPool
 from mcptally.analytics.connections import PAYLOAD_TABLES, Connections, answer_of
 from mcptally.analytics.filters import Filters, Moment
@@ -221,8 +220,8 @@ class Store:
         )
         with pa.ipc.open_stream(pa.py_buffer(answer)) as stream:
             table = stream.read_all()
-        relation = duckdb.connect().from_arrow(table)
-        return as_answer(relation.set_alias(args[0]) if name == "ask" else relation)
+        answer = of_table(table)
+        return as_answer(answer.set_alias(args[0])) if name == "ask" else answer
 
     def compare(
         self,

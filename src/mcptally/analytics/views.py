@@ -85,6 +85,10 @@ def all_texts() -> Mapping[str, str]:
     }
 
 
+IN_UTC: Final = "SET GLOBAL TimeZone = 'UTC'"
+"""Times are shown, and hours counted, in UTC, not in the zone of the machine; cursors, too."""
+
+
 def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
     """An empty database in memory with the functions that the questions use.
 
@@ -104,6 +108,7 @@ def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
     # it has none and raises.
     with contextlib.suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
+    connection.execute(IN_UTC)
     # Of the 0.7 s that DuckDB 2.0 takes to optimise `priorities`, this pass takes 0.5 s
     # (docs/design/questions.md).
     connection.execute("SET disabled_optimizers = 'projection_pullup'")

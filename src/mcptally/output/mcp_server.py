@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 
 import mcptally
 from mcptally.analytics import contrasts, dry_run, explanation
-from mcptally.analytics.answer import masked
+from mcptally.analytics.answer import masked, of_table
 from mcptally.analytics.child_process import CancellableCall, ChildProcessPool
 from mcptally.analytics.child_store import MemoryLimitedStore
 from mcptally.analytics.compare import OMITTED_CHANGES
@@ -220,9 +220,7 @@ class _Tools:
         )
         groups = contrasts.by_group(shared.to_pylist())
         words = [contrasts.of_problem(row, groups) for row in asked.to_pylist()]
-        answer = duckdb.connect().from_arrow(
-            asked.append_column("contrast", pa.array(words, pa.string()))
-        )
+        answer = of_table(asked.append_column("contrast", pa.array(words, pa.string())))
         hint = (
             "The affected calls of a row: sql SELECT call_id, server, tool, template FROM "
             "affected_calls WHERE cause = '<cause>'"
