@@ -1,9 +1,11 @@
 """A review shows the largest doubtful groups first, keeps answers, and can stop and go on."""
 
 import json
+import shutil
 
 import pytest
 
+import mcptally as mt
 from mcptally.errors import UnreadableError, UsageError
 from mcptally.review import answers
 from tests.review.archives import scored, session
@@ -132,6 +134,9 @@ def test_a_bad_line_is_named(store, path, line, why):
 
 def test_answers_go_beside_the_archive_or_to_a_named_file(store, tmp_path):
     assert session(store).path == store.path.parent / "traces" / "reviews.jsonl"
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(store.path.parent, moved)
+    assert session(mt.open_store(moved / "store")).path == moved / "traces" / "reviews.jsonl"
     with pytest.raises(UsageError, match="--reviews FILE"):
         session(store, tmp_path / "none" / "reviews.jsonl")
 

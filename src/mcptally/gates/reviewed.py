@@ -1,11 +1,11 @@
 """Checks gates on rates from reviewed samples, as in `reviewed.failure_rate > 5%`."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mcptally.analytics.store import Store
 from mcptally.gates.limits import Gate, Result
+from mcptally.review.place import file_of_store
 from mcptally.statistics.reviewed import Interval, difference
 
 if TYPE_CHECKING:
@@ -73,12 +73,12 @@ def lines(base: Store, new: Store) -> Iterator[str]:
 
 def _rates(store: Store) -> "list[ReviewedRate]":
     """The rates from complete samples; most stores have none."""
-    name = store.manifest.get("reviews_file")
-    if not name or not Path(name).exists():
+    file = file_of_store(store.manifest, store.path)
+    if file is None or not file.exists():
         return []
     from mcptally.analytics.reviewing import reviewed_rates  # noqa: PLC0415  (loads polars)
 
-    return reviewed_rates(store, Path(name))
+    return reviewed_rates(store, file)
 
 
 def _fits(gate: Gate, rate: "ReviewedRate") -> bool:

@@ -43,7 +43,7 @@ from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import Selection
 from mcptally.plural import count
 from mcptally.review.answers import AppliedReviews, read
-from mcptally.review.place import reviews_file_of
+from mcptally.review.place import from_store, reviews_file_of
 from mcptally.store import work_folder
 from mcptally.store.manifest import (
     SUMMARIES,
@@ -196,7 +196,7 @@ def score(
             selection=selection.for_manifest(),
             tokenizer=judging.tokenizer_name,
             own_rules=judging.rules.changes,
-            reviews_file=None if reviews_file is None else str(reviews_file),
+            reviews_file=reviews_file and from_store(reviews_file, None if upload_url else store),
             reviews=msgspec.to_builtins([*judging.reviews.calls, *judging.reviews.groups]),
         )
         limit = partition_bytes or default_partition_bytes(workers.jobs)

@@ -34,6 +34,29 @@ def _beside(files: Iterable[Path]) -> Path | None:
         return None
 
 
+def from_store(file: Path, store: Path | None) -> str:
+    """The path of a file as the store's manifest has it: relative to the folder of the store.
+
+    So the file is found from any folder, and after store and archive were moved together. Without
+    a folder (the store is remote) it is absolute.
+    """
+    if store is None:
+        return str(file.resolve())
+    try:
+        return os.path.relpath(file.resolve(), store.resolve())
+    except ValueError:  # on another drive
+        return str(file.resolve())
+
+
+def file_of_store(manifest: Mapping[str, Any], store: Path) -> Path | None:
+    """The file of answers that a store's manifest names; it need not exist."""
+    name = manifest.get("reviews_file")
+    if not name:
+        return None
+    place = Path(os.path.normpath(store.resolve() / name))
+    return place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place
+
+
 def file_for_answers(manifest: Mapping[str, Any], given: str | Path | None, store: Path) -> Path:
     """The file that answers about a store's calls are written to.
 
@@ -45,8 +68,7 @@ def file_for_answers(manifest: Mapping[str, Any], given: str | Path | None, stor
     Raises:
         UsageError: none is given, and the folder of the archive cannot be written to.
     """
-    name = given or manifest.get("reviews_file")
-    place = Path(name) if name else None
+    place = Path(given) if given is not None else file_of_store(manifest, store)
     if place is None or not os.access(place.parent, os.W_OK):
         where = f"{place.parent} cannot be written to" if place else "it is not in a local folder"
         raise UsageError(
