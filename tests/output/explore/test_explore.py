@@ -314,6 +314,16 @@ def test_the_token_is_not_on_the_browsers_command_line(served: Served, tmp_path:
     assert not Path(urlsplit(words).path).exists()
 
 
+def test_errors_since_a_moment_are_found_in_every_zone(served: Served, monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    with serving(served.store) as address:
+        _, page = get(f"{address}compare?at=2000-01-01T00:00")
+        _, later = get(f"{address}compare?at=2100-01-01T00:00")
+    assert "KeyError" in page
+    assert "KeyError" not in later
+    assert later.rstrip().endswith("</html>")
+
+
 def test_only_get_is_answered(served: Served):
     request = urllib.request.Request(f"{served.address}sql", data=b"query=SELECT+1", method="POST")
     with pytest.raises(urllib.error.HTTPError) as raised:

@@ -6,6 +6,7 @@ A page is sent while it is made. Its skeleton comes first, with a place for each
 
 import dataclasses
 import functools
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
@@ -108,13 +109,17 @@ def stream(templates: jinja2.Environment, page: Page, failed: Callable[[], None]
     start, end = frame.render(page=page, head=head, order=order).split(_CONTENT)
     yield start
     for section in page.sections:
+        body, problem = None, ""
         try:
-            answer = section.answer()
-            problem = ""
+            if (answer := section.answer()) is not None:
+                body = getattr(macros, section.name)(answer)
         except McptallyError as error:
+            problem = as_message(str(error))
+        except Exception as error:  # noqa: BLE001  (a bug in one section must not cut off the others)
+            traceback.print_exc()
+            problem = f"an error in mcptally ({type(error).__name__}); stderr has the details"
+        if problem:
             failed()
-            answer, problem = None, as_message(str(error))
-        body = None if answer is None else getattr(macros, section.name)(answer)
         parts = templates.get_template("section.html")
         yield parts.render(section=section, body=body, problem=problem)
     yield end

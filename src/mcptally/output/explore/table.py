@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import duckdb
 import polars as pl
 
-from mcptally.analytics.views import displayed_columns, question_titles
+from mcptally.analytics.views import IN_UTC, displayed_columns, question_titles
 from mcptally.errors import QueryError, UsageError, near
 from mcptally.output.explore.addresses import NULL, Links
 from mcptally.output.explore.answers import ROWS, Answers
@@ -170,6 +170,7 @@ class Answered:
         if self._whole is None:
             return self._answers.sql(query)
         with duckdb.connect() as connection:
+            connection.execute(IN_UTC)
             connection.register(self.shown.source, self._whole)
             frame: pl.DataFrame = connection.sql(query).pl()
         return frame
@@ -253,14 +254,14 @@ def cells(
 
 
 def _kind(column: str, value: object) -> str:
-    """The class of a cell: a number (`n`), an id or time that is kept on one line, or a text."""
+    """The class of a cell: a number (`n`), an id or time (`id`), or a text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return "n"
-    is_line = column in _ON_ONE_LINE or column.endswith("_call")
-    return "line" if is_line or isinstance(value, datetime.datetime) else "text"
+    is_id = column in _IDS or column.endswith("_call")
+    return "id" if is_id or isinstance(value, datetime.datetime) else "text"
 
 
-_ON_ONE_LINE: Final = frozenset({"call_id", "session", "recording", "definition"})
+_IDS: Final = frozenset({"call_id", "session", "recording", "definition"})
 _LONGEST: Final = 300
 
 

@@ -1,0 +1,23 @@
+"""A page is sent section by section; one that fails leaves the others."""
+
+import pytest
+
+from mcptally.errors import QueryError
+from mcptally.output.explore.addresses import Links
+from mcptally.output.explore.page import Page, Section, environment, stream
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(QueryError("too slow"), "too slow"), (KeyError("x"), "(KeyError)")]
+)
+def test_a_section_that_fails_says_so_and_the_others_are_shown(error, said):
+    def fail():
+        raise error
+
+    failed = []
+    sections = [Section("names", "Names", fail), Section("errors", "Errors", list)]
+    page = Page("search", "Search", head={"text": ""}, sections=sections)
+    text = "".join(stream(environment(Links("/x/")), page, lambda: failed.append(1)))
+    assert said in text
+    assert text.index('id="names"') < text.index('id="errors"') < text.index("</html>")
+    assert failed == [1]
