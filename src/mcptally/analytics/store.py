@@ -220,8 +220,8 @@ class Store:
         )
         with pa.ipc.open_stream(pa.py_buffer(answer)) as stream:
             table = stream.read_all()
-        answer = of_table(table)
-        return as_answer(answer.set_alias(args[0])) if name == "ask" else answer
+        found = of_table(table)
+        return as_answer(found.set_alias(args[0])) if name == "ask" else found
 
     def compare(
         self,

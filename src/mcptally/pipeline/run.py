@@ -196,7 +196,7 @@ def score(
             selection=selection.for_manifest(),
             tokenizer=judging.tokenizer_name,
             own_rules=judging.rules.changes,
-            reviews_file=reviews_file and from_store(reviews_file, None if upload_url else store),
+            reviews_file=from_store(reviews_file, None if upload_url else store),
             reviews=msgspec.to_builtins([*judging.reviews.calls, *judging.reviews.groups]),
         )
         limit = partition_bytes or default_partition_bytes(workers.jobs)

@@ -34,12 +34,14 @@ def _beside(files: Iterable[Path]) -> Path | None:
         return None
 
 
-def from_store(file: Path, store: Path | None) -> str:
+def from_store(file: Path | None, store: Path | None) -> str | None:
     """The path of a file as the store's manifest has it: relative to the folder of the store.
 
     So the file is found from any folder, and after store and archive were moved together. Without
     a folder (the store is remote) it is absolute.
     """
+    if file is None:
+        return None
     if store is None:
         return str(file.resolve())
     try:
