@@ -17,6 +17,7 @@ from mcptally.seeds.validation_logic import arguments, normalised_error, structu
 from mcptally.seeds.validation_protocol import (
     argument_semantics,
     cron,
+    reference_validators,
     schema_errors,
 )
 from mcptally.seeds.validation_protocol import texts as validation_texts
@@ -122,6 +123,25 @@ def test_an_argument_called_keyword_is_not_a_key(scored: Path):
         "the key 'foo' failed" in warning for warning in ask(arguments={"key": "foo"}).warnings
     )
     assert not any("failed" in warning for warning in ask(arguments={"keyword": "foo"}).warnings)
+
+
+@given(schema=VALUES, value=VALUES)
+@settings(max_examples=2 * settings.default.max_examples, deadline=None)
+def test_the_reference_validators_raise_only_their_own_exception(schema, value):
+    for check in (
+        lambda: reference_validators.document_answer({"t": schema}, "t", value),
+        lambda: reference_validators.program_schema_check(schema, value),
+    ):
+        try:
+            check()
+        except reference_validators.ThrownError:
+            continue
+    answer = reference_validators.program_answer(
+        {"tool": "s:t", "parameters": value, "schedule": value},
+        {"s": {"t": schema}},
+        {"s": {"capability": True, "result": {"success": True, "content": value}}},
+    )
+    assert {"valid", "errors", "warnings"} <= answer.keys()
 
 
 TOO_LARGE = 10**309 - 1
