@@ -214,8 +214,9 @@ def outcome(call):
         if str(inside(body, "error", "code")) == "-32042":
             return "input_required"
         said = inside(body, "result", "resultType")
-        # Revision 2025-11-25 has no resultType: a task replaces the content.
-        task = inside(body, "result", "task") and "content" not in body["result"]
+        # Revision 2025-11-25 has no resultType: a task replaces the content, or has empty content.
+        content = inside(body, "result", "content")
+        task = inside(body, "result", "task") and not (isinstance(content, list) and content)
         if "error" in body:
             return "protocol_error"
         if inside(body, "result", "isError") is True:

@@ -6,6 +6,7 @@ of `findings`.
     McptallyError
     ├── UsageError        invalid arguments or options                       (exit 2)
     ├── UnreadableError   none of the given files could be read              (exit 3)
+    ├── UnreachableError  a file of a remote archive cannot be had           (exit 3)
     ├── StoreError        not a store, or a store of another format version  (exit 3)
     ├── RuleError         a rule file that cannot be loaded                  (exit 2)
     └── QueryError        an unknown question, or SQL that DuckDB rejects    (exit 2)
@@ -48,6 +49,12 @@ class UsageError(McptallyError):
 
 class UnreadableError(McptallyError):
     """None of the given files could be read."""
+
+    exit_code = Exit.UNREADABLE
+
+
+class UnreachableError(McptallyError):
+    """A remote file cannot be had; the run ends, so that no store lacks its rows."""
 
     exit_code = Exit.UNREADABLE
 

@@ -205,7 +205,7 @@ def main() -> None:
     _name_stdout()
     try:
         try:
-            code = cli(standalone_mode=False, prog_name="mcptally")
+            code = cli(standalone_mode=False, prog_name="mcptally") or Exit.DONE
         except SystemExit as end:
             code = end.code
         sys.stdout.flush()  # here, errors of writing become messages

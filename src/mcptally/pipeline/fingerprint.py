@@ -77,7 +77,7 @@ def deciding_files(folder: Path) -> list[str]:
 
 _WITHOUT_EFFECT: Final = (
     *("cli/", "maintenance/", "evaluation/", "gates/", "output/", "analytics/"),
-    *("importers/", "record/"),
+    *("importers/", "record/", "pytest_plugin.py"),
     *(f"review/{name}.py" for name in ("estimates", "export", "items", "program")),
     *("review/sample.py", "review/session.py"),
     *("pipeline/engines/__init__.py", "pipeline/engines/dask"),

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final, TypeGuard, cast
 
-from mcptally.errors import McptallyError, UnreadableError, UsageError
+from mcptally.errors import McptallyError, UnreachableError, UnreadableError, UsageError
 from mcptally.transcript.format import SUFFIXES
 
 BLOCK: Final = 4 << 20
@@ -87,10 +87,10 @@ def resolve(url: str) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def reaching(url: str) -> Iterator[None]:
-    """A context that converts errors of a file system to `UnreadableError`.
+    """A context that converts errors of a file system to `UnreachableError`.
 
     Raises:
-        UnreadableError: `url` cannot be reached; the message says why.
+        UnreachableError: `url` cannot be reached; the message says why.
     """
     try:
         yield
@@ -98,7 +98,7 @@ def reaching(url: str) -> Iterator[None]:
         raise
     except Exception as error:  # every file system has its own exceptions; all mean the same here
         why = f"{error}"
-        raise UnreadableError(f"{url}: cannot be reached: {why[:1].lower()}{why[1:]}") from error
+        raise UnreachableError(f"{url}: cannot be reached: {why[:1].lower()}{why[1:]}") from error
 
 
 class RemoteFile:
