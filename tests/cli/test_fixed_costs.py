@@ -87,7 +87,7 @@ COMMANDS = {
     "score ARCHIVE -o STORE": Most(SCORE, 200),
 }
 SLOWER = {
-    # pyarrow imports pandas, where it is installed, to convert arrays.
+    # pyarrow imports pandas, where it is installed, to convert the rows of a table.
     "query STORE tool_scores": Most(
         QUERY | {"scipy", "numpy.ma", "pandas", "pyarrow.compute"}, 84, statements=33
     ),

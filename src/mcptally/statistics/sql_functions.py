@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from duckdb.func import ARROW, DEFAULT, SPECIAL
 
+from mcptally.statistics import arrow_values as arrow
 from mcptally.statistics import bootstrap, intervals, permutation
 from mcptally.statistics import contrasts as contrast_search
 from mcptally.statistics.change_points import Change, Series
@@ -31,6 +32,15 @@ _CONTRASTS: Final = (
     "STRUCT(class_hash UBIGINT, fact BIGINT, absent BOOLEAN, other BIGINT, other_absent BOOLEAN, "
     "effect DOUBLE, p_value DOUBLE)[]"
 )
+_CONTRAST_KINDS: Final = {
+    "class_hash": np.uint64,
+    "fact": np.int64,
+    "absent": np.bool_,
+    "other": np.int64,
+    "other_absent": np.bool_,
+    "effect": np.float64,
+    "p_value": np.float64,
+}
 
 _open: Final[weakref.WeakSet[duckdb.DuckDBPyConnection]] = weakref.WeakSet()
 
@@ -84,23 +94,23 @@ def t_quantile(p: pa.ChunkedArray, df: pa.ChunkedArray) -> pa.Array:
     """Quantile `p` of Student's t with `df` degrees of freedom; if infinite, of the normal."""
     from scipy.special import ndtri, stdtrit  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
 
-    level, freedom = _floats(p), _floats(df)
+    level, freedom = arrow.numbers(p), arrow.numbers(df)
     with np.errstate(invalid="ignore"):
-        return _array(np.where(np.isinf(freedom), ndtri(level), stdtrit(freedom, level)))
+        return arrow.array(np.where(np.isinf(freedom), ndtri(level), stdtrit(freedom, level)))
 
 
 def t_test(t: pa.ChunkedArray, df: pa.ChunkedArray) -> pa.Array:
     """Two-sided p-value of the statistic `t` with `df` degrees of freedom."""
     from scipy.special import stdtr  # noqa: PLC0415
 
-    return _array(2 * stdtr(_floats(df), -np.abs(_floats(t))))
+    return arrow.array(2 * stdtr(arrow.numbers(df), -np.abs(arrow.numbers(t))))
 
 
 def beta_quantile(p: pa.ChunkedArray, a: pa.ChunkedArray, b: pa.ChunkedArray) -> pa.Array:
     """Quantile `p` of the Beta distribution with parameters `a` and `b`."""
     from scipy.special import betaincinv  # noqa: PLC0415
 
-    return _array(betaincinv(_floats(a), _floats(b), _floats(p)))
+    return arrow.array(betaincinv(arrow.numbers(a), arrow.numbers(b), arrow.numbers(p)))
 
 
 def rate_interval(
@@ -117,18 +127,22 @@ def rate_interval(
 ) -> pa.Array:
     """The intervals of rates from sums over sessions, as structs: `intervals.rate_intervals`."""
     sums = (n, y, nn, yy, yn, mixed, sessions, rarer, alike_of_all, known_of_all)
-    found = intervals.rate_intervals(*map(_floats, sums))
-    return pa.StructArray.from_arrays([_array(column) for column in found], found._fields)
+    found = intervals.rate_intervals(*map(arrow.numbers, sums))._asdict()
+    return arrow.struct_array({name: arrow.array(column) for name, column in found.items()})
 
 
 def wilson_low(rate: pa.ChunkedArray, n_eff: pa.ChunkedArray, t: pa.ChunkedArray) -> pa.Array:
     """Low end of `intervals.wilson`."""
-    return _array(intervals.wilson(_floats(rate), _floats(n_eff), _floats(t))[0])
+    return arrow.array(
+        intervals.wilson(arrow.numbers(rate), arrow.numbers(n_eff), arrow.numbers(t))[0]
+    )
 
 
 def wilson_high(rate: pa.ChunkedArray, n_eff: pa.ChunkedArray, t: pa.ChunkedArray) -> pa.Array:
     """High end of `intervals.wilson`."""
-    return _array(intervals.wilson(_floats(rate), _floats(n_eff), _floats(t))[1])
+    return arrow.array(
+        intervals.wilson(arrow.numbers(rate), arrow.numbers(n_eff), arrow.numbers(t))[1]
+    )
 
 
 def rate_bounds(hits: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.Array:
@@ -137,8 +151,8 @@ def rate_bounds(hits: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.Array:
     A row has two lists of equal length: the hits and the calls of each session. The interval is the
     same as in `_rates_per.sql`.
     """
-    rows = zip(_lists(hits), _lists(sizes), strict=True)
-    return pa.array([intervals.rate_bounds(y, n) for y, n in rows], pa.list_(pa.float64()))
+    rows = zip(arrow.number_lists(hits), arrow.number_lists(sizes), strict=True)
+    return arrow.list_array([intervals.rate_bounds(y, n) for y, n in rows])
 
 
 def rate_change(
@@ -151,8 +165,8 @@ def rate_change(
 
     A row has four lists, the hits and the calls of each session before and after.
     """
-    rows = zip(*map(_lists, (base_hits, base_sizes, new_hits, new_sizes)), strict=True)
-    return pa.array([permutation.rate_change(*row) for row in rows], pa.list_(pa.float64()))
+    rows = zip(*map(arrow.number_lists, (base_hits, base_sizes, new_hits, new_sizes)), strict=True)
+    return arrow.list_array([permutation.rate_change(*row) for row in rows])
 
 
 def change_points(
@@ -168,13 +182,12 @@ def change_points(
     of the tool and the session.
     """
     found = []
-    for row in zip(*map(_lists, (at, calls, hits, tool, session)), strict=True):
+    for row in zip(*map(arrow.number_lists, (at, calls, hits, tool, session)), strict=True):
         order = np.lexsort((row[4], row[3], row[0]))
-        times, counts, numbers, tools, sessions = (column[order] for column in row)
-        series = Series(times, counts, numbers, _codes(tools), _codes(sessions))
-        found.append([change._asdict() for change in changes_of(series)])
-    fields = [pa.field(name, pa.float64()) for name in Change._fields]
-    return pa.array(found, pa.list_(pa.struct(fields)))
+        times, counts, positive, tools, sessions = (column[order] for column in row)
+        series = Series(times, counts, positive, _codes(tools), _codes(sessions))
+        found.append(changes_of(series))
+    return arrow.struct_list_array(found, dict.fromkeys(Change._fields, np.float64))
 
 
 def latency_quantiles(latencies: pa.ChunkedArray, sessions: pa.ChunkedArray) -> pa.Array:
@@ -183,18 +196,18 @@ def latency_quantiles(latencies: pa.ChunkedArray, sessions: pa.ChunkedArray) -> 
     A row has lists of latencies, and for each of these lists the hash of its session.
     """
     lists, hashes = latencies.combine_chunks(), sessions.combine_chunks()
-    rows, parts = lists.offsets.to_numpy(), lists.values.offsets.to_numpy()
-    values = lists.values.values.to_numpy(zero_copy_only=False)
-    owners, places = hashes.values.to_numpy(zero_copy_only=False), hashes.offsets.to_numpy()
+    rows, parts = arrow.values(lists.offsets), arrow.values(lists.values.offsets)
+    milliseconds = arrow.values(lists.values.values)
+    owners, places = arrow.values(hashes.values), arrow.values(hashes.offsets)
     samples = [
         bootstrap.Sample(
-            values[parts[first] : parts[last]],
+            milliseconds[parts[first] : parts[last]],
             owners[places[row] : places[row + 1]],
             np.diff(parts[first : last + 1]),
         )
         for row, (first, last) in enumerate(itertools.pairwise(rows))
     ]
-    return pa.array(bootstrap.quantiles(samples), pa.list_(pa.float64()))
+    return arrow.list_array(bootstrap.quantiles(samples))
 
 
 def contrasts(
@@ -209,46 +222,15 @@ def contrasts(
     of equal length with the number of a call and of a fact that holds for it.
     """
     found = []
-    for row in zip(*map(_lists, (classes, sessions, pair_calls, pair_facts)), strict=True):
+    for row in zip(
+        *map(arrow.number_lists, (classes, sessions, pair_calls, pair_facts)), strict=True
+    ):
         group, session, pairs, facts = row
         calls = contrast_search.Calls(group, _codes(session), pairs, facts)
-        found.append(
-            [
-                {
-                    "class_hash" if name == "group" else name: value
-                    for name, value in each._asdict().items()
-                }
-                for each in contrast_search.strongest(calls)
-            ]
-        )
-    fields = [
-        ("class_hash", pa.uint64()),
-        ("fact", pa.int64()),
-        ("absent", pa.bool_()),
-        ("other", pa.int64()),
-        ("other_absent", pa.bool_()),
-        ("effect", pa.float64()),
-        ("p_value", pa.float64()),
-    ]
-    return pa.array(found, pa.list_(pa.struct(fields)))
-
-
-def _lists(column: pa.ChunkedArray) -> list[Floats]:
-    """The lists of a column as views of its values."""
-    lists = column.combine_chunks()
-    values = lists.values.to_numpy(zero_copy_only=False)
-    return [values[i:j] for i, j in itertools.pairwise(lists.offsets.to_numpy())]
+        found.append(contrast_search.strongest(calls))
+    return arrow.struct_list_array(found, _CONTRAST_KINDS)
 
 
 def _codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Numbers from 0 in place of hashes."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
-
-
-def _floats(column: pa.ChunkedArray) -> Floats:
-    values: Floats = column.to_numpy(zero_copy_only=False)
-    return values
-
-
-def _array(values: Any) -> pa.Array:
-    return pa.array(values, pa.float64(), from_pandas=True)  # NaN becomes null

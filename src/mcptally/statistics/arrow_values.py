@@ -1,0 +1,96 @@
+"""Converts numbers between Arrow and NumPy, for the functions that DuckDB calls.
+
+pyarrow's own conversions import pandas where it is installed, which takes longer than most
+questions.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence, Sized
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_TYPES: Final[Mapping[type, pa.DataType]] = {
+    np.float64: pa.float64(),
+    np.int32: pa.int32(),
+    np.int64: pa.int64(),
+    np.uint64: pa.uint64(),
+    np.bool_: pa.bool_(),
+}
+_KINDS: Final = {type_: kind for kind, type_ in _TYPES.items() if kind is not np.bool_}
+
+
+def numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """The numbers of a column; null becomes NaN."""
+    return values(column.combine_chunks())
+
+
+def number_lists(column: pa.ChunkedArray) -> list[npt.NDArray[Any]]:
+    """The lists of numbers of a column, as views of its values."""
+    lists = column.combine_chunks()
+    of_all = values(lists.values)
+    return [of_all[i:j] for i, j in itertools.pairwise(values(lists.offsets))]
+
+
+def values(array: pa.Array) -> npt.NDArray[Any]:
+    """The numbers of an array; null becomes NaN."""
+    kind, part = _KINDS[array.type], slice(array.offset, array.offset + len(array))
+    validity, data = array.buffers()
+    if not len(array):
+        return np.empty(0, kind)
+    found = np.frombuffer(data, kind)[part]
+    if not array.null_count:
+        return found
+    valid = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")[part]
+    return np.where(valid, found, np.nan)
+
+
+def array(found: npt.ArrayLike, kind: type = np.float64) -> pa.Array:
+    """Numbers as an Arrow array; NaN becomes null."""
+    given = np.ascontiguousarray(found, kind)
+    missing = np.isnan(given) if kind is np.float64 else np.False_
+    validity = pa.py_buffer(_bits(~missing)) if missing.any() else None
+    data = _bits(given) if kind is np.bool_ else given
+    return pa.Array.from_buffers(_TYPES[kind], len(given), [validity, pa.py_buffer(data)])
+
+
+def list_array(rows: Sequence[Sequence[float | None]]) -> pa.Array:
+    """One list of numbers per row; None becomes null."""
+    return _grouped(rows, array(np.array([*itertools.chain(*rows)], np.float64)))
+
+
+def struct_array(columns: Mapping[str, pa.Array]) -> pa.Array:
+    """One struct per row, from the columns of its fields."""
+    fields = pa.struct([(name, column.type) for name, column in columns.items()])
+    rows = len(next(iter(columns.values())))
+    return pa.Array.from_buffers(fields, rows, [None], children=list(columns.values()))
+
+
+def struct_list_array(
+    rows: Sequence[Sequence[tuple[Any, ...]]], kinds: Mapping[str, type]
+) -> pa.Array:
+    """One list of structs per row.
+
+    Args:
+        rows: the values of the fields of each struct, in order.
+        kinds: name of each field → the NumPy type of its values.
+    """
+    structs = [*itertools.chain(*rows)]
+    columns = zip(*structs, strict=True) if structs else [()] * len(kinds)
+    fields = {
+        name: array(np.array(column, kind), kind)
+        for (name, kind), column in zip(kinds.items(), columns, strict=True)
+    }
+    return _grouped(rows, struct_array(fields))
+
+
+def _grouped(rows: Sequence[Sized], found: pa.Array) -> pa.Array:
+    """One list per row, as long as the row."""
+    ends = np.cumsum([0, *map(len, rows)], dtype=np.int32)
+    return pa.ListArray.from_arrays(array(ends, np.int32), found)
+
+
+def _bits(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    return np.packbits(flags, bitorder="little")
