@@ -107,15 +107,26 @@ class Connections:
             files = self.files(tables)
             key = (filters, tables)
             if key not in self._open:
-                connection = views.connect(self.memory)
-                with self._reporting_the_version():
-                    created = views.create_tables(connection, files, filters, tables)
-                if self.exact:
-                    connection.execute("SET arrow_lossless_conversion = true")
-                lock(connection, self.folders)
+                connection, created = self._connect(files, filters, tables)
                 self._open[key] = connection
                 self._created[connection] = created
             return self._open[key]
+
+    def new(self) -> tuple[duckdb.DuckDBPyConnection, set[str]]:
+        """A connection of the caller's own that has all tables as views, and names of its views."""
+        with self._lock:
+            return self._connect(self.files(), frozenset(), TABLE_NAMES)
+
+    def _connect(
+        self, files: Sequence[LiveFiles], filters: frozenset[str], tables: frozenset[str]
+    ) -> tuple[duckdb.DuckDBPyConnection, set[str]]:
+        connection = views.connect(self.memory)
+        with self.reporting_the_version():
+            created = views.create_tables(connection, files, filters, tables)
+        if self.exact:
+            connection.execute("SET arrow_lossless_conversion = true")
+        lock(connection, self.folders)
+        return connection, created
 
     def get_for(
         self,
@@ -140,7 +151,7 @@ class Connections:
         )
         connection = self.get(filters, WITHOUT_PAYLOADS if without_payloads else TABLE_NAMES)
         # Each view takes 0.01 s.
-        with self._lock, self._reporting_the_version():
+        with self._lock, self.reporting_the_version():
             created = self._created[connection]
             new = {name: text for name, text in texts.items() if name not in created}
             views.create_questions(connection, new)
@@ -169,10 +180,11 @@ class Connections:
         payloads = views.reads_any_of(PAYLOAD_TABLES, views.texts_of(question).values())
         texts = views.texts_read_by(question)
         connection = self.get_for(texts, frozenset(filters), payloads=payloads)
-        with _as_query_errors(connection), self._reporting_the_version():
+        with as_query_errors(connection), self.reporting_the_version():
             return _answer(connection, query, params, filters, alias=question)
 
-    def _reporting_the_version(self) -> contextlib.AbstractContextManager[None]:
+    def reporting_the_version(self) -> contextlib.AbstractContextManager[None]:
+        """Turn errors about missing columns into one that names the version of the store."""
         return views.reporting_the_version(self.paths[0], self.manifest.get("mcptally"))
 
 
@@ -182,7 +194,7 @@ def answer_of(connection: duckdb.DuckDBPyConnection, query: str, params: Any = N
     Raises:
         QueryError: DuckDB rejects the query.
     """
-    with _as_query_errors(connection):
+    with as_query_errors(connection):
         return _answer(connection, query, params)
 
 
@@ -202,7 +214,8 @@ def _answer(
 
 
 @contextlib.contextmanager
-def _as_query_errors(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+def as_query_errors(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Turn DuckDB's errors into `QueryError`, with suggestions for unknown columns."""
     try:
         yield
     except duckdb.Error as error:

@@ -19,6 +19,7 @@ from mcptally.analytics.answer import Answer, as_answer, of_table
 from mcptally.analytics.child_process import ChildProcessPool
 from mcptally.analytics.connections import PAYLOAD_TABLES, Connections, answer_of
 from mcptally.analytics.filters import Filters, Moment
+from mcptally.analytics.kept_answers import KeptAnswers
 from mcptally.analytics.sql_guard import SPILL, check_select
 from mcptally.errors import QueryError, StoreError
 from mcptally.store.manifest import LiveFiles
@@ -132,6 +133,14 @@ class Store:
         if self._is_limited:
             return self._in_child("ask", question, **msgspec.structs.asdict(filters))
         return ask.answer(self._connections, question, filters)
+
+    def keeping(self) -> Callable[[str], Answer]:
+        """A function that answers questions as `ask` does, and computes each once.
+
+        It keeps the answers: what another question reads of them is not computed again. It does not
+        notice that a run replaces the store.
+        """
+        return self.ask if self._is_limited else KeptAnswers(self._connections).ask
 
     def sql(self, query: str, params: Any = None) -> Answer:
         """The answer to a SELECT over the tables and questions, which are views.

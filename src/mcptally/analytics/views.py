@@ -244,23 +244,26 @@ def _names_read(text: str) -> set[str]:
     return {name for pair in named for name in pair} - set(own)
 
 
-def create_questions(connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]) -> None:
+def create_questions(
+    connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str], *, computed: bool = False
+) -> None:
     """Create views of questions.
 
     Args:
         connection: one that has the tables as views.
         texts: name of each question → its SQL, including the parts that it reads and that do not
             exist yet.
+        computed: whether to create tables of the questions' rows in place of views.
 
     Raises:
         StoreError: a question reads something that does not exist.
     """
-    if left := _create_what_binds(connection, texts):
+    if left := _create_what_binds(connection, texts, computed=computed):
         name, error = next(iter(left.items()))
         raise StoreError(f"the question {name} cannot be created: {error}") from error
 
 
-def _created_object(name: str, text: str) -> str:
+def _created_object(name: str, text: str, *, computed: bool) -> str:
     """The part of a CREATE statement before this SQL, whose second line may declare a macro."""
     second = text.splitlines()[1] if "\n" in text else ""
     if second.startswith("-- Value of: "):
@@ -268,7 +271,8 @@ def _created_object(name: str, text: str) -> str:
     if second.startswith("-- Of: "):
         # As a macro, DuckDB computes only the level that is asked for.
         return f'MACRO "{name}"({second.removeprefix("-- Of: ")}) AS TABLE'
-    return f'VIEW "{name}" AS'
+    kind = "TABLE" if computed and not name.startswith("_") else "VIEW"
+    return f'{kind} "{name}" AS'
 
 
 def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -277,7 +281,7 @@ def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def _create_what_binds(
-    connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]
+    connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str], *, computed: bool = False
 ) -> dict[str, duckdb.CatalogException]:
     """Create views in the order of their dependencies; return the errors of those that fail.
 
@@ -290,7 +294,8 @@ def _create_what_binds(
             missing[name] = missing[unbound[0]]
             continue
         try:
-            connection.execute(f"CREATE {_created_object(name, texts[name])} {texts[name]}")
+            created = _created_object(name, texts[name], computed=computed)
+            connection.execute(f"CREATE {created} {texts[name]}")
         except duckdb.CatalogException as error:
             missing[name] = error
     return missing

@@ -40,7 +40,7 @@ def values(array: pa.Array) -> npt.NDArray[Any]:
     validity, data = array.buffers()
     if not len(array):
         return np.empty(0, kind)
-    found = np.frombuffer(data, kind)[part]
+    found: npt.NDArray[Any] = np.frombuffer(data, kind)[part]
     if not array.null_count:
         return found
     valid = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")[part]
@@ -49,8 +49,8 @@ def values(array: pa.Array) -> npt.NDArray[Any]:
 
 def array(found: npt.ArrayLike, kind: type = np.float64) -> pa.Array:
     """Numbers as an Arrow array; NaN becomes null."""
-    given = np.ascontiguousarray(found, kind)
-    missing = np.isnan(given) if kind is np.float64 else np.False_
+    given: npt.NDArray[Any] = np.ascontiguousarray(found, kind)
+    missing = np.isnan(given) if kind is np.float64 else np.zeros(0, np.bool_)
     validity = pa.py_buffer(_bits(~missing)) if missing.any() else None
     data = _bits(given) if kind is np.bool_ else given
     return pa.Array.from_buffers(_TYPES[kind], len(given), [validity, pa.py_buffer(data)])

@@ -2,12 +2,14 @@
 
 import dataclasses
 import datetime
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 import polars as pl
 
+from mcptally.analytics.answer import Answer
 from mcptally.analytics.compare import Comparison
 from mcptally.analytics.filters import parse_time
 from mcptally.analytics.store import Store
@@ -105,14 +107,20 @@ class Asked:
     def __init__(self, store: Store, filters: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.store: Final = store
         self.filters: Final = {key: value for key, value in filters.items() if value is not None}
-        self._frames: Final[dict[tuple[Any, str], pl.DataFrame]] = {}
+        self._mark: Any = None
+        self._ask: Callable[[str], Answer] = store.ask
+        self._frames: Final[dict[str, pl.DataFrame]] = {}
 
     def __call__(self, question: str) -> pl.DataFrame:
         """The answer to a question."""
-        key = (self.store.mark(), question)
-        if key not in self._frames:
-            self._frames[key] = self.store.ask(question, **self.filters).pl()
-        return self._frames[key]
+        if self._mark != self.store.mark():
+            self._mark = self.store.mark()
+            self._frames.clear()
+            filtered = functools.partial(self.store.ask, **self.filters)
+            self._ask = filtered if self.filters else self.store.keeping()
+        if question not in self._frames:
+            self._frames[question] = self._ask(question).pl()
+        return self._frames[question]
 
 
 def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answers:

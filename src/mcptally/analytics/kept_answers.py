@@ -1,0 +1,32 @@
+"""Keeps the answers to questions, so that each is computed once even if other questions read it."""
+
+from typing import Final
+
+from mcptally.analytics import views
+from mcptally.analytics.answer import Answer, as_answer
+from mcptally.analytics.connections import Connections, as_query_errors
+
+
+class KeptAnswers:
+    """The answers to questions about a store, without filters, as they are at the first question.
+
+    They are tables of a connection of its own: what one question reads of another is computed once.
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections: Final = connections
+        self._connection, self._created = connections.new()
+
+    def ask(self, question: str) -> Answer:
+        """The answer to a question.
+
+        Raises:
+            StoreError: the store lacks a column: an older version wrote it.
+            QueryError: DuckDB cannot compute it.
+        """
+        texts = views.texts_of(question)
+        new = {name: text for name, text in texts.items() if name not in self._created}
+        with as_query_errors(self._connection), self._connections.reporting_the_version():
+            views.create_questions(self._connection, new, computed=True)
+            self._created.update(new)
+            return as_answer(self._connection.sql(f'FROM "{question}"', alias=question))
