@@ -161,6 +161,8 @@ def find_transcripts(
     urls = [path for path in named if isinstance(path, str) and remote.is_url(path)]
     local = [path for path in named if path not in urls]
     files = discover(local, skipped) if local or not urls else []
+    if not urls:
+        return files
     return sorted({*files, *(file for url in urls for file in remote.discover(url))}, key=str)
 
 

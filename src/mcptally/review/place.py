@@ -25,11 +25,11 @@ def reviews_file_of(files: Iterable[Path], given: str | Path | None = None) -> P
 
 def _beside(files: Iterable[Path]) -> Path | None:
     """`reviews.jsonl` in the folder that holds all of these files; None if they are not local."""
-    paths = list(files)
-    if not paths or any(is_remote(path) or url_of_path(path) for path in paths):
+    folders = {os.path.dirname(path): path for path in files}  # noqa: PTH120  (of every file)
+    if not folders or any(is_remote(path) or url_of_path(path) for path in folders.values()):
         return None
     try:
-        return Path(os.path.commonpath([path.parent for path in paths])) / REVIEWS
+        return Path(os.path.commonpath(folders)) / REVIEWS
     except ValueError:  # relative and absolute paths, or several drives
         return None
 

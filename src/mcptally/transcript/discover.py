@@ -29,7 +29,7 @@ class SkippedFile(msgspec.Struct, frozen=True):
 def discover(
     paths: Iterable[str | Path], passed_over: Callable[[SkippedFile], Any] = lambda _: None
 ) -> list[Path]:
-    """The transcript files that `paths` name, sorted, each once.
+    """The transcript files that `paths` name, sorted by name, each once.
 
     A folder stands for its `*.jsonl`, `*.jsonl.gz` and `*.jsonl.zst` files at any depth; links out
     of the folder are not followed. A pattern stands for its matches. A named file is always read,
@@ -60,7 +60,7 @@ def discover(
             f"{places}: no transcripts found "
             f"(looked for {', '.join('*' + s for s in SUFFIXES)}){seen}"
         )
-    return sorted(found)
+    return sorted(found, key=str)
 
 
 def _files_of(path: Path, out: list[SkippedFile]) -> Iterator[Path]:
@@ -165,11 +165,11 @@ def _why_skipped(
     """Why an entry of a folder is skipped; None if it is read, or its name says nothing."""
     is_named = entry.name.endswith(suffixes)
     if entry.is_symlink() and not _within(path, root):
-        is_skipped = is_named or _leads_to_folder(entry)
+        is_skipped = is_named or _leads_to(entry, os.DirEntry.is_dir)
         return "a link out of the folder; name it as well" if is_skipped else None
     if not is_named:
         return None
-    if not path.is_file():
+    if not _leads_to(entry, os.DirEntry.is_file):
         return "not a regular file"
     return None if _is_utf8_name(path) else _NAME_NOT_UTF8
 
@@ -178,7 +178,7 @@ _NAME_NOT_UTF8: Final = "its name is not UTF-8, which tables cannot store; renam
 
 
 def _is_utf8_name(path: Path) -> bool:
-    return _printable_path(path) == str(path)
+    return str(path).isascii() or _printable_path(path) == str(path)
 
 
 def _printable_path(path: Path) -> str:
@@ -192,10 +192,11 @@ def _within(path: Path, root: Path) -> bool:
         return True
 
 
-def _leads_to_folder(entry: "os.DirEntry[str]") -> bool:
+def _leads_to(entry: os.DirEntry[str], what: Callable[[os.DirEntry[str]], bool]) -> bool:
+    """Whether an entry, or the target of a link, is a file or a folder."""
     try:
-        return entry.is_dir()
-    except OSError:
+        return what(entry)
+    except OSError:  # a link to itself
         return False
 
 
