@@ -54,10 +54,10 @@ def test_a_plan_holds_every_file_once_and_segments_together(tmp_path: Path, jobs
         path.write_text(json.dumps(event) + "\n")
         files.append(path)
     parts = plan(files, limit=150, jobs=jobs)
-    assert sorted(path for part in parts for path in part) == files
+    assert sorted(path for part in parts for path in part.files) == files
     assert len(parts) % jobs == 0 or len(parts) == 5
     for first, second in zip(files[0:8:2], files[1:8:2], strict=True):
-        assert any({first, second} <= set(part) for part in parts)
+        assert any({first, second} <= set(part.files) for part in parts)
 
 
 @pytest.mark.parametrize(("size", "parts"), [(ONE_PROCESS - 4, 1), (ONE_PROCESS, 2)])

@@ -15,9 +15,9 @@ from mcptally.pipeline.archive_context import ArchiveContext
 from mcptally.pipeline.engines.worker import FinishSettings, Partition, PartitionWorker
 from mcptally.pipeline.gathering import stored_summaries
 from mcptally.pipeline.partition_summary import NEEDS
-from mcptally.pipeline.plan import transcript_bytes
+from mcptally.pipeline.plan import plan, transcript_bytes
 from mcptally.pipeline.scoring import ScoringRules
-from mcptally.store.manifest import SUMMARIES
+from mcptally.store.manifest import SUMMARIES, live_files, read_manifest
 from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.files import numbered_lines
 from tests.pipeline.golden import TRACES
@@ -66,6 +66,51 @@ def test_the_tables_do_not_depend_on_partitions(tmp_path: Path, whole, size: int
     mt.score(FILES, out=tmp_path / "store", partition_bytes=size)
     for name, frame in tables(tmp_path / "store").items():
         assert_frame_equal(frame, whole[name])
+
+
+def one_file(folder: Path) -> Path:
+    """The sample traces one after the other in one file, without lines that are no events."""
+    folder.mkdir()
+    path = folder / "all.jsonl"
+    lines = (line for path in FILES for _, line in numbered_lines(path))
+    path.write_bytes(b"".join(line for line in lines if line.startswith(b'{"v":1,"event"')))
+    return path
+
+
+def every_row(store: Path) -> dict[str, pl.DataFrame]:
+    """Every table of a store, sorted by all columns, with names of files and lines."""
+    files = live_files(store, read_manifest(store))
+    frames = {table: pl.read_parquet(files[table.name], glob=False) for table in TABLES}
+    return {
+        table.name: frame.sort(*table.key, pl.struct(pl.all()).hash(), nulls_last=True)
+        for table, frame in frames.items()
+    }
+
+
+def test_a_file_that_is_cut_between_recordings_has_the_tables_of_the_whole(tmp_path: Path):
+    path = one_file(tmp_path / "archive")
+    groups = plan([path], limit=300_000)
+    assert len(groups) > 4
+    mt.score(path, out=tmp_path / "whole")
+    mt.score(path, out=tmp_path / "cut", partition_bytes=300_000)
+    expected = every_row(tmp_path / "whole")
+    for name, frame in every_row(tmp_path / "cut").items():
+        assert_frame_equal(frame, expected[name])
+    manifests = [read_manifest(tmp_path / name) for name in ("whole", "cut")]
+    assert manifests[0]["archive"] == manifests[1]["archive"]
+
+
+def test_parts_of_a_file_are_scored_together_if_another_file_continues_one(tmp_path: Path):
+    path = one_file(tmp_path / "archive")
+    lines = path.read_bytes().splitlines(keepends=True)
+    moved = [*lines[5:9], *lines[-9:-5]]
+    path.write_bytes(b"".join([*lines[:5], *lines[9:-9], *lines[-5:]]))
+    (tmp_path / "archive" / "more.jsonl").write_bytes(b"".join(moved))
+    mt.score(path.parent, out=tmp_path / "whole")
+    mt.score(path.parent, out=tmp_path / "cut", partition_bytes=300_000)
+    expected = every_row(tmp_path / "whole")
+    for name, frame in every_row(tmp_path / "cut").items():
+        assert_frame_equal(frame, expected[name])
 
 
 def finished(work: Path, chunk: int, *, several: bool) -> dict[str, pl.DataFrame]:

@@ -55,7 +55,14 @@ from mcptally.transcript.events import (
     RequestMeta,
     ResultMeta,
 )
-from mcptally.transcript.files import Damage, DecompressionBudget, Digests, LineRun, read_lines
+from mcptally.transcript.files import (
+    Damage,
+    DecompressionBudget,
+    Digests,
+    LineRun,
+    Span,
+    read_lines,
+)
 from mcptally.transcript.parse import MAX_NOISE_LINES, NOISE_MESSAGE
 from mcptally.transcript.unread import ReadTally
 from mcptally.wire.nesting import with_raised_recursion_limit
@@ -139,16 +146,21 @@ def decode(
 
 
 @with_raised_recursion_limit
-def decode_slices(files: Sequence[Path], names: Sequence[str], slicing: Slicing | None) -> Slices:
+def decode_slices(
+    files: Sequence[Path],
+    names: Sequence[str],
+    slicing: Slicing | None,
+    span: Span | None = None,
+) -> Slices:
     """Return every event of `files` as `decode` does, in slices if there are many.
 
     All events of a recording are in one slice. Findings about files are in the first slice. If
-    `slicing` is None, there is one slice.
+    `slicing` is None, there is one slice. With a `span`, only this part of a single file is read.
 
     Raises:
         McptallyError: a file behind a URL cannot be reached.
     """
-    return _collected(files, names, None, slicing).slices()
+    return _collected(files, names, None, slicing, span).slices()
 
 
 def _collected(
@@ -156,13 +168,14 @@ def _collected(
     names: Sequence[str] | None,
     memory: int | None,
     slicing: Slicing | None,
+    span: Span | None = None,
 ) -> "_Collector":
     collect = _Collector(
         names or [str(path) for path in files], memory, slicing, alone=len(files) == 1
     )
     with gc_paused():
         for number, path in enumerate(files):
-            collect.file(number, path)
+            collect.file(number, path, span)
     return collect
 
 
@@ -192,13 +205,15 @@ class _Collector:
         self.long_results = LongResults()
         self.duplicate_members: dict[tuple[int, int], str] = {}
 
-    def file(self, number: int, path: Path) -> None:
-        """Read a file and gather its events and findings."""
+    def file(self, number: int, path: Path, span: Span | None) -> None:
+        """Read a file, or a part of it, and gather its events and findings."""
+        if span is not None:
+            self.digests.add(path, span.size, span.sha256)
         good = noise = 0
         bad: Counter[str] = Counter()
         tally = ReadTally()
         self.tallies.append(tally)
-        for run in read_lines(path, room=self.room, digests=self.digests):
+        for run in read_lines(path, room=self.room, digests=self.digests, span=span):
             tally.add(run)
             if isinstance(run, Damage):
                 bad[run.rule] += 1

@@ -10,7 +10,7 @@ from mcptally.pipeline.archive_context import ArchiveContext, StoredSummaries
 from mcptally.pipeline.engines.pool import Engine, WorkerPool
 from mcptally.pipeline.engines.worker import GatherReport, Partition
 from mcptally.pipeline.incremental import EarlierStores
-from mcptally.pipeline.plan import bytes_in_slice, plan, transcript_bytes
+from mcptally.pipeline.plan import Group, bytes_in_slice, plan
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.store.manifest import SUMMARIES
@@ -51,7 +51,7 @@ def files_to_gather(named: Mapping[str, Path], earlier: EarlierStores | None) ->
     return [named[name] for name in sorted((earlier.rescored | new) & named.keys())]
 
 
-def plan_groups(files: Sequence[Path], settings: Settings, engine: Engine) -> list[list[Path]]:
+def plan_groups(files: Sequence[Path], settings: Settings, engine: Engine) -> list[Group]:
     """The files of each partition, with the limits of this run."""
     return plan(files, limit=settings.partition_bytes, jobs=engine.jobs)
 
@@ -60,7 +60,7 @@ def gather_with_dependents(
     settings: Settings,
     pool: WorkerPool,
     engine: Engine,
-    groups: list[list[Path]],
+    groups: list[Group],
     named: Mapping[str, Path],
     earlier: EarlierStores | None,
 ) -> tuple[list[Gathered], EarlierStores | None, ArchiveContext]:
@@ -87,7 +87,7 @@ def gather_with_dependents(
 def _gather(
     settings: Settings,
     pool: WorkerPool,
-    groups: Sequence[list[Path]],
+    groups: Sequence[Group],
     before: Sequence[Gathered],
     first: int,
 ) -> list[Gathered]:
@@ -95,10 +95,10 @@ def _gather(
     first = max((each.partition.number + 1 for each in before), default=first)
     chunk = bytes_in_slice(settings.partition_bytes)
     partitions = [
-        Partition(first + place, group, settings.selection, chunk)
+        Partition(first + place, group.files, settings.selection, chunk, span=group.span)
         for place, group in enumerate(groups)
     ]
-    sizes = {each.number: sum(map(transcript_bytes, each.files)) for each in partitions}
+    sizes = {each.number: each.size for each in partitions}
     done = sum(each.size for each in before)
     total = done + sum(sizes.values())
     reports: dict[int, GatherReport] = {}
@@ -117,13 +117,23 @@ def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> l
     """
     partitions = {each.partition.number: each for each in gathered}
     while groups := _sharing_recordings(partitions):
-        for group in groups:
+        for shared in groups:
+            if not partitions.keys() >= set(shared):
+                continue  # merged into a group before; looked at in the next round
+            files = sorted({path for each in shared for path in partitions[each].partition.files})
+            # With one span of a file all others: the merged partition has whole files.
+            group = [
+                each
+                for each, part in partitions.items()
+                if each in shared or (part.partition.span and part.partition.files[0] in files)
+            ]
             # A new number, because a late worker may still write a discarded partition.
             number = max(partitions) + 1
             parts = [partitions.pop(each) for each in group]
             pool.discard(group)
-            files = sorted({path for part in parts for path in part.partition.files})
-            merged = msgspec.structs.replace(parts[0].partition, number=number, files=files)
+            merged = msgspec.structs.replace(
+                parts[0].partition, number=number, files=files, span=None
+            )
             [(_, report)] = pool.gather([merged])
             partitions[number] = Gathered(merged, sum(part.size for part in parts), report)
     return list(partitions.values())

@@ -69,7 +69,7 @@ from mcptally.tables.stages import (
 )
 from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
-from mcptally.transcript.files import Digests
+from mcptally.transcript.files import Digests, Span
 from mcptally.transcript.unread import ReadTally
 from mcptally.verdict import evidence, stderr_exceptions
 from mcptally.wire.nesting import with_raised_recursion_limit
@@ -117,9 +117,13 @@ def gather_slices(
     names: Sequence[str],
     selection: Selection,
     slicing: Slicing | None = None,
+    span: Span | None = None,
 ) -> GatheredSlices:
-    """Do what `gather` does, in slices of whole recordings if there are many events."""
-    slices = decode_slices(files, names, slicing)
+    """Do what `gather` does, in slices of whole recordings if there are many events.
+
+    With a `span`, `files` is a single file, of which only this part is read.
+    """
+    slices = decode_slices(files, names, slicing, span)
     gathered = functools.partial(_gather_next, slices.events, files, names, selection)
     return GatheredSlices(slices.several, iter(gathered, None), slices.digests, slices.tallies)
 

@@ -6,7 +6,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -15,7 +15,14 @@ from mcptally.messages.memory_budget import BYTES_PER_TRANSCRIPT_BYTE, PROCESS_B
 from mcptally.plural import count
 from mcptally.transcript import remote
 from mcptally.transcript.discover import SkippedFile, discover
-from mcptally.transcript.files import CHUNK_BYTES, READ_ERRORS, expansion_ratio, open_stream
+from mcptally.transcript.files import (
+    CHUNK_BYTES,
+    READ_ERRORS,
+    Span,
+    expansion_ratio,
+    open_stream,
+)
+from mcptally.transcript.spans import spans_of
 
 PARTITION: Final = 160 << 20
 """Bytes of transcript per partition at most, unless files that belong together are larger."""
@@ -121,11 +128,19 @@ def partition_bytes_for_memory(memory: int, jobs: int = 1) -> int:
     return each // BYTES_PER_TRANSCRIPT_BYTE
 
 
-def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> list[list[Path]]:
+class Group(NamedTuple):
+    """What becomes a partition: files, or a part of one file."""
+
+    files: list[Path]
+    span: Span | None = None
+
+
+def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> list[Group]:
     """The files of each partition, about `limit` bytes of transcript each, largest first.
 
-    Files whose first event is of the same recording are segments of it and stay together. The
-    number of partitions is a multiple of `jobs` if there is work for as many.
+    Files whose first event is of the same recording are segments of it and stay together. A file
+    with several recordings is cut between them if it is larger than a partition. The number of
+    partitions is a multiple of `jobs` if there is work for as many.
     """
     groups: dict[str, list[Path]] = {}
     for path, recording in zip(files, _first_recordings(files), strict=True):
@@ -137,12 +152,43 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
         parts = max(parts, min(jobs, total // WORTHWHILE))
     if parts > 1:
         parts = math.ceil(parts / jobs) * jobs
-    bins: list[tuple[int, int, list[Path]]] = [(0, number, []) for number in range(parts)]
-    for size, group in sorted(zip(weights, groups.values(), strict=True), reverse=True):
+    cut: list[Group] = []
+    whole: list[tuple[int, list[Path]]] = []
+    for size, group in zip(weights, groups.values(), strict=True):
+        spans = _cut(group, size, math.ceil(total / parts))
+        cut += [Group(group, span) for span in spans]
+        if not spans:
+            whole.append((size, group))
+    bins: list[tuple[int, int, list[Path]]] = [
+        (0, number, []) for number in range(max(1, parts - len(cut)))
+    ]
+    for size, group in sorted(whole, reverse=True):
         filled, number, paths = bins[0]
         paths += group  # in place: a copy for each file takes time with the square of their number
         heapq.heapreplace(bins, (filled + size, number, paths))
-    return [sorted(paths) for _, _, paths in sorted(bins, reverse=True) if paths]
+    return cut + [Group(sorted(paths)) for _, _, paths in sorted(bins, reverse=True) if paths]
+
+
+def _cut(files: Sequence[Path], size: int, target: int) -> list[Span]:
+    """Parts of about `target` bytes of a file of `size` bytes; empty if it is not cut.
+
+    Not cut are files that are segments of one recording, files behind URLs, and compressed ones,
+    which cannot be read from the middle.
+    """
+    path = files[0]
+    if (
+        size <= target
+        or len(files) > 1
+        or remote.is_remote(path)
+        or path.suffix != ".jsonl"
+        or first_recording(path) == _last_recording(path)
+    ):
+        return []
+    try:
+        spans = spans_of(path, target)
+    except OSError:
+        return []  # reported when the file is read
+    return spans if len(spans) > 1 else []
 
 
 def find_transcripts(

@@ -408,10 +408,16 @@ def _sources(
     gathered: Sequence[Gathered], earlier: EarlierStores | None, reused: Iterable[str]
 ) -> list[SourceFile]:
     """The files of the archive, sorted: those that were gathered, and those that are reused."""
-    sources = [source for each in gathered for source in each.report.sources]
+    sources: dict[str, SourceFile] = {}
+    for each in gathered:
+        span = each.partition.span
+        for source in each.report.sources:
+            part = source if span is None else source.as_share(span.share)
+            known = sources.get(part.file)
+            sources[part.file] = part if known is None else known.with_rest(part)
     if earlier is not None:
-        sources += [earlier.sources[name] for name in reused]
-    return sorted(sources, key=lambda source: source.file)
+        sources |= {name: earlier.sources[name] for name in reused}
+    return sorted(sources.values(), key=lambda source: source.file)
 
 
 def _nothing_selected(selection: Selection, servers: Collection[str]) -> str:

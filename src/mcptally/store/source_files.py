@@ -5,7 +5,7 @@ import hashlib
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from mcptally.transcript.remote import is_remote
 from mcptally.transcript.unread import Unread, UnreadFile, summarize
@@ -34,6 +34,20 @@ class SourceFile:
     """The share of it that could not be read."""
     fault: str = dataclasses.field(default="", compare=False)
     """The first fault, with its line; empty: all of it was read."""
+
+    def as_share(self, share: float) -> Self:
+        """What was read of a part of the file, which is this share of it."""
+        return dataclasses.replace(self, unread=round(share * self.unread, 6))
+
+    def with_rest(self, other: Self) -> Self:
+        """What was read of two parts of the file, the earlier one first."""
+        return dataclasses.replace(
+            other,
+            stat=self.stat if self.stat == other.stat else None,
+            whole=self.whole and other.whole and self == other,
+            unread=self.unread + other.unread,
+            fault=self.fault or other.fault,
+        )
 
 
 def digest_of(path: Path) -> str:

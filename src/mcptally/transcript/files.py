@@ -91,20 +91,44 @@ class Digests:
         return sha256 if known == size else None
 
 
+class Span(msgspec.Struct, frozen=True):
+    """A range of whole lines of a file that is not compressed."""
+
+    start: int
+    """Offset of the first byte."""
+    end: int
+    """Offset after the last byte."""
+    line: int
+    """Number of the first line, counted from 1."""
+    size: int
+    """Bytes of the whole file."""
+    sha256: str
+    """Digest of the whole file."""
+
+    @property
+    def share(self) -> float:
+        """The share of the file that it is."""
+        return (self.end - self.start) / self.size
+
+
 class _FileAtOpen(io.FileIO):
     """A regular file that is read up to the size that it had when it was opened.
 
-    Its digest is added to `digests` when all of it was read in order.
+    Its digest is added to `digests` when all of it was read in order. With a `span`, only this is
+    read.
 
     Raises:
         OSError: it cannot be opened.
         UnreadableError: it is a pipe, a socket or a device.
     """
 
-    def __init__(self, path: Path, digests: Digests | None = None) -> None:
+    def __init__(
+        self, path: Path, digests: Digests | None = None, span: Span | None = None
+    ) -> None:
         super().__init__(path, "rb", opener=_open_nonblocking)
         about = os.fstat(self.fileno())
-        self.size = about.st_size
+        self.start = span.start if span else 0
+        self.size = min(about.st_size, span.end) if span else about.st_size
         self._path = path
         self._digests = digests
         self._digest = hashlib.sha256()
@@ -155,17 +179,17 @@ def open_stream(path: Path) -> BinaryIO:
 
 
 def _open_decompressed(
-    path: Path, digests: Digests | None = None
+    path: Path, digests: Digests | None = None, span: Span | None = None
 ) -> tuple[BinaryIO, int, bytes, Any]:
     """The decompressed bytes of a file, its size (0 if not compressed), its start, and itself."""
     try:
-        raw = path.raw() if is_remote(path) else _FileAtOpen(path, digests)
+        raw = path.raw() if is_remote(path) else _FileAtOpen(path, digests, span)
     except (OSError, ValueError) as error:
         raise UnreadableError(f"{path}: {describe_error(error)}") from error
     file = cast("BinaryIO", io.BufferedReader(raw, CHUNK_BYTES))
     try:
         head = file.read(16)
-        file.seek(0)
+        file.seek(span.start if span else 0)
     except OSError as error:
         file.close()
         raise UnreadableError(f"{path}: {describe_error(error)}") from error
@@ -331,6 +355,7 @@ def read_lines(
     max_line: int = MAX_LINE,
     room: DecompressionBudget | None = None,
     digests: Digests | None = None,
+    span: Span | None = None,
 ) -> Iterator[LineRun | Damage]:
     """Yield the lines of a file in runs of about `chunk` bytes, and the damage between them.
 
@@ -340,13 +365,14 @@ def read_lines(
         max_line: longest line in bytes.
         room: the budget for decompression, shared by the files that are read with it.
         digests: where the digest of a local file is added when all of it was read.
+        span: the lines that are read; None: all.
     """
-    begun = _start_reading(path, digests)
+    begun = _start_reading(path, digests, span)
     if isinstance(begun, Damage):
         yield begun
         return
     stream, size, raw = begun
-    number = 1
+    number = span.line if span else 1
     rest: list[bytes] = []
     held = 0
     skipping = False
@@ -405,17 +431,18 @@ def read_pieces(path: Path, *, room: DecompressionBudget | None = None) -> Itera
 
 
 def _rest(raw: Any) -> float:
-    """The share of a file that has not been read."""
-    size: int = raw.size
-    return float(1 - min(raw.tell(), size) / size) if size else 0.0
+    """The share of a file, or of its span, that has not been read."""
+    start: int = getattr(raw, "start", 0)
+    size: int = raw.size - start
+    return float(1 - min(raw.tell() - start, size) / size) if size > 0 else 0.0
 
 
 def _start_reading(
-    path: Path, digests: Digests | None = None
+    path: Path, digests: Digests | None = None, span: Span | None = None
 ) -> tuple[BinaryIO, int, Any] | Damage:
     """The decompressed bytes of a file, its size (0 if not compressed) and itself; or damage."""
     try:
-        stream, size, head, raw = _open_decompressed(path, digests)
+        stream, size, head, raw = _open_decompressed(path, digests, span)
     except UnreadableError as error:
         return Damage(None, "archive.cannot_read", str(error).removeprefix(f"{path}: "))
     if not size and (what := _foreign_format(path, head)):

@@ -33,7 +33,6 @@ from mcptally.pipeline.engines.worker import (
 )
 from mcptally.pipeline.partition import GatheredPartition
 from mcptally.pipeline.partition_summary import PartitionSummary
-from mcptally.pipeline.plan import transcript_bytes
 from mcptally.store.manifest import SUMMARIES
 from mcptally.store.parts import Written, write_summary
 from mcptally.store.remote_folder import upload
@@ -217,8 +216,7 @@ def _gather(
         save(folder, part)
     with _output_folder(run) as work:
         write_summary(work, f"{partition.number:06d}", summary)
-    size = sum(map(transcript_bytes, partition.files))
-    return part, SavedPartition(partition, report, folder, size)
+    return part, SavedPartition(partition, report, folder, partition.size)
 
 
 @contextlib.contextmanager

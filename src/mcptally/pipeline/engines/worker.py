@@ -29,6 +29,7 @@ from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
 from mcptally.tables.findings import Findings
 from mcptally.tables.recordings import Recordings
+from mcptally.transcript.files import Span
 
 _FRAMES: Final = tuple(
     name for name in GatheredPartition.__struct_fields__ if name not in {"summary", "left_out"}
@@ -46,6 +47,15 @@ class Partition(msgspec.Struct, frozen=True):
     """Bytes of memory from which it is divided into slices of whole recordings."""
     names: Sequence[str] = ()
     """The names of the files in tables and findings; empty: their paths."""
+    span: Span | None = None
+    """The part of its only file that it has; None: it has all of its files."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of transcript it has."""
+        if self.span is not None:
+            return self.span.end - self.span.start
+        return sum(map(transcript_bytes, self.files))
 
 
 class SavedSlices(msgspec.Struct, frozen=True):
@@ -89,13 +99,13 @@ def gather_files(
     files = partition.files
     names = partition.names or [str(path) for path in files]
     states = [file_state(path) for path in files]
-    slicing = Slicing(folder / "events", partition.chunk, sum(map(transcript_bytes, files)))
+    slicing = Slicing(folder / "events", partition.chunk, partition.size)
     recordings: list[pl.Series] = []
     servers: dict[str | None, None] = {}
     summary: Mapping[str, pl.DataFrame] = {}
     folders: list[Path] = []
     left_out = 0
-    slices = gather_slices(files, names, partition.selection, slicing)
+    slices = gather_slices(files, names, partition.selection, slicing, partition.span)
     for part in slices.parts:
         # Copy: a slice would keep the buffer with all texts of its frame alive.
         ids, labels = (
@@ -253,7 +263,7 @@ class PartitionWorker:
         part, report, summary = gather_files(partition, self._folder(number))
         parts.write_summary(self.work, f"{number:06d}", summary)
         if isinstance(part, GatheredPartition):
-            self.latest = (number, sum(map(transcript_bytes, partition.files)), part)
+            self.latest = (number, partition.size, part)
         return report
 
     def _put_away(self) -> None:
