@@ -61,6 +61,7 @@ def test_a_line_that_is_no_answer_stops_before_later_lines_answer_other_calls(st
     assert len(file_of(store).answers) == 1
 
 
+@pytest.mark.slow
 def test_undo_and_skip_and_quit(store, typed):
     typed("c\nz\ns\nu\nq\nc\n")
     assert run("review", store).returncode == 0
@@ -68,6 +69,7 @@ def test_undo_and_skip_and_quit(store, typed):
     assert [row.answer for row in current.values()] == ["upstream"]
 
 
+@pytest.mark.slow
 def test_secrets_are_masked_on_the_screen_and_before_programs_see_them(store, typed, tmp_path):
     typed("s\ns\ns\n")
     assert "ghp_aaaa" not in run("review", store).stdout
@@ -133,6 +135,7 @@ def test_a_finished_sample_gives_rates_and_an_unfinished_one_none(store, typed):
     assert "of the service" in done.stderr
 
 
+@pytest.mark.slow
 def test_two_reviewers_see_their_agreement_and_conflicts(store, typed):
     typed("c\nu\n")
     run("review", store, "--as", "ann")
@@ -143,6 +146,7 @@ def test_two_reviewers_see_their_agreement_and_conflicts(store, typed):
     assert "conflict: demo echo" in status
 
 
+@pytest.mark.slow
 def test_exported_labels_have_no_arguments_and_can_be_evaluated(store, typed, tmp_path):
     typed("t\nc\n")
     run("review", store)
@@ -156,6 +160,7 @@ def test_exported_labels_have_no_arguments_and_can_be_evaluated(store, typed, tm
     assert evaluate(out).verdict.n == 2
 
 
+@pytest.mark.slow
 def test_a_rule_is_proposed_tried_and_valid(store, typed, tmp_path):
     typed("u the shop is closed\nc\n")
     run("review", store)

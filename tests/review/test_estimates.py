@@ -21,9 +21,19 @@ TRUTH = {"tool_failure": "tool", "other_error": "tool", "ok": "not_an_error"}
 """The quota is the tool's own, whatever our verdict says."""
 
 
+MORE = recording("b", [*[OK] * 90, *map(full, range(9)), UNKNOWN_TOPIC])
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    return scored(tmp_path_factory.mktemp("estimates"), MORE).path
+
+
 @pytest.fixture
-def store(tmp_path):
-    return scored(tmp_path, recording("b", [*[OK] * 90, *map(full, range(9)), UNKNOWN_TOPIC]))
+def store(kept):
+    """A store that the test must not change; its answers are removed afterwards."""
+    yield mt.open_store(kept)
+    (kept.parent / "traces" / "reviews.jsonl").unlink(missing_ok=True)
 
 
 def reviewed_store(store, n=40, **about):
@@ -84,7 +94,9 @@ def test_seed_frame_and_probabilities_are_kept(store):
     assert sum(estimates.weights(kept).values()) == pytest.approx(113)
 
 
-def test_applying_the_answers_does_not_change_the_rate(store, tmp_path):
+@pytest.mark.slow
+def test_applying_the_answers_does_not_change_the_rate(tmp_path):
+    store = scored(tmp_path, MORE)
     review = reviewed_store(store)
     before = [(each.rate, each.low, each.high) for each in review.rates()]
     mt.score(tmp_path / "traces", out=store.path)
@@ -92,7 +104,9 @@ def test_applying_the_answers_does_not_change_the_rate(store, tmp_path):
     assert [(each.rate, each.low, each.high) for each in after.rates()] == before
 
 
-def test_an_archive_that_grew_is_a_new_frame(store, tmp_path):
+@pytest.mark.slow
+def test_an_archive_that_grew_is_a_new_frame(tmp_path):
+    store = scored(tmp_path, MORE)
     review = reviewed_store(store)
     assert samples.is_current(review.sample(), samples.frame(store))
     write(tmp_path / "traces" / "c.jsonl", recording("c", [OK] * 9))
@@ -148,6 +162,7 @@ def test_a_gate_reads_the_rate_of_the_service(store):
         limits.load(["reviewed.failure_rates > 1%"])
 
 
+@pytest.mark.slow
 def test_compare_tells_how_a_reviewed_rate_changed(store):
     reviewed_store(store)
     done = run("compare", store.path, store.path, "--fail-on", "reviewed.failure_rate > 90%")
