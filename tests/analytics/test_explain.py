@@ -27,13 +27,19 @@ def store(tmp_path_factory) -> mt.Store:
     return mt.open_store(folder / "store")
 
 
+@pytest.fixture(scope="module")
+def each(store: mt.Store) -> dict[str, explanation.Explanation]:
+    """Each call's id → its explanation, made alone."""
+    return {call_id: explain.explain(store, call_id) for call_id in ids(store)}
+
+
 def ids(store: mt.Store) -> list[str]:
     return [row[0] for row in store.sql("SELECT call_id FROM calls ORDER BY seq").fetchall()]
 
 
-def test_a_failed_call_shows_request_reply_verdict_rules_and_attempts(store: mt.Store):
-    first, second, _ = ids(store)
-    words = explanation.text(explain.explain(store, first))
+def test_a_failed_call_shows_request_reply_verdict_rules_and_attempts(each):
+    first, second, _ = each
+    words = explanation.text(each[first])
     for expected in (
         "tools/call read",
         '"path": "a"',
@@ -120,9 +126,9 @@ def test_a_call_whose_transcript_is_not_read_says_why(tmp_path: Path, payloads: 
     assert why in found._repr_mimebundle_()["text/html"]
 
 
-def test_seed_scores_are_shown_only_if_asked_for(store: mt.Store):
-    call_id = ids(store)[0]
-    without, seeded = (explain.explain(store, call_id, seed=asked) for asked in (False, True))
+def test_seed_scores_are_shown_only_if_asked_for(store: mt.Store, each):
+    call_id, *_ = each
+    without, seeded = each[call_id], explain.explain(store, call_id, seed=True)
     assert without.seed is None
     assert "Seed score" not in explanation.text(without)
     words = explanation.text(seeded)
@@ -134,14 +140,14 @@ def test_seed_scores_are_shown_only_if_asked_for(store: mt.Store):
         assert expected in words
 
 
-def test_the_first_matching_rule_is_the_one_that_decided(store: mt.Store):
-    for name in ids(store):
-        found = explain.explain(store, name)
+def test_the_first_matching_rule_is_the_one_that_decided(each):
+    for found in each.values():
         assert (found.rules[0]["id"] if found.rules else None) == found.call["rule"]
 
 
-def test_a_call_that_did_not_fail_has_no_verdict(store: mt.Store):
-    assert "the call did not fail" in explanation.text(explain.explain(store, ids(store)[1]))
+def test_a_call_that_did_not_fail_has_no_verdict(each):
+    _, worked, _ = each.values()
+    assert "the call did not fail" in explanation.text(worked)
 
 
 def test_the_beginning_of_an_id_is_enough(store: mt.Store):
@@ -157,22 +163,22 @@ def test_an_id_of_no_call_or_of_several_is_rejected(store: mt.Store, name: str, 
         explain.explain(store, name)
 
 
-def test_calls_explained_together_are_explained_as_each_alone(store: mt.Store):
-    together = explain.explain_calls(store, [*ids(store), "0" * 16], longest=10_000)
-    assert together == {call: explain.explain(store, call) for call in ids(store)}
+def test_calls_explained_together_are_explained_as_each_alone(store: mt.Store, each):
+    assert explain.explain_calls(store, [*each, "0" * 16], longest=10_000) == each
 
 
-def test_a_long_reply_is_read_up_to_the_given_length_only(store: mt.Store):
-    first = ids(store)[0]
+def test_a_long_reply_is_read_up_to_the_given_length_only(store: mt.Store, each):
+    first, *_ = each
     cut = explain.explain_calls(store, [first], longest=7)[first]
     assert len(cut.call["response"]) == 7
-    assert cut.rules == explain.explain(store, first).rules
+    assert cut.rules == each[first].rules
 
 
 def refused(id_: int, code: int, words: str) -> dict:
     return {"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": words}}
 
 
+@pytest.mark.slow
 def test_what_is_said_about_a_verdict_agrees_with_its_numbers(tmp_path: Path):
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
     events = [

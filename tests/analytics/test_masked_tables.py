@@ -181,6 +181,7 @@ def test_query_masks_its_views_and_raw_does_not(folder):
     assert PASSWORD[::-1] in run("query", folder, query, "--format", "json", "--raw").stdout
 
 
+@pytest.mark.slow
 def test_a_masked_name_can_be_used_to_ask(tmp_path):
     write(tmp_path / "a.jsonl", recorded(f"demo {TOKEN}", secret=True))
     mt.score([tmp_path / "a.jsonl"], out=tmp_path / "store")
@@ -202,6 +203,7 @@ def test_copies_are_written_once_and_a_part_without_secrets_is_a_link(tmp_path):
         assert all(copy.stat().st_nlink == 2 for copy in copies)
 
 
+@pytest.mark.slow
 def test_a_question_about_names_does_not_mask_payloads(tmp_path):
     write(tmp_path / "a.jsonl", recorded("demo", secret=True))
     mt.score([tmp_path / "a.jsonl"], out=tmp_path / "store")
@@ -212,6 +214,7 @@ def test_a_question_about_names_does_not_mask_payloads(tmp_path):
     assert leaked(texts(masked)) == []
 
 
+@pytest.mark.slow
 def test_the_copies_of_parts_that_a_run_replaced_or_forgot_are_removed(tmp_path):
     write(tmp_path / "a.jsonl", recorded("demo", secret=True))
     write(tmp_path / "b.jsonl", recorded("other", secret=True))

@@ -109,6 +109,7 @@ def test_scoring_again_replaces_what_was_there(tmp_path: Path):
     assert json.loads(rows.stdout) == [{"recording": "r2"}]
 
 
+@pytest.mark.slow
 def test_a_printed_command_can_be_pasted_into_a_shell(store: Path, tmp_path: Path):
     scored = run("score", store.parent / "traces.jsonl", "-o", tmp_path / "it's my store")
     program, *words = shlex.split(scored.stderr.rpartition("; next: ")[2])

@@ -469,7 +469,14 @@ def test_a_full_disk_behind_stdout_is_named(store: mt.Store, words: list[str], b
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="closed streams as on POSIX")
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed",
+    [
+        pytest.param(">&-", marks=pytest.mark.slow),
+        pytest.param("2>&-", marks=pytest.mark.slow),
+        "<&- >&- 2>&-",
+    ],
+)
 def test_a_command_runs_with_closed_streams(store: mt.Store, closed: str):
     for path, code in ((store.path, 0), ("nowhere", 3)):
         words = [sys.executable, "-m", "mcptally", "query", str(path), "SELECT 1"]

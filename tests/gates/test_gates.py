@@ -172,6 +172,7 @@ def test_the_end_of_an_interval_is_compared_directly(results):
     assert results(ONE_CALL)["infrastructure_rate_low > 5%"].state == "passed"
 
 
+@pytest.mark.slow
 def test_a_flawless_tool_passes_sooner_if_other_tools_show_that_calls_of_a_session_differ(tmp_path):
     flawless = sessions([(0, 6)] * 40, "flawless")
     unrelated = [
@@ -261,6 +262,7 @@ def test_a_gate_on_a_name_that_does_not_exist_is_refused_before_anything_is_scor
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.slow
 def test_an_undecided_gate_fails_if_that_is_asked_for(tmp_path):
     traces = transcript(tmp_path / "t.jsonl", 0)
     gate = ("--fail-on", "failure_rate > 5%", "--junit", tmp_path / "j.xml")

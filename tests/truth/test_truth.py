@@ -25,6 +25,7 @@ def calls(tmp_path_factory) -> dict[tuple[str, str], dict]:
     return {(row["recording"], row["request_id"]): row for row in rows.iter_rows(named=True)}
 
 
+@pytest.mark.slow
 def test_each_label_is_of_a_recorded_call(calls):
     for row in ROWS:
         call = calls[row["recording"], json.dumps(row["id"])]

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 import mcptally as mt
+from mcptally.analytics.explain import explain_calls
 from mcptally.errors import UsageError
 from mcptally.output.overview import cache, overview
 from mcptally.output.overview.screen import screen, skipped
@@ -174,6 +175,7 @@ def damaged_state(_: Path, folder: Path) -> None:
     (folder / "overview.json").write_text("{")
 
 
+@pytest.mark.slow
 def test_the_answer_is_known_before_the_page_is_written(traces):
     pages = []
     first = overview([traces], jobs=1, on_answer=lambda found: pages.append(found.page.exists()))
@@ -289,10 +291,9 @@ def test_a_finding_is_wrapped_between_words_and_keeps_names_whole():
 
 
 def test_the_first_finding_agrees_with_show_about_the_fault(sample_store):
-    for row in sample_store.ask("priorities").pl().to_dicts():
-        if row["fault"] is not None and row["cause"] is not None:
-            call = sample_store.show(row["call_id"])
-            assert call.call["fault"] == row["fault"]
+    rows = sample_store.ask("priorities").pl().drop_nulls(["fault", "cause"])
+    shown = explain_calls(sample_store, rows["call_id"].to_list(), longest=100)
+    assert [shown[row["call_id"]].call["fault"] for row in rows.to_dicts()] == [*rows["fault"]]
 
 
 @pytest.mark.slow
@@ -328,6 +329,7 @@ def test_a_second_run_on_the_same_paths_waits_for_the_first_and_uses_its_result(
     assert not scored
 
 
+@pytest.mark.slow
 def test_a_run_continues_if_the_one_that_it_waited_for_is_killed(traces):
     folder = cache.folder_of(cache.root(), [traces])
     cache.create(cache.root(), folder)
@@ -344,6 +346,7 @@ def test_a_run_continues_if_the_one_that_it_waited_for_is_killed(traces):
     assert found.store.is_dir()
 
 
+@pytest.mark.slow
 def test_nobody_else_can_read_the_cache(summary):
     found = overview([summary.path])
     assert found.folder.parent == summary.home / ".cache" / "mcptally"
