@@ -192,7 +192,7 @@ def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
         for rule_id in rows.keys() & set(ids):
             rows[rule_id].append(number)
     matched = facts.matched_texts(frame, firing, rows)
-    names, features = classify.features(evidence, rules.verdict)
+    names, features = classify.features(evidence, firing)
     weights, model = weighing.shipped_weights(), text_model.shipped_model()
     masked = facts.masked_texts(frame)
     opinions = text_model.opinions(masked, model)
@@ -212,12 +212,9 @@ def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
         if verdict is None or (matching and matching[0].decides):
             yield _Judgement(found, [], {}, {}, [])
             continue
+        behind = weighing.rules_by_feature(matching)
         contributions = [
-            {
-                "evidence": name,
-                "rules": weighing.rules_of(name, matching),
-                "weight": round(weight, 2),
-            }
+            {"evidence": name, "rules": behind.get(name, []), "weight": round(weight, 2)}
             for name, weight in weighing.contributions(features[number], names, verdict, weights)
         ]
         probabilities = {

@@ -261,9 +261,9 @@ def matched_texts(
     for rule in chosen:
         if rule.matches:
             column = _Facts.line if rule.where == "first_line" else _Facts.stripped
-            pattern = f"({match.alternation(rule.matches, start=rule.where == 'start')})"
             own = rows[rule.id]
-            found = texts.get_column(column.name).gather(own).str.extract(pattern, 1)
+            of_rule = texts.get_column(column.name).gather(own)
+            found = match.found_parts(of_rule, rule.matches, start=rule.where == "start")
             parts[rule.id] = dict(zip(own, found, strict=True))
     return parts
 

@@ -5,6 +5,7 @@ contain one of its keywords. RE2, which pyarrow brings, compiles a pattern eight
 polars' engine. Polars reads the patterns whose `\b` or `\w` stands for letters beyond ASCII.
 """
 
+import contextlib
 import functools
 import itertools
 import re
@@ -96,6 +97,17 @@ def _matching(
 def alternation(patterns: Sequence[str], *, start: bool = False) -> str:
     """Return one regular expression that matches what any of `patterns` matches, ignoring case."""
     return f"(?i){'^' if start else ''}(?:{'|'.join(patterns)})"
+
+
+def found_parts(texts: pl.Series, patterns: Sequence[str], *, start: bool = False) -> pl.Series:
+    """Return the part of each text that one of `patterns` matches first; null without one."""
+    regex = f"(?P<found>{alternation(patterns, start=start)})"
+    if all(map(uses_re2, patterns)):
+        column = texts.to_arrow(compat_level=pl.CompatLevel.oldest())
+        # Syntax that only polars knows, or a group without a name, in a user's pattern.
+        with contextlib.suppress(pa.ArrowInvalid):
+            return series_from_arrow(pc.extract_regex(column, regex).field("found"))
+    return texts.str.extract(regex, 1)
 
 
 def uses_re2(pattern: str) -> bool:

@@ -276,25 +276,22 @@ def contributions(
     return sorted(found, key=lambda each: -abs(each[1]))
 
 
-def rules_of(name: str, matching: Sequence[VerdictRule]) -> list[str]:
-    """Return the ids of the matching rules that a feature stands for.
+def rules_by_feature(matching: Sequence[VerdictRule]) -> dict[str, list[str]]:
+    """Return for each feature that matching rules stand for the ids of these rules.
 
     Args:
-        name: name of a feature.
-        matching: the rules that match the call, by order.
+        matching: the rules that match a call, by order.
     """
     about_text = [rule for rule in matching if tier(rule) is not None]
     last = next((number for number, rule in enumerate(about_text, 1) if rule.overrules), None)
     overruled = about_text[last:] if last else []
     about_text = about_text[:last]
-    if name == CONFLICT:
-        return [rule.id for rule in about_text]
-    return [
-        rule.id
-        for rule in matching
-        if rule not in overruled
-        and name in (*features_of(rule, first=rule in about_text[:1]), _clear(rule.id))
-    ]
+    found = {CONFLICT: [rule.id for rule in about_text]}
+    for rule in matching:
+        if rule not in overruled:
+            for name in (*features_of(rule, first=rule in about_text[:1]), _clear(rule.id)):
+                found.setdefault(name, []).append(rule.id)
+    return found
 
 
 def in_words(name: str) -> str:
