@@ -81,8 +81,8 @@ def about(store: "Store", item: Item) -> dict[str, Any]:
     Keys: `call_id`, `server`, `tool`, `calls` (of its group), `outcome`, `request`, `error` (its
     text), `reply`, `stderr`, `description`, `input_schema`, `output_schema`,
     `input_schema_state` and its error, `others` (what calls with these arguments did, and what
-    such failures share), `verdict`, `fault`, `certainty`, and `rules` (titles of the rules that
-    match).
+    such failures share), `verdict`, `fault` and `certainty` (null where an answer was applied), and
+    `rules` (titles of the rules that match).
     """
     found = store.show(item.call_id)
     call = found.call
@@ -108,9 +108,10 @@ def about(store: "Store", item: Item) -> dict[str, Any]:
         "input_schema_state": call["input_schema_state"],
         "input_schema_error": call["input_schema_error"],
         "others": [line for line in others if line],
-        "verdict": item.verdict,
-        "fault": item.fault,
-        "certainty": item.certainty,
+        # What an earlier answer says would not be a second opinion.
+        "verdict": item.verdict if item.is_ours else None,
+        "fault": item.fault if item.is_ours else None,
+        "certainty": item.certainty if item.is_ours else None,
         "rules": [rule["title"] for rule in found.rules],
     }
     masked: dict[str, Any] = mask_value(facts)

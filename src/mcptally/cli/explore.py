@@ -3,6 +3,7 @@
 import sys
 import webbrowser
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -27,12 +28,18 @@ import click
     type=click.Path(path_type=Path),
     help="An earlier store: a page shows what changed since.",
 )
+@click.option(
+    "--reviews",
+    type=click.Path(path_type=Path),
+    help="The file of answers of the page Review. Default: reviews.jsonl beside the archive.",
+)
+@click.option("--as", "who", metavar="NAME", help="Name of the reviewer. Default: the user's.")
 @click.option("--open", "opens", is_flag=True, help="Open the address in a browser.")
-def command(store: Path, *, port: int, seconds: float, base: Path | None, opens: bool) -> None:
-    """Serve a store to a browser on this machine: servers, tools, errors, calls and sessions.
+def command(store: Path, *, port: int, opens: bool, **options: Any) -> None:
+    """Serve a store to a browser on this machine: servers, tools, errors, calls, sessions, review.
 
     Prints the address to open, which contains a random token, and serves until Ctrl-C. Only this
-    machine can connect, and nothing can be changed. Secrets are masked.
+    machine can connect, and only answers of a review are written. Secrets are masked.
 
     \b
     Examples:
@@ -43,7 +50,7 @@ def command(store: Path, *, port: int, seconds: float, base: Path | None, opens:
     from mcptally.output.explore.app import listening, redirect_file
 
     with (
-        listening(store, port=port, seconds=seconds, base=base) as (address, run),
+        listening(store, port=port, **options) as (address, run),
         redirect_file(address) as page,
     ):
         sys.stdout.write(f"{address}\n")

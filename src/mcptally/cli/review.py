@@ -250,13 +250,13 @@ def _described(store: "Store", session: "Session", item: "Item", mode: "Mode") -
         lines += _block("schema check", facts["input_schema_error"])
     for other in facts["others"]:
         lines += _block("others", other)
-    lines += _block("our verdict", _ours(facts))
+    lines += _block("our verdict", _ours(facts, reviewed=not item.is_ours))
     return clean_lines("\n".join(lines)) + f"\n{_HELP if progress.answered == 0 else ''}\n"
 
 
-def _ours(facts: dict[str, Any]) -> str:
+def _ours(facts: dict[str, Any], *, reviewed: bool) -> str:
     if facts["verdict"] is None:
-        return "none: the call did not fail"
+        return "not shown: an answer was applied" if reviewed else "none: the call did not fail"
     certain = "" if facts["certainty"] is None else f", {facts['certainty']:.0f} % certain"
     why = "; ".join(facts["rules"][:3])
     return f"{facts['verdict']}, fault: {facts['fault'] or 'unknown'}{certain}" + (
@@ -294,10 +294,12 @@ def _ask_program(
 
 def _after(session: "Session", mode: "Mode") -> Iterator[str]:
     """What was reached, and what can be done next."""
+    from mcptally.review import words
+
     progress = session.progress(mode)
     yield f"answers: {session.path}"
     if mode == "sample":
-        yield from _rates(session)
+        yield from words.rates(session)
     else:
         yield (
             f"answers decide {100 * progress.decided:.0f} % of the failed calls; the next 10 about "
@@ -307,56 +309,12 @@ def _after(session: "Session", mode: "Mode") -> Iterator[str]:
 
 
 def _status(session: "Session") -> Iterator[str]:
-    from mcptally.review import settled as settling
+    from mcptally.review import words
 
-    progress = session.progress()
-    settled = session.settled
     yield f"answers: {session.path}"
-    yield (
-        f"groups: {progress.answered} of {progress.total} answered; answers decide "
-        f"{100 * progress.decided:.0f} % of the failed calls, the next 10 about groups "
-        f"{100 * progress.next_share:.0f} %"
-    )
-    yield from _rates(session)
-    for pair in settling.pairs(session.reviews):
-        yield (
-            f"agreement of {pair.first} and {pair.second}: {100 * pair.agreement.share:.0f} % of "
-            f"{count(pair.agreement.n, 'call')}, kappa {pair.agreement.kappa:.2f} "
-            f"({pair.agreement.low:.2f} to {pair.agreement.high:.2f})"
-        )
-    for name, found in settled.waiting.items():
-        yield (
-            f"the answers of {name} do not count yet: {count(found.n, 'call')} in common with "
-            f"people; {settling.COMMON_ITEMS} with an agreement that is surely at least "
-            f"{100 * settling.LEAST_AGREEMENT:.0f} % are needed"
-        )
-    for conflict in settled.conflicts:
-        said = ", ".join(f"{who} {answer}" for who, answer in sorted(conflict.answers.items()))
-        key = conflict.key
-        yield f"conflict: {conflict.server} {conflict.tool} ({key.recording}:{key.seq}): {said}"
-
-
-def _rates(session: "Session") -> Iterator[str]:
-    from mcptally.review import estimates
-    from mcptally.review import sample as samples
-
-    drawn = session.sample()
-    if drawn is None:
-        yield "no sample: draw one with --sample N to compute rates"
-        return
-    left = len(estimates.missing(drawn, session.settled))
-    if left:
-        yield f"sample: {len(drawn.drawn) - left} of {len(drawn.drawn)} answered; rates follow then"
-        return
-    frame = samples.frame(session.store, server=session.server, tool=session.tool)
-    if not samples.is_current(drawn, frame):
-        yield f"the archive changed since {samples.age(drawn)}: rates are those of the calls then"
-    for rate in session.rates():
-        yield (
-            f"{rate.metric}: {100 * rate.rate:.1f} % of {count(rate.calls, 'recorded call')} "
-            f"({100 * rate.low:.1f} to {100 * rate.high:.1f}); of the service "
-            f"{100 * rate.service_low:.1f} to {100 * rate.service_high:.1f} %"
-        )
+    yield f"groups: {words.groups(session)}"
+    yield from words.rates(session)
+    yield from words.agreement(session)
 
 
 def _export(session: "Session", path: Path) -> None:

@@ -136,6 +136,21 @@ class Session:
         groups = [each for each in self._open_groups(reviews) if each.call_id not in self._skipped]
         return items.of_groups(self.store, groups[:n])
 
+    def item(self, call: str) -> Item:
+        """A call by its id, with the size of its group.
+
+        Raises:
+            UsageError: the store has no such call.
+        """
+        found = items.of_calls(self.store, [call])
+        if not found:
+            raise UsageError(f"the store has no call {call!r}")
+        (item,) = found
+        for each in self._every_group():
+            if (each.group, each.definition) == (item.group, item.definition):
+                return dataclasses.replace(item, calls=each.calls, share=each.share)
+        return item
+
     def answer(self, item: Item, answer: str, *, why: str = "", group: bool = False) -> Answer:
         """Write an answer to the file.
 

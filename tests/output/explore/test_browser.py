@@ -96,7 +96,8 @@ def test_all_links_of_the_pages_lead_to_pages(visit, addresses):
                 seen.add(link)
                 todo.append(link)
     assert set(kinds) >= {
-        *("", "server", "tool", "group", "call", "session", "table", "download", "compare", "sql")
+        *("", "server", "tool", "group", "call", "session", "table", "download", "compare", "sql"),
+        "review",
     }
 
 
@@ -214,6 +215,7 @@ PAGES = (
     "compare",
     "search?q=path",
     "sql?query=SELECT+1",
+    "review",
 )
 
 
@@ -224,7 +226,8 @@ def places(addresses, browser) -> list[str]:
     answer = context.request.get(addresses["busy"] + "table/calls?is.outcome=tool_error")
     call = re.search(r"/call/([0-9a-f]+)", answer.text())[1]
     context.close()
-    return [*PAGES, f"call/{call}", f"group?call={call}", f"session?session=s240&at={call}"]
+    of_call = (f"call/{call}", f"group?call={call}", f"session?session=s240&at={call}")
+    return [*PAGES, *of_call, f"review/call?call={call}"]
 
 
 @pytest.mark.parametrize("width", [390, 1280])

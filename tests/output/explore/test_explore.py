@@ -248,7 +248,7 @@ def test_other_hosts_other_sites_and_other_tokens_are_refused(served: Served):
         ("GET", "no/such/page", 404),
         ("GET", "tool?server=files&tool=tools/list", 303),
         ("GET", "table?source=latency", 303),
-        ("POST", "sql", 405),
+        ("POST", "sql", 403),
         ("GET", "/", 404),
         ("OPTIONS", "*", 404),
     ],
@@ -265,7 +265,7 @@ def test_every_response_forbids_frames_unasked_caching_and_foreign_content(
     assert response.headers.get_all("Cache-Control") == ["private, no-cache"]
     assert response.headers["X-Frame-Options"] == "DENY"
     assert response.headers["X-Content-Type-Options"] == "nosniff"
-    assert response.headers["Referrer-Policy"] == "no-referrer"
+    assert response.headers["Referrer-Policy"] == "same-origin"
     (policy,) = response.headers.get_all("Content-Security-Policy")
     assert policy == HEADERS["Content-Security-Policy"]
     assert "frame-ancestors 'none'" in policy
@@ -324,8 +324,9 @@ def test_errors_since_a_moment_are_found_in_every_zone(served: Served, monkeypat
     assert later.rstrip().endswith("</html>")
 
 
-def test_only_get_is_answered(served: Served):
-    request = urllib.request.Request(f"{served.address}sql", data=b"query=SELECT+1", method="POST")
+def test_only_forms_of_a_review_are_answered(served: Served):
+    origin = {"Origin": served.address.rsplit("/", 2)[0]}
+    request = urllib.request.Request(f"{served.address}sql", b"query=SELECT+1", origin)
     with pytest.raises(urllib.error.HTTPError) as raised:
         urllib.request.urlopen(request, timeout=60)
     with raised.value as error:

@@ -1,10 +1,11 @@
-"""Serves a store to a browser on this machine: the report, every call, sessions, questions and SQL.
+"""Serves a store to a browser on this machine: servers, tools, errors, calls, sessions, and review.
 
-    application → pages → templates/explore.html
+    app → a module per page → page → templates/
 
-May import what `output` may import, and the page of `output.html`.
+May import what `output` may import, `review`, and the page of `output.html`.
 
 The server listens on loopback only, and every address contains a random token, so that other users
 and other web pages cannot read the store. Requests with a foreign `Host` or `Origin` are refused.
-Nothing can be changed: all requests are GET, and SQL runs under the limits of `serve`.
+The only thing that changes is the file of answers of a review, by forms of our own pages. SQL runs
+under the limits of `serve`.
 """

@@ -10,13 +10,15 @@ import hmac
 import secrets
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl
 
 import jinja2
 import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import (
     HTMLResponse,
@@ -37,6 +39,7 @@ from mcptally.output.explore import (
     download,
     group,
     page,
+    review,
     search,
     server,
     session,
@@ -46,6 +49,7 @@ from mcptally.output.explore import (
 from mcptally.output.explore.addresses import Links
 from mcptally.output.explore.answers import Answers
 from mcptally.output.explore.page import Page
+from mcptally.output.explore.review import Chosen, Reviews
 
 SECONDS: Final = 20.0
 """The default time limit of an answer."""
@@ -61,7 +65,8 @@ HEADERS: Final = {
     "Content-Security-Policy": _POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
+    # The address has a token. With `no-referrer`, a form of our own would have no `Origin`.
+    "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
@@ -93,9 +98,10 @@ class _OnlyOurselves:
         hosts = [value.lower() for name, value in headers if name == b"host"]
         if len(hosts) != 1 or hosts[0] not in self._hosts:
             return PlainTextResponse("this server answers only on loopback\n", 421)
-        for name, value in headers:
-            if name == b"origin" and value.lower() != b"http://" + hosts[0]:
-                return PlainTextResponse("requests of other sites are refused\n", 403)
+        origins = [value.lower() for name, value in headers if name == b"origin"]
+        wanted = [b"http://" + hosts[0]] if scope["method"] == "POST" else []
+        if origins not in (wanted, [b"http://" + hosts[0]]):
+            return PlainTextResponse("requests of other sites are refused\n", 403)
         _, _, path = scope["path"].encode("utf-8", "replace").partition(b"/")  # `*` has no slash
         first = path.partition(b"/")[0]
         if not hmac.compare_digest(first, self._token):
@@ -194,8 +200,34 @@ PAGES: Final[dict[str, Handler]] = {
 """Path below the root → the page."""
 
 
+def _review(reviews: Reviews) -> dict[str, Handler]:
+    """The pages of a review, which depend on answers, too."""
+
+    def first(answers: Answers, links: Links, request: Request) -> Page:
+        del answers, links
+        return review.page(reviews, Chosen.of(request.query_params))
+
+    def following(answers: Answers, links: Links, request: Request) -> Response:
+        del answers
+        address = reviews.following(links, Chosen.of(request.query_params))
+        return RedirectResponse(address, 303)
+
+    def item(answers: Answers, links: Links, request: Request) -> Page:
+        wanted = request.query_params.get("call", "")
+        return review.item_page(answers, links, reviews, wanted, Chosen.of(request.query_params))
+
+    return {"review": first, "review/next": following, "review/call": item}
+
+
 def application(
-    path: Path, *, token: str, port: int, seconds: float = SECONDS, base: Path | None = None
+    path: Path,
+    *,
+    token: str,
+    port: int,
+    seconds: float = SECONDS,
+    base: Path | None = None,
+    reviews: Path | None = None,
+    who: str | None = None,
 ) -> ASGIApp:
     """The application for the store at `path`.
 
@@ -205,6 +237,8 @@ def application(
         port: the port of the server, which the `Host` of every request names.
         seconds: the time limit of an answer.
         base: an earlier store, to compare with.
+        reviews: the file of answers; by default the one beside the archive.
+        who: name of the reviewer; by default that of the user.
 
     Raises:
         StoreError: there is no store.
@@ -218,6 +252,15 @@ def application(
         Route(f"/{token}/{pattern}", _responder(answers, links, templates, handler))
         for pattern, handler in PAGES.items()
     ]
+    desk = Reviews(answers.recorded, reviews, who)
+    pages += [
+        Route(f"/{token}/{pattern}", _responder(answers, links, templates, handler, kept=False))
+        for pattern, handler in _review(desk).items()
+    ]
+    pages += [
+        Route(f"/{token}/{pattern}", _form(links, templates, act), methods=["POST"])
+        for pattern, act in (("review/answer", desk.answer), ("review/sample", desk.draw))
+    ]
     assets = [
         Route(f"/{token}/{name}", functools.partial(_asset, name, kind))
         for name, kind in (("explore.css", "text/css"), ("explore.js", "text/javascript"))
@@ -230,26 +273,61 @@ def _asset(name: str, kind: str, request: Request) -> Response:
     return _unless_known(request, _tag(text), lambda: Response(text, media_type=kind))
 
 
+FORM: Final = 16_384
+"""Bytes of a form that are read."""
+
+
+def _form(
+    links: Links, templates: jinja2.Environment, act: Callable[[Links, Mapping[str, str]], str]
+) -> Callable[[Request], Awaitable[Response]]:
+    """A function that answers a form: it acts, and leads to the address that this returns."""
+
+    async def respond(request: Request) -> Response:
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > FORM:
+                return PlainTextResponse(f"more than {FORM} bytes\n", 413)
+        given = dict(parse_qsl(body.decode("utf-8", "replace")))
+        try:
+            return RedirectResponse(await run_in_threadpool(act, links, given), 303)
+        except McptallyError as error:
+            return _not_done(templates, "Not done", error, 400)
+
+    return respond
+
+
+def _not_done(
+    templates: jinja2.Environment, title: str, error: McptallyError, status: int
+) -> Response:
+    return HTMLResponse(page.whole(templates, page.message(title, str(error))), status)
+
+
 def _responder(
-    answers: Answers, links: Links, templates: jinja2.Environment, handler: Handler
+    answers: Answers,
+    links: Links,
+    templates: jinja2.Environment,
+    handler: Handler,
+    *,
+    kept: bool = True,
 ) -> Callable[[Request], Response]:
     """A function that answers requests for a page, which is sent while it is made.
 
-    An error is a page, too. A page of which a section failed is made again when it is asked for.
+    An error is a page, too. A page of which a section failed is made again when it is asked for,
+    and so is every page that is not `kept`.
     """
     incomplete: set[str] = set()
 
     def respond(request: Request) -> Response:
         address = str(request.url)
-        tag = None if address in incomplete else _tag(str(answers.mark()))
+        tag = None if address in incomplete or not kept else _tag(str(answers.mark()))
 
         def made() -> Response:
             incomplete.discard(address)
             try:
                 found = handler(answers, links, request)
             except McptallyError as error:
-                text = page.whole(templates, page.message("Not found", str(error)))
-                return HTMLResponse(text, 404)
+                return _not_done(templates, "Not found", error, 404)
             if isinstance(found, Response):
                 return found
             parts = page.stream(templates, found, lambda: incomplete.add(address))
@@ -276,9 +354,14 @@ def _unless_known(request: Request, tag: str, make: Callable[[], Response]) -> R
 
 @contextlib.contextmanager
 def listening(
-    path: Path, *, port: int = 0, seconds: float = SECONDS, base: Path | None = None
+    path: Path, *, port: int = 0, **options: Any
 ) -> Iterator[tuple[str, Callable[[], None]]]:
     """A server for the store at `path` whose socket already listens, and its address.
+
+    Args:
+        path: the store.
+        port: the port; 0: a free one.
+        options: further arguments of `application`.
 
     Yields:
         The address to open, with the token, and a function that serves until Ctrl-C.
@@ -296,10 +379,10 @@ def listening(
             raise UsageError(f"port {port} cannot be used: {error.strerror}") from error
         listener.listen()
         used = listener.getsockname()[1]
-        made = application(path, token=token, port=used, seconds=seconds, base=base)
+        made = application(path, token=token, port=used, **options)
         config = uvicorn.Config(
             made,
-            log_level="critical",
+            log_level="error",
             access_log=False,
             server_header=False,
             headers=list(HEADERS.items()),

@@ -53,13 +53,13 @@ def page(answers: Answers, links: Links, wanted: str) -> Page:
         crumbs=list(_crumbs(links, row)),
         head=_head(answers, found),
         sections=[
-            Section("request", "Request", lambda: _request(found)),
-            Section("reply", "Reply", lambda: _reply(found)),
-            Section("decided", "What decided", lambda: _decided(found)),
-            Section("stderr", "stderr of the server around the call", lambda: _stderr(found)),
+            Section("request", "Request", lambda: request_of(found)),
+            Section("reply", "Reply", lambda: reply_of(found)),
+            Section("decided", "What decided", lambda: decided_of(found)),
+            Section("stderr", "stderr of the server around the call", lambda: stderr_of(found)),
             Section("around", "In its session", lambda: _around(answers, row)),
             Section("attempts", "Attempts", lambda: _attempts(found)),
-            Section("like", "Calls like this", lambda: _like(answers, found)),
+            Section("like", "Calls like this", lambda: like_of(answers, found)),
         ],
     )
 
@@ -140,13 +140,15 @@ def _decisive(found: Explanation) -> list[str]:
     return [shown_lines(text, 400) for text in (*texts, first) if text]
 
 
-def _request(found: Explanation) -> dict[str, Any]:
+def request_of(found: Explanation) -> dict[str, Any]:
+    """The request as a tree, with errors against the input schema."""
     row = found.call
     before = "" if found.request is None else "/params/arguments"
     return _payload(found, explanation.requested(found), before, "input", row["request_bytes"])
 
 
-def _reply(found: Explanation) -> dict[str, Any] | None:
+def reply_of(found: Explanation) -> dict[str, Any] | None:
+    """The reply as a tree, with errors against the output schema."""
     row = found.call
     if row["answered_at"] is None and row["response"] is None:
         return {"tree": None, "bytes": 0, "state": None, "error": None, "raw": None, "path": ""}
@@ -181,7 +183,7 @@ def _payload(
     }
 
 
-def _decided(found: Explanation) -> dict[str, Any]:
+def decided_of(found: Explanation) -> dict[str, Any]:
     """Outcome and verdict, with the weight of each piece of evidence as a bar."""
     titles = {rule["id"]: rule["title"] for rule in found.rules}
     weights = [one for one in found.contributions if abs(one["weight"]) >= SMALLEST_SHOWN]
@@ -216,7 +218,8 @@ def _words(one: Mapping[str, Any], titles: Mapping[str, str]) -> str:
     return f"{weighing.in_words(one['evidence'])}{rules}"
 
 
-def _stderr(found: Explanation) -> dict[str, Any] | None:
+def stderr_of(found: Explanation) -> dict[str, Any] | None:
+    """What the server wrote to stderr; None if it wrote nothing."""
     lines = explanation.stderr(found)
     if not lines and not found.call["stderr_error"]:
         return None
@@ -240,7 +243,7 @@ def _attempts(found: Explanation) -> dict[str, Any] | None:
     return {"rows": found.attempts, "call_id": found.call["call_id"]}
 
 
-def _like(answers: Answers, found: Explanation) -> dict[str, Any] | None:
+def like_of(answers: Answers, found: Explanation) -> dict[str, Any] | None:
     """Calls with the same arguments or the same error, and what they say about this one."""
     row = found.call
     if row["tool"] is None:

@@ -6,6 +6,7 @@ A page is sent while it is made. Its skeleton comes first, with a place for each
 
 import dataclasses
 import functools
+import itertools
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
@@ -94,7 +95,7 @@ def asset(name: str) -> str:
 
 
 def stream(templates: jinja2.Environment, page: Page, failed: Callable[[], None]) -> Iterator[str]:
-    """The parts of a page in the order in which they are sent.
+    """The parts of a page in the order in which they are sent; the first is made at once.
 
     Args:
         templates: the environment.
@@ -107,7 +108,13 @@ def stream(templates: jinja2.Environment, page: Page, failed: Callable[[], None]
     names = {section.name: section.title for section in page.sections}
     order = [(name, names[name]) for name in page.order or names]
     start, end = frame.render(page=page, head=head, order=order).split(_CONTENT)
-    yield start
+    return itertools.chain([start], _sections(templates, page, failed), [end])
+
+
+def _sections(
+    templates: jinja2.Environment, page: Page, failed: Callable[[], None]
+) -> Iterator[str]:
+    macros = templates.get_template(f"{page.template}.html").module
     for section in page.sections:
         body, problem = None, ""
         try:
@@ -122,7 +129,6 @@ def stream(templates: jinja2.Environment, page: Page, failed: Callable[[], None]
             failed()
         parts = templates.get_template("section.html")
         yield parts.render(section=section, body=body, problem=problem)
-    yield end
 
 
 _CONTENT: Final = "<!--content-->"

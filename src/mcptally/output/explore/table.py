@@ -254,15 +254,22 @@ def cells(
 
 
 def _kind(column: str, value: object) -> str:
-    """The class of a cell: a number (`n`), an id or time (`id`), or a text."""
+    """The class of a cell: a number (`n`), an id or time (`id`), a `word`, a text or `prose`."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return "n"
     is_id = column in _IDS or column.endswith("_call")
-    return "id" if is_id or isinstance(value, datetime.datetime) else "text"
+    if is_id or isinstance(value, datetime.datetime):
+        return "id"
+    size = len(value) if isinstance(value, str) else 0
+    return "word" if size <= _WORD else "prose" if size >= _PROSE else "text"
 
 
 _IDS: Final = frozenset({"call_id", "session", "recording", "definition"})
 _LONGEST: Final = 300
+_WORD: Final = 24
+"""Characters of a text that is kept on one line, at most."""
+_PROSE: Final = 60
+"""Characters of a text whose column is wide, at least."""
 
 
 def _as_filter(value: object) -> str | None:

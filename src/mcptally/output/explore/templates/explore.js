@@ -32,8 +32,17 @@
   };
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.closest("input, textarea, select")) {
-      if (event.key === "Escape") event.target.blur();
+    if (event.target.closest("input:not([type=checkbox]), textarea, select")) {
+      const isReason = event.target.closest(".review") && event.key === "Enter";
+      if (isReason) event.preventDefault(); // the first button of the form is an answer
+      if (event.key === "Escape" || isReason) event.target.blur();
+      return;
+    }
+    const asked = [...document.querySelectorAll(".review [data-key]")].find((one) => one.dataset.key === event.key);
+    if (asked) {
+      event.preventDefault();
+      if (asked.type === "text") asked.focus();
+      else asked.click();
       return;
     }
     if (!keys[event.key]) return;

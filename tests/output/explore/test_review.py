@@ -1,0 +1,144 @@
+"""A review in the browser: keys and buttons answer, and nobody else can."""
+
+# ruff: noqa: S310  (every address is that of our own server)
+
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+from mcptally.review.answers import Answer, Scope, read
+from tests.output.explore.conftest import serving
+from tests.output.html.conftest import chromium
+
+pytestmark = pytest.mark.slow
+
+WAIT = 60_000
+
+
+class Desk(NamedTuple):
+    """A server, and the file that answers are written to."""
+
+    address: str
+    file: Path
+
+    def answers(self) -> list[tuple[str, str, Scope, str]]:
+        """Who, answer, scope and reason of each answer that counts."""
+        found: list[Answer] = sorted(read(self.file).current().values(), key=lambda row: row.at)
+        return [(row.who, row.answer, row.scope, row.why) for row in found]
+
+    def post(self, path: str, origin: str | None = "", **fields: str) -> int:
+        """The status of a form that is sent from a page of this origin; None: from none."""
+        parts = urlsplit(self.address)
+        own = f"{parts.scheme}://{parts.netloc}"
+        headers = {} if origin is None else {"Origin": origin or own}
+        request = urllib.request.Request(
+            self.address + path, urlencode(fields).encode(), headers, method="POST"
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code
+
+    def first_call(self) -> str:
+        with urllib.request.urlopen(f"{self.address}review/next", timeout=60) as response:
+            return re.search(r"call=([0-9a-f]+)", response.url)[1]
+
+
+@pytest.fixture
+def desk(busy_store, tmp_path) -> Iterator[Desk]:
+    file = tmp_path / "answers.jsonl"
+    with serving(busy_store, "--reviews", str(file), "--as", "ann") as address:
+        yield Desk(address, file)
+
+
+@pytest.fixture
+def page(desk: Desk, browser: Any) -> Iterator[Any]:
+    if chromium() is None:
+        pytest.skip("no Chromium: bash .ci/servers-browser.sh FOLDER")
+    context = browser.new_context()
+    context.set_default_timeout(WAIT)
+    opened = context.new_page()
+    opened.goto(f"{desk.address}review", timeout=WAIT)
+    yield opened
+    context.close()
+
+
+def press(page: Any, *keys: str) -> None:
+    """Press keys, the last of which leads to another page."""
+    for key in keys[:-1]:
+        page.keyboard.press(key)
+    with page.expect_navigation(wait_until="load"):
+        page.keyboard.press(keys[-1])
+
+
+def test_one_key_answers_and_the_next_call_follows(desk: Desk, page):
+    with page.expect_navigation(wait_until="load"):
+        page.click("text=Review the largest groups")
+    first = page.url
+    press(page, "A", "c")
+    assert page.url != first
+    assert desk.answers() == [("ann", "caller", Scope.GROUP, "")]
+    second = page.url
+    page.keyboard.press("w")
+    page.keyboard.type("at night: c a t")
+    press(page, "Enter", "t")
+    assert desk.answers()[1:] == [("ann", "tool", Scope.CALL, "at night: c a t")]
+    press(page, "z")
+    assert page.url == second
+    assert len(desk.answers()) == 1
+    press(page, "s")
+    assert page.url not in (first, second)
+    page.goto(first, timeout=WAIT)
+    assert "You said: caller" in page.inner_text("legend")
+    with page.expect_navigation(wait_until="load"):
+        page.click("button:has-text('network')")
+    assert [row[1] for row in desk.answers()] == ["network"]
+
+
+def test_a_sample_is_drawn_answered_and_gives_rates(desk: Desk, page):
+    with page.expect_navigation(wait_until="load"):
+        page.click("button:has-text('20 answers')")
+    assert "0 of 20 calls answered" in page.inner_text(".summary")
+    for _ in range(20):
+        assert "failure_rate" not in page.inner_text("main")
+        press(page, "o")
+    page.wait_for_selector("#sample >> text=failure_rate: 0.0 %")
+    assert len(read(desk.file).samples) == 1
+
+
+def test_forms_of_other_pages_write_nothing(desk: Desk):
+    call = desk.first_call()
+    for origin in (None, "null", "http://evil.example"):
+        assert desk.post("review/answer", origin, call=call, answer="tool") == 403
+    assert not desk.file.exists()
+    assert desk.post("review/answer", call=call, answer="tool") == 200
+    assert [row[1] for row in desk.answers()] == ["tool"]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status"),
+    [
+        ("review/answer", {"call": "nosuch", "answer": "tool"}, 400),
+        ("review/answer", {"answer": "undo"}, 400),
+        ("review/answer", {"answer": "tool", "why": "x" * 20_000}, 413),
+        ("review/sample", {"n": "19"}, 400),
+        ("review/sample", {"n": "-1"}, 400),
+        ("review", {"n": "20"}, 405),
+    ],
+)
+def test_a_form_that_cannot_be_used_writes_nothing(desk: Desk, path, fields, status):
+    assert desk.post(path, **fields) == status
+    assert not desk.file.exists()
+
+
+def test_an_unknown_answer_is_refused(desk: Desk):
+    assert desk.post("review/answer", call=desk.first_call(), answer="callers") == 400
+    assert not desk.file.exists()
