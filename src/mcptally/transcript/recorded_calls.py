@@ -182,14 +182,14 @@ def _merged(ranges: Iterable[range]) -> Iterator[range]:
 
 def _search(run: LineRun, file: _File, ranges: Sequence[range]) -> None:
     """Keep the wanted messages and the stderr of a run of lines."""
-    lines = run.data.split(b"\n")
     for searched in ranges:
         for number in range(
             max(searched.start, run.first), min(searched.stop, run.first + run.count)
         ):
-            line = lines[number - run.first]
+            line = run.line(number)
             expected = file.wanted.get(number)
-            if expected is None and not _STDERR.search(line):
+            # Lines are long: most are ruled out without the regular expression.
+            if expected is None and not (b'"stderr"' in line and _STDERR.search(line)):
                 continue
             event = parse_event(line)
             if isinstance(event, StderrEvent):
