@@ -119,7 +119,7 @@ def test_workers_of_xdist_record_into_one_archive(pytester, monkeypatch, tmp_pat
     pytester.makepyfile(server=SERVER, test_server=STDIO)
     done = pytester.runpytest_subprocess("-n2", "--mcptally-out=kept")
     assert done.ret == 0
-    done.stdout.fnmatch_lines(["*12 calls of 1 tool*"])
+    done.stdout.fnmatch_lines(["*12 calls to 1 tool*"])
     assert len(list((pytester.path / "kept").iterdir())) == 1
 
 

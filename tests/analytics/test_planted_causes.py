@@ -97,7 +97,7 @@ FOUND = {
 
 
 def sequence(fails, seed):
-    """Calls of three tools in random order, of which `t` fails where `fails(before, at)` is true.
+    """Calls to three tools in random order, of which `t` fails where `fails(before, at)` is true.
 
     `before` has the calls before it: tool, time, and whether it failed. A call takes about 10 s,
     and a third of them begin 5 s after the one before.

@@ -55,7 +55,7 @@ def kinds(asked):
 
 
 def traffic(tool, failed, calls=100, kind=CRASH, **fields):
-    """Calls of a tool, one per session, the first `failed` of which failed."""
+    """Calls to a tool, one per session, the first `failed` of which failed."""
     return [
         call(f"{tool}{n}", tool, **(kind if n < failed else OK), **fields) for n in range(calls)
     ]

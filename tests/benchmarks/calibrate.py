@@ -14,7 +14,7 @@ the rules, one beside the tests, and the figures of a page:
     README.md        the claim
 
 Every figure printed is cross-validated: a call is judged with weights that were fitted without
-the calls of its server. Texts of some server families were read while rules were written, which
+the calls to its server. Texts of some server families were read while rules were written, which
 flatters these rules; such families count less. Which ones they are is decided by a hash of the
 name, as it was then, and for our own labels by what the file says.
 """
@@ -75,7 +75,7 @@ RECORDINGS = {
 """Labelled file → the recordings of its calls."""
 FAULTY = (OUR_LABELS[1].name, INJECTED_FAULTS.name)
 """Labelled files whose servers or backends were made to fail. Confidence is calibrated on the
-others: it is the share of right verdicts among calls of servers as their users run them."""
+others: it is the share of right verdicts among calls to servers as their users run them."""
 SEALED = "sealed"
 """The `part` of labelled servers that have no part in the fit and in the figures: they are scored
 once, when work on the verdict ends."""
@@ -131,7 +131,7 @@ def labelled(*, sealed: bool = False) -> pl.DataFrame:
     """All labelled calls; those of recorded traffic with the evidence of their archive.
 
     Args:
-        sealed: whether to return the calls of sealed servers, in place of the others.
+        sealed: whether to return the calls to sealed servers, in place of the others.
     """
     frames = []
     for file in (*SHARED_LABELS, *OUR_LABELS, INJECTED_FAULTS):
@@ -413,7 +413,7 @@ def rule_counts(sample: Sample, held_out: pl.DataFrame) -> pl.DataFrame:
 
     `matches`: calls that it matches, of so many `families`. `decides`: calls whose verdict it
     names. `needed`: how many more calls get the right verdict with the rule than without it, with
-    weights that were fitted on calls of other servers.
+    weights that were fitted on calls to other servers.
     """
     evidence, labels_ = sample.rows["evidence"], sample.rows["label"]
     right = np.zeros(len(evidence), dtype=np.bool_)

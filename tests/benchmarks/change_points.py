@@ -80,7 +80,7 @@ def calls(
     until: float = 1,
     clients: int = 0,
 ) -> pl.DataFrame:
-    """Calls of one tool, in sessions of geometric size.
+    """Calls to one tool, in sessions of geometric size.
 
     Args:
         random: source of random numbers.

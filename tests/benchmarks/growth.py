@@ -102,7 +102,7 @@ def line(seq: int, direction: str, message: object, recording: str = "r") -> byt
 
 
 def exchange(number: int, text: str, recording: str = "r") -> bytes:
-    """A call of a tool and its reply."""
+    """A call to a tool and its reply."""
     call = {"name": "echo", "arguments": {"text": f"number {number}"}}
     result = {"content": [{"type": "text", "text": text}]}
     both = ("c2s", {"method": "tools/call", "params": call}), ("s2c", {"result": result})

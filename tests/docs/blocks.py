@@ -78,6 +78,12 @@ class Block:
         return int(self.mark.removeprefix("exits ")) if self.mark.startswith("exits ") else 0
 
 
+def prose(page: Path) -> str:
+    """The text of a page without its blocks."""
+    fenced = re.compile(r"^ *```.*?^ *```", flags=re.MULTILINE | re.DOTALL)
+    return fenced.sub("", page.read_text(encoding="utf-8"))
+
+
 def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page, in order."""
     text = page.read_text(encoding="utf-8")

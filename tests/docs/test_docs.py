@@ -23,7 +23,7 @@ from mcptally.rules.reference_page import find_rules
 from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.events import AnyEvent
 from tests.docs import blocks
-from tests.docs.blocks import BARE, DATA, DOCS, PAGES, REASONS, ROOT, RUNNABLE, SHOWN
+from tests.docs.blocks import BARE, DATA, DOCS, PAGES, REASONS, ROOT, RUNNABLE, SHOWN, prose
 from tests.importers.imported_logs import events
 from tests.shared_folder import shared_folder
 
@@ -169,11 +169,6 @@ def slug(heading: str) -> str:
     """A heading's anchor, as code hosts and the site make it."""
     bare = re.sub(r"[^\w\- ]", "", re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower())
     return bare.strip().replace(" ", "-")
-
-
-def prose(page: Path) -> str:
-    fenced = re.compile(r"^ *```.*?^ *```", flags=re.MULTILINE | re.DOTALL)
-    return fenced.sub("", page.read_text(encoding="utf-8"))
 
 
 def test_links_lead_somewhere():

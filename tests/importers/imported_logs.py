@@ -55,7 +55,7 @@ class Logs:
     """Logs that the tests of a module import, scored as one archive.
 
     Their servers and sessions need different names: recordings of one name would be one recording,
-    and calls of one server are judged together.
+    and calls to one server are judged together.
     """
 
     def __init__(self) -> None:

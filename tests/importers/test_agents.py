@@ -49,7 +49,7 @@ def test_observations_of_langfuse_give_the_calls_of_tools(imported):
 
 def test_payloads_of_litellm_give_server_tool_and_how_a_call_failed(imported):
     tally, calls = imported(SAMPLE["litellm.jsonl.gz"], "litellm")
-    assert tally.context == {"a request that is not a call of an MCP tool": 1}
+    assert tally.context == {"a request that is not a call to an MCP tool": 1}
     assert calls.select("server", "tool", "outcome", "error_text", "latency_ms").rows() == [
         ("orders", "price", "ok", None, 500.0),
         ("orders", "order", "tool_error", "Quantity must be at most 10", 500.0),
@@ -124,7 +124,7 @@ SESSION = "session-2026-11-22T20-00-s1.jsonl"
 )
 def test_sessions_of_gemini_cli_give_the_calls_of_mcp_tools(imported, log, document):
     tally, calls = imported(log, "gemini-cli")
-    assert tally.notes["calls of built-in tools: left out"] == (1 if document else 2)
+    assert tally.notes["calls to built-in tools: left out"] == (1 if document else 2)
     assert calls.sort("server", "tool").select(NAMES).rows() == [
         ("my_db", "run", '{"url":"x"}', "ok", "1", 2000.0),
         ("web", "close", '{"url":"x"}', "tool_error", "no such page", 2000.0),
@@ -168,7 +168,7 @@ LINES = [{"type": "tool_use", "sessionID": "ses_1", "part": part} for part in OP
 )
 def test_sessions_of_opencode_give_the_calls_of_mcp_tools(imported, log):
     tally, calls = imported(log, "opencode")
-    assert tally.notes["calls of built-in tools: left out"] == 2
+    assert tally.notes["calls to built-in tools: left out"] == 2
     assert calls.sort("tool").select(NAMES).rows() == [
         ("web", "close", '{"url":"x"}', "tool_error", "no such page", 1500.0),
         ("web", "open", '{"url":"x"}', "ok", "hello", 1500.0),

@@ -37,7 +37,7 @@ CONTEXTFORGE = log("contextforge.log.gz", SAMPLES / "contextforge.log.gz")
 
 def test_a_log_of_contextforge_gives_server_tool_outcome_and_duration(imported, logs):
     tally, calls = imported(CONTEXTFORGE, "contextforge")
-    assert tally.context == {"also in the record of the call": 20, "not a call of a tool": 187}
+    assert tally.context == {"also in the record of the call": 20, "not a call to a tool": 187}
     assert set(calls["server"]) == {"orders"}
     assert calls.select("tool", "outcome").rows() == FORGE
     assert calls["error_text"].drop_nulls().to_list() == ["All connection attempts failed"]
@@ -79,7 +79,7 @@ UNFINISHED = log("gateway.log", "".join(json.dumps(line) + "\n" for line in FORG
 
 def test_calls_of_contextforge_without_an_end_and_of_other_kinds_of_tools(imported):
     tally, calls = imported(UNFINISHED, "contextforge")
-    assert tally.context["not a call of an MCP tool"] == 1
+    assert tally.context["not a call to an MCP tool"] == 1
     assert calls.select("server", "tool", "outcome", "latency_ms").rows() == [
         ("shop", "open", "timeout", None),
         ("web:80", "open", "no_response", None),
@@ -149,7 +149,7 @@ def test_a_log_of_cursor_gives_tool_failure_and_times(imported):
     tally, calls = imported(CURSOR_LOG, "cursor")
     assert tally.unused["the end of a call that did not begin in this file"].runs == [[12, 12]]
     assert tally.notes == {
-        "calls of one tool at the same time: replies taken in order": 1,
+        "calls to one tool at the same time: replies taken in order": 1,
         "a reply: whether it is an error is not recorded": 1,
     }
     names = ("server", "tool", "outcome", "error_code", "error_text", "latency_ms")

@@ -34,7 +34,7 @@ def failure(number: int) -> dict[str, Any]:
 
 
 CHAINS: dict[str, tuple[list[tuple[dict[str, Any], dict[str, Any]]], list[tuple[int, Any]]]] = {
-    "input continues the call of the same tool": (
+    "input continues the call to the same tool": (
         [
             (call(1, "a"), needs_input(1)),
             (call(2, "b"), needs_input(2)),

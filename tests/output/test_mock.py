@@ -138,7 +138,7 @@ def test_a_recorded_json_rpc_error_is_given_with_code_message_and_data(store: Pa
     ("tool", "arguments", "said"),
     [
         ("read", {"path": "a", "lines": 3}, 'the nearest one is [0-9a-f]{16} with {"lines": 2'),
-        ("raed", {"path": "a"}, "no call of tool 'raed' is recorded; did you mean read"),
+        ("raed", {"path": "a"}, "no call to tool 'raed' is recorded; did you mean read"),
         ("read", {"path": "c"}, r"left out: they ended as no_response \(--failures replies\)"),
         ("write", {"path": "odd"}, "not a valid result of tools/call: content"),
     ],

@@ -145,7 +145,7 @@ def test_deeply_nested_arguments_are_json_because_python_cannot_parse_them(store
 
 @pytest.mark.parametrize(
     ("seq", "error", "words"),
-    [(11, UsageError, "is resources/read; only calls of tools"), (None, QueryError, "no call has")],
+    [(11, UsageError, "is resources/read; only calls to tools"), (None, QueryError, "no call has")],
 )
 def test_what_cannot_be_repeated_is_an_error(store, seq, error, words):
     with pytest.raises(error, match=words):

@@ -92,7 +92,7 @@ class Scenario(NamedTuple):
 
 
 def _archive(folder: Path) -> list[Path]:
-    """Two transcripts, each with a call of the tool `gone` and one of the tool `stays`."""
+    """Two transcripts, each with a call to the tool `gone` and one of the tool `stays`."""
     (folder / "archive").mkdir(parents=True)
     return [
         write(

@@ -239,7 +239,7 @@ def recording_of(
 
 
 def calls_of(tool: str, minute: int, *answers: Any, **given: Any) -> list[Any]:
-    """Calls of a tool in a minute, each answered."""
+    """Calls to a tool in a minute, each answered."""
     return [
         each
         for answer in answers

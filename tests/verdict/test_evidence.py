@@ -58,7 +58,7 @@ def test_the_end_of_the_server_is_no_evidence_if_a_later_call_was_answered(judge
 
 
 def outage(*, others_fail: bool) -> list[dict]:
-    """Calls of three tools that work; ten minutes later `a` fails, and optionally the others."""
+    """Calls to three tools that work; ten minutes later `a` fails, and optionally the others."""
     vague = "Failed to load items"
     events, seq = [opened()], 0
     for minute, fails in ((0, False), (10, True)):

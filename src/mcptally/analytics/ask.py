@@ -19,7 +19,7 @@ _TABLES_WITH_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 """Filter → the tables that have the names which it may be given."""
 
 _OF_TOOLS: Final = frozenset({"contrasts"})
-"""Questions whose rows about a tool need the calls of this tool only: `server` and `tool` choose
+"""Questions whose rows about a tool need the calls to this tool only: `server` and `tool` choose
 calls, which is faster than to choose rows of the answer for all tools."""
 
 

@@ -31,7 +31,7 @@ MIN_CALLS: Final = 5
 """Successful calls that are needed to compare an argument with their values."""
 
 RECENT: Final = 10_000
-"""How many of the latest successful calls of a tool are compared."""
+"""How many of the latest successful calls to a tool are compared."""
 
 MAX_TEXT: Final = 300
 """Characters of a recorded text that are shown."""

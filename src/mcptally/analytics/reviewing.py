@@ -37,8 +37,8 @@ def open_session(
         store: the store; answers have digests of recorded texts, so a masked one is opened again.
         reviews: the file of answers; by default the one beside the archive.
         who: name of the reviewer; by default that of the user.
-        server: only calls of this server.
-        tool: only calls of this tool.
+        server: only calls to this server.
+        tool: only calls to this tool.
 
     Raises:
         QueryError: there is no such server or tool.
@@ -55,7 +55,7 @@ def _require_calls(store: "Store", server: str | None, tool: str | None) -> None
         f"SELECT 1 FROM calls WHERE {FILTERED} LIMIT 1", params=[server, tool]
     ).fetchall():
         store.ask("tool_scores", server=server, tool=tool)  # says what is near
-        raise UsageError(f"no call of server {server!r} and tool {tool!r} is counted by rates")
+        raise UsageError(f"no call to server {server!r} and tool {tool!r} is counted by rates")
 
 
 def reviewed_rates(store: "Store", file: Path) -> list[estimates.ReviewedRate]:

@@ -279,8 +279,8 @@ class Store:
             n: how many calls.
             sample: whether they are a random sample of `n` calls, from which rates can be computed;
                 otherwise the groups of failed calls with most calls and doubt.
-            server: only calls of this server.
-            tool: only calls of this tool.
+            server: only calls to this server.
+            tool: only calls to this tool.
             who: name of the reviewer; by default that of the user.
             reviews: the file of answers; by default `reviews.jsonl` beside the archive.
 

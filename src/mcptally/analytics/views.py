@@ -78,7 +78,7 @@ def all_texts() -> Mapping[str, str]:
     )
     written = {f.name.removesuffix(".sql"): f.read_text(encoding="utf-8") for f in files}
     return written | {
-        "_tool_calls": f"-- Calls of tools, with what is derived from each.\n{calls_sql()}",
+        "_tool_calls": f"-- Calls to tools, with what is derived from each.\n{calls_sql()}",
         "_usage": f"-- The rows of `usage`, computed from calls.\n{usage_sql('_tool_calls')}",
         **sql_macros(),
         **{view: f"-- All rows.\nSELECT * FROM {name}" for view, name in ARCHIVE_VIEWS.items()},

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--all-tools",
     is_flag=True,
-    help="Also import the calls of agents' built-in tools (Bash, Read …), into the folder "
+    help="Also import the calls to agents' built-in tools (Bash, Read …), into the folder "
     "OUT-builtin: Claude Code, Codex, Gemini CLI, opencode.",
 )
 @click.option("--time", metavar="FIELD", help="jsonrpc: path of the time, as in meta.at.")

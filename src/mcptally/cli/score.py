@@ -98,7 +98,7 @@ class _PathOrUrl(click.Path):
     "tools",
     metavar="NAME",
     multiple=True,
-    help="Only calls of this tool. Can be repeated.",
+    help="Only calls to this tool. Can be repeated.",
 )
 @click.option(
     "--since",

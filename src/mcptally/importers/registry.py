@@ -31,7 +31,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
     """Patterns of file names in a folder."""
     has_built_in: bool = False
-    """Whether the format also has the calls of an agent's built-in tools."""
+    """Whether the format also has the calls to an agent's built-in tools."""
     cut: str = ""
     """Text in files whose long messages were cut: such a file is `truncated`."""
     looks_for: str

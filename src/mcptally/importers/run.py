@@ -100,7 +100,7 @@ def import_logs(
         timezone: time zone of times without one: `local`, `UTC`, `+02:00` or `Europe/Berlin`.
         server: label for the servers, instead of the one from the source.
         envelope: names of the fields of JSON-RPC lines.
-        built_in: whether to read the calls of agents' built-in tools instead of those of MCP
+        built_in: whether to read the calls to agents' built-in tools instead of those of MCP
             servers, from the formats that have them. The server of a call is then the agent.
         progress: called from time to time with the file and the number of records read.
 

@@ -21,7 +21,7 @@ _LOG_NAME: Final = re.compile(
 
 _T = TypeVar("_T")
 
-OTHER_TOOL: Final = ("not a call of an MCP tool", "not a call of a built-in tool")
+OTHER_TOOL: Final = ("not a call to an MCP tool", "not a call to a built-in tool")
 """The reason under which a record without a call is counted; the second with `Source.built_in`."""
 
 _RECORD: Final = 16
@@ -55,7 +55,7 @@ class Source:
     """Time zone of times without one; None: this machine's."""
     envelope: Envelope = dataclasses.field(default_factory=Envelope)
     built_in: bool = False
-    """Whether to read the calls of an agent's built-in tools instead of those of MCP servers."""
+    """Whether to read the calls to an agent's built-in tools instead of those of MCP servers."""
     servers_with_own_log: frozenset[str] = frozenset()
     """Servers that have a log of their own in the same folder."""
     tally: Tally = dataclasses.field(default_factory=Tally)

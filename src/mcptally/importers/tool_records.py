@@ -1,4 +1,4 @@
-"""Builds calls from logs with one JSON object per call of a tool, as platforms export them."""
+"""Builds calls from logs with one JSON object per call to a tool, as platforms export them."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ NO_SERVER: Final = "a call of an agent: the source does not say which server ran
 
 
 class ToolRecord(msgspec.Struct, kw_only=True):
-    """The facts about a call of a tool that a log states; None: it does not state this fact."""
+    """The facts about a call to a tool that a log states; None: it does not state this fact."""
 
     id: str
     tool: str | None

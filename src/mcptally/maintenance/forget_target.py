@@ -142,7 +142,7 @@ def _tool_target(
 
 
 def _calls_of_tool(files: LiveFiles, tool: str, calls: pl.DataFrame) -> pl.DataFrame:
-    """The calls of a tool and the validations of its arguments, with all their attempts."""
+    """The calls to a tool and the validations of its arguments, with all their attempts."""
     validations = _read(files, Validations.name, "call_id", "tool").filter(tool=tool)
     own = calls.filter(
         (Findings.tool.col == tool)

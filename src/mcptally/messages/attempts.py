@@ -224,7 +224,7 @@ def _is_failed_probe() -> pl.Expr:
 
 
 def _retry_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-    """Yield links of a call to the failed call of the same tool and arguments before it.
+    """Yield links of a call to the failed call to the same tool and arguments before it.
 
     If that call failed because the user had to sign in first, this one continues it.
     """

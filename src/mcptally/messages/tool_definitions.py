@@ -149,7 +149,7 @@ def _json(tool: dict[str, Any], name: str) -> str | None:
 def add_definitions(
     calls: pl.DataFrame, listed: pl.DataFrame, everywhere: pl.DataFrame
 ) -> pl.DataFrame:
-    """Add `definition` and `definition_source` to each call of a tool.
+    """Add `definition` and `definition_source` to each call to a tool.
 
     The version in force is the one listed last before the call in its session, or else the one
     listed first after it in the session. If its session did not list the tool, all sessions with

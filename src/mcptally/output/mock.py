@@ -144,7 +144,7 @@ class Recording:
     """The recorded calls and listings of one server, from which requests are answered."""
 
     def __init__(self, store: Store, server: str | None, *, failures: Failures) -> None:
-        """Read the calls of a server.
+        """Read the calls to a server.
 
         Args:
             store: the store of the recordings.
@@ -257,7 +257,7 @@ class Recording:
         if not usable:
             outcomes = ", ".join(sorted({call.outcome for call in recorded}))
             raise _not_recorded(
-                f"the recorded calls of {what} {name!r} with these arguments are left out: they "
+                f"the recorded calls to {what} {name!r} with these arguments are left out: they "
                 f"ended as {outcomes} (--failures {self._failures}), or their replies were not "
                 f"recorded as a whole; the first one is {recorded[0].call_id}",
                 recorded[0],

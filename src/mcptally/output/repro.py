@@ -151,7 +151,7 @@ def _script(store: Store, call: str, command: Sequence[str], read_only: Collecti
         raise UsageError(f"call {row['call_id']} names no tool, so the SDK cannot send it")
     if row["method"] != "tools/call" or row["dir"] != "c2s":
         raise UsageError(
-            f"call {row['call_id']} is {row['method']}; only calls of tools can be repeated"
+            f"call {row['call_id']} is {row['method']}; only calls to tools can be repeated"
         )
     arguments = _arguments(row)
     writes = store.sql(

@@ -41,7 +41,7 @@ ROWS: Final = 500_000
 """About how many rows of a kind stay in memory; more are read again, or written to disk."""
 
 _BY_SERVER: Final = ("combinations", "validations", "minutes", "forms")
-"""Kinds of facts that only calls of the same server depend on."""
+"""Kinds of facts that only calls to the same server depend on."""
 
 _SHARES: Final = 1 << 16
 _SHARE: Final = (pl.struct("server", "tool").hash() % _SHARES).cast(pl.UInt32).alias("share")
@@ -246,7 +246,7 @@ def _summed(counts: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_tool(minutes: pl.DataFrame) -> pl.DataFrame:
-    """Calls and failed calls of each tool."""
+    """Calls and failed calls to each tool."""
     return minutes.group_by("server", "tool").agg(pl.col("calls", "failed").sum())
 
 

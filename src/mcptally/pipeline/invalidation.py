@@ -79,7 +79,7 @@ def _coarse_evidence(needs: pl.DataFrame, summary: PartitionSummary) -> pl.DataF
 
 
 def _definitions(unlisted: pl.DataFrame, listed: pl.DataFrame) -> pl.Series:
-    """The definition in force for each call of a tool that its own session does not list."""
+    """The definition in force for each call to a tool that its own session does not list."""
     calls = unlisted.with_row_index("pos").select(
         "pos",
         *("server", "tool"),

@@ -144,7 +144,7 @@ def score(
             that holds all of the archive's files, if it exists.
         payloads: whether arguments, responses and their text are kept.
         servers: only recordings of servers with these labels; empty: all.
-        tools: only calls of tools with these names; empty: all calls.
+        tools: only calls to tools with these names; empty: all calls.
         since: only calls made then or later: a date or time, its ISO text, `7d` or `24h`.
         until: only calls made before then.
         full: whether every file is scored again, changed or not.

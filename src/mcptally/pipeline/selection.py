@@ -35,7 +35,7 @@ class Selection(msgspec.Struct, frozen=True):
     servers: tuple[str, ...] = ()
     """Labels of servers; empty: all."""
     tools: tuple[str, ...] = ()
-    """Names of tools, whose calls alone are kept; empty: calls of every tool and method."""
+    """Names of tools, whose calls alone are kept; empty: calls to every tool and method."""
     since: datetime.datetime | None = None
     """Only calls made then or later."""
     until: datetime.datetime | None = None

@@ -1,4 +1,4 @@
-"""The `usage` table: aggregates of the calls of tools, per session, tool and hour.
+"""The `usage` table: aggregates of the calls to tools, per session, tool and hour.
 
 Questions about rates read it instead of ten million calls. What is aggregated is declared in
 `tables.usage.Usage`; `tables.usage_sums` makes the same in SQL, and a test compares the two.

@@ -1,7 +1,7 @@
 """Validates payloads against the message schemas of the revision in force.
 
 Decoding has checked the types of most members already, so the columns are enough to know that
-ordinary calls of tools are valid. Each distinct text of all other payloads is validated once. The
+ordinary calls to tools are valid. Each distinct text of all other payloads is validated once. The
 schemas are those of the `mcp` package (`message_schemas.json`, written by
 tests/protocol/generate_message_schemas.py), without additions of later revisions
 (`revisions.toml`).

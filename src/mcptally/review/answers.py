@@ -143,7 +143,7 @@ class Sample(msgspec.Struct, frozen=True, tag_field="kind", tag="sample", omit_d
     """Calls of each stratum."""
     drawn: tuple[Drawn, ...]
     server: str | None = None
-    """Only calls of this server were drawn; null: of all."""
+    """Only calls to this server were drawn; null: of all."""
     tool: str | None = None
     look: int = 1
     """1 for the first sample of this frame, 2 for the second, and so on."""
@@ -256,7 +256,7 @@ def user_name() -> str:
 
 
 def group_id(server: str | None, tool: str | None, template: str) -> str:
-    """The id of all failed calls of a tool with one template of their error."""
+    """The id of all failed calls to a tool with one template of their error."""
     return digest("\0".join((server or "", tool or "", template)))
 
 

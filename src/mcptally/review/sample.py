@@ -53,7 +53,7 @@ class Plan(NamedTuple):
 
 
 FILTERED: Final = f"{TOOL_CALL} AND ($1 IS NULL OR server = $1) AND ($2 IS NULL OR tool = $2)"
-"""The calls of the frame: calls of tools, as rates count them, of one server or tool if named."""
+"""The calls of the frame: calls to tools, as rates count them, of one server or tool if named."""
 _FAILED: Final = f"outcome IN {sql_list(FAILED)}"
 SHOWN_TEMPLATE: Final = "coalesce(template, '(no text: ' || outcome || ')')"
 """SQL of `answers.template_of`."""
@@ -115,8 +115,8 @@ def draw(
         store: the store.
         n: answers that the sample asks for.
         who: who draws it.
-        server: only calls of this server.
-        tool: only calls of this tool.
+        server: only calls to this server.
+        tool: only calls to this tool.
         seed: the seed; by default one that nobody chose.
         look: which sample of this frame it is.
 

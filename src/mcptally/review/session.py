@@ -56,8 +56,8 @@ class Session:
         path: the file of answers.
         who: name of the reviewer.
         by: whether this is a person or a program.
-        server: only calls of this server; None: of all.
-        tool: only calls of this tool.
+        server: only calls to this server; None: of all.
+        tool: only calls to this tool.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class Session:
             path: the file of answers; by default the one beside the archive.
             who: name of the reviewer; by default that of the user.
             by: whether a person or a program answers.
-            server: only calls of this server.
-            tool: only calls of this tool.
+            server: only calls to this server.
+            tool: only calls to this tool.
 
         Raises:
             UsageError: no file is given, and there is no folder beside the archive to write to.

@@ -235,7 +235,7 @@ The examples of these rules are conversations, one message per line:
 | `> {…}` and `< {…}` | a message from the client or from the server, over stdio |
 | `>raw …` and `<raw …` | text that is sent but is not JSON |
 | `tools […]` | `tools/list`, answered with these tools |
-| `call NAME {arguments} {result}` | a call of a tool and its result |
+| `call NAME {arguments} {result}` | a call to a tool and its result |
 | `h1 POST {headers}`, `h1 200 {headers}` | request and response line of an HTTP exchange h1 |
 | `h1 > {…}`, `h1 < {…}` | a message in that exchange |
 | `= {…}` | any event of a transcript |

@@ -1,4 +1,4 @@
-"""Finds what the failing calls of a tool have in common that its working calls lack.
+"""Finds what the failing calls to a tool have in common that its working calls lack.
 
 A *fact* is a statement that holds for some calls, such as "`path` is empty". For each group of
 failures of a tool, `strongest` chooses the fact, or the absence of a fact, that separates the group
@@ -42,7 +42,7 @@ SEED: Final = 20261124
 
 
 class Calls(NamedTuple):
-    """The distinct calls of a tool, and the facts that hold for them."""
+    """The distinct calls to a tool, and the facts that hold for them."""
 
     group: Hashes
     """The group of each call; 0 if it worked."""

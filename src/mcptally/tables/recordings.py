@@ -35,7 +35,7 @@ class Recordings(Table):
     events = Column(UINT32, "Events of every kind.")
     messages = Column(UINT32, "Messages.")
     calls = Column(UINT32, "Calls.")
-    tool_calls = Column(UINT32, "Calls of tools.")
+    tool_calls = Column(UINT32, "Calls to tools.")
     unanswered = Column(UINT32, "Calls without a reply.")
     raws = Column(UINT32, "Frames that were not strict JSON.")
     stderr_lines = Column(UINT32, "Events on stderr.")

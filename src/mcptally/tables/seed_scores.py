@@ -10,7 +10,7 @@ from mcptally.tables.declaration import Column, Table
 class SeedScores(Table):
     """One row per call: how the seed documents judge it.
 
-    Null for requests that are not calls of a tool.
+    Null for requests that are not calls to a tool.
     """
 
     name = "seed_scores"

@@ -119,10 +119,10 @@ class Validated(GatheredCalls):
 
 
 class Evidenced(Validated):
-    """Validated calls with facts about other calls of the tool and server, from the archive."""
+    """Validated calls with facts about other calls to the tool and server, from the archive."""
 
     concurrent_failure_share = Column(
-        _F, "Share of failures among the concurrent calls of the server's other tools."
+        _F, "Share of failures among the concurrent calls to the server's other tools."
     )
     results_seen = Column(_I, "Results of the tool with text.")
     results_json = Column(_I, "Of those, results whose text is JSON.")
@@ -257,7 +257,7 @@ class Definitions(StageTable):
 
 
 class ArgumentCombinations(StageTable):
-    """Numbers of calls of a tool with the same combination of argument names, by recording."""
+    """Numbers of calls to a tool with the same combination of argument names, by recording."""
 
     recording = Calls.recording
     server = Calls.server
@@ -329,7 +329,7 @@ class Needs(StageTable):
     tool = Column(_S, "Tool of the calls; null for calls of other methods.")
     minute = CallsByMinute.minute
     open_ns = Column(
-        _I, "Time of a call of a tool that its own session never lists; otherwise null.", _NS
+        _I, "Time of a call to a tool that its own session never lists; otherwise null.", _NS
     )
 
 

@@ -2,7 +2,7 @@
 
 Two facts are known inside a partition: how the call's recording ended, and which exception is on
 stderr. Three facts are counted per partition (`count_calls_per_minute`, `count_result_forms`) and
-summed over the archive: how many other calls of the server failed at that time, whether the tool's
+summed over the archive: how many other calls to the server failed at that time, whether the tool's
 other results are JSON, and how often the tool and the server's other tools work. Rules read such
 numbers in bands (`RECORD_SHARES`), so that a new file seldom changes the verdict on calls in other
 files.
@@ -33,7 +33,7 @@ MINUTE_NS: Final = 60 * 10**9
 """One minute in nanoseconds. Calls of the same and the adjacent minutes are concurrent."""
 
 MIN_CONCURRENT: Final = 5
-"""With fewer concurrent calls of other tools, `concurrent_failure_share` is null."""
+"""With fewer concurrent calls to other tools, `concurrent_failure_share` is null."""
 
 _FAILED: Final = (*MARKED_ERRORS, *UNANSWERED)
 """Outcomes that count as a failure here: hidden errors are not known yet."""
@@ -116,7 +116,7 @@ def keep_working_tools(at: pl.DataFrame, counted: pl.DataFrame | None = None) ->
 
     Args:
         at: rows of `CallsByMinute`.
-        counted: `calls` and `failed` per tool, if `at` does not have all calls of a tool.
+        counted: `calls` and `failed` per tool, if `at` does not have all calls to a tool.
     """
     per_tool = at if counted is None else counted
     totals = per_tool.lazy().group_by("server", "tool").agg(pl.col("calls", "failed").sum())

@@ -126,7 +126,7 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     """Match only calls during which the server wrote a stack trace to stderr, and whose text masks
     the exception (`masked`) or has its message (`repeated`)."""
     tool_record: tuple[str, ...] = ()
-    """How often calls of the tool return a result in the archive: `never`, `seldom`, `mostly`,
+    """How often calls to the tool return a result in the archive: `never`, `seldom`, `mostly`,
     `always`."""
     peer_record: tuple[str, ...] = ()
     """The same of the server's other tools."""

@@ -66,7 +66,7 @@ FORM = {
 
 
 class Tasks(Extension):
-    """The extension for tasks (SEP-2663): each call of a tool named task_* becomes a task."""
+    """The extension for tasks (SEP-2663): each call to a tool named task_* becomes a task."""
 
     identifier = "io.modelcontextprotocol/tasks"
     numbers = itertools.count(1)

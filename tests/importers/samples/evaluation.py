@@ -1,4 +1,4 @@
-"""A log of Inspect AI with calls of the sample server's tools.
+"""A log of Inspect AI with calls to the sample server's tools.
 
 python evaluation.py COMMAND…
 """

@@ -70,7 +70,7 @@ def langfuse():
 
 
 def litellm():
-    """Standard logging payloads of calls of MCP tools and of a model."""
+    """Standard logging payloads of calls to MCP tools and of a model."""
     from litellm import ModelResponse
     from litellm.litellm_core_utils import litellm_logging
     from mcp.types import CallToolResult, TextContent

@@ -66,7 +66,7 @@ def _stable(monkeypatch) -> None:
 
 
 def session(path: Path, *replies: bool) -> None:
-    """A recording of calls of the tool `read`; those that are False failed."""
+    """A recording of calls to the tool `read`; those that are False failed."""
     rows = [opened()]
     for number, worked in enumerate(replies):
         rows.append(c2s(2 * number + 1, call(number, "read", path="a")))

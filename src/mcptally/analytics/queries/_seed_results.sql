@@ -1,4 +1,4 @@
--- Calls of tools as scenario results, by the seed document and by its original program.
+-- Calls to tools as scenario results, by the seed document and by its original program.
 SELECT
     server, tool, session, recording, seq, "index", requested_at,
     coalesce(scenario, 'happy_path') AS planned_scenario,

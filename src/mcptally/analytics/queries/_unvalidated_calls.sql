@@ -1,4 +1,4 @@
--- Calls of tools, except those that ask a server to validate another call.
+-- Calls to tools, except those that ask a server to validate another call.
 -- There are hashes as well as names, because grouping by hashes is cheaper. Validations are rare, so only the
 -- calls of recordings that have one are looked up.
 WITH tool_calls AS NOT MATERIALIZED (

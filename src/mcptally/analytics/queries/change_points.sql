@@ -1,4 +1,4 @@
--- Since when do calls of a tool or server succeed less or more often than before, and why?
+-- When did the success rate of a tool or server change, and why?
 -- Shows: level, server, tool, changed_at, success_rate_before, success_rate_after, calls_before, calls_after, sessions_before, sessions_after, cause, template, next_change, q_value
 WITH timed AS MATERIALIZED (
     SELECT

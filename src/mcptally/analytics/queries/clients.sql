@@ -6,7 +6,7 @@ WITH parts AS MATERIALIZED (
     SELECT
         client, client_version, hash(session) AS session_hash, server, protocol_version, transport,
         count(*) FILTER (tools) AS tool_calls,
-        -- Only calls of tools that ended. Clients differ here mostly by the tools that they call:
+        -- Only calls to tools that ended. Clients differ here mostly by the tools that they call:
         -- compare them on the same tool (`--tool`).
         count(*) FILTER (tools AND _ended(outcome))
             AS ended,

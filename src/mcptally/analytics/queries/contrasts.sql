@@ -1,4 +1,4 @@
--- What do failing calls of a tool have in common that its working calls lack?
+-- What do failing calls to a tool have in common that its working calls lack?
 -- Shows: server, tool, template, calls, also_worked, aspect, path, test, value, absent, failed_with, calls_with, failed_without, calls_without
 -- One row per group of failures (server, tool, template and verdict) with at least five distinct
 -- failing calls, of a tool with at least five distinct calls that worked. `test` is null if nothing

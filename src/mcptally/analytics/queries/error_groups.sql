@@ -33,7 +33,7 @@ groups AS MATERIALIZED (
 sliced AS (
     SELECT 1 + (max(epoch_us(last_seen)) - min(epoch_us(first_seen))) // 8192 AS size FROM groups
 ),
--- Calls of the tools that failed, except cancelled calls, whose result is unknown. The times of
+-- Calls to the tools that failed, except cancelled calls, whose result is unknown. The times of
 -- calls are cut into 8192 slices, so that only those of some slices are sorted.
 ended AS MATERIALIZED (
     SELECT tool_hash, requested_at, epoch_us(requested_at) // size AS slice
@@ -58,7 +58,7 @@ edges AS (
     SELECT tool_hash, epoch_us(unnest([first_seen, last_seen])) // size AS slice
     FROM groups, sliced
 ),
--- Running totals of the calls of each tool by time, where a group begins or ends.
+-- Running totals of the calls to each tool by time, where a group begins or ends.
 totals AS (
     SELECT
         tool_hash, requested_at,

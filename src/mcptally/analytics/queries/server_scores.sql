@@ -1,4 +1,4 @@
--- How often do calls of each server work, how often do its tools fail, and how certain is that?
+-- How often do calls to each server work, how often do its tools fail, and how certain is that?
 -- Shows: server, ok, calls, success_rate, confidence, tool_failures, infrastructure, ambiguous, business, hidden_errors, tools, confidence_tool_mean, sessions, latency_p50_ms
 -- The servers that cost callers most come first.
 WITH shown AS MATERIALIZED (
@@ -72,7 +72,7 @@ scored AS (
         100 * b.high AS confidence_tool_mean_high,
         _insufficient_data(b.n_eff, confidence_tool_mean_low / 100, b.high)
             AS confidence_tool_mean_insufficient_data,
-        -- Calls of names that are not tools of the server: see `unlisted_names`.
+        -- Calls to names that are not tools of the server: see `unlisted_names`.
         coalesce(u.calls, 0) AS unlisted_calls,
         l.starts, l.failed_starts,
         rank() OVER (ORDER BY confidence_shrunk_high NULLS LAST) AS rank_worst,

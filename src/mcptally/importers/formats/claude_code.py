@@ -42,7 +42,7 @@ _OWN_REFUSALS: Final = (
 _INVALID: Final = "<tool_use_error>"
 """Start of a result that the client created because the call is invalid.
 
-A call of an MCP tool then never reached the server; a built-in tool belongs to the client."""
+A call to an MCP tool then never reached the server; a built-in tool belongs to the client."""
 
 
 class _Line(msgspec.Struct):

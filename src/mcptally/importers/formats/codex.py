@@ -13,7 +13,7 @@ r"""Reads Codex rollouts (`sessions/**/rollout-*.jsonl`) and the output of `code
     {"timestamp":"…","type":"response_item","payload":{"type":"function_call_output",
      "call_id":"…","output":"{\"output\":\"…\",\"metadata\":{\"exit_code\":0}}"}}
 
-A call of an MCP tool is logged at its end, with its duration: by version 0.169 as the second of
+A call to an MCP tool is logged at its end, with its duration: by version 0.169 as the second of
 these lines, by earlier versions as the first, or as `{"id":"…","msg":{…}}`. The last two are a call
 of a built-in tool, or with `"namespace":"mcp__SERVER"` the request of an MCP tool, which has no
 reply if no end follows. Newer versions write the output of a command as text after lines such as
@@ -93,7 +93,7 @@ class _Rollout:
             self._tally.context[OTHER_TOOL[False]] += 1
 
     def _of_mcp(self, body: dict[str, Any], *, is_begin: bool) -> Iterator[Item]:
-        """Remember the begin of a call of an MCP tool, or yield the call at its end."""
+        """Remember the begin of a call to an MCP tool, or yield the call at its end."""
         call, invocation = body.get("call_id"), body.get("invocation")
         if not isinstance(call, str) or not isinstance(invocation, dict):
             self._tally.skip(self._line, "a call without id or invocation")

@@ -30,7 +30,7 @@ _DETAIL: Final = "also in the record of the call"
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the calls of MCP tools; other lines are counted."""
+    """Yield the calls to MCP tools; other lines are counted."""
     tally = source.tally
     started: dict[tuple[str, str], dict[str, Any]] = {}
     for line, entry in source.records(_LINE, "not a JSON object"):
@@ -48,7 +48,7 @@ def read(source: Source) -> Iterator[Item]:
             if len(started) > MAX_PENDING_CALLS:
                 del started[next(iter(started))]
         elif entry.get("resource_action") != "invoke" or entry.get("resource_type") != "tool":
-            tally.context["not a call of a tool"] += 1
+            tally.context["not a call to a tool"] += 1
         elif dict_of(entry.get("custom_fields")).get("integration_type") != "MCP":
             tally.context[OTHER_TOOL[False]] += 1
         else:

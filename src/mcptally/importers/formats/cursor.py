@@ -5,7 +5,7 @@
     2026-02-04 18:00:28.330 [info] Successfully called tool 'open'
     2026-01-16 15:11:17.939 [error] Error calling tool 'open': MCP error -32000: Connection closed
 
-Times are local, without a time zone. The end of a call names only the tool, so calls of the same
+Times are local, without a time zone. The end of a call names only the tool, so calls to the same
 tool at the same time are taken in order. A result with `isError` is a success for Cursor.
 """
 
@@ -30,7 +30,7 @@ _CODE: Final = re.compile(r"(?:MCP error (?P<code>-?\d+): )+(?P<message>.*)\Z", 
 _TIMEOUT: Final = -32001
 """The code that the TypeScript SDK gives to a request that it stopped waiting for."""
 
-IN_ORDER: Final = "calls of one tool at the same time: replies taken in order"
+IN_ORDER: Final = "calls to one tool at the same time: replies taken in order"
 
 Key = tuple[str | None, str]
 
@@ -104,7 +104,7 @@ def _reply(
 
 
 def _forget_one(pending: dict[Key, deque[str]], tally: Tally) -> int:
-    """Drop the oldest call of the tool with the earliest call; return the number dropped."""
+    """Drop the oldest call to the tool with the earliest call; return the number dropped."""
     first = next(iter(pending))
     pending[first].popleft()
     if not pending[first]:

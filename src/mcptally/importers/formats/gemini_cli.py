@@ -28,7 +28,7 @@ _SHOWN: Final = re.compile(r"(?P<tool>.+) \((?P<server>.+) MCP Server\)\Z", re.D
 _NAMED: Final = re.compile(r"mcp_(?P<server>[^_]+)_(?P<tool>.+)\Z", re.DOTALL)
 """Without such a `displayName`, the first underscore separates server and tool."""
 _REPORTED: Final = re.compile(r"MCP tool '[^'\n]{1,200}' reported tool error for function call: ")
-"""Start of the error of a failed call of an MCP tool; its end is the response as JSON."""
+"""Start of the error of a failed call to an MCP tool; its end is the response as JSON."""
 _REFUSED: Final = re.compile(r"params(?:/\S{1,200})? must ")
 """Start of the error of a call whose arguments Gemini CLI itself found invalid."""
 _WRAPPED: Final = re.compile(
@@ -52,7 +52,7 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the calls of MCP tools in a session."""
+    """Yield the calls to MCP tools in a session."""
     tally = source.tally
     session = source.stem
     calls: dict[str, tuple[int, _Line, dict[str, Any]]] = {}
@@ -65,7 +65,7 @@ def read(source: Source) -> Iterator[Item]:
                 continue
             if (_server_and_tool(call) is None) != source.built_in:
                 if not source.built_in:
-                    tally.notes["calls of built-in tools: left out"] += 1
+                    tally.notes["calls to built-in tools: left out"] += 1
                 continue
             if not source.built_in and _REFUSED.match(_response(call)[1] or ""):
                 calls.pop(call["id"], None)

@@ -59,7 +59,7 @@ def read(source: Source) -> Iterator[Item]:
             if event.get("event") == "model":
                 models |= _models_of_calls(event)
             if event.get("event") != "tool":
-                tally.context["an event that is not a call of a tool"] += 1
+                tally.context["an event that is not a call to a tool"] += 1
             elif str(error.get("type")) in _REFUSED:
                 tally.context["a call that did not reach the tool"] += 1
             else:

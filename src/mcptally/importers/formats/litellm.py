@@ -18,8 +18,8 @@ _OF_MODELS: Final = ("completion", "responses", "messages", "generate_content")
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the calls of MCP tools among the requests."""
-    return read_records(source, _record, "a request that is not a call of an MCP tool", _node)
+    """Yield the calls to MCP tools among the requests."""
+    return read_records(source, _record, "a request that is not a call to an MCP tool", _node)
 
 
 def _node(entry: dict[str, Any]) -> Node:

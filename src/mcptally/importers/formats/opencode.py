@@ -43,7 +43,7 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the calls of MCP tools in a session."""
+    """Yield the calls to MCP tools in a session."""
     tally = source.tally
     for line, message in _messages(source):
         parts = message.parts if isinstance(message.parts, list) else [message.part]
@@ -63,7 +63,7 @@ def read(source: Source) -> Iterator[Item]:
                 continue
             if built_in != source.built_in:
                 if built_in:
-                    tally.notes["calls of built-in tools: left out"] += 1
+                    tally.notes["calls to built-in tools: left out"] += 1
                 continue
             found = 1
             named = ("opencode", name) if built_in else tuple(name.split("_", 1))

@@ -57,7 +57,7 @@ def write(
     schema: pa.Schema,  # noqa: ARG001  (spans have a schema of their own)
     file: BinaryIO,
 ) -> Written:
-    """Write one line per sequence of calls of the same server, at most `_MAX_SPANS` spans long."""
+    """Write one line per sequence of calls to the same server, at most `_MAX_SPANS` spans long."""
     left_out = {NO_TIME: 0, PART_OF_ANOTHER: 0}
     server: tuple[Any, ...] = ()
     spans: list[dict[str, Any]] = []

@@ -59,13 +59,13 @@ class Commands:
     def calls(
         self, server: str | None, tool: str | None, where: str, example: str | None
     ) -> str | None:
-        """The command that lists the calls of a tool or server, the latest first.
+        """The command that lists the calls to a tool or server, the latest first.
 
         None if the names are unsafe to paste and there is no example.
 
         Args:
             server: the label of the server.
-            tool: the name of the tool; None: all calls of the server.
+            tool: the name of the tool; None: all calls to the server.
             where: a condition in SQL, which must not hold recorded text; empty: all calls.
             example: the id of one of the calls.
         """

@@ -46,10 +46,10 @@ def _ids(first: str | None, more: Sequence[str] = ()) -> list[str]:
 
 
 def _worked(answers: Answers) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """A function that returns, for a row, how many calls of its tool worked and how many there are.
+    """A function that returns, for a row, how many calls to its tool worked and how many there are.
 
     They are the columns `tool_ok` and `tool_calls`. For a row about a whole server (its `level` is
-    `server`), the calls of all its tools count.
+    `server`), the calls to all its tools count.
     """
     counts = ("ok", "calls")
     named = {
@@ -116,7 +116,7 @@ def servers(answers: Answers, commands: Commands) -> Section:
 
 
 def _examples(answers: Answers) -> dict[tuple[str | None, str | None], str]:
-    """An example call of each tool.
+    """An example call to each tool.
 
     This is its most common tool failure, otherwise its most common failure of any kind, otherwise
     its slowest call.

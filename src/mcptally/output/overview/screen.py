@@ -21,7 +21,7 @@ def screen(
     """The overview as text; only the last lines, which are commands, may exceed `width`."""
     calls = (
         count(answer["calls"], "call"),
-        f"of {count(answer['tools'], 'tool')}",
+        f"to {count(answer['tools'], 'tool')}",
         f"on {count(answer['servers'], 'server')}",
         f"in {count(answer['sessions'], 'session')}",
     )

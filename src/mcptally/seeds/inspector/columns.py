@@ -30,7 +30,7 @@ _INTERIM: Final = ("input_required", "task")
 
 
 class _Replies(StageTable):
-    """One row per call of a tool, with what decides how its reply is scored."""
+    """One row per call to a tool, with what decides how its reply is scored."""
 
     seed_row = Column(pl.UInt32, "Number of the call, by which its scores are joined.")
     outcome = Judged.outcome

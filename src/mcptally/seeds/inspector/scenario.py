@@ -160,7 +160,7 @@ def _names_of(text: str) -> Iterable[str]:
 
 
 def rare_combinations(counts: pl.DataFrame) -> pl.LazyFrame:
-    """The combinations that are rare among the calls of their tool, with `rare` set to true.
+    """The combinations that are rare among the calls to their tool, with `rare` set to true.
 
     Args:
         counts: `argument_combinations` of the whole archive, summed or not.

@@ -1,6 +1,6 @@
 """Validations: requests that ask a server whether a call would be accepted.
 
-A validation is a call of a tool `validate` (with or without a namespace), or of the method
+A validation is a call to a tool `validate` (with or without a namespace), or of the method
 `tools/validate`, whose arguments name a tool and arguments for it. Each partition gathers its
 validations for the whole archive, because the validated call may be in another recording.
 """

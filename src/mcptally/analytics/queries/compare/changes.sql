@@ -144,7 +144,7 @@ totals AS (
 standardised AS (
     SELECT
         server, metric, share, sum(base_n) AS base_n, sum(new_n) AS new_n,
-        -- Not sum(w * base): where every call of every tool succeeded, this is exactly 1.
+        -- Not sum(w * base): where every call to every tool succeeded, this is exactly 1.
         sum((base_n + new_n) * base) / sum(base_n + new_n) AS base,
         sum((base_n + new_n) * new) / sum(base_n + new_n) AS new,
         sum(if(share, w ** 2 * pooled * (1 - pooled) / base_n, 0)) AS base_floor,
