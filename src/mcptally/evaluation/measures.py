@@ -69,7 +69,7 @@ class WeightedShares:
     tool_precision: float
     """Right verdicts among those that say `tool_failure`."""
     tool_recall: float
-    """Failures of the tools that were found."""
+    """Tool failures that were found."""
 
 
 def weighted_shares(rows: pl.DataFrame) -> list[WeightedShares]:

@@ -83,7 +83,7 @@ def _verdict(quality: VerdictQuality) -> Iterable[str]:
     yield "\n".join(
         f"- {what}: {_rate(rate)}."
         for what, rate in (
-            ("Failures of the tools found", quality.tool_failures),
+            ("Tool failures found", quality.tool_failures),
             ("Right verdicts on hidden errors", quality.hidden_causes),
             ("Right `fault`", quality.fault),
             ("Right `retryable`", quality.retryable),
@@ -115,7 +115,7 @@ def weighted_table(shares: Sequence[WeightedShares]) -> str:
                 ("accuracy", "right verdicts"),
                 ("sure", "right among claims of 95 % and more"),
                 ("tool_precision", 'right among verdicts "tool_failure"'),
-                ("tool_recall", "failures of the tools found"),
+                ("tool_recall", "tool failures found"),
             )
         ],
     )

@@ -243,13 +243,13 @@ class Recording:
         by_arguments = self._calls.get((method, name))
         if by_arguments is None:
             names = [recorded for of, recorded in self._calls if of == method]
-            raise _not_recorded(f"no call of {what} {name!r} is recorded{near(name, names)}")
+            raise _not_recorded(f"no call to {what} {name!r} is recorded{near(name, names)}")
         recorded = by_arguments.get(arguments)
         if recorded is None:
             nearest = _nearest(arguments, by_arguments)
             call = by_arguments[nearest][0]
             raise _not_recorded(
-                f"no recorded call of {what} {name!r} has these arguments; the nearest one is "
+                f"no recorded call to {what} {name!r} has these arguments; the nearest one is "
                 f"{call.call_id} with {_cut(nearest)}",
                 call,
             )
