@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcptally.cli.options import require_mcp_2
+
 if TYPE_CHECKING:
     from mcptally.output.mock import Failures
 
@@ -47,6 +49,7 @@ def command(
       mcptally mock store --server github --listen 127.0.0.1:8000 --delays
       npx @modelcontextprotocol/inspector --cli mcptally mock traces --method tools/list
     """
+    require_mcp_2("mock")
     from mcptally.output import mock
 
     recording = mock.read(archive, server=server, failures=failures)

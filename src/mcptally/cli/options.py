@@ -1,5 +1,6 @@
 """Options that several commands share: filters, gate reports, and `--raw`."""
 
+import importlib.metadata
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +14,20 @@ from mcptally.errors import Exit, UsageError
 if TYPE_CHECKING:
     from mcptally.gates.limits import Result
     from mcptally.transcript.unread import Unread
+
+
+def require_mcp_2(command: str) -> None:
+    """Refuse a command that needs version 2 of the package mcp: agents often pin version 1.
+
+    Raises:
+        UsageError: an older version is installed.
+    """
+    version = importlib.metadata.version("mcp")
+    if int(version.partition(".")[0]) < 2:
+        raise UsageError(
+            f"`mcptally {command}` needs mcp 2.3 or newer, and mcp {version} is installed; run it "
+            f"in another environment, for example: uvx mcptally {command}"
+        )
 
 
 class FormatChoice(click.Choice[str]):

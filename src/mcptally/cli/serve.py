@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from mcptally.cli.options import require_mcp_2
 from mcptally.cli.quantity import SECONDS
 
 
@@ -32,6 +33,7 @@ def command(store: Path, *, base: Path | None, seconds: float) -> None:
       mcptally serve this-week --base last-week
       npx @modelcontextprotocol/inspector --cli mcptally serve store --method tools/list
     """
+    require_mcp_2("serve")
     from mcptally.output.mcp_server import server
 
     mcp_server = server(store, base=base, seconds=seconds)

@@ -4,8 +4,10 @@ from typing import Final
 
 import polars as pl
 
-_AS_WRITTEN: Final = pl.QueryOptFlags(predicate_pushdown=False, join_order=False)
+_AS_WRITTEN: Final = pl.QueryOptFlags(predicate_pushdown=False)
 """Filters stay where they are: an early filter or join spares a later one its patterns."""
+
+_AS_WRITTEN.join_order = False  # polars 1 has no such flag, and keeps the order
 
 
 def run_query(query: pl.LazyFrame) -> pl.DataFrame:
