@@ -119,10 +119,10 @@ def test_access_logs_give_server_tool_http_failures_and_times(imported):
     assert tally.notes["a reply: whether it is an error is not recorded"] == 2
     names = ("server", "tool", "outcome", "error_code", "error_text", "latency_ms")
     assert calls.select(names).rows() == [
-        ("web", "open", "ok", None, None, 69.0),
+        ("web", "open", "unknown", None, None, 69.0),
         ("web", "close", "protocol_error", -32602, 'no such tab: "1" mcp.target=x', 1500.0),
         ("web", "fetch", "protocol_error", None, "connection reset", 476.0),
-        ("docs", "find", "ok", None, None, 653.0),
+        ("docs", "find", "unknown", None, None, 653.0),
         ("docs", "find", "no_response", None, None, None),
     ]
     assert calls["arguments"].null_count() == calls["response_bytes"].null_count() == 5
@@ -154,7 +154,7 @@ def test_a_log_of_cursor_gives_tool_failure_and_times(imported):
     }
     names = ("server", "tool", "outcome", "error_code", "error_text", "latency_ms")
     assert calls.select(names).rows() == [
-        ("docs", "open", "ok", None, None, 1000.0),
+        ("docs", "open", "unknown", None, None, 1000.0),
         ("web", "close", "protocol_error", -32000, "Connection closed", 500.0),
         ("docs", "open", "timeout", None, None, None),
         ("docs", "open", "no_response", None, None, None),

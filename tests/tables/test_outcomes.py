@@ -14,8 +14,8 @@ def test_every_reason_of_a_rule_is_declared_with_the_verdict_of_the_rule():
     assert {name for name, _ in declared - rules} == {"unclear"}
 
 
-def test_every_outcome_of_a_call_has_worked_failed_or_is_unfinished():
-    parts = [("ok", "poll"), outcomes.FAILED, outcomes.UNFINISHED]
+def test_every_outcome_of_a_call_has_worked_failed_is_unfinished_or_unknown():
+    parts = [("ok", "poll", "unknown"), outcomes.FAILED, outcomes.UNFINISHED]
     assert sorted(name for part in parts for name in part) == sorted(outcomes.OUTCOMES)
 
 

@@ -120,7 +120,10 @@ def result_reply(
     is_error: bool | None = None,
     direction: Any = "s2c",
 ) -> Item:
-    """The reply with `result` (JSON text); without it, an item without content."""
+    """The reply with `result` (JSON text); without it, an item without content.
+
+    `is_error` is None if the log does not say whether the result is an error.
+    """
     item = Item(kind="head", line=line, connection=connection, at=at, dir=direction, derived=True)
     if len(result):
         item.kind = "message"

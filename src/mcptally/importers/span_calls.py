@@ -15,7 +15,7 @@ from mcptally.importers import call_records
 from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item, Tally
 from mcptally.importers.model_of_call import ModelsOfCalls
 from mcptally.importers.source import Source
-from mcptally.importers.span_conventions import Span, SpanCall, call_of, model_of
+from mcptally.importers.span_conventions import OWN_OUTCOME, Span, SpanCall, call_of, model_of
 from mcptally.importers.values import ERROR_CODE, parsed, text_of
 from mcptally.transcript.format import Dir
 from mcptally.wire.strict_json import strict_json_error
@@ -123,6 +123,7 @@ def _merged(about: list[tuple[Span, SpanCall]], tally: Tally) -> tuple[Span, Spa
             session,
             request,
             call.label or told.label,
+            tells_errors=call.tells_errors or told.tells_errors,
         )
     return span, call
 
@@ -181,7 +182,7 @@ def _items(source: Source, span: Span, call: SpanCall, models: ModelsOfCalls) ->
 def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, direction: Dir) -> Item:
     attributes, line, at = span.attributes, span.line, span.end
     told = attributes.get("error.type")
-    if told is None and attributes.get("mcptally.outcome") == "cancelled":
+    if told is None and attributes.get(OWN_OUTCOME) == "cancelled":
         told = "cancelled"  # in our own spans, which say that it is no error
     error = None if told is None else str(told)
     code = next((attributes[name] for name in _CODES if name in attributes), None)
@@ -216,8 +217,11 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
     if call.is_error and result is None:
         result = message
     if result is None:
+        is_error = call.is_error
+        if is_error is None and (call.tells_errors or call.method != "tools/call"):
+            is_error = False
         return call_records.result_reply(
-            connection, id_, line=line, at=at, is_error=bool(call.is_error), direction=direction
+            connection, id_, line=line, at=at, is_error=is_error, direction=direction
         )
     text = call_records.result_of(result, is_error=True if call.is_error else None)
     return call_records.result_reply(

@@ -20,9 +20,20 @@ from mcptally.importers.values import parsed, text_of, unwrapped
 
 _TRACELOOP_METHOD: Final = re.compile(r"(?P<method>[a-z]+(?:/[a-z_]+)*)\.mcp\Z")
 _MODELS: Final = ("gen_ai.request.model", "llm.model_name", "gen_ai.response.model")
+_NAME: Final = re.compile(r"\b(?:tools/call|prompts/get) (?P<name>\S+)\Z")
+"""The end of a span's name that has the name of the tool or prompt."""
 _ARGUMENT: Final = "mcp.request.argument."
 _PARTS: Final = frozenset({"mcp.client.request", "mcp.client.response"})
 """Spans of ContextForge within that of the call."""
+
+SENTRY: Final = "sentry"
+ACCESS_LOG: Final = "access-log"
+_SILENT: Final = frozenset({(SENTRY, "server"), (ACCESS_LOG, None), ("mcp-python-sdk", "client")})
+"""Libraries and their spans that do not say whether a result is an error, as the MCP conventions
+require."""
+
+OWN_OUTCOME: Final = "mcptally.outcome"
+"""The outcome in our own spans."""
 
 ERROR_STATUSES: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 """The ways to write the status code of a span that failed."""
@@ -43,6 +54,8 @@ class Span(msgspec.Struct):
     end: int | None
     attributes: dict[str, Any]
     resource: dict[str, Any]
+    scope: str | None = None
+    """The library that wrote the span."""
     side: Literal["client", "server"] | None = None
     failed: bool = False
     message: str | None = None
@@ -58,12 +71,14 @@ class SpanCall(msgspec.Struct):
     arguments: Any = None
     result: Any = None
     is_error: bool | None = None
-    """Whether the tool reported an error."""
+    """Whether the tool reported an error; None: the span does not say it."""
     session: Any = None
     request: Any = None
     label: str | None = None
     is_part: bool = False
     """Whether the span is shorter than the call: it adds facts, but never the times."""
+    tells_errors: bool = False
+    """Whether a span without an error means that the tool reported none."""
 
 
 def call_of(span: Span) -> SpanCall | None:
@@ -100,10 +115,19 @@ def _mcp(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
     is_error = flag if isinstance(flag, bool) else True if error == "tool_error" else None
     if attributes.get("upstream.response.success") is False:  # ContextForge
         is_error = True
+    tells_errors = "upstream.response.success" in attributes or not (
+        "mcp.method.name" not in attributes  # Docker
+        or "mcp.target" in attributes  # agentgateway
+        or (span.scope, span.side) in _SILENT
+        or attributes.get(OWN_OUTCOME) == "unknown"
+    )
+    name = prompt if tool is None else tool
+    if name is None and (ending := _NAME.search(span.name)):
+        name = ending["name"]
     return SpanCall(
         method,
         2 if span.side == "server" else 1,
-        prompt if tool is None else tool,
+        name,
         arguments,
         attributes.get("gen_ai.tool.call.result", attributes.get("mcp.tool.result.content")),
         is_error,
@@ -113,6 +137,7 @@ def _mcp(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
         or text_of(attributes.get("mcp.target"))  # agentgateway
         or text_of(span.resource.get("mcptally.server")),
         span.name in _PARTS,
+        tells_errors=tells_errors,
     )
 
 

@@ -459,6 +459,8 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("input_required"))
         .when(answered & is_task)
         .then(pl.lit("task"))
+        .when(answered & PairedCalls.reply_truncated.col & PairedCalls.is_error.col.is_null())
+        .then(pl.lit("unknown"))
         .when(answered)
         .then(pl.lit("ok"))
         .when(timed_out)

@@ -20,6 +20,7 @@ OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(
         "input_required": "it was answered with a request for input; a later call continues",
         "task": "it was answered with a task whose end is not recorded",
         "poll": "it asked about a task; the call that started the task has the outcome",
+        "unknown": "it was answered, and the imported log does not say whether with an error",
         "timeout": "it was never answered, and the client gave up after a time limit",
         "cancelled": "it was cancelled before an answer",
         "no_response": "it was never answered",

@@ -44,6 +44,7 @@ class Usage(Table):
     cancelled = _outcome("cancelled")
     input_required = _outcome("input_required")
     tasks = _outcome("task")
+    unknown = _outcome("unknown")
     business = _verdict(Verdict.BUSINESS)
     tool_failures = _verdict(Verdict.TOOL_FAILURE)
     infrastructure = _verdict(Verdict.INFRASTRUCTURE)

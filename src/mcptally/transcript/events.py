@@ -53,6 +53,7 @@ class RawFrame(Struct, tag_field="event", tag="raw", gc=False):
     name: str | None = None
     is_error: bool | None = None
     model: str | None = None
+    derived: bool = False
 
 
 class StderrEvent(Struct, tag_field="event", tag="stderr", gc=False):

@@ -273,7 +273,7 @@ def test_a_finding_is_wrapped_between_words_and_keeps_names_whole():
         "last": "2026-11-21 22:53",
         "headline": "",
         "rest": {"caller": 15_254, "upstream": 2_296, "tool": 1_447, "unknown": 321}
-        | {"unfinished": 432},
+        | {"unfinished": 432, "outcome unknown": 0},
         "skipped": [],
         "findings": [{"lines": lines, "call_id": "1f"}],
     }

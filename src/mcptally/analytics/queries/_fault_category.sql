@@ -7,7 +7,7 @@ CASE
         WHEN outputs IN ('invalid', 'missing_output') THEN 'Data & Schema'
         WHEN inputs = 'invalid' AND outcome = 'ok' THEN 'Tool'
     END
-    WHEN outcome = 'cancelled' THEN NULL
+    WHEN outcome IN ('cancelled', 'unknown') THEN NULL
     WHEN outcome = 'hidden_error' THEN 'Tool'
     WHEN outcome = 'timeout' OR reason = 'timeout_or_cancel' THEN 'Timeout & Cancellation'
     WHEN _is_business(verdict) THEN 'outside: request refused'

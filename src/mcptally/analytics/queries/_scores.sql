@@ -77,8 +77,9 @@ tallies AS MATERIALIZED (
         sum(calls)::BIGINT AS calls,
         min(first_call) AS first_call,
         max(last_call) AS last_call,
-        sum(ok + hidden_errors + tool_errors + protocol_errors + input_required + tasks)::BIGINT
-            AS answered,
+        sum(
+            ok + hidden_errors + tool_errors + protocol_errors + input_required + tasks + unknown
+        )::BIGINT AS answered,
         sum(ok)::BIGINT AS ok,
         sum(hidden_errors)::BIGINT AS hidden_errors,
         sum(tool_errors)::BIGINT AS tool_errors,
@@ -88,6 +89,7 @@ tallies AS MATERIALIZED (
         sum(cancelled)::BIGINT AS cancelled,
         sum(input_required)::BIGINT AS input_required,
         sum(tasks)::BIGINT AS tasks,
+        sum(unknown)::BIGINT AS unknown,
         sum(business)::BIGINT AS business,
         sum(tool_failures)::BIGINT AS tool_failures,
         sum(infrastructure)::BIGINT AS infrastructure,
@@ -167,7 +169,7 @@ SELECT
         AS hidden_error_rate_insufficient_data,
     tool_failures, a.infrastructure, a.ambiguous, business, hidden_errors, tool_errors,
     protocol_errors, timeouts, no_responses, timeouts + no_responses AS unanswered, cancelled,
-    input_required, tasks, answered, retry.sessions AS sessions,
+    input_required, tasks, unknown, answered, retry.sessions AS sessions,
     coalesce(failure.hit, 0) AS sessions_with_failure, first_call, last_call,
     100 * s.a / (s.a + s.b) AS confidence_shrunk,
     100 * beta_quantile(0.025, s.a, s.b) AS confidence_shrunk_low,

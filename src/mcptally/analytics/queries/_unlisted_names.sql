@@ -6,7 +6,7 @@ WITH called AS (
     SELECT any_value(server) AS server, any_value(tool) AS tool
     FROM _archive_usage
     GROUP BY hash(hash(server), hash(tool))
-    HAVING sum(ok + input_required + tasks) = 0
+    HAVING sum(ok + input_required + tasks + unknown) = 0
 ),
 server_names AS (
     SELECT DISTINCT server, server_name FROM _archive_recordings WHERE server_name IS NOT NULL

@@ -20,7 +20,7 @@ from mcptally.importers import call_records
 from mcptally.importers.items import Item
 from mcptally.importers.source import Source
 from mcptally.importers.span_calls import read_spans
-from mcptally.importers.span_conventions import Span
+from mcptally.importers.span_conventions import ACCESS_LOG, Span
 from mcptally.importers.timestamps import add_duration, parse_duration
 
 _TEXT: Final = re.compile(
@@ -112,6 +112,7 @@ def _span(source: Source, fields: dict[str, Any], line: int) -> Span:
         end,
         fields,
         {},
+        ACCESS_LOG,
         failed=failed,
         message=str(fields["error"]) if "error" in fields else f"HTTP {status}" if failed else None,
     )

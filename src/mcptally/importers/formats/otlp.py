@@ -44,7 +44,12 @@ class _Span(msgspec.Struct):
     events: list[_Event] = []
 
 
+class _Library(msgspec.Struct):
+    name: str | None = None
+
+
 class _Scope(msgspec.Struct):
+    library: _Library | None = msgspec.field(default=None, name="scope")
     spans: list[msgspec.Raw] = []
 
 
@@ -81,17 +86,27 @@ def _spans(source: Source) -> Iterator[Span]:
             tally.skip(line, "not resource spans of OTLP")
             continue
         resource = _plain(group.resource.attributes if group.resource else [])
-        for raw in (raw for scope in group.scopes for raw in scope.spans):
+        for library, raw in _of_group(group):
             tally.seen += 1
             try:
                 span = _SPAN.decode(raw)
             except (msgspec.DecodeError, RecursionError, ValueError):
                 tally.skip(line, "not a span of OTLP")
                 continue
-            yield _span(source, span, resource, line)
+            yield _span(source, span, resource, library, line)
 
 
-def _span(source: Source, span: _Span, resource: dict[str, Any], line: int) -> Span:
+def _of_group(group: _ResourceSpans) -> Iterator[tuple[str | None, msgspec.Raw]]:
+    """Yield the spans of a group, each with the library that wrote it."""
+    for scope in group.scopes:
+        library = scope.library.name if scope.library else None
+        for raw in scope.spans:
+            yield library, raw
+
+
+def _span(
+    source: Source, span: _Span, resource: dict[str, Any], library: str | None, line: int
+) -> Span:
     status = span.status or _Status()
     return Span(
         line,
@@ -102,6 +117,7 @@ def _span(source: Source, span: _Span, resource: dict[str, Any], line: int) -> S
         source.at(_number(span.end)),
         _plain(span.attributes),
         resource,
+        library,
         "client" if span.kind in _CLIENT else "server" if span.kind in _SERVER else None,
         status.code in ERROR_STATUSES,
         _message(status.message, _exception(span.events)),

@@ -17,7 +17,7 @@ import msgspec
 from mcptally.importers.items import Item
 from mcptally.importers.source import Source
 from mcptally.importers.span_calls import read_spans
-from mcptally.importers.span_conventions import Span
+from mcptally.importers.span_conventions import SENTRY, Span
 
 _EXECUTE_TOOL: Final = "gen_ai.execute_tool"
 _GAVE_UP: Final = {"deadline_exceeded": "timeout", "cancelled": "cancelled"}
@@ -96,7 +96,7 @@ def _span(source: Source, span: dict[str, Any], line: int) -> Span:
         source.at(span.get("timestamp", span.get("end_timestamp"))),
         attributes,
         {},
+        SENTRY,
         "server",
-        failed,
-        str(status) if failed else None,
+        failed,  # the status is a code, and no text of an error
     )

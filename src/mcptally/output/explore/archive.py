@@ -55,7 +55,7 @@ def page(answers: Answers) -> Page:
     }
     return Page(
         "archive",
-        share_that_worked(sums["calls"], sums["ok"]),
+        share_that_worked(sums),
         head=head,
         sections=[
             Section("servers", "Servers", lambda: rows or None),

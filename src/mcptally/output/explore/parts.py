@@ -88,7 +88,7 @@ OUTCOME_NAMES: Final[Mapping[str, str]] = {
     "infrastructure": "failed because of network or upstream",
     "ambiguous": "failed for an unknown reason",
     "business": "refused",
-    "open": "cancelled or unfinished",
+    "open": "cancelled, unfinished or unknown",
 }
 """Kind of outcome on a chart → its words."""
 

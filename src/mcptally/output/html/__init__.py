@@ -40,7 +40,7 @@ _OUTCOMES: Final = {
     "tool_failure": "failed because of the tool",
     "infrastructure": "failed because of network or upstream",
     "ambiguous": "failed for an unknown reason",
-    "open": "cancelled or unfinished",
+    "open": "cancelled, unfinished or unknown",
 }
 _VERDICTS: Final = {
     "tool_failure": "tool",

@@ -16,8 +16,8 @@ from mcptally.analytics.store import Store
 
 _COUNTED = (
     *("calls", "ok", "hidden_errors", "tool_errors", "protocol_errors", "timeouts"),
-    *("no_responses", "cancelled", "input_required", "tasks", "business", "tool_failures"),
-    *("infrastructure", "ambiguous", "unlisted_calls", "retries"),
+    *("no_responses", "cancelled", "input_required", "tasks", "unknown", "business"),
+    *("tool_failures", "infrastructure", "ambiguous", "unlisted_calls", "retries"),
 )
 
 _ARCHIVE = """

@@ -155,6 +155,12 @@ def _not_stored(answers: Answers) -> Iterator[Caveat]:
             "The store was made without payloads: requests and replies cannot be shown, and the "
             "question repeated_failures has no rows.",
         )
+    if unknown := answers.counts["unknown"]:
+        yield Caveat(
+            "Unknown outcomes",
+            f"Of {count(unknown, 'call')}, the imported logs do not say whether the answer was an "
+            "error. They count in no rate.",
+        )
     cancelled = answers.counts["cancelled"]
     if cancelled:
         yield Caveat(

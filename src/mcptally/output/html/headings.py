@@ -26,19 +26,24 @@ def outcomes(found: Answers) -> dict[str, int]:
         "tool_failure": n["tool_failures"],
         "infrastructure": n["infrastructure"],
         "ambiguous": n["ambiguous"],
-        "open": n["cancelled"] + n["input_required"] + n["tasks"],
+        "open": n["cancelled"] + n["input_required"] + n["tasks"] + n["unknown"],
     }
 
 
 def headline(found: Answers) -> str:
     """The title of the page: the share of calls that got what they asked for."""
-    return share_that_worked(found.counts["calls"], found.counts["ok"])
+    return share_that_worked(found.counts)
 
 
-def share_that_worked(calls: int, ok: int) -> str:
-    """A sentence, without a full stop, with the share of `calls` that got what they asked for."""
+def share_that_worked(counts: Mapping[str, int]) -> str:
+    """A sentence, without a full stop, with the share of calls that got what they asked for.
+
+    Args:
+        counts: `calls`, `ok` and `unknown`; the last are not counted.
+    """
+    calls, ok = counts["calls"] - counts["unknown"], counts["ok"]
     if not calls:
-        return "No tool was called"
+        return "The outcome of no call is known" if counts["calls"] else "No tool was called"
     if ok in (0, calls):
         some = "All" if ok else "None"
         return f"{some} of {count(calls, 'call')} got what they asked for"
@@ -50,7 +55,7 @@ _CAUSES: Final[Mapping[str, str]] = {
     "infrastructure": "failed because of network or upstream",
     "ambiguous": "failed for an unknown reason",
     "business": "refused",
-    "open": "cancelled or unfinished",
+    "open": "cancelled, unfinished or unknown",
 }
 
 

@@ -22,7 +22,7 @@ def answer_of(asked: Asked, *, most: int) -> dict[str, Any]:
 
 def _answer(asked: Asked, most: int) -> dict[str, Any]:
     servers = asked("server_scores")
-    names = ("calls", "ok", "sessions", "tools", *_UNFINISHED)
+    names = ("calls", "ok", "unknown", "sessions", "tools", *_UNFINISHED)
     sums = servers.select(pl.col(name).sum() for name in names).row(0, named=True)
     counts = {name: int(value or 0) for name, value in sums.items()}
     first, last = servers.select(pl.col("first_call").min(), pl.col("last_call").max()).row(0)
@@ -36,10 +36,11 @@ def _answer(asked: Asked, most: int) -> dict[str, Any]:
         **{name: counts[name] for name in ("calls", "ok", "sessions", "tools")},
         "first": moment(first),
         "last": moment(last),
-        "headline": share_that_worked(counts["calls"], counts["ok"]),
+        "headline": share_that_worked(counts),
         "rest": {
             **{fault or UNKNOWN: affected for fault, affected in by_fault.sort("fault").rows()},
             "unfinished": sum(counts[name] for name in _UNFINISHED),
+            "outcome unknown": counts["unknown"],
         },
         "problems": found.height,
         "findings": [_finding(row, shared) for row in found.head(most).to_dicts()],

@@ -91,19 +91,19 @@ def _span(first: str, last: str) -> str:
 
 
 def _rest(rest: Mapping[str, int], width: int) -> Iterator[str]:
-    """The failed calls by cause, the most frequent first; then the unfinished calls.
+    """The failed calls by cause, the most frequent first; then those that have not failed.
 
-    Both are in one line if it is not wider than `width`.
+    All are in one line if it is not wider than `width`.
     """
     causes = sorted((cause for cause in rest if rest[cause]), key=lambda cause: -rest[cause])
-    faults = ", ".join(f"{cause} {rest[cause]:,}" for cause in causes if cause != _UNFINISHED)
-    unfinished = f"{_UNFINISHED}: {rest[_UNFINISHED]:,}" if rest[_UNFINISHED] else ""
-    parts = [part for part in (faults and f"fault: {faults}", unfinished) if part]
+    faults = ", ".join(f"{cause} {rest[cause]:,}" for cause in causes if cause not in _NOT_FAILED)
+    others = [f"{kind}: {rest[kind]:,}" for kind in _NOT_FAILED if rest[kind]]
+    parts = [part for part in (faults and f"fault: {faults}", *others) if part]
     line = "; ".join(parts)
     yield from [line] if line and len(line) <= width else parts
 
 
-_UNFINISHED: Final = "unfinished"
+_NOT_FAILED: Final = ("unfinished", "outcome unknown")
 
 
 def _finding(number: int, finding: Mapping[str, Any], width: int) -> Iterator[str]:

@@ -1,0 +1,99 @@
+"""Calls whose outcome a log does not tell are counted in no rate."""
+
+import json
+
+import mcptally as mt
+from tests.commands import run
+
+OK, ERROR = {}, {"code": 2, "message": "internal_error"}
+
+
+def span(number, name, *, kind, library, status=OK, **attributes):
+    """A span of a call, in a document of its own."""
+    values = [
+        {"key": key.replace("__", "."), "value": {"stringValue": value}}
+        for key, value in attributes.items()
+    ]
+    body = {
+        "traceId": "1" * 32,
+        "spanId": f"{number:016x}",
+        "name": name,
+        "kind": kind,
+        "startTimeUnixNano": str(1_795_861_703_000_000_000 + number * 1_000_000_000),
+        "endTimeUnixNano": str(1_795_861_703_200_000_000 + number * 1_000_000_000),
+        "attributes": [{"key": "mcp.method.name", "value": {"stringValue": "tools/call"}}, *values],
+        "status": status,
+    }
+    scope = {"scope": {"name": library}, "spans": [body]}
+    return json.dumps({"resourceSpans": [{"resource": {}, "scopeSpans": [scope]}]})
+
+
+def outcomes(store):
+    found = mt.open_store(store).sql("SELECT tool, outcome FROM calls ORDER BY requested_at")
+    return found.fetchall()
+
+
+def test_a_clients_span_of_the_python_sdk_does_not_tell_the_outcome(tmp_path):
+    client = {"kind": 3, "library": "mcp-python-sdk"}
+    lines = [
+        span(1, "MCP send tools/call price", **client),
+        span(2, "tools/call order", **client, status=ERROR, error__type="-32602"),
+        span(3, "tools/call price", kind=2, library="mcp-python-sdk"),
+        span(4, "tools/call price", kind=3, library="other"),
+    ]
+    log = tmp_path / "spans.jsonl"
+    log.write_text("\n".join(lines))
+    mt.import_logs(log, tmp_path / "traces")
+    mt.score([tmp_path / "traces"], out=tmp_path / "store")
+    expected = [
+        ("price", "unknown"),
+        ("order", "protocol_error"),
+        ("price", "ok"),
+        ("price", "ok"),
+    ]
+    assert outcomes(tmp_path / "store") == expected
+    scores = mt.open_store(tmp_path / "store").sql(
+        "SELECT calls, ok, unknown, answered, success_rate FROM tool_scores WHERE tool = 'price'"
+    )
+    assert scores.fetchall() == [(3, 2, 1, 3, 1.0)]
+
+    assert run("export", tmp_path / "store", "--to", "otlp", "-o", tmp_path / "out.json")
+    mt.import_logs(tmp_path / "out.json", tmp_path / "again")
+    mt.score([tmp_path / "again"], out=tmp_path / "second")
+    assert outcomes(tmp_path / "second") == expected
+
+
+def test_the_screen_says_how_many_outcomes_are_unknown(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    client = {"kind": 3, "library": "mcp-python-sdk"}
+    known = span(2, "tools/call price", kind=2, library="mcp-python-sdk")
+    for name, lines, headline in (
+        ("some", [known], "All of 1 call got what they asked for"),
+        ("none", [], "The outcome of no call is known"),
+    ):
+        log = tmp_path / f"{name}.jsonl"
+        log.write_text("\n".join([span(1, "tools/call price", **client), *lines]))
+        screen = run(log).stdout.splitlines()
+        assert headline in screen
+        assert "outcome unknown: 1" in screen
+
+
+def test_a_status_of_sentry_is_no_text_of_an_error(tmp_path):
+    event = {
+        "contexts": {
+            "trace": {
+                "span_id": "1" * 16,
+                "op": "mcp.server",
+                "status": "internal_error",
+                "data": {"mcp.tool.name": "price", "mcp.method.name": "tools/call"},
+            }
+        },
+        "start_timestamp": 1_795_861_703.0,
+        "timestamp": 1_795_861_703.2,
+    }
+    log = tmp_path / "event.json"
+    log.write_text(json.dumps(event))
+    mt.import_logs(log, tmp_path / "traces", format="sentry")
+    mt.score([tmp_path / "traces"], out=tmp_path / "store")
+    found = mt.open_store(tmp_path / "store").sql("SELECT tool, outcome, error_text FROM calls")
+    assert found.fetchall() == [("price", "tool_error", None)]
