@@ -6,6 +6,7 @@ the input: the legs of a chain (`attempts`). A task that requires input says so 
 for its state, and gets the input by `tasks/update`.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -38,7 +39,7 @@ class _Served(StageTable):
 
 
 class _Open(StageTable):
-    """A request of the server, and a call of the client that was open then."""
+    """A request of the server, and the calls of the client that were open then."""
 
     asking = Column(pl.String, "Call id of the server's request.")
     call_id = Calls.call_id
@@ -47,6 +48,8 @@ class _Open(StageTable):
     begin = Column(pl.Int64, "Time of the client's call.", "ns")
     end = Column(pl.Int64, "Time of its reply or cancellation.", "ns")
     way = Column(pl.Int32, "How the two are linked: the lowest number is the surest.")
+    open = Column(pl.Int64, "Number of calls that are open.")
+    number = Column(pl.Int64, "Number of the call, or the sum of the numbers of all open calls.")
 
 
 def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
@@ -118,27 +121,50 @@ def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
         begin=begin,
         end=pl.coalesce(end, PairedCalls.cancelled_ns.col),
     )
+    open_ = open_.with_row_index(_Open.number.name).with_columns(_Open.number.col.cast(pl.Int64))
+    # The end of a task may not be recorded.
+    started = open_.with_columns(end=pl.lit(None, pl.Int64))
     ways = [
-        ([PairedCalls.recording.name, PairedCalls.task_id.name], 0),
-        ([PairedCalls.recording.name, scope], 1),
-        ([session], 2),
+        _open_calls(requests, started, [PairedCalls.recording.name, PairedCalls.task_id.name]),
+        _open_calls(requests, open_, [PairedCalls.recording.name, scope]),
+        _open_calls(requests, open_, [session]),
     ]
-    is_open = _Open.end.col.is_null() | (_Open.asked_ns.col <= _Open.end.col)
-    found = pl.concat(
-        [
-            requests.select("asking", "asked_ns", *keys)
-            .drop_nulls(keys)
-            .join(open_.select(Calls.call_id.name, "begin", "end", *keys), on=keys)
-            # The end of a task may not be recorded.
-            .filter(_Open.begin.col <= _Open.asked_ns.col, is_open | (way == 0))
-            .select("asking", Calls.call_id.name, way=pl.lit(way))
-            for keys, way in ways
-        ]
-    )
+    found = pl.concat([rows.with_columns(way=pl.lit(way)) for way, rows in enumerate(ways)])
     best = found.filter(_Open.way.col == _Open.way.col.min().over("asking"))
-    alone = best.filter(pl.len().over("asking") == 1).select("asking", Calls.call_id.name)
+    alone = best.filter(_Open.open.col == 1).join(
+        open_.select(Calls.call_id.name, _Open.number.name), on=_Open.number.name
+    )
     return requests.join(alone, on="asking", how="left").select(
         "asking", Calls.call_id.name, "waited_ms", _Served.input_mode.name
+    )
+
+
+def _open_calls(requests: pl.LazyFrame, calls: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
+    """Return each request of the server that meets open calls with the same keys.
+
+    A running sum, not a join: in a long session each request would meet every call before it.
+
+    Returns:
+        `asking`, `open` and `number`, which is that of the call if one is open.
+    """
+    calls = calls.drop_nulls(keys).filter(
+        _Open.end.col.is_null() | (_Open.begin.col <= _Open.end.col)
+    )
+    number = _Open.number.col
+    steps = [
+        calls.select(*keys, number, at="begin", order=pl.lit(0), open=pl.lit(1, pl.Int64)),
+        requests.drop_nulls(keys).select(*keys, "asking", at="asked_ns", order=pl.lit(1)),
+        calls.drop_nulls("end").select(
+            *keys, -number, at="end", order=pl.lit(2), open=pl.lit(-1, pl.Int64)
+        ),
+    ]
+    sums = [each.fill_null(0).cum_sum().over(keys) for each in (_Open.open.col, number)]
+    return (
+        pl.concat(steps, how="diagonal")
+        .sort("at", "order")
+        .with_columns(sums)
+        .filter(_Open.asking.col.is_not_null() & (_Open.open.col > 0))
+        .select("asking", _Open.open.name, _Open.number.name)
     )
 
 
