@@ -1,10 +1,13 @@
 """Files of tables are written in the order of the table's key."""
 
+import random
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 
-from mcptally.store.parts import ROW_GROUP, write_part
+from mcptally.store.parts import ROW_GROUP, copy_part, write_part
+from mcptally.tables.calls import Calls
 from mcptally.tables.recordings import Recordings
 
 
@@ -14,3 +17,18 @@ def test_a_part_is_sorted_by_the_key_of_its_table(tmp_path: Path):
         write_part(tmp_path, Recordings, part, pl.DataFrame({"recording": given}))
         written = pl.read_parquet(tmp_path / Recordings.name / f"{part}.parquet")
         assert written.get_column("recording").to_list() == names
+
+
+def test_a_part_with_long_texts_is_copied_in_row_groups_of_limited_size(tmp_path: Path):
+    chance = random.Random(1)
+    texts = [chance.randbytes(200_000).hex() for _ in range(200)]  # 80 MB
+    calls = pl.DataFrame({"call_id": [f"{n:03}" for n in range(200)], "response": texts})
+    write_part(tmp_path, Calls, "whole", calls)
+    source, target = (tmp_path / Calls.name / f"{name}.parquet" for name in ("whole", "copy"))
+    copy_part(source, target, lambda rows: rows.filter(pl.col("call_id") != "007"))
+    copied = pq.read_metadata(target)
+    assert copied.num_row_groups > 1
+    for number in range(copied.num_row_groups):
+        assert copied.row_group(number).total_byte_size < 40 << 20
+    kept = pl.read_parquet(source).filter(pl.col("call_id") != "007")
+    assert pl.read_parquet(target).equals(kept)

@@ -130,13 +130,24 @@ def copy_part(source: Path, target: Path, keep: Callable[[pl.DataFrame], pl.Data
         with pq.ParquetWriter(
             target, schema, **_options(schema.names, file.metadata.num_rows)
         ) as writer:
-            for batch in file.iter_batches(batch_size=ROW_GROUP):
+            for batch in file.iter_batches(batch_size=_rows_at_a_time(file.metadata)):
                 kept = keep(cast("pl.DataFrame", pl.from_arrow(batch)))
                 if kept.height:
                     arrow = kept.to_arrow(compat_level=pl.CompatLevel.newest()).cast(schema)
                     writer.write_table(arrow)
                     rows += kept.height
     return rows
+
+
+_COPIED_BYTES: Final = 32 << 20
+"""Bytes, not compressed, of the rows that `copy_part` copies at a time; it needs a few times as
+much memory. They become a row group."""
+
+
+def _rows_at_a_time(part: pq.FileMetaData) -> int:
+    """How many rows of a part have `_COPIED_BYTES`."""
+    size = sum(part.row_group(number).total_byte_size for number in range(part.num_row_groups))
+    return max(1, min(ROW_GROUP, int(part.num_rows) * _COPIED_BYTES // max(1, int(size))))
 
 
 _FILTERED: Final = frozenset(
