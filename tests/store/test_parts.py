@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pyarrow.parquet as pq
+import pytest
 
 from mcptally.store.parts import ROW_GROUP, copy_part, write_part
 from mcptally.tables.calls import Calls
@@ -19,6 +20,7 @@ def test_a_part_is_sorted_by_the_key_of_its_table(tmp_path: Path):
         assert written.get_column("recording").to_list() == names
 
 
+@pytest.mark.slow
 def test_a_part_with_long_texts_is_copied_in_row_groups_of_limited_size(tmp_path: Path):
     chance = random.Random(1)
     texts = [chance.randbytes(200_000).hex() for _ in range(200)]  # 80 MB
