@@ -118,7 +118,7 @@ def finished(work: Path, chunk: int, *, several: bool) -> dict[str, pl.DataFrame
     (work / SUMMARIES).mkdir(parents=True)
     worker = PartitionWorker(work)
     worker.configure(FinishSettings(ScoringRules.of(), payloads=True))
-    report = worker.gather(Partition(0, FILES, chunk=chunk))
+    report = worker.gather(Partition(0, FILES, sum(map(transcript_bytes, FILES)), chunk=chunk))
     assert any(work.glob("spool/*/*")) == several
     summaries = stored_summaries(work, [0])
     context = ArchiveContext([summaries], work / "facts")

@@ -38,8 +38,6 @@ class Gathered(msgspec.Struct, frozen=True):
     """A partition that a worker has gathered."""
 
     partition: Partition
-    size: int
-    """Bytes of transcript."""
     report: GatherReport
 
 
@@ -95,18 +93,20 @@ def _gather(
     first = max((each.partition.number + 1 for each in before), default=first)
     chunk = bytes_in_slice(settings.partition_bytes)
     partitions = [
-        Partition(first + place, group.files, settings.selection, chunk, span=group.span)
+        Partition(
+            first + place, group.files, group.size, settings.selection, chunk, span=group.span
+        )
         for place, group in enumerate(groups)
     ]
     sizes = {each.number: each.size for each in partitions}
-    done = sum(each.size for each in before)
+    done = sum(each.partition.size for each in before)
     total = done + sum(sizes.values())
     reports: dict[int, GatherReport] = {}
     for number, report in pool.gather(partitions):
         reports[number] = report
         done += sizes[number]
         settings.progress(done, 2 * total)
-    return [Gathered(each, sizes[each.number], reports[each.number]) for each in partitions]
+    return [Gathered(each, reports[each.number]) for each in partitions]
 
 
 def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> list[Gathered]:
@@ -131,11 +131,12 @@ def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> l
             number = max(partitions) + 1
             parts = [partitions.pop(each) for each in group]
             pool.discard(group)
+            size = sum(part.partition.size for part in parts)
             merged = msgspec.structs.replace(
-                parts[0].partition, number=number, files=files, span=None
+                parts[0].partition, number=number, files=files, size=size, span=None
             )
             [(_, report)] = pool.gather([merged])
-            partitions[number] = Gathered(merged, sum(part.size for part in parts), report)
+            partitions[number] = Gathered(merged, report)
     return list(partitions.values())
 
 

@@ -132,6 +132,8 @@ class Group(NamedTuple):
     """What becomes a partition: files, or a part of one file."""
 
     files: list[Path]
+    size: int
+    """About how many bytes of transcript it has."""
     span: Span | None = None
 
 
@@ -142,21 +144,23 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
     with several recordings is cut between them if it is larger than a partition. The number of
     partitions is a multiple of `jobs` if there is work for as many.
     """
-    groups: dict[str, list[Path]] = {}
-    for path, recording in zip(files, _first_recordings(files), strict=True):
-        groups.setdefault(recording or str(path), []).append(path)
-    weights = [sum(map(transcript_bytes, group)) for group in groups.values()]
-    total = sum(weights)
+    sizes = dict(zip(files, map(transcript_bytes, files), strict=True))
+    total = sum(sizes.values())
     parts = max(1, math.ceil(total / limit))
     if total >= ONE_PROCESS:
         parts = max(parts, min(jobs, total // WORTHWHILE))
-    if parts > 1:
-        parts = math.ceil(parts / jobs) * jobs
+    if parts == 1:
+        return [Group(sorted(files), total)] if files else []
+    parts = math.ceil(parts / jobs) * jobs
+    groups: dict[str, list[Path]] = {}
+    for path, recording in zip(files, _first_recordings(files), strict=True):
+        groups.setdefault(recording or str(path), []).append(path)
     cut: list[Group] = []
     whole: list[tuple[int, list[Path]]] = []
-    for size, group in zip(weights, groups.values(), strict=True):
+    for group in groups.values():
+        size = sum(map(sizes.__getitem__, group))
         spans = _cut(group, size, math.ceil(total / parts))
-        cut += [Group(group, span) for span in spans]
+        cut += [Group(group, span.end - span.start, span) for span in spans]
         if not spans:
             whole.append((size, group))
     bins: list[tuple[int, int, list[Path]]] = [
@@ -166,7 +170,9 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
         filled, number, paths = bins[0]
         paths += group  # in place: a copy for each file takes time with the square of their number
         heapq.heapreplace(bins, (filled + size, number, paths))
-    return cut + [Group(sorted(paths)) for _, _, paths in sorted(bins, reverse=True) if paths]
+    return cut + [
+        Group(sorted(paths), size) for size, _, paths in sorted(bins, reverse=True) if paths
+    ]
 
 
 def _cut(files: Sequence[Path], size: int, target: int) -> list[Span]:

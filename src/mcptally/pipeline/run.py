@@ -359,7 +359,7 @@ def _finish(
         return context.excerpt(summaries.read(NEEDS), own)
 
     numbers = [each.partition.number for each in gathered]
-    total = sum(each.size for each in gathered)
+    total = sum(each.partition.size for each in gathered)
     done = total
     how = FinishSettings(settings.judging, settings.payloads)
     for written in pool.finish(numbers, context_of, how):

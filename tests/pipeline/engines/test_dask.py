@@ -191,7 +191,7 @@ def test_a_run_ends_when_a_partition_kills_its_workers(tmp_path: Path):
         DaskPool(fragile.client, create_work_folder(tmp_path / "store")) as pool,
     ):
         fragile.client.run(hold)
-        batch = Partition(0, FILES[:1])
+        batch = Partition(0, FILES[:1], 1000)
         asked = pool._submit(dask_tasks.gather, pool.run, batch)
         while not any(fragile.client.processing().values()):
             assert fragile.workers[0].poll() is None
@@ -215,10 +215,10 @@ def test_a_run_ends_when_the_last_worker_dies(tmp_path: Path, alone: Machines):
         alone.client, create_work_folder(tmp_path / "store"), check_seconds=0.1, empty_checks=3
     )
     with pool:
-        list(pool.gather([Partition(0, FILES[:1])]))
+        list(pool.gather([Partition(0, FILES[:1], 1000)]))
         alone.kill(0)
         with pytest.raises(McptallyError, match="no worker is left"):
-            list(pool.gather([Partition(1, FILES[:1])]))
+            list(pool.gather([Partition(1, FILES[:1], 1000)]))
 
 
 def test_a_task_that_runs_after_its_run_was_interrupted_leaves_no_files(
@@ -227,7 +227,7 @@ def test_a_task_that_runs_after_its_run_was_interrupted_leaves_no_files(
     alone.client.run(hold)
     work = create_work_folder(tmp_path / "store")
     pool = DaskPool(alone.client, work)
-    batch = Partition(0, FILES[:1])
+    batch = Partition(0, FILES[:1], 1000)
     with contextlib.suppress(KeyboardInterrupt), pool:
         task = pool._submit(dask_tasks.gather, pool.run, batch)
         raise KeyboardInterrupt

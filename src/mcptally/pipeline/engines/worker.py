@@ -18,7 +18,6 @@ import polars as pl
 from mcptally.messages.event_spool import Slicing
 from mcptally.pipeline.partition import GatheredPartition, finish, gather_slices
 from mcptally.pipeline.partition_summary import KINDS, PartitionSummary, summary_frames
-from mcptally.pipeline.plan import transcript_bytes
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.store import parts
@@ -42,6 +41,8 @@ class Partition(msgspec.Struct, frozen=True):
 
     number: int
     files: Sequence[Path]
+    size: int
+    """About how many bytes of transcript it has."""
     selection: Selection = EVERYTHING
     chunk: int = sys.maxsize
     """Bytes of memory from which it is divided into slices of whole recordings."""
@@ -49,13 +50,6 @@ class Partition(msgspec.Struct, frozen=True):
     """The names of the files in tables and findings; empty: their paths."""
     span: Span | None = None
     """The part of its only file that it has; None: it has all of its files."""
-
-    @property
-    def size(self) -> int:
-        """About how many bytes of transcript it has."""
-        if self.span is not None:
-            return self.span.end - self.span.start
-        return sum(map(transcript_bytes, self.files))
 
 
 class SavedSlices(msgspec.Struct, frozen=True):
