@@ -580,7 +580,6 @@ def main() -> None:
     sections = {
         "All figures together": together(sets, hidden),
         "Servers as users run them, unread": details(evaluate_rows(usual)),
-        "The same servers, texts that no validator wrote": details(evaluate_rows(hard)),
         "Servers with faulty backends, unread": details(evaluate_rows(faulty)),
         "Our servers with injected faults, unread": details(evaluate_rows(injected)),
     }
