@@ -116,6 +116,21 @@ def test_a_call_in_spans_of_both_sides_is_one_call(tmp_path):
     assert tally.used == 37  # including the notification, for which clients create no span
 
 
+def test_spans_of_both_sides_in_files_of_their_own_are_one_call(tmp_path):
+    files = [SAMPLES / f"spans-{side}.jsonl.gz" for side in SIDES]
+    alone = [import_logs(file, tmp_path / "t").recordings for file in files]
+    assert all(alone)
+    done = import_logs([SAMPLES / "spans-agent.jsonl.gz", *files], tmp_path / "t")
+    assert all_records_accounted_for(done)
+    [_, both] = done.files
+    assert [both.file, *both.more] == files
+    assert both.tally.context["also in another span of the same call"] == 36
+    assert both.tally.used == 37
+    # Nothing is left of the files that were imported by themselves.
+    written = {path for outcome in done.files for path in (*outcome.written, outcome.report)}
+    assert set((tmp_path / "t").iterdir()) == written
+
+
 OUTCOMES = ("method", "tool", "outcome", "error_code", "error_text")
 
 

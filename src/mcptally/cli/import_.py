@@ -154,9 +154,10 @@ def _print_sums(done: "Imported", folder: Path, *, built_in: bool) -> None:
         else "there is nothing to score"
     )
     records = sum(outcome.tally.seen for outcome in done.files)
+    files = sum(1 + len(outcome.more) for outcome in done.files)
     share = f" ({done.lost / max(records, done.lost):.1%} of the records)" if done.lost else ""
     click.echo(
-        f"{kind}{count(len(done.files), 'file')}: {count(done.recordings, 'recording')}, "
+        f"{kind}{count(files, 'file')}: {count(done.recordings, 'recording')}, "
         f"{count(done.events, 'event')}, {count(done.lost, 'line')} not used{share}; {following}"
     )
 

@@ -3,7 +3,7 @@
 import functools
 import importlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -32,6 +32,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     """Patterns of file names in a folder."""
     has_built_in: bool = False
     """Whether the format also has the calls to an agent's built-in tools."""
+    may_be_related: bool = False
+    """Whether several files may have records about the same calls (`related` of its module)."""
     cut: str = ""
     """Text in files whose long messages were cut: such a file is `truncated`."""
     looks_for: str
@@ -44,9 +46,20 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def read(self) -> Callable[[Source], Iterator[Item]]:
         """The reader: the function `read` of the module with the name of the format."""
-        module = f"mcptally.importers.formats.{self.name.replace('-', '_')}"
-        reader: Callable[[Source], Iterator[Item]] = importlib.import_module(module).read
+        reader: Callable[[Source], Iterator[Item]] = self._module().read
         return reader
+
+    def related(self, sources: Sequence[Source]) -> Iterator[Source]:
+        """Yield the sources; those with records about the same calls are one source."""
+        if not self.may_be_related or len(sources) < 2:
+            yield from sources
+            return
+        related: Callable[[Sequence[Source]], Iterator[Source]] = self._module().related
+        yield from related(sources)
+
+    def _module(self) -> Any:
+        name = f"mcptally.importers.formats.{self.name.replace('-', '_')}"
+        return importlib.import_module(name)
 
     def matches(self, line: bytes) -> bool:
         """Whether a line looks like this format."""

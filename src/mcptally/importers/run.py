@@ -46,6 +46,8 @@ class Outcome:
     file: Path
     format: str
     tally: Tally
+    more: list[Path] = dataclasses.field(default_factory=list)
+    """Further files that were read together with it."""
     recordings: int = 0
     events: dict[str, int] = dataclasses.field(default_factory=dict)
     redacted: int = 0
@@ -125,11 +127,18 @@ def import_logs(
         if form.name == "claude-desktop" and path.name.startswith("mcp-server-")
     }
     room = DecompressionBudget()
+    sources: dict[Format, list[Source]] = {}
     for path, name, form in plan:
         beside = frozenset(server for folder, server in own if folder == path.parent)
-        source = Source(path, name, server, naive, envelope or Envelope(), room=room)
+        source = Source(path, name, server=server, timezone=naive, room=room)
+        source.envelope = envelope or Envelope()
         source.built_in, source.servers_with_own_log = built_in, beside
-        done.files.append(_file(source, form, Path(out), hide, timezone, progress))
+        sources.setdefault(form, []).append(source)
+    done.files += (
+        _file(source, form, Path(out), hide, timezone, progress)
+        for form, some in sources.items()
+        for source in form.related(some)
+    )
     if not done.files and not built_in:
         first = next(iter(done.passed_over.items()), None)
         raise UnreadableError(f"nothing to import{f': {first[0]}: {first[1]}' if first else ''}")
@@ -198,13 +207,12 @@ def _file(
     timezone: str,
     progress: Callable[[Path, int], None] | None,
 ) -> Outcome:
-    place = hashlib.blake2b(os.fsencode(source.path.resolve()), digest_size=4).hexdigest()
-    label = _UNSAFE.sub("_", source.stem).strip("._")[:60] or "log"
-    stem = f"{form.name}-{label}-{place}"
+    stem = _stem(source, form)
     packer = Packer(out, stem)
+    names = [each.name for each in (source, *source.more)]
     about = {
         "format": form.name,
-        "file": hide.text(source.name.encode(errors="replace"))[0].decode(errors="replace"),
+        "file": hide.text(", ".join(names).encode(errors="replace"))[0].decode(errors="replace"),
         "faithful": "truncated"
         if form.cut and _has(source.preview(), form.cut.encode())
         else form.faithful,
@@ -226,6 +234,9 @@ def _file(
                 progress(source.path, source.tally.seen)
         transcript.finish()
         written = packer.publish()
+        for each in source.more:  # they may have been imported by themselves
+            Packer(out, _stem(each, form)).publish()
+            _report_path(out, _stem(each, form)).unlink(missing_ok=True)
     except BaseException:
         packer.discard()
         raise
@@ -233,14 +244,26 @@ def _file(
         source.path,
         form.name,
         source.tally,
+        [each.path for each in source.more],
         transcript.recordings,
         dict(transcript.events),
         transcript.redacted,
         written,
     )
-    outcome.report = out / f"{stem}.report.json"
+    outcome.report = _report_path(out, stem)
     _report(outcome, about, hide, timezone)
     return outcome
+
+
+def _stem(source: Source, form: Format) -> str:
+    """The beginning of the names of a source's transcripts."""
+    place = hashlib.blake2b(os.fsencode(source.path.resolve()), digest_size=4).hexdigest()
+    label = _UNSAFE.sub("_", source.stem).strip("._")[:60] or "log"
+    return f"{form.name}-{label}-{place}"
+
+
+def _report_path(out: Path, stem: str) -> Path:
+    return out / f"{stem}.report.json"
 
 
 def _has(source: Source, words: bytes) -> bool:
@@ -258,9 +281,10 @@ def _has(source: Source, words: bytes) -> bool:
 def _fingerprint(source: Source, hide: Policy) -> str:
     """Digest of the redacted lines of a file without times, so that no secret can be guessed."""
     digest = hashlib.blake2b(digest_size=16)
-    for run in read_lines(source.path, room=source.room):
-        if isinstance(run, LineRun):
-            digest.update(hide.text(run.data)[0])
+    for each in (source, *source.more):
+        for run in read_lines(each.path, room=source.room):
+            if isinstance(run, LineRun):
+                digest.update(hide.text(run.data)[0])
     return digest.hexdigest()
 
 

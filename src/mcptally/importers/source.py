@@ -49,6 +49,8 @@ class Source:
     path: Path
     name: str
     """Its name in the transcript: relative to the folder that was given."""
+    more: tuple["Source", ...] = ()
+    """Further files that are read as if they continued this one (`Format.related`)."""
     server: str | None = None
     """Label given by the user; it replaces the labels of the source."""
     timezone: datetime.tzinfo | None = None
@@ -126,7 +128,7 @@ class Source:
         If reading stops early, one unused record is counted, with the line where it stopped.
         """
         line = 1
-        for piece in read_pieces(self.path, room=self.room):
+        for piece in self._pieces():
             if isinstance(piece, Damage):
                 self.tally.seen += 1
                 self.tally.skip(line, piece.message)
@@ -134,6 +136,12 @@ class Source:
             self.charge(piece.count(b"{") + piece.count(b"["), len(piece))
             yield piece
             line += piece.count(b"\n")
+
+    def _pieces(self) -> Iterator[bytes | Damage]:
+        yield from read_pieces(self.path, room=self.room)
+        for source in self.more:
+            yield b"\n"
+            yield from read_pieces(source.path, room=self.room)
 
     def charge(self, records: int, size: int) -> None:
         """Charge short records to the budget as if each had `_RECORD` bytes."""

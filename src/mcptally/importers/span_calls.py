@@ -5,8 +5,9 @@ often do not record the tool, and servers do not record the arguments. `jsonrpc.
 unique within a session only: without a session id, the span's own id is used.
 """
 
+import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -51,6 +52,32 @@ def read_spans(source: Source, spans: Callable[[Source], Iterator[Span]]) -> Ite
             yield from _items(source, *_merged(waiting.pop(next(iter(waiting))), tally), models)
     for about in waiting.values():
         yield from _items(source, *_merged(about, tally), models)
+
+
+def joined(
+    sources: Sequence[Source], spans: Callable[[Source], Iterator[Span]]
+) -> Iterator[Source]:
+    """Yield the sources; those with nested spans about calls are one source.
+
+    A span about a call whose parent is in another file is probably about the same call.
+    """
+    home: dict[str, int] = {}
+    wanted: list[tuple[int, str]] = []
+    for number, source in enumerate(sources):
+        for span in spans(source.preview()):
+            if len(home) < _MAX_SPANS:
+                home[span.id] = number
+            if span.parent and call_of(span):
+                wanted.append((number, span.parent))
+    first = list(range(len(sources)))
+    for number, parent in wanted:
+        low, high = sorted((first[number], first[home.get(parent, number)]))
+        if low != high:
+            first = [low if each == high else each for each in first]
+    for number, source in enumerate(sources):
+        if first[number] == number:
+            rest = [each for at, each in enumerate(sources) if first[at] == number != at]
+            yield dataclasses.replace(source, more=tuple(rest))
 
 
 def _surveyed(spans: Iterator[Span]) -> tuple[dict[str, str], ModelsOfCalls]:

@@ -3,7 +3,7 @@
 A file is one document, or one document per line.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from mcptally.importers.items import Item
 from mcptally.importers.json_array import elements
 from mcptally.importers.source import Source
-from mcptally.importers.span_calls import read_spans
+from mcptally.importers.span_calls import joined, read_spans
 from mcptally.importers.span_conventions import ERROR_STATUSES, Span
 
 _CLIENT: Final = (3, "3", "SPAN_KIND_CLIENT")
@@ -69,6 +69,11 @@ _SPAN: Final = msgspec.json.Decoder(_Span)
 def read(source: Source) -> Iterator[Item]:
     """Yield the calls of a file; other spans are counted."""
     return read_spans(source, _spans)
+
+
+def related(sources: Sequence[Source]) -> Iterator[Source]:
+    """Yield the sources; a file with parents of another file's spans is read together with it."""
+    yield from joined(sources, _spans)
 
 
 def _spans(source: Source) -> Iterator[Span]:
