@@ -13,6 +13,7 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -43,7 +44,9 @@ RATIOS: Final = {
     "score again": Ratio("the same with nothing new, relative to imports"),
     "query SQL": Ratio('`query STORE "select 1"`, relative to imports', "1.5"),
     "query tool_scores": Ratio("`query STORE tool_scores`, relative to imports"),
+    "overview": Ratio("`mcptally sample_traces` without a cache, relative to imports", "4.0"),
     "overview again": Ratio("`mcptally sample_traces` with nothing new, relative to imports"),
+    "report": Ratio("`report STORE`, relative to imports"),
     "marginal": Ratio(
         "`score` of a large archive on one core, without the time for a small one, relative "
         "to `orjson.loads` of its lines",
@@ -53,6 +56,11 @@ RATIOS: Final = {
     "two cores": Ratio(
         "`score` of the large archive on two cores, relative to one core", large=True
     ),
+    "large overview": Ratio(
+        "`mcptally` of the large archive without a cache, relative to `score` on two cores",
+        large=True,
+    ),
+    "large report": Ratio("`report` on its store, relative to imports", large=True),
 }
 
 
@@ -89,7 +97,9 @@ def _measure(work: Path, archive: Path | None, wanted: list[str], rounds: int) -
         "score again": [*command, "score", samples, "-o", kept],
         "query SQL": [*command, "query", kept, "select 1"],
         "query tool_scores": [*command, "query", kept, "tool_scores"],
+        "overview": [*command, samples],
         "overview again": [*command, samples],
+        "report": [*command, "report", kept, "-o", str(work / "page.html")],
     }
     if archive is not None:
         files = [str(path) for path in sorted(archive.rglob("*.jsonl"))]
@@ -99,6 +109,14 @@ def _measure(work: Path, archive: Path | None, wanted: list[str], rounds: int) -
             "parse": [python, "-c", PARSE, *files],
             "one core": [*large, "1"],
             "two cores": [*large, "2"],
+            "large overview": [*command, str(archive)],
+            "large report": [
+                *command,
+                "report",
+                str(work / "large"),
+                "-o",
+                str(work / "page.html"),
+            ],
         }
     large_cases = {"small", "parse", "one core", "two cores"}
     chosen = {
@@ -108,16 +126,21 @@ def _measure(work: Path, archive: Path | None, wanted: list[str], rounds: int) -
     }
     run([*fixed, kept])
     run(cases["query SQL"])
-    run(cases["overview again"])
     costs: dict[str, list[Cost]] = {name: [] for name in chosen}
     for _ in range(rounds):
         for name, case in chosen.items():
+            if name in {"overview", "large overview"}:
+                shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+            if name == "overview again":
+                run(case)
             costs[name].append(run(case))
     cpu = {name: min(cost.cpu for cost in some) for name, some in costs.items()}
     ratios = {name: cpu[name] / cpu["imports"] for name in RATIOS if name in cpu}
     if archive is not None:
         ratios["marginal"] = (cpu["one core"] - cpu["small"]) / cpu["parse"]
         ratios["two cores"] = cpu["two cores"] / cpu["one core"]
+        if "large overview" in cpu:
+            ratios["large overview"] = cpu["large overview"] / cpu["two cores"]
     return {name: ratios[name] for name in RATIOS if name in ratios and name in wanted}
 
 
