@@ -71,7 +71,7 @@ def check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     unusual white space cannot hide a call.
 
     Raises:
-        QueryError: it is no SELECT, several statements, or calls one of `_FORBIDDEN`.
+        QueryError: it is not a SELECT, several statements, or calls one of `_FORBIDDEN`.
     """
     try:
         query.encode()

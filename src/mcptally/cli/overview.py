@@ -26,7 +26,7 @@ def command(paths: tuple[str, ...], *, opens: bool, lists: bool) -> None:
     what was looked for, in place of the findings.
 
     The store and the report are kept in $XDG_CACHE_HOME/mcptally (default: ~/.cache/mcptally), in a
-    folder for these paths that nobody else can read. The next run reads only what changed. Folders
+    folder for these paths that only you can read. The next run reads only what changed. Folders
     that were not used for 30 days are removed. Nothing is written beside the inputs.
 
     \b

@@ -83,7 +83,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
     "get_book": Tool(
         "Get a book by its ISBN.",
         {"isbn": "string"},
-        "works: it refuses an ISBN that is none, the caller's fault",
+        "works: it refuses an invalid ISBN, which is the caller's fault",
         _book,
     ),
     "convert_price": Tool(

@@ -210,7 +210,7 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
     attributes, line, at = span.attributes, span.line, span.end
     told = attributes.get("error.type")
     if told is None and attributes.get(OWN_OUTCOME) == "cancelled":
-        told = "cancelled"  # in our own spans, which say that it is no error
+        told = "cancelled"  # in our own spans, which say that it is not an error
     error = None if told is None else str(told)
     code = next((attributes[name] for name in _CODES if name in attributes), None)
     failed = error is not None or span.failed

@@ -18,7 +18,7 @@ def message_from_head(frame: RawFrame) -> MessageEvent:
     if frame.method is not None:
         message.params = Raw(msgspec.json.encode(name))
     else:
-        # A recorded frame without `isError` near its ends is no error. A log may not say it.
+        # A recorded frame without `isError` near its ends is not an error. A log may not say it.
         is_known = frame.is_error is not None or not frame.derived
         message.result = Raw(
             msgspec.json.encode({"isError": bool(frame.is_error)} if is_known else {})

@@ -453,7 +453,7 @@ class _Collector:
         assert self.slicing is not None and self.budget.limit is not None  # noqa: S101, PT018
         self._batch()
         tables = self._take_tables()
-        if all(frame.is_empty() for frame in tables.values()):  # these lines are no transcript
+        if all(frame.is_empty() for frame in tables.values()):  # these lines are not a transcript
             self.budget.begin_chunk(self.budget.spooled, self.budget.shares)
             return
         if self.spool is None:

@@ -432,7 +432,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
     gone = (PairedCalls.closed_by.col == "client") & ~(
         PairedCalls.http_status.col >= 400
     ).fill_null(value=False)
-    # A subscription is open until one side ends it; that is no failure and no time limit.
+    # A subscription is open until one side ends it; that is neither a failure nor a time limit.
     subscribes = PairedCalls.method.col == "subscriptions/listen"
     timed_out = PairedCalls.http_status.col.is_in([408, 504]) | (
         ~subscribes & (names_timeout | (gone & _closed_at_time_limit()))

@@ -73,7 +73,7 @@ class Group:
     definition: str | None
     calls: int
     share: float
-    """Of the failed calls that nobody has answered."""
+    """Of the failed calls without an answer."""
     call_id: str
 
 

@@ -117,7 +117,7 @@ def draw(
         who: who draws it.
         server: only calls to this server.
         tool: only calls to this tool.
-        seed: the seed; by default one that nobody chose.
+        seed: the seed; by default a random one.
         look: which sample of this frame it is.
 
     Raises:
@@ -150,7 +150,7 @@ def draw(
         Drawn(recording, seq, direction, "ok", 1, left / ok, index=index)
         for recording, seq, direction, index in chosen
     ]
-    order = rng.permutation(len(drawn))  # whoever stops has seen a random part
+    order = rng.permutation(len(drawn))  # a reviewer who stops has seen a random part
     at = now()
     name = hashlib.sha256(f"{digest} {seed} {at}".encode()).hexdigest()[:12]
     return Sample(

@@ -82,7 +82,7 @@ class Series(NamedTuple):
 def change_points(series: Series) -> list[Change]:
     """Return the changes of the rate of hits in a series, in order of time.
 
-    Each tool is compared with itself, so a change of the mix of tools is no change of the rate.
+    Each tool is compared with itself, so a change of the mix of tools does not change the rate.
     Changes are found by binary segmentation: a series is cut at its most certain change, and its
     two pieces are searched again.
     """

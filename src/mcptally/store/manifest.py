@@ -108,7 +108,7 @@ def _load(path: Path, *, archive: bool = True) -> Any:
 
 
 def _make_one(folder: Path) -> str:
-    """The end of a message about a folder that is no store: the command that makes one."""
+    """The end of a message about a folder that is not a store: the command that makes one."""
     holds = any(path.suffixes[:1] == [".jsonl"] for path in folder.iterdir())
     archive = as_argument(folder) if holds else "ARCHIVE"
     what = " but holds recordings" if holds else ""

@@ -47,6 +47,6 @@ class Tools(Table):
         STRING,
         "Worst change since the previous version: `breaking` (valid calls become invalid, or "
         "results no longer satisfy the old output schema), `compatible`, `unclear`, `wording` "
-        "(texts only), `hints` (annotations and the like only).",
+        "(texts only), `hints` (annotations and other hints only).",
     )
     changed = Column(list_of(STRING), "Each change since the previous version, with its place.")

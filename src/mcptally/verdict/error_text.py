@@ -115,7 +115,7 @@ def strip_wrappers(text: pl.Expr) -> pl.Expr:
 
 
 def without_tool_name(text: pl.Expr, tool: pl.Expr) -> pl.Expr:
-    """Return `text` with `THIS_TOOL` in place of the tool's name: names are no evidence.
+    """Return `text` with `THIS_TOOL` in place of the tool's name: names are not evidence.
 
     A name that is a word, such as "fetch", is replaced only where the text uses it as a name.
 

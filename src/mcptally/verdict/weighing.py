@@ -219,7 +219,7 @@ def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.
     """Return the number of the class that each row of `probabilities` stands for.
 
     It is the most probable class, and `ambiguous` where that class is not convincing or where no
-    matching rule names it: how frequent a class is in general is no evidence.
+    matching rule names it: how frequent a class is in general is not evidence.
 
     Args:
         probability: the probabilities.
@@ -237,7 +237,7 @@ def given_a_cause(
 ) -> npt.NDArray[np.float64]:
     """Return the probabilities given that the call shows a cause, where the verdict names one.
 
-    In these rows `ambiguous` gets 0: where nobody can tell the cause, no verdict is right or wrong.
+    In these rows `ambiguous` gets 0: where the cause cannot be known, no verdict is right or wrong.
 
     Args:
         probability: the probabilities.

@@ -305,7 +305,7 @@ SELECT
     bounds_without[2] AS share_without_high, sessions_with,
     if(a.test IS NULL, NULL, f.effect) AS effect, if(a.test IS NULL, NULL, f.p_value) AS p_value,
     c.units > 1000 AS sampled,
-    -- Whether the tool's own schema offers the value, so that sending it is no mistake.
+    -- Whether the tool's own schema offers the value, so that sending it is not a mistake.
     CASE WHEN a.test = 'equals' AND a.aspect = 'argument' AND json_valid(t.input_schema) THEN
         coalesce(list_contains(
             TRY_CAST(json_extract(t.input_schema, '/properties/' || replace(replace(a.path, '~', '~0'), '/', '~1') || '/enum') AS VARCHAR[]), a.value

@@ -246,7 +246,9 @@ def application(
     answers = Answers(path, seconds, base)
     links = Links(f"/{token}/")
     templates = page.environment(links)
-    next(page.stream(templates, archive.page(answers), lambda: None))  # so that nobody waits for it
+    next(
+        page.stream(templates, archive.page(answers), lambda: None)
+    )  # so that no request waits for it
     answers.prepare()
     pages = [
         Route(f"/{token}/{pattern}", _responder(answers, links, templates, handler))

@@ -38,7 +38,7 @@ _STATUS_ERROR: Final = 2
 _KIND_SERVER: Final = 2
 _KIND_CLIENT: Final = 3
 _ERRORS_OF_CALLERS: Final = (-32700, -32600, -32601, -32602, -32002)
-"""JSON-RPC errors that are no errors of a server (semantic-conventions-genai, pull request 404)."""
+"""JSON-RPC errors that are not the server's (semantic-conventions-genai, pull request 404)."""
 PART_OF_ANOTHER: Final = "requests that are part of the operation of another one"
 _CUMULATIVE: Final = 2
 _BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
@@ -178,7 +178,7 @@ def _span_attributes(row: dict[str, Any]) -> dict[str, Any]:
         ),
         "http.response.status_code": row["http_status"],
         **{f"mcptally.{name}": row[name] for name in _EXTRA_COLUMNS},
-        # A status that is no error has no message.
+        # A status that is not an error has no message.
         "mcptally.error_text": None if _is_error(row) else row["error_text"],
     }
 

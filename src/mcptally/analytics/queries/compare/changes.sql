@@ -102,7 +102,7 @@ tools AS (
         AND ns.metric = b.metric
 ),
 -- Servers, standardised: each tool has the weight that it has in both archives together, so that
--- a different mix of calls is no change.
+-- a different mix of calls is not a change.
 weighted_tools AS MATERIALIZED (
     SELECT
         server, base_tool, new_tool, metric, share, base, new, pooled, base_n, new_n,

@@ -11,7 +11,7 @@ WITH definitions AS (
     )
     GROUP BY ALL
 ),
--- Names that are no tools on their side are left out.
+-- Names that are not tools on their side are left out.
 called AS (
     SELECT 'base' AS side, server, tool, count(*) AS calls, count(DISTINCT session) AS sessions
     FROM base._tool_calls c
