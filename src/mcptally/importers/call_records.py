@@ -17,7 +17,7 @@ from mcptally.wire.strict_json import strict_json_error
 
 _encode: Final = msgspec.json.Encoder().encode
 NOT_RECORDED: Final = msgspec.Raw()
-"""In place of JSON that the record does not have."""
+"""Stands for JSON that the record does not have."""
 
 _VERSION_KEY: Final = b'"io.modelcontextprotocol/protocolVersion"'
 

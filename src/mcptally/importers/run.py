@@ -76,7 +76,7 @@ class Imported:
 
     @property
     def lost(self) -> int:
-        """Number of lines, entries or rows that could not be used."""
+        """Number of lines, entries or rows that were not used."""
         return sum(outcome.tally.lost for outcome in self.files)
 
 

@@ -43,7 +43,7 @@ _NO_EFFECT: Final[dict[str, tuple[Any, ...]]] = {
     **dict.fromkeys(("properties", "patternProperties", "dependencies"), ({},)),
     "uniqueItems": (False,),
 }
-"""Values of a keyword that restrict nothing."""
+"""Values with which a keyword restricts nothing."""
 
 _LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
 _UPPER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})

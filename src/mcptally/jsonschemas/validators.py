@@ -183,7 +183,7 @@ def _like_fast(error: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _first_of(names: Iterable[Any], message: str) -> str:
-    """Return the name that a message of jsonschema begins with; the error has no field for it."""
+    """Return the name at the start of a message of jsonschema; the error has no field for it."""
     return next((name for name in names if message.startswith(f"{name!r} is ")), "")
 
 

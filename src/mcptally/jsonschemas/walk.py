@@ -28,7 +28,7 @@ _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 _MAX_COMPARED_IDS: Final = 64
-"""Ids with the same last step up to which their other steps are compared."""
+"""Maximum number of ids with the same last step; with more, their other steps are not compared."""
 
 
 def nodes_of(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -31,7 +31,7 @@ _PIECE_BYTES: Final = 1 << 15
 """Bytes decoded by one native call. A piece with a bad line is divided in halves."""
 
 _FEW_LINES: Final = 4
-"""Lines of a piece with a bad line up to which they are decoded one by one."""
+"""Maximum number of lines that are decoded one by one if their piece has a bad line."""
 
 
 def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:

@@ -26,7 +26,7 @@ _LONG_MEMBER: Final = 1 << 12
 """Bytes of a member from which rows refer to it without a copy."""
 
 _MAX_CANDIDATES: Final = 16
-"""Results of the same length and end that a result is compared with."""
+"""Maximum number of results of the same length and end that a result is compared with."""
 
 _VIEW: Final = np.dtype([("size", "<u4"), ("prefix", "S4"), ("buffer", "<u4"), ("offset", "<u4")])
 """A value of more than 12 bytes in a string view array (Apache Arrow columnar format)."""

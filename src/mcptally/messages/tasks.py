@@ -156,7 +156,7 @@ def _started(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _told_by_replies(about: pl.DataFrame) -> pl.DataFrame:
-    """Return what the replies to requests about tasks tell: one row per request."""
+    """Return the facts in the replies to requests about tasks: one row per request."""
     method, outcome = PairedCalls.method.col, PairedCalls.outcome.col
     states = _states(about.get_column(PairedCalls.response.name)).drop("task_id", "task")
     fetched = method == "tasks/result"

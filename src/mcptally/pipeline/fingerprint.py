@@ -84,7 +84,7 @@ _WITHOUT_EFFECT: Final = (
     *("transcript/check.py", "transcript/redact.py", "transcript/remote.py"),
     *("store/remote_copy.py", "store/remote_folder.py", "store/plain_files.py"),
 )
-"""Modules that change no row: they write transcripts, read stores or distribute work."""
+"""Modules that do not affect rows: they write transcripts, read stores or distribute work."""
 
 
 def reuse_blocker(folder: Path, manifest: Mapping[str, Any], made: Provenance) -> str | None:

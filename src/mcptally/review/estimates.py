@@ -25,7 +25,7 @@ class ReviewedRate(msgspec.Struct, frozen=True):
 
     metric: str
     server: str | None
-    """Of which calls; null: of all."""
+    """The calls that the rate is about; null: all calls."""
     tool: str | None
     sample: str
     answers: int

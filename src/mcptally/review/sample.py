@@ -28,7 +28,7 @@ class ReviewedStore(Protocol):
 
     @property
     def path(self) -> Any:
-        """Its folder."""
+        """The folder of the store."""
         ...
 
     def sql(self, query: str, params: Any = None) -> Any:

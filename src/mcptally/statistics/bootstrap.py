@@ -243,7 +243,7 @@ def _correction(sessions: Whole | int) -> Floats:
 
 
 def _in_errors(difference: Floats, error: Floats) -> Floats:
-    """A difference in standard errors: 0 if there is none, infinite if the standard error is 0."""
+    """A difference divided by its standard error: 0 without one, infinite if the error is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         distance: Floats = np.where(difference == 0, 0, difference / error)
     return distance

@@ -24,7 +24,7 @@ MAX_P_VALUE: Final = 0.01
 MAX_ENDS: Final = 25
 """A range of sessions begins and ends at one of this many places."""
 STAGES: Final = (49, 950)
-"""Permutations; after the first stage a test stops if its p-value is clearly too large."""
+"""Numbers of permutations; after the first, a test stops if its p-value is clearly too large."""
 CLEARLY_TOO_LARGE: Final = 5 * MAX_P_VALUE
 BLOCKS: Final = (3, 5)
 """Lengths of blocks of sessions that are tried if neighbouring sessions have similar rates."""

@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 _AS_WRITTEN: Final = pl.QueryOptFlags(predicate_pushdown=False)
-"""Filters stay where they are: an early filter or join spares a later one its patterns."""
+"""Keeps filters where they are written: an early one leaves fewer rows to those with patterns."""
 
 _AS_WRITTEN.join_order = False  # polars 1 has no such flag, and keeps the order
 

@@ -13,7 +13,7 @@ _NAMED = 3
 
 
 class ReadTally:
-    """Counts what was read of one file, and what was not."""
+    """Counts the bytes of one file that were read, and those that were not."""
 
     def __init__(self) -> None:
         self.read = self.lost = 0

@@ -21,7 +21,7 @@ class _Kind(msgspec.Struct, frozen=True):
     name: str = ""
     """Words of the name, between separators."""
     within: str = ""
-    """Parts of the name anywhere."""
+    """Words that may be anywhere in the name."""
     description: str = ""
     arguments: str = ""
     """Names of arguments. If given, the tool has one of them, whatever else fits."""

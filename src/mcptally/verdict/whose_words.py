@@ -94,7 +94,7 @@ class _Quoting(StageTable):
 
 
 def offered(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which calls failed for want of a program that the tool's schema offers.
+    """Return which calls failed because a program that the tool's schema offers is missing.
 
     The schema offers the program by its name, or the caller chose an interpreter that the schema
     offers, and the caller's own program does not name the missing one.

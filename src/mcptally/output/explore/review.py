@@ -21,7 +21,7 @@ from mcptally.review.session import Session
 from mcptally.tables.outcomes import FAULTS, OUTCOMES
 
 SIZES: Final = (20, 40, 80, 160)
-"""Answers of the samples that the page offers."""
+"""Numbers of answers of the samples that the page offers."""
 LONGEST_REASON: Final = 1000
 _DEFINITION: Final = """
 SELECT description, input_schema, output_schema, annotations FROM tools

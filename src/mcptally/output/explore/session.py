@@ -17,7 +17,7 @@ CALLS: Final = 200
 WIDTH: Final = 300
 """The width of the waterfall in its units."""
 _IDLE: Final = 0.04
-"""The width of a time without an open call, at most, as a share of the times with one."""
+"""Maximum width of a period without an open call, as a share of the periods with one."""
 
 _COLUMNS: Final = """
     call_id, dir, method, tool, server, coalesce(tool, prompt, resource_uri) AS target, outcome,

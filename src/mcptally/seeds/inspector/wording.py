@@ -23,7 +23,7 @@ EXECUTION_ERROR: Final = "Execution error: "
 REJECTED: Final = "Tool properly rejected invalid input with exception"
 TIMEOUT: Final = "Timeout"
 BUSINESS_LOGIC: Final = "business logic"
-"""The scenario engine counts evidence that contains this; case matters."""
+"""Text in the evidence that the scenario engine counts; case-sensitive."""
 
 ADVICE_BUSINESS_LOGIC: Final = (
     "✅ Tool properly validates business logic and rejects invalid resources",

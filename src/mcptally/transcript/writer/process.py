@@ -80,7 +80,7 @@ class WriterProcess:
         self._free_slots: list[int] = []
         self._prepared = 0
         self._lost = 0
-        """Lost events that the writer does not know about, of recordings that it has closed."""
+        """Number of lost events of closed recordings that the writer does not know about."""
         self._events_put = 0
         """Number of events in all records that were put into the queue."""
         self.limit = 0

@@ -28,7 +28,7 @@ _NOISE: Final = (
 
 
 def _is_noise(piece: Piece, *, unterminated: bool) -> bool:
-    """Whether a frame is not JSON at all, and not one that the end of the stream cut off."""
+    """Whether a frame is not JSON, unless the end of the stream cut it off."""
     if not isinstance(piece, bytes) or strict_json_error(piece) not in {"not_json", "not_utf8"}:
         return False
     return not (unterminated and piece.lstrip().startswith((b"{", b"[")))
