@@ -5,9 +5,9 @@ answers, so a review stops and goes on at any time, and several people may revie
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ from mcptally.review.answers import (
     ANSWERS,
     WITHDRAWN,
     Answer,
+    CallKey,
     Reviewer,
     Reviews,
     Sample,
@@ -90,7 +91,8 @@ class Session:
         self.by = by
         self.server = server
         self.tool = tool
-        self._skipped: set[str] = set()
+        self._skipped: set[CallKey] = set()
+        self._skipped_calls: set[str] = set()
         self._groups: tuple[object, list[items.Group]] = (None, [])
         read(self.path)
 
@@ -117,8 +119,8 @@ class Session:
             UsageError: there is no sample.
         """
         reviews = self.reviews
-        mine = {key for key, who in reviews.current() if who == self.who}
-        theirs = {key for key, who in reviews.current() if who != self.who}
+        closed = self._skipped | {key for key, who in reviews.current() if who == self.who}
+        theirs = dict.fromkeys(key for key, who in reviews.current() if who != self.who)
         if mode == "sample":
             found = self.sample(reviews)
             if found is None:
@@ -126,14 +128,15 @@ class Session:
             left = [
                 each
                 for each in found.drawn
-                if each.key not in mine and (each.key in theirs) == second
+                if each.key not in closed and (each.key in theirs) == second
             ]
-            return self._without_skipped(items.of_sample(self.store, left, found.id))[:n]
+            return _first(n, left, lambda part: items.of_sample(self.store, part, found.id))
         if second:
-            keys = {row.key: row for row in reviews.current().values() if row.who != self.who}
-            open_ = items.of_keys(self.store, [key for key in keys if key not in mine])
-            return self._without_skipped(open_)[:n]
-        groups = [each for each in self._open_groups(reviews) if each.call_id not in self._skipped]
+            open_ = [key for key in theirs if key not in closed]
+            return _first(n, open_, lambda part: items.of_keys(self.store, part))
+        groups = [
+            each for each in self._open_groups(reviews) if each.call_id not in self._skipped_calls
+        ]
         return items.of_groups(self.store, groups[:n])
 
     def item(self, call: str) -> Item:
@@ -194,7 +197,8 @@ class Session:
 
     def skip(self, item: Item) -> None:
         """Do not show an item again in this session."""
-        self._skipped.add(item.call_id)
+        self._skipped.add(item.key)
+        self._skipped_calls.add(item.call_id)
 
     def undo(self) -> Answer | None:
         """Withdraw this reviewer's newest answer and return it; None if there is none."""
@@ -287,5 +291,17 @@ class Session:
             if (each.group, each.definition) not in groups and each.group not in called
         ]
 
-    def _without_skipped(self, found: Iterable[Item]) -> list[Item]:
-        return [item for item in found if item.call_id not in self._skipped]
+
+_Place = TypeVar("_Place")
+
+
+def _first(
+    n: int, places: Sequence[_Place], read: Callable[[list[_Place]], list[Item]]
+) -> list[Item]:
+    """The first `n` items of these places; some calls may be gone. Reading many takes long."""
+    found: list[Item] = []
+    left = list(places)
+    while left and len(found) < n:
+        part, left = left[: n - len(found)], left[n - len(found) :]
+        found += read(part)
+    return found
