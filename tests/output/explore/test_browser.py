@@ -97,7 +97,7 @@ def test_all_links_of_the_pages_lead_to_pages(visit, addresses):
                 todo.append(link)
     assert set(kinds) >= {
         *("", "server", "tool", "group", "call", "session", "table", "download", "compare", "sql"),
-        "review",
+        *("review", "questions"),
     }
 
 
@@ -123,6 +123,16 @@ def test_a_table_is_sorted_filtered_and_paged_by_clicks(visit):
     assert page.locator(".chosen").count() == 0
     page.go_back(wait_until="load")
     assert "outcome = tool_error" in page.inner_text(".chosen")
+
+
+@pytest.mark.parametrize("source", ["calls", "error_groups", "messages"])
+def test_cells_stand_below_their_headings_and_words_are_whole(visit, source):
+    page, _ = visit("busy", f"table/{source}")
+    left = "cells => cells.map(cell => Math.round(cell.getBoundingClientRect().left))"
+    heads = page.eval_on_selector_all("thead th", left)
+    assert page.eval_on_selector_all("tbody tr:first-child td", left) == heads
+    lines = "cells => new Set(cells.map(cell => cell.firstElementChild.getClientRects().length))"
+    assert page.eval_on_selector_all("td.word", f"cells => [...({lines})(cells)]") == [1]
 
 
 def test_columns_are_chosen_and_downloaded(visit):
@@ -216,6 +226,7 @@ PAGES = (
     "search?q=path",
     "sql?query=SELECT+1",
     "review",
+    "questions",
 )
 
 

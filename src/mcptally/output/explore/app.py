@@ -154,6 +154,11 @@ def _sql(answers: Answers, links: Links, request: Request) -> Page:
     return table.sql_page(links, query, lambda: answers.sql(query))
 
 
+def _questions(answers: Answers, links: Links, request: Request) -> Page:
+    del answers, links, request
+    return table.index_page()
+
+
 def _archive(answers: Answers, links: Links, request: Request) -> Page:
     del links, request
     return archive.page(answers)
@@ -190,6 +195,7 @@ PAGES: Final[dict[str, Handler]] = {
     "group": _group,
     "call/{call}": _call,
     "session": _session,
+    "questions": _questions,
     "table": _to_table,
     "table/{source}": _table,
     "download/{format}/{source}": _download,
@@ -329,7 +335,7 @@ def _responder(
             try:
                 found = handler(answers, links, request)
             except McptallyError as error:
-                return _not_done(templates, "Not found", error, 404)
+                return _not_done(templates, "Not shown", error, 404)
             if isinstance(found, Response):
                 return found
             parts = page.stream(templates, found, lambda: incomplete.add(address))

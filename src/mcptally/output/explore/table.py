@@ -1,7 +1,6 @@
 """The page of a table, an answer or a query: sorted, filtered and paged by its address."""
 
 import dataclasses
-import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -254,11 +253,11 @@ def cells(
 
 
 def _kind(column: str, value: object) -> str:
-    """The class of a cell: a number (`n`), an id or time (`id`), a `word`, a text or `prose`."""
+    """The class of a cell: a number (`n`), an `id`, a time or `word`, a `text` or `prose`."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return "n"
     is_id = column in _IDS or column.endswith("_call")
-    if is_id or isinstance(value, datetime.datetime):
+    if is_id:
         return "id"
     size = len(value) if isinstance(value, str) else 0
     return "word" if size <= _WORD else "prose" if size >= _PROSE else "text"
@@ -281,6 +280,12 @@ def _as_filter(value: object) -> str | None:
     if isinstance(value, int) or (isinstance(value, str) and len(value) <= _LONGEST):
         return str(value) or None
     return None
+
+
+def index_page() -> Page:
+    """The page that lists all questions and tables."""
+    tables = [table.name for table in TABLES]
+    return Page("questions", "Questions", head={"titles": question_titles(), "tables": tables})
 
 
 def sql_page(links: Links, query: str, answer: Callable[[], pl.DataFrame]) -> Page:
