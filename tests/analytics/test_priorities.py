@@ -1,7 +1,10 @@
 """The question `priorities`: which problems are listed, in which order, and with what evidence."""
 
+from datetime import timedelta
+
 import pytest
 
+from mcptally.output.html import problems
 from tests.analytics.built_stores import (
     BEGAN,
     NO_NETWORK,
@@ -237,6 +240,59 @@ def test_one_message_of_several_servers_about_the_network_is_one_problem(tmp_pat
     assert sorted(row["server"] for row in found if row["kind"] == "tool_failures") == ["x", "y"]
 
 
+SAME_CODE = failure("'Context' object has no attribute 'ask'")
+
+
+def test_one_defect_of_servers_that_report_the_same_name_is_one_problem(tmp_path):
+    rows = [row for server in "xyz" for row in traffic("a", 9, server=server, kind=SAME_CODE)]
+    names = {"x": "shop", "y": "shop", "z": "other"}
+    recordings = [life(server, server_name=name) for server, name in names.items()]
+    found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
+    assert sorted((row["servers"], row["affected"]) for row in found) == [
+        (["x", "y"], 18),
+        (["z"], 9),
+    ]
+
+
+def refused(server, text):
+    kind = failure("connect to <n> refused", "network", reason="network", error_text=text)
+    return traffic(server, 9, server=server, kind=kind)
+
+
+def test_outages_of_several_servers_are_one_problem_if_the_address_is_the_same(tmp_path):
+    rows = [*refused("x", "connect to 10.0.0.7:5432 refused")]
+    rows += refused("y", "connect to 10.0.0.7:5432 refused")
+    rows += refused("z", "connect to 10.0.0.7:6379 refused")
+    found = build(tmp_path / "s", rows).ask("priorities").pl().to_dicts()
+    assert sorted(row["servers"] for row in found) == [["x", "y"], ["z"]]
+
+
+LATE = SERVERS.add(
+    [
+        call(n, "t", **(CRASH if n > 3 else OK) | {"requested_at": BEGAN + timedelta(hours=n)})
+        for n in range(9)
+    ]
+)
+
+
+def test_a_problem_is_from_the_beginning_if_the_first_session_has_it(asked):
+    [early], [late] = asked(SURE), asked(LATE)
+    assert problems.onset(early) == "from the beginning"
+    assert late["since"] is None
+    assert problems.onset(late).startswith(f"first seen {BEGAN:%Y-%m-%d} 04:00")
+
+
+HIDES = SERVERS.add(
+    traffic("t", 9, kind=CRASH | {"error_text": "internal error", "stderr_error": "KeyError: 'a'"})
+)
+
+
+def test_the_message_of_a_problem_has_the_exception_that_the_reply_hides(asked):
+    [row], [other] = asked(HIDES), asked(SURE)
+    assert problems.message(row) == "internal error; on stderr: KeyError: 'a'"
+    assert problems.message(other | {"exception": "KeyError: 'a'"}) == other["message"]
+
+
 def life(server, **fields):
     about = {"recording": server, "server": server, "transport": "stdio", "opened_at": BEGAN}
     return about | {"ended_at": BEGAN, "start": "ok", "noise_lines": 0, "messages": 10} | fields
@@ -249,10 +305,12 @@ def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
         "last_words": "API_KEY is missing",
     }
     recordings = [life("a", **no_key), life("b", **no_key), life("x"), life("y", crash="idle")]
-    recordings.append(life("z", noise_lines=5))
+    recordings += [life("z", noise_lines=5), life("w", noise_lines=1)]
+    recordings.append(life("v", **no_key | {"last_words": "no such file: /etc/v"}))
     rows = traffic("t", 90, server="x")
     found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
-    first = found[0]
+    first, second = found[:2]
+    assert second["servers"] == ["v"], "another reason is another problem"
     assert (first["kind"], first["servers"], first["reason"]) == (
         "not_started",
         ["a", "b"],
@@ -262,8 +320,8 @@ def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
     assert first["message"] == "API_KEY is missing"
     others = {row["kind"]: row for row in found}
     assert others["crash"]["servers"] == ["y"]
-    assert (others["noise"]["server"], others["noise"]["affected"]) == ("z", 5)
-    assert found.index(others["tool_failures"]) == 1
+    assert (others["noise"]["servers"], others["noise"]["affected"]) == (["z", "w"], 6)
+    assert found.index(others["tool_failures"]) == 2
 
 
 @pytest.fixture(scope="module")

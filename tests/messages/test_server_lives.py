@@ -80,6 +80,25 @@ LIVES: dict[str, tuple[list[Any], list[str], dict[str, Any], tuple[Any, ...]]] =
         exits(1),
         ("failed", "misconfigured", None, "server", "Error: Cannot find module 'gone'"),
     ),
+    "an exception whose members follow it": (
+        ASKS,
+        [
+            "Error: Connection terminated",
+            "    at Client.idle (index.js:62:37) {",
+            *("  [Symbol(kCapture)]: false", "  severity: 'FATAL',", "  error: undefined,") * 100,
+        ],
+        exits(1),
+        ("failed", "crashed", "start", "server", "Error: Connection terminated"),
+    ),
+    "an exception in a frame": (
+        ASKS,
+        [
+            "  | app.ValidationError: 24 errors for Request",
+            "    For further information visit https://errors.pydantic.dev/2.10/v/literal_error",
+        ],
+        exits(1),
+        ("failed", "crashed", "start", "server", "app.ValidationError: 24 errors for Request"),
+    ),
     "a crash before the handshake is answered": (
         ASKS,
         BOOM,

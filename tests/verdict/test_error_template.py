@@ -66,6 +66,14 @@ MESSAGES = {
     "Error executing tool add": "Error executing tool add",
     "Error: ": "Error:",
     "{": "{",
+    # A first line that says nothing.
+    "⚙️ Error\n\n❌ Missing defaults: Provide x\nSet with: y": "Missing defaults: Provide x",
+    "Stdout:\n\nStderr:\nrm: no such file": "rm: no such file",
+    "Build result:\nError: no files": "Build result: Error: no files",
+    "Build failed\n\nTS2304: no name": "Build failed: TS2304: no name",
+    "Command failed with exit code 2\nls: no /x": "Command failed with exit code <n>: ls: no <path>",
+    "Command failed with exit code 2": "Command failed with exit code <n>",
+    '{\n  "emails": [],\n  "asked": 1\n}': 'emails": [],',
     '{"a": 1}': "{<text>: <n>}",
 }
 MASKED = {

@@ -106,8 +106,8 @@ class _Lazy(click.Group):
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # `mcptally --open PATH` is `mcptally PATH --open`.
-        if args and args[0] in ("--open", "--skipped"):
+        # `mcptally --json PATH` is `mcptally PATH --json`.
+        if args and args[0].startswith("--") and args[0] not in ("--help", "--version"):
             args = [_OF_PATHS, *args]
         return super().parse_args(ctx, args)
 

@@ -4,8 +4,11 @@ import contextlib
 import shutil
 import sys
 import webbrowser
+from typing import Any
 
 import click
+
+from mcptally.cli.options import call_filters
 
 
 @click.command(name="overview")
@@ -14,7 +17,25 @@ import click
 @click.option(
     "--skipped", "lists", is_flag=True, help="Print the files that were skipped, and why."
 )
-def command(paths: tuple[str, ...], *, opens: bool, lists: bool) -> None:
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="Maximum number of problems; 0: all.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("table", "json")),
+    default="table",
+    help="Output format.",
+)
+@click.option("--json", "form", flag_value="json", help="The same as --format json.")
+@call_filters
+def command(
+    paths: tuple[str, ...], *, opens: bool, lists: bool, limit: int, form: str, **filters: Any
+) -> None:
     """Import and score recordings or logs, and print what matters most.
 
     `mcptally PATH...` does the same. PATH is a file, a folder or a pattern of transcripts, or of
@@ -23,7 +44,8 @@ def command(paths: tuple[str, ...], *, opens: bool, lists: bool) -> None:
     many calls with the 95 % interval of their share, whose fault, since when (UTC), and an example.
 
     Files in folders that are neither transcripts nor logs are skipped. --skipped prints them, with
-    what was looked for, in place of the findings.
+    what was looked for, in place of the findings. With --server, --tool, --since and the like, all
+    numbers on the screen are about these calls; the report is about all calls.
 
     The store and the report are kept in $XDG_CACHE_HOME/mcptally (default: ~/.cache/mcptally), in a
     folder for these paths that only you can read. The next run reads only what changed. Folders
@@ -34,10 +56,12 @@ def command(paths: tuple[str, ...], *, opens: bool, lists: bool) -> None:
       mcptally overview traces ~/Library/Logs/Claude --open
       mcptally overview 'traces/2026-11-*.jsonl.zst'
       mcptally traces
+      mcptally traces --server git --since 7d --limit 10
+      mcptally traces --json
     """
     from mcptally.cli.score import progress_bar
     from mcptally.output.overview import Overview, overview
-    from mcptally.output.overview.screen import screen, skipped
+    from mcptally.output.overview.screen import as_json, screen, skipped
     from mcptally.process_memory import configure_allocators
     from mcptally.redaction.display import clean_line
 
@@ -51,11 +75,20 @@ def command(paths: tuple[str, ...], *, opens: bool, lists: bool) -> None:
             stack.close()  # removes the progress bar
             if lists:
                 sys.stdout.write(skipped(found.answer))
+            elif form == "json":
+                sys.stdout.write(as_json(names, found.answer, found.store, found.page))
             else:
                 sys.stdout.write(screen(names, found.answer, found.store, found.page, width=width))
             sys.stdout.flush()
 
-        found = overview(paths, progress=progress, on_wait=_say_waiting, on_answer=show)
+        found = overview(
+            paths,
+            most=limit,
+            filters=filters,
+            progress=progress,
+            on_wait=_say_waiting,
+            on_answer=show,
+        )
     if opens:
         webbrowser.open(found.page.as_uri())
 

@@ -14,8 +14,9 @@ from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import GatheredCalls
 
-LAST_LINES: Final = 60
-"""Lines at the end of stderr among which the one that says why is looked for."""
+LAST_LINES: Final = 400
+"""Lines at the end of stderr among which the one that says why is looked for. Node.js prints the
+members of an exception after its message, 250 lines for a connection of `pg`."""
 
 MAX_CHARS: Final = 300
 """Characters of that line that are kept."""
@@ -36,8 +37,11 @@ _PLAIN_EXITS: Final = (
 _NOT_BY_ITSELF: Final = r"signal|client|stdin|stop|session|not_started"
 """Reasons to close, of this and other recorders, if the server did not end by itself."""
 
-_NOT_WORDS: Final = r"^(?:\W*|\s*at\s.*|\s*File \".*|Traceback .*|Node\.js v.*|\s*throw .*|.*:\d+)$"
-"""Lines of a stack trace, and lines without a word."""
+_NOT_WORDS: Final = (
+    r"^(?:\W*|\s*at\s.*|\s*File \".*|Traceback .*|Node\.js v.*|\s*throw .*|.*:\d+"
+    r"|For further information .*|[\w$]+: .*,|\[Symbol\(.*)$"
+)
+"""Lines of a stack trace, members of a printed object, and lines without a word."""
 
 _EXCEPTION: Final = r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit)\b|^(?:Uncaught )?Error\b"
 _LEVEL: Final = r"(?i)^\W*(?:[\w.:-]+\W+){0,3}(?:error|fatal|critical|panic)\b"
@@ -133,7 +137,7 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
         .agg(pl.len().alias(ServerLives.noise_lines.name))
     )
     rows = pipes
-    for part in (ends, asked, _last_words(events.stderr), noise):
+    for part in (ends, asked, noise):
         rows = rows.join(part, on=Event.recording.name, how="left")
     reason, exit_code, signal = Closes.reason.col, Closes.exit_code.col, Closes.signal.col
     by_itself = ~reason.str.contains(_NOT_BY_ITSELF).fill_null(value=False)
@@ -142,7 +146,10 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
         | ~signal.is_in(_BY_OTHERS) & (reason == "server_killed")
     ).fill_null(value=False)
     words = pl.coalesce(ServerLives.last_words.col, Closes.detail.col)
-    rows = rows.with_columns(failed.alias(_Ends.failed.name)).with_columns(
+    rows = rows.with_columns(failed.alias(_Ends.failed.name))
+    ended_badly = rows.filter(_Ends.failed.col | _Ends.answered_ns.col.is_null())
+    stderr = events.stderr.lazy().join(ended_badly, on=Event.recording.name, how="semi")
+    rows = rows.join(_last_words(stderr), on=Event.recording.name, how="left").with_columns(
         words.alias(ServerLives.last_words.name),
         words.str.contains(_AT_SHUTDOWN).fill_null(value=False).alias(_Ends.shutdown.name),
         _start().alias(ServerLives.start.name),
@@ -198,12 +205,12 @@ def _start() -> pl.Expr:
     )
 
 
-def _last_words(stderr: pl.DataFrame) -> pl.LazyFrame:
+def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
     """Return for each recording the line at the end of stderr that most probably says why."""
-    text = StderrEvents.text.col.str.strip_chars()
+    # The frames that rich and exception groups draw are no words.
+    text = StderrEvents.text.col.str.strip_chars("| \t\r\n")
     last = (
-        stderr.lazy()
-        .sort(Event.recording.name, Event.seq.name)
+        stderr.sort(Event.recording.name, Event.seq.name)
         .group_by(Event.recording.name, maintain_order=True)
         .tail(LAST_LINES)
         .with_columns(text)

@@ -16,7 +16,7 @@ from mcptally.tables.ids import digest
 from mcptally.tables.outcomes import ANSWERED_BY_CLIENT
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Judged
-from mcptally.verdict import classify, error_template, hidden_errors
+from mcptally.verdict import classify, error_template, error_text, hidden_errors
 from mcptally.verdict.rule_set import RuleSet
 
 
@@ -97,9 +97,11 @@ def judge_calls(
             count_tokens(calls.get_column(Judged.response.name), judging.tokenizer).alias(
                 Judged.response_tokens.name
             ),
-            error_template.templates(calls.get_column(Judged.error_text.name)).alias(
-                Judged.template.name
-            ),
+            error_template.templates(
+                calls.select(
+                    error_text.telling(Judged.error_text.col, Judged.stderr_error.col)
+                ).to_series()
+            ).alias(Judged.template.name),
         )
     )
     if judging.reviews:

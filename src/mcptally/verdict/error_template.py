@@ -27,7 +27,14 @@ _MAX_PASSES: Final = 8
 _PREFIXES: Final = "(?i)^(?:[\\s\"'`]*(?:" + "|".join(error_text.PREFIXES) + "))+"
 _ENCLOSED: Final = r"""(?s)^(?:"([^"]*)"|'([^']*)'|`([^`]*)`)$"""
 _HEADINGS: Final = r"^(?:[\s>]*(?:#+ [^\n]*|\*\*[^\n*]+\*\*:?[ \t]*|[-=*]{3,}[^\n]*)\n)+"
-_SYMBOLS: Final = r"^[\s#*>•·❌⚠️🚫🔴✗✘×⛔❗🔒🔧🌐🔍💥🛑‼😞\u{fe0f}]+"  # noqa: RUF001
+_SYMBOL: Final = r"\s#*>•·❌⚠️🚫🔴✗✘×⛔❗🔒🔧⚙🌐🔍💥🛑‼😞\u{fe0f}"  # noqa: RUF001
+_SYMBOLS: Final = f"^[{_SYMBOL}]+"
+_BARE_LINES: Final = (
+    rf"^(?:[{_SYMBOL}]*(?:(?i)errors?|failed|failure|warning|stdout|stderr|output|results?)"
+    r"[:!.=\- ]*\n)+"
+)
+"""Lines at the start that only say that something failed."""
+
 
 # Tracebacks of Python, also boxed by rich and joined to one line.
 _TRACEBACK: Final = r"Traceback \(most recent call last\)"
@@ -48,9 +55,14 @@ _PYDANTIC: Final = (
 )
 _STDERR: Final = r"(?s)^([^\n]*?)[:\s]*\n.*?\bstderr:\s*['\"]?(\S.*?)['\"]?\s*$"
 _SHELL_COMMAND: Final = r"(?s)^Command failed: [^\n]*\n(\s*\S.*)$"
+_EXIT_CODE: Final = (
+    r"(?is)^([^\n]*(?:exit|failed with)[^\n]{0,20}(?:code|status)[: =-]*[0-9]+|"
+    r"[^\n]{0,40} failed)[.:! ]*\n\s*(\S.*)$"
+)
+"""A first line that says how a program ended, and the line that says why."""
 _ANNOUNCED: Final = (
-    r"(?is)^([^\n]*\b(?:errors?|exception|failed|invalid|panicked|reason|message|details?|output)"
-    r"\b[^\n]*[:：])\s*\n\s*(\S.*)$"  # noqa: RUF001
+    r"(?is)^([^\n]*\b(?:errors?|exception|failed|invalid|panicked|reason|message|details?|output"
+    r"|results?)\b[^\n]*[:：])\s*\n\s*(\S.*)$"  # noqa: RUF001
 )
 
 # JSON, also in the middle of a text, cut off, or printed by Python with single quotes.
@@ -150,7 +162,7 @@ def _layers() -> list[list[pl.Expr]]:
     """
     text = pl.col("text")
     steps = [[text.str.strip_chars()]]
-    for pattern in (_ENCLOSED, _HEADINGS, _SYMBOLS, _PREFIXES):
+    for pattern in (_ENCLOSED, _HEADINGS, _BARE_LINES, _SYMBOLS, _PREFIXES):
         steps += [
             [text.str.replace(pattern, "${1}${2}${3}").str.strip_chars().alias("rest")],
             [pl.when(pl.col("rest") != "").then("rest").otherwise("text").alias("text")],
@@ -161,8 +173,11 @@ def _layers() -> list[list[pl.Expr]]:
         **{f"pydantic_{n}": (_PYDANTIC, n) for n in (1, 2, 3)},
         **{f"stderr_{n}": (_STDERR, n) for n in (1, 2)},
         "command": (_SHELL_COMMAND, 1),
+        **{f"exit_{n}": (_EXIT_CODE, n) for n in (1, 2)},
         **{f"announced_{n}": (_ANNOUNCED, n) for n in (1, 2)},
-        "line": (r"^([^\r\n]+)", 1),
+        "line": (r"^([^\r\n]*[0-9A-Za-z[^\x00-\x7f]][^\r\n]*)", 1),
+        # JSON without a message that is indented: its first member.
+        "member": (r"""^[\s{\["']+([^\r\n]+)""", 1),
     }
     every = [
         text.str.extract(pattern, group).str.strip_chars().alias(name)
@@ -180,8 +195,10 @@ def _message() -> pl.Expr:
         formatted("validation error for {}: {} at {}", "pydantic_1", "pydantic_3", "pydantic_2"),
         _joined("stderr_1", "stderr_2"),
         "command",
+        _joined("exit_1", "exit_2"),
         _joined("announced_1", "announced_2"),
         "line",
+        "member",
         "text",
     ).alias("text")
 

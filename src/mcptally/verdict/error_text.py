@@ -2,6 +2,7 @@
 
 # ruff: noqa: RUF001 - dashes, crosses and full-width colons are what servers write.
 
+import re
 from typing import Final
 
 import polars as pl
@@ -159,6 +160,17 @@ def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
         .when((message != "") & text.str.contains(message, literal=True))
         .then(pl.lit("repeated"))
     )
+
+
+def telling(reply: pl.Expr, exception: pl.Expr) -> pl.Expr:
+    """Return the reply, or the exception on stderr if the reply only says that something failed."""
+    reply_beside = pl.when(exception.is_not_null()).then(reply)  # Few calls have an exception.
+    return pl.when(is_masked(reply_beside)).then(exception).otherwise(reply)
+
+
+def hides_exception(reply: str) -> bool:
+    """Return whether a reply only says that something failed."""
+    return re.search(_MASKED, reply) is not None
 
 
 def with_exception(stripped: pl.Expr, exception: pl.Expr, trace: pl.Expr) -> pl.Expr:

@@ -258,6 +258,24 @@ def test_skipped_files_are_named_with_the_reason_also_from_the_cache(tmp_path):
     )
 
 
+ANSWER = {
+    **dict.fromkeys(("calls", "tools", "servers", "sessions", "bytes"), 1),
+    **dict.fromkeys(("transcripts", "logs", "unused_lines", "ok"), 0),
+    "unread": [],
+    "first": "2023-11-14 22:13",
+    "last": "2026-11-21 22:53",
+    "headline": "",
+    "rest": {"unfinished": 0},
+    "skipped": [],
+    "findings": [],
+}
+
+
+def said_about(**fields):
+    """The lines of the screen about an answer with these fields."""
+    return screen(["x"], ANSWER | fields, Path("store"), Path("page")).splitlines()
+
+
 def test_a_finding_is_wrapped_between_words_and_keeps_names_whole():
     long = "a_rather_long_tool_name_number_103_of_a_server_that_has_many_such_names_everywhere_x"
     lines = [
@@ -265,19 +283,11 @@ def test_a_finding_is_wrapped_between_words_and_keeps_names_whole():
         "fault: tool (99% sure)",
         "1f Boom " * 20,
     ]
-    answer = {
-        **dict.fromkeys(("calls", "tools", "servers", "sessions", "bytes"), 1),
-        **dict.fromkeys(("transcripts", "logs", "unused_lines"), 0),
-        "unread": [],
-        "first": "2023-11-14 22:13",
-        "last": "2026-11-21 22:53",
-        "headline": "",
-        "rest": {"caller": 15_254, "upstream": 2_296, "tool": 1_447, "unknown": 321}
+    text = said_about(
+        rest={"caller": 15_254, "upstream": 2_296, "tool": 1_447, "unknown": 321}
         | {"unfinished": 432, "outcome unknown": 0},
-        "skipped": [],
-        "findings": [{"lines": lines, "call_id": "1f"}],
-    }
-    text = screen(["x"], answer, Path("store"), Path("page")).splitlines()
+        findings=[{"lines": lines, "call_id": "1f"}],
+    )
     assert text[0].endswith("2023-11-14 to 2026-11-21")
     start = text.index("1. many:")
     assert text[start + 1 : start + 4] == [
@@ -286,8 +296,51 @@ def test_a_finding_is_wrapped_between_words_and_keeps_names_whole():
         "   fault: tool (99% sure)",
     ]
     assert text[start + 4].startswith("   1f Boom")
-    assert len(text[start + 4]) == 80, "the example takes one line"
+    assert text[start + 5].startswith("   Boom 1f")
+    assert text[start + 5].endswith("\N{HORIZONTAL ELLIPSIS}")
+    assert text[start + 6].startswith("report:"), "the example takes two lines"
     assert "fault: caller 15,254, upstream 2,296, tool 1,447, unknown 321; unfinished: 432" in text
+
+
+def test_no_fault_is_cut_off():
+    rest = dict.fromkeys(("caller", "network", "tool", "unknown", "account", "upstream"), 15_693)
+    text = said_about(rest=rest | {"unfinished": 475})
+    start = next(n for n, line in enumerate(text) if line.startswith("fault: "))
+    assert text[start].endswith("account 15,693,")
+    assert text[start + 1 : start + 3] == ["  upstream 15,693", "unfinished: 475"]
+
+
+def test_no_problem_was_found_only_if_nothing_failed():
+    assert "No problem was found." in said_about(calls=3, ok=2, rest={"unfinished": 1})
+    failed = said_about(calls=3, ok=2)
+    assert "No tool has a problem: the 1 failed call named none." in failed
+
+
+def test_the_next_command_is_about_the_first_finding():
+    never = {"lines": ["a: never started", "NO_KEY"], "call_id": None}
+    call = {"lines": ["b: tool failures", "1f Boom"], "call_id": "1f"}
+    assert "next:   mcptally query store servers" in said_about(findings=[never, call])
+    assert "next:   mcptally show store 1f" in said_about(findings=[call, never])
+
+
+@pytest.mark.slow
+def test_filters_and_limit_choose_what_is_printed_also_as_json(home, traces):
+    first = run(traces, "--server", "time", "--limit", "1", "--json")
+    assert first.returncode == 0, first.stderr
+    found = json.loads(first.stdout)
+    assert (found["servers"], found["calls"]) == (1, 111)
+    [finding] = found["findings"]
+    assert finding["servers"] == ["time"]
+    assert found["problems"] > 1
+    assert finding["rate_low"] < finding["rate"] < finding["rate_high"]
+    every = json.loads(run("--limit", "0", "--format", "json", traces).stdout)
+    assert every["servers"] == 2
+    assert len(every["findings"]) == every["problems"]
+    none = run(traces, "--since", "2027-01-01")
+    assert "No tool call was recorded" in none.stdout
+    wrong = run(traces, "--tool", "nosuch")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "no tool is called 'nosuch'" in wrong.stderr
 
 
 def test_the_first_finding_agrees_with_show_about_the_fault(sample_store):

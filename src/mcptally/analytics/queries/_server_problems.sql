@@ -3,7 +3,7 @@
 -- (on stdout). `affected` of `total` starts; of noise, lines of `total` messages and lines.
 SELECT
     CASE WHEN failed_starts = starts - unused_starts THEN 'not_started' ELSE 'start' END AS kind,
-    server, failed_starts AS affected, starts AS total, start_failure AS cause,
+    server, failed_starts AS affected, starts - unused_starts AS total, start_failure AS cause,
     last_words AS message, first_seen, last_seen, recording
 FROM servers
 WHERE failed_starts > 0

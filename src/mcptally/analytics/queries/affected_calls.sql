@@ -4,7 +4,8 @@
 -- the most frequent messages of the tool's own failures, and otherwise each fault. The template of
 -- an error is judged as a group: its fault is that of most of its calls, and null if that is less
 -- than 70 % certain. Templates that end alike (`failed to list pods: connection refused`) are one
--- message, whatever tool they name. What several servers say alike has one cause.
+-- message, whatever tool they name. What several servers say alike has one cause; about a tool's
+-- own failures and unclear ones only if the servers report the same name.
 WITH failed AS MATERIALIZED (
     SELECT
         server, tool, hash(hash(server), hash(tool)) AS tool_hash, session,
@@ -30,8 +31,8 @@ claims AS MATERIALIZED (
 ),
 judged AS MATERIALIZED (
     SELECT
-        f.* EXCLUDE (fault, reason, certainty), c.certainty, (c.claim).reason AS reason,
-        (c.claim).fault AS suspected, CASE WHEN c.certainty >= 70 THEN suspected END AS fault,
+        f.* EXCLUDE (fault, reason, certainty), (c.claim).reason AS reason,
+        (c.claim).fault AS suspected, if(suspected IS NULL, NULL, c.certainty) AS certainty, CASE WHEN c.certainty >= 70 THEN suspected END AS fault,
         f.fault IS NOT DISTINCT FROM suspected AS typical
     FROM failed f
     JOIN claims c USING (tool_hash, template)
@@ -56,7 +57,8 @@ said AS MATERIALIZED (
         GROUP BY server, tool, template
     )
 ),
--- The three most frequent messages of a server's own failures are causes of their own.
+-- The three most frequent messages of a server's own failures are causes of their own, unless they
+-- are less than a tenth of them.
 frequent AS (
     SELECT j.server, message
     FROM judged j
@@ -65,10 +67,11 @@ frequent AS (
     WHERE coalesce(fault, 'tool') = 'tool'
     GROUP BY j.server, message
     QUALIFY row_number() OVER (PARTITION BY j.server ORDER BY count(*) DESC, message) <= 3
+        AND 10 * count(*) >= sum(count(*)) OVER (PARTITION BY j.server)
 ),
 caused AS MATERIALIZED (
     SELECT
-        j.*, w.message,
+        j.*, w.message, f.message IS NOT NULL AS is_frequent,
         CASE
             WHEN hidden AND fault IN ('caller', 'account') THEN 'unmarked'
             WHEN fault IS NULL THEN 'unclear'
@@ -87,19 +90,38 @@ caused AS MATERIALIZED (
     LEFT JOIN frequent f
         ON f.message = w.message AND f.server IS NOT DISTINCT FROM j.server
 ),
--- Causes that are not about data: where several servers say the same, they have the same cause.
+-- What the most frequent message of each cause is about, besides its words.
+representatives AS (
+    SELECT
+        own_cause, kind, message,
+        CASE WHEN kind IN ('tool_failures', 'unclear')
+            AND mode(reason) IS DISTINCT FROM 'removed_api'
+            THEN coalesce(any_value(server_name), 'label ' || any_value(server)) END AS software,
+        min(call_id) AS call_id
+    FROM caused
+    LEFT JOIN (SELECT server, mode(server_name) AS server_name FROM recordings GROUP BY server)
+        USING (server)
+    WHERE message <> '(no text)'
+        AND (kind IN ('misconfigured', 'unavailable', 'client') OR is_frequent)
+    GROUP BY own_cause, kind, message
+    QUALIFY row_number() OVER (PARTITION BY own_cause ORDER BY count(*) DESC, message) = 1
+),
+-- Where several servers say the same, they have the same cause: of a tool's own failures, which are
+-- about its code, if the servers report the same name; of an outage, if it is name resolution or the
+-- same address that cannot be reached.
 common AS (
     SELECT
         own_cause,
-        CASE WHEN count(*) OVER (PARTITION BY kind, message) > 1 THEN hash(kind, message)
-            ELSE own_cause END AS cause
+        CASE WHEN count(*) OVER (PARTITION BY kind, message, software, target) > 1
+            THEN hash(kind, message, software, target) ELSE own_cause END AS cause
     FROM (
-        SELECT own_cause, kind, server, message
-        FROM caused
-        WHERE (kind IN ('misconfigured', 'unavailable', 'client') OR reason = 'removed_api')
-            AND message <> '(no text)'
-        GROUP BY own_cause, kind, server, message
-        QUALIFY row_number() OVER (PARTITION BY own_cause ORDER BY count(*) DESC, message) = 1
+        SELECT
+            own_cause, kind, message, software,
+            CASE WHEN kind = 'unavailable' AND NOT regexp_matches(message, '(?i)enotfound'
+                || '|eai_again|getaddrinfo|name ?resolution|to resolve|not known|no such host')
+                THEN _address(error_text) END AS target
+        FROM representatives
+        JOIN (SELECT call_id, error_text FROM calls) USING (call_id)
     )
 )
 SELECT

@@ -3,7 +3,9 @@
 -- One row per cause, see `affected_calls`. `impact` is the weight of the kind times the sum over
 -- sessions of the square root of their affected calls, so that a client in a loop counts less,
 -- times a quarter plus three quarters of the share of affected calls, times one plus the share of
--- all calls to the servers, of which those of a session count less, too.
+-- all calls to the servers, of which those of a session count less, too. `since` is a detected
+-- change; `from_start`: the first session with these tools was affected, too. `exception` is what
+-- the server wrote to stderr while it answered the example with `message`.
 WITH attributed AS MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash
     FROM affected_calls
@@ -21,7 +23,8 @@ tool_sessions AS MATERIALIZED (
         hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash,
         sum(calls)::BIGINT AS calls, sum(ok)::BIGINT AS ok,
         sum(ok + hidden_errors + tool_errors + protocol_errors + timeouts + no_responses)::DOUBLE
-            AS ended
+            AS ended,
+        min(first_call) AS started
     FROM usage
     GROUP BY tool_hash, session_hash
 ),
@@ -34,9 +37,11 @@ rates AS (
     SELECT
         cause, sum(ended)::BIGINT AS calls, sum(ok)::BIGINT AS ok,
         count(*) FILTER (y > 0) AS sessions, sum(sqrt(coalesce(y, 0))) AS weighted,
+        arg_min(y IS NOT NULL, started) AS from_start,
         _interval(_moments(greatest(ended, coalesce(y, 0)), coalesce(y, 0))) AS share
     FROM (
-        SELECT t.cause, s.session_hash, sum(ended) AS ended, sum(ok) AS ok
+        SELECT
+            t.cause, s.session_hash, sum(ended) AS ended, sum(ok) AS ok, min(started) AS started
         FROM cause_tools t
         JOIN tool_sessions s USING (tool_hash)
         GROUP BY t.cause, s.session_hash
@@ -102,8 +107,9 @@ failures AS (
         hidden, r.calls, r.ok, r.sessions, affected / r.calls AS rate, share.low AS rate_low,
         share.high AS rate_high,
         _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
-        since, first_seen, last_seen, templates, most.template AS template,
-        left(e.error_text, 300) AS message, most.call_id AS call_id,
+        since, from_start, first_seen, last_seen, templates, most.template AS template,
+        left(e.error_text, 300) AS message, left(e.stderr_error, 300) AS exception,
+        most.call_id AS call_id,
         r.weighted * (0.25 + 0.75 * least(1, rate)) * (1 + r.weighted / n.weighted)
             * CASE WHEN template LIKE '(no text%' AND kind = 'unclear' THEN 0.5
                 WHEN reason = 'server_crash' THEN 2 ELSE 1 END AS size
@@ -113,7 +119,7 @@ failures AS (
     JOIN examples USING (cause)
     JOIN named USING (cause)
     LEFT JOIN onsets USING (cause)
-    LEFT JOIN (SELECT call_id, error_text FROM calls) e ON e.call_id = most.call_id
+    LEFT JOIN (SELECT call_id, error_text, stderr_error FROM calls) e ON e.call_id = most.call_id
 ),
 broken AS (
     SELECT
@@ -137,7 +143,7 @@ changed AS (
     WHERE drift = 'breaking' AND calls > 0
     GROUP BY server
 ),
--- Servers that never start for the same kind of reason are one row, with the last words of one.
+-- Servers that never start with the same last words are one row, and so is all noise on stdout.
 lives AS (
     SELECT
         kind, list(server ORDER BY affected DESC, server) AS servers, cause,
@@ -145,7 +151,12 @@ lives AS (
         arg_max(message, (affected, server)) AS message, min(first_seen) AS first_seen,
         max(last_seen) AS last_seen
     FROM _server_problems
-    GROUP BY kind, cause, if(kind = 'not_started', NULL, server)
+    GROUP BY kind, cause, CASE kind
+        WHEN 'noise' THEN ''
+        WHEN 'not_started' THEN coalesce(regexp_replace(
+            message, '"[^"]*"|''[^'']*''|/[^\s,;:)]+|\d+', '#', 'g'), server)
+        ELSE server
+    END
 ),
 problems AS (
     SELECT * FROM failures
@@ -188,7 +199,7 @@ SELECT
     cause, kind, if(len(servers) = 1, servers[1], NULL) AS server, servers, tools,
     if(len(tools) = 1, tools[1], NULL) AS tool, fault, suspected, reason, certainty, hidden_certainty,
     affected, hidden AS unmarked, calls, ok, sessions, rate, rate_low, rate_high,
-    coalesce(insufficient_data, false) AS insufficient_data, since, first_seen, last_seen,
-    templates, template, message, call_id, impact
+    coalesce(insufficient_data, false) AS insufficient_data, since, from_start, first_seen,
+    last_seen, templates, template, message, exception, call_id, impact
 FROM weighed
 ORDER BY rank

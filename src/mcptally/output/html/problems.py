@@ -6,6 +6,7 @@ from typing import Any, Final
 from mcptally.output.html.text import interval, moment, name, percent, shown
 from mcptally.plural import count
 from mcptally.tables.outcomes import UNKNOWN
+from mcptally.verdict.error_text import hides_exception
 
 TITLES: Final[Mapping[str, str]] = {
     "worse": "got worse",
@@ -94,10 +95,14 @@ def certain(certainty: float | None) -> str:
 
 
 def onset(row: Mapping[str, Any]) -> str:
-    """Since when the problem has existed: a detected change, or the beginning."""
+    """Since when the problem has existed, or when it was first seen; empty: not known."""
     if row["since"] is not None:
         return f"since {moment(row['since'])} UTC"
-    return "from the beginning"
+    if row["from_start"] or row["kind"] == "not_started":
+        return "from the beginning"
+    if row["from_start"] is None:
+        return ""
+    return f"first seen {moment(row['first_seen'])} UTC"
 
 
 def share(row: Mapping[str, Any]) -> str:
@@ -121,12 +126,15 @@ def evidence(row: Mapping[str, Any]) -> str:
 
 def statement(row: Mapping[str, Any]) -> str:
     """One sentence about a problem: what, how often, whose fault, since when."""
-    return f"{TITLES[row['kind']]}, {number(row)}; {blame(row)}; {onset(row)}"
+    said = (f"{TITLES[row['kind']]}, {number(row)}", blame(row), onset(row))
+    return "; ".join(filter(None, said))
 
 
 def message(row: Mapping[str, Any], limit: int = 200) -> str | None:
-    """The most frequent message of a problem."""
+    """The most frequent message of a problem, with the exception that it hides."""
     text = row["message"] or row["template"]
+    if text is not None and row["exception"] is not None and hides_exception(text):
+        text = f"{text}; on stderr: {row['exception']}"
     return None if text is None else shown(text, limit)
 
 

@@ -9,6 +9,7 @@ the program changed, the kept answer is returned and nothing large is imported.
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +20,7 @@ from mcptally.output.overview.inputs import Inputs, find_inputs
 from mcptally.transcript.unread import in_words
 
 _SHOWN: Final = 5
-"""The number of findings in an answer."""
+"""The number of findings in the answer that is kept."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class Overview:
 def overview(
     paths: Iterable[str | Path],
     *,
+    most: int = _SHOWN,
+    filters: Mapping[str, Any] = MappingProxyType({}),
     jobs: int = 0,
     progress: Callable[[int, int], None] = lambda *_: None,
     on_wait: Callable[[], None] = lambda: None,
@@ -59,15 +62,41 @@ def overview(
 
     Args:
         paths: files, folders and patterns of transcripts or of logs that `import` can read.
+        most: findings at most; 0: all.
+        filters: filters of the calls that the answer is about, as in `Store.ask`.
         jobs: processes to use at most; 0 means one per core.
         progress: called with the bytes of scoring done and in all.
         on_wait: called before waiting for another process.
-        on_answer: called with the result when it is known, before the page is written.
+        on_answer: called with the result when it is known; without filters, before the page is
+            written.
 
     Raises:
         UnreadableError: none of the paths can be read.
-        UsageError: a path is a store, or the cache cannot be used.
+        UsageError: a path is a store, a filter is wrong, or the cache cannot be used.
     """
+    given_filters = {name: value for name, value in filters.items() if value is not None}
+    if most == _SHOWN and not given_filters:
+        return _overview(paths, jobs, progress, on_wait, on_answer)
+    whole = _overview(paths, jobs, progress, on_wait, lambda _: None)
+    # These load polars, pyarrow and DuckDB.
+    from mcptally.analytics.store import open_store  # noqa: PLC0415
+    from mcptally.output.html.answers import Asked  # noqa: PLC0415
+    from mcptally.output.overview.answer import answer_of  # noqa: PLC0415
+
+    asked = Asked(open_store(whole.store), given_filters)
+    found = dataclasses.replace(whole, answer={**whole.answer, **answer_of(asked, most=most)})
+    on_answer(found)
+    return found
+
+
+def _overview(
+    paths: Iterable[str | Path],
+    jobs: int,
+    progress: Callable[[int, int], None],
+    on_wait: Callable[[], None],
+    on_answer: Callable[[Overview], None],
+) -> Overview:
+    """The overview of all calls with `_SHOWN` findings, computed or kept."""
     given = [Path(path) for path in paths]
     for path in given:
         if (path / "store.json").is_file():

@@ -16,7 +16,7 @@ _UNFINISHED = ("cancelled", "input_required", "tasks")
 
 
 def answer_of(asked: Asked, *, most: int) -> dict[str, Any]:
-    """The numbers and texts of the overview of a store, with this many findings at most."""
+    """The numbers and texts of the overview of a store, with this many findings at most; 0: all."""
     return retry_if_replaced([asked.store], lambda: _answer(asked, most), consistent=True)
 
 
@@ -43,7 +43,7 @@ def _answer(asked: Asked, most: int) -> dict[str, Any]:
             "outcome unknown": counts["unknown"],
         },
         "problems": found.height,
-        "findings": [_finding(row, shared) for row in found.head(most).to_dicts()],
+        "findings": [_finding(row, shared) for row in found.head(most or found.height).to_dicts()],
     }
 
 
@@ -55,11 +55,14 @@ def _finding(row: dict[str, Any], shared: contrasts.Contrasts) -> dict[str, Any]
         contrasts.of_problem(row, shared),
         f"{row['call_id'] or ''} {problems.message(row) or ''}".strip(),
     ]
-    since = None if row["since"] is None else moment(row["since"])
-    facts = ("kind", "servers", "tools", "fault", "certainty", "affected", "calls", "call_id")
+    facts = (
+        *("kind", "servers", "tools", "fault", "suspected", "certainty", "hidden_certainty"),
+        *("affected", "calls", "rate", "rate_low", "rate_high", "sessions", "cause", "call_id"),
+    )
+    times = ("since", "first_seen", "last_seen")
     return {
         "lines": [line for line in lines if line],
         **{name: row[name] for name in facts},
-        "since": since,
+        **{name: None if row[name] is None else moment(row[name]) for name in times},
         "message": problems.message(row),
     }

@@ -1,5 +1,6 @@
 """Lays out an overview as text that fits on a screen of 80 by 24 characters."""
 
+import json
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,20 +28,27 @@ def screen(
     )
     read = f": {', '.join(_read(answer))}, {_span(answer['first'], answer['last'])}"
     head = [
-        f"{_cut(', '.join(paths), max(20, width - len(read)))}{read}",
         *(as_message(line) for line in answer["unread"]),
         *_skipped(answer["skipped"], width),
         " ".join(calls),
         answer["headline"],
-        *_rest(answer["rest"], width),
     ]
-    lines = [_cut(line, width) for line in head]
+    lines = textwrap.wrap(
+        f"{', '.join(paths)}{read}", width, break_long_words=False, break_on_hyphens=False
+    )
+    lines += [_cut(line, width) for line in head]
+    lines += _rest(answer["rest"], width)
     for number, finding in enumerate(answer["findings"], 1):
         lines += _finding(number, finding, width)
     if not answer["findings"]:
-        what = "No problem was found" if answer["calls"] else "No tool call was recorded"
-        lines.append(f"{what}{' in what could be read' if answer['unread'] else ''}.")
+        lines.append(_no_finding(answer))
     return "\n".join([*lines, *_next(answer, store, page), ""])
+
+
+def as_json(paths: Sequence[str], answer: Mapping[str, Any], store: Path, page: Path) -> str:
+    """The overview as one JSON object, with the words of the screen."""
+    where = {"paths": list(paths), "store": str(store), "report": str(page)}
+    return f"{json.dumps(where | dict(answer), indent=2, ensure_ascii=False)}\n"
 
 
 def skipped(answer: Mapping[str, Any]) -> str:
@@ -100,14 +108,24 @@ def _rest(rest: Mapping[str, int], width: int) -> Iterator[str]:
     others = [f"{kind}: {rest[kind]:,}" for kind in _NOT_FAILED if rest[kind]]
     parts = [part for part in (faults and f"fault: {faults}", *others) if part]
     line = "; ".join(parts)
-    yield from [line] if line and len(line) <= width else parts
+    for each in [line] if len(line) <= width else parts:
+        yield from textwrap.wrap(each, width, subsequent_indent="  ")
 
 
 _NOT_FAILED: Final = ("unfinished", "outcome unknown")
 
 
+def _no_finding(answer: Mapping[str, Any]) -> str:
+    """What is said in place of findings: calls that name no tool can fail without one."""
+    failed = answer["calls"] - answer["ok"] - answer["rest"][_UNFINISHED]
+    if failed:
+        return f"No tool has a problem: the {count(failed, 'failed call')} named none."
+    what = "No problem was found" if answer["calls"] else "No tool call was recorded"
+    return f"{what}{' in what could be read' if answer['unread'] else ''}."
+
+
 def _finding(number: int, finding: Mapping[str, Any], width: int) -> Iterator[str]:
-    """The lines of a finding, wrapped between words; its example takes one line."""
+    """The lines of a finding, wrapped between words; its example takes two lines at most."""
     *said, example = finding["lines"]
     first = f"{number}. "
     for line in said:
@@ -120,13 +138,16 @@ def _finding(number: int, finding: Mapping[str, Any], width: int) -> Iterator[st
             break_on_hyphens=False,
         )
         first = "   "
-    yield _cut(f"   {example}", width)
+    shown, *more = textwrap.wrap(example, width - 3, break_on_hyphens=False)
+    yield f"   {shown}"
+    if more:
+        yield _cut(f"   {' '.join(more)}", width)
 
 
 def _next(answer: Mapping[str, Any], store: Path, page: Path) -> Iterator[str]:
-    """Where the page is, and three commands."""
+    """Where the page is, and three commands, the first about the first finding."""
     place = _path(store)
-    call = next((f["call_id"] for f in answer["findings"] if f["call_id"]), None)
+    call = answer["findings"][0]["call_id"] if answer["findings"] else None
     yield f"report: {_path(page)}"
     commands = [
         f"mcptally show {place} {call}" if call else f"mcptally query {place} servers",
