@@ -71,7 +71,9 @@ MESSAGES = {
     "Stdout:\n\nStderr:\nrm: no such file": "rm: no such file",
     "Build result:\nError: no files": "Build result: Error: no files",
     "Build failed\n\nTS2304: no name": "Build failed: TS2304: no name",
-    "Command failed with exit code 2\nls: no /x": "Command failed with exit code <n>: ls: no <path>",
+    "Command failed with exit code 2\nls: no /x": (
+        "Command failed with exit code <n>: ls: no <path>"
+    ),
     "Command failed with exit code 2": "Command failed with exit code <n>",
     '{\n  "emails": [],\n  "asked": 1\n}': 'emails": [],',
     '{"a": 1}': "{<text>: <n>}",

@@ -25,7 +25,7 @@ from tests import corpus
 from tests.commands import run
 from tests.importers import styles
 from tests.importers.imported_logs import events
-from tests.transcripts import c2s, call, opened, s2c, text, write
+from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
 NAMES = ("time.jsonl", "sqlite.jsonl.zst")
 
@@ -324,7 +324,20 @@ def test_the_next_command_is_about_the_first_finding():
 
 
 @pytest.mark.slow
-def test_filters_and_limit_choose_what_is_printed_also_as_json(home, traces):
+def test_an_archive_of_servers_that_never_start_says_so_and_when(tmp_path):
+    close = {"reason": "not_started", "exit_code": 127, "detail": "cannot start 'x': not found"}
+    write(tmp_path / "a.jsonl", [opened("r", server="x"), event("close", 1, "r", **close)])
+    done = run(tmp_path / "a.jsonl")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "unknown time" not in lines[0]
+    assert lines[1:3] == ["0 calls of 0 tools on 1 server in 0 sessions", "No tool was called"]
+    assert lines[3] == "1. x: never started, 1 of 1 start failed (missing program)"
+    assert lines[5].strip() == "cannot start 'x': not found"
+
+
+@pytest.mark.slow
+def test_filters_and_limit_choose_what_is_printed_also_as_json(traces):
     first = run(traces, "--server", "time", "--limit", "1", "--json")
     assert first.returncode == 0, first.stderr
     found = json.loads(first.stdout)

@@ -19,7 +19,7 @@ TITLES: Final[Mapping[str, str]] = {
     "unavailable": "network or upstream unavailable",
     "account": "rejected credentials, rights or quota",
     "client": "client lacks a capability",
-    "caller": "rejected arguments",
+    "caller": "rejected calls",
     "unmarked": "errors not marked as errors",
     "unclear": "failures of unclear cause",
     "contract": "results break the output schema",
@@ -30,8 +30,11 @@ TITLES: Final[Mapping[str, str]] = {
 RANKING: Final = (
     "Ranked by affected calls, of which those of one session count with their square root, and by "
     "the share of calls that fail. Failures of the tool, the network and upstream weigh most, "
-    "rejected arguments least."
+    "rejected calls least."
 )
+
+NO_TEXT: Final = "(no text: "
+"""How the template of a failure without a text begins; its outcome follows."""
 
 _MAX_NAMES: Final = 3
 
@@ -133,9 +136,10 @@ def statement(row: Mapping[str, Any]) -> str:
 def message(row: Mapping[str, Any], limit: int = 200) -> str | None:
     """The most frequent message of a problem, with the exception that it hides."""
     text = row["message"] or row["template"]
+    no_text = text is not None and text.startswith(NO_TEXT)
     if text is not None and row["exception"] is not None and hides_exception(text):
         text = f"{text}; on stderr: {row['exception']}"
-    return None if text is None else shown(text, limit)
+    return None if text is None else shown(text.replace("_", " ") if no_text else text, limit)
 
 
 def affected(row: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from mcptally.output.html.headings import share_that_worked
 from mcptally.output.html.text import moment
 from mcptally.tables.outcomes import UNKNOWN
 
+_LIVES = "SELECT min(opened_at), max(ended_at) FROM recordings"
 _UNFINISHED = ("cancelled", "input_required", "tasks")
 
 
@@ -26,6 +27,8 @@ def _answer(asked: Asked, most: int) -> dict[str, Any]:
     sums = servers.select(pl.col(name).sum() for name in names).row(0, named=True)
     counts = {name: int(value or 0) for name, value in sums.items()}
     first, last = servers.select(pl.col("first_call").min(), pl.col("last_call").max()).row(0)
+    if first is None:  # no call: the servers did not start
+        first, last = asked.store.sql(_LIVES).fetchall()[0]
     found = asked("priorities")
     by_fault = (
         found.filter(pl.col("cause").is_not_null()).group_by("fault").agg(pl.col("affected").sum())

@@ -104,20 +104,24 @@ def _rest(rest: Mapping[str, int], width: int) -> Iterator[str]:
     All are in one line if it is not wider than `width`.
     """
     causes = sorted((cause for cause in rest if rest[cause]), key=lambda cause: -rest[cause])
-    faults = ", ".join(f"{cause} {rest[cause]:,}" for cause in causes if cause not in _NOT_FAILED)
+    faults = ", ".join(
+        f"{cause}{_JOINT}{rest[cause]:,}" for cause in causes if cause not in _NOT_FAILED
+    )
     others = [f"{kind}: {rest[kind]:,}" for kind in _NOT_FAILED if rest[kind]]
     parts = [part for part in (faults and f"fault: {faults}", *others) if part]
     line = "; ".join(parts)
     for each in [line] if len(line) <= width else parts:
-        yield from textwrap.wrap(each, width, subsequent_indent="  ")
+        for wrapped in textwrap.wrap(each, width, subsequent_indent="  "):
+            yield wrapped.replace(_JOINT, " ")
 
 
 _NOT_FAILED: Final = ("unfinished", "outcome unknown")
+_JOINT: Final = "\N{NO-BREAK SPACE}"
 
 
 def _no_finding(answer: Mapping[str, Any]) -> str:
     """What is said in place of findings: calls that name no tool can fail without one."""
-    failed = answer["calls"] - answer["ok"] - answer["rest"][_UNFINISHED]
+    failed = answer["calls"] - answer["ok"] - sum(answer["rest"][kind] for kind in _NOT_FAILED)
     if failed:
         return f"No tool has a problem: the {count(failed, 'failed call')} named none."
     what = "No problem was found" if answer["calls"] else "No tool call was recorded"
