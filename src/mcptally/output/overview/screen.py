@@ -1,4 +1,4 @@
-"""Lays out an overview as text that fits on a screen of 80 by 24 characters."""
+"""Lays out an overview as text that is as wide as the terminal."""
 
 import json
 import shlex
@@ -26,16 +26,14 @@ def screen(
         f"on {count(answer['servers'], 'server')}",
         f"in {count(answer['sessions'], 'session')}",
     )
-    read = f": {', '.join(_read(answer))}, {_span(answer['first'], answer['last'])}"
+    read = (*_read(answer), _span(answer["first"], answer["last"]))
     head = [
         *(as_message(line) for line in answer["unread"]),
         *_skipped(answer["skipped"], width),
         " ".join(calls),
         answer["headline"],
     ]
-    lines = textwrap.wrap(
-        f"{', '.join(paths)}{read}", width, break_long_words=False, break_on_hyphens=False
-    )
+    lines = list(_wrapped(f"{', '.join(paths)}: {', '.join(map(_together, read))}", width))
     lines += [_cut(line, width) for line in head]
     lines += _rest(answer["rest"], width)
     for number, finding in enumerate(answer["findings"], 1):
@@ -105,18 +103,31 @@ def _rest(rest: Mapping[str, int], width: int) -> Iterator[str]:
     """
     causes = sorted((cause for cause in rest if rest[cause]), key=lambda cause: -rest[cause])
     faults = ", ".join(
-        f"{cause}{_JOINT}{rest[cause]:,}" for cause in causes if cause not in _NOT_FAILED
+        _together(f"{cause} {rest[cause]:,}") for cause in causes if cause not in _NOT_FAILED
     )
     others = [f"{kind}: {rest[kind]:,}" for kind in _NOT_FAILED if rest[kind]]
     parts = [part for part in (faults and f"fault: {faults}", *others) if part]
     line = "; ".join(parts)
     for each in [line] if len(line) <= width else parts:
-        for wrapped in textwrap.wrap(each, width, subsequent_indent="  "):
-            yield wrapped.replace(_JOINT, " ")
+        yield from _wrapped(each, width)
 
 
 _NOT_FAILED: Final = ("unfinished", "outcome unknown")
 _JOINT: Final = "\N{NO-BREAK SPACE}"
+"""Where `_wrapped` does not break a line."""
+
+
+def _together(text: str) -> str:
+    """The text, which `_wrapped` keeps in one line."""
+    return text.replace(" ", _JOINT)
+
+
+def _wrapped(text: str, width: int) -> Iterator[str]:
+    """The text in lines that only a long word makes longer than `width`."""
+    for line in textwrap.wrap(
+        text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    ):
+        yield line.replace(_JOINT, " ")
 
 
 def _no_finding(answer: Mapping[str, Any]) -> str:
