@@ -78,7 +78,7 @@ class QueryError(McptallyError):
 
 
 def reason(error: Exception) -> str:
-    """Why a file cannot be read or written, in the same words for every command.
+    """Why a file cannot be read, parsed or written, in the same words for every command.
 
     The system's own words have capitals and numbers, and a decoder's say more than a user needs.
     """
@@ -91,7 +91,14 @@ def reason(error: Exception) -> str:
         return text[:1].lower() + text[1:]
     if isinstance(error, UnicodeDecodeError):
         return "is not UTF-8"
-    return f"{error}"
+    if isinstance(error, RecursionError):
+        return "is nested too deep"
+    if column := getattr(error, "colno", None):  # of JSON
+        line = getattr(error, "lineno", 1)
+        return (
+            f"is not JSON: unexpected text at {f'line {line}, ' if line > 1 else ''}column {column}"
+        )
+    return f"{error}".replace("JSON is malformed", "is not JSON")  # words of msgspec
 
 
 NOT_IN_RECORDER = (

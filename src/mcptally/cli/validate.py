@@ -43,7 +43,7 @@ def command(store: Path, server: str, tool: str, arguments: str) -> None:
     try:
         parsed = json.loads(data, parse_constant=_reject)
     except ValueError as error:
-        raise UsageError(f"--arguments: is not JSON: {error}") from error
+        raise UsageError(f"--arguments: {reason(error)}") from error
     answer = dry_run.validate(open_store(store), server=server, tool=tool, arguments=parsed)
     sys.stdout.write(escape_controls(mask_text(answer.to_json())) + "\n")
     sys.stderr.write(f"source: {answer.source}\n")

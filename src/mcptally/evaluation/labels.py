@@ -108,7 +108,7 @@ def read(path: Path) -> pl.DataFrame:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise UnreadableError(f"{path}:{number}: is not JSON: {error}") from error
+            raise UnreadableError(f"{path}:{number}: {reason(error)}") from error
         if problem := _problem(row):
             raise UnreadableError(f"{path}:{number}: {problem}")
         read_row = _error_row if "verdict" in row else _traffic_row

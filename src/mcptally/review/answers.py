@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from mcptally.errors import UnreadableError, UsageError
+from mcptally.errors import UnreadableError, UsageError, reason
 from mcptally.tables.ids import digest
 from mcptally.tables.outcomes import FAULTS, Fault
 
@@ -209,9 +209,9 @@ def _row(line: bytes, where: str) -> Row:
     try:
         row: Row = _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UnreadableError(
-            f"{where}: is not an answer ({error}); correct the line or remove it"
-        ) from error
+        why = reason(error)
+        said = why if why.startswith("is not") else f"is not an answer: {why}"
+        raise UnreadableError(f"{where}: {said}; correct the line or remove it") from error
     if isinstance(row, Answer) and row.answer not in (*ANSWERS, WITHDRAWN):
         raise UnreadableError(
             f"{where}: {row.answer!r} is not an answer; known are {', '.join(ANSWERS)}"
