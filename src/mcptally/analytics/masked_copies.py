@@ -32,6 +32,7 @@ def copies(
         sources: the files by table, those of `calls` first.
     """
     search = None
+    joined = {name: _Searched() for name in _JOINED}
     for table, path in sources.items():
         try:
             texts = _texts_by_column(path)
@@ -39,7 +40,10 @@ def copies(
             what = "is damaged" if path.exists() else "cannot be read"
             again = f"mcptally score ARCHIVE -o {as_argument(path.parent.parent)}"
             raise StoreError(f"{path}: {what}: {error}; rebuild it with: {again}") from error
-        changed = {name: replacements(found) for name, found in texts.items()}
+        changed = {
+            name: joined[name].replacements(found) if name in joined else replacements(found)
+            for name, found in texts.items()
+        }
         if table == Calls.name and (repeated := set(_recognisable(changed.values()))):
             search = AhoCorasick(sorted(repeated), MatchKind.LeftmostLongest)
         if search is not None:
@@ -47,6 +51,20 @@ def copies(
                 changed[name] |= _with_repeated_masked(search, texts[name], changed[name])
         new = {name: found for name, found in changed.items() if found}
         yield table, path, functools.partial(_write, path, new) if new else None
+
+
+class _Searched:
+    """The texts of a column in several tables, each searched once."""
+
+    def __init__(self) -> None:
+        self._texts: set[Any] = set()
+        self._changed: dict[Any, Any] = {}
+
+    def replacements(self, texts: set[Any]) -> dict[Any, Any]:
+        """What `replacements` returns."""
+        self._changed |= replacements(texts - self._texts)
+        self._texts |= texts
+        return {text: self._changed[text] for text in self._changed.keys() & texts}
 
 
 def _write(path: Path, changed: Mapping[str, Mapping[Any, Any]], target: Path) -> None:

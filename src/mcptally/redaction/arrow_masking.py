@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from mcptally.redaction.display import mask_text, mask_value, without_hits
+from mcptally.redaction.display import mask_text, mask_value, with_hits
 
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 _Text = TypeVar("_Text", str, bytes)
@@ -29,8 +29,7 @@ def mask_rows(rows: _Rows) -> _Rows:
 
 def replacements(texts: set[_Text]) -> dict[_Text, _Text]:
     """Each of the texts that has a secret → the same text with the secret masked."""
-    some = texts - without_hits(texts)
-    return {text: masked for text in some if (masked := mask_value(text)) != text}
+    return {text: masked for text in with_hits(texts) if (masked := mask_value(text)) != text}
 
 
 def distinct_texts(column: pa.Array | pa.ChunkedArray) -> set[Any]:

@@ -14,7 +14,7 @@ Masking keeps the format: JSON text stays JSON text, with `[redacted:NAME]` in p
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -86,10 +86,11 @@ def _hidden(data: bytes) -> bytes:
     return found if count else data
 
 
-def without_hits(texts: Collection[_Text]) -> set[_Text]:
-    """Texts that have no secret, as far as one fast search in many of them can tell."""
-    frames = {_encoded(text): text for text in texts}
-    return {frames[frame] for frame in policy("default").clean_frames(list(frames))}
+def with_hits(texts: Iterable[_Text]) -> list[_Text]:
+    """Texts that may have a secret, as far as one fast search in many of them can tell."""
+    every = list(texts)
+    numbers = policy("default").frames_with_hits([_encoded(text) for text in every])
+    return [every[number] for number in numbers]
 
 
 def secrets_of(text: str | bytes) -> list[str]:
