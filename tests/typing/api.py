@@ -86,6 +86,12 @@ def open_and_query() -> None:
     assert_type(store.ask("tool_scores", since="7d"), Answer)
     assert_type(store.sql("SELECT ?", params=[1]), Answer)
     assert_type(answer.filter("calls > 9").order("calls").select("tool", "calls").limit(9), Answer)
+    assert_type(answer.pl(), pl.DataFrame)
+    assert_type(answer.fetchall(), list[tuple[Any, ...]])
+    answer.df().head(3)
+    answer.arrow().slice(0, 3)
+    with mt.open_store("store") as opened:
+        assert_type(opened, Store)
     assert_type(store.show("33e9d0f0", seed=True), Explanation)
     limited: contextlib.AbstractContextManager[None] = store.within(1.5, rows=10)
     with limited:

@@ -1,6 +1,7 @@
 """An answer: a DuckDB relation that a notebook shows as a table."""
 
-from typing import Any, Final
+import threading
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import duckdb
 import pyarrow as pa
@@ -11,16 +12,25 @@ from mcptally.plural import count
 from mcptally.redaction.arrow_masking import mask_rows
 from mcptally.tables.values import distinct_names
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
 ROWS: Final = 20
 """Rows of an answer that a notebook shows."""
+
+
+CONNECTION_IN_USE: Final = threading.RLock()
+"""Held while an answer is asked for or computed: a DuckDB connection refuses a second thread, and
+several answers have the same connection. DuckDB uses all cores for one query."""
 
 
 class Answer(duckdb.DuckDBPyRelation):
     """A DuckDB relation; as the result of a notebook cell it is a table with bars and intervals.
 
     A notebook shows the first 20 rows with secrets masked, and of a predefined question the
-    columns that `mcptally query` shows. `.pl()`, `.to_arrow_table()` and `.fetchall()` return
-    everything, as it was recorded.
+    columns that `mcptally query` shows. `.pl()`, `.df()`, `.arrow()` and `.fetchall()` return
+    everything, as it was recorded. Threads may share an answer.
     """
 
     __slots__ = ()
@@ -44,27 +54,62 @@ class Answer(duckdb.DuckDBPyRelation):
             "text/html": notebook.table(rows, names, notes=notes),
         }
 
-    # DuckDB's methods return its own class.
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            "an answer is a query of an open store; pickle what .pl() or .arrow() returns"
+        )
+
+    # DuckDB's methods return `Any`, or its own class.
+
+    def pl(self, *args: Any, **kwargs: Any) -> "pl.DataFrame":
+        """The rows as a Polars data frame."""
+        with CONNECTION_IN_USE:
+            frame: pl.DataFrame = super().pl(*args, **kwargs)
+            return frame
+
+    def df(self, *args: Any, **kwargs: Any) -> "pd.DataFrame":
+        """The rows as a Pandas data frame; needs the extra `mcptally[pandas]`."""
+        with CONNECTION_IN_USE:
+            return super().df(*args, **kwargs)
+
+    def arrow(self, *args: Any, **kwargs: Any) -> pa.Table:
+        """The rows as an Arrow table; `.to_arrow_reader()` reads them batch by batch."""
+        return self.to_arrow_table(*args, **kwargs)
+
+    def to_arrow_table(self, *args: Any, **kwargs: Any) -> pa.Table:
+        """The rows as an Arrow table."""
+        with CONNECTION_IN_USE:
+            return super().to_arrow_table(*args, **kwargs)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """The rows as tuples."""
+        with CONNECTION_IN_USE:
+            return super().fetchall()
 
     def filter(self, filter_expr: object) -> "Answer":
         """The rows for which an SQL condition holds."""
-        return as_answer(super().filter(filter_expr))
+        with CONNECTION_IN_USE:
+            return as_answer(super().filter(filter_expr))
 
     def limit(self, n: int, offset: int = 0) -> "Answer":
         """The first `n` rows after `offset` rows."""
-        return as_answer(super().limit(n, offset))
+        with CONNECTION_IN_USE:
+            return as_answer(super().limit(n, offset))
 
     def order(self, order_expr: object) -> "Answer":
         """The rows in the order of an SQL ORDER BY."""
-        return as_answer(super().order(order_expr))
+        with CONNECTION_IN_USE:
+            return as_answer(super().order(order_expr))
 
     def sort(self, *args: object) -> "Answer":
         """The rows in the order of these expressions."""
-        return as_answer(super().sort(*args))
+        with CONNECTION_IN_USE:
+            return as_answer(super().sort(*args))
 
     def select(self, *args: object, groups: str = "") -> "Answer":
         """These columns or SQL expressions."""
-        return as_answer(super().select(*args, groups=groups))
+        with CONNECTION_IN_USE:
+            return as_answer(super().select(*args, groups=groups))
 
 
 def as_answer(relation: duckdb.DuckDBPyRelation) -> Answer:

@@ -71,6 +71,14 @@ class Connections:
             if self.masked
         ]
 
+    def close(self) -> None:
+        """Close all connections; the next question opens new ones."""
+        with self._lock:
+            for connection in self._open.values():
+                connection.close()
+            self._open.clear()
+            self._created.clear()
+
     def mark(self) -> tuple[tuple[int, int], ...]:
         """A value that changes when a run replaces one of the stores."""
         return tuple(map(manifest_version, self.paths))

@@ -9,13 +9,13 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from mcptally.analytics import ask, compare, views
-from mcptally.analytics.answer import Answer, as_answer, of_table
+from mcptally.analytics.answer import CONNECTION_IN_USE, Answer, as_answer, of_table
 from mcptally.analytics.child_process import ChildProcessPool
 from mcptally.analytics.connections import PAYLOAD_TABLES, Connections, answer_of
 from mcptally.analytics.filters import Filters, Moment
@@ -60,6 +60,18 @@ class Store:
         self._lock: Final = threading.Lock()
         self._child: ChildProcessPool | None = None
         self._limits: Final[list[tuple[float, int]]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; answers that were not read cannot be read any more."""
+        self._connections.close()
+        with self._lock:
+            self._child = None
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -132,7 +144,8 @@ class Store:
         )
         if self._is_limited:
             return self._in_child("ask", question, **msgspec.structs.asdict(filters))
-        return ask.answer(self._connections, question, filters)
+        with CONNECTION_IN_USE:
+            return ask.answer(self._connections, question, filters)
 
     def keeping(self) -> Callable[[str], Answer]:
         """A function that answers questions as `ask` does, and computes each once.
@@ -150,6 +163,10 @@ class Store:
         """
         if self._is_limited:
             return self._in_child("sql", query, params)
+        with CONNECTION_IN_USE:
+            return self._sql(query, params)
+
+    def _sql(self, query: str, params: Any) -> Answer:
         if _SHOW_TABLES.fullmatch(query):
             query = _LIST_TABLES
         texts = views.texts_read(query)

@@ -1,0 +1,53 @@
+"""Answers as programs use them: in threads, in charts, pickled, and after the store is closed."""
+
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import altair as alt
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import mcptally as mt
+
+
+def test_threads_may_share_an_answer_and_a_store(sample_store: mt.Store):
+    store, together = mt.open_store(sample_store.path), threading.Barrier(8)
+    answer = store.ask("tool_scores")
+
+    def heights(_: int) -> set[int]:
+        together.wait(60)
+        return {answer.pl().height for _ in range(3)} | {
+            store.sql("SELECT * FROM tool_scores").arrow().num_rows
+        }
+
+    with ThreadPoolExecutor(8) as pool:
+        found = set.union(*pool.map(heights, range(8)))
+    assert found == {answer.pl().height}
+
+
+def test_an_answer_is_data_for_altair_polars_and_arrow(sample_store: mt.Store):
+    answer = mt.open_store(sample_store.path).ask("server_scores")
+    chart = alt.Chart(answer).mark_bar().encode(x="server:N", y="calls:Q").to_dict()
+    [rows] = chart["datasets"].values()
+    assert [row["server"] for row in rows] == answer.pl().get_column("server").to_list()
+    assert pl.DataFrame(answer).equals(answer.pl())
+    assert isinstance(answer.arrow(), pa.Table)
+
+
+def test_pickling_an_answer_says_what_to_pickle(sample_store: mt.Store):
+    answer = mt.open_store(sample_store.path).ask("server_scores")
+    with pytest.raises(TypeError, match=r"pickle what \.pl\(\) or \.arrow\(\) returns"):
+        pickle.dumps(answer)
+    assert pickle.loads(pickle.dumps(answer.pl())).equals(answer.pl())  # noqa: S301  (our own)
+
+
+def test_a_with_block_closes_the_store(sample_store: mt.Store):
+    with mt.open_store(sample_store.path) as store:
+        answer = store.ask("server_scores")
+        height = answer.pl().height
+    with pytest.raises(duckdb.ConnectionException):
+        answer.pl()
+    assert store.ask("server_scores").pl().height == height
