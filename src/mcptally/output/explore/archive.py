@@ -10,7 +10,9 @@ from mcptally.output.html.text import shown, span
 from mcptally.plural import count
 from mcptally.transcript.unread import in_words
 
-_COUNTS: Final = ("calls", "ok", "business", "tool_failures", "infrastructure", "ambiguous")
+_COUNTS: Final = (
+    *("calls", "ok", "business", "tool_failures", "infrastructure", "ambiguous", "unknown"),
+)
 _SUMS: Final = ", ".join(f"coalesce(sum({name}), 0)::BIGINT AS {name}" for name in _COUNTS)
 
 _SERVERS: Final = f"""
