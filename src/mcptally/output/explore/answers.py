@@ -1,7 +1,8 @@
 """Answers of a store for the pages: each is computed once and kept until a run replaces the store.
 
 Questions and SQL read masked copies of the tables, in child processes with limits. The first answer
-waits until these copies exist, so `light` reads the sums of the store itself and masks its rows.
+waits until these copies exist. What the first page asks does not wait: it is asked of the store as
+recorded, and the rows are masked, as the report does.
 """
 
 import collections
@@ -25,8 +26,8 @@ ROWS: Final = 100_000
 KEPT: Final = 256 << 20
 """Bytes of answers that are kept."""
 
-_FIRST: Final = ("tool_scores", "priorities", "timeline", "change_points", "contrasts")
-"""Questions that the first pages ask."""
+_FIRST: Final = ("priorities", "timeline", "change_points", "contrasts", "tool_scores")
+"""Questions that the first page asks, and the page of a tool. They have few rows."""
 
 
 class Answers:
@@ -47,6 +48,7 @@ class Answers:
         self.masked: Final = open_store(path, memory=MEMORY, masked=True)
         self.base: Final = None if base is None else open_store(base)
         """The earlier store as recorded."""
+        self._limited_recorded: Final = open_store(path, memory=MEMORY)
         self._seconds: Final = seconds
         self._lock: Final = threading.Lock()
         self._copies: Future[None] | None = None
@@ -60,12 +62,13 @@ class Answers:
         return self.recorded.mark(), self.base and self.base.mark()
 
     def prepare(self) -> None:
-        """Ask the questions of the first pages in a thread, so that they wait less."""
+        """Ask the questions of the first pages in a thread, and write the masked copies."""
 
         def ask() -> None:
             with contextlib.suppress(McptallyError):  # the page that needs the answer reports it
                 for question in _FIRST:
                     self.ask(question)
+                self._wait_for_copies()
 
         threading.Thread(target=ask, daemon=True).start()
 
@@ -76,10 +79,20 @@ class Answers:
             QueryError, UsageError: the question or a filter is invalid, or it took too long.
         """
         given = {name: value for name, value in filters.items() if value is not None}
+        if question in _FIRST and not given:
+            return self.kept(("first", question), lambda: self._first(question))
         return self.kept(
             ("ask", question, *sorted(given.items())),
             lambda: self._limited(lambda store: store.ask(question, **given)),
         )
+
+    def _first(self, question: str) -> pl.DataFrame:
+        store = self._limited_recorded
+        with store.within(self._seconds, rows=ROWS):
+            frame: pl.DataFrame = retry_if_replaced(
+                [store], lambda: masked(store.ask(question)).pl()
+            )
+        return frame
 
     def sql(self, query: str, *parameters: Any) -> pl.DataFrame:
         """The answer to a SELECT; see `Store.sql`.
