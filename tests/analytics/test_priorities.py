@@ -209,6 +209,21 @@ def test_the_onset_is_the_detected_change(asked):
     assert row["first_seen"] == row["since"]
 
 
+OTHER_CLIENT = SERVERS.add(
+    [
+        row | {"client": "new" if row["requested_at"] >= BEGAN + timedelta(hours=1) else "old"}
+        for row in outage(kind=NO_NETWORK | NO_HOST)
+    ]
+)
+
+
+@pytest.mark.slow
+def test_an_onset_at_which_another_client_began_says_so(asked):
+    [row], [other] = asked(OTHER_CLIENT), asked(SINCE)
+    assert (row["client_changed"], other["client_changed"]) == (True, False)
+    assert problems.onset(row) == "since 2026-03-02 01:00 UTC, when another client began"
+
+
 def test_without_a_detected_change_there_is_no_onset(asked):
     assert asked(ONE_CAUSE)[0]["since"] is None
 

@@ -93,7 +93,7 @@ caused AS MATERIALIZED (
 -- What the most frequent message of each cause is about, besides its words.
 representatives AS (
     SELECT
-        own_cause, kind, message,
+        own_cause, kind, message, any_value(server) AS server,
         CASE WHEN kind IN ('tool_failures', 'unclear')
             AND mode(reason) IS DISTINCT FROM 'removed_api'
             THEN coalesce(any_value(server_name), 'label ' || any_value(server)) END AS software,
@@ -117,9 +117,11 @@ common AS (
     FROM (
         SELECT
             own_cause, kind, message, software,
+            -- Node.js says only `fetch failed` if it cannot resolve a name.
             CASE WHEN kind = 'unavailable' AND NOT regexp_matches(message, '(?i)enotfound'
-                || '|eai_again|getaddrinfo|name ?resolution|to resolve|not known|no such host')
-                THEN _address(error_text) END AS target
+                || '|eai_again|getaddrinfo|name ?resolution|to resolve|not known|no such host'
+                || '|fetch failed')
+                THEN coalesce(_address(error_text), 'label ' || server) END AS target
         FROM representatives
         JOIN (SELECT call_id, error_text FROM calls) USING (call_id)
     )

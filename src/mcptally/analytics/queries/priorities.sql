@@ -4,7 +4,7 @@
 -- sessions of the square root of their affected calls, so that a client in a loop counts less,
 -- times a quarter plus three quarters of the share of affected calls, times one plus the share of
 -- all calls to the servers, of which those of a session count less, too. `since` is a detected
--- change; `from_start`: the first session with these tools was affected, too. `exception` is what
+-- change, at which another client may have begun (`client_changed`); `from_start`: the first session with these tools was affected, too. `exception` is what
 -- the server wrote to stderr while it answered the example with `message`.
 WITH attributed AS MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash
@@ -91,6 +91,23 @@ onsets AS (
         AND c.changed_at BETWEEN first_seen - INTERVAL 1 MINUTE AND last_seen
     GROUP BY t.cause
 ),
+-- Onsets at which another client began: nine in ten calls since then are its, and less than half of
+-- those before. Such a change may be that of the client.
+other_clients AS (
+    SELECT cause, true AS client_changed
+    FROM (
+        SELECT
+            o.cause, c.client, count(*) FILTER (requested_at >= since) AS after,
+            count(*) FILTER (requested_at < since) AS before
+        FROM onsets o
+        JOIN cause_tools t USING (cause)
+        JOIN calls c ON c.server IS NOT DISTINCT FROM t.server AND c.tool = t.tool
+        WHERE since IS NOT NULL AND method = 'tools/call'
+        GROUP BY o.cause, c.client
+    )
+    GROUP BY cause
+    HAVING 10 * max(after) >= 9 * sum(after) AND 2 * arg_max(before, after) < sum(before)
+),
 server_calls AS (
     SELECT cause, sum(weighted) AS weighted
     FROM (SELECT DISTINCT cause, server FROM cause_tools) c
@@ -107,7 +124,7 @@ failures AS (
         hidden, r.calls, r.ok, r.sessions, affected / r.calls AS rate, share.low AS rate_low,
         share.high AS rate_high,
         _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
-        since, from_start, first_seen, last_seen, templates, most.template AS template,
+        since, client_changed, from_start, first_seen, last_seen, templates, most.template AS template,
         left(e.error_text, 300) AS message, left(e.stderr_error, 300) AS exception,
         most.call_id AS call_id,
         r.weighted * (0.25 + 0.75 * least(1, rate)) * (1 + r.weighted / n.weighted)
@@ -119,6 +136,7 @@ failures AS (
     JOIN examples USING (cause)
     JOIN named USING (cause)
     LEFT JOIN onsets USING (cause)
+    LEFT JOIN other_clients USING (cause)
     LEFT JOIN (SELECT call_id, error_text, stderr_error FROM calls) e ON e.call_id = most.call_id
 ),
 broken AS (
@@ -199,7 +217,8 @@ SELECT
     cause, kind, if(len(servers) = 1, servers[1], NULL) AS server, servers, tools,
     if(len(tools) = 1, tools[1], NULL) AS tool, fault, suspected, reason, certainty, hidden_certainty,
     affected, hidden AS unmarked, calls, ok, sessions, rate, rate_low, rate_high,
-    coalesce(insufficient_data, false) AS insufficient_data, since, from_start, first_seen,
-    last_seen, templates, template, message, exception, call_id, impact
+    coalesce(insufficient_data, false) AS insufficient_data, since,
+    coalesce(client_changed, false) AS client_changed, from_start, first_seen, last_seen,
+    templates, template, message, exception, call_id, impact
 FROM weighed
 ORDER BY rank

@@ -100,7 +100,8 @@ def certain(certainty: float | None) -> str:
 def onset(row: Mapping[str, Any]) -> str:
     """Since when the problem has existed, or when it was first seen; empty: not known."""
     if row["since"] is not None:
-        return f"since {moment(row['since'])} UTC"
+        other = ", when another client began" if row["client_changed"] else ""
+        return f"since {moment(row['since'])} UTC{other}"
     if row["from_start"] or row["kind"] == "not_started":
         return "from the beginning"
     if row["from_start"] is None:
