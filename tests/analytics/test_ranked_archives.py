@@ -3,6 +3,8 @@
 import pytest
 
 import mcptally as mt
+from mcptally.analytics.explain import explain_calls
+from mcptally.output.html import problems
 from tests.benchmarks import ranking
 
 OWN = [a for a in ranking.archives() if not any("traffic/" in name for name in a["recordings"])]
@@ -22,14 +24,35 @@ def test_a_ranked_problem_names_what_it_is_and_whose_fault():
             assert problem["fault"], problem
 
 
-@pytest.mark.slow
-def test_important_problems_are_among_the_first_ten_and_are_not_repeated(tmp_path):
-    total = ranking.Counter()
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranked")
     for number, archive in enumerate(OWN):
-        store = tmp_path / f"{number}"
-        mt.score(ranking.paths(archive), out=store, jobs=1)
-        total += ranking.measure(mt.open_store(store), archive["problem"])[0]
+        mt.score(ranking.paths(archive), out=folder / f"{number}", jobs=1)
+    return [mt.open_store(folder / f"{number}") for number in range(len(OWN))]
+
+
+@pytest.mark.slow
+def test_important_problems_are_among_the_first_ten_and_are_not_repeated(stores):
+    total = ranking.Counter()
+    for store, archive in zip(stores, OWN, strict=True):
+        total += ranking.measure(store, archive["problem"])[0]
     assert total["found"] >= 0.85 * total["important"], ranking.shares(total)
     assert total["ranked"] >= 0.9 * total["first five"], ranking.shares(total)
     assert total["repeats"] <= 3, ranking.shares(total)
     assert total["fault right"] >= 0.9 * total["with a problem"], ranking.shares(total)
+
+
+@pytest.mark.slow
+def test_every_finding_agrees_with_what_show_says_of_its_example(stores):
+    for store in stores:
+        rows = store.ask("priorities").pl().drop_nulls("cause").to_dicts()
+        shown = explain_calls(store, [row["call_id"] for row in rows], longest=100)
+        for row in rows:
+            call = shown[row["call_id"]].call
+            said = f"{store.path.name} {problems.subject(row)}: {problems.statement(row)}"
+            assert call["fault"] == (row["fault"] or call["fault"]), said
+            assert call["server"] in row["servers"], said
+            assert call["tool"] in row["tools"], said
+            assert (call["outcome"] == "hidden_error") >= (row["kind"] == "unmarked"), said
+            assert call["template"] in (row["template"], None), said
