@@ -56,3 +56,24 @@ def test_a_pattern_matches_the_same_texts_in_both_engines(text: str):
     pattern = r"error[:\x{ff1a}]?\s*\S|^[^\n]{1,3}\nfehler"
     assert match.uses_re2(pattern)
     assert matches(text, pattern) == pl.Series([text]).str.contains(f"(?i)(?:{pattern})")[0]
+
+
+def test_the_part_that_a_rule_matches_is_the_same_in_both_engines():
+    texts = pl.Series(["x Error: ab", "none", "error", "ERROR 5"])
+
+    found = match.found_parts(texts, [r"error[: ]+\w+", "error"])
+
+    assert found.to_list() == ["Error: ab", None, "error", "ERROR 5"]
+    assert found.to_list() == texts.str.extract(r"(?i)((?:error[: ]+\w+|error))", 1).to_list()
+    assert match.found_parts(texts, ["error"], start=True).to_list() == [
+        None,
+        None,
+        "error",
+        "ERROR",
+    ]
+
+
+def test_parts_of_patterns_with_a_group_without_a_name_are_found_by_polars():
+    found = match.found_parts(pl.Series(["took 5 s"]), [r"took (\d) s"])
+
+    assert found.to_list() == ["took 5 s"]

@@ -3,6 +3,7 @@
 docs/explanation/statistics.md explains the test, docs/design/statistics.md the reasons for it.
 """
 
+import functools
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -91,7 +92,8 @@ def change_points(series: Series) -> list[Change]:
 
 def _changes(series: Series) -> Iterator[Change]:
     """Yield the changes in a series or in a piece of one."""
-    if series.calls.sum() < 2 * MIN_CALLS:
+    calls, hits = series.calls.sum(), series.hits.sum()
+    if calls < 2 * MIN_CALLS or not 0 < hits < calls:
         return
     tests = [cut for cut in (_between_sessions(series), _within_sessions(series)) if cut]
     if not tests:
@@ -172,6 +174,7 @@ class _Ranges(NamedTuple):
         return np.asarray(running[..., self.high] - running[..., self.low], np.float64)
 
 
+@functools.lru_cache(maxsize=128)
 def _ranges(sessions: int) -> _Ranges:
     """The ranges that are tried: those of single changes end with the last session."""
     single = np.arange(MIN_SESSIONS, sessions - MIN_SESSIONS + 1)
@@ -328,7 +331,8 @@ def _orders(random: np.random.Generator, rows: int, count: int, length: int) -> 
     # Blocks begin at a random place, so that the first one may be shorter.
     block = (np.arange(count) + random.integers(length)) // length
     keys = random.random((rows, int(block[-1]) + 1))[:, block]
-    return np.argsort(keys, axis=1, kind="stable")
+    # Within blocks keys are equal, and only a stable sort keeps the order; it takes longer.
+    return np.argsort(keys, axis=1, kind="stable" if length > 1 else None)
 
 
 def _block_length(sessions: _Sessions, low: int, high: int) -> int:

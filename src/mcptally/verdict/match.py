@@ -106,7 +106,7 @@ def found_parts(texts: pl.Series, patterns: Sequence[str], *, start: bool = Fals
         column = texts.to_arrow(compat_level=pl.CompatLevel.oldest())
         # Syntax that only polars knows, or a group without a name, in a user's pattern.
         with contextlib.suppress(pa.ArrowInvalid):
-            return series_from_arrow(pc.extract_regex(column, regex).field("found"))
+            return series_from_arrow(pc.struct_field(pc.extract_regex(column, regex), "found"))
     return texts.str.extract(regex, 1)
 
 

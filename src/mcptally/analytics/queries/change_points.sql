@@ -1,6 +1,6 @@
 -- When did the success rate of a tool or server change, and why?
 -- Shows: level, server, tool, changed_at, success_rate_before, success_rate_after, calls_before, calls_after, sessions_before, sessions_after, cause, template, next_change, q_value
-WITH timed AS MATERIALIZED (
+WITH timed AS NOT MATERIALIZED (
     SELECT
         server, tool, hash(server) AS server_hash, hash(hash(server), hash(tool)) AS tool_hash,
         hash(session) AS session_hash, epoch_us(requested_at)::DOUBLE AS moment,
@@ -9,7 +9,7 @@ WITH timed AS MATERIALIZED (
     WHERE ended AND requested_at IS NOT NULL
 ),
 -- The times of calls, rounded to 1/8192 of the time that they span.
-cells AS (
+cells AS MATERIALIZED (
     SELECT
         server_hash, tool_hash, session_hash,
         min(moment) AS moment, count(*)::DOUBLE AS n, count(*) FILTER (failed)::DOUBLE AS y
@@ -55,7 +55,8 @@ points AS MATERIALIZED (
     FROM (SELECT level, series, q_value, unnest(changes) AS c FROM tests WHERE q_value <= 0.05)
     WINDOW neighbours AS (PARTITION BY level, series ORDER BY c."at")
 ),
--- The calls between the neighbours of each change.
+-- The calls between the neighbours of each change. Calls are read again for the few series that
+-- changed: to keep the texts of all calls takes longer.
 around AS MATERIALIZED (
     SELECT p.level, p.series, p.moment, t.moment >= p.moment AS after, t.* EXCLUDE (moment)
     FROM points p
