@@ -6,6 +6,7 @@ import functools
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -292,6 +293,39 @@ def test_tables_and_rules_are_resources(folder: Path):
     assert "`tool_scores`" in tables
     assert "`pairing.late_reply`" in rules
     assert "pairing.late_reply" in rule
+
+
+def test_a_prompt_leads_from_a_finding_to_a_fix_by_tools_and_columns_that_exist(folder: Path):
+    async def conversation():
+        async with Client(served(folder / "store")) as client:
+            prompt = await client.get_prompt("fix_server", {"server": "s"})
+            tools = [tool.name for tool in (await client.list_tools()).tools]
+            return prompt.messages[0].content.text, tools
+
+    steps, tools = asyncio.run(conversation())
+    assert {"priorities", "show_call", "sql"} <= set(tools) & set(re.findall(r"`(\w+)`", steps))
+    assert 'server="s"' in steps
+    query = steps.split("Call `sql`: ")[1].split(". Compare")[0].replace("<call_id>", "0")
+    assert not talk(folder, ("sql", {"query": query}))[0].is_error
+
+
+def test_three_calls_say_which_tool_is_broken_and_why_and_show_it_in_4000_tokens(sample_store):
+    async def conversation():
+        async with Client(server(sample_store.path)) as client:
+            first = await client.call_tool("priorities", {"limit": 5})
+            worst = rows(first)[0]
+            second = await client.call_tool("show_call", {"call": worst["call_id"]})
+            query = (
+                "SELECT call_id, server, tool, template FROM affected_calls "
+                f"WHERE cause = '{worst['cause']}'"
+            )
+            third = await client.call_tool("sql", {"query": query, "limit": 20})
+            return [said(answer) for answer in (first, second, third)]
+
+    told = asyncio.run(conversation())
+    assert "Only SELECT queries are allowed" in told[0]
+    assert "sqlite" in told[2]
+    assert sum(map(len, told)) / 4 <= 4000
 
 
 def test_recorded_by_our_recorder_and_scored_by_our_pipeline_there_is_no_finding(folder, tmp_path):
