@@ -97,6 +97,12 @@ def generate(folder: Path, *, size: int, shape: str = "traffic", seed: int = 1) 
     return files
 
 
+def new_recording(path: Path, number: int) -> Path:
+    """A transcript with one recording of a server of `generate`, the later the larger `number`."""
+    path.write_bytes(b"".join(_recording(random.Random(number), SHAPES["traffic"], number)))
+    return path
+
+
 def multiply(files: Iterable[Path], folder: Path, *, times: int) -> list[Path]:
     """Plain copies of real transcripts, compressed or not, `times` each, with recording ids of
     their own."""

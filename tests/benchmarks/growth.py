@@ -1,12 +1,13 @@
 """How CPU and memory of `mcptally score` grow, and the sizes that are out of the ordinary.
 
-    python -m tests.benchmarks growth [--sizes 10,100,1000] [--limit 400 --times 10] [--odd]
+    python -m tests.benchmarks growth [--sizes 10,100,1000] [--limit 400 --times 10] [--odd] [--new]
 
 Made archives of each size (MB) are scored on one core. With `--limit` an archive `--times` as
 large as that many MB is scored inside a memory cgroup of the limit, where the system lets us make
 one: beyond the limit the kernel kills. The cost model, CPU = fixed + rate * size, is fitted to all
 sizes but the last, which it then predicts. `--odd`: one frame of 200 MB, a session of a million
-calls, a million recordings in one file, 100,000 files of one call each.
+calls, a million recordings in one file, 100,000 files of one call each. `--new`: one new recording
+in an archive of 250 MB and in one of 100,000 files, after scoring the recording alone.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from tests.benchmarks.archive import generate
+from tests.benchmarks.archive import generate, new_recording
 from tests.benchmarks.score import Cost, run
 
 MEGA: Final = 1_000_000
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--limit", type=int, help="MB of memory, enforced by the kernel")
     parser.add_argument("--times", type=int, default=10, help="the archive is so often as large")
     parser.add_argument("--odd", action="store_true", help="also sizes out of the ordinary")
+    parser.add_argument("--new", action="store_true", help="also one new recording")
     parser.add_argument("--folder", type=Path, help="where archives are made")
     options = parser.parse_args(arguments)
     print("| archive | MB | CPU s | ms per MB | wall s | peak MB |\n|---|---|---|---|---|---|")
@@ -59,12 +61,29 @@ def main(arguments: Sequence[str]) -> None:
                 ("100,000 files", files),
             ):
                 report(name, make(work / name.replace(" ", "-")), work)
+        if options.new:
+            archive = work / "250"
+            generate(archive, size=250 * MEGA)
+            number = 30_007  # server 7, after all others
+            one_new(archive, new_recording(work / "new.jsonl", number), work)
+            one_new(files(work / "many"), lone_call(work / "call.jsonl"), work)
         if options.limit:
             archive = work / "limited"
             generate(archive, size=options.limit * options.times * MEGA)
             with limited(options.limit * MEGA) as prefix:
                 name = f"{options.times} times the limit of {options.limit} MB"
                 report(name, archive, work, prefix, ["--memory", f"{options.limit * MEGA}"])
+
+
+def one_new(archive: Path, new: Path, work: Path) -> None:
+    """Score a recording alone, and after the archive was scored; print both."""
+    report("one recording", new, work)
+    report(f"the archive {archive.name}", archive, work)
+    more = ["-o", str(work / "store"), "--jobs", "1"]
+    added = run([sys.executable, "-m", "mcptally", "score", str(archive), str(new), *more])
+    print(
+        f"| and the recording | | {added.cpu:.2f} | | {added.wall:.1f} | {added.megabytes:,.0f} |"
+    )
 
 
 def model(points: Sequence[tuple[float, float]]) -> str:
@@ -86,9 +105,10 @@ def report(
     """Score, print a row, and return the cost."""
     score = [sys.executable, "-m", "mcptally", "score", str(archive), "--full", "--jobs", "1"]
     cost: Cost = run([*prefix, *score, "-o", str(work / "store"), *more])
-    size = sum(path.stat().st_size for path in archive.iterdir()) / MEGA
+    found = archive.iterdir() if archive.is_dir() else [archive]
+    size = sum(path.stat().st_size for path in found) / MEGA
     print(
-        f"| {name} | {size:,.0f} | {cost.cpu:.1f} | {1000 * cost.cpu / size:.1f} "
+        f"| {name} | {size:,.0f} | {cost.cpu:.2f} | {1000 * cost.cpu / size:.1f} "
         f"| {cost.wall:.1f} | {cost.megabytes:,.0f} |",
         flush=True,
     )
@@ -148,6 +168,12 @@ def files(folder: Path, count: int = 100_000) -> Path:
     for number in range(count):
         (folder / f"{number}.jsonl").write_bytes(exchange(1, "one answer", f"r{number}"))
     return folder
+
+
+def lone_call(path: Path) -> Path:
+    """A recording of one call that `files` does not have."""
+    path.write_bytes(exchange(1, "one answer", "new"))
+    return path
 
 
 @contextlib.contextmanager
