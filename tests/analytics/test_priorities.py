@@ -135,8 +135,25 @@ def test_a_template_is_judged_as_a_group_and_disagreement_lowers_the_certainty(a
     assert by_id[row["call_id"]]["typical"], "the example has the fault that the row names"
 
 
-DOUBTFUL = SERVERS.add(traffic("t", 30, kind=CRASH | {"certainty": 69.0}))
-SURE = SERVERS.add(traffic("t", 30, kind=CRASH | {"certainty": 70.0}))
+def of_texts(texts, certainty, failed=30):
+    """Calls that fail with one template in some texts, each with this certainty."""
+    calls = traffic("t", failed, kind=CRASH | {"certainty": certainty})
+    return [row | {"error_text": f"a {n % texts}"} for n, row in enumerate(calls)]
+
+
+DOUBTFUL = SERVERS.add(of_texts(3, 69.0))
+SURE = SERVERS.add(of_texts(3, 70.0))
+FEW_TEXTS = SERVERS.add(of_texts(2, 79.0))
+FEW_SURE = SERVERS.add(of_texts(2, 80.0))
+FEW_CALLS = SERVERS.add(of_texts(2, 70.0, failed=2))
+
+
+def test_one_or_two_texts_that_decide_about_many_calls_need_a_higher_certainty(asked):
+    found = [asked(server)[0] for server in (FEW_TEXTS, FEW_SURE, FEW_CALLS)]
+    assert [row["fault"] for row in found] == [None, "tool", "tool"]
+    assert problems.blame(found[0]) == (
+        "fault: unknown, perhaps tool (79% sure); not clear whose: look at the example"
+    )
 
 
 def test_a_claim_that_is_less_than_seventy_percent_certain_names_no_fault(asked):

@@ -3,14 +3,14 @@
 -- Failures of a server with the same cause are one problem, whatever tools they concern: each of
 -- the most frequent messages of the tool's own failures, and otherwise each fault. The template of
 -- an error is judged as a group: its fault is that of most of its calls, and null if that is less
--- than 70 % certain. Templates that end alike (`failed to list pods: connection refused`) are one
+-- than 70 % certain, or than 80 % if one or two texts decide about three calls or more. Templates that end alike (`failed to list pods: connection refused`) are one
 -- message, whatever tool they name. What several servers say alike has one cause; about a tool's
 -- own failures and unclear ones only if the servers report the same name.
 WITH failed AS MATERIALIZED (
     SELECT
         server, tool, hash(hash(server), hash(tool)) AS tool_hash, session,
         coalesce(template, '(no text: ' || outcome || ')') AS template, fault, reason, certainty, hidden_certainty,
-        outcome = 'hidden_error' AS hidden, requested_at, call_id
+        outcome = 'hidden_error' AS hidden, requested_at, call_id, hash(error_text) AS text
     FROM calls
     WHERE dir = 'c2s' AND method = 'tools/call' AND tool IS NOT NULL AND _failed(outcome)
 ),
@@ -19,11 +19,12 @@ claims AS MATERIALIZED (
     SELECT
         tool_hash, template,
         arg_max({fault: fault, reason: reason, sure: sure}, (calls, coalesce(reason, ''))) AS claim,
-        (claim).sure / sum(calls) AS certainty
+        (claim).sure / sum(calls) AS certainty,
+        if(sum(calls) >= 3 AND sum(texts) <= 2, 80, 70) AS needed
     FROM (
         SELECT
             tool_hash, template, fault, mode(reason) AS reason, count(*) AS calls,
-            sum(certainty) AS sure
+            sum(certainty) AS sure, count(DISTINCT text) AS texts
         FROM failed
         GROUP BY tool_hash, template, fault
     )
@@ -31,8 +32,9 @@ claims AS MATERIALIZED (
 ),
 judged AS MATERIALIZED (
     SELECT
-        f.* EXCLUDE (fault, reason, certainty), (c.claim).reason AS reason,
-        (c.claim).fault AS suspected, if(suspected IS NULL, NULL, c.certainty) AS certainty, CASE WHEN c.certainty >= 70 THEN suspected END AS fault,
+        f.* EXCLUDE (fault, reason, certainty, text), (c.claim).reason AS reason,
+        (c.claim).fault AS suspected, if(suspected IS NULL, NULL, c.certainty) AS certainty,
+        CASE WHEN c.certainty >= c.needed THEN suspected END AS fault,
         f.fault IS NOT DISTINCT FROM suspected AS typical
     FROM failed f
     JOIN claims c USING (tool_hash, template)
