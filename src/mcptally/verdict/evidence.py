@@ -224,18 +224,27 @@ def add_tool_kinds(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
         calls: `Validated`.
         definitions: `Definitions` of their tools.
     """
-    kinds = definitions.lazy().select("definition", tool_kind="kind").unique("definition")
-    unlisted = Validated.definition.col.is_null() & Validated.tool.col.is_not_null()
+    kinds = definitions.lazy().select("definition", "kind").unique("definition")
+    keys = [Validated.tool.name, Validated.arguments.name]
     by_arguments = tool_kinds.kind(
-        pl.when(unlisted).then(Validated.tool.col),
-        pl.lit(None, pl.String),
-        pl.when(unlisted).then(Validated.arguments.col),
+        Validated.tool.col, pl.lit(None, pl.String), Validated.arguments.col
+    )
+    inferred = (
+        calls.lazy()
+        .filter(Validated.definition.col.is_null() & Validated.tool.col.is_not_null())
+        .select(keys)
+        .unique()
+        .with_columns(by_arguments.alias("inferred"))
     )
     added = (
         calls.lazy()
-        .select("definition", "tool", "arguments")
+        .select("definition", *keys)
         .join(kinds, on="definition", how="left", maintain_order="left")
-        .select(tool_kind=pl.coalesce("tool_kind", by_arguments))
+        .with_columns(
+            pl.when(Validated.definition.col.is_null()).then(pl.col(name)) for name in keys
+        )
+        .join(inferred, on=keys, how="left", maintain_order="left", nulls_equal=True)
+        .select(tool_kind=pl.coalesce("kind", "inferred"))
         .pipe(run_query)
     )
     return calls.hstack(added)
