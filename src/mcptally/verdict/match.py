@@ -129,12 +129,16 @@ class _Texts:
 
     def contain(self, rows: Rows, patterns: Sequence[str], *, start: bool = False) -> Mask:
         """Return for each of `rows` whether one of `patterns` matches its text."""
-        matched = np.zeros(len(rows), dtype=np.bool_)
-        for by_re2, some in itertools.groupby(sorted(patterns, key=uses_re2), uses_re2):
-            left = np.flatnonzero(~matched)
-            if len(left):
-                search = self._search_by_re2 if by_re2 else self._search_by_polars
-                matched[left] = search(rows[left], alternation(list(some), start=start))
+        if not len(rows):
+            return np.zeros(0, dtype=np.bool_)
+        by_re2 = [pattern for pattern in patterns if uses_re2(pattern)]
+        if len(by_re2) == len(patterns):
+            return self._search_by_re2(rows, alternation(patterns, start=start))
+        others = [pattern for pattern in patterns if pattern not in by_re2]
+        matched = self._search_by_polars(rows, alternation(others, start=start))
+        left = np.flatnonzero(~matched)
+        if by_re2 and len(left):
+            matched[left] = self._search_by_re2(rows[left], alternation(by_re2, start=start))
         return matched
 
     def _search_by_re2(self, rows: Rows, regex: str) -> Mask:
@@ -146,8 +150,8 @@ class _Texts:
                 found = pc.match_substring_regex(pc.take(self._column, numbers), regex)
         except pa.ArrowInvalid:  # a user's pattern with syntax that only polars knows
             return self._search_by_polars(rows, regex)
-        matches: Mask = series_from_arrow(found).to_numpy()
-        return matches
+        bits = np.frombuffer(found.buffers()[1], np.uint8)
+        return np.unpackbits(bits, count=len(rows), bitorder="little").view(np.bool_)
 
     def _search_by_polars(self, rows: Rows, regex: str) -> Mask:
         matches: Mask = self.texts.gather(indices(rows)).str.contains(regex).to_numpy()
