@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from mcptally.jsonschemas import cost, dialects
+from mcptally.tables.arrow import series_from_numpy
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Validated
 
@@ -20,15 +22,18 @@ _ODD_NUMBER: Final = "[0-9](?:[eE]|[0-9]{15})"
 """Matches numbers with an exponent or 16 digits, which `_with_number` does not compare."""
 
 
-_CALLS: Final = [Validated.definition.name, Validated.arguments.name]
 _SCHEMAS: Final = [Definitions.definition.name, Definitions.input_schema.name]
 
 
-def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """Distinct `definition` and `arguments`, and whether a value is at a `boundary`.
+def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Series:
+    """Whether a value of the arguments is at a boundary, for each of `rows`.
 
     Arguments are parsed only if they may have such a value: `_EMPTY` matches, the tool declares a
     limit of size, or it declares limits of numbers and one of these numbers may be there.
+
+    Args:
+        rows: `definition` and `arguments` of calls.
+        definitions: `Definitions` of the tools.
     """
     used = set(rows.get_column(Validated.definition.name).to_list())
     limited = {
@@ -48,14 +53,15 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataF
     distinct = (
         rows.lazy()
         .select("definition", "arguments")
+        .with_row_index("row")
         .filter(Validated.arguments.col.is_not_null())
-        # Group by arguments alone: `unique` of both columns copies them.
+        # Group by arguments alone, and then by their numbers: two columns would be copied.
         .group_by("arguments")
-        .agg("definition")
+        .agg("definition", "row")
         .with_row_index("number")
-        .explode("definition")
-        .unique(["number", "definition"])
-        .drop("number")
+        .explode("definition", "row")
+        .group_by("number", "definition")
+        .agg("row", Validated.arguments.col.first())
         .join(schemas, on="definition", how="left")
         .with_columns(
             likely=pl.col("sized").fill_null(value=False) | arguments.contains(_EMPTY),
@@ -70,11 +76,12 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataF
             ),
         ]
     ).pipe(run_query)
-    found = [
-        _at_boundary(schema, text)
-        for schema, text in candidates[[Definitions.input_schema.name, _CALLS[1]]].iter_rows()
-    ]
-    return candidates[_CALLS].hstack([pl.Series("boundary", found, dtype=pl.Boolean)])
+    names = ["row", Definitions.input_schema.name, Validated.arguments.name]
+    at_boundary = np.zeros(rows.height, dtype=np.bool_)
+    for same, schema, text in candidates[names].iter_rows():
+        if _at_boundary(schema, text):
+            at_boundary[same] = True
+    return series_from_numpy(at_boundary)
 
 
 def _at_boundary(schema: str | None, text: str) -> bool:

@@ -85,23 +85,18 @@ def assign_scenarios(
     inputs = calls[
         ["server", "tool", "combination", "definition", "arguments", "input_schema_state"]
     ]
-    rows = inputs.lazy().filter(Validated.tool.col.is_not_null())
-    boundaries = calls_at_boundary(
-        rows.select("definition", "arguments").pipe(run_query), definitions
+    is_tool_call = Validated.tool.col.is_not_null()
+    boundary = calls_at_boundary(
+        inputs.select("definition", pl.when(is_tool_call).then("arguments")), definitions
     )
     matched = [entry.matched(calls) for entry in entries]
     given = calls.select(given=pl.coalesce(pl.lit(None, pl.String), *matched)) if entries else None
     keys = ["server", "tool", "combination"]
-    is_tool_call = Validated.tool.col.is_not_null()
     return (
         inputs.lazy()
-        .with_columns(given=pl.lit(None, pl.String) if given is None else given.to_series())
-        .join(
-            boundaries.lazy(),
-            on=["definition", "arguments"],
-            how="left",
-            nulls_equal=True,
-            maintain_order="left",
+        .with_columns(
+            given=pl.lit(None, pl.String) if given is None else given.to_series(),
+            boundary=boundary,
         )
         .join(
             rare_combinations(counts), on=keys, how="left", nulls_equal=True, maintain_order="left"
