@@ -16,7 +16,7 @@ from mcptally.toml_files import read_toml
 from mcptally.verdict import error_template
 from tests.corpus import SAMPLES
 
-MOST: Final = 365
+MOST: Final = 364
 """Lower it after a change that needs fewer."""
 
 

@@ -383,18 +383,25 @@ def _recordings(
         .hstack([series_from_numpy(kind, "kind")])
         .lazy()
     )
+    # Few rows: sums of them give what is counted by recording and by file.
+    sums = every.group_by("recording", "file", "kind").agg(
+        Event.seq.col.min(), events=pl.len(), opened=known.min(), ended=known.max()
+    )
     rows = conversation.recordings.lazy().join(
-        every.group_by("recording").agg(
-            *((pl.col("kind") == n).sum().alias(name) for n, name in enumerate(frames)),
-            events=pl.len(),
-            opened_at=pl.from_epoch(known.min(), time_unit="ns").cast(TIME),
-            ended_at=pl.from_epoch(known.max(), time_unit="ns").cast(TIME),
+        sums.group_by("recording").agg(
+            *(
+                pl.col("events").filter(pl.col("kind") == n).sum().alias(name)
+                for n, name in enumerate(frames)
+            ),
+            pl.col("events").sum(),
+            opened_at=pl.from_epoch(pl.col("opened").min(), time_unit="ns").cast(TIME),
+            ended_at=pl.from_epoch(pl.col("ended").max(), time_unit="ns").cast(TIME),
         ),
         on="recording",
         how="left",
     )
     files = (
-        every.group_by("recording", "file")
+        sums.group_by("recording", "file")
         .agg(Event.seq.col.min())
         .with_columns(file=pl.lit(file_names).gather(Event.file.col))
         .sort("recording", "seq", "file")
