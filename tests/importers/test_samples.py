@@ -16,6 +16,8 @@ from tests.importers.imported_logs import (
 )
 
 LOGS = Logs()
+INSPECTOR = "inspector-protocol-bookshop-2026-11-28T11-35-34.907Z.json.gz"
+"""What the Protocol tab of MCP Inspector 2.12 exported, with the demo's bookshop as the server."""
 
 
 def add(sample: str, recorded: str) -> tuple[int, int]:
@@ -36,6 +38,7 @@ SAMPLE = {
         ("spans-agent.jsonl.gz", "recorded-agent.jsonl.gz"),
         ("spans-traceloop.jsonl.gz", "recorded-traceloop.jsonl.gz"),
         ("sentry.jsonl.gz", "recorded-sentry.jsonl.gz"),
+        (INSPECTOR, "recorded-inspector-export.jsonl.gz"),
     )
 }
 
@@ -86,6 +89,14 @@ def test_a_database_of_mcphawk_has_the_calls_of_our_recording(both, sample):
         for frame in (imported, recorded)
     ]
     assert facts(spaced[0], "tool", "arguments") == facts(spaced[1], "tool", "arguments")
+
+
+def test_an_export_of_the_inspector_has_the_calls_of_our_recording(both):
+    imported, recorded = both(INSPECTOR)
+    names = [name for name in FACTS if name != "response_tokens"]  # spaces are lost
+    assert facts(imported, *names) == facts(recorded, *names)
+    assert set(imported.get_column("server")) == {"bookshop"}
+    assert imported.get_column("outcome").to_list().count("tool_error") == 1
 
 
 def test_spans_of_a_server_give_only_method_tool_outcome_and_time(both):
