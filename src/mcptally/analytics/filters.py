@@ -9,7 +9,7 @@ clients; client and model then choose rows.
 
 import datetime
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -177,4 +177,15 @@ def predicates(table: str, names: Collection[str]) -> list[str]:
         columns = next(kind for kind in TABLES if kind.name == table).columns()
         condition = next((text for column, text in _BY_COLUMN.items() if column in columns), None)
         return [condition] if condition and names else []
-    return list(dict.fromkeys(known[name] for name in sorted(names) if name in known))
+    return list(dict.fromkeys(_conditions(known, names)))
+
+
+BASE: Final = "base_"
+"""Before the name of a filter whose value is that of the base of a comparison."""
+
+
+def _conditions(known: Mapping[str, str], names: Collection[str]) -> Iterator[str]:
+    for name in sorted(names):
+        plain = name.removeprefix(BASE)
+        if plain in known:
+            yield known[plain].replace(f"getvariable('{plain}')", f"getvariable('{name}')")

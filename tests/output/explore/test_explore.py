@@ -319,8 +319,13 @@ def test_errors_since_a_moment_are_found_in_every_zone(served: Served, monkeypat
     with serving(served.store) as address:
         _, page = get(f"{address}compare?at=2000-01-01T00:00")
         _, later = get(f"{address}compare?at=2100-01-01T00:00")
+        _, ended = get(f"{address}compare?since=2000-01-01T00:00&until=2000-01-02T00:00")
+        status, wrong = get(f"{address}compare?since=2000-01-02T00:00&until=2000-01-01T00:00")
     assert "KeyError" in page
     assert "KeyError" not in later
+    assert "KeyError" not in ended
+    assert status == 404
+    assert "2000-01-01 00:00 is not after 2000-01-02 00:00" in wrong
     assert later.rstrip().endswith("</html>")
 
 

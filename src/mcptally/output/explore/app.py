@@ -185,7 +185,7 @@ def _call(answers: Answers, links: Links, request: Request) -> Page:
 
 
 def _compare(answers: Answers, links: Links, request: Request) -> Page:
-    return comparison.page(answers, links, request.query_params.get("at", "").strip())
+    return comparison.page(answers, links, request.query_params)
 
 
 PAGES: Final[dict[str, Handler]] = {

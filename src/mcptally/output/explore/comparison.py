@@ -1,7 +1,8 @@
-"""The page of a comparison: what got worse since a moment, or since another store was made."""
+"""The page of a comparison: what got worse between two times, or since another store was made."""
 
+import dataclasses
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -9,8 +10,9 @@ import polars as pl
 from mcptally.analytics import compare
 from mcptally.analytics.answer import masked
 from mcptally.analytics.compare import OMITTED_CHANGES, Comparison, Side
-from mcptally.analytics.filters import parse_time
+from mcptally.analytics.filters import BASE, parse_time
 from mcptally.analytics.store import Store, retry_if_replaced
+from mcptally.errors import UsageError
 from mcptally.output.explore.addresses import Links
 from mcptally.output.explore.answers import Answers
 from mcptally.output.explore.page import Page, Section
@@ -26,45 +28,88 @@ SELECT min(first_call) AS first, max(last_call) AS last,
 """
 
 
-def page(answers: Answers, links: Links, at: str) -> Page:
-    """The page that compares the calls before and since a moment, or the base store with this one.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ranges:
+    """Which calls are compared: those before with those after."""
+
+    base_since: datetime.datetime | None = None
+    base_until: datetime.datetime | None = None
+    since: datetime.datetime | None = None
+    until: datetime.datetime | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> "Ranges | None":
+        """The ranges that an address names; None: it names no time.
+
+        Raises:
+            UsageError: a text is not a time, or an end is not after its start.
+        """
+        names = [one.name for one in dataclasses.fields(cls)]
+        found = {name: parse_time(given[name], name) for name in names if given.get(name)}
+        if given.get("at"):
+            found["base_until"] = found["since"] = parse_time(given["at"], "at")
+        for prefix in ("", BASE):
+            start, end = found.get(f"{prefix}since"), found.get(f"{prefix}until")
+            if start and end and start >= end:
+                raise UsageError(f"{moment(end)} is not after {moment(start)}")
+        if not {"base_since", "base_until"} & found.keys() and "since" in found:
+            found["base_until"] = found["since"]
+        if not {"since", "until"} & found.keys() and "base_until" in found:
+            found["since"] = found["base_until"]
+        return cls(**found) if found else None
+
+    def given(self) -> dict[str, datetime.datetime]:
+        """Name of each filter that has a value → its value."""
+        pairs = ((one.name, getattr(self, one.name)) for one in dataclasses.fields(self))
+        return {name: value for name, value in pairs if value is not None}
+
+    def fields(self) -> dict[str, str]:
+        """The values of the fields of the form."""
+        return {name: moment(value).replace(" ", "T") for name, value in self.given().items()}
+
+
+def page(answers: Answers, links: Links, given: Mapping[str, str]) -> Page:
+    """The page that compares two ranges of time, or the base store with this one.
 
     Args:
         answers: the answers of the store.
         links: the addresses.
-        at: the moment, as in `Store.ask`; empty: compare with the base store, or at the middle.
+        given: the times as text, by the names of `Ranges`, or `at` for the calls before and since;
+            without any, the base store is the base, or the calls before the middle are.
 
     Raises:
-        UsageError: the moment is not a time.
+        UsageError: a text is not a time, or an end is not after its start.
     """
     del links
     times = answers.light(_SPLIT).row(0, named=True)
-    split = parse_time(at, "at") if at else None if answers.base else times["middle"]
+    ranges = Ranges.of(given)
+    if ranges is None and answers.base is None and times["middle"]:
+        ranges = Ranges(base_until=times["middle"], since=times["middle"])
     head = {
-        "at": at or (moment(split).replace(" ", "T") if split else ""),
+        "fields": {} if ranges is None else ranges.fields(),
         "first": times["first"],
         "last": times["last"],
-        "base": shown(str(answers.base.path), 300) if answers.base and split is None else None,
+        "base": shown(str(answers.base.path), 300) if answers.base and ranges is None else None,
         "has_base": answers.base is not None,
     }
-    if split is None and answers.base is None:
+    if ranges is None and answers.base is None:
         return Page("comparison", "Compare", head=head)
     return Page(
         "comparison",
-        "What changed" if split is None else f"What changed at {moment(split)} UTC",
+        "What changed",
         head=head,
         sections=[
-            Section("errors", "New errors", lambda: _new_errors(answers, split)),
-            Section("changes", "Tools and servers", lambda: _changes(answers, split)),
+            Section("errors", "New errors", lambda: _new_errors(answers, ranges)),
+            Section("changes", "Tools and servers", lambda: _changes(answers, ranges)),
         ],
         order=("changes", "errors"),
     )
 
 
-def _changes(answers: Answers, split: datetime.datetime | None) -> dict[str, Any]:
+def _changes(answers: Answers, ranges: Ranges | None) -> dict[str, Any]:
     """The changes that are significant and large, the most important first."""
     tools, rates = (
-        answers.kept(("compare", what, split), _compared(answers, split, what))
+        answers.kept(("compare", what, ranges), _compared(answers, ranges, what))
         for what in ("tools", "rates")
     )
     listed = tools.filter(~pl.col("change").is_in(OMITTED_CHANGES))
@@ -83,13 +128,11 @@ def _changes(answers: Answers, split: datetime.datetime | None) -> dict[str, Any
     }
 
 
-def _compared(
-    answers: Answers, split: datetime.datetime | None, what: str
-) -> Callable[[], pl.DataFrame]:
+def _compared(answers: Answers, ranges: Ranges | None, what: str) -> Callable[[], pl.DataFrame]:
     """A function that compares, and returns the changes of tools or of their success rates."""
 
     def computed() -> pl.DataFrame:
-        found = _comparison(answers, split)
+        found = _comparison(answers, ranges)
         rows = found.tools if what == "tools" else found.metrics.filter("metric = 'success_rate'")
         frame: pl.DataFrame = masked(rows).pl()
         return frame
@@ -97,31 +140,30 @@ def _compared(
     return computed
 
 
-def _comparison(answers: Answers, split: datetime.datetime | None) -> Comparison:
+def _comparison(answers: Answers, ranges: Ranges | None) -> Comparison:
     new = answers.recorded
-    if split is None and answers.base is not None:
+    if ranges is None and answers.base is not None:
         return answers.base.compare(new)
+    given = {} if ranges is None else ranges.given()
 
-    def side(store: Store, name: str) -> Side:
-        return Side(store.folders, store.files, None, store.manifest.get("mcptally"), (name,))
+    def side(store: Store, *, is_base: bool) -> Side:
+        names = tuple(name for name in given if name.startswith(BASE) == is_base)
+        return Side(store.folders, store.files, None, store.manifest.get("mcptally"), names)
 
     return retry_if_replaced(
         [new],
         lambda: compare.compare(
-            side(new, "until"),
-            side(new, "since"),
-            compare.limits(),
-            {"until": split, "since": split},
+            side(new, is_base=True), side(new, is_base=False), compare.limits(), given
         ),
     )
 
 
-def _new_errors(answers: Answers, split: datetime.datetime | None) -> list[dict[str, Any]] | None:
+def _new_errors(answers: Answers, ranges: Ranges | None) -> list[dict[str, Any]] | None:
     """The errors of tools that did not occur before."""
-    errors = answers.ask("error_groups")
-    if split is not None:
-        new = errors.filter(pl.col("first_seen") >= split)
+    if ranges is None:
+        errors, before = answers.ask("error_groups"), answers.base_errors()
     else:
-        before = answers.base_errors().select(_KEY)
-        new = errors.join(before, on=_KEY, how="anti", nulls_equal=True)
+        errors = answers.ask("error_groups", since=ranges.since, until=ranges.until)
+        before = answers.ask("error_groups", since=ranges.base_since, until=ranges.base_until)
+    new = errors.join(before.select(_KEY), on=_KEY, how="anti", nulls_equal=True)
     return new.head(MOST).to_dicts() or None
