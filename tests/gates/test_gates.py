@@ -21,7 +21,7 @@ from tests.analytics.built_stores import (
     sessions,
 )
 from tests.commands import run
-from tests.transcripts import c2s, opened, s2c, text, write
+from tests.transcripts import c2s, event, opened, s2c, text, write
 from tests.transcripts import call as asked
 
 BAD = sessions([(1, 2)] * 40, "bad")
@@ -44,6 +44,16 @@ def test_a_gate_fails_passes_or_is_undecided_by_the_whole_interval(store):
         "good": "passed",
         "unknown": "undecided",
     }
+
+
+def test_a_gate_fails_for_a_server_that_never_started(tmp_path):
+    close = event("close", 1, reason="not_started", exit_code=127)
+    write(tmp_path / "a.jsonl", [opened(), close])
+    arguments = ("score", tmp_path / "a.jsonl", "-o", tmp_path / "s")
+    done = run(*arguments)
+    assert (done.returncode, "\ncalls: none\n" in done.stderr) == (0, True)
+    assert done.stderr.endswith(f"mcptally query {tmp_path / 's'} servers\n")
+    assert run(*arguments, "--fail-on", "server.failed_starts > 0").returncode == 1
 
 
 def test_a_gate_may_be_a_lower_limit(store):

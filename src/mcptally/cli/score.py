@@ -228,7 +228,8 @@ def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) 
             f"{count(summary.calls_left_out, 'call')} of the files that were read\n"
         )
     outcomes = sorted(summary.outcomes.items(), key=lambda item: -item[1])
-    write("calls: " + ", ".join(f"{count(n)} {outcome}" for outcome, n in outcomes) + "\n")
+    sums = ", ".join(f"{count(n)} {outcome}" for outcome, n in outcomes)
+    write(f"calls: {sums or 'none'}\n")
     if summary.broken_lines:
         write(
             "what could not be read: "
@@ -236,7 +237,8 @@ def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) 
             "WHERE about = 'file'\"\n"
         )
     copy = f"{how_to_copy(out, 'store')}; then: " if isinstance(out, str) else ""
-    write(f"store: {out}; next: {copy}mcptally query {local} tool_scores\n")
+    question = "tool_scores" if sums else "servers"
+    write(f"store: {out}; next: {copy}mcptally query {local} {question}\n")
 
 
 def _fit_memory(memory: int, jobs: int) -> tuple[int, int]:
