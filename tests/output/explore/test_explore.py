@@ -288,6 +288,23 @@ def test_links_of_masked_names_lead_to_their_pages(tmp_path: Path):
     assert all(TOKEN not in said for _, said in answers)
 
 
+def test_a_problem_of_several_servers_has_no_link_to_a_tool_of_the_wrong_one(tmp_path: Path):
+    said = {"content": [{"type": "text", "text": "getaddrinfo ENOTFOUND h.test"}], "isError": True}
+    for server in "xy":
+        tool = f"find{server}"
+        asked = {"method": "tools/call", "params": {"name": tool, "arguments": {}}}
+        tools = [{"name": tool, "inputSchema": {"type": "object"}}]
+        calls = [(asked, {"result": said})]
+        write(tmp_path / f"{server}.jsonl", list(session(server, server, tools, calls)))
+    mt.score([tmp_path / "x.jsonl", tmp_path / "y.jsonl"], out=tmp_path / "store")
+    [problem] = mt.open_store(tmp_path / "store").ask("priorities").pl().to_dicts()
+    assert problem["servers"] == ["x", "y"]
+    with serving(tmp_path / "store") as address:
+        _, page = get(address)
+    assert "findy" in page
+    assert "server=x&tool=findy" not in html.unescape(page)
+
+
 def test_the_token_is_not_on_the_browsers_command_line(served: Served, tmp_path: Path):
     log, copy, browser = (tmp_path / name for name in ("log", "copy", "browser"))
     lines = (

@@ -54,8 +54,8 @@ def shown_lines(text: str, limit: int) -> str:
 
 
 def name(text: str | None) -> str:
-    """The name of a server, tool or client as `shown`, cut to `NAME_LIMIT`; empty: quotes."""
-    return shown(text, NAME_LIMIT) or "''"
+    """The name of a server, tool or client as `shown`, cut to `NAME_LIMIT`."""
+    return shown(text, NAME_LIMIT) or "(empty name)"
 
 
 def percent(share: float | None) -> str:
