@@ -3,7 +3,8 @@
 -- Failures of a server with the same cause are one problem, whatever tools they concern: each of
 -- the most frequent messages of the tool's own failures, and otherwise each fault. The template of
 -- an error is judged as a group: its fault is that of most of its calls, and null if that is less
--- than 70 % certain, or than 80 % if one or two texts decide about three calls or more. Templates that end alike (`failed to list pods: connection refused`) are one
+-- than 70 % certain. Below 80 % it is `uncertain` if one or two texts decide about three calls or
+-- more. Templates that end alike (`failed to list pods: connection refused`) are one
 -- message, whatever tool they name. What several servers say alike has one cause; about a tool's
 -- own failures and unclear ones only if the servers report the same name.
 WITH failed AS MATERIALIZED (
@@ -20,7 +21,7 @@ claims AS MATERIALIZED (
         tool_hash, template,
         arg_max({fault: fault, reason: reason, sure: sure}, (calls, coalesce(reason, ''))) AS claim,
         (claim).sure / sum(calls) AS certainty,
-        if(sum(calls) >= 3 AND sum(texts) <= 2, 80, 70) AS needed
+        sum(calls) >= 3 AND sum(texts) <= 2 AS few_texts
     FROM (
         SELECT
             tool_hash, template, fault, mode(reason) AS reason, count(*) AS calls,
@@ -34,7 +35,8 @@ judged AS MATERIALIZED (
     SELECT
         f.* EXCLUDE (fault, reason, certainty, text), (c.claim).reason AS reason,
         (c.claim).fault AS suspected, if(suspected IS NULL, NULL, c.certainty) AS certainty,
-        CASE WHEN c.certainty >= c.needed THEN suspected END AS fault,
+        CASE WHEN c.certainty >= 70 THEN suspected END AS fault,
+        few_texts AND c.certainty >= 70 AND c.certainty < 80 AS uncertain,
         f.fault IS NOT DISTINCT FROM suspected AS typical
     FROM failed f
     JOIN claims c USING (tool_hash, template)
@@ -130,6 +132,6 @@ common AS (
 )
 SELECT
     printf('%016x', coalesce(cause, own_cause)) AS cause, kind, server, tool, fault, suspected,
-    reason, certainty, hidden, hidden_certainty, template, typical, requested_at, session, call_id
+    reason, certainty, uncertain, hidden, hidden_certainty, template, typical, requested_at, session, call_id
 FROM caused c
 LEFT JOIN common USING (own_cause)

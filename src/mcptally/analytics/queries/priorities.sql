@@ -52,6 +52,7 @@ rates AS (
 causes AS (
     SELECT
         cause, any_value(kind) AS kind, mode(fault) AS fault,
+        2 * count(*) FILTER (uncertain) > count(*) AS uncertain,
         mode(suspected) AS suspected, mode(reason) AS reason, avg(certainty) AS certainty, avg(hidden_certainty) FILTER (hidden) AS hidden_certainty,
         count(*) AS affected, count(*) FILTER (hidden) AS hidden,
         list(DISTINCT server ORDER BY server) AS servers,
@@ -120,7 +121,7 @@ server_calls AS (
 ),
 failures AS (
     SELECT
-        causes.cause AS cause, kind, servers, tools, fault, suspected, reason, certainty, hidden_certainty, affected,
+        causes.cause AS cause, kind, servers, tools, fault, uncertain, suspected, reason, certainty, hidden_certainty, affected,
         hidden, r.calls, r.ok, r.sessions, affected / r.calls AS rate, share.low AS rate_low,
         share.high AS rate_high,
         _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
@@ -215,7 +216,8 @@ weighed AS (
 SELECT
     row_number() OVER (ORDER BY impact DESC, kind, servers, tools) AS rank,
     cause, kind, if(len(servers) = 1, servers[1], NULL) AS server, servers, tools,
-    if(len(tools) = 1, tools[1], NULL) AS tool, fault, suspected, reason, certainty, hidden_certainty,
+    if(len(tools) = 1, tools[1], NULL) AS tool, fault,
+    coalesce(uncertain, false) AS uncertain, suspected, reason, certainty, hidden_certainty,
     affected, hidden AS unmarked, calls, ok, sessions, rate, rate_low, rate_high,
     coalesce(insufficient_data, false) AS insufficient_data, since,
     coalesce(client_changed, false) AS client_changed, from_start, first_seen, last_seen,

@@ -81,15 +81,21 @@ def number(row: Mapping[str, Any]) -> str:
 def blame(row: Mapping[str, Any]) -> str:
     """Whose fault it is, and how certain that is."""
     sure = certain(row["certainty"])
+    named = (
+        f"perhaps {row['fault']}{sure}; {_LOOK}" if row["uncertain"] else f"{row['fault']}{sure}"
+    )
     if row["kind"] == "unmarked":
         marked = certain(row["hidden_certainty"])
-        return f"the tool does not mark them as errors{marked}; their cause: {row['fault']}{sure}"
+        return f"the tool does not mark them as errors{marked}; their cause: {named}"
     if row["fault"] is None:
         suspected = row["suspected"]
         perhaps = f", perhaps {suspected}{sure}" if suspected else ""
-        return f"fault: {UNKNOWN}{perhaps}; not clear whose: look at the example"
+        return f"fault: {UNKNOWN}{perhaps}; {_LOOK}"
     also = f"; {row['unmarked']:,} not marked as errors" if row["unmarked"] else ""
-    return f"fault: {row['fault']}{sure}{also}"
+    return f"fault: {named}{also}"
+
+
+_LOOK: Final = "not clear whose: look at the example"
 
 
 def certain(certainty: float | None) -> str:
