@@ -1,5 +1,7 @@
 """Answers of a store: masked, and without a wait where the first page needs them."""
 
+import pytest
+
 import mcptally as mt
 from mcptally.output.explore.answers import Answers
 from tests.output.html.stores import session
@@ -8,6 +10,7 @@ from tests.transcripts import write
 TOKEN = "ghp_" + "a1B2c3D4e5" * 4
 
 
+@pytest.mark.slow
 def test_the_first_page_waits_for_no_masked_copies_and_shows_no_secret(tmp_path):
     tools = [{"name": "read", "inputSchema": {"type": "object"}}]
     said = {"content": [{"type": "text", "text": f"no login for {TOKEN}"}], "isError": True}
