@@ -393,9 +393,9 @@ def _recordings(
                 pl.col("events").filter(pl.col("kind") == n).sum().alias(name)
                 for n, name in enumerate(frames)
             ),
-            pl.col("events").sum(),
-            opened_at=pl.from_epoch(pl.col("opened").min(), time_unit="ns").cast(TIME),
-            ended_at=pl.from_epoch(pl.col("ended").max(), time_unit="ns").cast(TIME),
+            pl.sum("events"),
+            opened_at=pl.from_epoch(pl.min("opened"), time_unit="ns").cast(TIME),
+            ended_at=pl.from_epoch(pl.max("ended"), time_unit="ns").cast(TIME),
         ),
         on="recording",
         how="left",
