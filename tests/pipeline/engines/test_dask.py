@@ -269,7 +269,7 @@ def test_a_file_that_a_worker_does_not_find_is_named(tmp_path: Path, pair: Machi
         DaskPool(pair.client, create_work_folder(tmp_path / "store")) as pool,
         pytest.raises(UnreadableError, match=r"gone\.jsonl: worker tcp://.* has no such file"),
     ):
-        list(pool.gather([Partition(0, [tmp_path / "gone.jsonl"])]))
+        list(pool.gather([Partition(0, [tmp_path / "gone.jsonl"], 0)]))
 
 
 def test_a_store_that_workers_do_not_see_is_refused(tmp_path: Path, pair: Machines):
@@ -281,7 +281,7 @@ def test_a_store_that_workers_do_not_see_is_refused(tmp_path: Path, pair: Machin
 def test_the_size_told_to_dask_is_the_cost_of_gathering_again(tmp_path: Path, pair: Machines):
     path = TRACES / "time.jsonl"
     with DaskPool(pair.client, create_work_folder(tmp_path / "store")) as pool:
-        list(pool.gather([Partition(0, [path])]))
+        list(pool.gather([Partition(0, [path], path.stat().st_size)]))
         [(asked, _)] = pool.gathered.values()
         assert pair.client.nbytes([asked.key], summary=False)[asked.key] > path.stat().st_size
 
@@ -292,7 +292,7 @@ def test_a_file_that_changed_before_it_was_gathered_again_ends_the_run(
     path = tmp_path / "growing.jsonl"
     path.write_bytes((TRACES / "time.jsonl").read_bytes())
     with DaskPool(pair.client, create_work_folder(tmp_path / "store")) as pool:
-        list(pool.gather([Partition(0, [path])]))
+        list(pool.gather([Partition(0, [path], path.stat().st_size)]))
         for folder in pair.folder.rglob(pool.run.name):
             shutil.rmtree(folder)
         with path.open("ab") as file:
@@ -315,7 +315,7 @@ def test_a_worker_with_another_version_is_refused(tmp_path: Path):
 @pytest.mark.parametrize("name", ["mcptally", "polars", "python"])
 def test_each_task_checks_the_versions_of_its_worker(tmp_path: Path, pair: Machines, name: str):
     run = dask_tasks.DaskRun("x", tmp_path, None, {**dask_tasks.versions(), name: "0.0"})
-    batch = Partition(0, [])
+    batch = Partition(0, [], 0)
     asked = pair.client.submit(dask_tasks.gather, run, batch, pure=False)
     with pytest.raises(UsageError, match=f"has {name} .* was started with 0.0"):
         asked.result()
