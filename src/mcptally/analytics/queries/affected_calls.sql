@@ -24,7 +24,7 @@ claims AS MATERIALIZED (
         sum(calls) >= 3 AND sum(texts) <= 2 AS few_texts
     FROM (
         SELECT
-            tool_hash, template, fault, mode(reason) AS reason, count(*) AS calls,
+            tool_hash, template, fault, mode(reason ORDER BY reason) AS reason, count(*) AS calls,
             sum(certainty) AS sure, count(DISTINCT text) AS texts
         FROM failed
         GROUP BY tool_hash, template, fault

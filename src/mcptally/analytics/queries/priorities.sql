@@ -53,11 +53,17 @@ causes AS (
     SELECT
         cause, any_value(kind) AS kind, mode(fault) AS fault,
         2 * count(*) FILTER (uncertain) > count(*) AS uncertain,
-        mode(suspected) AS suspected, mode(reason) AS reason, avg(certainty) AS certainty, avg(hidden_certainty) FILTER (hidden) AS hidden_certainty,
+        mode(suspected) AS suspected, avg(certainty) AS certainty, avg(hidden_certainty) FILTER (hidden) AS hidden_certainty,
         count(*) AS affected, count(*) FILTER (hidden) AS hidden,
         list(DISTINCT server ORDER BY server) AS servers,
         min(requested_at) AS first_seen, max(requested_at) AS last_seen
     FROM attributed
+    GROUP BY cause
+),
+-- The reason of most calls; of several, the last by name, whatever the order of rows.
+reasons AS (
+    SELECT cause, arg_max(reason, (calls, reason)) AS reason
+    FROM (SELECT cause, reason, count(*) AS calls FROM attributed GROUP BY cause, reason)
     GROUP BY cause
 ),
 -- The most frequent template with the fault of most calls stands for the cause.
@@ -134,6 +140,7 @@ failures AS (
     FROM causes
     JOIN server_calls n USING (cause)
     JOIN rates r USING (cause)
+    JOIN reasons USING (cause)
     JOIN examples USING (cause)
     JOIN named USING (cause)
     LEFT JOIN onsets USING (cause)
