@@ -20,18 +20,20 @@ def verdicts(texts: list[str]) -> list[str]:
     return judge(calls)["verdict"].to_list()
 
 
-def test_failures_that_were_read_get_their_verdict():
-    for verdict, texts in PHRASES["read"].items():
+@pytest.mark.parametrize("part", ["read", "system"])
+def test_failures_that_were_read_get_their_verdict(part):
+    for verdict, texts in PHRASES[part].items():
         assert set(verdicts(texts)) == {verdict}
 
 
-def test_most_failures_that_were_only_counted_get_their_verdict():
+@pytest.mark.parametrize(("part", "least"), [("held", 0.85), ("later", 0.90)])
+def test_most_failures_that_were_only_counted_get_their_verdict(part, least):
     right = [
         actual == verdict
         for verdict in ("infrastructure", "tool_failure")
-        for actual in verdicts(PHRASES["held"][verdict])
+        for actual in verdicts(PHRASES[part][verdict])
     ]
-    assert sum(right) / len(right) >= 0.85
+    assert sum(right) / len(right) >= least
 
 
 def test_refusals_are_still_recognised():
