@@ -45,6 +45,7 @@ def test_an_object_that_the_arguments_name_is_the_callers(text, arguments):
         ("open '/srv/app/rates.json'", '{"currency": "EUR"}'),
         ("open /etc/app/config.yaml: no such file or directory", "{}"),
         ("no such column: margin", '{"order": "O-1"}'),
+        ("no such table: cases\n[parameters: ('C-17',)]", '{"case": "C-17"}'),
         ("could not convert string to float: 'n/a'", '{"article": "A-3"}'),
         ("open 'data.json'", '{"data": 1}'),
         ("Cannot read '$' of 'k': unknown command 'JSON.GET'", '{"key": "k"}'),

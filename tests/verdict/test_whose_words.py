@@ -91,6 +91,42 @@ def test_a_validator_of_other_data_than_the_arguments_is_not_about_the_caller():
     assert found["verdict"] == "business"
 
 
+@pytest.mark.parametrize(
+    ("text", "arguments", "schema"),
+    [
+        ("project_id required (or set TRACKER_ID in .env)", {}, {"project_id": {}}),
+        ("project_id and suite_id required (or set in .env)", {"limit": 5}, {"project_id": {}}),
+        ("project_id required (or set TRACKER_ID in .env)", {"project_id": 0}, {"project_id": {}}),
+        ("No connection ID provided, and no default is set up", {}, {"connectionId": {}}),
+    ],
+)
+def test_an_argument_that_the_schema_has_is_missing_by_the_callers_mistake(text, arguments, schema):
+    assert verdict(text, arguments, {"properties": schema})["rule"] == (
+        "verdict.refusal.lacks-argument"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "schema"),
+    [
+        ("TRACKER_URL required (set it in .env)", {}, {"project_id": {}}),
+        ("api_key required (or set TRACKER_KEY in .env)", {}, {"api_key": {}}),
+        ("project_id required in the config file", {"project_id": 7}, {"project_id": {}}),
+    ],
+)
+def test_a_setting_that_no_argument_replaces_is_missing_on_the_server(text, arguments, schema):
+    assert verdict(text, arguments, {"properties": schema})["verdict"] == "tool_failure"
+
+
+def test_a_check_of_a_default_that_the_schema_offers_is_not_about_the_caller():
+    text, key = "expire must be integer, got None", {"key": "a"}
+    schema = {"properties": {"key": {}, "expire": {"default": None}}}
+    assert verdict(text, key, schema)["verdict"] == "tool_failure"
+    assert verdict(text, key | {"expire": "soon"}, schema)["verdict"] == "business"
+    without_default = {"properties": {"key": {}, "expire": {}}}
+    assert verdict(text, key, without_default)["verdict"] == "business"
+
+
 def test_what_the_caller_named_is_not_connected_by_the_callers_choice():
     found = verdict("Notebook 'zz' is not connected", {"notebook": "zz"})
     assert (found["verdict"], found["reason"]) == ("business", "precondition_state")

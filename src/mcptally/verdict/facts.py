@@ -66,6 +66,8 @@ _WORDS: Final = {
     "offered": whose_words.offered,
     "in_code": whose_words.in_code,
     "foreign_field": whose_words.foreign_field,
+    "lacks_argument": whose_words.lacks_argument,
+    "own_default": whose_words.own_default,
 }
 """Fields of rules that are true or not, and the functions that return them for calls."""
 

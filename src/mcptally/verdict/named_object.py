@@ -16,9 +16,10 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Judged
 
 _QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
+_NO_SUCH: Final = r"(?i)\bno such (?:table|column|function|module|view|index)[:=]? ((?-i:[\w.])+)"
+"""SQLite's name of an object. The quoted words behind it are the values of a query."""
 _UNQUOTED: Final = (
-    r"(?i)\bno such (?:table|column|function|module|view|index)[:=]? ((?-i:[\w.])+)"
-    r"|\bNOT NULL constraint failed: \S+\.((?-i:\w)+)|\bno enum constant \S+\.((?-i:\w)+)"
+    r"(?i)\bNOT NULL constraint failed: \S+\.((?-i:\w)+)|\bno enum constant \S+\.((?-i:\w)+)"
     r"|\bno such file or directory(?: @ \S+)? - (\S+)|\bhas no column named ((?-i:\w)+)"
     r"|(?:^|[\s(])[/\w]*sh: (?:line )?(?:\d+: )?((?-i:[\w.+-])+): (?:command )?not found"
     r"|\bspawn (\S+) E(?:NOENT|ACCES)\b"
@@ -27,7 +28,7 @@ _UNQUOTED: Final = (
     r"|log|html|tmpl|j2|so|dll|dat|pkl|npz|gguf|pt|csv|tsv|txt|xml))\b"
     r"|^((?-i:[\w.+-])+): (?:command not found|not found$|no such file or directory)"
 )
-"""A name after SQLite's "no such", a path, a file of a program, or a program that a shell names."""
+"""A column, a path, a file of a program, or a program that a shell names."""
 _DONE: Final = (
     r"(?:started|initiali[sz]ed|loaded|opened|mounted|spawned|launched|booted|compiled|allocated"
     r"|instantiated|bound|rendered|refreshed|acquired|written|flushed|serialized|restored|decrypted)"
@@ -112,8 +113,9 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     """Return for each call `caller` or `server`, or null where it is not known.
 
     The object is the caller's if it, or the last part of its path, is in the arguments, or if it
-    contains a value of the arguments. It is the first quoted word, else an unquoted name or path;
-    an unquoted one rather than a quoted number of up to three digits.
+    contains a value of the arguments. It is the name after SQLite's "no such", else the first
+    quoted word, else an unquoted name or path; an unquoted one rather than a quoted number of up to
+    three digits.
 
     Args:
         texts: texts without wrappers.
@@ -231,20 +233,22 @@ def _name(text: pl.Expr) -> pl.Expr:
 
 def _objects(texts: pl.Series) -> pl.DataFrame:
     """Return the objects of texts that have one."""
-    quoted = _Components.quoted.col
+    whole, quoted = _Components.whole.col, _Components.quoted.col
     is_number = quoted.str.contains(_NUMBER)
     unquoted = pl.when(quoted.is_null() | is_number).then("whole").str.extract_groups(_UNQUOTED)
     return (
         texts.to_frame("whole")
         .lazy()
-        .select("whole", quoted=_Components.whole.col.str.extract(_QUOTED, 1))
+        .select(
+            "whole", no_such=whole.str.extract(_NO_SUCH, 1), quoted=whole.str.extract(_QUOTED, 1)
+        )
         .with_row_index("text")
         .with_columns(unquoted.alias("unquoted"))
         .unnest("unquoted", separator="_")
         .select(
             "text",
             name=pl.coalesce(
-                pl.when(~is_number).then(quoted), "^unquoted_.*$", quoted
+                "no_such", pl.when(~is_number).then(quoted), "^unquoted_.*$", quoted
             ).str.to_lowercase(),
         )
         .drop_nulls("name")

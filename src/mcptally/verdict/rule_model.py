@@ -28,7 +28,7 @@ _DESCRIPTIVE: Final = frozenset(
 _BESIDE_TEXT: Final = (
     *("tool", "arguments", "arguments_unless", "codes", "statuses", "schema", "end", "quotes"),
     *("outage", "names_argument", "stack_trace", "tool_record", "peer_record", "tool_kind"),
-    *("offered", "in_code", "foreign_field", "time_limit"),
+    *("offered", "in_code", "foreign_field", "lacks_argument", "own_default", "time_limit"),
 )
 """Fields of rules about failures that test what is not in the text."""
 
@@ -138,6 +138,12 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     foreign_field: bool = False
     """Match only texts of a validator about a field that neither the arguments nor the schema have
     (`whose_words.foreign_field`)."""
+    lacks_argument: bool = False
+    """Match only texts that ask for an argument that the schema has and the call does not
+    (`whose_words.lacks_argument`)."""
+    own_default: bool = False
+    """Match only texts that reject an argument that has a default and that the call does not have
+    (`whose_words.own_default`)."""
     time_limit: bool = False
     """Match only calls that took just over a round number of seconds (`facts.TIME_LIMITS`)."""
     overrules: bool = False

@@ -49,6 +49,19 @@ _FIELD: Final = (
     r'|"path"\s*:\s*\[\s*([^\]]*"[^\]]*)\]'
 )
 """The path of the first field that a validator complains about."""
+_ASKED: Final = (
+    r"(?i)\b((?-i:[A-Za-z])[\w-]+)['\"`]?(?: (?:parameter|argument|field))?"
+    r"(?:(?:,| and|, and) ['\"`]?[\w-]+['\"`]?)* "
+    r"(?:(?:is|are|was|were) )?(?:required|missing|needed|not (?:provided|given|specified"
+    r"|supplied))\b"
+    r"|\b(?:no|missing)(?: (?:an?|the|valid|required|parameter|argument|field))*:? "
+    r"['\"`]?((?-i:[A-Za-z])[\w-]+(?: (?:id|name|url|path|key))?)\b"
+)
+"""The argument that the text asks for."""
+_CHECKED: Final = r"(?i)\b((?-i:[A-Za-z])\w+)['\"`]? (?:must|should|has to) be "
+"""The argument whose value the text rejects."""
+_NOTHING: Final = r'"[^"\\]+"\s*:\s*(?:null|0|"\s*")\s*[,}]'
+"""A member of the arguments that is as good as none."""
 _NAME: Final = r"[A-Za-z_]\w*"
 _ENVELOPE: Final = frozenset(
     (
@@ -91,6 +104,7 @@ class _Quoting(StageTable):
     values = Column(pl.String, "The values of the arguments that may be a program.")
     offers = Column(pl.List(pl.String), "The values that the schema offers, in lower case.")
     choice = Column(pl.String, "The value of the argument that chooses a program.")
+    property = Column(pl.String, "Name of an argument that the schema has.")
 
 
 def offered(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
@@ -174,6 +188,55 @@ def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     return _mask(found, calls.height)
 
 
+def lacks_argument(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
+    """Return which texts ask for an argument that the schema has and the call does not.
+
+    An argument that is null, 0 or the empty text counts as missing.
+
+    Args:
+        texts: texts without wrappers.
+        calls: `text` (row number in `texts`), `arguments` (JSON) and `input_schema` (JSON).
+    """
+    return _absent_property(_extracted(texts, _ASKED), calls, with_default=False)
+
+
+def own_default(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
+    """Return which texts reject an argument that has a default and that the call does not have.
+
+    Args:
+        texts: texts without wrappers.
+        calls: `text` (row number in `texts`), `arguments` (JSON) and `input_schema` (JSON).
+    """
+    return _absent_property(_extracted(texts, _CHECKED), calls, with_default=True)
+
+
+def _absent_property(words: pl.DataFrame, calls: pl.DataFrame, *, with_default: bool) -> pl.Series:
+    """Return for which calls the word is an argument that the schema has and the call does not.
+
+    Args:
+        words: `text` and `word`.
+        calls: `text`, `arguments` and `input_schema`.
+        with_default: whether the schema must have a default for the argument.
+    """
+    schema, word = Definitions.input_schema.name, _Quoting.word.name
+    quoting = _quoting(words, calls, [Judged.arguments.name, schema])
+    known = [
+        {schema: each, word: _bare(name), _Quoting.property.name: name}
+        for each in quoting.get_column(schema).unique()
+        for name in _properties(each, with_default=with_default)
+    ]
+    columns = dict.fromkeys((schema, word, _Quoting.property.name), pl.String)
+    given = pl.concat_str(pl.lit('"'), _Quoting.property.col, pl.lit('"'))
+    arguments = Judged.arguments.col.str.replace_all(_NOTHING, "")
+    found = (
+        quoting.lazy()
+        .with_columns(_Quoting.word.col.str.replace_all(r"[^a-z\d]", ""))
+        .join(pl.DataFrame(known, schema=columns).lazy(), on=[schema, word])
+        .filter(~arguments.str.contains(given, literal=True))
+    )
+    return _mask(found, calls.height)
+
+
 def _extracted(texts: pl.Series, pattern: str) -> pl.DataFrame:
     """Return `text` (row number) and `word`: what a group matches, in lower case."""
     return (
@@ -208,6 +271,24 @@ def _mask(found: pl.LazyFrame, height: int) -> pl.Series:
     rows = found.select(_Quoting.row.name).pipe(run_query).get_column(_Quoting.row.name)
     mask = pl.repeat(False, height, dtype=pl.Boolean, eager=True)  # noqa: FBT003
     return mask.scatter(rows.unique(), True)  # noqa: FBT003
+
+
+def _bare(name: str) -> str:
+    """Return the letters and digits of a name in lower case: `connection_id`, "connection ID"."""
+    return "".join(each for each in name.lower() if each.isalnum())
+
+
+def _properties(schema: str, *, with_default: bool) -> Iterator[str]:
+    """Yield the names of the arguments that a JSON Schema has, or of those with a default."""
+    try:
+        value = msgspec.json.decode(schema)
+    except (msgspec.DecodeError, RecursionError):
+        return
+    properties = value.get("properties") if isinstance(value, dict) else None
+    if isinstance(properties, dict):
+        for name, each in properties.items():
+            if not with_default or (isinstance(each, dict) and "default" in each):
+                yield name
 
 
 def _offers(schema: str) -> Iterator[str]:
