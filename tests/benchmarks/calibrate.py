@@ -63,13 +63,15 @@ LABELS = TESTS / "verdict" / "labels"
 TRAFFIC = traffic.folder()
 SHARED_LABELS = (LABELS / "errors.jsonl", LABELS / "traffic.jsonl")
 OUR_LABELS = tuple(
-    TESTS / "verdict" / name for name in ("held_out.jsonl", "recorded.jsonl", "natural.jsonl")
+    TESTS / "verdict" / name
+    for name in ("held_out.jsonl", "recorded.jsonl", "natural.jsonl", "repeated.jsonl")
 )
 INJECTED_FAULTS = TESTS / "truth" / "labels.jsonl"
 RECORDINGS = {
     LABELS / "traffic.jsonl": TRAFFIC,
     OUR_LABELS[1]: TESTS / "verdict" / "recordings",
     OUR_LABELS[2]: TESTS / "verdict" / "natural_recordings",
+    OUR_LABELS[3]: TESTS / "verdict" / "repeated_recordings",
     INJECTED_FAULTS: TESTS / "truth" / "recordings",
 }
 """Labelled file → the recordings of its calls."""
@@ -557,6 +559,7 @@ def main() -> None:
     found = hidden_rows(rows)
     key = ["file", "line"]
     missed = found.filter(pl.col("is_hidden") & ~pl.col("hidden_error")).select(key)
+    repeated = pl.col("file") == OUR_LABELS[3].name
     of_file = {
         "as users run them, unread": ~pl.col("file").is_in(FAULTY),
         "faulty backends, unread": pl.col("file") == OUR_LABELS[1].name,
@@ -573,9 +576,11 @@ def main() -> None:
         ),
         "faulty backends, unread": faulty,
         "injected faults, unread": injected,
+        "calls repeated, read": held_out.filter(repeated),
         "all, read and unread": held_out,
     }
     hidden = {name: found.filter(unread & some) for name, some in of_file.items()}
+    hidden["calls repeated, read"] = found.filter(repeated)
     hidden["all, read and unread"] = found
     sections = {
         "All figures together": together(sets, hidden),

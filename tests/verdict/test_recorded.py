@@ -7,6 +7,8 @@ The transcripts are beside the labelled files, with what the servers wrote on st
                     invalid data
     natural.jsonl   servers as installed: no fault was injected, but they had no network, no valid
                     keys, and few of the programs and services that they need
+    repeated.jsonl  more servers as installed, whose tools were called with the same arguments
+                    several times; one reader, before any verdict on them was seen
 
 `part` is `read` if mistakes on that server may be used to improve rules, `held` if they are only
 counted, `sealed` if they are not even counted before work on the verdict ends. Texts are cut to 700
@@ -40,7 +42,7 @@ class Labelled:
     accuracy: float
 
     def held(self) -> pl.DataFrame:
-        lines = [number for number, row in enumerate(self.lines, start=1) if row["part"] == "held"]
+        lines = [number for number, row in enumerate(self.lines, start=1) if row["part"] != "read"]
         rows = labels.with_traffic(self.rows, self.calls)
         return rows.filter(pl.col("line").is_in(lines))
 
@@ -50,6 +52,7 @@ class Labelled:
     params=[
         ("recorded.jsonl", "recordings", 0.80, 0.75),
         ("natural.jsonl", "natural_recordings", 0.90, 0.90),
+        ("repeated.jsonl", "repeated_recordings", 0.90, 0.90),
     ],
     ids=lambda param: param[0],
 )
@@ -62,9 +65,13 @@ def labelled(request) -> Labelled:
 
 
 def test_each_label_is_of_a_recorded_call(labelled):
-    recorded = {(row["recording"], row["request_id"]): row for row in labelled.calls.to_dicts()}
+    # Requests of the client and of the server may have the same id.
+    recorded = {
+        (row["recording"], row["request_id"], row["method"]): row
+        for row in labelled.calls.to_dicts()
+    }
     for row in labelled.lines:
-        call = recorded[row["recording"], json.dumps(row["id"])]
+        call = recorded[row["recording"], json.dumps(row["id"]), row["method"]]
         # A server may confirm with an error that the client cancelled.
         marked = call["outcome"] in {"tool_error", "protocol_error", "cancelled"}
         assert marked == row["is_error"], row
