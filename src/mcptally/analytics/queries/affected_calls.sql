@@ -19,7 +19,7 @@ WITH failed AS MATERIALIZED (
 claims AS MATERIALIZED (
     SELECT
         tool_hash, template,
-        arg_max({fault: fault, reason: reason, sure: sure}, (calls, coalesce(reason, ''))) AS claim,
+        arg_max({fault: fault, reason: reason, sure: sure}, (calls, coalesce(reason, ''), coalesce(fault, ''))) AS claim,
         (claim).sure / sum(calls) AS certainty,
         sum(calls) >= 3 AND sum(texts) <= 2 AS few_texts
     FROM (
@@ -99,11 +99,15 @@ representatives AS (
     SELECT
         own_cause, kind, message, any_value(server) AS server,
         CASE WHEN kind IN ('tool_failures', 'unclear')
-            AND mode(reason) IS DISTINCT FROM 'removed_api'
+            AND mode(reason ORDER BY reason) IS DISTINCT FROM 'removed_api'
             THEN coalesce(any_value(server_name), 'label ' || any_value(server)) END AS software,
         min(call_id) AS call_id
     FROM caused
-    LEFT JOIN (SELECT server, mode(server_name) AS server_name FROM recordings GROUP BY server)
+    LEFT JOIN (
+        SELECT server, mode(server_name ORDER BY server_name) AS server_name
+        FROM recordings
+        GROUP BY server
+    )
         USING (server)
     WHERE message <> '(no text)'
         AND (kind IN ('misconfigured', 'unavailable', 'client') OR is_frequent)

@@ -51,9 +51,9 @@ rates AS (
 ),
 causes AS (
     SELECT
-        cause, any_value(kind) AS kind, mode(fault) AS fault,
+        cause, any_value(kind) AS kind, mode(fault ORDER BY fault) AS fault,
         2 * count(*) FILTER (uncertain) > count(*) AS uncertain,
-        mode(suspected) AS suspected, avg(certainty) AS certainty, avg(hidden_certainty) FILTER (hidden) AS hidden_certainty,
+        mode(suspected ORDER BY suspected) AS suspected, avg(certainty) AS certainty, avg(hidden_certainty) FILTER (hidden) AS hidden_certainty,
         count(*) AS affected, count(*) FILTER (hidden) AS hidden,
         list(DISTINCT server ORDER BY server) AS servers,
         min(requested_at) AS first_seen, max(requested_at) AS last_seen
@@ -221,7 +221,7 @@ weighed AS (
     FROM problems
 )
 SELECT
-    row_number() OVER (ORDER BY impact DESC, kind, servers, tools) AS rank,
+    row_number() OVER (ORDER BY round(impact, 6) DESC, kind, servers, tools, cause) AS rank,
     cause, kind, if(len(servers) = 1, servers[1], NULL) AS server, servers, tools,
     if(len(tools) = 1, tools[1], NULL) AS tool, fault,
     coalesce(uncertain, false) AS uncertain, suspected, reason, certainty, hidden_certainty,
