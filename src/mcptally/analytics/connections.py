@@ -35,7 +35,7 @@ class Connections:
         paths: folders of the stores.
         memory: memory limit of DuckDB, such as `2GB`; None: four fifths of the machine's memory.
         manifest: content of the first store's `store.json`, without the files of the archive.
-        has_payloads: whether arguments and results were kept, in all of several stores.
+        has_payloads: whether arguments and results were kept; with several stores, in all of them.
         masked: whether the tables are copies without secrets (`masked_tables`), for SQL from
             untrusted sources.
         exact: whether Arrow data keeps DuckDB's own types, which other programs cannot read.

@@ -292,7 +292,7 @@ def _verdict(found: Explanation) -> Iterator[str]:
 
 
 def _opinion(found: Explanation) -> Iterator[str]:
-    """What the text model says, and the words that count."""
+    """The probabilities of the text model, and the words for and against its verdict."""
     if not found.text_model:
         return
     shares = sorted(found.text_model.items(), key=lambda each: -each[1])

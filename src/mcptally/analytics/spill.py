@@ -66,7 +66,7 @@ def _lock(path: Path, *, wait: bool) -> int | None:
         fcntl.flock(folder, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         os.close(folder)
-        if wait:  # A file system without locks: nobody else removes the folder.
+        if wait:  # Without file locks, no other process removes the folder.
             return None
         raise
     return folder

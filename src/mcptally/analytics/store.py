@@ -227,7 +227,7 @@ class Store:
         return timed or self.memory is not None
 
     def _in_child(self, name: str, *args: Any, **kwargs: Any) -> Answer:
-        """The answer of one of this store's methods, computed in a child process."""
+        """Run a method of this store in a child process and return its answer."""
         with self._lock:
             if self._child is None:
                 most = self.memory or "four fifths of this machine's memory"

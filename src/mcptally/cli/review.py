@@ -89,9 +89,9 @@ def command(
     rule: bool,
     export: Path | None,
 ) -> None:
-    """Say whose fault failed calls are, and get rates that hold where the verdict is wrong.
+    """Say whose fault failed calls are, and get rates corrected for wrong verdicts.
 
-    Shows one call after the other: request, reply, stderr, tool, what others got, and our verdict.
+    Shows one call after another: request, reply, stderr, tool, similar calls, and our verdict.
     One key answers: c caller, a account, t tool, u upstream, n network, o not an error, ? cannot
     tell. Without a terminal, each line of stdin is a key and an optional reason. Answers are kept
     in reviews.jsonl beside the archive; the next mcptally score applies them.

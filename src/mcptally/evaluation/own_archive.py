@@ -71,7 +71,7 @@ def evaluate_store(
     """Measure the verdict from the last sample of a store, or of one of its servers.
 
     Raises:
-        UsageError: there is no sample, or an answer of it is missing.
+        UsageError: there is no sample, or some of its calls are not answered.
     """
     session = open_session(store, reviews, server=server)
     sample, settled = session.sample(), session.settled
@@ -114,7 +114,7 @@ class _Weighed(NamedTuple):
 
 
 def _by_server(sample: Sample, settled: Settled) -> list[ServerAccuracy]:
-    """The accuracy at each server: few answers each, so with Kish's effective sample size."""
+    """The accuracy at each server, with an interval from Kish's effective sample size."""
     weights = estimates.weights(sample)
     by_server: dict[str | None, list[_Weighed]] = defaultdict(list)
     for each in sample.drawn:

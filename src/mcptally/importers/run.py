@@ -267,7 +267,7 @@ def _report_path(out: Path, stem: str) -> Path:
 
 
 def _has(source: Source, words: bytes) -> bool:
-    """Whether a file contains `words`; False if there are none."""
+    """Whether a file contains `words`; False if `words` is empty."""
     if not words:
         return False
     tail = b""

@@ -209,7 +209,7 @@ def _validated(
     # Rows are sorted by schema. Only the current validator is held: patterns take much memory.
     current: int | None = None
     judge: Validator | str = ""
-    # Bytes: the decoder would encode text beyond ASCII again.
+    # Pass bytes: the decoder would encode non-ASCII text first.
     values = distinct.get_column(_Values.value.name).cast(pl.Binary)
     for number, value in zip(
         distinct.get_column(_Values.number.name).to_list(), values, strict=True

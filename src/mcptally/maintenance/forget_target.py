@@ -178,7 +178,7 @@ _MESSAGE_COLUMNS: Final = ("recording", "seq", "index", "session", "dir", "metho
 
 
 def _naming(earlier: EarlierStores, tool: str, messages: pl.DataFrame) -> pl.DataFrame:
-    """The `call_id` of the calls that have a message in `messages` that names a tool."""
+    """The `call_id` of each call with a message in `messages` that names the tool."""
     places = set(messages.select("recording", "seq").iter_rows())
     files = earlier.files_of(messages.get_column(Recordings.recording.name).unique())
     found = [

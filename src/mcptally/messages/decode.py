@@ -449,7 +449,7 @@ class _Collector:
 
     def _spool_chunk(self) -> None:
         """Move the rows to files, divided by recording, unless one recording has most of them."""
-        # Otherwise no chunk is full.
+        # A chunk is full only if both are set.
         assert self.slicing is not None and self.budget.limit is not None  # noqa: S101, PT018
         self._batch()
         tables = self._take_tables()

@@ -29,7 +29,7 @@ class Slicing(msgspec.Struct, frozen=True):
     folder: Path
     """A folder for files, which does not exist yet."""
     chunk: int
-    """Bytes of memory from which lines are too many to be scored together."""
+    """Most bytes of memory for lines that are scored together."""
     size: int
     """About how many bytes of transcript the files have."""
 

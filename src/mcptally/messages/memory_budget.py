@@ -43,13 +43,13 @@ class MemoryBudget:
     """Compares the memory needed by the lines read so far with the available memory."""
 
     def __init__(self, memory: int | None, *, alone: bool, chunk: int | None = None) -> None:
-        """Start with nothing read.
+        """Create a budget before any line is read.
 
         Args:
             memory: bytes of available memory; None: ask the system.
-            alone: whether there is a single file, whose memory is compared from its first line.
-            chunk: bytes of memory from which lines are too many to be scored together, or less
-                if less is free; None: all lines are scored together.
+            alone: whether this is the only file: its memory is compared from the first line on.
+            chunk: most bytes of memory for lines that are scored together, lowered if less is
+                free; None: all lines are scored together.
         """
         self.memory = available_memory() if memory is None else memory
         self.unchecked = UNCHECKED_BYTES if memory is None and not alone else 0
@@ -84,7 +84,7 @@ class MemoryBudget:
         return TOO_LARGE.format(self.memory >> 20) if need > self.memory else None
 
     def is_chunk_full(self) -> bool:
-        """Whether the lines of the current chunk are too many to be scored together."""
+        """Whether the lines of the current chunk need more memory than a chunk may."""
         return self.chunk is not None and memory_of_lines(self.lines, self.total) > self.chunk
 
     def continue_chunk(self) -> None:

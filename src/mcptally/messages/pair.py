@@ -65,7 +65,7 @@ class Paired(msgspec.Struct, frozen=True):
 
 
 def pair(events: Events, conversation: Conversation) -> Paired:
-    """Return every request as a call with its reply and outcome; hidden errors have `ok` here."""
+    """Return every request as a call with its reply and outcome; hidden errors are still `ok`."""
     messages = _mark_replays(conversation.messages)
     pairs = _pairs(messages)
     rows = messages.lazy()

@@ -240,7 +240,7 @@ def _rank() -> pl.Expr:
 
 
 def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the columns that change in the calls that started tasks, by their index `i`."""
+    """Return new column values for the calls that started tasks; `i` is the index of the call."""
     rank = _Ends.rank.col
     told = ends.with_columns(
         cancelled=rank.is_in([0, 3]),

@@ -44,7 +44,7 @@ class Subscriptions:
     """
 
     def __init__(self, server: Server[Any], methods: Iterable[str]) -> None:
-        """Serve the recorded ones of `METHODS`."""
+        """Serve `methods`, those of `METHODS` that were recorded."""
         self._bus: Final = InMemorySubscriptionBus()
         self._listen: Final = ListenHandler(self._bus)
         self._listened: Final[collections.Counter[str]] = collections.Counter()

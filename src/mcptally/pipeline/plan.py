@@ -265,10 +265,10 @@ def first_recording(path: Path) -> str | None:
 
 
 def undivided(files: Sequence[Path], limit: int) -> Iterator[str]:
-    """Yield a message about each recording that is larger than a partition: it is never divided.
+    """Yield a message about each recording that is larger than a partition but stays undivided.
 
-    Files whose first and last event are of the same recording count as one recording. Files behind
-    URLs are not looked at.
+    Files whose first and last event are of the same recording count as one recording. Remote
+    files are skipped.
 
     Args:
         files: the files that are scored.

@@ -21,7 +21,7 @@ from mcptally.verdict.rule_set import RuleSet
 
 
 class ScoringRules(msgspec.Struct, frozen=True):
-    """What calls are judged with: the rules in force, and what else a user gave."""
+    """The rules in force, and a user's scenarios, tokenizer and reviews."""
 
     rules: RuleSet = msgspec.field(default_factory=RuleSet)
     given: tuple[ScenarioEntry, ...] = ()

@@ -81,7 +81,7 @@ class Selection(msgspec.Struct, frozen=True):
         }
 
     def __bool__(self) -> bool:
-        """Whether anything may be left out."""
+        """Whether any filter is set."""
         return self != Selection()
 
     def in_words(self) -> str:

@@ -21,7 +21,7 @@ _PIECE: Final = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Tokenizer:
-    """A tokenizer in the format of Hugging Face (`tokenizer.json`)."""
+    """A tokenizer in Hugging Face format (`tokenizer.json`)."""
 
     name: str
     """Name of the file."""

@@ -238,7 +238,7 @@ def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
             continue
         text = msgspec.json.encode(member).decode()
         if '"$ref"' in text:
-            # Such an argument is compiled with all shared definitions: bound what that costs.
+            # Such an argument is compiled with all shared definitions: limit their number.
             referring += 1
             if referring > REFERRING_ARGUMENTS:
                 continue

@@ -1,7 +1,7 @@
 """Reads and writes `reviews.jsonl`: one line per answer or sample, without recorded payload.
 
-The file is the user's. Lines are only added, so that files of several people are merged by
-concatenation: of the answers of one person to one call, the newest counts.
+The file is the user's. Lines are only added, so that files of several people can be merged by
+concatenation. If a person answered a call several times, the newest answer counts.
 """
 
 import datetime

@@ -115,7 +115,7 @@ _ANSWERS: Final = {"_row": pl.UInt32, "_answer": pl.String, "_by": pl.String}
 
 
 def _of_calls(calls: pl.DataFrame, answers: Iterable[Answer]) -> pl.DataFrame:
-    """The rows that were answered: `_row`, `_answer` and `_by`."""
+    """The answers that still fit a call: its `_row`, `_answer` and `_by`."""
     given = pl.DataFrame(
         [(*row.key, row.answer, row.text) for row in answers],
         orient="row",

@@ -110,7 +110,7 @@ def by_stratum(sample: Sample, answers: Mapping[CallKey, float]) -> dict[str, St
 
 
 def weights(sample: Sample) -> dict[CallKey, float]:
-    """The calls that each drawn call stands for."""
+    """The number of calls that each drawn call represents."""
     found: dict[CallKey, float] = {}
     for name in STRATA:
         own = [each for each in sample.drawn if each.stratum == name]
@@ -124,7 +124,7 @@ def weights(sample: Sample) -> dict[CallKey, float]:
 
 
 def _certain(drawn: Iterable[Drawn]) -> dict[str | CallKey, list[Drawn]]:
-    """The drawn calls of each group that was drawn with certainty."""
+    """The drawn calls with an inclusion probability of 1, by group."""
     found: dict[str | CallKey, list[Drawn]] = defaultdict(list)
     for each in drawn:
         if each.probability == 1:

@@ -44,7 +44,7 @@ class Frame(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a sample of some size would ask, and the interval to expect."""
+    """The number of answers that a sample asks for, and the interval to expect."""
 
     answers: int
     """Answers that it asks for: never more than the frame has calls."""

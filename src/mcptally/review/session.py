@@ -211,7 +211,7 @@ class Session:
         return newest
 
     def draw(self, n: int, *, seed: int | None = None) -> Sample:
-        """Draw a sample of `n` answers and write it to the file; its size is fixed by that.
+        """Draw a sample of `n` calls and write it to the file, which fixes its size.
 
         Raises:
             UsageError: `n` is too small, or there is no such call.

@@ -87,7 +87,7 @@ def struct_list_array(
 
 
 def _grouped(rows: Sequence[Sized], found: pa.Array) -> pa.Array:
-    """One list per row, as long as the row."""
+    """Split `found`, the items of all rows, into one list per row."""
     ends = np.cumsum([0, *map(len, rows)], dtype=np.int32)
     return pa.ListArray.from_arrays(array(ends, np.int32), found)
 

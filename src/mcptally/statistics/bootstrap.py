@@ -116,7 +116,7 @@ def has_enough_data(q: float, sizes: Floats) -> bool:
 
 
 def quantile(ordered: Floats, q: float) -> float:
-    """The quantile of sorted values with linear interpolation, as DuckDB's `quantile_cont`."""
+    """The quantile of sorted values with linear interpolation, like DuckDB's `quantile_cont`."""
     position = (len(ordered) - 1) * min(max(q, 0.0), 1.0)
     low = int(position)
     high = min(low + 1, len(ordered) - 1)

@@ -355,8 +355,8 @@ def _block_length(sessions: _Sessions, low: int, high: int) -> int:
             break
         lags = np.arange(1, size)
         products = np.array([rest[lag:] @ rest[:-lag] for lag in lags]) / total + 3 / count
-        # Of independent sessions, each product has the variance 1 / count; the means that were
-        # taken out lower it by about 3 / count.
+        # If sessions are independent, each product has the variance 1 / count, and subtracting
+        # the means lowers the product by about 3 / count.
         taper = 1 - lags / size
         similar = (taper * products).sum() / np.sqrt((taper**2).sum() / count)
         if similar > best:

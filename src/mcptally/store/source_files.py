@@ -90,7 +90,7 @@ def source_of(
     Args:
         path: the file.
         before: its state before it was read.
-        digests: digests computed while files were read; another file is read again.
+        digests: digests computed while files were read; a file without one is read again.
     """
     now = file_state(path)
     sha256 = digests.get(path, now.identity[0]) if digests else None

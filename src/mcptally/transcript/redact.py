@@ -137,7 +137,7 @@ def _copies(roots: list[Path], out: Path, *, anew: bool) -> list[tuple[Path, Pat
 def _redact_file(source: Path, target: Path, redaction: _Redaction, done: RedactionSummary) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
-    part.unlink(missing_ok=True)  # of a run that was killed
+    part.unlink(missing_ok=True)  # left by a run that was killed
     withheld = LineReasons()
     try:
         with compressed_like(source, part) as write:
@@ -338,7 +338,7 @@ def _redact_b64(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
         return value, 0
     try:
         data = base64.b64decode(msgspec.json.decode(value, type=str), validate=True)
-    except (msgspec.DecodeError, binascii.Error, ValueError):  # the last: not ASCII
+    except (msgspec.DecodeError, binascii.Error, ValueError):  # ValueError: not ASCII
         clean, count = UNREADABLE.encode(), 1
     else:
         clean, count = redaction.policy.text(data)

@@ -191,7 +191,7 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
         first.with_columns(is_json=is_json)
         .with_columns(
             prose=pl.when(~_Blocks.is_json.col).then("text"),
-            # Without the texts that are too long: this copies the others.
+            # Leave out texts that are too long, so that they are not copied.
             parsed=pl.when("is_json")
             .then("text")
             .otherwise(

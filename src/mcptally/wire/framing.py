@@ -131,7 +131,7 @@ class OversizedFrame:
     """Hashes bytes over the cap as they arrive, and keeps their head and tail."""
 
     def __init__(self, first: bytes, *, cap: int) -> None:
-        # Loading OpenSSL is slow, most recorders never need it, and clients wait for the start.
+        # Import late: loading OpenSSL delays the start, and most recorders never need it.
         import hashlib  # noqa: PLC0415
 
         self._sha = hashlib.sha256()

@@ -79,7 +79,7 @@ def _fields(text: str) -> dict[str, Any] | None:
 
 
 def _value(text: str) -> str:
-    """A value; in quotes, it is a JSON text."""
+    """Parse a value; a quoted value is a JSON string."""
     if text[:1] == '"':
         try:
             return str(msgspec.json.decode(text))

@@ -102,7 +102,7 @@ def read(source: Source) -> Iterator[Item]:
 
 
 class _Exchange:
-    """One entry, its bodies and its times."""
+    """One HAR entry with its bodies and times."""
 
     def __init__(self, source: Source, entry: _Entry, *, line: int, scope: str) -> None:
         self.source = source

@@ -45,7 +45,7 @@ class Chosen:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "Chosen":
-        """What an address or a form says."""
+        """Parse the parameters of an address or a form."""
         return cls(
             "sample" if given.get("mode") == "sample" else "largest",
             bool(given.get("second")),
@@ -54,7 +54,7 @@ class Chosen:
         )
 
     def state(self) -> dict[str, str | None]:
-        """The parameters of an address."""
+        """The URL parameters that `of` parses."""
         return {
             "mode": "sample" if self.mode == "sample" else None,
             "second": "1" if self.second else None,

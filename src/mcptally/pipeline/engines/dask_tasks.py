@@ -181,7 +181,7 @@ def _draft(work: Path) -> Iterator[Path]:
 
 
 def clear(run: DaskRun, dask_worker: Any = None) -> None:
-    """Remove the run's files from the worker's scratch folder, and let its tasks write no more.
+    """Remove the run's files from the worker's scratch folder, and stop its tasks from writing.
 
     This is not a task, so Dask passes the worker as `dask_worker`.
     """

@@ -179,7 +179,7 @@ def load(folder: Path) -> GatheredPartition:
     """The partition that `save` wrote into a folder.
 
     Raises:
-        OSError: it is not there.
+        OSError: the file or folder is missing.
     """
     frames = {
         name: pl.scan_ipc(folder / f"{name}.arrow", glob=False).collect()
@@ -195,7 +195,7 @@ def load_saved(folder: Path) -> GatheredPartition | SavedSlices:
     """The partition that was saved in a folder, or its slices.
 
     Raises:
-        OSError: it is not there.
+        OSError: the file or folder is missing.
     """
     folders = sorted(path for path in folder.iterdir() if path.is_dir())
     return SavedSlices(folders) if folders else load(folder)

@@ -175,7 +175,7 @@ class ProxyConnection:
             handlers.client_end(self)
 
     def _from_client(self, data: bytes | None) -> None:
-        """Forward the request that `data`, or the pipelined bytes (None), begin or continue."""
+        """Parse `data` (None: the pipelined bytes) and forward its part of a request."""
         try:
             if data is None:
                 forwarded = self._protocol.parse_pipelined()

@@ -103,7 +103,7 @@ def _share(points: pl.Series, total: float) -> pl.Series:
 
 
 def _holds(rows: RuleRows, *parts: str) -> pl.Expr:
-    """Whether any row of the parts matches the column `low`, the text in lower case."""
+    """Whether the column `low`, the text in lower case, matches any row of these parts."""
     tests: list[pl.Expr] = []
     for part in parts:
         # JavaScript compares after toLowerCase. A case-insensitive search differs from that for

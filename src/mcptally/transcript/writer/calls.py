@@ -67,7 +67,7 @@ def encode_call(
 
 
 def decode_call(record: bytes) -> Call:
-    """The call in a record, with the large pieces of `frames` and `stderr` in their places.
+    """The call in a record, with the large pieces of `frames` and `stderr` put back.
 
     Raises:
         msgspec.DecodeError, TypeError, ValueError, IndexError: another program has written it.
@@ -99,7 +99,7 @@ def frames_of(call: Call) -> list[bytes]:
 
 
 def _is_small(piece: Piece) -> bool:
-    """Whether the piece is encoded as it is."""
+    """Whether the piece is encoded inside the call, not appended to it."""
     return isinstance(piece, bytes) and len(piece) < _LARGE
 
 

@@ -87,10 +87,10 @@ class ArchiveWriter(Protocol):
         """Make sure that the recorded events are written soon."""
 
     def wait_until_written(self) -> None:
-        """Wait until the recorded events are in the files, but not longer than for a slow disk."""
+        """Wait until the recorded events are in the files, or give up on a slow disk."""
 
     def watch(self, watch: WatchFunction) -> None:
-        """Register the descriptors that the archive must react to with a loop."""
+        """Register with a loop the descriptors that the archive must react to."""
 
     def close(self) -> None:
         """End, after all recordings were closed."""

@@ -19,7 +19,7 @@ def open_archive(folder: str, *, policy: str, limits: Limits) -> ArchiveWriter:
                 f"cannot start a writer process: {error.strerror}; the recorder writes the "
                 "events itself, so a slow disk delays traffic"
             )
-    # Usually not needed.
+    # Imported late: usually a writer process makes these unnecessary.
     from mcptally.redaction.policy import policy as policy_named  # noqa: PLC0415
     from mcptally.transcript.writer.archive import Archive  # noqa: PLC0415
     from mcptally.transcript.writer.recovery import FinishingThread  # noqa: PLC0415

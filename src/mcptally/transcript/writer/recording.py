@@ -2,7 +2,7 @@
 
 When a call returns, its events are in the file (`write` has returned, without fsync), unless the
 archive is `buffered`: then they are written by `flush`, which the writer process calls. No call
-raises an error of the disk (segment_writer.py).
+raises a disk error (segment_writer.py).
 `wire.framing.FrameSplitter` cuts a stream into the pieces for `frame` and `frames`;
 `wire.framing.cap_frame` makes the piece of a whole body. event_line.py encodes a line.
 """

@@ -1,6 +1,6 @@
 """Writes the lines of one recording into segment files, which rotate by size and age.
 
-No call raises an error of the disk: lost events are counted and logged once, and a `gap` event
+No call raises a disk error: lost events are counted and logged once, and a `gap` event
 reports them when writing works again. Lost events keep their `seq`, so each hole in `seq` has its
 `gap`. segment.py writes the file.
 """

@@ -105,7 +105,7 @@ class SharedQueue:
 
     @property
     def counters(self) -> QueueCounters:
-        """The counters: they show whether records wait, and whether the taker makes progress."""
+        """The counters; they show whether records wait and whether the other process takes them."""
         words = self._words
         return QueueCounters(words[_HEAD], words[_TAIL], words[_BEGUN], words[_EVENTS])
 
