@@ -1,5 +1,6 @@
 """What share of an archive could not be read, and what commands say about it."""
 
+import itertools
 import random
 from pathlib import Path
 
@@ -99,7 +100,12 @@ def test_every_command_that_reads_an_archive_begins_with_what_could_not_be_read(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     places = {"ARCHIVE": damaged[0], "STORE": damaged[1], "PAGE": tmp_path / "page.html"}
     done = run(*(places.get(word, word) for word in command))
-    said = done.stdout.splitlines()[1:] if command[0] == "overview" else done.stderr.splitlines()
+    said = done.stderr.splitlines()
+    if command[0] == "overview":  # its first line, the archive, wraps if the path is long
+        said = list(
+            itertools.dropwhile(lambda line: "not read" not in line, done.stdout.splitlines())
+        )
+        assert done.stdout.splitlines().index(said[0]) <= 2
     assert said[0].startswith("not read: at least ")
     assert said[0].endswith(" of the archive, in 1 of 2 files:")
     assert "cut.jsonl.zst: line 1: reading stopped: the compressed data ends" in said[1]

@@ -34,7 +34,7 @@ claims AS MATERIALIZED (
 judged AS MATERIALIZED (
     SELECT
         f.* EXCLUDE (fault, reason, certainty, text), (c.claim).reason AS reason,
-        (c.claim).fault AS suspected, if(suspected IS NULL, NULL, c.certainty) AS certainty,
+        (c.claim).fault AS suspected, CASE WHEN suspected IS NOT NULL THEN c.certainty END AS certainty,
         CASE WHEN c.certainty >= 70 THEN suspected END AS fault,
         few_texts AND c.certainty >= 70 AND c.certainty < 80 AS uncertain,
         f.fault IS NOT DISTINCT FROM suspected AS typical
