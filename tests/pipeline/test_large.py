@@ -103,15 +103,15 @@ def test_a_session_takes_less_than_four_kilobytes_per_call(tmp_path: Path):
 @linux
 def test_recordings_of_one_file_are_scored_in_slices_within_the_limit(tmp_path: Path):
     growth.recordings(tmp_path / "archive", count=40_000)
-    # 450 MB if they are scored together, 270 MB in slices.
-    assert peak(tmp_path / "archive", "--memory", str(450 << 20)) < 350 * MB
+    # 516 MB if they are scored together, 367 MB in slices, of which 252 MB are the process itself.
+    assert peak(tmp_path / "archive", "--memory", str(450 << 20)) < 420 * MB
 
 
 @linux
 def test_a_large_frame_takes_less_than_14_times_its_bytes(tmp_path: Path):
     size = 40 * MB
     growth.frame(tmp_path / "archive", size=size)
-    assert peak(tmp_path / "archive") < 300 * MB + 14 * size
+    assert peak(tmp_path / "archive") < 340 * MB + 14 * size
 
 
 @linux
