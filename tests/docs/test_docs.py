@@ -184,6 +184,15 @@ def test_links_lead_somewhere():
                 assert anchor in map(slug, headings), f"{name(page)}: {link}"
 
 
+def test_the_readme_promises_the_lowest_accuracy_by_calls_on_unread_servers():
+    page = (DOCS / "reference" / "accuracy.md").read_text(encoding="utf-8")
+    by_calls = [row.split("|")[5] for row in page.splitlines() if ", unread |" in row]
+    assert by_calls
+    lowest = int(100 * min(map(float, by_calls)))
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"Expect (\d+) of 100 failed calls", readme) == [str(lowest)]
+
+
 def test_every_page_is_in_the_index_that_is_the_sites_navigation():
     index = prose(DOCS / "index.md")
     listed = {(DOCS / link.split("#")[0]).resolve() for link in LINK.findall(index)}
