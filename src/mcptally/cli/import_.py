@@ -15,13 +15,18 @@ if TYPE_CHECKING:
 
 @click.command(name="import")
 @click.argument("format_", metavar="FORMAT")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--out",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for the transcripts, and for a report about each source.",
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="otlp: receive spans from exporters at this address instead of reading PATHS.",
 )
 @click.option("--server", metavar="NAME", help="Label of the server; default: from the source.")
 @click.option(
@@ -69,6 +74,7 @@ def command(
     paths: tuple[Path, ...],
     out: Path,
     *,
+    listen: str | None,
     server: str | None,
     timezone: str,
     redaction: str,
@@ -93,9 +99,20 @@ def command(
       mcptally import auto ~/Library/Logs/Claude -o traces
       mcptally import vscode mcp.log -o traces --timezone Europe/Berlin
       mcptally import jsonrpc wire.jsonl -o traces --time at --direction way --c2s out --s2c in
+      mcptally import otlp --listen 127.0.0.1:4318 -o traces
     """
     from mcptally.importers import Envelope, import_logs
+    from mcptally.importers.timestamps import parse_timezone
+    from mcptally.redaction.policy import policy
 
+    if bool(paths) == bool(listen) or (listen and format_ != "otlp"):
+        raise click.UsageError("give PATHS, or the format otlp and --listen")
+    received = None
+    if listen:
+        policy(redaction)  # which is refused before anything is received
+        parse_timezone(timezone)
+        received = _received(listen, out)
+        paths = (received,)
     envelope = Envelope(time, direction, message, session, c2s, s2c)
     folders = [out, out.with_name(f"{out.name}-builtin")] if all_tools else [out]
     imported = [
@@ -112,12 +129,34 @@ def command(
         )
         for folder in folders
     ]
+    if received:
+        received.unlink()
     _print_files(imported[0])
     for folder, part in zip(folders, imported, strict=True):
         _print_sums(part, folder, built_in=folder is not out)
     if not any(part.recordings for part in imported):
         ctx.exit(Exit.UNREADABLE)
     ctx.exit(Exit.FAILED if any(part.lost for part in imported) else Exit.DONE)
+
+
+def _received(listen: str, out: Path) -> Path:
+    """A file of the spans that were sent to an address, until Ctrl-C."""
+    import datetime
+
+    from mcptally.importers.otlp_receiver import PATH, receive
+    from mcptally.record.http.server import bind
+
+    sockets = bind(listen)
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    now = datetime.datetime.now(datetime.UTC)
+    path = out / f"received-{now:%Y%m%dT%H%M%S%f}"
+    path.touch(mode=0o600, exist_ok=False)
+    host, port = sockets[0].getsockname()[:2]
+    address = f"http://{listen.rpartition(':')[0] or host}:{port}{PATH}"
+    text = f"receiving spans at {address} until Ctrl-C, which writes the transcripts"
+    with path.open("ab") as spans:
+        receive(sockets, spans, lambda: _print_message(text))
+    return path
 
 
 def _print_files(done: "Imported") -> None:

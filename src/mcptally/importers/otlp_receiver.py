@@ -1,0 +1,89 @@
+"""Receives spans over OTLP/HTTP into a file of OTLP JSON, one request per line."""
+
+import signal
+import socket
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO, Final
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from mcptally.importers.otlp_protobuf import trace_request
+
+PATH: Final = "/v1/traces"
+"""The path to which exporters send spans."""
+MAX_REQUEST: Final = 64 * 2**20
+"""Bytes of a request, uncompressed; exporters send some hundred spans at a time."""
+_GZIP: Final = 31
+"""Window bits with which zlib reads gzip."""
+
+
+def receive(sockets: Sequence[socket.socket], spans: BinaryIO, ready: Callable[[], None]) -> None:
+    """Write the spans that arrive at `sockets` to a file, until SIGINT or SIGTERM.
+
+    A request is answered when its spans are in the file. `ready` is called as soon as these signals
+    end the function.
+    """
+    application = Starlette(routes=[Route(PATH, _handler(spans), methods=["POST"])])
+    config = uvicorn.Config(
+        application, log_level="error", access_log=False, ws="none", timeout_graceful_shutdown=5
+    )
+    server = uvicorn.Server(config)
+    # uvicorn has handlers of its own, and raises what stopped it again for the previous ones.
+    stop = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, server.handle_exit) for number in stop}
+    try:
+        ready()
+        server.run(sockets=list(sockets))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _handler(spans: BinaryIO) -> Callable[[Request], Any]:
+    async def handle(request: Request) -> Response:
+        # A page of another site cannot send these types without asking first (CORS).
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        encoding = request.headers.get("content-encoding", "identity").lower()
+        if kind not in _READERS or encoding not in {"identity", "gzip"}:
+            return PlainTextResponse("send JSON or protobuf, with gzip or as it is\n", 415)
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_REQUEST:
+                return PlainTextResponse(f"more than {MAX_REQUEST} bytes\n", 413)
+        try:
+            if encoding == "gzip":
+                body = zlib.decompressobj(_GZIP).decompress(body, MAX_REQUEST + 1)
+                if len(body) > MAX_REQUEST:
+                    return PlainTextResponse(f"more than {MAX_REQUEST} bytes\n", 413)
+            line = _READERS[kind](body)
+        except (ValueError, RecursionError, zlib.error) as error:
+            return PlainTextResponse(f"not a request of {kind}: {error}\n", 400)
+        try:
+            spans.write(line + b"\n")
+            spans.flush()
+        except OSError as error:
+            return PlainTextResponse(f"the spans cannot be written: {error.strerror}\n", 503)
+        return JSONResponse({}) if kind == _JSON else Response(media_type=kind)
+
+    return handle
+
+
+def _compact(body: bytes) -> bytes:
+    """The JSON of a request on one line."""
+    msgspec.json.decode(body, type=dict[str, Any])
+    return msgspec.json.format(body, indent=-1)
+
+
+def _from_protobuf(body: bytes) -> bytes:
+    return msgspec.json.encode(trace_request(body))
+
+
+_JSON: Final = "application/json"
+_READERS: Final = {_JSON: _compact, "application/x-protobuf": _from_protobuf}

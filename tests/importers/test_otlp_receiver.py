@@ -1,0 +1,232 @@
+"""`import otlp --listen`: spans from exporters become the transcripts that their file would."""
+
+import contextlib
+import gzip
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+from base64 import b64decode, b64encode
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcptally.importers.otlp_protobuf import trace_request
+from tests.commands import run
+from tests.importers.imported_logs import SAMPLES, calls_of
+
+json_format = pytest.importorskip("google.protobuf.json_format")
+ExportTraceServiceRequest = pytest.importorskip(
+    "opentelemetry.proto.collector.trace.v1.trace_service_pb2"
+).ExportTraceServiceRequest
+
+PROTOBUF, JSON = "application/x-protobuf", "application/json"
+REQUESTS = sorted(SAMPLES.glob("otlp-request-*"))
+IDS = ("traceId", "spanId", "parentSpanId")
+NEVER_READ = ("flags", "links", "traceState", "schemaUrl")
+
+
+def with_ids(value, convert):
+    """The JSON of OTLP with its ids (hexadecimal there, base64 in that of protobuf) converted."""
+    if isinstance(value, dict):
+        return {
+            k: convert(v) if k in IDS else with_ids(v, convert)
+            for k, v in value.items()
+            if k not in NEVER_READ and not k.startswith("dropped")
+        }
+    return [with_ids(each, convert) for each in value] if isinstance(value, list) else value
+
+
+def as_protobuf(line: bytes) -> bytes:
+    of_base64 = with_ids(json.loads(line), lambda text: b64encode(bytes.fromhex(text)).decode())
+    message = json_format.ParseDict(of_base64, ExportTraceServiceRequest())
+    return message.SerializeToString()
+
+
+def as_library_reads(body: bytes):
+    message = ExportTraceServiceRequest.FromString(body)
+    found = json_format.MessageToDict(message, use_integers_for_enums=True)
+    return with_ids(found, lambda text: b64decode(text).hex())
+
+
+def normal(value):
+    """Without what may differ: numbers as text, an explicit status 0, times of events."""
+    if isinstance(value, dict):
+        return {
+            k: str(v) if k == "intValue" else normal(v)
+            for k, v in value.items()
+            if k != "timeUnixNano" and (k, v) != ("code", 0)
+        }
+    return [normal(each) for each in value] if isinstance(value, list) else value
+
+
+def lines(name: str) -> list[bytes]:
+    return gzip.decompress((SAMPLES / name).read_bytes()).splitlines()
+
+
+@pytest.mark.parametrize("path", [p for p in REQUESTS if p.suffix == ".pb"], ids=lambda p: p.stem)
+def test_a_request_of_an_sdk_reads_as_with_the_library_of_protobuf(path):
+    assert normal(trace_request(path.read_bytes())) == normal(as_library_reads(path.read_bytes()))
+
+
+@pytest.mark.parametrize("name", ["spans-agent.jsonl.gz", "spans-contextforge.jsonl.gz"])
+def test_spans_read_as_with_the_library_of_protobuf(name):
+    for line in lines(name):
+        body = as_protobuf(line)
+        assert normal(trace_request(body)) == normal(as_library_reads(body))
+
+
+def test_every_kind_of_value_is_read():
+    nested = {"arrayValue": {"values": [{"boolValue": False}, {"doubleValue": -0.5}]}}
+    values = [
+        *({"stringValue": ""}, {"intValue": "-7"}, {"intValue": str(2**63 - 1)}, nested),
+        {"kvlistValue": {"values": [{"key": "k", "value": nested}]}},
+        {"bytesValue": b64encode(b"\0\xff").decode()},
+    ]
+    spans = [{"attributes": [{"key": "a", "value": value} for value in values]}]
+    body = as_protobuf(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).encode())
+    [group] = trace_request(body)["resourceSpans"]
+    [span] = group["scopeSpans"][0]["spans"]
+    assert [normal(a["value"]) for a in span["attributes"]] == values
+
+
+@given(st.binary(max_size=200) | st.just(REQUESTS[-1].read_bytes()), st.data())
+def test_damaged_protobuf_is_refused_or_read(body, data):
+    body = bytearray(body)
+    for at in data.draw(st.lists(st.integers(0, max(len(body) - 1, 0)), max_size=5)):
+        body[at : at + 1] = data.draw(st.binary(min_size=1, max_size=1))
+    with contextlib.suppress(ValueError):
+        trace_request(bytes(body))
+
+
+def test_attributes_that_are_nested_too_deeply_are_refused():
+    body = b""
+    for _ in range(5_000):
+        size = len(body)
+        body = b"\x0a" + varint(size) + body  # values of an array
+        body = b"\x2a" + varint(len(body)) + body  # an array
+    for key in (b"\x12", b"\x4a", b"\x12", b"\x12", b"\x0a"):
+        body = key + varint(len(body)) + body
+    with pytest.raises(RecursionError):
+        trace_request(body)
+
+
+def varint(number: int) -> bytes:
+    parts = bytearray()
+    while number > 127:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*parts, number])
+
+
+@contextlib.contextmanager
+def receiving(out: Path, stop=signal.SIGINT):
+    """The address of a receiver, which is stopped at the end."""
+    command = [sys.executable, "-I", "-m", "mcptally", "import", "otlp"]
+    command += ["--listen", "127.0.0.1:0", "-o", str(out)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        try:
+            address = process.stderr.readline().split(" at ")[1].split()[0]
+            yield address, process
+            process.send_signal(stop)
+            process.wait(60)
+        finally:
+            process.kill()
+
+
+def post(address: str, body: bytes, kind: str, **headers: str) -> tuple[int, bytes]:
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    url = urlsplit(address)
+    with contextlib.closing(http.client.HTTPConnection(url.netloc, timeout=30)) as connection:
+        connection.request("POST", url.path, body, {"Content-Type": kind, **names})
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+
+
+@pytest.mark.slow
+def test_spans_that_arrive_become_the_calls_that_their_files_hold(tmp_path):
+    client, server = lines("spans-client.jsonl.gz"), lines("spans-server.jsonl.gz")
+    with receiving(tmp_path / "received", signal.SIGTERM) as (address, process):
+        for line in server:
+            assert post(address, as_protobuf(line), PROTOBUF) == (200, b"")
+        for line in client:
+            body = json.dumps(json.loads(line), indent=1).encode()
+            zipped = gzip.compress(body)
+            assert post(address, zipped, JSON, Content_Encoding="gzip") == (200, b"{}")
+    assert process.returncode == 0
+    assert not [p for p in (tmp_path / "received").iterdir() if not p.name.startswith("otlp-")]
+    files = [tmp_path / name for name in ("client.jsonl", "server.jsonl")]
+    for path, found in zip(files, (client, server), strict=True):
+        path.write_bytes(b"\n".join(found))
+    assert run("import", "otlp", *files, "-o", tmp_path / "files").returncode == 0
+    columns = ["method", "tool", "arguments", "outcome", "error_text", "latency_ms", "requested_at"]
+    received, read = (
+        calls_of(tmp_path / name, tmp_path / f"store-{name}").select(columns).sort(columns)
+        for name in ("received", "files")
+    )
+    assert received.height > 20
+    assert received.equals(read)
+
+
+@pytest.mark.slow
+def test_requests_of_the_sdks_are_taken_and_others_refused(tmp_path):
+    with receiving(tmp_path / "t") as (address, process):
+        for path in REQUESTS:
+            kind = JSON if path.suffix == ".json" else PROTOBUF
+            assert post(address, path.read_bytes(), kind)[0] == 200
+        refused = [
+            post(address, b"{}", "text/plain"),
+            post(address, b"{}", JSON, Content_Encoding="br"),
+            post(address, b"{", JSON),
+            post(address, b"[]", JSON),
+            post(address, b"abc", PROTOBUF),
+            post(address, b"no gzip", JSON, Content_Encoding="gzip"),
+            post(address, gzip.compress(b" " * (2**26 + 1)), JSON, Content_Encoding="gzip"),
+            post(address.replace("traces", "metrics"), b"{}", JSON),
+        ]
+    assert [status for status, _ in refused] == [415, 415, 400, 400, 400, 400, 413, 404]
+    assert process.returncode == 0
+    calls = calls_of(tmp_path / "t", tmp_path / "store")
+    assert sorted(calls["outcome"]) == ["ok"] * 12 + ["tool_error"] * 3
+    assert calls["error_text"].drop_nulls().unique().to_list() == ["division by zero"]
+    assert set(calls["tool"]) == {"add"}
+
+
+@pytest.mark.slow
+def test_a_receiver_without_spans_leaves_nothing_and_exits_3(tmp_path):
+    with receiving(tmp_path / "t") as (_, process):
+        pass
+    assert process.returncode == 3
+    assert not [p for p in (tmp_path / "t").iterdir() if p.suffix != ".json"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["otlp"], "give PATHS, or the format otlp and --listen"),
+        (["har", "--listen", "127.0.0.1:0"], "give PATHS, or the format otlp and --listen"),
+        (["otlp", "x.json", "--listen", "127.0.0.1:0"], "give PATHS, or the format otlp"),
+        (["otlp", "--listen", "9"], "give HOST:PORT"),
+        (["otlp", "--listen", "127.0.0.1:0", "--redact", "oops"], "oops"),
+        (["otlp", "--listen", "127.0.0.1:0", "--timezone", "Mars"], "Mars"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_received(tmp_path, options, error):
+    done = run("import", *options, "-o", tmp_path / "t")
+    assert done.returncode == 2
+    assert error in done.stderr
+    assert not (tmp_path / "t").exists()
+
+
+def test_an_address_in_use_is_refused(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run("import", "otlp", "--listen", address, "-o", tmp_path / "t")
+    assert done.returncode == 2
+    assert "in use" in done.stderr
