@@ -1,4 +1,4 @@
-"""Recognises that a disk is full, whichever library reports it, and waits until it has the data."""
+"""Recognises that a disk is full, whichever library reports it, and syncs files to the disk."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ def is_full(error: BaseException, *places: "str | Path") -> bool:
 
     Args:
         error: the error.
-        places: what was written, perhaps; files need not exist.
+        places: paths that may have been written to; they need not exist.
     """
     if isinstance(error, OSError) and error.errno in _NUMBERS:
         return True
@@ -48,9 +48,9 @@ def full_place(places: "Iterable[str | Path]") -> str | None:
 
 
 def sync(path: "Path") -> None:
-    """Wait until the disk has what was written to a file, or the names in a folder.
+    """Wait until the content of a file, or the names in a folder, are on the disk.
 
-    Windows syncs no folders, and some network file systems neither.
+    Windows cannot sync folders, and neither can some network file systems.
     """
     is_folder = path.is_dir()
     if is_folder and sys.platform == "win32":

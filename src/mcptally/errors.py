@@ -54,7 +54,7 @@ class UnreadableError(McptallyError):
 
 
 class UnreachableError(McptallyError):
-    """A remote file cannot be had; the run ends, so that no store lacks its rows."""
+    """A remote file cannot be fetched; the run ends, so that no store lacks its rows."""
 
     exit_code = Exit.UNREADABLE
 

@@ -39,7 +39,7 @@ _FOLDER: Final = "mcptally_folder"
 
 
 class McpRecorder:
-    """Puts the recorder in front of MCP servers; `folder` has the recordings."""
+    """Runs MCP servers behind the recorder, which writes to `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -26,9 +26,9 @@ several answers have the same connection. DuckDB uses all cores for one query.""
 
 
 class Answer(duckdb.DuckDBPyRelation):
-    """A DuckDB relation; as the result of a notebook cell it is a table with bars and intervals.
+    """A DuckDB relation that a notebook shows as a table with bars and intervals.
 
-    A notebook shows the first 20 rows with secrets masked, and of a predefined question the
+    A notebook shows the first 20 rows with secrets masked; for a predefined question, it shows the
     columns that `mcptally query` shows. `.pl()`, `.df()`, `.arrow()` and `.fetchall()` return
     everything, as it was recorded. Threads may share an answer.
     """

@@ -140,7 +140,7 @@ class ChildProcessPool:
         Args:
             arguments: the arguments.
             seconds: time limit of the function, and of waiting for a free process.
-            cancellable: what another thread stops the call with.
+            cancellable: lets another thread stop the call.
 
         Raises:
             QueryError: the function exceeded its time or memory, every process is busy, or the call

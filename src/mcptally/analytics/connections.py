@@ -148,7 +148,7 @@ class Connections:
         Args:
             texts: the SQL of the questions by name, with all parts that they read.
             filters: the filters that the views read.
-            payloads: whether a query may read a table that repeats texts of calls. To mask them
+            payloads: whether a query may read a table that repeats texts of calls. Masking them
                 takes longer than most questions, and many do not read them.
         """
         without_payloads = (

@@ -120,7 +120,8 @@ def _a(noun: str) -> str:
 def sentence(row: Mapping[str, Any]) -> str | None:
     """What separates failing calls: "when `zone` is empty: 65 of 65 fail; otherwise 2 of 90".
 
-    If nothing does, whether most of their arguments worked in other calls.
+    If nothing separates them, the sentence says whether most of their arguments worked in other
+    calls.
     """
     if row["test"] is None:
         worked, calls = row["also_worked"], row["calls"]

@@ -10,7 +10,8 @@ from mcptally.analytics.connections import Connections, as_query_errors
 class KeptAnswers:
     """The answers to questions about a store, without filters, as they are at the first question.
 
-    They are tables of a connection of its own: what one question reads of another is computed once.
+    They are tables in a separate connection, so a question that other questions read is computed
+    once.
     """
 
     def __init__(self, connections: Connections) -> None:

@@ -61,7 +61,7 @@ class _Searched:
         self._changed: dict[Any, Any] = {}
 
     def replacements(self, texts: set[Any]) -> dict[Any, Any]:
-        """What `replacements` returns."""
+        """Each of the texts that has a secret → the same text with the secret masked."""
         self._changed |= replacements(texts - self._texts)
         self._texts |= texts
         return {text: self._changed[text] for text in self._changed.keys() & texts}

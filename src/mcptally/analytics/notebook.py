@@ -50,7 +50,7 @@ def table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) ->
 
 
 def plain_table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) -> str:
-    """The same as aligned text, without the bars."""
+    """The rows of `table` as aligned text, without bars."""
     cells = [list(names), *([cell_of(name, row) for name in names] for row in rows.to_pylist())]
     cells = [[clean_line(_cut(text)) for text in line] for line in cells]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

@@ -59,7 +59,7 @@ def _require_calls(store: "Store", server: str | None, tool: str | None) -> None
 
 
 def reviewed_rates(store: "Store", file: Path) -> list[estimates.ReviewedRate]:
-    """The rates from the complete samples in a file: of each server or tool, the last one."""
+    """The rates from complete samples in a file: the last such sample of each server or tool."""
     reviews = read(file)
     known = settle(reviews)
     last: dict[tuple[str | None, str | None], Sample] = {}
@@ -134,7 +134,7 @@ def to_fill(
     who: str | None,
     reviews: str | Path | None,
 ) -> pl.DataFrame:
-    """The table of `Store.review`."""
+    """The table that `Store.review` returns."""
     session = open_session(store, reviews, who=who, server=server, tool=tool)
     if sample:
         session.ensure_sample(n)

@@ -295,7 +295,8 @@ class Store:
         Args:
             n: how many calls.
             sample: whether they are a random sample of `n` calls, from which rates can be computed;
-                otherwise the groups of failed calls with most calls and doubt.
+                otherwise they are examples of the groups of failed calls with the most calls and
+                the most doubt.
             server: only calls to this server.
             tool: only calls to this tool.
             who: name of the reviewer; by default that of the user.

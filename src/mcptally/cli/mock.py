@@ -38,7 +38,7 @@ def command(
 ) -> None:
     """Run an MCP server that answers from a recording, for tests of clients and agents.
 
-    ARCHIVE is one or more transcript files, folders or patterns, or a store. A call of a recorded
+    ARCHIVE is one or more transcript files, folders or patterns, or a store. A call to a recorded
     tool with the recorded arguments gets the recorded reply. If the same call was recorded several
     times, each repetition gets the next reply. A request that is not recorded gets an error that
     names the nearest recorded call.

@@ -31,7 +31,7 @@ def require_mcp_2(command: str) -> None:
 
 
 class FormatChoice(click.Choice[str]):
-    """One of the formats of a command; for a format of other commands, the error names them."""
+    """A format of a command; the error about a format of another command names that command."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name of the format."""

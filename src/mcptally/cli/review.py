@@ -293,7 +293,7 @@ def _ask_program(
 
 
 def _after(session: "Session", mode: "Mode") -> Iterator[str]:
-    """What was reached, and what can be done next."""
+    """What the review has reached, and the commands that can follow."""
     from mcptally.review import words
 
     progress = session.progress(mode)

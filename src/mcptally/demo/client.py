@@ -96,7 +96,7 @@ class _Client:
             await self._send({"method": "notifications/cancelled", "params": why})
 
     async def _reply(self, number: int) -> None:
-        """Wait for the reply to a request; late replies to others are dropped."""
+        """Wait for the reply to a request; late replies to other requests are dropped."""
         while line := await self._from_server.readline():
             if json.loads(line)["id"] == number:
                 return

@@ -51,7 +51,7 @@ RETRYABLE_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scorer:
-    """The quality of one method to distinguish business errors from other errors."""
+    """How well one method distinguishes business errors from other errors."""
 
     name: str
     """`mcptally`, `seed heuristic` or `always business`."""

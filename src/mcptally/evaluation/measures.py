@@ -196,7 +196,7 @@ def reliability(certainty: pl.Series, right: pl.Series) -> list[dict[str, Any]]:
     """The reliability table: `BINS` bins of equal size, the least confident results first.
 
     Each row has `from` and `to` (certainties, 0 to 100), `n`, `mean_certainty` (0 to 1) and
-    `right`, a `Rate`. Results with the same certainty are shared out at random.
+    `right`, a `Rate`. Results with the same certainty are distributed among bins at random.
     """
     shuffled = np.random.default_rng(0).permutation(len(certainty))
     values, hits = certainty.to_numpy()[shuffled], right.to_numpy()[shuffled]

@@ -152,7 +152,7 @@ def _tried(
 
 
 def _examples(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The examples of a row; where it is about a tool, they name it."""
+    """The examples of a row; they name the tool if the row is about one tool."""
     tool = row.get("tool")
     if tool is None:
         return {name: row[name] for name in ("fires", "silent") if name in row}

@@ -61,7 +61,7 @@ def changes(base: Store, new: Store) -> "list[tuple[ReviewedRate, ReviewedRate, 
 
 
 def lines(base: Store, new: Store) -> Iterator[str]:
-    """What changed by reviewed samples, in words."""
+    """The changes of rates between reviewed samples, in words."""
     for before, after, change in changes(base, new):
         about = " ".join(filter(None, (after.server, after.tool))) or "all calls"
         yield (

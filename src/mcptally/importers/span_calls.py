@@ -81,10 +81,9 @@ def joined(
 
 
 def _surveyed(spans: Iterator[Span]) -> tuple[dict[str, str], ModelsOfCalls]:
-    """What must be known before the calls are built: nested spans, and the models.
+    """The nested spans and the models of a file, which are needed before calls are built.
 
-    Nested spans: ids of the spans that are nested and about the same call → the id of the outermost
-    one.
+    Nested spans map the id of each span to that of the outermost span about the same call.
     """
     parents: dict[str, str | None] = {}
     calls: dict[str, SpanCall] = {}

@@ -217,7 +217,7 @@ def _order(edges: dict[str, _Edges]) -> list[str]:
 
 
 def _steps(node: _Edges, below: dict[str, int], here: dict[str, int]) -> int:
-    """Return a node's steps from those of the level below and of nodes for the same value."""
+    """Return a node's number of steps, given those of the level below and for the same value."""
     same = sum([here.get(n, 1) for n in node.here])
     same += sum([max([here.get(n, 1) for n in group]) for group in node.either])
     total = node.own + node.times * same

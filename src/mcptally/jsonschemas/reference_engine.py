@@ -73,7 +73,7 @@ def _meta_validator(name: str) -> Validator:
 
 
 def compact(metaschema: Any) -> dict[str, Any]:
-    """Return a metaschema as one document without dynamic references: 9 times faster."""
+    """Return a metaschema as one document without dynamic references (9 times faster)."""
     vocabularies = [
         REGISTRY.contents(metaschema["$id"].rsplit("/", 1)[0] + "/" + part["$ref"])
         for part in metaschema.get("allOf", ())

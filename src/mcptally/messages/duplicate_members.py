@@ -43,7 +43,7 @@ def unexplained_sizes(
 
 
 def repeated_members(line: bytes) -> list[str]:
-    """Return names of members that occur twice in the message of a line, or in one of its batch."""
+    """Return names of members that occur twice in the message of a line, or in one of a batch."""
     try:
         msg = MEMBERS_DECODER.decode(line)["msg"]
         known = MEMBERS_DECODER.decode(msg)

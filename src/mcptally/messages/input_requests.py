@@ -53,9 +53,9 @@ class _Open(StageTable):
 
 
 def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
-    """Add to calls how long they waited for requests of the server, and to those whom they serve.
+    """Add how long each call waited for the server's requests, and which call each request serves.
 
-    The latency is the server's share: what a call waited is not in it.
+    The latency is the server's share, without this time.
 
     Args:
         calls: `PairedCalls`; further columns are kept.
@@ -140,9 +140,10 @@ def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _open_calls(requests: pl.LazyFrame, calls: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
-    """Return each request of the server that meets open calls with the same keys.
+    """Return each request of the server that arrives while calls with the same keys are open.
 
-    A running sum, not a join: in a long session each request would meet every call before it.
+    A running sum, not a join: in a long session, a join would pair each request with every call
+    before it.
 
     Returns:
         `asking`, `open` and `number`, which is that of the call if one is open.

@@ -12,7 +12,7 @@ from mcptally.wire.nesting import is_too_deep
 
 
 def has_too_deep(data: bytes, ends: Sequence[int]) -> bool:
-    """Whether a line is nested too deep; most lines are too short or have few brackets."""
+    """Whether a line is nested too deep; length or number of brackets rules out most lines."""
     codes = np.frombuffer(data, np.uint8)
     return any(
         end - start > 2 * LINE_DEPTH

@@ -1,4 +1,4 @@
-"""Keep each distinct long result once: most bytes of real traffic are in few results, often equal.
+"""Keep each distinct long result once: most traffic is in a few results that are often equal.
 
 The text of a long result is one buffer. Rows refer to it, and to its long members, without a copy.
 """
@@ -67,7 +67,7 @@ class LongResults:
         self._views: list[tuple[int, bytes, int, int]] = []
 
     def decode(self, texts: Sequence[Raw]) -> DecodedResults:
-        """Decode results; of long ones, each distinct one once."""
+        """Decode results; each distinct long result is decoded once."""
         long = {i: self._find(text) for i, text in enumerate(texts) if len(text) >= LONG_RESULT}
         short = [_OBJECT if i in long else text for i, text in enumerate(texts)] if long else texts
         results, odd = RESULT_DECODER.many(short)

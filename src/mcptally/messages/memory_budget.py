@@ -48,7 +48,7 @@ class MemoryBudget:
         Args:
             memory: bytes of available memory; None: ask the system.
             alone: whether this is the only file: its memory is compared from the first line on.
-            chunk: most bytes of memory for lines that are scored together, lowered if less is
+            chunk: maximum bytes of memory for lines that are scored together, lowered if less is
                 free; None: all lines are scored together.
         """
         self.memory = available_memory() if memory is None else memory

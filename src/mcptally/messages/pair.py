@@ -398,7 +398,7 @@ def _find_calls(
 
     Args:
         notifications: notifications and their parameters.
-        method: a client cancels its own calls, and reports progress of calls of the other side.
+        method: a side cancels its own calls, and reports the progress of the other side's calls.
         name: the parameter that names the call.
         calls: calls of all sides.
         token: the column of `calls` whose value it names.
@@ -425,7 +425,7 @@ def _find_calls(
 
 
 def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
-    """Add the outcome: the first that applies. `hidden_error` is decided later, in `verdict`."""
+    """Add the outcome, by the first condition that holds; `verdict` finds hidden errors later."""
     answered = PairedCalls.reply.col.is_not_null()
     names_timeout = PairedCalls.cancel_reason.col.str.contains(TIMEOUT_REASON)
     # A client may close an exchange once it has read the status of a refusal.

@@ -206,7 +206,7 @@ def _start() -> pl.Expr:
 
 
 def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
-    """Return for each recording the line at the end of stderr that most probably says why."""
+    """Return for each recording the line of stderr that most probably explains its end."""
     # The frames that rich and exception groups draw are no words.
     text = StderrEvents.text.col.str.strip_chars("| \t\r\n")
     last = (
@@ -234,7 +234,7 @@ def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _failure() -> pl.Expr:
-    """Return why the start failed, as the last words tell it."""
+    """Return why the start failed, according to the last words."""
     words = ServerLives.last_words.col
     return pl.when(ServerLives.start.col.is_in(["failed", "unanswered"])).then(
         pl.when(Closes.reason.col == "not_started")

@@ -1,4 +1,4 @@
-"""Give the call that started a task the task's final state, whatever frames brought it.
+"""Give the call that started a task the task's final state, whichever frame reported it.
 
     calls → calls: those that started a task ended as the task did; requests about it are polls
 
@@ -47,7 +47,7 @@ class _State(msgspec.Struct, gc=False, rename="camel"):
 
 
 class _Told(StageTable):
-    """One row per frame that tells about a task."""
+    """One row per frame that reports the state of a task."""
 
     i = Column(pl.UInt32, "Index of the request; null for a notification.")
     pos = PairedMessages.pos
@@ -66,7 +66,7 @@ class _Told(StageTable):
 
 
 class _Ends(_Told):
-    """One row per task, with the frame that tells best how it ended."""
+    """One row per task, with the frame that best reports its end."""
 
     started = Column(pl.UInt32, "Index of the call that started the task.")
     seen_to_end = Column(pl.Boolean, "Whether a frame says that the task was completed or failed.")
@@ -83,8 +83,8 @@ _STATE_DECODER: Final = LenientDecoder(_State)
 def settle_tasks(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Return the calls, where those that started a task have its outcome, response and latency.
 
-    A call keeps the outcome `task` if nothing recorded tells how its task ended. Answered requests
-    about a task have the outcome `poll`.
+    A call keeps the outcome `task` if the recording does not show how its task ended. Answered
+    requests about a task have the outcome `poll`.
 
     Args:
         calls: `PairedCalls`; further columns are kept.
@@ -189,7 +189,7 @@ def _told_by_replies(about: pl.DataFrame) -> pl.DataFrame:
 
 
 def _told_by_notifications(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Return what notifications tell about tasks, in the columns of `_told_by_replies`."""
+    """Return the facts in notifications about tasks, in the columns of `_told_by_replies`."""
     told = (
         messages.lazy()
         .filter(PairedMessages.method.col.is_in(_NOTIFICATIONS) & ~PairedMessages.replay.col)
@@ -222,7 +222,7 @@ def _told_by_notifications(messages: pl.DataFrame, events: Events) -> pl.DataFra
 
 
 def _rank() -> pl.Expr:
-    """Return how well a frame tells the end of its task, from 0; null if it does not."""
+    """Return the rank of a frame that reports its task's end, 0 for the best; null for others."""
     status = _Told.status.col
     error_of_task = _Told.error.col.is_not_null() & (_Ends.seen_to_end.col | ~_Told.refusal.col)
     return (

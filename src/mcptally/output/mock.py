@@ -2,9 +2,9 @@
 
 A request is answered by what the recorded server replied to the same request: the same tool and
 equal arguments, the same resource or the same prompt. Replies to requests that were recorded
-several times are given in recorded order, per session; the last one is repeated. So are
-completions, whatever is to be completed: stores do not keep it. Everything about the connection
-(handshake, protocol revision, transport) is the work of the `mcp` library.
+several times are given in recorded order, per session; the last one is repeated. Completions are
+given in recorded order too, whatever is completed, because stores do not keep that. Everything
+about the connection (handshake, protocol revision, transport) is the work of the `mcp` library.
 """
 
 import collections

@@ -39,8 +39,8 @@ def session_id(ctx: Context) -> str | None:
 class Subscriptions:
     """The subscriptions of all clients.
 
-    Stores keep no notifications' parameters: an updated resource is taken for each resource that a
-    client subscribed to.
+    Stores do not keep the parameters of notifications, so a recorded update counts for each
+    resource that a client subscribed to.
     """
 
     def __init__(self, server: Server[Any], methods: Iterable[str]) -> None:

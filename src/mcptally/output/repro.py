@@ -245,7 +245,7 @@ def _parts(template: str | None, error_text: str | None) -> list[str]:
     """The parts that a text must contain to count as the same error as the recorded one.
 
     These are the constant parts of the template. A template may combine several places of the text,
-    so that some of its parts are not in the text. Then those of its words are used that are.
+    so some of its parts may not occur in the text. Of such a part, the words that occur are used.
     """
     if template is None or error_text is None:
         return []

@@ -229,7 +229,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return self.reused(places).select("recording").collect()
 
     def known_lint(self, changed: Iterable[str | None]) -> KnownLint | None:
-        """What the store has about definitions of other servers than these.
+        """The store's findings about definitions of servers other than these.
 
         None if there are several stores: each has findings about its own listings only.
         """

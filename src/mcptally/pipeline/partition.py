@@ -342,7 +342,7 @@ _INPUT_TIMES: Final = {
 
 
 def _times(columns: Mapping[Column, Column]) -> list[pl.Expr]:
-    """Columns with times from columns with nanoseconds."""
+    """Convert columns of nanoseconds to columns of times."""
     return [
         # 0 is the time of an imported event whose source has none.
         pl.from_epoch(pl.when(source.col > 0).then(source.col), time_unit="ns")
@@ -353,7 +353,7 @@ def _times(columns: Mapping[Column, Column]) -> list[pl.Expr]:
 
 
 def _renamed(rows: pl.DataFrame, name: str, other: str) -> pl.DataFrame:
-    """The rows with one column renamed; `DataFrame.rename` plans a query."""
+    """The rows with one column renamed; `DataFrame.rename` would plan a query."""
     return rows.hstack([rows.get_column(name).alias(other)])
 
 

@@ -58,7 +58,7 @@ def default_partition_bytes(jobs: int) -> int:
 
 
 def limit_for_archive(files: Iterable[Path], limit: int, jobs: int) -> int:
-    """The limit of a partition for these files; half more than `limit` if then no partition waits.
+    """The limit of a partition for these files: 1.5 times `limit` if no partition then waits.
 
     One partition per process takes less time than several, and less memory than one that is
     finished while others wait. A limit that is not the default is not changed: it may have been

@@ -77,7 +77,8 @@ def judge_calls(
     Args:
         calls: `Evidenced`.
         definitions: `Definitions` of the tools.
-        combinations: `ArgumentCombinations` of the whole archive, summed over recordings or not.
+        combinations: `ArgumentCombinations` of the whole archive, in which rows may be summed over
+            recordings.
         judging: the rules in force.
     """
     calls = calls.hstack(assign_scenarios(calls, definitions, combinations, judging.given))

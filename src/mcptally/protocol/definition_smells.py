@@ -113,7 +113,7 @@ def _check_descriptions(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _contained(tools: Iterable[tuple[str, str, str | None]]) -> Iterator[tuple[str, str]]:
-    """Yield each definition all of whose words another tool's description has, and that tool.
+    """Yield each definition whose words all occur in another tool's description, and that tool.
 
     Args:
         tools: name, definition and description of each tool of one server.

@@ -87,7 +87,7 @@ def _hidden(data: bytes) -> bytes:
 
 
 def with_hits(texts: Iterable[_Text]) -> list[_Text]:
-    """Texts that may have a secret, as far as one fast search in many of them can tell."""
+    """The texts that may have a secret, found by one fast search in all of them."""
     every = list(texts)
     numbers = policy("default").frames_with_hits([_encoded(text) for text in every])
     return [every[number] for number in numbers]

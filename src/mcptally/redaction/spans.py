@@ -133,7 +133,7 @@ def unescape(data: bytes) -> tuple[bytes, MapBack] | None:
 
 
 def within_strings(frame: bytes, spans: Iterable[Span]) -> list[Span]:
-    """The spans that lie inside one string of strict JSON each; the others are dropped."""
+    """The spans that each lie inside a single string of strict JSON; other spans are dropped."""
     ordered = sorted(spans, reverse=True)
     inside: list[Span] = []
     for string in _STRING.finditer(frame):

@@ -45,7 +45,7 @@ RATES: Final[Mapping[str, frozenset[str]]] = {
 
 
 class CallKey(NamedTuple):
-    """The place of a call in its recording, which no run and no version changes."""
+    """The place of a call in its recording, which is the same in all runs and versions."""
 
     recording: str
     seq: int
@@ -266,5 +266,5 @@ def template_of(template: str | None, outcome: str) -> str:
 
 
 def text_digest(response: str | None) -> str:
-    """16 hex digits of the JSON text of a reply's `result` or `error`; of an empty text without."""
+    """A digest of the JSON text of a reply's `result` or `error`, or of "" without a reply."""
     return hashlib.sha256((response or "").encode()).hexdigest()[:16]

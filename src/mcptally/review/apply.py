@@ -36,7 +36,7 @@ _PLACEHOLDER: Final = re.compile("<[a-z]+>")
 
 
 class Meaning(NamedTuple):
-    """What a call gets by an answer."""
+    """The values that an answer gives a call."""
 
     verdict: Verdict
     reason: str
@@ -184,7 +184,7 @@ def _changes() -> list[pl.Expr]:
     outcome = Judged.outcome.col
 
     def told(column: str, default: pl.Expr) -> pl.Expr:
-        """Ours if we agree, otherwise the default of the answer."""
+        """The column's own value if it agrees with the answer, otherwise the answer's default."""
         return (
             pl.when(cleared)
             .then(None)

@@ -56,8 +56,8 @@ def missing(sample: Sample, settled: Settled) -> list[Drawn]:
 def rates(store: ReviewedStore, sample: Sample, settled: Settled) -> list[ReviewedRate]:
     """The rates from a sample; none while an answer is missing.
 
-    The size of a sample is fixed when it is drawn: an interval that is looked at after every few
-    answers does not hold.
+    The size of a sample is fixed when it is drawn: an interval that is read after every few answers
+    is not valid.
     """
     if missing(sample, settled):
         return []
@@ -84,7 +84,7 @@ def _rate(store: ReviewedStore, sample: Sample, settled: Settled, metric: str) -
 
 
 def strata(sample: Sample, settled: Settled, metric: str = "failure_rate") -> list[Stratum]:
-    """The answers to the drawn calls by stratum; answers to other calls have no part in it."""
+    """The answers to the drawn calls by stratum; answers to other calls are not used."""
     answers = {
         each.key: _value(settled.calls[each.key].answer, RATES[metric])
         if each.key in settled.calls

@@ -19,7 +19,10 @@ LEAST: Final = 20
 
 
 class ReviewedStore(Protocol):
-    """What review reads of a store. Its texts must not be masked: digests are of recorded texts."""
+    """The parts of a store that a review reads.
+
+    Its texts must not be masked: digests are of recorded texts.
+    """
 
     @property
     def manifest(self) -> dict[str, Any]:

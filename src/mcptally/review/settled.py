@@ -95,7 +95,7 @@ def counts(found: Agreement) -> bool:
 
 
 def pairs(reviews: Reviews) -> list[Pair]:
-    """The agreement of each two reviewers who answered the same calls."""
+    """The agreement of each pair of reviewers who answered the same calls."""
     by_reviewer: dict[str, dict[CallKey, str]] = defaultdict(dict)
     for row in reviews.current().values():
         by_reviewer[row.who][row.key] = row.answer

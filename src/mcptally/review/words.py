@@ -8,7 +8,7 @@ from mcptally.review.session import Session
 
 
 def groups(session: Session) -> str:
-    """What the answers decide, and what the next ones would."""
+    """The calls that the answers decide, and those that the next answers would decide."""
     progress = session.progress()
     return (
         f"{progress.answered} of {progress.total} answered; answers decide "
@@ -39,7 +39,7 @@ def rates(session: Session) -> Iterator[str]:
 
 
 def agreement(session: Session) -> Iterator[str]:
-    """How far reviewers agree, whose answers do not count yet, and each conflict."""
+    """The agreement of reviewers, programs whose answers do not count yet, and each conflict."""
     known = session.settled
     for pair in settled.pairs(session.reviews):
         yield (

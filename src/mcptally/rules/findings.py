@@ -176,7 +176,7 @@ def _findings(
 
 
 class _Column(NamedTuple):
-    """Expressions for a column of `Findings`; making them anew takes longer than the query."""
+    """Expressions for a column of `Findings`; making them again takes longer than the query."""
 
     dtype: pl.DataType
     value: pl.Expr

@@ -1,7 +1,7 @@
 """Computes intervals of quantiles by a studentised bootstrap over whole sessions, on NumPy arrays.
 
-docs/explanation/statistics.md describes it and says when there is no interval. Decision record 0038
-has its coverage, 0091 that of the alternatives.
+docs/explanation/statistics.md describes it and says when there is no interval,
+docs/design/statistics.md why it was chosen.
 """
 
 import functools
@@ -144,8 +144,8 @@ def _bounds(samples: list[_Clustered], estimates: list[list[float]]) -> list[lis
 def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
     """Low and high end of each quantile, or None for both.
 
-    The interval has the values for which the share of calls that are no slower differs from the
-    quantile by a number of standard errors within `limits`.
+    The interval contains each value for which the share of calls that are no slower than it differs
+    from the quantile by a number of standard errors within `limits`.
     """
     last = len(sample.ordered) - 1
     _, errors = _shares(below, sample.sizes)

@@ -203,7 +203,7 @@ def _close_to(low: int, high: int, sessions: int) -> _Ranges:
 def _statistics(score: Floats, weight: Floats, ranges: _Ranges) -> Floats:
     """The squared CUSUM of each range in units of its variance if all sessions are alike.
 
-    Pairs of changes are many more than single changes, and get a `PENALTY`.
+    There are many more pairs of changes than single changes, so pairs get a `PENALTY`.
     """
     inside, total = ranges.sums(weight), weight.sum(-1, keepdims=True)
     spread = inside * (total - inside) / total

@@ -186,7 +186,7 @@ def _p_values(table: _Table) -> Floats:
 def _by_sessions(
     table: _Table, sessions: int, random: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """The statistic of each fact, and its maximum in draws: scores of sessions change signs.
+    """The statistic of each fact, and its maximum in draws in which sessions' scores change sign.
 
     The score of a session is the sum over its calls of (failed - mean)(holds - mean). Without an
     effect it is as often positive as negative, whatever the correlation within the session.
@@ -203,7 +203,7 @@ def _by_sessions(
 def _within_sessions(
     table: _Table, sessions: int, random: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """The statistic of each fact, and its maximum in draws: outcomes permuted within sessions."""
+    """The statistic of each fact, and its maximum with outcomes permuted within sessions."""
     order = np.argsort(table.session, kind="stable")
     totals = np.bincount(table.session, table.failed, sessions)
     mixed = (totals > 0) & (totals < np.bincount(table.session, minlength=sessions))

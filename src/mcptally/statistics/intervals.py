@@ -1,7 +1,6 @@
 """Computes intervals of rates with sessions as clusters, on NumPy arrays.
 
-docs/explanation/statistics.md explains the formula, docs/design/statistics.md and
-docs/design/statistics.md the reasons for it.
+docs/explanation/statistics.md explains the formula, docs/design/statistics.md the reasons for it.
 """
 
 from typing import Final, NamedTuple

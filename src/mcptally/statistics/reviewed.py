@@ -64,7 +64,7 @@ class Interval(NamedTuple):
 
 
 def allocate(sizes: Sequence[int], n: int) -> list[int]:
-    """The number of answers for each stratum: by size and `SPREAD`, at least three where it has."""
+    """The number of answers per stratum, by size and `SPREAD`; at least three, or all calls."""
     least = [min(size, LEAST_PER_STRATUM) for size in sizes]
     left = max(0, n - sum(least))
     weights = np.array([size * spread for size, spread in zip(sizes, SPREAD, strict=True)])

@@ -118,7 +118,7 @@ def _make_one(folder: Path) -> str:
 def require_plain_path(folder: Path) -> None:
     """Check that the absolute path of a store is UTF-8, and that it does not begin with `~`.
 
-    Polars and DuckDB take paths as text, and `~` in it for the home folder.
+    Polars and DuckDB take paths as text, in which `~` means the home folder.
 
     Raises:
         StoreError: it is not.
@@ -172,7 +172,7 @@ def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
 
 
 def _writing_commands(folder: Path) -> str:
-    """The two commands that write a store, for one that does not say which of them made it."""
+    """The two commands that write a store, for a store that does not say which of them made it."""
     out = as_argument(folder)
     return f"mcptally score ARCHIVE -o {out}, or mcptally merge STORES -o {out}"
 

@@ -68,7 +68,7 @@ def _interval(value: pa.MonthDayNano) -> str:
 
 
 def cell(name: str, value: object) -> str:
-    """The text of a value in a table for people: shares and percentages in percent, short times."""
+    """The text of a value in a table for people: percent for shares, times to the second."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -122,7 +122,7 @@ def cell_of(name: str, row: Mapping[str, Any]) -> str:
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:
-    """The column names with `_1`, `_2` … at repeated ones: in SQL several columns may share one."""
+    """The column names, with `_1`, `_2` … added to repeated ones, which SQL allows."""
     seen: dict[str, int] = {}
     distinct = []
     for name in names:

@@ -346,7 +346,7 @@ def _segment_problems(state: _RecordingState) -> Iterator[str]:
 
 
 def _count_mismatches(state: _RecordingState) -> Iterator[str]:
-    """Messages about kinds of events whose number differs from the `counts` in `close`."""
+    """Messages about the kinds of events whose number differs from `counts` in `close`."""
     counts_in_close = state.counts_in_close or {}
     for event, number in counts_in_close.items():
         if event not in EVENT_NAMES or event == "close" or not isinstance(number, int):

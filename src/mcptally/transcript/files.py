@@ -114,8 +114,8 @@ class Span(msgspec.Struct, frozen=True):
 class _FileAtOpen(io.FileIO):
     """A regular file that is read up to the size that it had when it was opened.
 
-    Its digest is added to `digests` when all of it was read in order. With a `span`, only this is
-    read.
+    Its digest is added to `digests` when all of it was read in order. With a `span`, only this part
+    is read.
 
     Raises:
         OSError: it cannot be opened.

@@ -53,7 +53,7 @@ def url_of_path(path: Path) -> str | None:
 
 
 def not_found(path: Path) -> UnreadableError:
-    """The error for a path that does not exist; a URL is one to a command that reads no URLs."""
+    """The error for a path that does not exist, or for a URL that the command cannot read."""
     url = url_of_path(path)
     why = "is not a local path; `mcptally score` reads URLs" if url else "no such file or folder"
     return UnreadableError(f"{url or path}: {why}")

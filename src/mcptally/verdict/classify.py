@@ -73,7 +73,7 @@ def judge(
     """Return the verdict on each call: one row per row of `calls`, in the same order.
 
     Args:
-        calls: any of the columns of `facts.Inputs`.
+        calls: some or all columns of `facts.Inputs`.
         ruleset: rules to use in place of the ones that come with mcptally.
         weights: weights to use in place of the ones that come with mcptally.
         definitions: `Definitions` of the tools, if `calls` has no `input_schema`.

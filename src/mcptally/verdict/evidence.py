@@ -161,8 +161,8 @@ def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> 
     Args:
         calls: the calls of a partition.
         at: `CallsByMinute` of the whole archive, only of tools that `keep_working_tools` keeps,
-            summed or not; rows far from any call may be missing.
-        usual: `ResultForms` of the whole archive, summed or not.
+            possibly summed over recordings; rows far from any call may be missing.
+        usual: `ResultForms` of the whole archive; rows may be summed over recordings.
     """
     keys = ["server", "minute"]
     counts = [CallsByMinute.calls.col.sum(), CallsByMinute.failed.col.sum()]

@@ -97,7 +97,7 @@ def failed_calls(calls: pl.DataFrame, definitions: pl.DataFrame | None = None) -
     """Return the failed calls with all columns of `Inputs` and their row number `row`.
 
     Args:
-        calls: any of the columns of `Inputs`.
+        calls: some or all columns of `Inputs`.
         definitions: `Definitions` of the tools, if `calls` has no `input_schema`.
     """
     failed = _with_inputs(calls).with_row_index("row").filter(Inputs.outcome.col.is_in(FAILED))
@@ -249,7 +249,7 @@ def matched_texts(
     """Return the parts of calls' texts that rules about the text match.
 
     Args:
-        calls: any of the columns of `Inputs`.
+        calls: some or all columns of `Inputs`.
         chosen: the rules.
         rows: id of each rule → the calls whose text it matches.
 
@@ -274,7 +274,7 @@ def masked_texts(calls: pl.DataFrame) -> pl.Series:
     """Return what the text model reads of each call.
 
     Args:
-        calls: any of the columns of `Inputs`.
+        calls: some or all columns of `Inputs`.
     """
     rows = _with_inputs(calls).with_columns(named_tool=_NAMED_TOOL).pipe(run_query)
     frame = _texts(rows).with_row_index("text").pipe(run_query)

@@ -115,7 +115,7 @@ def find_hidden_errors(
     """Return whether each result reports a failure: one row per row of `calls`, in the same order.
 
     Args:
-        calls: results not marked as errors, with any of the columns of `Inputs`.
+        calls: results not marked as errors, with some or all columns of `Inputs`.
         ruleset: rules to use in place of the ones that come with mcptally.
 
     Returns:

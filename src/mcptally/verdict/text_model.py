@@ -176,7 +176,7 @@ def words(
 
 
 def _weighed(texts: pl.Series, model: TextModel) -> pl.DataFrame:
-    """Return the known terms of each text with their weights in it: all idf have length 1."""
+    """Return the known terms of each text with their weights: idf values, scaled to length 1."""
     idf = Terms.idf.col.fill_null(model.unknown_idf)
     length = (idf**2).sum().over(Terms.row.name).sqrt()
     return (

@@ -2,8 +2,7 @@
 
 Every parser in use (msgspec, orjson, the standard library, DuckDB, polars) accepts strict JSON:
 valid UTF-8, no byte order mark, no NaN, no lone surrogate, no number beyond a double, no nesting
-deeper than `nesting.MAX_DEPTH`. Duplicate keys are allowed. The measurements are in
-docs/design/recorder.md.
+deeper than `nesting.MAX_DEPTH`. Duplicate keys are allowed.
 """
 
 import re

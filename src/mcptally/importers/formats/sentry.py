@@ -57,7 +57,7 @@ def _spans(source: Source) -> Iterator[Span]:
 
 
 def _of_line(event: _Line) -> Iterator[Any]:
-    """Yield the spans of a line, and any other values in their place."""
+    """Yield the spans of a line; a value that is not a span is yielded unchanged."""
     contexts = event.contexts if isinstance(event.contexts, dict) else {}
     trace = contexts.get("trace")
     if isinstance(trace, dict) and event.start is not None:

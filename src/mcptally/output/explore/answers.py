@@ -1,8 +1,8 @@
 """Answers of a store for the pages: each is computed once and kept until a run replaces the store.
 
 Questions and SQL read masked copies of the tables, in child processes with limits. The first answer
-waits until these copies exist. What the first page asks does not wait: it is asked of the store as
-recorded, and the rows are masked, as the report does.
+waits until these copies exist. The questions of the first page do not wait: they read the unmasked
+store, and their rows are masked, as in the report.
 """
 
 import collections

@@ -288,7 +288,7 @@ FORM: Final = 16_384
 def _form(
     links: Links, templates: jinja2.Environment, act: Callable[[Links, Mapping[str, str]], str]
 ) -> Callable[[Request], Awaitable[Response]]:
-    """A function that answers a form: it acts, and leads to the address that this returns."""
+    """A handler of a form: it calls `act` and redirects to the address that `act` returns."""
 
     async def respond(request: Request) -> Response:
         body = b""
@@ -319,10 +319,10 @@ def _responder(
     *,
     kept: bool = True,
 ) -> Callable[[Request], Response]:
-    """A function that answers requests for a page, which is sent while it is made.
+    """A handler of requests for a page, which is sent while it is made.
 
-    An error is a page, too. A page of which a section failed is made again when it is asked for,
-    and so is every page that is not `kept`.
+    An error is a page, too. A page is made again at the next request if one of its sections failed,
+    or if it is not `kept`.
     """
     incomplete: set[str] = set()
 
@@ -348,7 +348,7 @@ def _responder(
 
 
 def _tag(state: str) -> str:
-    """The ETag of what this version makes of a state."""
+    """The ETag of the pages that this version makes from a state of the store."""
     digest = hashlib.sha256(f"{mcptally.__version__} {state}".encode()).hexdigest()
     return f'"{digest[:32]}"'
 

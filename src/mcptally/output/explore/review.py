@@ -1,4 +1,4 @@
-"""The pages of a review: what the answers reach, and one call after the other to be answered."""
+"""The pages of a review: its progress, and a page per call to answer."""
 
 import dataclasses
 import threading

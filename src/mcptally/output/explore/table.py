@@ -122,7 +122,7 @@ class Answered:
             )
 
     def _asked(self) -> pl.DataFrame | None:
-        """The whole answer of a question; None: of a table, only the rows of a page are read."""
+        """The whole answer to a question; None for a table, which is read page by page."""
         if self.shown.source not in question_titles():
             return None
         given: dict[str, Any] = dict(self.shown.filters)

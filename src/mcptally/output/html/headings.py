@@ -288,7 +288,7 @@ def _total(frame: pl.DataFrame, column: str) -> int:
 
 
 def unused(found: Answers) -> str:
-    """The sentence that says how many tokens listed tools cost that were never called."""
+    """The sentence about the tokens of listed tools that were never called."""
     tools = found.unused.height
     if not tools:
         return ""

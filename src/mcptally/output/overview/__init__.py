@@ -58,11 +58,11 @@ def overview(
 ) -> Overview:
     """Import and score recordings and logs, and summarize them.
 
-    If another process does so for the same paths, wait for it and return its answer.
+    If another process is doing this for the same paths, wait for it and return its answer.
 
     Args:
         paths: files, folders and patterns of transcripts or of logs that `import` can read.
-        most: findings at most; 0: all.
+        most: maximum number of findings; 0: all.
         filters: filters of the calls that the answer is about, as in `Store.ask`.
         jobs: processes to use at most; 0 means one per core.
         progress: called with the bytes of scoring done and in all.

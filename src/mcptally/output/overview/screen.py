@@ -131,7 +131,7 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
 
 
 def _no_finding(answer: Mapping[str, Any]) -> str:
-    """What is said in place of findings: calls that name no tool can fail without one."""
+    """The text in place of findings. Failed calls that name no tool belong to no finding."""
     failed = answer["calls"] - answer["ok"] - sum(answer["rest"][kind] for kind in _NOT_FAILED)
     if failed:
         return f"No tool has a problem: the {count(failed, 'failed call')} named none."

@@ -138,7 +138,7 @@ def _within(seconds: float, call: Callable[[], _T]) -> _T:
 
 @contextlib.contextmanager
 def _handling_interrupts(handle: Callable[[Callable[..., Any]], None]) -> Iterator[None]:
-    """Let `handle` handle Ctrl-C; it gets the handler before, without its arguments."""
+    """Let `handle` handle Ctrl-C; it gets the previous handler as a function without arguments."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield

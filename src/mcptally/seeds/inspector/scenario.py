@@ -79,7 +79,7 @@ def assign_scenarios(
         calls: `server`, `tool`, `combination`, `definition`, `arguments`, `input_schema_state`,
             and the columns that `entries` name.
         definitions: `definition` and `input_schema` (JSON text).
-        counts: `argument_combinations` of the whole archive, summed or not.
+        counts: `argument_combinations` of the whole archive; rows may be summed over recordings.
         entries: entries of a scenarios file, in order.
     """
     inputs = calls[
@@ -158,7 +158,7 @@ def rare_combinations(counts: pl.DataFrame) -> pl.LazyFrame:
     """The combinations that are rare among the calls to their tool, with `rare` set to true.
 
     Args:
-        counts: `argument_combinations` of the whole archive, summed or not.
+        counts: `argument_combinations` of the whole archive; rows may be summed over recordings.
     """
     keys = ["server", "tool", "combination"]
     total = counts.lazy().group_by(keys).agg(ArgumentCombinations.calls.col.sum())

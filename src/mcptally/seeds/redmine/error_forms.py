@@ -59,7 +59,7 @@ def form_findings(counts: pl.DataFrame) -> pl.DataFrame:
     """A finding for each server whose errors have more than one form.
 
     Args:
-        counts: the `ErrorForms` rows of the whole archive, summed or not.
+        counts: the `ErrorForms` rows of the whole archive; rows may be summed over recordings.
     """
     sums = counts.lazy().group_by("server", "shape").agg(pl.col("calls").sum())
     share = pl.col("calls") / pl.col("calls").sum().over("server")

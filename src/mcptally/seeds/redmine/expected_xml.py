@@ -37,7 +37,7 @@ def xml_servers(forms: pl.DataFrame) -> pl.DataFrame:
     """The servers whose results are XML, as the column `server`.
 
     Args:
-        forms: `ResultForms` of all tools of each server, summed over recordings or not.
+        forms: `ResultForms` of all tools of each server; rows may be summed over recordings.
     """
     sums = forms.lazy().group_by("server").agg(pl.col("seen", *FORM_COUNTS).sum())
     is_xml = pl.sum_horizontal(*FORM_COUNTS) * 2 >= ResultForms.seen.col

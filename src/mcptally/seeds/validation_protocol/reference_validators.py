@@ -1,8 +1,7 @@
 """The two original validators of the validation protocol: the document's listing and the program.
 
 They reproduce the originals' answers, including their bugs, for comparison. `in`, `typeof` and
-template strings follow JavaScript. docs/explanation/seed-validation-protocol.md says where the two
-differ and why.
+template strings follow JavaScript. docs/reference/seed-documents.md says where the two differ.
 """
 
 import json

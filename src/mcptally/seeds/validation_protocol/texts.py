@@ -146,7 +146,7 @@ _NAMED_PARAMETER: Final = re.compile(
 
 @functools.cache
 def phases() -> tuple[PhaseRule, ...]:
-    """The rows, from shallow to deep."""
+    """The phase rules, from the shallowest phase to the deepest."""
     return rule_files.load(PhaseRule, "phases.toml")
 
 

@@ -50,7 +50,7 @@ _IGNORED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2
 
 
 class WriterProcess:
-    """An archive whose files another process writes; it has the calls of `archive.Archive`.
+    """An archive whose files another process writes; it has the methods of `archive.Archive`.
 
     `policy` is the text of a redaction policy. After one or several events the caller calls `wake`.
 

@@ -13,7 +13,7 @@ _STALLED: Final = "the process that writes the recording was too slow"
 
 
 class RemoteRecording:
-    """A recording that the writer process writes; it has the calls of `recording.Recording`.
+    """A recording that the writer process writes; it has the methods of `recording.Recording`.
 
     `put` puts a record with a number of events into the queue, and returns False if there was no
     room for it in time; `largest` is the size of the largest record. `on_closed` is called after

@@ -60,7 +60,7 @@ def lock(fd: int) -> bool:
 
 
 def try_lock(fd: int) -> bool:
-    """As `lock`, but True on a file system without locks: housekeeping also checks the age."""
+    """Lock an open file; True on a file system without locks, where only the age is checked."""
     try:
         return lock(fd)
     except OSError:

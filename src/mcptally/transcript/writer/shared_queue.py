@@ -115,7 +115,7 @@ class SharedQueue:
 
     @property
     def slots(self) -> int:
-        """The number of recordings at one time, a number that the putting process may store."""
+        """The number of recordings that were open at one time; the putting process may set it."""
         return self._words[_SLOTS]
 
     @slots.setter
