@@ -153,7 +153,7 @@ def _exit_interrupted(ctx: click.Context) -> NoReturn:
 
 
 def _is_interrupt(error: Exception) -> bool:
-    """Whether DuckDB raised this error because of Ctrl-C in a query or a function of ours."""
+    """Whether DuckDB raised this error because of Ctrl-C during a query or one of our functions."""
     return str(error) == "Query interrupted" or "executing the UDF: KeyboardInterrupt" in str(error)
 
 

@@ -63,7 +63,7 @@ class Span(msgspec.Struct):
 
 
 class SpanCall(msgspec.Struct):
-    """The facts about a call that a span states; None: it does not state this fact."""
+    """The facts about a call that a span states; a fact that it does not state is None."""
 
     method: str
     rank: Rank

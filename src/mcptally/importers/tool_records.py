@@ -19,7 +19,7 @@ NO_SERVER: Final = "a call of an agent: the source does not say which server ran
 
 
 class ToolRecord(msgspec.Struct, kw_only=True):
-    """The facts about a call to a tool that a log states; None: it does not state this fact."""
+    """The facts about a call to a tool that a log states; a fact that it does not state is None."""
 
     id: str
     tool: str | None

@@ -96,7 +96,7 @@ def _is_readable(data: bytes, ends: Sequence[int]) -> bool:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Return whether many lines are UTF-8, as `parse.is_utf8` does for one, without a copy."""
+    """Return whether all lines are UTF-8, without a copy; `parse.is_utf8` checks a single line."""
     if data.isascii():
         return True
     buffers = [None, pa.py_buffer(np.array([0, len(data)], np.int64)), pa.py_buffer(data)]

@@ -112,7 +112,7 @@ class LongResults:
         return series_from_arrow(pa.Array.from_buffers(pa.string_view(), len(views), buffers))
 
     def _find(self, text: Raw) -> _KeptResult:
-        """Return the equal result that is known, or this one."""
+        """Return the known result that equals this one, or this one if there is none."""
         candidates = self._known.setdefault((len(text), bytes(memoryview(text)[-64:])), [])
         for known in candidates:
             if known.text == text:

@@ -176,7 +176,7 @@ def _gather_next(
 
 
 def _of_calls(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """The rows about these calls, their recordings, or files."""
+    """The rows that are about these calls, about their recordings, or about files."""
     call_ids = calls.get_column(GatheredCalls.call_id.name)
     recordings = calls.get_column(GatheredCalls.recording.name).unique()
     about_call, recording = Findings.call_id.col.is_not_null(), Findings.recording.col

@@ -57,7 +57,7 @@ _SHORT: Final = {
 
 
 def _needles(forms: tuple[str, ...]) -> tuple[str, ...]:
-    """A part of each form that cannot overlap itself, as a search requires."""
+    """For each form, a part that cannot overlap itself, because `TextSearch` requires that."""
     found = []
     for form in forms:
         ascii_start = next((at for at, c in enumerate(form) if not c.isascii() or c == "\\"), 0)

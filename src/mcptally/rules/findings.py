@@ -132,7 +132,7 @@ def make_findings(
 
 
 def select_for_findings(rows: pl.DataFrame, *more: str) -> pl.DataFrame:
-    """Return the columns of `rows` that findings have, and `more`: a filter copies every column."""
+    """Return `rows` with only the columns of findings and `more`: filters copy all columns."""
     return rows[[name for name in rows.columns if name in Findings.schema() or name in more]]
 
 

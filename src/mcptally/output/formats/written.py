@@ -10,7 +10,7 @@ NO_TIME: Final = "calls without a time"
 
 
 class Written(NamedTuple):
-    """Rows that a format cannot hold, or not completely."""
+    """Rows that a format cannot hold, or can hold only in part."""
 
     left_out: Mapping[str, int] = {}
     """Reason → number of rows that were left out."""

@@ -140,7 +140,7 @@ _LONG_TEXTS: Final = ("response", "structured_content", "arguments", "text", "fi
 
 
 def pack(part: GatheredPartition) -> GatheredPartition:
-    """The partition with each distinct long text once: half the memory on real traffic."""
+    """The partition with each distinct long text stored once, which halves its memory."""
     categories = pl.Categorical(pl.Categories.random())
     calls = part.calls.with_columns(pl.col(_LONG_TEXTS).cast(categories))
     return msgspec.structs.replace(part, calls=calls)

@@ -279,7 +279,7 @@ class ProxiedExchange:
 
 
 def _without_heads(items: Sequence[BodyItem]) -> list[BodyItem]:
-    """Items of a response that is not HTTP, but may have the head of one with credentials."""
+    """Items of a response that is not HTTP, without parts that may be a head with credentials."""
     kept = []
     for item in items:
         piece = item.piece
