@@ -5,12 +5,12 @@ or absent, a first text that was not cut. `regular_replies` scores these. The ot
 a few in a thousand: the modules `inspector` and `document` score each distinct one.
 """
 
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from mcptally.messages.content_blocks import ERROR_TEXT_LIMIT, TEXT_LIMIT
+from mcptally.messages.content_blocks import ERROR_TEXT_LIMIT
 from mcptally.seeds import javascript
 from mcptally.seeds.inspector import document, inspector, regular_replies
 from mcptally.seeds.inspector.ajv import schemas as ajv
@@ -20,10 +20,6 @@ from mcptally.tables.arrow import indices
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Judged
-
-Business = Literal["errors", "every"]
-"""Which replies get a business-error decision: errors only, as in both interpretations, or every
-reply, for which all texts must be searched."""
 
 _ANSWERED: Final = ("ok", "tool_error", "hidden_error", "input_required", "task")
 _INTERIM: Final = ("input_required", "task")
@@ -69,9 +65,7 @@ class _Replies(StageTable):
     is_cut = Column(pl.Boolean, "Whether the decoder may have cut the first text.")
 
 
-def add_seed_scores(
-    calls: pl.DataFrame, definitions: pl.DataFrame | None = None, *, business: Business = "errors"
-) -> pl.DataFrame:
+def add_seed_scores(calls: pl.DataFrame, definitions: pl.DataFrame | None = None) -> pl.DataFrame:
     """`calls` with the `seed_*` and `inspector_*` columns, in the same order.
 
     The columns are null for methods other than tools/call, for cancelled calls, and for replies
@@ -80,14 +74,11 @@ def add_seed_scores(
     Args:
         calls: one row per call, `Judged`; `scenario` may be missing.
         definitions: `definition` and `output_schema` (JSON text) of the tools.
-        business: which replies get a business-error decision.
     """
     if "scenario" not in calls.columns:
         calls = calls.with_columns(scenario=pl.lit(None, pl.String))
     # Responses may be large: only those of irregular replies are copied.
     responses = calls.get_column(Judged.response.name)
-    is_decided = pl.lit(value=True) if business == "every" else _Replies.failed.col
-    limit = pl.when("failed").then(ERROR_TEXT_LIMIT).otherwise(TEXT_LIMIT)
     rows = (
         _with_schemas(
             calls.lazy()
@@ -108,9 +99,9 @@ def add_seed_scores(
             is_interim=_Replies.outcome.col.is_in(_INTERIM),
         )
         .with_columns(
-            is_irregular=_is_irregular(business),
-            is_cut=is_decided
-            & (_Replies.first_text.col.str.len_chars() >= limit).fill_null(value=False),
+            is_irregular=_is_irregular(),
+            is_cut=_Replies.failed.col
+            & (_Replies.first_text.col.str.len_chars() >= ERROR_TEXT_LIMIT).fill_null(value=False),
             error_text=_Replies.error_text.col.fill_null(""),
         )
         .pipe(run_query)
@@ -120,17 +111,11 @@ def add_seed_scores(
     errors = regular[_indices(regular, _Replies.failed)]
     without_error = regular[_indices(regular, _Replies.failed, is_not=True)]
     rejected = rows[_indices(rows, _Replies.is_rejected)]
-    examined = [(errors, "first_text"), (rejected, "error_text")]
-    if business == "every":
-        examined.append((without_error, "first_text"))
-    decided = regular_replies.decided(examined)
-    successes = regular_replies.successes(without_error)
-    if business == "every":
-        successes = successes.join(decided, on=ROW, how="left", maintain_order="left")
+    decided = regular_replies.decided([(errors, "first_text"), (rejected, "error_text")])
     irregular = answered[_indices(answered, _Replies.is_irregular)]
     parts = [
-        _irregular(_with_responses(irregular, responses), business),
-        successes,
+        _irregular(_with_responses(irregular, responses)),
+        regular_replies.successes(without_error),
         regular_replies.tool_errors(errors, decided),
         regular_replies.protocol_errors(rejected, decided),
         regular_replies.unanswered(rows[_indices(rows, _Replies.is_unanswered)]),
@@ -155,7 +140,7 @@ def _indices(rows: pl.DataFrame, column: Column, *, is_not: bool = False) -> pl.
 # --- irregular replies ---
 
 
-def _is_irregular(business: Business) -> pl.Expr:
+def _is_irregular() -> pl.Expr:
     """Whether the decoder's columns do not describe the reply completely."""
     plain_error = _Replies.is_error.col.is_null() | _Replies.is_error.col.is_in(
         ["true", "false", "null"]
@@ -169,7 +154,6 @@ def _is_irregular(business: Business) -> pl.Expr:
     )
     # Without a first text, the JSON text of the content is examined.
     no_text = _Replies.first_text.col.is_null() | (_Replies.first_text.col == "")
-    is_decided = pl.lit(value=True) if business == "every" else _Replies.failed.col
     # Unless the result is known to be valid in both interpretations, each validates it again.
     schema = (
         ~_Replies.failed.col
@@ -182,7 +166,7 @@ def _is_irregular(business: Business) -> pl.Expr:
             & _Replies.interpretations_agree.col
         )
     )
-    return (irregular_shape | (is_decided & no_text) | schema).fill_null(value=True)
+    return (irregular_shape | (_Replies.failed.col & no_text) | schema).fill_null(value=True)
 
 
 def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
@@ -236,14 +220,14 @@ def _with_schemas(rows: pl.LazyFrame, definitions: pl.DataFrame | None) -> pl.La
     )
 
 
-def _irregular(rows: pl.DataFrame, business: Business) -> pl.DataFrame:
+def _irregular(rows: pl.DataFrame) -> pl.DataFrame:
     """Scores of irregular replies, computed once per distinct call and response."""
     keys = ["tool", "output_schema", "arguments", "response"]
     keyed = rows[[ROW, *keys]]
     if not keyed.height:
         return keyed[[ROW]]
     distinct = keyed[keys].unique()
-    scored = [_score_one(*row, business=business) for row in distinct.iter_rows()]
+    scored = [_score_one(*row) for row in distinct.iter_rows()]
     found = pl.DataFrame(
         {
             name: pl.Series([row[name] for row in scored], dtype=kind)
@@ -256,7 +240,7 @@ def _irregular(rows: pl.DataFrame, business: Business) -> pl.DataFrame:
 
 
 def _score_one(
-    tool: str, schema: str | None, arguments: str | None, response: str, *, business: Business
+    tool: str, schema: str | None, arguments: str | None, response: str
 ) -> dict[str, Any]:
     scored: dict[str, Any] = dict.fromkeys(COLUMNS)
     definition = {"name": tool}
@@ -275,7 +259,7 @@ def _score_one(
         try:
             result: ValidationResult = module.validate(context)
             scored |= result_columns(interpretation, result)
-            if business == "every" or result.is_error is not False:
+            if result.is_error is not False:
                 decision: BusinessDecision = module.business(context)
                 scored |= decision_columns(interpretation, decision)
                 scored[f"{interpretation}_error"] = result.throws or decision.throws
