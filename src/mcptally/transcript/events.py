@@ -18,13 +18,18 @@ _Status = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _Version = Literal[1]
 
 
-class MessageEvent(Struct, tag_field="event", tag="message", gc=False):
-    """A frame of strict JSON."""
+class Event(Struct, tag_field="event", gc=False):
+    """The fields of every event."""
 
     recording: str
     seq: _Int
     ts_ns: _Int
     v: _Version
+
+
+class MessageEvent(Event, tag="message"):
+    """A frame of strict JSON."""
+
     dir: Literal["c2s", "s2c"]
     msg: "Msg | list[Raw]"
     scope: str | None = None
@@ -34,13 +39,9 @@ class MessageEvent(Struct, tag_field="event", tag="message", gc=False):
     model: str | None = None
 
 
-class RawFrame(Struct, tag_field="event", tag="raw", gc=False):
+class RawFrame(Event, tag="raw"):
     """A frame that is not strict JSON or is over the size limit."""
 
-    recording: str
-    seq: _Int
-    ts_ns: _Int
-    v: _Version
     dir: Literal["c2s", "s2c"]
     why: str | None = None
     scope: str | None = None
@@ -56,13 +57,9 @@ class RawFrame(Struct, tag_field="event", tag="raw", gc=False):
     derived: bool = False
 
 
-class StderrEvent(Struct, tag_field="event", tag="stderr", gc=False):
+class StderrEvent(Event, tag="stderr"):
     """A line of the server's stderr."""
 
-    recording: str
-    seq: _Int
-    ts_ns: _Int
-    v: _Version
     text: str | None = None
 
 
@@ -76,13 +73,9 @@ class Headers(Struct, gc=False, rename="kebab"):
     last_event_id: str | None = None
 
 
-class HttpEvent(Struct, tag_field="event", tag="http", gc=False):
+class HttpEvent(Event, tag="http"):
     """A request head, a response head, or the end of an HTTP exchange."""
 
-    recording: str
-    seq: _Int
-    ts_ns: _Int
-    v: _Version
     dir: Literal["c2s", "s2c"]
     phase: str
     scope: str | None = None
@@ -93,13 +86,9 @@ class HttpEvent(Struct, tag_field="event", tag="http", gc=False):
     headers: Headers | None = None
 
 
-class OpenEvent(Struct, tag_field="event", tag="open", gc=False):
+class OpenEvent(Event, tag="open"):
     """The first event of a segment."""
 
-    recording: str
-    seq: _Int
-    ts_ns: _Int
-    v: _Version
     transport: str | None = None
     server: str | None = None
     command: Raw = ABSENT
@@ -110,13 +99,9 @@ class OpenEvent(Struct, tag_field="event", tag="open", gc=False):
     segment: _Int | None = None
 
 
-class CloseEvent(Struct, tag_field="event", tag="close", gc=False):
+class CloseEvent(Event, tag="close"):
     """The last event of a recording that was not cut off."""
 
-    recording: str
-    seq: _Int
-    ts_ns: _Int
-    v: _Version
     reason: str | None = None
     exit_code: _Signed | None = None
     signal: Raw = ABSENT
@@ -124,13 +109,9 @@ class CloseEvent(Struct, tag_field="event", tag="close", gc=False):
     detail: str | None = None
 
 
-class GapEvent(Struct, tag_field="event", tag="gap", gc=False):
+class GapEvent(Event, tag="gap"):
     """A number of events that the recorder could not write."""
 
-    recording: str
-    seq: _Int
-    ts_ns: _Int
-    v: _Version
     lost: _Int | None = None
     why: str | None = None
 
