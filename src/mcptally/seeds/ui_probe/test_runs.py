@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from mcptally.redaction.key_patterns import words
 from mcptally.seeds.ui_probe.shapes import FORM, Issue, differences, has_type
 from mcptally.seeds.violation import Violation, pointer
 
@@ -91,41 +92,14 @@ def document(value: Any) -> list[Issue]:
     return list(differences(value, DOCUMENT_RUN))
 
 
-CODES: Final = frozenset(
-    [
-        "E_FIELD_FILL",
-        "E_FLOW_EXECUTION",
-        "E_VALIDATION_RULE",
-        "E_NOTIFICATION",
-        "E_CONSOLE",
-        "E_NETWORK",
-        "E_NAVIGATION",
-        "E_FORM_INFERENCE",
-        "E_VALIDATION",
-        "E_TIMEOUT",
-        "E_SELECTOR",
-        "E_UNKNOWN_TOOL",
-        "E_BUTTON_NOT_FOUND",
-        "E_CLICK_FAILED",
-        "E_FILL_SUBMIT",
-        "E_NO_FORMS",
-        "E_ASSERT_SELECTORS",
-        "E_COLLECT_ERRORS",
-        "E_VERIFY_FAILED",
-        "E_EXPORT_REPORT",
-        "E_RUN_NOT_FOUND",
-        "E_UNSUPPORTED_FORMAT",
-        "E_VALIDATION_REQUIRED",
-        "E_VALIDATION_FORMAT",
-        "E_CONSOLE_ERROR",
-        "E_CONSOLE_WARNING",
-        "E_NETWORK_ERROR",
-        "E_NETWORK_TIMEOUT",
-        "E_NETWORK_CORS",
-        "E_SELECTOR_NOT_FOUND",
-        "E_NAVIGATION_FAILED",
-        "E_FORM_INFERENCE_FAILED",
-    ]
+CODES: Final = words(
+    "E_FIELD_FILL E_FLOW_EXECUTION E_VALIDATION_RULE E_NOTIFICATION E_CONSOLE E_NETWORK "
+    "E_NAVIGATION E_FORM_INFERENCE E_VALIDATION E_TIMEOUT E_SELECTOR E_UNKNOWN_TOOL "
+    "E_BUTTON_NOT_FOUND E_CLICK_FAILED E_FILL_SUBMIT E_NO_FORMS E_ASSERT_SELECTORS "
+    "E_COLLECT_ERRORS E_VERIFY_FAILED E_EXPORT_REPORT E_RUN_NOT_FOUND E_UNSUPPORTED_FORMAT "
+    "E_VALIDATION_REQUIRED E_VALIDATION_FORMAT E_CONSOLE_ERROR E_CONSOLE_WARNING E_NETWORK_ERROR "
+    "E_NETWORK_TIMEOUT E_NETWORK_CORS E_SELECTOR_NOT_FOUND E_NAVIGATION_FAILED "
+    "E_FORM_INFERENCE_FAILED"
 )
 """Error codes of the program and of its documents."""
 

@@ -9,26 +9,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from mcptally.redaction.key_patterns import words
 from mcptally.seeds.javascript import number, parse, truthy
 
 Answer = dict[str, Any]
 """`valid`, `errors`, `warnings`, and members that one validator adds."""
 
-PROTOTYPE: Final = frozenset(
-    [
-        "constructor",
-        "hasOwnProperty",
-        "isPrototypeOf",
-        "propertyIsEnumerable",
-        "toLocaleString",
-        "toString",
-        "valueOf",
-        "__defineGetter__",
-        "__defineSetter__",
-        "__lookupGetter__",
-        "__lookupSetter__",
-        "__proto__",
-    ]
+PROTOTYPE: Final = words(
+    "constructor hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf "
+    "__defineGetter__ __defineSetter__ __lookupGetter__ __lookupSetter__ __proto__"
 )
 """Members that every JavaScript object inherits, so that `in` finds them in `{}`."""
 
