@@ -22,6 +22,7 @@ from mcptally.tables.formatting import formatted
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Validated
+from mcptally.wire.json_text import ANY, decode_or_none
 
 
 class _Values(StageTable):
@@ -166,19 +167,20 @@ class _Content(msgspec.Struct):
     content: list[_Text] = []
 
 
+_CONTENT: Final = msgspec.json.Decoder(_Content)
+
+
 def first_json_text(response: str) -> str | None:
     """Return the first text block of a tool's result that is a JSON object or array, or None."""
-    try:
-        blocks = msgspec.json.decode(response, type=_Content).content
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    for block in blocks:
+    result = decode_or_none(_CONTENT, response)
+    for block in result.content if result else ():
         text = block.text
-        if block.type == "text" and isinstance(text, str) and text.lstrip()[:1] in {"{", "["}:
-            try:
-                msgspec.json.decode(text)
-            except (msgspec.DecodeError, RecursionError):
-                continue
+        if (
+            block.type == "text"
+            and isinstance(text, str)
+            and text.lstrip()[:1] in {"{", "["}
+            and decode_or_none(ANY, text) is not None
+        ):
             return text
     return None
 

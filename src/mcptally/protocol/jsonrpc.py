@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import msgspec
 import polars as pl
 
 from mcptally.protocol.revisions import STATELESS, methods, names
@@ -17,6 +16,7 @@ from mcptally.protocol.traffic import (
 from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
+from mcptally.wire.json_text import ANY, decode_or_none
 
 _ID_IN_TEXT = r'"id"\s*:\s*("[^"\\]*"|-?\d+)'
 """The id in a text that is not strict JSON."""
@@ -107,17 +107,8 @@ def _wrong_version(messages: pl.DataFrame) -> pl.DataFrame:
     if not suspects.height:
         return suspects
     texts = set(suspects.get_column(TrafficMessages.jsonrpc.name).drop_nulls().to_list())
-    correct = sorted(text for text in texts if _is_version_2(text))
+    correct = sorted(text for text in texts if decode_or_none(ANY, text) == "2.0")
     return suspects.filter(~TrafficMessages.jsonrpc.col.is_in(correct, nulls_equal=True))
-
-
-def _is_version_2(text: str) -> bool:
-    """Return whether a JSON text is the string `2.0`."""
-    try:
-        value: object = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return value == "2.0"
 
 
 def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:

@@ -1,9 +1,8 @@
 """Checks sessions: handshake, capabilities, cancellation, shutdown, and `_meta` of 2026-07-28."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 import polars as pl
 
 from mcptally.messages.event_tables import Closes, HttpEvents
@@ -13,6 +12,7 @@ from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
 from mcptally.tables.declaration import Column
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
+from mcptally.wire.json_text import ANY, decode_or_none
 
 _DRAFT: Final = "2024-10-07"
 """The version of a draft, which SDKs still accept."""
@@ -190,10 +190,7 @@ def _member_names(texts: pl.Series) -> pl.Series:
     known: dict[str | None, list[str] | None] = {}
     every = texts.to_list()
     for text in {text: None for text in every if text is not None}:
-        try:
-            value: Any = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError):
-            value = None
+        value = decode_or_none(ANY, text)
         known[text] = (
             [k for k, v in value.items() if v is not None] if isinstance(value, dict) else None
         )

@@ -3,17 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
+from mcptally.wire.json_text import ANY, decode_or_none
 
 
 def json_value(text: Any) -> Any:
     """The value of a JSON text; None if the argument is not a text or not JSON."""
-    if not isinstance(text, str):
-        return None
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
+    return decode_or_none(ANY, text) if isinstance(text, str) else None
 
 
 def json_object(text: Any) -> dict[str, Any] | None:

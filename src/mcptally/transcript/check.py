@@ -30,6 +30,7 @@ from mcptally.transcript.parse import (
     parse_lines,
 )
 from mcptally.transcript.unread import ReadTally, Unread, UnreadFile, summarize
+from mcptally.wire.json_text import decode_or_none
 from mcptally.wire.nesting import with_raised_recursion_limit
 
 if sys.platform != "win32":
@@ -244,15 +245,8 @@ def _add_event(event: AnyEvent, path: Path, seen: dict[str, _RecordingState]) ->
     elif isinstance(event, GapEvent):
         state.lost += event.lost or 0
     elif isinstance(event, CloseEvent):
-        state.closed, state.counts_in_close = event.seq, _counts_of(event)
+        state.closed, state.counts_in_close = event.seq, decode_or_none(_COUNTS, event.counts)
     state.counts[_EVENT_NAME[type(event)]] += 1
-
-
-def _counts_of(event: CloseEvent) -> dict[str, Any] | None:
-    try:
-        return _COUNTS.decode(event.counts)
-    except msgspec.DecodeError:
-        return None
 
 
 def _note_seq(state: _RecordingState, event: AnyEvent) -> None:

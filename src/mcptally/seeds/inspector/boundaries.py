@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from mcptally.jsonschemas import cost, dialects
+from mcptally.seeds.json_text import json_value
 from mcptally.tables.arrow import series_from_numpy
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Validated
@@ -85,10 +86,7 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Serie
 
 
 def _at_boundary(schema: str | None, text: str) -> bool:
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return False
+    value = json_value(text)
     limits, deepest = _limits(schema) if schema is not None else (_ANY, None)
     if deepest is not None and dialects.nesting_depth(value) > deepest:
         limits = _ANY

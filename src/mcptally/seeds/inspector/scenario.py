@@ -19,6 +19,7 @@ from mcptally.seeds.inspector.scenario_file import ScenarioEntry
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import ArgumentCombinations, Validated
+from mcptally.wire.json_text import decode_or_none
 
 
 class ScenarioRule(rules.Rule, frozen=True, kw_only=True):
@@ -148,10 +149,7 @@ def _names(texts: pl.Series) -> Iterator[Iterable[str]]:
 
 
 def _names_of(text: str) -> Iterable[str]:
-    try:
-        return _NAMES.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return ()  # arguments that are not an object have no names
+    return decode_or_none(_NAMES, text) or ()  # arguments that are not an object have no names
 
 
 def rare_combinations(counts: pl.DataFrame) -> pl.LazyFrame:

@@ -22,6 +22,7 @@ import polars as pl
 
 from mcptally.errors import UsageError, near, reason
 from mcptally.seeds.inspector.model import SCENARIOS
+from mcptally.seeds.json_text import json_value
 from mcptally.tables.stages import Validated
 
 _PATTERNS: Final = ("server", "tool")
@@ -68,10 +69,7 @@ def _escaped(character: str) -> str:
 
 
 def _contains(text: str, wanted: dict[str, Any]) -> bool:
-    try:
-        arguments = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return False
+    arguments = json_value(text)
     return isinstance(arguments, dict) and all(
         name in arguments and _equal(arguments[name], value) for name, value in wanted.items()
     )

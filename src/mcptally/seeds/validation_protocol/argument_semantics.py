@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 
 import duckdb
 import jsonschema_rs
-import msgspec
 
+from mcptally.redaction.key_patterns import words
+from mcptally.seeds.json_text import json_value
 from mcptally.seeds.validation_protocol import cron
 
 
@@ -46,24 +47,9 @@ MAX_TEXT: Final = 20_000
 MAX_NESTED: Final = 200
 """SQL with deeper parentheses is not parsed: DuckDB's time grows with the square of the depth."""
 
-_FORMATS: Final = frozenset(
-    [
-        "date",
-        "date-time",
-        "time",
-        "duration",
-        "email",
-        "idn-email",
-        "hostname",
-        "ipv4",
-        "ipv6",
-        "uuid",
-        "uri",
-        "uri-reference",
-        "iri",
-        "json-pointer",
-        "regex",
-    ]
+_FORMATS: Final = words(
+    "date date-time time duration email idn-email hostname ipv4 ipv6 uuid uri uri-reference iri "
+    "json-pointer regex"
 )
 _URL: Final = re.compile(r"(?i)(?:^|_)(?:url|uri|href|endpoint|webhook)$")
 _PATH: Final = re.compile(
@@ -82,11 +68,7 @@ _SNAKE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-.\s]+")
 @functools.lru_cache(maxsize=4096)
 def semantic_parameters(schema: str) -> tuple[SemanticParameter, ...]:
     """The parameters of an inputSchema whose meaning is checked; none if it is not JSON."""
-    try:
-        value = msgspec.json.decode(schema)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return ()
-    return tuple(dict.fromkeys(_parameters(value, ())))
+    return tuple(dict.fromkeys(_parameters(json_value(schema), ())))
 
 
 def _parameters(schema: Any, path: tuple[str, ...]) -> Iterator[SemanticParameter]:

@@ -7,9 +7,10 @@ and arguments may be large.
 """
 
 import duckdb
-import msgspec
 import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
+
+from mcptally.seeds.json_text import json_value
 
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:
@@ -52,9 +53,5 @@ def meaning_error(schema: str | None, arguments: str | None) -> str | None:
 
     if schema is None or arguments is None or not argument_semantics.semantic_parameters(schema):
         return None
-    try:
-        value = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
-    found = argument_semantics.errors(schema, value)
+    found = argument_semantics.errors(schema, json_value(arguments))
     return f"{found[0].name}: {found[0].message}" if found else None
