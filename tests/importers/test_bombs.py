@@ -120,7 +120,7 @@ def test_the_fingerprint_of_a_file_without_times_is_computed_once(tmp_path: Path
     )
     begin = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize"}).encode()
     for line in range(50):
-        transcript.put(Item(kind="message", line=line, connection=Connection("s"), data=begin))
+        transcript.put(Item("message", line, Connection("s"), data=begin))
     transcript.finish()
     assert transcript.recordings == 50
     assert digested == ["once"]

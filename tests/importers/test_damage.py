@@ -628,7 +628,7 @@ def test_pending_requests_take_bounded_memory(monkeypatch):
     waiting = call_records.PendingCalls(tally)
     for number in range(20):
         request = call_records.request(
-            connection, f"{number}", line=1, at=1, tool="t", arguments=b"1" * 100
+            connection, f"{number}", 1, 1, tool="t", arguments=b"1" * 100
         )
         waiting.add(f"{number % 15}", request)
     left = list(waiting.left())
@@ -681,10 +681,7 @@ _FILES = Path("/proc/self/fd")
 @pytest.mark.skipif(not _FILES.exists(), reason="this system does not say which files are open")
 def test_the_number_of_open_files_is_bounded():
     before = len(list(_FILES.iterdir()))
-    items = [
-        Item(kind="message", line=n, connection=Connection("s"), at=-n % 7)
-        for n in range(4 * MAX_RUN_FILES)
-    ]
+    items = [Item("message", n, Connection("s"), -n % 7) for n in range(4 * MAX_RUN_FILES)]
     opened = 0
     for found in sorted_by_time(iter(items), batch=1):
         opened = max(opened, len(list(_FILES.iterdir())))
@@ -696,10 +693,7 @@ def test_the_number_of_open_files_is_bounded():
 @settings(max_examples=2 * settings.default.max_examples, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.integers(0, 50)), max_size=60), st.integers(1, 2000))
 def test_items_are_sorted_by_time_with_any_batch_size(times, batch):
-    items = [
-        Item(kind="message", line=n, connection=Connection("s"), at=at, data=b"%d" % n)
-        for n, at in enumerate(times)
-    ]
+    items = [Item("message", n, Connection("s"), at, data=b"%d" % n) for n, at in enumerate(times)]
     found = list(sorted_by_time(iter(items), batch=batch))
     assert found == list(sorted_by_time(iter(items)))
     assert sorted(i.line for i in found) == list(range(len(times)))

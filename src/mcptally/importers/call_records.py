@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item, Tally
+from mcptally.importers.values import ERROR_CODE
 from mcptally.wire.strict_json import strict_json_error
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -74,9 +75,9 @@ class PendingCalls:
 def request(
     connection: Connection,
     call: str,
-    *,
     line: int,
     at: int | None,
+    *,
     tool: str | None = None,
     method: str = "tools/call",
     uri: str | None = None,
@@ -90,7 +91,7 @@ def request(
     `version` is the revision of the protocol; it is written to `_meta`, as in 2026-07-28. `model`
     is the language model that asked for the call; it is written beside the frame.
     """
-    item = Item(kind="head", line=line, connection=connection, at=at, dir=direction, derived=True)
+    item = Item("head", line, connection, at, dir=direction, derived=True)
     params = b""
     meta = b"" if version is None else b',"_meta":{%b:%b}' % (_VERSION_KEY, _encode(version))
     if uri is not None:
@@ -113,9 +114,9 @@ def request(
 def result_reply(
     connection: Connection,
     call: str,
-    *,
     line: int,
     at: int | None,
+    *,
     result: bytes = NOT_RECORDED,
     is_error: bool | None = None,
     direction: Any = "s2c",
@@ -124,7 +125,7 @@ def result_reply(
 
     `is_error` is None if the log does not say whether the result is an error.
     """
-    item = Item(kind="head", line=line, connection=connection, at=at, dir=direction, derived=True)
+    item = Item("head", line, connection, at, dir=direction, derived=True)
     if len(result):
         item.kind = "message"
         item.data = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_encode(call), result)
@@ -136,9 +137,9 @@ def result_reply(
 def error_reply(
     connection: Connection,
     call: str,
-    *,
     line: int,
     at: int | None,
+    *,
     message: str | None,
     code: int | None = None,
     direction: Any = "s2c",
@@ -147,38 +148,34 @@ def error_reply(
     error = {} if code is None else {"code": code}
     error |= {} if message is None else {"message": message}  # type: ignore[dict-item]
     data = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_encode(call), _encode(error))
-    return Item(
-        kind="message",
-        line=line,
-        connection=connection,
-        at=at,
-        dir=direction,
-        data=data,
-        derived=True,
-    )
+    return Item("message", line, connection, at, dir=direction, data=data, derived=True)
 
 
 def cancellation(
     connection: Connection,
     call: str,
-    *,
     line: int,
     at: int | None,
+    *,
     why: str,
     direction: Any = "c2s",
 ) -> Item:
     """The cancellation of a call by the side that made it."""
     params = _encode({"requestId": call, "reason": why})
     data = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%b}' % params
-    return Item(
-        kind="message",
-        line=line,
-        connection=connection,
-        at=at,
-        dir=direction,
-        data=data,
-        derived=True,
-    )
+    return Item("message", line, connection, at, dir=direction, data=data, derived=True)
+
+
+def sdk_failure(
+    connection: Connection, call: str, line: int, at: int | None, text: str
+) -> Item | None:
+    """The end of a call whose error an SDK has worded; None if the text is the tool's own."""
+    if TIMED_OUT.match(text):
+        return cancellation(connection, call, line, at, why="timeout")
+    if code := ERROR_CODE.match(text):
+        number, message = int(code["code"]), code["message"]
+        return error_reply(connection, call, line, at, message=message, code=number)
+    return None
 
 
 def result_of(value: Any, *, is_error: bool | None = None) -> bytes:

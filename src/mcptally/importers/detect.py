@@ -13,6 +13,7 @@ from mcptally.importers.zip_members import MAGIC
 from mcptally.plural import count
 from mcptally.transcript.discover import describe_error
 from mcptally.transcript.files import READ_ERRORS, open_stream
+from mcptally.wire.json_text import decode_or_none
 
 _HEAD: Final = 256 << 10
 _LINES: Final = 200
@@ -88,10 +89,10 @@ def _is_har(head: bytes, first: bytes) -> bool:
     """Whether a file is one JSON object with a member `log`, not JSON Lines that mention logs."""
     if _LOG.match(head):
         return True
-    try:
-        return len(_TOP.decode(first).log) > 0
-    except (msgspec.DecodeError, RecursionError, ValueError):  # the object spans several lines
+    top = decode_or_none(_TOP, first)
+    if top is None:  # the object spans several lines
         return head.lstrip()[:1] == b"{" and b'"entries"' in head and b'"log"' in head
+    return len(top.log) > 0
 
 
 def looked_for() -> dict[str, str]:

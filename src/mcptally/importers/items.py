@@ -39,7 +39,7 @@ class Connection(Struct, frozen=True):
     """Whether `key` is the id of a session, so that an `initialize` starts no other recording."""
 
 
-class Item(Struct, kw_only=True, omit_defaults=True):
+class Item(Struct, omit_defaults=True):
     """One event from a source."""
 
     kind: ItemKind

@@ -14,6 +14,7 @@ from mcptally.importers.items import Connection, Tally
 from mcptally.importers.json_array import elements
 from mcptally.importers.timestamps import parse_timestamp
 from mcptally.transcript.files import Damage, DecompressionBudget, read_lines, read_pieces
+from mcptally.wire.json_text import decode_or_none
 
 _LOG_NAME: Final = re.compile(
     r"\.(?:jsonl?|log|txt|har|ndjson|gz|zst|db|sqlite3?|eval)\Z", re.IGNORECASE
@@ -90,12 +91,10 @@ class Source:
             if not data.strip():
                 self.tally.context["blank"] += 1
                 continue
-            try:
-                value = decoder.decode(data)
-            except (msgspec.DecodeError, RecursionError, ValueError):
+            if (value := decode_or_none(decoder, data)) is None:
                 self.tally.skip(line, why)
-                continue
-            yield line, value
+            else:
+                yield line, value
 
     def elements(
         self,
@@ -114,13 +113,10 @@ class Source:
             self.tally.seen += 1
             if element.data is None:
                 self.tally.skip(element.line, cut_off or why)
-                continue
-            try:
-                value = decoder.decode(element.data)
-            except (msgspec.DecodeError, RecursionError, ValueError):
+            elif (value := decode_or_none(decoder, element.data)) is None:
                 self.tally.skip(element.line, why)
-                continue
-            yield element.line, value
+            else:
+                yield element.line, value
 
     def read_pieces(self) -> Iterator[bytes]:
         """Yield the decompressed bytes in pieces of about 1 MiB, for documents without lines.
@@ -150,6 +146,11 @@ class Source:
     def preview(self) -> "Source":
         """The same file for a first pass, which changes neither the tally nor the budget."""
         return dataclasses.replace(self, tally=Tally(), room=msgspec.structs.replace(self.room))
+
+    def head(self) -> bytes:
+        """The first decompressed bytes, without a byte order mark."""
+        first = next(iter(self.preview().read_pieces()), b"")
+        return first.removeprefix(b"\xef\xbb\xbf")
 
     @property
     def stem(self) -> str:

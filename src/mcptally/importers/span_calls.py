@@ -170,15 +170,7 @@ def _items(source: Source, span: Span, call: SpanCall, models: ModelsOfCalls) ->
     uri = uri if call.method.startswith("resources/") else None
     if call.method.startswith("notifications/"):
         extra: dict[str, Any] = {"method": call.method}
-        yield Item(
-            kind="head",
-            line=line,
-            connection=connection,
-            at=span.start,
-            dir=direction,
-            derived=True,
-            extra=extra,
-        )
+        yield Item("head", line, connection, span.start, dir=direction, derived=True, extra=extra)
         return
     known = call.request is not None and call.session is not None
     id_ = str(call.request) if known else span.id
@@ -191,8 +183,8 @@ def _items(source: Source, span: Span, call: SpanCall, models: ModelsOfCalls) ->
     yield call_records.request(
         connection,
         id_,
-        line=line,
-        at=span.start,
+        line,
+        span.start,
         tool=call.tool,
         method=call.method,
         uri=uri,
@@ -215,9 +207,7 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
     failed = error is not None or span.failed
     if error in _GAVE_UP:
         asked: Dir = "c2s" if direction == "s2c" else "s2c"
-        return call_records.cancellation(
-            connection, id_, line=line, at=at, why=error, direction=asked
-        )
+        return call_records.cancellation(connection, id_, line, at, why=error, direction=asked)
     number = _code(code) if code is not None else _code(error)
     number = None if error == "tool_error" else number
     # Agentgateway's first; the last is that of our own spans of errors of callers.
@@ -233,11 +223,11 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
         number, message = int(said["code"]), said["message"]
     if number is not None and (number or failed):
         return call_records.error_reply(
-            connection, id_, line=line, at=at, message=message, code=number, direction=direction
+            connection, id_, line, at, message=message, code=number, direction=direction
         )
     if failed and not call.is_error and error != "hidden_error":
         return call_records.error_reply(
-            connection, id_, line=line, at=at, message=message or error, direction=direction
+            connection, id_, line, at, message=message or error, direction=direction
         )
     result = call.result
     if call.is_error and result is None:
@@ -247,12 +237,10 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
         if is_error is None and (call.tells_errors or call.method != "tools/call"):
             is_error = False
         return call_records.result_reply(
-            connection, id_, line=line, at=at, is_error=is_error, direction=direction
+            connection, id_, line, at, is_error=is_error, direction=direction
         )
     text = call_records.result_of(result, is_error=True if call.is_error else None)
-    return call_records.result_reply(
-        connection, id_, line=line, at=at, result=text, direction=direction
-    )
+    return call_records.result_reply(connection, id_, line, at, result=text, direction=direction)
 
 
 def _connection(source: Source, span: Span, call: SpanCall) -> Connection:

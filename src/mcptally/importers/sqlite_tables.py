@@ -2,10 +2,12 @@
 
 import contextlib
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
+
+from mcptally.importers.source import Source
 
 MAGIC: Final = b"SQLite format 3\0"
 """First bytes of a database."""
@@ -42,6 +44,33 @@ def has_tables(connection: sqlite3.Connection, tables: Mapping[str, set[str]]) -
         and columns <= {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
         for table, columns in tables.items()
     )
+
+
+def rows(
+    source: Source,
+    program: str,
+    tables: Mapping[str, set[str]],
+    query: str,
+    text_factory: Callable[[bytes], Any],
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a query in a program's database.
+
+    Each is counted as seen; what is missing, or cannot be read, is counted as one unused row.
+    """
+    tally, number = source.tally, 0
+    try:
+        with contextlib.closing(open_database(source.path)) as connection:
+            if not has_tables(connection, tables):
+                tally.seen += 1
+                tally.skip(number, f"not a database of {program}: its tables are missing")
+                return
+            connection.text_factory = text_factory
+            for number, row in enumerate(connection.execute(query), 1):  # noqa: B007
+                tally.seen += 1
+                yield row
+    except BROKEN as error:
+        tally.seen += 1
+        tally.skip(number, f"reading stopped: {error}")
 
 
 def is_database(path: Path, tables: Mapping[str, set[str]]) -> bool:

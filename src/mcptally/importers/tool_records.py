@@ -95,8 +95,8 @@ def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
     yield call_records.request(
         connection,
         record.id,
-        line=line,
-        at=source.at(record.start),
+        line,
+        source.at(record.start),
         tool=record.tool,
         arguments=arguments,
         model=record.model,
@@ -107,12 +107,12 @@ def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
     if failed and call_records.TIMED_OUT.match(record.error or ""):
         gave_up = "timeout"
     if gave_up is not None:
-        yield call_records.cancellation(connection, record.id, line=line, at=at, why=gave_up)
+        yield call_records.cancellation(connection, record.id, line, at, why=gave_up)
     elif code is not None or record.raised:
         number = None if code is None else int(code["code"])
         message = record.error if code is None else code["message"]
         yield call_records.error_reply(
-            connection, record.id, line=line, at=at, message=message, code=number
+            connection, record.id, line, at, message=message, code=number
         )
     elif failed is not None:
         value = record.result if record.result is not None or not failed else record.error
@@ -121,13 +121,13 @@ def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
             text = call_records.result_of(value, is_error=True if failed else None)
             result = msgspec.Raw(text)
         yield call_records.result_reply(
-            connection, record.id, line=line, at=at, result=result, is_error=failed
+            connection, record.id, line, at, result=result, is_error=failed
         )
 
 
 def objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield line and value of each object of an array, of a member `data`, or of JSON lines."""
-    head = next(iter(source.preview().read_pieces()), b"").removeprefix(b"\xef\xbb\xbf")
+    head = source.head()
     member = _IN_MEMBER.match(head)
     if member is None and head.lstrip()[:1] != b"[":
         yield from source.records(_OBJECT, "not a JSON object")

@@ -19,6 +19,7 @@ from mcptally.importers.packer import Packer
 from mcptally.redaction.policy import Policy
 from mcptally.transcript.format import FORMAT_VERSION, RECORDER
 from mcptally.wire.framing import TruncatedFrame, cap_frame
+from mcptally.wire.json_text import decode_or_none
 from mcptally.wire.strict_json import strict_json_error
 from mcptally.wire.truncated import fields_of_truncated
 
@@ -286,7 +287,5 @@ def _method(item: Item) -> str | None:
         return method if isinstance(method, str) else None
     if b'"method"' not in item.data:
         return None
-    try:
-        return _HEAD.decode(item.data).method
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return None
+    head = decode_or_none(_HEAD, item.data)
+    return None if head is None else head.method

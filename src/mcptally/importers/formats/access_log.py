@@ -22,6 +22,7 @@ from mcptally.importers.source import Source
 from mcptally.importers.span_calls import read_spans
 from mcptally.importers.span_conventions import ACCESS_LOG, Span
 from mcptally.importers.timestamps import add_duration, parse_duration
+from mcptally.wire.json_text import decode_or_none
 
 _TEXT: Final = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)\s+\w+\s+request\s(?P<fields>.*)\Z",
@@ -35,6 +36,7 @@ _OLD: Final = {"mcp.method": "mcp.method.name", "mcp.resource.name": "gen_ai.too
 _SERVER: Final = ("mcp.target", "mcp.provider.name", "route")
 _STATUS: Final = ("http.status", "response_code")
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+_STRING: Final = msgspec.json.Decoder(str)
 _MS: Final = 1_000_000
 
 
@@ -61,9 +63,8 @@ def _spans(source: Source) -> Iterator[Span]:
 def _fields(text: str) -> dict[str, Any] | None:
     """The fields of a request, without those that are empty; None if the line is not a request."""
     if text[:1] == "{":
-        try:
-            found = _OBJECT.decode(text)
-        except (msgspec.DecodeError, RecursionError, ValueError):
+        found = decode_or_none(_OBJECT, text)
+        if found is None:
             return None
     elif match := _TEXT.search(text):
         found = {"time": match["time"]}
@@ -80,12 +81,8 @@ def _fields(text: str) -> dict[str, Any] | None:
 
 def _value(text: str) -> str:
     """Parse a value; a quoted value is a JSON string."""
-    if text[:1] == '"':
-        try:
-            return str(msgspec.json.decode(text))
-        except (msgspec.DecodeError, ValueError):
-            return text
-    return text
+    value = decode_or_none(_STRING, text)
+    return text if value is None else value
 
 
 def _span(source: Source, fields: dict[str, Any], line: int) -> Span:

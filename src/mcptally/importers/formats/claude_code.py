@@ -22,7 +22,7 @@ from mcptally.importers import call_records
 from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item
 from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.timestamps import add_duration, parse_duration
-from mcptally.importers.values import ERROR_CODE, dict_of, text_of
+from mcptally.importers.values import dict_of, text_of
 
 _CALLING: Final = re.compile(r"Calling MCP tool: (?P<tool>.+)\Z", re.DOTALL)
 _DONE: Final = re.compile(r"Tool '(?P<tool>.+?)' completed successfully in (?P<took>\S.*)\Z")
@@ -115,14 +115,14 @@ class _Reader:
             self.tally.used += 1
             for part in text.removeprefix(_STDERR).rstrip("\n").split("\n"):
                 data = part.encode(errors="replace")
-                yield Item(kind="stderr", line=line, connection=connection, at=at, data=data)
+                yield Item("stderr", line, connection, at, data=data)
         else:
             self.tally.context["a message of the client"] += 1
             if text.startswith(_BEGINS):
-                yield Item(kind="begin", line=line, connection=connection, at=at)
+                yield Item("begin", line, connection, at)
             elif _ENDS.match(text):
                 extra = {"reason": "connection_closed"}
-                yield Item(kind="end", line=line, connection=connection, at=at, extra=extra)
+                yield Item("end", line, connection, at, extra=extra)
 
     def begin(self, key: tuple[str, str], begun: _Open) -> None:
         if self.waiting >= MAX_PENDING_CALLS:
@@ -153,22 +153,15 @@ class _Reader:
         if at is not None and took is not None and (exact or start is None):
             # Durations in whole seconds are less exact than the times of the lines.
             start = add_duration(at, -took)
-        yield call_records.request(connection, begun.call, line=begun.line, at=start, tool=tool)
+        yield call_records.request(connection, begun.call, begun.line, start, tool=tool)
         why = match.groupdict().get("why")
         if why is None:
-            yield call_records.result_reply(
-                connection, begun.call, line=line, at=at, is_error=False
-            )
-        elif call_records.TIMED_OUT.match(why):
-            yield call_records.cancellation(connection, begun.call, line=line, at=at, why="timeout")
-        elif code := ERROR_CODE.match(why):
-            number, message = int(code["code"]), code["message"]
-            yield call_records.error_reply(
-                connection, begun.call, line=line, at=at, message=message, code=number
-            )
+            yield call_records.result_reply(connection, begun.call, line, at, is_error=False)
         else:
             result = call_records.result_of(why, is_error=True)
-            yield call_records.result_reply(connection, begun.call, line=line, at=at, result=result)
+            yield call_records.sdk_failure(
+                connection, begun.call, line, at, why
+            ) or call_records.result_reply(connection, begun.call, line, at, result=result)
 
     # --- transcripts --------------------------------------------------------------------------
 
@@ -207,8 +200,8 @@ class _Reader:
         ask = call_records.request(
             connection,
             call,
-            line=line,
-            at=self.source.at(event.timestamp),
+            line,
+            self.source.at(event.timestamp),
             tool=tool,
             arguments=arguments,
             model=text_of(dict_of(event.message).get("model")),
@@ -231,31 +224,24 @@ class _Reader:
             return
         yield ask
         if "content" not in block:
-            yield call_records.result_reply(ask.connection, call, line=line, at=at, is_error=failed)
+            yield call_records.result_reply(ask.connection, call, line, at, is_error=failed)
             return
-        if failed and call_records.TIMED_OUT.match(said):
-            yield call_records.cancellation(ask.connection, call, line=line, at=at, why="timeout")
-            return
-        code = ERROR_CODE.match(said) if failed else None
-        if code is not None:
-            number, message = int(code["code"]), code["message"]
-            yield call_records.error_reply(
-                ask.connection, call, line=line, at=at, message=message, code=number
-            )
+        if failed and (end := call_records.sdk_failure(ask.connection, call, line, at, said)):
+            yield end
             return
         structured = event.result if isinstance(event.result, dict) else {}
         value: Any = content
         if isinstance(content, list) and "structuredContent" in structured:
             value = {"content": content, "structuredContent": structured["structuredContent"]}
         result = call_records.result_of(value, is_error=failed)
-        yield call_records.result_reply(ask.connection, call, line=line, at=at, result=result)
+        yield call_records.result_reply(ask.connection, call, line, at, result=result)
 
     def left(self) -> Iterator[Item]:
         """Yield the calls without a result at the end of the file."""
         for waiting in self.open.values():
             for begun in waiting:
                 yield call_records.request(
-                    begun.connection, begun.call, line=begun.line, at=begun.at, tool=begun.tool
+                    begun.connection, begun.call, begun.line, begun.at, tool=begun.tool
                 )
         yield from self.uses.left()
 

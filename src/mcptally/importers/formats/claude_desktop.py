@@ -15,6 +15,7 @@ from typing import Final
 
 from mcptally.importers.items import Connection, Item
 from mcptally.importers.source import Source
+from mcptally.transcript.format import Dir
 from mcptally.wire.framing import HEAD_BYTES, TAIL, TruncatedFrame
 from mcptally.wire.truncated import fields_of_truncated
 
@@ -57,9 +58,7 @@ def read(source: Source) -> Iterator[Item]:
                 if data[:1] == b"}":
                     if command := _command(block):
                         extra = {"command": command, "new": False}
-                        yield Item(
-                            kind="begin", line=line, connection=block_connection, extra=extra
-                        )
+                        yield Item("begin", line, block_connection, extra=extra)
                     block = None
             elif not data.strip():
                 tally.context["blank"] += 1
@@ -68,7 +67,7 @@ def read(source: Source) -> Iterator[Item]:
             else:
                 tally.used += 1
                 connection = source.connection(server=of_file, transport="stdio")
-                yield Item(kind="stderr", line=line, connection=connection, data=data)
+                yield Item("stderr", line, connection, data=data)
             continue
         block = None
         name = match["server"] or match["second"]
@@ -91,52 +90,24 @@ def read(source: Source) -> Iterator[Item]:
         if text.endswith(b"{") and not text.endswith(b"{ metadata: {"):
             block, block_connection = [text], connection
         if text.startswith(_BEGINS):
-            yield Item(kind="begin", line=line, connection=connection, at=at)
+            yield Item("begin", line, connection, at)
         elif text.startswith(_ENDS):
-            yield Item(
-                kind="end",
-                line=line,
-                connection=connection,
-                at=at,
-                extra={"reason": "transport_closed"},
-            )
+            yield Item("end", line, connection, at, extra={"reason": "transport_closed"})
         tally.context["a message of the client"] += 1
 
 
 def _message(
     who: bytes, frame: bytes, *, line: int, connection: Connection, at: int | None
 ) -> Item:
+    direction: Dir = "c2s" if who == b"client" else "s2c"
     # JSON cannot end with this text: its keys would have quotes.
     frame = _METADATA.sub(b"", frame.strip())
     # A message that was cut within a string may still be JSON, but with other content.
     if cut := _CUT.search(frame):
-        return _head(who, frame, cut, line=line, connection=connection, at=at)
-    direction = "c2s" if who == b"client" else "s2c"
-    return Item(kind="message", line=line, connection=connection, at=at, dir=direction, data=frame)  # type: ignore[arg-type]
-
-
-def _head(
-    who: bytes,
-    frame: bytes,
-    cut: re.Match[bytes],
-    *,
-    line: int,
-    connection: Connection,
-    at: int | None,
-) -> Item:
-    """A `head` item for a message that the client cut."""
-    found = fields_of_truncated(
-        TruncatedFrame(frame[: cut.start()][:HEAD_BYTES], frame[cut.end() :][-TAIL:], 0, "")
-    )
-    return Item(
-        kind="head",
-        line=line,
-        connection=connection,
-        at=at,
-        dir="c2s" if who == b"client" else "s2c",
-        data=frame,
-        extra=found,
-    )
+        begin, end = frame[: cut.start()][:HEAD_BYTES], frame[cut.end() :][-TAIL:]
+        found = fields_of_truncated(TruncatedFrame(begin, end, 0, ""))
+        return Item("head", line, connection, at, dir=direction, data=frame, extra=found)
+    return Item("message", line, connection, at, dir=direction, data=frame)
 
 
 def _command(block: list[bytes]) -> list[str] | None:

@@ -126,7 +126,7 @@ class _Rollout:
             if str(body["output"]).startswith("aborted"):
                 yield request
                 yield call_records.cancellation(
-                    request.connection, call, line=self._line, at=self._at, why="aborted"
+                    request.connection, call, self._line, self._at, why="aborted"
                 )
             else:
                 self._tally.notes[call_records.REFUSED] += 1
@@ -152,7 +152,7 @@ class _Rollout:
             result = call_records.result_of(said, is_error=failed)
             yield request
             yield call_records.result_reply(
-                request.connection, call, line=self._line, at=self._at, result=result
+                request.connection, call, self._line, self._at, result=result
             )
         else:
             self._tally.context[OTHER_TOOL[True]] += 1
@@ -167,8 +167,8 @@ class _Rollout:
                 self._session, server=server if isinstance(server, str) else None
             ),
             call,
-            line=self._line,
-            at=at,
+            self._line,
+            at,
             tool=tool if isinstance(tool, str) else None,
             arguments=arguments,
             model=self._model,
@@ -230,16 +230,16 @@ _BUILT_IN: Final = frozenset(
 def _answered(connection: Connection, call: str, result: Any, *, line: int, at: int | None) -> Item:
     if isinstance(result, dict) and "Ok" in result:
         return call_records.result_reply(
-            connection, call, line=line, at=at, result=call_records.result_of(result["Ok"])
+            connection, call, line, at, result=call_records.result_of(result["Ok"])
         )
     if isinstance(result, dict) and "Err" in result:
         why = result["Err"] if isinstance(result["Err"], str) else str(result["Err"])
         if call_records.TIMED_OUT.match(why):
-            return call_records.cancellation(connection, call, line=line, at=at, why="timeout")
+            return call_records.cancellation(connection, call, line, at, why="timeout")
         if why.lower().startswith(_CANCELLED):
-            return call_records.cancellation(connection, call, line=line, at=at, why=why)
-        return call_records.error_reply(connection, call, line=line, at=at, message=why)
-    return call_records.result_reply(connection, call, line=line, at=at)
+            return call_records.cancellation(connection, call, line, at, why=why)
+        return call_records.error_reply(connection, call, line, at, message=why)
+    return call_records.result_reply(connection, call, line, at)
 
 
 def _of_item(item: dict[str, Any]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def read(source: Source) -> Iterator[Item]:
             waiting += 1
             if waiting > MAX_PENDING_CALLS:
                 waiting -= _forget_one(pending, tally)
-            yield call_records.request(connection, id_, line=line, at=at, tool=call["tool"])
+            yield call_records.request(connection, id_, line, at, tool=call["tool"])
         elif not calls:
             tally.skip(line, "the end of a call that did not begin in this file")
         else:
@@ -91,16 +91,14 @@ def _reply(
 ) -> Item:
     if call["what"] != "Error calling":
         tally.notes[call_records.OUTCOME_UNKNOWN] += 1
-        return call_records.result_reply(connection, id_, line=line, at=at)
+        return call_records.result_reply(connection, id_, line, at)
     text = call["error"] or ""
     coded = _CODE.match(text)
     code = None if coded is None else int(coded["code"])
     if code == _TIMEOUT:
-        return call_records.cancellation(connection, id_, line=line, at=at, why="timeout")
+        return call_records.cancellation(connection, id_, line, at, why="timeout")
     message = text if coded is None else coded["message"]
-    return call_records.error_reply(
-        connection, id_, line=line, at=at, message=message or None, code=code
-    )
+    return call_records.error_reply(connection, id_, line, at, message=message or None, code=code)
 
 
 def _forget_one(pending: dict[Key, deque[str]], tally: Tally) -> int:

@@ -83,7 +83,7 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def _lines(source: Source) -> Iterator[tuple[int, _Line]]:
-    head = next(iter(source.preview().read_pieces()), b"")
+    head = source.head()
     first = head.split(b"\n", 1)[0]
     if b'"messages"' not in first and first.strip() != b"{":
         yield from source.records(_LINE, "not a JSON object")

@@ -158,11 +158,7 @@ class _Exchange:
         transport = "http_sse" if legacy else "streamable_http"
         connection = self.source.connection(endpoint, server=label, transport=transport)
         yield Item(
-            kind="begin",
-            line=self.line,
-            connection=connection,
-            at=self.start,
-            extra={"url": endpoint, "new": False},
+            "begin", self.line, connection, self.start, extra={"url": endpoint, "new": False}
         )
         path = _split(entry.request.url)
         yield self.http(
@@ -202,10 +198,10 @@ class _Exchange:
         elif self.withheld:
             self.source.tally.notes["a body that is missing in the source"] += 1
             yield Item(
-                kind="gap",
-                line=self.line,
-                connection=connection,
-                at=self.end,
+                "gap",
+                self.line,
+                connection,
+                self.end,
                 extra={"why": "this body is missing in the source"},
             )
 
@@ -249,10 +245,10 @@ class _Exchange:
         self, connection: Connection, direction: Any, at: int | None, data: bytes, **extra: Any
     ) -> Item:
         return Item(
-            kind="message",
-            line=self.line,
-            connection=connection,
-            at=at,
+            "message",
+            self.line,
+            connection,
+            at,
             dir=direction,
             data=data,
             size=len(data),
@@ -261,15 +257,7 @@ class _Exchange:
         )
 
     def http(self, connection: Connection, direction: Any, at: int | None, **extra: Any) -> Item:
-        return Item(
-            kind="http",
-            line=self.line,
-            connection=connection,
-            at=at,
-            dir=direction,
-            scope=self.scope,
-            extra=extra,
-        )
+        return Item("http", self.line, connection, at, dir=direction, scope=self.scope, extra=extra)
 
 
 def _bytes(body: _Body | None) -> bytes:

@@ -20,6 +20,7 @@ from mcptally.importers.source import Source
 from mcptally.importers.tool_records import ToolRecord, items_of
 from mcptally.importers.values import dict_of, text_of
 from mcptally.importers.zip_members import is_zip, member_names, members
+from mcptally.wire.json_text import decode_or_none
 
 _GAVE_UP: Final = frozenset({"timeout", "cancelled"})
 _REFUSED: Final = frozenset({"parsing", "approval"})
@@ -45,9 +46,8 @@ def read(source: Source) -> Iterator[Item]:
     """Yield the calls of the samples; other events are counted."""
     tally = source.tally
     for line, data in _samples(source):
-        try:
-            sample = _SAMPLE.decode(data or b"")
-        except (msgspec.DecodeError, RecursionError, ValueError):
+        sample = decode_or_none(_SAMPLE, data or b"")
+        if sample is None:
             tally.seen += 1
             tally.skip(line, "not a sample, or cut off")
             continue

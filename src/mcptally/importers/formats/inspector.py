@@ -43,21 +43,14 @@ def read(source: Source) -> Iterator[Item]:
         source.tally.used += 1
         sent: Dir = "s2c" if entry.origin == "server" else "c2s"
         at = source.at(entry.timestamp)
-        yield Item(
-            kind="message",
-            line=line,
-            connection=connection,
-            at=at,
-            dir=sent,
-            data=_unspaced(entry.message),
-        )
+        yield Item("message", line, connection, at, dir=sent, data=_unspaced(entry.message))
         if entry.response:
             took = None if entry.duration is None else entry.duration * 1e6
             yield Item(
-                kind="message",
-                line=line,
-                connection=connection,
-                at=add_duration(at, took),
+                "message",
+                line,
+                connection,
+                add_duration(at, took),
                 dir="c2s" if sent == "s2c" else "s2c",
                 data=_unspaced(entry.response),
             )

@@ -17,6 +17,7 @@ import msgspec
 from mcptally.importers.items import MAX_PENDING_CALLS, Item
 from mcptally.importers.source import Source
 from mcptally.transcript.format import Dir
+from mcptally.wire.json_text import ANY, decode_or_none
 
 MESSAGE: Final = ("message", "msg", "frame", "payload", "raw", "data", "body", "content", "rpc")
 TIME: Final = ("ts_ns", "ts", "time", "timestamp", "at", "@timestamp", "t", "date", "when")
@@ -63,7 +64,7 @@ def read(source: Source) -> Iterator[Item]:
         if not text:
             tally.context["blank"] += 1
             continue
-        fields = _fields(text)
+        fields = decode_or_none(_FIELDS, text)
         found = _frame(source, text, fields)
         if found is None:
             why = "JSON without a message" if fields is not None else "neither JSON nor an envelope"
@@ -72,9 +73,7 @@ def read(source: Source) -> Iterator[Item]:
         frame, size = found
         envelope = None if frame is text else fields
         session = _scalar_text(_find(envelope, source.envelope.session, SESSION)) or ""
-        item = Item(
-            kind="message", line=line, connection=source.connection(session), data=frame, size=size
-        )
+        item = Item("message", line, source.connection(session), data=frame, size=size)
         item.at = source.at(_decoded(_find(envelope, source.envelope.time, TIME)))
         item.dir = _stated_direction(source, envelope) or _inferred_direction(
             source, session, frame, senders
@@ -83,18 +82,13 @@ def read(source: Source) -> Iterator[Item]:
         yield item
 
 
-def _fields(text: bytes) -> dict[str, msgspec.Raw] | None:
-    try:
-        return _FIELDS.decode(text)
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return None
-
-
 def _frame(
     source: Source, text: bytes, fields: dict[str, msgspec.Raw] | None
 ) -> tuple[bytes, int | None] | None:
     """The message in a line, and its size in bytes if the line has the original bytes."""
-    if source.envelope.message is None and (_is_message(text) or text[:1] == b"["):
+    message = decode_or_none(_DECODE, text)
+    is_bare = text[:1] == b"[" or (message is not None and message.is_jsonrpc)
+    if source.envelope.message is None and is_bare:
         return text, len(text)
     if fields is None:
         return None
@@ -106,13 +100,6 @@ def _frame(
         # A string has the original frame; `TranscriptBuilder` checks whether it is JSON.
         return (inner.encode(), len(inner.encode())) if isinstance(inner, str) else None
     return (value, None) if value[:1] in {b"{", b"["} else None
-
-
-def _is_message(text: bytes) -> bool:
-    try:
-        return _DECODE.decode(text).is_jsonrpc
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return False
 
 
 def _find(
@@ -131,15 +118,12 @@ def _find(
         if inner is None or part not in inner:
             return None
         value = bytes(inner[part])
-        inner = _fields(value)
+        inner = decode_or_none(_FIELDS, value)
     return value
 
 
 def _decoded(value: bytes | None) -> Any:
-    try:
-        return None if value is None else msgspec.json.decode(value)
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return None
+    return None if value is None else decode_or_none(ANY, value)
 
 
 def _scalar_text(value: bytes | None) -> str | None:
@@ -163,9 +147,8 @@ def _inferred_direction(
 ) -> Dir:
     """Direction of a message according to the protocol; notes how certain it is."""
     notes = source.tally.notes
-    try:
-        message = _DECODE.decode(frame)
-    except (msgspec.DecodeError, RecursionError, ValueError):
+    message = decode_or_none(_DECODE, frame)
+    if message is None:
         notes["unknown direction: client to server assumed"] += 1
         return "c2s"
     either = isinstance(message.method, str) and _SENT_BY_EITHER.match(message.method)

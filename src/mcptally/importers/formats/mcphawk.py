@@ -4,13 +4,12 @@ mcphawk parses and reprints messages, applies its own redaction, and identifies 
 no HTTP statuses. Rows are sorted by time, because they are not always written in that order.
 """
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any, Final
 
 from mcptally.importers.items import Connection, Item
 from mcptally.importers.source import Source
-from mcptally.importers.sqlite_tables import BROKEN, has_tables, open_database
+from mcptally.importers.sqlite_tables import rows
 from mcptally.transcript.format import Dir
 
 TABLES: Final = {
@@ -30,26 +29,15 @@ def read(source: Source) -> Iterator[Item]:
     """Yield the messages of a database, oldest first."""
     tally = source.tally
     last = 0
-    try:
-        with contextlib.closing(open_database(source.path)) as connection:
-            if not has_tables(connection, TABLES):
-                tally.seen += 1
-                tally.skip(last, "not a database of mcphawk: its tables are missing")
-                return
-            connection.text_factory = bytes
-            for row in connection.execute(_QUERY):
-                tally.seen += 1
-                try:
-                    item = _item(source, row)
-                except (ValueError, TypeError, AttributeError, OverflowError):
-                    tally.skip(last, "a row with values of the wrong type")
-                    continue
-                last = item.line
-                tally.used += 1
-                yield item
-    except BROKEN as error:
-        tally.seen += 1
-        tally.skip(last, f"reading stopped: {error}")
+    for row in rows(source, "mcphawk", TABLES, _QUERY, bytes):
+        try:
+            item = _item(source, row)
+        except (ValueError, TypeError, AttributeError, OverflowError):
+            tally.skip(last, "a row with values of the wrong type")
+            continue
+        last = item.line
+        tally.used += 1
+        yield item
 
 
 def _item(source: Source, row: tuple[Any, ...]) -> Item:
@@ -63,10 +51,10 @@ def _item(source: Source, row: tuple[Any, ...]) -> Item:
         transport=_TRANSPORTS.get(carried, "streamable_http" if "http" in carried else None),
     )
     return Item(
-        kind="message",
-        line=int(number),
-        connection=connection,
-        at=source.at(float(time)),
+        "message",
+        int(number),
+        connection,
+        source.at(float(time)),
         dir=direction,
         data=body if isinstance(body, bytes) else str(body).encode(),
         size=int(size) if isinstance(size, int) else None,

@@ -45,7 +45,7 @@ def read(source: Source) -> Iterator[Item]:
             server=seen.label or None,
             transport=_TRANSPORTS.get(seen.transport or ""),
         )
-        item = Item(kind="message", line=line, connection=connection, at=source.at(seen.ts))
+        item = Item("message", line, connection, source.at(seen.ts))
         if seen.direction == "meta":
             tally.context["the command"] += 1
             item.kind, item.extra = "begin", {"new": False}
@@ -67,15 +67,7 @@ def read(source: Source) -> Iterator[Item]:
         item.data = bytes(seen.raw) or seen.text.encode(errors="replace")
         if seen.status and item.scope:
             extra = {"phase": "response", "status": seen.status}
-            yield Item(
-                kind="http",
-                line=line,
-                connection=connection,
-                at=item.at,
-                dir="s2c",
-                scope=item.scope,
-                extra=extra,
-            )
+            yield Item("http", line, connection, item.at, dir="s2c", scope=item.scope, extra=extra)
         if item.kind == "message" and not item.data:
             tally.notes["frames without content"] += 1
             continue

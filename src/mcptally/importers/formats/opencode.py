@@ -11,7 +11,6 @@ call that opencode refuses is one of the tool `invalid`, with the name of the to
 shell command has its exit status in `state.metadata.exit`, null if opencode stopped it.
 """
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ import msgspec
 from mcptally.importers import call_records
 from mcptally.importers.items import Item
 from mcptally.importers.source import OTHER_TOOL, Source
-from mcptally.importers.sqlite_tables import BROKEN, MAGIC, has_tables, open_database
+from mcptally.importers.sqlite_tables import MAGIC, rows
 from mcptally.importers.tool_records import ToolRecord, items_of
 from mcptally.importers.values import dict_of, text_of
 
@@ -84,7 +83,7 @@ def _messages(source: Source) -> Iterator[tuple[int, _Line]]:
     if is_sqlite:
         yield from _rows(source)
         return
-    head = next(iter(source.preview().read_pieces()), b"")
+    head = source.head()
     if b'"messages"' not in head:
         yield from source.records(_LINE, "not a JSON object")
         return
@@ -102,32 +101,16 @@ _QUERY: Final = """
 """
 
 
-def _decoded(text: bytes) -> str:
-    return text.decode(errors="replace")
-
-
 def _rows(source: Source) -> Iterator[tuple[int, _Line]]:
     """The parts in a database, oldest first, each as a message of its own."""
-    tally, number = source.tally, 0
-    try:
-        with contextlib.closing(open_database(source.path)) as connection:
-            if not has_tables(connection, TABLES):
-                tally.seen += 1
-                tally.skip(number, "not a database of opencode: its tables are missing")
-                return
-            connection.text_factory = _decoded
-            for session, part, message in connection.execute(_QUERY):
-                number += 1
-                tally.seen += 1
-                about = dict_of(part)
-                if about:
-                    about["sessionID"] = session
-                    yield number, _Line(info=dict_of(message), part=about)
-                else:
-                    tally.skip(number, "a part that is not a JSON object")
-    except BROKEN as error:
-        tally.seen += 1
-        tally.skip(number, f"reading stopped: {error}")
+    query = rows(source, "opencode", TABLES, _QUERY, lambda text: text.decode(errors="replace"))
+    for number, (session, part, message) in enumerate(query, 1):
+        about = dict_of(part)
+        if about:
+            about["sessionID"] = session
+            yield number, _Line(info=dict_of(message), part=about)
+        else:
+            source.tally.skip(number, "a part that is not a JSON object")
 
 
 def _record(part: dict[str, Any], server: str, tool: str) -> ToolRecord:

@@ -13,6 +13,7 @@ from mcptally.importers.json_array import elements
 from mcptally.importers.source import Source
 from mcptally.importers.span_calls import joined, read_spans
 from mcptally.importers.span_conventions import ERROR_STATUSES, Span
+from mcptally.wire.json_text import decode_or_none
 
 _CLIENT: Final = (3, "3", "SPAN_KIND_CLIENT")
 _SERVER: Final = (2, "2", "SPAN_KIND_SERVER")
@@ -84,21 +85,18 @@ def _spans(source: Source) -> Iterator[Span]:
             tally.seen += 1
             tally.skip(line, "spans that are cut off or too large")
             continue
-        try:
-            group = _RESOURCE.decode(element.data)
-        except (msgspec.DecodeError, RecursionError, ValueError):
+        group = decode_or_none(_RESOURCE, element.data)
+        if group is None:
             tally.seen += 1
             tally.skip(line, "not resource spans of OTLP")
             continue
         resource = _plain(group.resource.attributes if group.resource else [])
         for library, raw in _of_group(group):
             tally.seen += 1
-            try:
-                span = _SPAN.decode(raw)
-            except (msgspec.DecodeError, RecursionError, ValueError):
+            if (span := decode_or_none(_SPAN, raw)) is None:
                 tally.skip(line, "not a span of OTLP")
-                continue
-            yield _span(source, span, resource, library, line)
+            else:
+                yield _span(source, span, resource, library, line)
 
 
 def _of_group(group: _ResourceSpans) -> Iterator[tuple[str | None, msgspec.Raw]]:

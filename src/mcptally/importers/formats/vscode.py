@@ -47,7 +47,7 @@ def read(source: Source) -> Iterator[Item]:
                 tally.context["blank"] += 1
             elif of_stderr:
                 tally.used += 1
-                yield Item(kind="stderr", line=line, connection=connection, data=data)
+                yield Item("stderr", line, connection, data=data)
             else:
                 tally.skip(line, "a line without a time")
             continue
@@ -58,32 +58,26 @@ def read(source: Source) -> Iterator[Item]:
         if said is not None:
             tally.used += 1
             frame = text[len(said) :].strip()
-            yield Item(
-                kind="message", line=line, connection=connection, at=at, dir=_SAYS[said], data=frame
-            )
+            yield Item("message", line, connection, at, dir=_SAYS[said], data=frame)
         elif (written := _not_json(text)) is not None:
             tally.used += 1
-            yield Item(
-                kind="message", line=line, connection=connection, at=at, dir="s2c", data=written
-            )
+            yield Item("message", line, connection, at, dir="s2c", data=written)
         elif of_stderr:
             tally.used += 1
             text = text[len(_STDERR) :]
-            yield Item(kind="stderr", line=line, connection=connection, at=at, data=text)
+            yield Item("stderr", line, connection, at, data=text)
         else:
             tally.context["a message of the editor"] += 1
             if starting := _STARTING.match(text):
                 server = starting["name"].strip().decode(errors="replace")
-                yield Item(
-                    kind="begin", line=line, connection=source.connection(server=server), at=at
-                )
+                yield Item("begin", line, source.connection(server=server), at)
             elif command := _COMMAND.match(text):
                 words = command["command"].strip().decode(errors="replace").split(" ")
                 extra = {"command": words, "new": False}
-                yield Item(kind="begin", line=line, connection=connection, at=at, extra=extra)
+                yield Item("begin", line, connection, at, extra=extra)
             elif over := _OVER.match(text):
                 extra = {"reason": f"connection_{over['how'].decode().lower()}"}
-                yield Item(kind="end", line=line, connection=connection, at=at, extra=extra)
+                yield Item("end", line, connection, at, extra=extra)
 
 
 def _not_json(text: bytes) -> bytes | None:
