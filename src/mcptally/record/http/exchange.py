@@ -14,10 +14,9 @@ from mcptally.record.http import headers as http_headers
 from mcptally.record.http.body import BodyItem, BodyParser
 from mcptally.record.http.exchange_record import ExchangeRecord
 from mcptally.record.http.head import NO_HEAD, Head, parse_head
+from mcptally.record.http.shared import Shared
 from mcptally.record.http.sse_endpoint import EndpointFilter, rewrite_url
 from mcptally.record.http.state import State
-from mcptally.record.http.upstream import UpstreamServer
-from mcptally.wire.byte_pool import BytePool
 
 _REASONS: Final = {
     400: "Bad Request",
@@ -50,20 +49,16 @@ class ProxiedExchange:
     def __init__(
         self,
         record: ExchangeRecord,
-        *,
+        shared: Shared,
         client: h11.Connection,
         server: h11.Connection,
-        upstream: UpstreamServer,
-        cap: int,
-        pool: BytePool,
     ) -> None:
         self.record: Final = record
         """Builds the recorded events."""
         self._client = client
         self._server = server
-        self._upstream = upstream
-        self._cap = cap
-        self._pool = pool
+        self._shared = shared
+        self._upstream = shared.upstream
 
     # --- the request ----------------------------------------------------------------------------
 
@@ -228,14 +223,14 @@ class ProxiedExchange:
 
     def _is_plain(self, head: Head, data: bytes) -> bool:
         """Whether `data`, a complete body, is recorded as it is."""
-        return head.has_plain_body and len(data) <= self._cap
+        return head.has_plain_body and len(data) <= self._shared.cap
 
     def _new_body(self, head: Head) -> BodyParser:
         return BodyParser(
             content_type=head.get(b"content-type"),
             content_encoding=head.get(b"content-encoding"),
-            cap=self._cap,
-            pool=self._pool,
+            cap=self._shared.cap,
+            pool=self._shared.pool,
         )
 
     # --- responses of the recorder --------------------------------------------------------------
@@ -266,7 +261,7 @@ class ProxiedExchange:
         """Stop parsing HTTP on this connection; return the bytes received so far."""
         data, self.unparsed = self.unparsed, b""
         self.state = State.RAW
-        self._response_body = BodyParser(cap=self._cap, pool=self._pool)
+        self._response_body = BodyParser(cap=self._shared.cap, pool=self._shared.pool)
         self._response_body.feed(data)
         self.closes_connection = True
         self.record.response_head(None, NO_HEAD, why=f"not HTTP: {why}")

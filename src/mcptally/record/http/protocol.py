@@ -10,7 +10,6 @@ from typing import Any, Final
 import h11
 
 from mcptally.record.http import headers as http_headers
-from mcptally.record.http.event_loop import EventLoop
 from mcptally.record.http.exchange import ProxiedExchange
 from mcptally.record.http.exchange_record import ExchangeRecord
 from mcptally.record.http.head import NO_HEAD, Head, parse_head
@@ -20,11 +19,9 @@ from mcptally.record.http.known_heads import (
     known_response,
     split_head,
 )
-from mcptally.record.http.recordings import Sessions
 from mcptally.record.http.request_limits import RequestLimits
+from mcptally.record.http.shared import Shared
 from mcptally.record.http.state import State
-from mcptally.record.http.upstream import UpstreamServer
-from mcptally.wire.byte_pool import BytePool
 
 MAX_HEAD: Final = 256 * 1024
 """Most bytes of a head; servers usually allow 16 to 64 KB."""
@@ -41,23 +38,9 @@ class NotHttpError(Exception):
 class HttpProtocol:
     """Requests and responses of one client connection, in sequence."""
 
-    def __init__(
-        self,
-        *,
-        upstream: UpstreamServer,
-        sessions: Sessions,
-        loop: EventLoop,
-        cap: int,
-        pool: BytePool,
-        require_loopback_host: bool,
-        on_head_timeout: Callable[[], None],
-    ) -> None:
-        self._upstream = upstream
-        self._sessions = sessions
-        self._cap = cap
-        self._pool = pool
-        self._require_loopback_host = require_loopback_host
-        self._request_limits = RequestLimits(loop, on_head_timeout)
+    def __init__(self, shared: Shared, on_head_timeout: Callable[[], None]) -> None:
+        self._shared = shared
+        self._request_limits = RequestLimits(shared.loop, on_head_timeout)
         self._client = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         self._server = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
         self._known: KnownExchange | None = None
@@ -110,10 +93,8 @@ class HttpProtocol:
         raw, body = split_head(data)
         if not raw:
             return None
-        upstream = self._upstream
-        request = known_request(
-            raw, upstream.host, upstream.authorization, self._require_loopback_host
-        )
+        upstream, require_loopback = self._shared.upstream, self._shared.require_loopback_host
+        request = known_request(raw, upstream.host, upstream.authorization, require_loopback)
         if request is None or len(body) > request.length:
             return None
         exchange = self._new_exchange(
@@ -194,7 +175,7 @@ class HttpProtocol:
             head=head,
             **extra,
         )
-        if self._require_loopback_host:
+        if self._shared.require_loopback_host:
             http_headers.check_host(head)
         return exchange.request_head(request, head)
 
@@ -212,22 +193,11 @@ class HttpProtocol:
         length_text: bytes | None = None,
         **extra: Any,
     ) -> ProxiedExchange:
+        sessions = self._shared.sessions
         record = ExchangeRecord(
-            self._sessions,
-            method=method,
-            path=path,
-            head=head,
-            length_text=length_text,
-            extra=extra,
+            sessions, method=method, path=path, head=head, length_text=length_text, extra=extra
         )
-        self.exchange = ProxiedExchange(
-            record,
-            client=self._client,
-            server=self._server,
-            upstream=self._upstream,
-            cap=self._cap,
-            pool=self._pool,
-        )
+        self.exchange = ProxiedExchange(record, self._shared, self._client, self._server)
         return self.exchange
 
     # --- the server's side ----------------------------------------------------------------------

@@ -10,18 +10,15 @@ from collections.abc import Callable
 from typing import ClassVar, Concatenate, Final, NamedTuple, ParamSpec
 
 from mcptally.record.http.error_text import describe_error
-from mcptally.record.http.event_loop import EventLoop, Timer
+from mcptally.record.http.event_loop import Timer
 from mcptally.record.http.exchange import ProxiedExchange
 from mcptally.record.http.headers import RefusedError
 from mcptally.record.http.protocol import HttpProtocol, NotHttpError
-from mcptally.record.http.recordings import Sessions
 from mcptally.record.http.request_limits import HEAD_SECONDS
+from mcptally.record.http.shared import Shared
 from mcptally.record.http.socket import Socket
 from mcptally.record.http.state import State
-from mcptally.record.http.upstream import UpstreamServer
 from mcptally.record.http.upstream_connection import UpstreamConnection
-from mcptally.record.http.write_queue import WriteQueue
-from mcptally.wire.byte_pool import BytePool
 
 P = ParamSpec("P")
 
@@ -65,38 +62,15 @@ class _Handlers(NamedTuple):
 class ProxyConnection:
     """A client connection with its connection to the server."""
 
-    def __init__(
-        self,
-        *,
-        upstream: UpstreamServer,
-        sessions: Sessions,
-        write_queue: WriteQueue,
-        loop: EventLoop,
-        cap: int,
-        pool: BytePool,
-        require_loopback_host: bool,
-        on_closed: "Callable[[ProxyConnection], None]",
-        log: Callable[[str], None],
-    ) -> None:
-        self._log = log
-        self._write_queue = write_queue
-        self._loop = loop
-        self._protocol = HttpProtocol(
-            upstream=upstream,
-            sessions=sessions,
-            loop=loop,
-            cap=cap,
-            pool=pool,
-            require_loopback_host=require_loopback_host,
-            on_head_timeout=self._on_head_timeout,
-        )
-        self.idle_since = loop.time()
+    def __init__(self, shared: Shared, on_closed: "Callable[[ProxyConnection], None]") -> None:
+        self._shared = shared
+        self._protocol = HttpProtocol(shared, self._on_head_timeout)
+        self.idle_since = shared.loop.time()
         """Loop time at which the last exchange ended or the connection began."""
         self._on_closed = on_closed
-        self._upstream = upstream
         self._client: Socket | None = None
         self._upstream_connection = UpstreamConnection(
-            upstream, loop=loop, handler=self, on_connected=self._on_connected
+            shared.upstream, loop=shared.loop, handler=self, on_connected=self._on_connected
         )
         self._timer: Timer | None = None
         self._final_state: State | None = None
@@ -150,7 +124,9 @@ class ProxyConnection:
 
     def fail(self, error: Exception) -> None:
         """Log an internal error and close the connection."""
-        self._log(f"internal error, one connection was closed: {error!r}; please report this")
+        self._shared.log(
+            f"internal error, one connection was closed: {error!r}; please report this"
+        )
         self.close("internal error")
 
     # --- from the client ------------------------------------------------------------------------
@@ -258,7 +234,7 @@ class ProxyConnection:
 
     def _record(self) -> None:
         """Hand over the events that are complete."""
-        self._write_queue.write(
+        self._shared.write_queue.write(
             [] if self._exchange is None else self._exchange.record.take_events()
         )
 
@@ -276,7 +252,7 @@ class ProxyConnection:
             return
         exchange.record.release()
         self._protocol.exchange = None
-        self.idle_since = self._loop.time()
+        self.idle_since = self._shared.loop.time()
         if (
             self._is_stopping
             or self._client_has_ended
@@ -328,8 +304,10 @@ class ProxyConnection:
             exchange.truncate_request()
             exchange.record.end("client")
         self._shut_down_upstream(exchange)
-        self._timer = self._loop.call_later(HALF_OPEN_SECONDS, lambda: self.close("half open"))
-        self._write_queue.enqueue(exchange.record.take_events())
+        self._timer = self._shared.loop.call_later(
+            HALF_OPEN_SECONDS, lambda: self.close("half open")
+        )
+        self._shared.write_queue.enqueue(exchange.record.take_events())
 
     def _shut_down_upstream(self, exchange: ProxiedExchange) -> None:
         """Close the sending side to the server, unless the response would be lost.
@@ -339,7 +317,7 @@ class ProxyConnection:
         closed only for an incomplete request or a streaming response.
         """
         if (
-            not self._upstream.is_tls
+            not self._shared.upstream.is_tls
             or self._protocol.is_receiving_request
             or exchange.is_streaming
         ):
@@ -383,7 +361,7 @@ class ProxyConnection:
         self._close_now(reset=reset)
 
     def _release_exchange(self, exchange: ProxiedExchange) -> None:
-        self._write_queue.enqueue(exchange.record.take_events())
+        self._shared.write_queue.enqueue(exchange.record.take_events())
         exchange.record.release()
         self._protocol.exchange = None
 
@@ -403,7 +381,7 @@ class ProxyConnection:
         if self._client is not None:
             self._client.finish_sending()
             self._client.resume()
-        self._timer = self._loop.call_later(LINGER_SECONDS, self._close_now)
+        self._timer = self._shared.loop.call_later(LINGER_SECONDS, self._close_now)
 
     def _discard(self, data: bytes) -> None:
         """Read what a client still sends, so that it gets its response before the end."""
@@ -460,49 +438,17 @@ class ProxyConnection:
 
     # --- the table ------------------------------------------------------------------------------
 
+    _CLIENT: Final = (_from_client, _on_client_end, _on_client_error)
+    """The first three columns of the table while there is an exchange."""
+
     _HANDLERS: ClassVar[dict[State, _Handlers]] = {
+        # client data, end and error; server data and end
         # A server sends without a request: close, as the client would without the recorder.
-        State.IDLE: _Handlers(
-            client_data=_from_client,
-            client_end=_close_now,
-            client_error=_close_now,
-            server_data=_close_now,
-            server_end=_end_idle,
-        ),
-        State.REQUESTED: _Handlers(
-            client_data=_from_client,
-            client_end=_on_client_end,
-            client_error=_on_client_error,
-            server_data=_from_server,
-            server_end=_end_without_head,
-        ),
-        State.RESPONDING: _Handlers(
-            client_data=_from_client,
-            client_end=_on_client_end,
-            client_error=_on_client_error,
-            server_data=_from_server,
-            server_end=_end_body,
-        ),
-        State.RAW: _Handlers(
-            client_data=_from_client,
-            client_end=_on_client_end,
-            client_error=_on_client_error,
-            server_data=_forward_raw,
-            server_end=_end_raw,
-        ),
-        State.ANSWERED: _Handlers(
-            client_data=_from_client,
-            client_end=_on_client_end,
-            client_error=_on_client_error,
-            server_data=_from_server,
-            server_end=_end_answered,
-        ),
-        State.LINGERING: _Handlers(
-            client_data=_discard,
-            client_end=_close_now,
-            client_error=_close_now,
-            server_data=_ignore,
-            server_end=_ignore,
-        ),
+        State.IDLE: _Handlers(_from_client, _close_now, _close_now, _close_now, _end_idle),
+        State.REQUESTED: _Handlers(*_CLIENT, _from_server, _end_without_head),
+        State.RESPONDING: _Handlers(*_CLIENT, _from_server, _end_body),
+        State.RAW: _Handlers(*_CLIENT, _forward_raw, _end_raw),
+        State.ANSWERED: _Handlers(*_CLIENT, _from_server, _end_answered),
+        State.LINGERING: _Handlers(_discard, _close_now, _close_now, _ignore, _ignore),
         State.CLOSED: _Handlers(_ignore, _ignore, _ignore, _ignore, _ignore),
     }

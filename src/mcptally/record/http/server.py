@@ -14,6 +14,7 @@ from mcptally.record.http.event_loop import EventLoop, Timer
 from mcptally.record.http.head_redaction import HeadRedaction
 from mcptally.record.http.proxy import ProxyConnection
 from mcptally.record.http.recordings import MAX_OPEN, Sessions
+from mcptally.record.http.shared import Shared
 from mcptally.record.http.socket import Socket
 from mcptally.record.http.upstream import UpstreamServer, address_text, is_loopback
 from mcptally.record.http.write_queue import WriteQueue
@@ -98,12 +99,6 @@ class Service:
         self._archive = archive
         self._capacity = Capacity.for_this_process()
         self._connections: set[ProxyConnection] = set()
-        self._pool = BytePool()
-        # Check `Host` if only this machine can connect, and either the recorder replaces `Host`, so
-        # that the server cannot check it, or it adds credentials that the client may not have.
-        self._require_loopback_host = (
-            server.host is not None or server.authorization is not None
-        ) and (all(is_loopback(sock.getsockname()[0]) for sock in sockets))
         self._listening = False
         self._full_logged_at = -_SWEEP_SECONDS
         self._stopping: Timer | None = None
@@ -116,6 +111,20 @@ class Service:
             write_later=self._write_queue.enqueue,
             clock=self.loop.time,
             max_open=min(MAX_OPEN, self._capacity.recordings),
+        )
+        # Check `Host` if only this machine can connect, and either the recorder replaces `Host`, so
+        # that the server cannot check it, or it adds credentials that the client may not have.
+        checks_host = server.host is not None or server.authorization is not None
+        self._shared = Shared(
+            server,
+            self._sessions,
+            self._write_queue,
+            self.loop,
+            cap=archive.limits.frame_bytes,
+            pool=BytePool(),
+            require_loopback_host=checks_host
+            and all(is_loopback(sock.getsockname()[0]) for sock in sockets),
+            log=archive.log,
         )
 
     def serve(self) -> None:
@@ -182,17 +191,7 @@ class Service:
         except OSError:  # macOS reports this if the client has already disconnected
             sock.close()
             return
-        connection = ProxyConnection(
-            upstream=self._server,
-            sessions=self._sessions,
-            write_queue=self._write_queue,
-            loop=self.loop,
-            cap=self._archive.limits.frame_bytes,
-            pool=self._pool,
-            require_loopback_host=self._require_loopback_host,
-            on_closed=self._on_closed,
-            log=self._archive.log,
-        )
+        connection = ProxyConnection(self._shared, self._on_closed)
         self._connections.add(connection)
         connection.start(Socket(sock, connection, loop=self.loop))
 
