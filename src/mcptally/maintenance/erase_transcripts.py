@@ -32,6 +32,7 @@ from mcptally.transcript.files import numbered_lines
 from mcptally.transcript.line_reasons import LineReasons
 from mcptally.transcript.parse import parse_event, parse_members
 from mcptally.transcript.redact import compressed_like
+from mcptally.wire.json_text import ANY, decode_or_none
 
 WHY: Final = "forgotten on request"
 """The reason in the `gap` events that replace removed lines."""
@@ -65,6 +66,7 @@ class EraseTarget:
 
 _Fields = dict[str, msgspec.Raw]
 _FIELDS: Final = msgspec.json.Decoder(_Fields)
+_STRING: Final = msgspec.json.Decoder(str)
 _encode: Final = msgspec.json.encode
 
 
@@ -273,10 +275,7 @@ _ENVELOPE: Final = frozenset({"v", "event", "recording", "seq", "ts_ns"})
 
 
 def _value(fields: _Fields, name: str) -> Any:
-    try:
-        return msgspec.json.decode(fields[name])
-    except (KeyError, ValueError, RecursionError):
-        return None
+    return decode_or_none(ANY, fields.get(name, b"null"))
 
 
 def _unescaped(text: str) -> str:
@@ -312,10 +311,8 @@ def _without_definition(message: bytes, tool: str | None) -> bytes:
 
 
 def _name(definition: msgspec.Raw) -> str | None:
-    try:
-        return msgspec.json.decode(_FIELDS.decode(definition)["name"], type=str)
-    except (msgspec.DecodeError, KeyError, RecursionError):
-        return None
+    fields = decode_or_none(_FIELDS, definition) or {}
+    return decode_or_none(_STRING, fields.get("name", b"null"))
 
 
 def _gap(recording: str, seq: int, ts_ns: int, lost: int) -> bytes:

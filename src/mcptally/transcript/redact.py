@@ -30,6 +30,7 @@ from mcptally.transcript.files import Damage, read_lines
 from mcptally.transcript.format import EVENT_NAMES, FORMAT_VERSION, SUFFIXES, WITHHELD
 from mcptally.transcript.line_reasons import LineReasons
 from mcptally.transcript.parse import Member, join_members, parse_members
+from mcptally.wire.json_text import decode_or_none
 
 _encode: Final = msgspec.json.encode
 
@@ -192,7 +193,7 @@ def _redact_line(
         stand_in = {"v": FORMAT_VERSION, WITHHELD: why, "bytes": size}
         return _encode(stand_in) + end, why
     known = dict(members)
-    event = _string_value(known.get("event", b"null"))
+    event = decode_or_none(_STRING, known.get("event", b"null")) or ""
     if event in EVENT_NAMES:
         done.events += 1
     elif "event" in known or WITHHELD not in known:  # not a line of an earlier run
@@ -236,7 +237,7 @@ def _redact_members(
         # A short secret could be guessed from a hash of the whole frame.
         clean = [member for member in clean if member[0] != "sha256"]
     if count and event in {"message", "raw", "stderr"}:
-        before = _count_value(dict(members).get("redacted"))
+        before = decode_or_none(_COUNT, dict(members).get("redacted", b"0")) or 0
         clean = _set_member(clean, "redacted", _encode(count + before))
     return clean, count
 
@@ -278,13 +279,6 @@ def _set_member(members: list[Member], name: str, value: bytes) -> list[Member]:
     return [(each, value if each == name else old) for each, old in members]
 
 
-def _string_value(value: bytes) -> str:
-    try:
-        return msgspec.json.decode(value, type=str)
-    except msgspec.DecodeError:
-        return ""
-
-
 def _policy_names(before: bytes | None, policy_: Policy) -> str:
     try:
         name = msgspec.json.decode(before or b"null", type=str | None) or "none"
@@ -296,14 +290,9 @@ def _policy_names(before: bytes | None, policy_: Policy) -> str:
     return "; ".join(applied) or "none"
 
 
-_Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-
-
-def _count_value(value: bytes | None) -> int:
-    try:
-        return msgspec.json.decode(value or b"0", type=_Count)
-    except msgspec.DecodeError:
-        return 0
+_STRING: Final = msgspec.json.Decoder(str)
+_STRINGS: Final = msgspec.json.Decoder(list[str])
+_COUNT: Final = msgspec.json.Decoder(Annotated[int, msgspec.Meta(ge=0, le=2**62)])
 
 
 # --- how each field is redacted -----------------------------------------------------------------
@@ -324,9 +313,7 @@ def _redact_text(
     redaction: _Redaction,
     redact_bytes: Callable[[bytes], tuple[bytes, int]] | None = None,
 ) -> tuple[bytes, int]:
-    try:
-        text = msgspec.json.decode(value, type=str)
-    except msgspec.DecodeError:
+    if (text := decode_or_none(_STRING, value)) is None:
         return redaction.policy.json(value)
     clean, count = (redact_bytes or redaction.policy.text)(text.encode())
     return _encode(clean.decode(errors="replace")), count
@@ -346,18 +333,16 @@ def _redact_b64(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
 
 
 def _redact_url(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
-    try:
-        clean, count = redaction.policy.url(msgspec.json.decode(value, type=str))
-    except msgspec.DecodeError:
+    if (url := decode_or_none(_STRING, value)) is None:
         return redaction.policy.json(value)
+    clean, count = redaction.policy.url(url)
     return _encode(clean), count
 
 
 def _redact_command(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
-    try:
-        clean, count = redaction.policy.argv(msgspec.json.decode(value, type=list[str]))
-    except msgspec.DecodeError:
+    if (command := decode_or_none(_STRINGS, value)) is None:
         return _replace_unreadable(value, redaction)
+    clean, count = redaction.policy.argv(command)
     return _encode(clean), count
 
 
@@ -381,9 +366,7 @@ def _replace_unreadable(value: bytes, redaction: _Redaction) -> tuple[bytes, int
 
 
 def _redact_header(name: str, value: bytes, policy_: Policy) -> bytes:
-    try:
-        text = msgspec.json.decode(value, type=str)
-    except msgspec.DecodeError:
+    if (text := decode_or_none(_STRING, value)) is None:
         return _encode("[redacted:header]") if policy_.rules else value
     if name.lower() in HEADERS:
         clean = policy_.headers([(name, text)])[0][name.lower()]
@@ -396,7 +379,9 @@ def _redact_id(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
     """Replace an id that holds a secret by its hash: equal ids stay equal, others differ."""
     if not _redact_json(value, redaction.policy)[1]:
         return value, 0
-    text = _string_value(value).encode() or value  # equal ids may be escaped differently
+    text = (
+        decode_or_none(_STRING, value) or ""
+    ).encode() or value  # equal ids may be escaped differently
     digest = hashlib.blake2b(text, digest_size=8, key=redaction.key).hexdigest()
     return _encode(f"[hashed:id:{digest}]"), 1
 
