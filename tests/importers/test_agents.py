@@ -6,12 +6,7 @@ import pytest
 
 from mcptally.importers import import_logs
 from tests.commands import run
-from tests.importers.imported_logs import (
-    SAMPLES,
-    Logs,
-    all_records_accounted_for,
-    events,
-)
+from tests.importers.imported_logs import SAMPLES, Logs, all_records_accounted_for, events
 
 NAMES = ("server", "tool", "arguments", "outcome", "text", "latency_ms")
 

@@ -10,12 +10,7 @@ import pytest
 from mcptally.importers import FORMATS, import_logs
 from mcptally.importers.source import Source
 from mcptally.transcript.files import DecompressionBudget
-from tests.importers.imported_logs import (
-    SAMPLES,
-    Logs,
-    all_records_accounted_for,
-    events,
-)
+from tests.importers.imported_logs import SAMPLES, Logs, all_records_accounted_for, events
 
 LOGS = Logs()
 

@@ -77,12 +77,7 @@ BOTH_BENEATH = otlp(
 AT = {"start_time": "2026-11-22T20:00:00Z", "end_time": "2026-11-22T20:00:01Z"}
 LANGSMITH = lines(
     {"id": "r1", "run_type": "tool", "name": "t", "inputs": {}, "trace_id": "x", **AT},
-    {
-        "id": "r2",
-        "run_type": "llm",
-        "trace_id": "x",
-        "extra": {"metadata": {"ls_model_name": BIG}},
-    },
+    {"id": "r2", "run_type": "llm", "trace_id": "x", "extra": {"metadata": {"ls_model_name": BIG}}},
     {"id": "r3", "run_type": "tool", "name": "t", "inputs": {}, "trace_id": "y", **AT},
 )
 LANGFUSE = lines(
@@ -130,10 +125,7 @@ NAMED = [
             json.dumps({"messages": [opencode("1", BIG), opencode("2", SMALL)]}),
             [BIG, SMALL],
         ),
-        (
-            "otlp, beneath the nearest agent",
-            *("otlp", "agents.json", AGENTS, [BIG, SMALL]),
-        ),
+        ("otlp, beneath the nearest agent", *("otlp", "agents.json", AGENTS, [BIG, SMALL])),
         (
             "otlp, unknown where two models are beneath it, unless the span names one",
             *("otlp", "both.json", BOTH_BENEATH, [SMALL, None]),

@@ -7,13 +7,7 @@ import polars as pl
 import pytest
 
 from mcptally.importers import import_logs
-from tests.importers.imported_logs import (
-    FACTS,
-    SAMPLES,
-    Logs,
-    all_records_accounted_for,
-    facts,
-)
+from tests.importers.imported_logs import FACTS, SAMPLES, Logs, all_records_accounted_for, facts
 
 LOGS = Logs()
 INSPECTOR = "inspector-protocol-bookshop-2026-11-28T11-35-34.907Z.json.gz"
@@ -65,9 +59,7 @@ def test_a_har_of_mitmproxy_has_the_calls_of_our_recording(both):
 
 
 @pytest.mark.parametrize(
-    "sample",
-    ["mcphawk.db", "inspector.db"],
-    ids=["a client of the Python SDK", "the Inspector"],
+    "sample", ["mcphawk.db", "inspector.db"], ids=["a client of the Python SDK", "the Inspector"]
 )
 def test_a_database_of_mcphawk_has_the_calls_of_our_recording(both, sample):
     imported, recorded = both(sample)

@@ -45,12 +45,7 @@ def test_a_clients_span_of_the_python_sdk_does_not_tell_the_outcome(tmp_path):
     log.write_text("\n".join(lines))
     mt.import_logs(log, tmp_path / "traces")
     mt.score([tmp_path / "traces"], out=tmp_path / "store")
-    expected = [
-        ("price", "unknown"),
-        ("order", "protocol_error"),
-        ("price", "ok"),
-        ("price", "ok"),
-    ]
+    expected = [("price", "unknown"), ("order", "protocol_error"), ("price", "ok"), ("price", "ok")]
     assert outcomes(tmp_path / "store") == expected
     scores = mt.open_store(tmp_path / "store").sql(
         "SELECT calls, ok, unknown, answered, success_rate FROM tool_scores WHERE tool = 'price'"

@@ -139,11 +139,7 @@ CASES = [
         "unclear",
         ["inputSchema/properties/b/nullable: added"],
     ),
-    (
-        changed("inputSchema", "definitions", to={"unused": {"type": "string"}}),
-        "wording",
-        [],
-    ),
+    (changed("inputSchema", "definitions", to={"unused": {"type": "string"}}), "wording", []),
     (
         changed("inputSchema", "properties", "a", "type", to=5),
         "unclear",
@@ -311,9 +307,7 @@ def test_the_finding_states_that_a_change_was_announced(scored: dict[str, pl.Dat
     ]
 
 
-def test_a_call_is_validated_by_the_version_listed_last_before_it(
-    scored: dict[str, pl.DataFrame],
-):
+def test_a_call_is_validated_by_the_version_listed_last_before_it(scored: dict[str, pl.DataFrame]):
     calls = scored["calls"].filter(method="tools/call", server="validated")
     assert calls.sort("recording", "seq").select(
         "definition_source", "input_schema_state"

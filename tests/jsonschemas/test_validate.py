@@ -29,7 +29,7 @@ def test_a_json_text_longer_than_the_text_columns_is_not_cut():
 
 def test_missing_arguments_are_validated_as_an_empty_object():
     calls = pl.DataFrame(
-        {"call_id": ["1", "2", "3"], "definition": ["any", "needs a", "needs a"]},
+        {"call_id": ["1", "2", "3"], "definition": ["any", "needs a", "needs a"]}
     ).with_columns(
         tool=pl.lit("t"),
         outcome=pl.lit("ok"),

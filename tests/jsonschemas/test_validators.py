@@ -69,10 +69,7 @@ def _has_one_place(judgement: Any) -> bool:
         ('{"$schema": "https://example.com/mine"}', "dialect is not known"),
         ('{"$schema": 7}', "dialect is not known"),
         ('{"allOf": [{"$ref": "#"}]}', "leads back to itself"),
-        (
-            '{"$ref": "#/$defs/a", "$defs": {"a": {"not": {"$ref": "#/$defs/a"}}}}',
-            "leads back",
-        ),
+        ('{"$ref": "#/$defs/a", "$defs": {"a": {"not": {"$ref": "#/$defs/a"}}}}', "leads back"),
         (
             '{"items": {"$ref": "https://example.com/a"}, "patternProperties": {"a": {}}}',
             "example.com",

@@ -33,9 +33,7 @@ def test_merged_stores_of_sample_traces_equal_one_run_over_all(tmp_path: Path):
 
 
 @settings(max_examples=max(2, settings.default.max_examples // 20))
-@given(
-    st.lists(st.tuples(st.integers(0, 400), st.integers(1, 3)), min_size=2, max_size=6),
-)
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(1, 3)), min_size=2, max_size=6))
 def test_merged_stores_of_random_archives_equal_one_run_over_all(tmp_path_factory, files):
     """Each file goes into the first store, the second or both."""
     folder = tmp_path_factory.mktemp("merged")

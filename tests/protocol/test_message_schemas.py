@@ -47,10 +47,7 @@ def test_a_content_block_is_valid_since_the_revision_that_added_it(kind: str, re
 
 @pytest.mark.parametrize(
     "content",
-    [
-        {"type": "tool_use", "id": "1", "name": "a", "input": {}},
-        [{"type": "text", "text": "x"}],
-    ],
+    [{"type": "tool_use", "id": "1", "name": "a", "input": {}}, [{"type": "text", "text": "x"}]],
 )
 def test_sampling_has_tools_and_lists_of_blocks_since_2025_11_25(content: Any):
     result = {"role": "assistant", "model": "m", "content": content}

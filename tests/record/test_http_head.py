@@ -21,9 +21,7 @@ def request(*headers, version="1.1", target="/mcp", method="POST"):
 
 def response(*headers, version="1.1", status=200):
     return h11.Response(
-        status_code=status,
-        headers=[header.split(": ") for header in headers],
-        http_version=version,
+        status_code=status, headers=[header.split(": ") for header in headers], http_version=version
     )
 
 

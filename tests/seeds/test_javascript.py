@@ -88,8 +88,7 @@ def test_a_lone_surrogate_becomes_the_replacement_character_in_tables():
 
 
 @pytest.mark.parametrize(
-    ("above", "below", "result"),
-    [(1, 2, 0.5), (1, 0, math.inf), (-1, 0, -math.inf)],
+    ("above", "below", "result"), [(1, 2, 0.5), (1, 0, math.inf), (-1, 0, -math.inf)]
 )
 def test_division_never_raises(above, below, result):
     assert javascript.divided(above, below) == result

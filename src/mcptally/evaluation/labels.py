@@ -205,11 +205,7 @@ def _recorded_call(row: dict[str, Any]) -> dict[str, Any]:
     if row.get("recording") is None:
         return dict.fromkeys(_KEY)
     request_id = None if row.get("id") is None else json.dumps(row["id"])
-    return {
-        "recording": row["recording"],
-        "request_id": request_id,
-        "method": row.get("method"),
-    }
+    return {"recording": row["recording"], "request_id": request_id, "method": row.get("method")}
 
 
 def _arguments(value: Any) -> str | None:

@@ -118,7 +118,7 @@ def as_sarif(results: Sequence[Result]) -> bytes:
 def _sarif_result(result: Result, root: Path) -> dict[str, Any]:
     location: dict[str, Any] = {
         "logicalLocations": [
-            {"fullyQualifiedName": _display_text(result.subject), "kind": "function"},
+            {"fullyQualifiedName": _display_text(result.subject), "kind": "function"}
         ]
     }
     if result.file:

@@ -328,10 +328,7 @@ def _check_row(
     return Result(gate, state, server, tool, message)
 
 
-_RATES: Final = {
-    "confidence_shrunk": "confidence",
-    "confidence_tool_mean": "confidence",
-}
+_RATES: Final = {"confidence_shrunk": "confidence", "confidence_tool_mean": "confidence"}
 """Derived column → the rate whose sessions it is derived from."""
 
 

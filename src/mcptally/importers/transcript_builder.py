@@ -260,12 +260,7 @@ class TranscriptBuilder:
         return clean.decode(errors="replace")
 
     def _line(
-        self,
-        recording: _Recording,
-        event: str,
-        fields: Mapping[str, Any],
-        *,
-        at: int | None = None,
+        self, recording: _Recording, event: str, fields: Mapping[str, Any], *, at: int | None = None
     ) -> None:
         if at is not None:
             if at < recording.at:

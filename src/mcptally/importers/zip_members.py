@@ -99,10 +99,7 @@ def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limit: int) -> by
     stored.compress_type, stored.file_size = zipfile.ZIP_STORED, entry.compress_size
     del stored.CRC  # it is that of the decompressed data
     unpack = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
-    with (
-        archive.open(stored) as raw,
-        unpack.stream_reader(raw, read_across_frames=True) as reader,
-    ):
+    with archive.open(stored) as raw, unpack.stream_reader(raw, read_across_frames=True) as reader:
         pieces: list[bytes] = []
         size = 0
         while size <= limit and (piece := reader.read(min(CHUNK_BYTES, limit + 1 - size))):

@@ -27,12 +27,7 @@ from mcptally.pipeline.plan import default_partition_bytes
 from mcptally.pipeline.run import build, publish
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import Selection
-from mcptally.store.manifest import (
-    MANIFEST,
-    live_files,
-    read_manifest,
-    replace_manifest,
-)
+from mcptally.store.manifest import MANIFEST, live_files, read_manifest, replace_manifest
 from mcptally.store.source_files import digest_of
 from mcptally.store.work_folder import Provenance, remove_unlisted, working
 from mcptally.tables.ids import digest

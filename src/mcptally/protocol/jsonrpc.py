@@ -37,9 +37,7 @@ def check_messages(traffic: Traffic) -> Iterator[pl.DataFrame]:
     yield from run_checks(
         messages,
         Check(
-            "protocol.not_a_message",
-            kind == "invalid",
-            "not a request, a notification or a reply",
+            "protocol.not_a_message", kind == "invalid", "not a request, a notification or a reply"
         ),
         Check(
             "protocol.null_id",
@@ -139,9 +137,7 @@ def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
             evidence="id",
         ),
         Check(
-            "protocol.request_without_id",
-            as_notification,
-            formatted("{} without an id", "method"),
+            "protocol.request_without_id", as_notification, formatted("{} without an id", "method")
         ),
         Check(
             "protocol.unknown_method",

@@ -48,10 +48,7 @@ def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
     matched = (
         notifications.lazy()
         .join_asof(
-            calls_with_token,
-            on="pos",
-            by=["session", "caller", "token"],
-            check_sortedness=False,
+            calls_with_token, on="pos", by=["session", "caller", "token"], check_sortedness=False
         )
         .pipe(run_query)
         .lazy()

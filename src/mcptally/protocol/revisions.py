@@ -61,9 +61,7 @@ def methods() -> pl.DataFrame:
         if span.holds(revision)
     ]
     return pl.DataFrame(
-        rows,
-        schema=dict.fromkeys(("kind", "dir", "method", "revision"), pl.String),
-        orient="row",
+        rows, schema=dict.fromkeys(("kind", "dir", "method", "revision"), pl.String), orient="row"
     )
 
 

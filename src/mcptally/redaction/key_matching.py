@@ -19,13 +19,7 @@ from mcptally.redaction.key_patterns import (
     words,
 )
 from mcptally.redaction.scanner import MAX_FAILED_MATCHES, Hit, TextSearch
-from mcptally.redaction.spans import (
-    Span,
-    hashed,
-    is_redacted,
-    starts_redacted,
-    unescaped_value,
-)
+from mcptally.redaction.spans import Span, hashed, is_redacted, starts_redacted, unescaped_value
 from mcptally.redaction.token_checks import random_like
 from mcptally.redaction.value_checks import (
     NOT_A_SECRET_TEXT,

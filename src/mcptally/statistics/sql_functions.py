@@ -59,12 +59,7 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("latency_quantiles", latency_quantiles, ("DOUBLE[][]", "UBIGINT[]"), numbers),
         ("rate_bounds", rate_bounds, (numbers, numbers), numbers),
         ("rate_change", rate_change, (numbers,) * 4, numbers),
-        (
-            "contrasts",
-            contrasts,
-            ("UBIGINT[]", "UBIGINT[]", "BIGINT[]", "BIGINT[]"),
-            _CONTRASTS,
-        ),
+        ("contrasts", contrasts, ("UBIGINT[]", "UBIGINT[]", "BIGINT[]", "BIGINT[]"), _CONTRASTS),
         ("change_points", change_points, (numbers,) * 3 + ("UBIGINT[]",) * 2, _CHANGES),
     )
     for name, function, takes, gives in functions:

@@ -14,10 +14,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 IDS = {row.id for interpretation in FILES for row in rule_rows(interpretation).rows}
 
 
-@pytest.mark.parametrize(
-    "page",
-    ["reference/seed-documents.md", "design/seeds.md"],
-)
+@pytest.mark.parametrize("page", ["reference/seed-documents.md", "design/seeds.md"])
 def test_every_rule_that_a_page_names_exists(page):
     text = (DOCS / page).read_text(encoding="utf-8")
     named = re.findall(r"`((?:seed|inspector)\.[a-z0-9.*-]+)`", text)

@@ -29,9 +29,7 @@ SCENARIOS = [
     (failed(DELETE_USER, {"userId": "test-id"}, "User not found"), True, 4 / 6),
     (
         failed(
-            DELETE_USER,
-            {"userId": "valid-id"},
-            "TypeError: Cannot read property 'id' of undefined",
+            DELETE_USER, {"userId": "valid-id"}, "TypeError: Cannot read property 'id' of undefined"
         ),
         False,
         0.0,

@@ -89,8 +89,7 @@ def test_long_arguments_have_the_combination_of_their_names():
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [None, "5", "[1]", '"x"', "null", "{", '{"a":' * 600 + "1" + "}" * 600],
+    "arguments", [None, "5", "[1]", '"x"', "null", "{", '{"a":' * 600 + "1" + "}" * 600]
 )
 def test_arguments_that_are_not_an_object_have_a_scenario(arguments):
     calls = frame([{"server": "s", "tool": "t", "definition": "d", "arguments": arguments}])

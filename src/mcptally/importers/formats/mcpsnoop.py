@@ -41,9 +41,7 @@ def read(source: Source) -> Iterator[Item]:
     tally = source.tally
     for line, seen in source.records(_DECODE, "not an event of mcpsnoop"):
         connection = source.connection(
-            seen.session,
-            server=seen.label or None,
-            transport=_TRANSPORTS.get(seen.transport or ""),
+            seen.session, server=seen.label or None, transport=_TRANSPORTS.get(seen.transport or "")
         )
         item = Item("message", line, connection, source.at(seen.ts))
         if seen.direction == "meta":

@@ -47,11 +47,7 @@ class ProxiedExchange:
     _own_origin = b""
 
     def __init__(
-        self,
-        record: ExchangeRecord,
-        shared: Shared,
-        client: h11.Connection,
-        server: h11.Connection,
+        self, record: ExchangeRecord, shared: Shared, client: h11.Connection, server: h11.Connection
     ) -> None:
         self.record: Final = record
         """Builds the recorded events."""

@@ -185,13 +185,7 @@ class HttpProtocol:
         return self.exchange or self._new_exchange(method="", path="", head=NO_HEAD, why=why)
 
     def _new_exchange(
-        self,
-        *,
-        method: str,
-        path: str,
-        head: Head,
-        length_text: bytes | None = None,
-        **extra: Any,
+        self, *, method: str, path: str, head: Head, length_text: bytes | None = None, **extra: Any
     ) -> ProxiedExchange:
         sessions = self._shared.sessions
         record = ExchangeRecord(

@@ -98,11 +98,7 @@ class Relay:
     """Relays until the server's stdout and stderr have ended; stdin may still be open then."""
 
     def __init__(
-        self,
-        *,
-        from_client: FrameStream,
-        from_server: FrameStream,
-        stderr: StderrStream,
+        self, *, from_client: FrameStream, from_server: FrameStream, stderr: StderrStream
     ) -> None:
         self.from_client = from_client
         self.from_server = from_server

@@ -64,9 +64,7 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Serie
         .group_by("number", "definition")
         .agg("row", Validated.arguments.col.first())
         .join(schemas, on="definition", how="left")
-        .with_columns(
-            likely=pl.col("sized").fill_null(value=False) | arguments.contains(_EMPTY),
-        )
+        .with_columns(likely=pl.col("sized").fill_null(value=False) | arguments.contains(_EMPTY))
     )
     candidates = pl.concat(
         [

@@ -248,9 +248,7 @@ def _score_one(
         if schema is not None:
             definition["outputSchema"] = javascript.parse(schema)
         context = ValidationContext(
-            tool=definition,
-            input=_parsed(arguments),
-            response=javascript.parse(response),
+            tool=definition, input=_parsed(arguments), response=javascript.parse(response)
         )
     except (ValueError, RecursionError) as error:
         message = f"cannot be read: {error}"

@@ -163,11 +163,7 @@ def _tools(inputs: pl.DataFrame) -> pl.LazyFrame:
     )
 
 
-_MAY_HOLD_IDS: Final = (
-    r'[iI][dD][sS]?"[ \t\r\n]*:',
-    "-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-",
-    r"\\u00",
-)
+_MAY_HOLD_IDS: Final = (r'[iI][dD][sS]?"[ \t\r\n]*:', "-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-", r"\\u00")
 """Only arguments that match one are parsed: a name that ends in `id`, a UUID, an escaped letter.
 
 A single pattern for all three takes five times as long, because it has no literal prefix."""

@@ -48,10 +48,7 @@ def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
     short, long = texts.filter(~is_long), texts.filter(is_long)
     combos = [_combination(names) for names in (*_names(short), *map(_names_of, long))]
     known = pl.DataFrame(
-        {
-            "arguments": pl.concat([short, long]),
-            "combination": pl.Series(combos, dtype=pl.String),
-        }
+        {"arguments": pl.concat([short, long]), "combination": pl.Series(combos, dtype=pl.String)}
     )
     return left_join_columns(calls, known, "arguments").with_columns(
         combination=pl.when(Validated.tool.col.is_not_null()).then(
@@ -96,8 +93,7 @@ def assign_scenarios(
     return (
         inputs.lazy()
         .with_columns(
-            given=pl.lit(None, pl.String) if given is None else given.to_series(),
-            boundary=boundary,
+            given=pl.lit(None, pl.String) if given is None else given.to_series(), boundary=boundary
         )
         .join(
             rare_combinations(counts), on=keys, how="left", nulls_equal=True, maintain_order="left"

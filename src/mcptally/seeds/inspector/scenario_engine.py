@@ -10,12 +10,7 @@ import msgspec
 
 from mcptally.seeds import javascript
 from mcptally.seeds.inspector import wording
-from mcptally.seeds.inspector.model import (
-    ScenarioResult,
-    ScenarioStatus,
-    ScenarioSummary,
-    Status,
-)
+from mcptally.seeds.inspector.model import ScenarioResult, ScenarioStatus, ScenarioSummary, Status
 from mcptally.seeds.inspector.rows import rule_rows
 
 ROWS = rule_rows("inspector")

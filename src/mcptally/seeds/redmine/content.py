@@ -251,13 +251,7 @@ def _link(block: dict[str, Any], at: tuple[str | int, ...]) -> Iterator[Violatio
 
 _CHECKS: Final[
     Mapping[str, Callable[[dict[str, Any], tuple[str | int, ...]], Iterator[Violation]]]
-] = {
-    "text": _text,
-    "image": _media,
-    "audio": _media,
-    "resource": _embedded,
-    "resource_link": _link,
-}
+] = {"text": _text, "image": _media, "audio": _media, "resource": _embedded, "resource_link": _link}
 
 
 def _strings(value: dict[str, Any], at: tuple[str | int, ...], *names: str) -> Iterator[Violation]:

@@ -13,10 +13,7 @@ SHAPES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "document": {"url": "string", "currentUrl": "string"},
         "program": {"ok": "boolean", "currentUrl": "string"},
     },
-    "analyze_ui": {
-        "document": _PAGE,
-        "program": _PAGE,
-    },
+    "analyze_ui": {"document": _PAGE, "program": _PAGE},
     "click_button": {
         "document": {
             "clicked": "boolean",

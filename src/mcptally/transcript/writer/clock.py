@@ -23,10 +23,7 @@ class Clock:
     """
 
     def __init__(
-        self,
-        *,
-        wall: Callable[[], int] = time.time_ns,
-        steady: Callable[[], int] = _steady_ns,
+        self, *, wall: Callable[[], int] = time.time_ns, steady: Callable[[], int] = _steady_ns
     ) -> None:
         self._steady = steady
         self.began_ns: Final = wall()

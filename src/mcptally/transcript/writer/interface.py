@@ -49,12 +49,7 @@ class RecordingWriter(Protocol):
         """Record events of an HTTP exchange, one after the other."""
 
     def close(
-        self,
-        *,
-        reason: str,
-        exit_code: int | None = None,
-        signal: int | None = None,
-        **fields: Any,
+        self, *, reason: str, exit_code: int | None = None, signal: int | None = None, **fields: Any
     ) -> None:
         """End the recording."""
 

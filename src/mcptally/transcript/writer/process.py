@@ -59,12 +59,7 @@ class WriterProcess:
     """
 
     def __init__(
-        self,
-        folder: str,
-        *,
-        policy: str,
-        limits: Limits,
-        queue_bytes: int | None = None,
+        self, folder: str, *, policy: str, limits: Limits, queue_bytes: int | None = None
     ) -> None:
         self.folder: Final = folder
         self.journal: Final = _journal(

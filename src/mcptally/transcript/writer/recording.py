@@ -146,12 +146,7 @@ class Recording:
             )
 
     def close(
-        self,
-        *,
-        reason: str,
-        exit_code: int | None = None,
-        signal: int | None = None,
-        **fields: Any,
+        self, *, reason: str, exit_code: int | None = None, signal: int | None = None, **fields: Any
     ) -> None:
         """Write the `close` event and end the recording; later calls write nothing."""
         if self._closed:

@@ -70,12 +70,7 @@ class RemoteRecording:
         self._call("events", len(events), events, {})
 
     def close(
-        self,
-        *,
-        reason: str,
-        exit_code: int | None = None,
-        signal: int | None = None,
-        **fields: Any,
+        self, *, reason: str, exit_code: int | None = None, signal: int | None = None, **fields: Any
     ) -> None:
         """End the recording."""
         if not self._is_closed:

@@ -24,10 +24,7 @@ _GROUPS: Final = {
         *("maxProperties", "minProperties", "required", "dependencies", "propertyNames"),
         *("additionalProperties", "properties", "patternProperties"),
     ),
-    "": (
-        *("$ref", "const", "enum", "not", "anyOf", "oneOf", "allOf"),
-        *("if", "then", "else"),
-    ),
+    "": (*("$ref", "const", "enum", "not", "anyOf", "oneOf", "allOf"), *("if", "then", "else")),
 }
 """Keywords by the type of the values that they apply to, in AJV's order."""
 
