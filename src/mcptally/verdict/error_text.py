@@ -98,11 +98,11 @@ _MESSAGE_ONLY: Final = r"^ValueError:\s+"
 """The class with which code rejects a value. It says less about the cause than the message."""
 
 
-def _cut(text: pl.Expr) -> pl.Expr:
-    """Return `text`, cut to its first `HEAD` and last `TAIL` characters where it is longer."""
+def cut(text: pl.Expr, head: int, tail: int) -> pl.Expr:
+    """Return `text`, cut to its first `head` and last `tail` characters where it is longer."""
     return (
-        pl.when(text.str.len_chars() > HEAD + TAIL)
-        .then(pl.concat_str(text.str.head(HEAD), pl.lit("\n…\n"), text.str.tail(TAIL)))
+        pl.when(text.str.len_chars() > head + tail)
+        .then(pl.concat_str(text.str.head(head), pl.lit("\n…\n"), text.str.tail(tail)))
         .otherwise(text)
     )
 
@@ -112,7 +112,7 @@ def strip_wrappers(text: pl.Expr) -> pl.Expr:
 
     Paths and queries of URLs are dropped, because they contain the caller's words.
     """
-    return _cut(text).str.replace(_ALL_WRAPPERS, "").str.replace_all(_URL_REST, "$1")
+    return cut(text, HEAD, TAIL).str.replace(_ALL_WRAPPERS, "").str.replace_all(_URL_REST, "$1")
 
 
 def without_tool_name(text: pl.Expr, tool: pl.Expr) -> pl.Expr:

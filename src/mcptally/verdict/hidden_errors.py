@@ -19,10 +19,14 @@ FILES: Final = ("hidden.toml",)
 
 HEAD: Final = 1200
 """Characters of the text that rules read: a failure is reported at the start."""
+TAIL: Final = 80
+"""Characters that rules read at the end of a longer text: an exit code is reported at the end."""
 MAX_REPORT: Final = 2000
 """Characters kept of the text that reports the failure."""
 THRESHOLD: Final = 50.0
 """Lowest certainty, in percent, at which a result counts as a failure."""
+MAX_INSIDE: Final = 4000
+"""Characters of the longest text in which a JSON text is looked for."""
 MAX_ECHO: Final = 60
 """Characters of a line that are searched for in the arguments to detect an echo."""
 
@@ -48,6 +52,10 @@ MIN_ECHO: Final = 6
 """Shorter lines may be among the arguments by chance."""
 
 _JSON: Final = r"""^\s*(?:\{\s*["}]|\[\s*[\[{"\]\d-])"""
+_JSON_INSIDE: Final = (
+    r"\A(?:[^\n{\[]{0,100}[:\n]\s*)?(?:```\w*\s*)?([{\[][\s\S]*[}\]])\s*(?:```\s*)?\z"
+)
+"""A fenced JSON text, or one after a short line, such as `API response: 422`."""
 _MESSAGE_LINES: Final = (
     r"(?mi)^(?:\S*[.\]])?(?:error\w*|errors|err\w*msg|message|msg|reason|details?|description|exception"
     r"|failure\w*|title|summary|result|text)(?:\[\])?(?:\.\w+)? = \"[^\n]+"
@@ -192,12 +200,14 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
         .with_columns(
             prose=pl.when(~_Blocks.is_json.col).then("text"),
             # Leave out texts that are too long, so that they are not copied.
-            parsed=pl.when("is_json")
-            .then("text")
-            .otherwise(
+            parsed=pl.coalesce(
+                pl.when("is_json").then("text"),
                 pl.when(_Results.structured.col.str.len_chars() <= json_paths.MAX_TEXT).then(
                     "structured"
-                )
+                ),
+                pl.when(_Results.text.col.str.len_chars() <= MAX_INSIDE)
+                .then("text")
+                .str.extract(_JSON_INSIDE, 1),
             ),
             unusual=~_Blocks.is_json.col & usual,
         )
@@ -284,7 +294,7 @@ class _ViewMatches:
     def __init__(self, blocks: pl.DataFrame, column: str, rules: list[HiddenRule]) -> None:
         texts = blocks[[column]]
         text = pl.col(column)
-        read = text.str.head(HEAD) if column == "prose" else text
+        read = text if column == "json" else error_text.cut(text, HEAD, TAIL)
         reads_line = any(rule.where == "first_line" for rule in rules)
         distinct = (
             texts.lazy()
