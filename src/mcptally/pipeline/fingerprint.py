@@ -19,7 +19,7 @@ from typing import Any, Final
 import mcptally
 from mcptally.errors import StoreError, UnreadableError
 from mcptally.store.manifest import MANIFEST, how_to_rebuild, read_manifest
-from mcptally.store.source_files import SourceFile, digest_of, file_state
+from mcptally.store.source_files import SourceFile, digest_of, identity_of
 from mcptally.store.work_folder import Provenance
 
 DECIDING_PACKAGES: Final = (
@@ -141,7 +141,7 @@ def is_same(path: Path, source: SourceFile) -> bool:
     if not source.whole:
         return False
     try:
-        size, *stat = file_state(path).identity
+        size, *stat = identity_of(path)
         if size != source.size:
             return False
         return tuple(stat) == source.stat or digest_of(path) == source.sha256

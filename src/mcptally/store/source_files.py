@@ -1,11 +1,12 @@
 """The files of an archive as a store knows them: size, digest and state when they were read."""
 
-import dataclasses
 import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+import msgspec
 
 from mcptally.transcript.remote import is_remote
 from mcptally.transcript.unread import Unread, UnreadFile, summarize
@@ -18,33 +19,35 @@ TIMESTAMP_MARGIN_NS: Final = 2_000_000_000
 clocks."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A file of the archive as it was when it was read."""
+class SourceFile(msgspec.Struct, frozen=True, gc=False):
+    """A file of the archive as it was when it was read.
+
+    Without `gc`, as there may be a million: it refers to nothing that could form a cycle.
+    """
 
     file: str
     size: int
     sha256: str
-    stat: tuple[int, ...] | None = dataclasses.field(default=None, compare=False)
+    stat: tuple[int, ...] | None = None
     """`mtime_ns`, `ctime_ns` and inode: a file with the same values is unchanged. None if a later
     change might not show in them."""
-    whole: bool = dataclasses.field(default=True, compare=False)
+    whole: bool = True
     """Whether the file did not change while it was read; otherwise the next run reads it again."""
-    unread: float = dataclasses.field(default=0.0, compare=False)
+    unread: float = 0.0
     """The share of it that could not be read."""
-    fault: str = dataclasses.field(default="", compare=False)
+    fault: str = ""
     """The first fault, with its line; empty: all of it was read."""
 
     def as_share(self, share: float) -> Self:
         """What was read of a part of the file, which is this share of it."""
-        return dataclasses.replace(self, unread=round(share * self.unread, 6))
+        return msgspec.structs.replace(self, unread=round(share * self.unread, 6))
 
     def with_rest(self, other: Self) -> Self:
         """What was read of two parts of the file, the earlier one first."""
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             other,
             stat=self.stat if self.stat == other.stat else None,
-            whole=self.whole and other.whole and self == other,
+            whole=self.whole and other.whole and self.sha256 == other.sha256,
             unread=self.unread + other.unread,
             fault=self.fault or other.fault,
         )
@@ -58,8 +61,10 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def unread_of(sources: Iterable[SourceFile]) -> Unread | None:
+def unread_of(sources: Collection[SourceFile]) -> Unread | None:
     """What could not be read of the files of an archive; None: all was read."""
+    if not any(each.fault for each in sources):
+        return None
     return summarize(UnreadFile(each.file, each.size, each.unread, each.fault) for each in sources)
 
 
@@ -72,13 +77,18 @@ class FileState(NamedTuple):
     """Whether every later change will show in them."""
 
 
+def identity_of(path: Path) -> tuple[int, int, int, int]:
+    """Size, mtime, ctime and inode of a file, as in `FileState.identity`."""
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+
+
 def file_state(path: Path) -> FileState:
     """The state of a file now; of a missing file all zeros, and not stable."""
     try:
-        stat = path.stat()
+        identity = identity_of(path)
     except OSError:
         return FileState((0, 0, 0, 0), stable=False)
-    identity = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
     return FileState(identity, max(identity[1:3]) < time.time_ns() - TIMESTAMP_MARGIN_NS)
 
 

@@ -128,7 +128,7 @@ def finish(
         if changed := [
             now.file
             for now, before in zip(saved.report.sources, report.sources, strict=True)
-            if now != before
+            if now.sha256 != before.sha256
         ]:
             raise UnreadableError(
                 f"{changed[0]}: changed while it was scored, and the worker that had read it is "

@@ -4,7 +4,6 @@ The steps are functions of their arguments. `PartitionWorker` runs them in one p
 gathered partitions in between; Dask tasks (`dask_tasks`) call the same functions.
 """
 
-import dataclasses
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,7 +122,7 @@ def gather_files(
         }
         shutil.rmtree(slicing.folder)
     sources = [
-        dataclasses.replace(
+        msgspec.structs.replace(
             source_of(path, state, slices.digests),
             file=name,
             unread=round(tally.share, 6),
