@@ -93,37 +93,39 @@ def _available_in_cgroups() -> Iterator[int]:
     for _, kind, own in (line.split(":", 2) for line in lines):
         if kind not in _CGROUPS:
             continue
-        root, most, now, all_ = _CGROUPS[kind]
+        root, limit_file, usage_file, prefix = _CGROUPS[kind]
         here = Path(root, own.lstrip("/"))
         for group in (here, *here.parents):
             if not group.is_relative_to(root):
                 break
             try:
-                left = available_in_cgroup(group, most, now, all_)
+                left = available_in_cgroup(group, limit_file, usage_file, prefix)
             except (OSError, ValueError):  # no limit, or not readable
                 continue
             yield left
 
 
-def available_in_cgroup(group: Path, most: str, now: str, all_: str = "") -> int:
+def available_in_cgroup(group: Path, limit_file: str, usage_file: str, prefix: str = "") -> int:
     """Bytes that processes of a cgroup may still allocate.
 
     Cached pages of files count as used until the memory is needed, so they are added.
 
     Args:
         group: its folder.
-        most: name of the file with the limit.
-        now: name of the file with the usage.
-        all_: prefix of the lines of `memory.stat` that include child groups.
+        limit_file: name of the file with the limit.
+        usage_file: name of the file with the usage.
+        prefix: prefix of the lines of `memory.stat` that include child groups.
 
     Raises:
         OSError: a file cannot be read.
         ValueError: there is no limit.
     """
-    limit, taken = (int((group / name).read_text(encoding="ascii")) for name in (most, now))
+    limit, taken = (
+        int((group / name).read_text(encoding="ascii")) for name in (limit_file, usage_file)
+    )
     lines = (group / "memory.stat").read_text(encoding="ascii").splitlines()
     stat = dict(line.split(" ", 1) for line in lines)
-    files = (f"{all_}active_file", f"{all_}inactive_file")
+    files = (f"{prefix}active_file", f"{prefix}inactive_file")
     return limit - taken + sum(int(stat.get(name, 0)) for name in files)
 
 

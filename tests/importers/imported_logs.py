@@ -121,5 +121,6 @@ def facts(calls: pl.DataFrame, *names: str) -> list[tuple[Any, ...]]:
 def all_records_accounted_for(done: Imported) -> bool:
     """Whether every record of every source is counted."""
     return all(
-        o.tally.seen == o.tally.used + o.tally.context.total() + o.tally.lost for o in done.files
+        o.tally.seen == o.tally.used + o.tally.context.total() + o.tally.unused_count
+        for o in done.files
     )

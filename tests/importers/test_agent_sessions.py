@@ -105,7 +105,7 @@ def imported(tmp_path_factory):
 @pytest.mark.parametrize("agent", FILES)
 def test_a_session_gives_the_calls_of_mcp_tools_as_they_were_recorded(imported, agent):
     done, calls = imported
-    assert all(all_records_accounted_for(one) and not one.lost for one in done[agent])
+    assert all(all_records_accounted_for(one) and not one.unused_lines for one in done[agent])
     found = calls[agent].filter(pl.col("server").is_in(["orders", "shaky"]))
     assert sorted(found.select("tool", "arguments", "outcome").rows()) == sorted(MCP[agent])
     error = found.filter(pl.col("arguments") == '{"item":"tea","count":30}').row(0, named=True)

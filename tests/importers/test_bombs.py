@@ -75,7 +75,7 @@ def test_a_first_pass_does_not_use_the_budget(tmp_path: Path) -> None:
     path = bomb(tmp_path / "x.json.zst", *spans, mebibytes=1)
     source = Source(path, path.name, room=DecompressionBudget(3 << 20))
     assert list(FORMATS["otlp"].read(source)) == []
-    assert source.tally.lost == 0
+    assert source.tally.unused_count == 0
     assert source.tally.seen == (1 << 20) // len(spans[1])
 
 

@@ -263,7 +263,7 @@ SNOOPED = LOGS.add(
 def test_sessions_of_mcpsnoop_are_read(logs):
     done, found, calls, _ = logs[SNOOPED]
     assert all_records_accounted_for(done)
-    assert done.lost == 1
+    assert done.unused_lines == 1
     assert done.files[0].tally.unused["not an event of mcpsnoop"].runs == [[6, 6]]
     assert [e["event"] for e in found] == ["open", "message", "stderr", "raw", "message", "close"]
     assert found[0]["command"] == ["node", "x.js"]

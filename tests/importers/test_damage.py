@@ -244,7 +244,7 @@ def test_impossible_values_are_left_out_of_an_import(tmp_path, form, told):
     (tmp_path / "a.log").write_text(json.dumps(told) + "\n")
     done = import_logs(tmp_path / "a.log", tmp_path / "t", format=form)
     assert all_records_accounted_for(done)
-    assert done.lost == 0
+    assert done.unused_lines == 0
     made = events(tmp_path / "t")
     if form in {"claude-code", "codex"}:
         built_in = import_logs(tmp_path / "a.log", tmp_path / "b", format=form, built_in=True)
@@ -451,7 +451,7 @@ def test_an_odd_value_in_a_database_message_does_not_stop_the_import(tmp_path, t
     connection.close()
     done = import_logs(copy, tmp_path / "t")
     assert all_records_accounted_for(done)
-    assert done.files[0].tally.used + done.lost >= whole
+    assert done.files[0].tally.used + done.unused_lines >= whole
 
 
 def test_a_har_entry_with_an_invalid_status_is_counted_and_the_others_are_imported(tmp_path):
@@ -565,7 +565,7 @@ def test_a_line_made_for_slow_patterns_is_read(tmp_path, form, said):
     (tmp_path / "a.log").write_text(line + "\n")
     done = import_logs(tmp_path / "a.log", tmp_path / "t", format=form)
     assert all_records_accounted_for(done)
-    assert done.lost == 0
+    assert done.unused_lines == 0
 
 
 PING = '{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
@@ -631,7 +631,7 @@ def test_pending_requests_take_bounded_memory(monkeypatch):
             connection, f"{number}", 1, 1, tool="t", arguments=b"1" * 100
         )
         waiting.add(f"{number % 15}", request)
-    left = list(waiting.left())
+    left = list(waiting.unanswered())
     assert sum(len(item.data) for item in left) <= 1000
     assert 0 < len(left) < 10
     assert tally.notes[call_records.FORGOTTEN] + len(left) == 20
@@ -644,7 +644,7 @@ def test_the_intact_part_of_a_truncated_gzip_file_is_imported(tmp_path):
     (tmp_path / "mcp-server-time.log.gz").write_bytes(whole[: len(whole) // 2])
     done = import_logs(tmp_path / "mcp-server-time.log.gz", tmp_path / "t")
     assert done.recordings > 3
-    assert done.lost >= 1
+    assert done.unused_lines >= 1
     assert all_records_accounted_for(done)
 
 

@@ -53,7 +53,7 @@ def test_the_same_traffic_gives_the_same_calls_outcomes_and_verdicts(
     source.write_text(tell(events(TRACES / "time.jsonl")))
     form = "jsonrpc" if "envelope" in options else "auto"
     done = import_logs(source, tmp_path / "t", format=form, redaction="none", **options)
-    assert done.lost == 0
+    assert done.unused_lines == 0
     assert all_records_accounted_for(done)
     imported = calls_of(tmp_path / "t", tmp_path / "store")
     assert facts(imported) == facts(recorded)
@@ -88,7 +88,7 @@ def test_a_har_of_recorded_http_traffic_gives_the_same_calls(tmp_path, trace):
     source = tmp_path / "traffic.har"
     source.write_text(styles.har(events(recording)))
     done = import_logs(source, tmp_path / "t", redaction="none")
-    assert done.lost == 0
+    assert done.unused_lines == 0
     assert all_records_accounted_for(done)
     recorded = calls_of(recording, tmp_path / "a")
     imported = calls_of(tmp_path / "t", tmp_path / "b")

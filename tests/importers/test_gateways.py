@@ -262,7 +262,7 @@ def test_damaged_members_of_an_eval_archive_are_counted(tmp_path):
     for name in ("a.eval", "b.eval"):
         done = import_logs(tmp_path / name, tmp_path / "t", format="inspect-ai")
         assert all_records_accounted_for(done)
-        assert done.lost == 1
+        assert done.unused_lines == 1
 
 
 @pytest.mark.parametrize("many", [" " * (8 << 20), [{}] * (1 << 18)], ids=["text", "objects"])

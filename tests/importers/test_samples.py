@@ -43,7 +43,7 @@ def both(logs):
 
     def calls(sample: str) -> tuple[pl.DataFrame, pl.DataFrame]:
         imported, recorded = (logs[number] for number in SAMPLE[sample])
-        assert imported.done.lost == 0
+        assert imported.done.unused_lines == 0
         assert all_records_accounted_for(imported.done)
         return imported.calls, recorded.calls
 

@@ -7,17 +7,17 @@ import pytest
 
 from mcptally import rules
 from mcptally.verdict import classify, hidden_errors, judge
-from mcptally.verdict.examples import wrong_about_failures, wrong_about_results
+from mcptally.verdict.examples import contradicted_failure_examples, contradicted_result_examples
 from mcptally.verdict.rule_model import HiddenRule, VerdictRule, check_patterns
 
 
 def test_rules_about_failures_match_their_examples_and_not_their_counterexamples():
-    assert wrong_about_failures(classify.failure_rules()) == []
+    assert contradicted_failure_examples(classify.failure_rules()) == []
 
 
 @pytest.mark.parametrize("rule", hidden_errors.hidden_error_rules(), ids=lambda rule: rule.id)
 def test_a_rule_about_hidden_errors_decides_its_examples_and_no_counterexample(rule: HiddenRule):
-    assert wrong_about_results(rule, hidden_errors.hidden_error_rules()) == []
+    assert contradicted_result_examples(rule, hidden_errors.hidden_error_rules()) == []
 
 
 def test_a_rule_id_has_group_section_and_name():

@@ -136,7 +136,7 @@ def command(
         _print_sums(part, folder, built_in=folder is not out)
     if not any(part.recordings for part in imported):
         ctx.exit(Exit.UNREADABLE)
-    ctx.exit(Exit.FAILED if any(part.lost for part in imported) else Exit.DONE)
+    ctx.exit(Exit.FAILED if any(part.unused_lines for part in imported) else Exit.DONE)
 
 
 def _received(listen: str, out: Path) -> Path:
@@ -194,10 +194,15 @@ def _print_sums(done: "Imported", folder: Path, *, built_in: bool) -> None:
     )
     records = sum(outcome.tally.seen for outcome in done.files)
     files = sum(1 + len(outcome.more) for outcome in done.files)
-    share = f" ({done.lost / max(records, done.lost):.1%} of the records)" if done.lost else ""
+    share = (
+        f" ({done.unused_lines / max(records, done.unused_lines):.1%} of the records)"
+        if done.unused_lines
+        else ""
+    )
     click.echo(
         f"{kind}{count(files, 'file')}: {count(done.recordings, 'recording')}, "
-        f"{count(done.events, 'event')}, {count(done.lost, 'line')} not used{share}; {following}"
+        f"{count(done.events, 'event')}, {count(done.unused_lines, 'line')} not used{share}; "
+        f"{following}"
     )
 
 

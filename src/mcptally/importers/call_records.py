@@ -67,7 +67,7 @@ class PendingCalls:
         self._size -= 0 if request is None else len(request.data)
         return request
 
-    def left(self) -> Iterator[Item]:
+    def unanswered(self) -> Iterator[Item]:
         """Yield the requests that got no reply, oldest first."""
         yield from self._items.values()
 

@@ -95,7 +95,7 @@ def _is_har(head: bytes, first: bytes) -> bool:
     return len(top.log) > 0
 
 
-def looked_for() -> dict[str, str]:
+def recognised_contents() -> dict[str, str]:
     """Format → the content by which its files are recognised."""
     others = (form for form in FORMATS.values() if form not in LOOKS)
     return {form.name: form.looks_for for form in (*LOOKS, *others)}

@@ -93,6 +93,6 @@ class Tally:
         self.unused.setdefault(why, LineRuns()).add(line)
 
     @property
-    def lost(self) -> int:
+    def unused_count(self) -> int:
         """Number of records that could not be used."""
         return sum(places.count for places in self.unused.values())

@@ -75,9 +75,9 @@ class Imported:
         return sum(sum(outcome.events.values()) for outcome in self.files)
 
     @property
-    def lost(self) -> int:
+    def unused_lines(self) -> int:
         """Number of lines, entries or rows that were not used."""
-        return sum(outcome.tally.lost for outcome in self.files)
+        return sum(outcome.tally.unused_count for outcome in self.files)
 
 
 def import_logs(

@@ -149,7 +149,7 @@ def _merged(about: list[tuple[Span, SpanCall]], tally: Tally) -> tuple[Span, Spa
             session,
             request,
             call.label or told.label,
-            tells_errors=call.tells_errors or told.tells_errors,
+            reports_errors=call.reports_errors or told.reports_errors,
         )
     return span, call
 
@@ -234,7 +234,7 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
         result = message
     if result is None:
         is_error = call.is_error
-        if is_error is None and (call.tells_errors or call.method != "tools/call"):
+        if is_error is None and (call.reports_errors or call.method != "tools/call"):
             is_error = False
         return call_records.result_reply(
             connection, id_, line, at, is_error=is_error, direction=direction

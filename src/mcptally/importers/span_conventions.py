@@ -77,7 +77,7 @@ class SpanCall(msgspec.Struct):
     label: str | None = None
     is_part: bool = False
     """Whether the span is shorter than the call: it adds facts, but never the times."""
-    tells_errors: bool = False
+    reports_errors: bool = False
     """Whether a span without an error means that the tool reported none."""
 
 
@@ -115,7 +115,7 @@ def _mcp(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
     is_error = flag if isinstance(flag, bool) else True if error == "tool_error" else None
     if attributes.get("upstream.response.success") is False:  # ContextForge
         is_error = True
-    tells_errors = "upstream.response.success" in attributes or not (
+    reports_errors = "upstream.response.success" in attributes or not (
         "mcp.method.name" not in attributes  # Docker
         or "mcp.target" in attributes  # agentgateway
         or (span.scope, span.side) in _SILENT
@@ -137,7 +137,7 @@ def _mcp(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
         or text_of(attributes.get("mcp.target"))  # agentgateway
         or text_of(span.resource.get("mcptally.server")),
         span.name in _PARTS,
-        tells_errors=tells_errors,
+        reports_errors=reports_errors,
     )
 
 

@@ -26,7 +26,7 @@ from mcptally.pipeline.run import build, publish
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import Selection
 from mcptally.store.manifest import read_manifest
-from mcptally.store.work_folder import Provenance, alone_in, working
+from mcptally.store.work_folder import Provenance, locked, working
 from mcptally.tables.stages import ExcludedFiles, RecordingPlaces
 from mcptally.transcript.remote import url_of_path
 
@@ -86,7 +86,7 @@ def merge_stores(
     with contextlib.ExitStack() as stack:
         for folder in folders:
             if folder.resolve() != target.resolve():
-                stack.enter_context(alone_in(folder))
+                stack.enter_context(locked(folder))
         engine = stack.enter_context(open_engine("local"))
         work = stack.enter_context(working(target))
         manifests = [read_manifest(folder) for folder in folders]

@@ -46,7 +46,7 @@ class _State(msgspec.Struct, gc=False, rename="camel"):
     error: Raw = ABSENT
 
 
-class _Told(StageTable):
+class _Reports(StageTable):
     """One row per frame that reports the state of a task."""
 
     i = Column(pl.UInt32, "Index of the request; null for a notification.")
@@ -65,7 +65,7 @@ class _Told(StageTable):
     unanswered = Column(pl.String, "Outcome of the last request, if it has no answer.")
 
 
-class _Ends(_Told):
+class _Ends(_Reports):
     """One row per task, with the frame that best reports its end."""
 
     started = Column(pl.UInt32, "Index of the call that started the task.")
@@ -101,14 +101,16 @@ def settle_tasks(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) ->
     started = rows.filter((outcome == "task") & ~is_about).pipe(run_query)
     about = rows.filter(is_about).pipe(run_query)
     tasks = _started(started)
-    frames = pl.concat([_told_by_replies(about), _told_by_notifications(messages, events)])
+    frames = pl.concat([_reports_in_replies(about), _reports_in_notifications(messages, events)])
     ends = (
         frames.lazy()
         .join(tasks.lazy(), on=_TASK)
         .with_columns(
-            seen_to_end=_Told.status.col.is_in(["completed", "failed"]).any().over("started"),
-            failed=(_Told.status.col == "failed").any().over("started"),
-            failure=_Told.note.col.filter(_Told.status.col == "failed").last().over("started"),
+            seen_to_end=_Reports.status.col.is_in(["completed", "failed"]).any().over("started"),
+            failed=(_Reports.status.col == "failed").any().over("started"),
+            failure=_Reports.note.col.filter(_Reports.status.col == "failed")
+            .last()
+            .over("started"),
         )
         .with_columns(rank=_rank())
         .drop_nulls("rank")
@@ -128,7 +130,7 @@ def settle_tasks(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) ->
         .filter(
             outcome.is_in(["ok", "task"])
             | (_Ends.started.col.is_not_null() & (outcome == "tool_error"))
-            | (_Ends.told_by.col == _Told.i.col)
+            | (_Ends.told_by.col == _Reports.i.col)
         )
         .select("i", outcome=pl.lit("poll"), error_text=pl.lit(None, pl.String))
         .pipe(run_query)
@@ -143,10 +145,12 @@ def _started(calls: pl.DataFrame) -> pl.DataFrame:
         _states(calls.get_column(PairedCalls.task.name)),
     )
     ids = pl.select(
-        pl.coalesce(nested.get_column(_Told.task_id.name), flat.get_column(_Told.task_id.name))
+        pl.coalesce(
+            nested.get_column(_Reports.task_id.name), flat.get_column(_Reports.task_id.name)
+        )
     ).to_series()
     keys = calls.select("recording", "dir").hstack(
-        [ids, calls.get_column(_Told.i.name).alias("started")]
+        [ids, calls.get_column(_Reports.i.name).alias("started")]
     )
     return (
         keys.rename({"dir": "asker"})
@@ -155,7 +159,7 @@ def _started(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _told_by_replies(about: pl.DataFrame) -> pl.DataFrame:
+def _reports_in_replies(about: pl.DataFrame) -> pl.DataFrame:
     """Return the facts in the replies to requests about tasks: one row per request."""
     method, outcome = PairedCalls.method.col, PairedCalls.outcome.col
     states = _states(about.get_column(PairedCalls.response.name)).drop("task_id", "task")
@@ -188,8 +192,8 @@ def _told_by_replies(about: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _told_by_notifications(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Return the facts in notifications about tasks, in the columns of `_told_by_replies`."""
+def _reports_in_notifications(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Return the facts in notifications about tasks, in the columns of `_reports_in_replies`."""
     told = (
         messages.lazy()
         .filter(PairedMessages.method.col.is_in(_NOTIFICATIONS) & ~PairedMessages.replay.col)
@@ -223,18 +227,20 @@ def _told_by_notifications(messages: pl.DataFrame, events: Events) -> pl.DataFra
 
 def _rank() -> pl.Expr:
     """Return the rank of a frame that reports its task's end, 0 for the best; null for others."""
-    status = _Told.status.col
-    error_of_task = _Told.error.col.is_not_null() & (_Ends.seen_to_end.col | ~_Told.refusal.col)
+    status = _Reports.status.col
+    error_of_task = _Reports.error.col.is_not_null() & (
+        _Ends.seen_to_end.col | ~_Reports.refusal.col
+    )
     return (
         pl.when(status == "cancelled")
         .then(0)
-        .when(_Told.result.col.is_not_null() | error_of_task)
+        .when(_Reports.result.col.is_not_null() | error_of_task)
         .then(1)
         .when(status.is_in(["completed", "failed"]))
         .then(2)
         .when("cancels")
         .then(3)
-        .when(_Told.unanswered.col.is_not_null())
+        .when(_Reports.unanswered.col.is_not_null())
         .then(4)
     )
 
@@ -246,12 +252,12 @@ def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         cancelled=rank.is_in([0, 3]),
         unanswered=pl.when(rank == 4).then("unanswered"),
         result=pl.when(rank == 1).then("result"),
-        error=pl.when((rank == 1) & _Told.result.col.is_null()).then("error"),
+        error=pl.when((rank == 1) & _Reports.result.col.is_null()).then("error"),
     )
-    results = RESULT_DECODER.many(_raws(told.get_column(_Told.result.name)))[0]
-    errors = ERROR_DECODER.many(_raws(told.get_column(_Told.error.name)))[0]
+    results = RESULT_DECODER.many(_raws(told.get_column(_Reports.result.name)))[0]
+    errors = ERROR_DECODER.many(_raws(told.get_column(_Reports.error.name)))[0]
     described = result_columns(results) | scalar_columns(errors, Error)
-    polls = calls.select(pl.col(_OF_POLL).gather(told.get_column(_Told.i.name)))
+    polls = calls.select(pl.col(_OF_POLL).gather(told.get_column(_Reports.i.name)))
     asked = calls.get_column(PairedCalls.ts_ns.name)[told.get_column(_Ends.started.name)].alias(
         "asked"
     )
@@ -262,7 +268,7 @@ def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
             *polls.select(pl.all().name.prefix("poll_")),
         ]
     )
-    refused = _Told.error.col.is_not_null()
+    refused = _Reports.error.col.is_not_null()
     # The result of a failed task may not say so: the Python SDK 1.x sends an empty one.
     failed = (pl.col("of_is_error") == "true") | (rank.is_in([1, 2]) & _Ends.failed.col)
     ended = rank.is_in([1, 2])
@@ -289,13 +295,16 @@ def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         reply=pl.when(ended).then("pos"),
         reply_ns=pl.when(ended).then("ns"),
         latency_ms=pl.when(ended & (_Ends.asked.col > 0)).then(
-            (_Told.ns.col - _Ends.asked.col) / 1e6
+            (_Reports.ns.col - _Ends.asked.col) / 1e6
         ),
         cancelled_ns=pl.when("cancelled").then("ns").otherwise("poll_cancelled_ns"),
         cancel_reason=pl.when("cancelled").then("note").otherwise("poll_cancel_reason"),
         closed_by="poll_closed_by",
         http_status="poll_http_status",
-        **{name: pl.when(_Told.result.col.is_not_null()).then(f"of_{name}") for name in _OF_RESULT},
+        **{
+            name: pl.when(_Reports.result.col.is_not_null()).then(f"of_{name}")
+            for name in _OF_RESULT
+        },
     )
 
 
@@ -321,7 +330,7 @@ def _raws(texts: pl.Series) -> Sequence[Raw]:
 def _replace(calls: pl.DataFrame, changed: pl.DataFrame) -> pl.DataFrame:
     """Return the calls with the values of `changed` in the rows `i`; long texts are not copied."""
     rows = np.arange(calls.height)
-    rows[changed.get_column(_Told.i.name).to_numpy()] = calls.height + np.arange(changed.height)
+    rows[changed.get_column(_Reports.i.name).to_numpy()] = calls.height + np.arange(changed.height)
     order = indices(rows)
     return calls.with_columns(
         pl.concat([calls.get_column(name), values.cast(calls.schema[name])])[order].alias(name)

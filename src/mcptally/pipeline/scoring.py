@@ -100,7 +100,7 @@ def judge_calls(
             ),
             error_template.templates(
                 calls.select(
-                    error_text.telling(Judged.error_text.col, Judged.stderr_error.col)
+                    error_text.informative_text(Judged.error_text.col, Judged.stderr_error.col)
                 ).to_series()
             ).alias(Judged.template.name),
         )

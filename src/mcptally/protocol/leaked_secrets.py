@@ -71,7 +71,7 @@ def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
             texts.filter(response.str.contains(mark, literal=True)).filter(
                 response.str.contains(pattern)
             )
-            for mark, pattern in _scans()
+            for mark, pattern in _scan_patterns()
         )
         .unique()
         .pipe(run_query)
@@ -96,7 +96,7 @@ def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 @functools.cache
-def _scans() -> tuple[tuple[str, str], ...]:
+def _scan_patterns() -> tuple[tuple[str, str], ...]:
     """Return patterns (Rust regex); a text that matches none of them has no credential.
 
     Each comes with a text that its matches contain, which is faster to search for.

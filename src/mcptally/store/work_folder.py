@@ -72,7 +72,7 @@ def working(folder: Path) -> Iterator[Path]:
     new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with alone_in(folder):
+        with locked(folder):
             _require_store_or_empty(folder)
             remove_unlisted(folder)
             try:
@@ -164,7 +164,7 @@ def _copied_from(name: Path) -> Path:
 
 
 @contextlib.contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Lock a store for this process; the system releases the lock when the process ends."""
     if sys.platform == "win32":
         yield

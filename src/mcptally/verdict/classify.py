@@ -160,7 +160,7 @@ def _weigh(
         column = weighing.CLASSES.index(Verdict(rule.verdict))
         of_class = first_of_class[:, column]
         of_class[mask & (of_class == none)] = number
-        if weighing.tier(rule) in weighing.SETTLING or rule.knows_more:
+        if weighing.tier(rule) in weighing.SETTLING or rule.tests_more_than_text:
             backed[mask, column] = True
         owners.append(np.flatnonzero(mask))
         numbers.append(number)

@@ -79,7 +79,7 @@ _STATUS_BY_NAME: Final = (
 )
 
 
-_MASKED: Final = (
+_UNINFORMATIVE: Final = (
     r"(?i)^(?:MCP error -?\d+: )?(?:|"
     r"(?:error (?:executing|calling)|failed to execute) (?:tool:? )?"
     r"""['"`]?(?-i:[\w.\-/])+['"`]?|"""
@@ -142,9 +142,9 @@ def _replaced(text: pl.Expr, name: pl.Expr, before: str, after: str) -> pl.Expr:
     return pl.when(name != "").then(parts.list.join(before + THIS_TOOL + after)).otherwise(text)
 
 
-def is_masked(text: pl.Expr) -> pl.Expr:
+def is_uninformative(text: pl.Expr) -> pl.Expr:
     """Return whether `text` only says that something failed."""
-    return text.str.contains(_MASKED)
+    return text.str.contains(_UNINFORMATIVE)
 
 
 def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
@@ -155,22 +155,22 @@ def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
     message = exception.str.extract(r"^(?:[A-Za-z_$][\w.$]*(?: \[[\w ]+\])?:\s+)?([^\n]*)", 1)
     text = pl.when(exception.is_not_null()).then(text)  # Few calls have an exception.
     return (
-        pl.when(is_masked(text))
+        pl.when(is_uninformative(text))
         .then(pl.lit("masked"))
         .when((message != "") & text.str.contains(message, literal=True))
         .then(pl.lit("repeated"))
     )
 
 
-def telling(reply: pl.Expr, exception: pl.Expr) -> pl.Expr:
+def informative_text(reply: pl.Expr, exception: pl.Expr) -> pl.Expr:
     """Return the reply, or the exception on stderr if the reply only says that something failed."""
     reply_beside = pl.when(exception.is_not_null()).then(reply)  # Few calls have an exception.
-    return pl.when(is_masked(reply_beside)).then(exception).otherwise(reply)
+    return pl.when(is_uninformative(reply_beside)).then(exception).otherwise(reply)
 
 
 def hides_exception(reply: str) -> bool:
     """Return whether a reply only says that something failed."""
-    return re.search(_MASKED, reply) is not None
+    return re.search(_UNINFORMATIVE, reply) is not None
 
 
 def with_exception(stripped: pl.Expr, exception: pl.Expr, trace: pl.Expr) -> pl.Expr:

@@ -29,7 +29,9 @@ def examples(rule: TextRule) -> Iterator[Example]:
             yield kind, example
 
 
-def wrong_about_failures(rules: Sequence[VerdictRule]) -> list[tuple[VerdictRule, Example]]:
+def contradicted_failure_examples(
+    rules: Sequence[VerdictRule],
+) -> list[tuple[VerdictRule, Example]]:
     """Return each rule about failures with each of its examples that it contradicts.
 
     An example is an error text, or a table with columns of a call (`facts.Inputs`).
@@ -55,7 +57,9 @@ def _failed_call(rule: VerdictRule, example: Any) -> pl.DataFrame:
     return _frame(rule, [call], facts.Inputs.schema())
 
 
-def wrong_about_results(rule: HiddenRule, others: Sequence[HiddenRule] = ()) -> list[Example]:
+def contradicted_result_examples(
+    rule: HiddenRule, others: Sequence[HiddenRule] = ()
+) -> list[Example]:
     """Return the examples that a rule about hidden errors contradicts.
 
     An example is a text, or a table with columns of a result (`hidden_errors.Inputs`, `usual`).
@@ -105,10 +109,12 @@ def check(
     verdict_rules = [rule for rule in ruleset if isinstance(rule, VerdictRule)]
     wrong: list[tuple[VerdictRule | HiddenRule, Example]] = []
     try:
-        wrong += wrong_about_failures([rule for rule in verdict_rules if rule.id in ids])
+        wrong += contradicted_failure_examples([rule for rule in verdict_rules if rule.id in ids])
         for hidden in hidden_rules:
             if hidden.id in ids:
-                wrong += [(hidden, each) for each in wrong_about_results(hidden, hidden_rules)]
+                wrong += [
+                    (hidden, each) for each in contradicted_result_examples(hidden, hidden_rules)
+                ]
     except RuleError as error:
         raise RuleError(f"{where}: {error}") from error
     for rule, (kind, example) in wrong:

@@ -159,7 +159,7 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     """
 
     @property
-    def knows_more(self) -> bool:
+    def tests_more_than_text(self) -> bool:
         """Whether the condition tests more than the text and the outcome."""
         return any(getattr(self, name) for name in _BESIDE_TEXT)
 

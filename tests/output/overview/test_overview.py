@@ -411,7 +411,7 @@ def test_a_run_continues_if_the_one_that_it_waited_for_is_killed(traces):
     cache.create(cache.root(), folder)
     hold = (
         "import sys, pathlib; from mcptally.output.overview import cache\n"
-        "with cache.alone_in(pathlib.Path(sys.argv[1]), print): print('held', flush=True); input()"
+        "with cache.locked(pathlib.Path(sys.argv[1]), print): print('held', flush=True); input()"
     )
     words = [sys.executable, "-c", hold, str(folder)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:

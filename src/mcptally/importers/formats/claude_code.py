@@ -81,7 +81,7 @@ def read(source: Source) -> Iterator[Item]:
             yield from reader.log(event, line)
         else:
             yield from reader.turn(event, line)
-    yield from reader.left()
+    yield from reader.unanswered()
 
 
 class _Reader:
@@ -236,14 +236,14 @@ class _Reader:
         result = call_records.result_of(value, is_error=failed)
         yield call_records.result_reply(ask.connection, call, line, at, result=result)
 
-    def left(self) -> Iterator[Item]:
+    def unanswered(self) -> Iterator[Item]:
         """Yield the calls without a result at the end of the file."""
         for waiting in self.open.values():
             for begun in waiting:
                 yield call_records.request(
                     begun.connection, begun.call, begun.line, begun.at, tool=begun.tool
                 )
-        yield from self.uses.left()
+        yield from self.uses.unanswered()
 
 
 def _text(content: Any) -> str:

@@ -53,7 +53,7 @@ def read(source: Source) -> Iterator[Item]:
     rollout = _Rollout(source)
     for line, event in source.records(_LINE, "not a JSON object"):
         yield from rollout.items(line, event)
-    yield from rollout.pending.left()
+    yield from rollout.pending.unanswered()
 
 
 class _Rollout:

@@ -59,7 +59,7 @@ def page(answers: Answers, links: Links, wanted: str) -> Page:
             Section("stderr", "stderr of the server around the call", lambda: stderr_of(found)),
             Section("around", "In its session", lambda: _around(answers, row)),
             Section("attempts", "Attempts", lambda: _attempts(found)),
-            Section("like", "Calls like this", lambda: like_of(answers, found)),
+            Section("like", "Calls like this", lambda: similar_calls_of(answers, found)),
         ],
     )
 
@@ -243,7 +243,7 @@ def _attempts(found: Explanation) -> dict[str, Any] | None:
     return {"rows": found.attempts, "call_id": found.call["call_id"]}
 
 
-def like_of(answers: Answers, found: Explanation) -> dict[str, Any] | None:
+def similar_calls_of(answers: Answers, found: Explanation) -> dict[str, Any] | None:
     """Calls with the same arguments or the same error, and what they say about this one."""
     row = found.call
     if row["tool"] is None:

@@ -214,7 +214,7 @@ def item_page(
             Section(
                 "stderr", "stderr of the server around the call", lambda: call.stderr_of(found)
             ),
-            Section("like", "What others got", lambda: call.like_of(answers, found)),
+            Section("like", "What others got", lambda: call.similar_calls_of(answers, found)),
             Section("tool", "The tool", lambda: _definition(answers, item)),
             Section(
                 "decided",

@@ -119,7 +119,7 @@ def _overview(
         cache.touch(folder)
         return _known(folder, earlier, inputs, on_answer)
     cache.create(root, folder)
-    with cache.alone_in(folder, on_wait):
+    with cache.locked(folder, on_wait):
         earlier = cache.read(folder)
         if inputs.are_stable and cache.is_current(folder, earlier, state):  # by another process
             return _known(folder, earlier, inputs, on_answer)
@@ -186,9 +186,9 @@ def _score(
 
     imported = folder / cache.IMPORTED
     if same_logs:
-        lost = earlier["answer"]["unused_lines"]
+        unused = earlier["answer"]["unused_lines"]
     else:
-        lost = cache.import_logs_anew(imported, inputs.logs)
+        unused = cache.import_logs_anew(imported, inputs.logs)
     archive = [*inputs.transcripts, *sorted(imported.glob("*.jsonl*"))]
     if not archive:
         names = ", ".join(str(path) for path in inputs.logs[:3])
@@ -199,5 +199,5 @@ def _score(
         "logs": len(inputs.logs),
         "bytes": sum(identity[0] for identity, _ in inputs.files.values()),
         "unread": in_words(summary.unread, names=True),
-        "unused_lines": lost,
+        "unused_lines": unused,
     }

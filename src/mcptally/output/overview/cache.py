@@ -81,7 +81,7 @@ def create(caches: Path, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def alone_in(folder: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+def locked(folder: Path, on_wait: Callable[[], None]) -> Iterator[None]:
     """Lock a cache for this process, after the process that has it ended.
 
     Args:
@@ -182,4 +182,4 @@ def import_logs_anew(out: Path, logs: Sequence[Path]) -> int:
 
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(mode=0o700)
-    return import_logs(logs, out).lost if logs else 0
+    return import_logs(logs, out).unused_lines if logs else 0

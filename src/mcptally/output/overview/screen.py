@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcptally.errors import as_argument
-from mcptally.importers.detect import looked_for
+from mcptally.importers.detect import recognised_contents
 from mcptally.output.overview.inputs import PATTERNS
 from mcptally.plural import count
 from mcptally.redaction.display import as_message
@@ -60,7 +60,7 @@ def skipped(answer: Mapping[str, Any]) -> str:
         )
     if not lines:
         return "no file was skipped\n"
-    wanted = [f"  {name}: {what}" for name, what in looked_for().items()]
+    wanted = [f"  {name}: {what}" for name, what in recognised_contents().items()]
     names = f"names looked for, also with .gz and .zst: {', '.join(PATTERNS)}"
     return "\n".join([*lines, names, "contents looked for:", *wanted, ""])
 
