@@ -47,7 +47,7 @@ def command(store: Path, *, port: int, opens: bool, **options: Any) -> None:
       mcptally explore store --port 8765
       mcptally explore after --base before
     """
-    from mcptally.output.explore.app import listening, redirect_file
+    from mcptally.output.explore.listener import listening, redirect_file
 
     with (
         listening(store, port=port, **options) as (address, run),

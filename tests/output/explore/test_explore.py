@@ -20,7 +20,7 @@ from urllib.parse import quote, urljoin, urlsplit
 import pytest
 
 import mcptally as mt
-from mcptally.output.explore.app import HEADERS
+from mcptally.output.explore.listener import HEADERS
 from tests.output.explore.conftest import serving
 from tests.output.html.stores import ATTACKS, session
 from tests.transcripts import write
@@ -355,10 +355,31 @@ def test_only_forms_of_a_review_are_answered(served: Served):
         assert error.code == 405
 
 
-def test_a_folder_without_a_store_is_refused_with_a_message(tmp_path: Path):
-    command = [sys.executable, "-I", "-m", "mcptally", "explore", str(tmp_path)]
+@pytest.mark.parametrize("words", [("NONE",), ("STORE", "--base", "NONE")], ids=["store", "base"])
+def test_a_folder_without_a_store_is_refused_with_a_message(
+    served: Served, tmp_path: Path, words: tuple[str, ...]
+):
+    paths = {"NONE": str(tmp_path), "STORE": str(served.store)}
+    given = [paths.get(word, word) for word in words]
+    command = [sys.executable, "-I", "-m", "mcptally", "explore", *given]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode != 0
     assert done.stdout == ""
     assert str(tmp_path) in done.stderr
     assert "Traceback" not in done.stderr
+
+
+ADDRESS = """
+import sys
+from pathlib import Path
+from mcptally.output.explore.listener import listening
+
+with listening(Path(sys.argv[1])) as (address, _):
+    print(sorted({"duckdb", "jinja2", "polars", "starlette", "uvicorn"} & {*sys.modules}))
+"""
+
+
+def test_the_address_is_known_before_large_packages_are_imported(served: Served):
+    command = [sys.executable, "-I", "-c", ADDRESS, str(served.store)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

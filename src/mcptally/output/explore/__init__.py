@@ -1,6 +1,6 @@
 """Serves a store to a browser on this machine: servers, tools, errors, calls, sessions, and review.
 
-    app → a module per page → page → templates/
+    listener → app → a module per page → page → templates/
 
 May import what `output` may import, `review`, and the page of `output.html`.
 

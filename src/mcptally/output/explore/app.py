@@ -3,20 +3,15 @@
 See the folder's docstring for what protects the store.
 """
 
-import contextlib
 import functools
 import hashlib
 import hmac
-import secrets
-import socket
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import parse_qsl
 
 import jinja2
-import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -31,7 +26,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import mcptally
-from mcptally.errors import McptallyError, UsageError
+from mcptally.errors import McptallyError
 from mcptally.output.explore import (
     archive,
     call,
@@ -53,24 +48,6 @@ from mcptally.output.explore.review import Chosen, Reviews
 
 SECONDS: Final = 20.0
 """The default time limit of an answer."""
-
-_POLICY: Final = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
-    "trusted-types 'none'"
-)
-HEADERS: Final = {
-    # A browser may keep a page, and asks each time whether it is still the same (ETag).
-    "Cache-Control": "private, no-cache",
-    "Content-Security-Policy": _POLICY,
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    # The address has a token. With `no-referrer`, a form of our own would have no `Origin`.
-    "Referrer-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
-"""Headers of every response; `listening` gives them to the server."""
 
 
 class _OnlyOurselves:
@@ -358,60 +335,3 @@ def _unless_known(request: Request, tag: str, make: Callable[[], Response]) -> R
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers={"ETag": tag})
     return make()
-
-
-@contextlib.contextmanager
-def listening(
-    path: Path, *, port: int = 0, **options: Any
-) -> Iterator[tuple[str, Callable[[], None]]]:
-    """A server for the store at `path` whose socket already listens, and its address.
-
-    Args:
-        path: the store.
-        port: the port; 0: a free one.
-        options: further arguments of `application`.
-
-    Yields:
-        The address to open, with the token, and a function that serves until Ctrl-C.
-
-    Raises:
-        StoreError: there is no store.
-        UsageError: the port cannot be used.
-    """
-    token = secrets.token_urlsafe(24)
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise UsageError(f"port {port} cannot be used: {error.strerror}") from error
-        listener.listen()
-        used = listener.getsockname()[1]
-        made = application(path, token=token, port=used, **options)
-        config = uvicorn.Config(
-            made,
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            headers=list(HEADERS.items()),
-            ws="none",
-        )
-        server = uvicorn.Server(config)
-        yield f"http://127.0.0.1:{used}/{token}/", lambda: server.run(sockets=[listener])
-
-
-@contextlib.contextmanager
-def redirect_file(address: str) -> Iterator[Path]:
-    """A page that only this user can read and that leads to `address`; removed at the end.
-
-    Other users can read the command line of a browser, so the token must not be on it.
-    """
-    with tempfile.TemporaryDirectory(prefix="mcptally-explore-") as folder:  # mode 700
-        page = Path(folder) / "open.html"
-        page.write_text(
-            '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
-            f'<meta http-equiv="refresh" content="0; url={address}"><title>mcptally</title>'
-            f'<a href="{address}">Open the store</a>',
-            encoding="utf-8",
-        )
-        yield page
