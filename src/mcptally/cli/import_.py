@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="otlp: receive spans from exporters at this address instead of reading PATHS.",
+    help="otlp: receive spans from exporters at this address instead of reading PATHS. Needs "
+    "mcptally[otlp].",
 )
 @click.option("--server", metavar="NAME", help="Label of the server; default: from the source.")
 @click.option(
@@ -143,9 +144,11 @@ def _received(listen: str, out: Path) -> Path:
     """A file of the spans that were sent to an address, until Ctrl-C."""
     import datetime
 
+    from mcptally.importers.otlp_protobuf import require_library
     from mcptally.importers.otlp_receiver import PATH, receive
     from mcptally.record.http.server import bind
 
+    require_library()
     sockets = bind(listen)
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
     now = datetime.datetime.now(datetime.UTC)
