@@ -5,6 +5,7 @@ The rows are in `secrets.toml`. The recorder's redaction uses them, and so does 
 """
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -59,23 +60,34 @@ SECRETS: Final = read_toml("redaction/secrets.toml")
 _R = TypeVar("_R", TokenPrefix, SecretPattern)
 
 
-def _rows(kind: type[_R], rows: Iterable[Mapping[str, Any]]) -> tuple[_R, ...]:
-    """Rows of the file; pieces of a pattern are joined, and the names of `parts` replaced."""
-    return tuple(msgspec.convert({**row, **_whole(row.get("pattern"))}, kind) for row in rows)
+def rows_of(
+    kind: type[_R],
+    rows: Iterable[Mapping[str, Any]],
+    parts: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[_R, ...]:
+    """Rows of the file; pieces of a pattern are joined, and the names of parts replaced.
+
+    Args:
+        kind: the type of the rows.
+        rows: the rows.
+        parts: parts of patterns, besides those in the file.
+    """
+    known = {**parts, **{name: "".join(part) for name, part in SECRETS["parts"].items()}}
+
+    def whole(pattern: Iterable[str]) -> str:
+        text = "".join(pattern)
+        for name in reversed(known):
+            text = text.replace(f"<{name}>", known[name])
+        return text
+
+    return tuple(
+        msgspec.convert({**row, "pattern": whole(row.get("pattern", ""))}, kind) for row in rows
+    )
 
 
-def _whole(pattern: Iterable[str] | None) -> dict[str, str]:
-    if pattern is None:
-        return {}
-    whole = "".join(pattern)
-    for name in ("command", "between", "begin"):
-        whole = whole.replace(f"<{name}>", SECRETS["parts"][name])
-    return {"pattern": whole}
-
-
-(ENCODED,) = _rows(TokenPrefix, [SECRETS["encoded"]])
+(ENCODED,) = rows_of(TokenPrefix, [SECRETS["encoded"]])
 """The row whose matches are decoded and searched."""
 
-TOKEN_PREFIXES: Final = _rows(TokenPrefix, SECRETS["token"])
+TOKEN_PREFIXES: Final = rows_of(TokenPrefix, SECRETS["token"])
 
-SECRET_PATTERNS: Final = _rows(SecretPattern, SECRETS["pattern"])
+SECRET_PATTERNS: Final = rows_of(SecretPattern, SECRETS["pattern"])

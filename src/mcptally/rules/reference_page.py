@@ -110,8 +110,7 @@ def _redaction() -> RuleFile:
         rows.append(row)
     about = (
         "What the recorder replaces in its copy. `--redact default,+emails,-jwt` switches a rule "
-        "on or off by the last part of its id. These rules are rows of `redaction/secrets.toml` "
-        "and `redaction/prose_patterns.py`."
+        "on or off by the last part of its id. These rules are rows of `redaction/secrets.toml`."
     )
     return RuleFile("redaction", about, tuple(rows))
 
