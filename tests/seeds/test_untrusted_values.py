@@ -56,7 +56,6 @@ CHECKS = {
     "document": content.document,
     "program": content.program,
     "blocks": lambda value: list(content.block_violations(value)),
-    "envelope": lambda value: (envelopes.document(value), envelopes.program(value)),
     "judged": lambda value: (
         list(envelopes.violations(value, is_error=None)) if isinstance(value, dict) else None
     ),

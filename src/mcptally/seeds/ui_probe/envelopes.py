@@ -1,7 +1,7 @@
 """The envelope `{success, data, error}` around a tool's answer (UI probe document, 2.1 and 2.3).
 
-`document` and `program` check an envelope in the two interpretations. `violations` also compares it
-with `isError`; findings are made from it, for every server that writes such envelopes.
+`violations` also compares it with `isError`; findings are made from it, for every server that
+writes such envelopes. The program itself only checks the types of `success` and `error`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,42 +16,6 @@ PREFILTER: Final = r'"success\\*"\s*:'
 def is_envelope(value: Any) -> bool:
     """Whether a value is an envelope: an object with a member `success`."""
     return isinstance(value, dict) and "success" in value
-
-
-def document(envelope: Any) -> list[Violation]:
-    """The violations of the document.
-
-    `success` is a boolean, `data` an object on success, `error` a string on failure and only then.
-    """
-    return list(_document(envelope))
-
-
-def _document(envelope: Any) -> Iterator[Violation]:
-    if not isinstance(envelope, dict):
-        yield Violation("", "the envelope is not an object")
-        return
-    success = envelope.get("success")
-    if not isinstance(success, bool):
-        yield Violation("/success", "success is not a boolean")
-        return
-    if success and "error" in envelope:
-        yield Violation("/error", "error is present although success is true")
-    if success and not isinstance(envelope.get("data"), dict):
-        yield Violation("/data", "success is true but data is not an object")
-    if not success and not isinstance(envelope.get("error"), str):
-        yield Violation("/error", "success is false but error is not a string")
-
-
-def program(envelope: Any) -> list[Violation]:
-    """The violations of the program's type: `success` a boolean, `error` a string if present."""
-    if not isinstance(envelope, dict):
-        return [Violation("", "the envelope is not an object")]
-    found = []
-    if not isinstance(envelope.get("success"), bool):
-        found.append(Violation("/success", "success is not a boolean"))
-    if "error" in envelope and not isinstance(envelope["error"], str):
-        found.append(Violation("/error", "error is not a string"))
-    return found
 
 
 def violations(
