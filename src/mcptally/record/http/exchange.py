@@ -18,19 +18,6 @@ from mcptally.record.http.shared import Shared
 from mcptally.record.http.sse_endpoint import EndpointFilter, rewrite_url
 from mcptally.record.http.state import State
 
-_REASONS: Final = {
-    400: "Bad Request",
-    403: "Forbidden",
-    405: "Method Not Allowed",
-    408: "Request Timeout",
-    431: "Request Header Fields Too Large",
-    501: "Not Implemented",
-    502: "Bad Gateway",
-    503: "Service Unavailable",
-    505: "HTTP Version Not Supported",
-}
-"""Reason phrases of the responses that the recorder itself sends."""
-
 
 class ProxiedExchange:
     """The current request of a connection and its response."""
@@ -244,8 +231,11 @@ class ProxiedExchange:
         head = Head(tuple((name.encode(), text.encode()) for name, text in headers))
         self.record.response_head(status, head, why=why)
         self.record.end("proxy", why=why)
+        from http import HTTPStatus  # noqa: PLC0415 - seldom needed
+
+        reason = HTTPStatus(status).phrase
         events: tuple[Any, ...] = (
-            h11.Response(status_code=status, headers=headers, reason=_REASONS.get(status, "")),
+            h11.Response(status_code=status, headers=headers, reason=reason),
             h11.Data(data=body),
             h11.EndOfMessage(),
         )

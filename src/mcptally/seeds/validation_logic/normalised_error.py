@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from mcptally import rules as rule_files
-from mcptally.seeds.validation_logic.error_categories import CATEGORIES, RETRYABLE
+from mcptally.seeds.validation_logic.error_categories import CATEGORIES
 from mcptally.seeds.validation_logic.structured_error import (
     MEMBERS,
     NOTHING,
@@ -173,7 +173,7 @@ def _combined(error: StructuredError, rule: CategoryRule, *, has_code: bool) -> 
     code = error.code or (agrees and rule.code) or defaults.code
     http = error.http or (agrees and not error.code and rule.http)
     http = http or _PATCH_STATUS.get(code) or defaults.http
-    retryable = category in RETRYABLE if error.retryable is None else error.retryable
+    retryable = defaults.retryable if error.retryable is None else error.retryable
     partial = error.category or error.code or error.http or error.retryable is not None
     source = "structured" if error.complete else "partial" if has_code or partial else "inferred"
     return category, code, http, retryable, error.hint or defaults.hint, error.details, source
