@@ -86,7 +86,7 @@ def _check_envelopes(result: ToolResult) -> Iterator[Violation]:
             continue
         yield from envelopes.violations(value, is_error=result.is_error, path=path)
         data = value.get("data")
-        if value["success"] is True and result.tool in tool_data.SHAPES and data is not None:
+        if value["success"] is True and result.tool in tool_data.TOOLS and data is not None:
             yield from tool_data.violations(result.tool, data, f"{path}/data")
 
 

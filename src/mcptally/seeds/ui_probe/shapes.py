@@ -1,37 +1,15 @@
-"""JSON shapes of the UI probe document, and the differences between a value and a shape.
+"""The JSON shapes of the UI probe document, and the differences between a value and a shape.
 
-A shape is one of
-
-- a type: "string", "number", "boolean", "any" or "record" (an object with any members);
-- a tuple of the allowed strings;
-- a list with one element, the shape of every item;
-- a dict from member names to shapes. A name that ends in `?` is an optional member. Members that
-  the shape does not name are allowed.
+The shapes are in `ui_probe.toml`, which also says what a shape is.
 """
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-_FIELD: Final = {
-    "name": "string",
-    "type": "string",
-    "selector": "string",
-    "required?": "boolean",
-    "rules?": ["string"],
-    "policy?": {
-        **dict.fromkeys(("min?", "max?", "upper?", "digit?", "symbol?"), "number"),
-        "pattern?": "string",
-    },
-    "placeholder?": "string",
-    "label?": "string",
-}
-FORM: Final = {
-    "name": "string",
-    "selector?": "string",
-    "fields": [_FIELD],
-    "submit": {"selector": "string", "text?": "string"},
-}
-"""A form as the program's schema describes it."""
+from mcptally.toml_files import read_toml
+
+SHAPES: Final = read_toml("seeds/ui_probe.toml")
+"""The shapes by name; those of one interpretation are under `document` or `program`."""
 
 
 class Issue(NamedTuple):
@@ -48,6 +26,8 @@ _ABSENT: Final = object()
 
 def differences(value: Any, shape: Any, path: tuple[str | int, ...] = ()) -> Iterator[Issue]:
     """The differences between a value and a shape, in the order of the shape's members."""
+    if isinstance(shape, str) and shape.startswith("@"):
+        shape = named(shape[1:])
     if isinstance(shape, dict):
         if not isinstance(value, dict):
             yield Issue(path, "invalid_type")
@@ -57,19 +37,27 @@ def differences(value: Any, shape: Any, path: tuple[str | int, ...] = ()) -> Ite
             member = value.get(name, _ABSENT)
             if member is not _ABSENT or not key.endswith("?"):
                 yield from differences(member, inner, (*path, name))
-    elif isinstance(shape, list):
+    elif isinstance(shape, list) and len(shape) == 1:
         if not isinstance(value, list):
             yield Issue(path, "invalid_type")
             return
         for number, item in enumerate(value):
             yield from differences(item, shape[0], (*path, number))
-    elif isinstance(shape, tuple):
+    elif isinstance(shape, list):
         if not isinstance(value, str):
             yield Issue(path, "invalid_type")
         elif value not in shape:
             yield Issue(path, "invalid_enum_value")
     elif not has_type(value, shape):
         yield Issue(path, "invalid_type")
+
+
+def named(name: str) -> Any:
+    """The shape with a name such as `program.run`."""
+    shape: Any = SHAPES
+    for part in name.split("."):
+        shape = shape[part]
+    return shape
 
 
 def has_type(value: Any, kind: str) -> bool:

@@ -10,76 +10,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mcptally.redaction.key_patterns import words
-from mcptally.seeds.ui_probe.shapes import FORM, Issue, differences, has_type
+from mcptally.seeds.ui_probe.shapes import SHAPES, Issue, differences, has_type
 from mcptally.seeds.violation import Violation, pointer
 
 PREFILTER: Final = "runId"
 """The JSON text of every result with a test run contains this."""
 
-STEP: Final = {
-    "stepId": "string",
-    "action": ("fill", "click", "navigate", "assert", "wait"),
-    "selector?": "string",
-    "inferredIntent": "string",
-    "input?": "record",
-    "outcome": ("success", "fail", "timeout"),
-    "latencyMs": "number",
-    "artifacts?": {"screenshot?": "string", "console?": ["string"], "network?": ["string"]},
-    "timestamp": "string",
-}
-ERROR: Final = {
-    "type": ("validation", "console", "network", "timeout", "accessibility"),
-    "selector?": "string",
-    "message": "string",
-    "code": "string",
-    "evidence?": {
-        "text?": "string",
-        "ariaLive?": "boolean",
-        "screenshot?": "string",
-        "request?": {
-            "method": "string",
-            "url": "string",
-            "status": "number",
-            "bodyExcerpt?": "string",
-        },
-    },
-    "timestamp": "string",
-}
-RUN: Final = {
-    "runId": "string",
-    "target": {"url": "string", "viewport": "string", "userAgent": "string"},
-    "flow": [STEP],
-    "findings": {
-        "forms": [FORM],
-        "accessibility?": {"axeViolations": "number", "details": ["any"]},
-    },
-    "errors": [ERROR],
-    "result": ("passed", "passed_with_warnings", "failed"),
-    "metrics": {
-        "totalTimeMs": "number",
-        "steps": "number",
-        "networkErrors": "number",
-        "consoleErrors": "number",
-    },
-}
+RUN: Final = SHAPES["program"]["run"]
 """The shape of a test run in the program's schema."""
-
-_DOCUMENT_STEP: Final = {
-    **{k: v for k, v in STEP.items() if k != "selector?"},
-    "selector": "string",
-}
-_DOCUMENT_ERROR: Final = {
-    **ERROR,
-    "type": ("validation", "console", "network", "timeout"),
-    "evidence?": "record",
-}
-DOCUMENT_RUN: Final = {
-    **RUN,
-    "flow": [_DOCUMENT_STEP],
-    "errors": [_DOCUMENT_ERROR],
-    "findings": {"forms": ["any"], "accessibility": "record"},
-}
-"""The shape of a test run in the document."""
 
 
 def program(value: Any) -> list[Issue]:
@@ -89,7 +27,7 @@ def program(value: Any) -> list[Issue]:
 
 def document(value: Any) -> list[Issue]:
     """The differences between a test run and the document's description."""
-    return list(differences(value, DOCUMENT_RUN))
+    return list(differences(value, SHAPES["document"]["run"]))
 
 
 CODES: Final = words(

@@ -3,65 +3,16 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from mcptally.seeds.ui_probe.shapes import FORM, Issue, differences, has_type
+from mcptally.seeds.ui_probe.shapes import SHAPES, Issue, differences, has_type
 from mcptally.seeds.violation import Violation, pointer
 
-_PAGE: Final = {name: ["any"] for name in ("forms", "buttons", "inputs", "roles", "landmarks")}
-
-SHAPES: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-    "navigate": {
-        "document": {"url": "string", "currentUrl": "string"},
-        "program": {"ok": "boolean", "currentUrl": "string"},
-    },
-    "analyze_ui": {"document": _PAGE, "program": _PAGE},
-    "click_button": {
-        "document": {
-            "clicked": "boolean",
-            "selector": "string",
-            "currentUrl": "string",
-            "pageTitle": "string",
-        },
-        "program": {"clicked": "boolean"},
-    },
-    "infer_form": {
-        "document": {"formSchema": "record", "confidence": "number"},
-        "program": {"formSchema": FORM, "confidence": "number"},
-    },
-    "assert_selectors": {
-        "document": {
-            "pass": "boolean",
-            "failures": ["any"],
-            "summary": dict.fromkeys(("total", "passed", "failed"), "number"),
-        },
-        "program": {"pass": "boolean", "failures": ["any"]},
-    },
-    "collect_errors": {
-        "document": {
-            "errors": ["any"],
-            "summary": dict.fromkeys(("total", "console", "network", "validation"), "number"),
-        },
-        "program": {"errors": ["any"]},
-    },
-    "verify_page": {
-        "document": {
-            "isValid": "boolean",
-            "title": "string",
-            "url": "string",
-            "checks": dict.fromkeys(
-                ("expectedContent", "unexpectedContent", "titleMatch", "urlMatch"), "boolean"
-            ),
-        },
-        "program": {"success": "boolean", "failures": ["any"], "checks": "any"},
-    },
-}
-"""The shape of a tool's `data`, by tool and interpretation."""
-
-TOOLS: Final = tuple(SHAPES)
+TOOLS: Final = tuple(SHAPES["document"]["data"])
+"""The tools whose `data` has a shape in both interpretations."""
 
 
 def issues(tool: str, data: Any, interpretation: str = "document") -> list[Issue]:
     """The differences between the `data` of a tool and its shape in an interpretation."""
-    return list(differences(data, SHAPES[tool][interpretation]))
+    return list(differences(data, SHAPES[interpretation]["data"][tool]))
 
 
 def violations(tool: str, data: Any, path: str) -> Iterator[Violation]:
