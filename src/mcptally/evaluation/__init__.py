@@ -208,44 +208,33 @@ def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
 def _verdict(rows: pl.DataFrame) -> VerdictQuality | None:
     if rows.is_empty():
         return None
-    certainty = rows["certainty"]
-    is_business = rows.get_column(DecidedCalls.label.name) == "business"
+    columns = (DecidedCalls.label, DecidedCalls.verdict, DecidedCalls.outcome)
+    label, verdict, outcome = (rows.get_column(column.name) for column in columns)
+    correct, family = (
+        rows.get_column(column.name) for column in (DecidedCalls.correct, DecidedCalls.family)
+    )
     predictions = {
-        "mcptally": (rows.get_column(DecidedCalls.verdict.name) == "business").fill_null(
-            value=False
-        ),
+        "mcptally": (verdict == "business").fill_null(value=False),
         "seed heuristic": _seed(rows),
         "always business": pl.Series([True] * rows.height),
     }
     return VerdictQuality(
         n=rows.height,
-        families=rows.get_column(DecidedCalls.family.name).n_unique(),
-        accuracy=Rate.of(int(rows.get_column(DecidedCalls.correct.name).sum()), rows.height),
+        families=family.n_unique(),
+        accuracy=_share(correct),
         weighted=measures.weighted_shares(rows),
         changing_tools=_changing_tools(rows),
-        tool_failures=_share(
-            rows.filter(DecidedCalls.label.col == "tool_failure").get_column(
-                DecidedCalls.correct.name
-            )
-        ),
-        hidden_causes=_share(
-            rows.filter(DecidedCalls.outcome.col == "hidden_error").get_column(
-                DecidedCalls.correct.name
-            )
-        ),
+        tool_failures=_share(correct.filter(label == "tool_failure")),
+        hidden_causes=_share(correct.filter(outcome == "hidden_error")),
         fault=_share(_agrees(rows, "fault", FAULT_OF_CAUSE)),
         retryable=_share(_agrees(rows, "retryable", RETRYABLE_OF_CAUSE)),
-        confusion=measures.confusion(
-            rows.get_column(DecidedCalls.label.name), rows.get_column(DecidedCalls.verdict.name)
-        ),
-        classes={name: _class(rows, name) for name in labels.VERDICTS},
+        confusion=measures.confusion(label, verdict),
+        classes={name: _class(label, verdict, name) for name in labels.VERDICTS},
         scorers=[
-            _scorer(name, is_business, predicted, rows.get_column(DecidedCalls.family.name))
+            _scorer(name, label == "business", predicted, family)
             for name, predicted in predictions.items()
         ],
-        calibration=_calibration(
-            certainty.fill_null(0.0), rows.get_column(DecidedCalls.correct.name)
-        ),
+        calibration=_calibration(rows["certainty"].fill_null(0.0), correct),
         rules=_by_rule(rows),
     )
 
@@ -264,19 +253,16 @@ def _hidden(rows: pl.DataFrame, *, cross_validate: bool) -> HiddenQuality | None
         certainty = rows.select(
             pl.when(DecidedCalls.rule.col.is_in(no_failure)).then(100 - right).otherwise(right)
         ).to_series()
-    tp, fn, fp, _ = measures.two_by_two(
-        rows.get_column(DecidedCalls.is_hidden.name),
-        rows.get_column(DecidedCalls.hidden_error.name),
-    )
+    is_hidden = rows.get_column(DecidedCalls.is_hidden.name)
+    found = rows.get_column(DecidedCalls.hidden_error.name)
+    tp, fn, fp, _ = measures.two_by_two(is_hidden, found)
     decided = certainty.is_not_null()
     return HiddenQuality(
         n=rows.height,
         families=rows.get_column(DecidedCalls.family.name).n_unique(),
         precision=Rate.of(tp, tp + fp),
         recall=Rate.of(tp, tp + fn),
-        calibration=_calibration(
-            certainty.filter(decided), rows.get_column(DecidedCalls.is_hidden.name).filter(decided)
-        ),
+        calibration=_calibration(certainty.filter(decided), is_hidden.filter(decided)),
         rules=_by_rule(rows),
     )
 
@@ -320,12 +306,9 @@ def _agrees(rows: pl.DataFrame, name: str, expected: Mapping[str, tuple[str, ...
     )
 
 
-def _class(rows: pl.DataFrame, name: str) -> dict[str, Rate]:
-    label, predicted = (
-        rows.get_column(DecidedCalls.label.name) == name,
-        (rows.get_column(DecidedCalls.verdict.name) == name).fill_null(value=False),
-    )
-    tp, fn, fp, _ = measures.two_by_two(label, predicted)
+def _class(label: pl.Series, verdict: pl.Series, name: str) -> dict[str, Rate]:
+    predicted = (verdict == name).fill_null(value=False)
+    tp, fn, fp, _ = measures.two_by_two(label == name, predicted)
     return {"precision": Rate.of(tp, tp + fp), "recall": Rate.of(tp, tp + fn)}
 
 
@@ -366,17 +349,14 @@ def _by_rule(rows: pl.DataFrame) -> list[dict[str, Any]]:
 
 def _seed(rows: pl.DataFrame) -> pl.Series:
     """The results of the seed heuristic, as its document describes it, called once per row."""
-    results = []
-    for tool, text in rows.select("tool", "text").iter_rows():
-        response = {"isError": True, "content": [{"type": "text", "text": text or ""}]}
-        results.append(
-            bool(
-                single.is_business_error(
-                    {"tool": {"name": tool or ""}, "input": {}, "response": response}
-                )
-            )
-        )
-    return pl.Series(results, dtype=pl.Boolean)
+    contexts = (
+        {
+            "tool": {"name": tool or ""},
+            "response": {"isError": True, "content": [{"type": "text", "text": text or ""}]},
+        }
+        for tool, text in rows.select("tool", "text").iter_rows()
+    )
+    return pl.Series([bool(single.is_business_error(each)) for each in contexts], dtype=pl.Boolean)
 
 
 def recorded_calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
