@@ -25,7 +25,7 @@ def text_table(
         colour: whether to colour good and bad values.
     """
     names = [name for name in shown or table.column_names if name in table.column_names]
-    rows = table.to_pylist()
+    rows = _without_zones(table).to_pylist()
     cells = {name: [_with_interval(name, row) for row in rows] for name in names}
     numbers = {name for name in names if is_number(table.schema.field(name).type)}
     headings = {name: _wrap_heading(clean_line(name), _width(cells[name])) for name in names}
@@ -68,6 +68,16 @@ def text_table(
         note = f"columns that do not fit: {', '.join(left_out)}"
         text += f"{textwrap.shorten(note, width or len(note), placeholder=' …')}\n"
     return text
+
+
+def _without_zones(table: pa.Table) -> pa.Table:
+    """The table with times without a zone, for which pyarrow would import pandas: all are UTC."""
+    for number, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.tz:
+            kind = pa.timestamp(field.type.unit)
+            parts = [part.view(kind) for part in table.column(number).chunks]
+            table = table.set_column(number, field.name, pa.chunked_array(parts, kind))
+    return table
 
 
 INSUFFICIENT_MARK: Final = "?"
