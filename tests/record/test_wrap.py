@@ -343,6 +343,7 @@ def test_the_command_wraps_dry_runs_and_undoes(config):
 
     dry = run("--dry-run")
     assert (dry.returncode, path.read_text()) == (0, CLAUDE)
+    assert "now" not in dry.stderr  # nothing has changed yet
     done = run()
     assert done.stdout == dry.stdout
     assert "s3cr3t" not in done.stdout + done.stderr

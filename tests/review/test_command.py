@@ -147,6 +147,23 @@ def test_two_reviewers_see_their_agreement_and_conflicts(store, typed):
 
 
 @pytest.mark.slow
+def test_a_second_reviewer_does_not_see_what_the_first_one_answered(tmp_path, typed):
+    blind = scored(tmp_path)
+    typed("At the printers\nq\n")
+    first = run("review", blind.path, "--as", "zoe").stdout
+    mt.score(tmp_path / "traces", out=blind.path)
+    applied = mt.open_store(blind.path).sql("SELECT rule FROM calls WHERE rule = 'review'")
+    assert applied.fetchall() == [("review",)]
+    typed("q\n")
+    second = run("review", blind.path, "--as", "bob", "--second").stdout
+    assert "our verdict" in first
+    assert "not shown: an answer was applied" not in first
+    assert second.count("Quota") == first.count("Quota")
+    assert "our verdict   not shown: an answer was applied" in second
+    assert not any(told in second for told in ("fault:", "certain", "printers", "zoe"))
+
+
+@pytest.mark.slow
 def test_exported_labels_have_no_arguments_and_can_be_evaluated(store, typed, tmp_path):
     typed("t\nc\n")
     run("review", store)

@@ -205,3 +205,18 @@ def test_evaluate_takes_a_store(store):
     assert "## Verdict on this archive" in done.stdout
     assert run("evaluate", store.path, "--format", "json").returncode == 0
     assert run("evaluate", store.path, "--server", "none").returncode == 2
+
+
+def test_evaluate_takes_another_file_of_answers(store, tmp_path):
+    reviewed_store(store)
+    beside = session(store).path
+    moved = tmp_path / "elsewhere.jsonl"
+    beside.rename(moved)
+    without = run("evaluate", store.path)
+    assert (without.returncode, "has no reviewed sample" in without.stderr) == (2, True)
+    done = run("evaluate", store.path, "--reviews", moved)
+    assert "## Verdict on this archive" in done.stdout
+    labels = tmp_path / "labels.jsonl"
+    labels.touch()
+    refused = run("evaluate", labels, "--reviews", moved)
+    assert (refused.returncode, "are about a store" in refused.stderr) == (2, True)

@@ -26,8 +26,18 @@ from mcptally.errors import UsageError
     "instead of taking it from the rules.",
 )
 @click.option("--server", metavar="NAME", help="With STORE: the sample of this server.")
+@click.option(
+    "--reviews",
+    type=click.Path(path_type=Path),
+    help="With STORE: the file of answers. Default: reviews.jsonl in the folder of the archive.",
+)
 def command(
-    labels: Path, form: str, traffic: Path | None, cross_validate: bool, server: str | None
+    labels: Path,
+    form: str,
+    traffic: Path | None,
+    cross_validate: bool,
+    server: str | None,
+    reviews: Path | None,
 ) -> None:
     """Measure the accuracy of the verdict on labelled calls, or on an archive of your own.
 
@@ -50,21 +60,21 @@ def command(
       mcptally evaluate traffic-labels.jsonl --traffic recordings/
     """
     if (labels / "store.json").exists():
-        _evaluate_store(labels, form, server)
+        _evaluate_store(labels, form, server, reviews)
         return
-    if server:
-        raise UsageError("--server is about a store; labels are given as a file")
+    if server or reviews:
+        raise UsageError("--server and --reviews are about a store; labels are given as a file")
     from mcptally.evaluation import evaluate, report
 
     result = evaluate(labels, traffic=traffic, cross_validate=cross_validate)
     sys.stdout.write(report.as_json(result) + "\n" if form == "json" else report.as_text(result))
 
 
-def _evaluate_store(path: Path, form: str, server: str | None) -> None:
+def _evaluate_store(path: Path, form: str, server: str | None, reviews: Path | None) -> None:
     from mcptally.analytics.store import open_store
     from mcptally.evaluation import own_archive
 
-    quality = own_archive.evaluate_store(open_store(path), server=server)
+    quality = own_archive.evaluate_store(open_store(path), reviews=reviews, server=server)
     if form == "json":
         sys.stdout.write(json.dumps(own_archive.plain(quality), indent=1) + "\n")
     else:

@@ -12,9 +12,11 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+import mcptally as mt
 from mcptally.review.answers import Answer, Scope, read
 from tests.output.explore.conftest import serving
 from tests.output.html.conftest import chromium
+from tests.review.archives import scored, session, verdicts
 
 pytestmark = pytest.mark.slow
 
@@ -142,3 +144,22 @@ def test_a_form_that_cannot_be_used_writes_nothing(desk: Desk, path, fields, sta
 def test_an_unknown_answer_is_refused(desk: Desk):
     assert desk.post("review/answer", call=desk.first_call(), answer="callers") == 400
     assert not desk.file.exists()
+
+
+def test_a_second_reviewer_does_not_see_what_the_first_one_answered(tmp_path):
+    store = scored(tmp_path)
+    first = session(store, who="zoe")
+    [item] = first.next_items()
+    first.answer(item, "account", why="the printers", group=True)
+    mt.score(tmp_path / "traces", out=store.path)
+    applied = [row[-2:] for row in verdicts(mt.open_store(store.path)).values()]
+    assert applied.count(("account", "review.group")) == 4
+    with (
+        serving(store.path, "--as", "bob") as address,
+        urllib.request.urlopen(f"{address}review/next?second=1", timeout=60) as response,
+    ):
+        url, page = response.url, response.read().decode()
+    assert "second=1" in url
+    assert "Quota" in page
+    seen = re.sub(r"(?s)<form.*?</form>", "", page)  # its buttons name every answer
+    assert not [told for told in ("account", "printers", "zoe", "review.group") if told in seen]

@@ -165,7 +165,7 @@ def unwrap(config: Path, *, server: str | None = None) -> Change:
     wrapped = [entry for entry in servers if recorder_argument_count(entry)]
     if not wrapped:
         return Change(path, text, text, ("no server in this file runs behind the recorder",))
-    messages = [f"{entry.label}: runs without the recorder now" for entry in wrapped]
+    messages = [f"{entry.label}: recorder removed" for entry in wrapped]
     after = _without_recorder(text, wrapped)
     backup = _backup_of(path, text)
     if backup is not None and not any(
@@ -279,7 +279,7 @@ def _wrap_server(
     added = [json.dumps(word, ensure_ascii=False) for word in
              (*recorder[1:], *options, f"--name={entry.name}", "--")]  # fmt: skip
     first_word = json.dumps(recorder[0], ensure_ascii=False)
-    done = f"{entry.label}: runs behind the recorder now"
+    done = f"{entry.label}: recorder added"
     if command.items:
         start = command.items[0].start
         return [(start, start, f"{', '.join([first_word, *added])}, ")], done
