@@ -1,5 +1,6 @@
 """The command `mcptally explore`: serves a store to a browser on this machine."""
 
+import signal
 import sys
 import webbrowser
 from pathlib import Path
@@ -49,6 +50,8 @@ def command(store: Path, *, port: int, opens: bool, **options: Any) -> None:
     """
     from mcptally.output.explore.listener import listening, redirect_file
 
+    # uvicorn raises the signal that stopped it again: leave as by sys.exit, so that all is removed.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with (
         listening(store, port=port, **options) as (address, run),
         redirect_file(address) as page,

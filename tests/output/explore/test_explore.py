@@ -331,6 +331,22 @@ def test_the_token_is_not_on_the_browsers_command_line(served: Served, tmp_path:
     assert not Path(urlsplit(words).path).exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_in_the_temporary_folder(served: Served, tmp_path: Path, number):
+    command = [sys.executable, "-I", "-m", "mcptally", "explore", str(served.store)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+        address = process.stdout.readline().decode().strip()
+        status, _ = get(address)
+        made = [path.name for path in tmp_path.iterdir()]
+        process.send_signal(number)
+        process.wait(60)
+    assert (status, process.returncode) == (200, 128 + number)
+    assert any(name.startswith("mcptally-explore-") for name in made)
+    assert not list(tmp_path.iterdir())
+
+
 def test_errors_since_a_moment_are_found_in_every_zone(served: Served, monkeypatch):
     monkeypatch.setenv("TZ", "America/New_York")
     with serving(served.store) as address:
