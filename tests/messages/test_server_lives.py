@@ -123,6 +123,18 @@ LIVES: dict[str, tuple[list[Any], list[str], dict[str, Any], tuple[Any, ...]]] =
         exits(0),
         ("unused", None, None, "client", None),
     ),
+    "no answer in 5 s, and a recorder that was killed": (
+        [*ASKS, 4998],
+        ["still loading"],
+        {},
+        ("unanswered", "no_answer", None, None, "still loading"),
+    ),
+    "a recorder that was killed before 5 s": (
+        [*ASKS, 4997],
+        ["still loading"],
+        {},
+        ("unused", None, None, None, None),
+    ),
     "no request": ([], ["ready"], exits(0), ("unused", None, None, "client", None)),
     "an end in order": (READY, ["warning: slow"], exits(0), ("ready", None, None, "client", None)),
     "a signal that the client sends": (
@@ -214,8 +226,8 @@ def events_of(name: str) -> list[dict[str, Any]]:
             about = {"dir": "s2c", "scope": None, "bytes": 9, "why": "not_json"}
             events.append(event("raw", seq, name, text=each, **about))
     if end:
-        close = event("close", len(events), name, **end)
-        events.append(close | {"ts_ns": close["ts_ns"] + waited * 1_000_000})
+        events.append(event("close", len(events), name, **end))
+    events[-1]["ts_ns"] += waited * 1_000_000
     return events
 
 

@@ -87,7 +87,9 @@ class _Ends(StageTable):
     """One row per recording of a pipe, with the facts about its end."""
 
     opened_ns = Column(pl.Int64, "Time of the first event.", "ns")
-    closed_ns = Column(pl.Int64, "Time of the last `close`.", "ns")
+    ended_ns = Column(
+        pl.Int64, "Time of the last event: nothing follows if the recorder died.", "ns"
+    )
     asked = Column(pl.UInt32, "Requests of the client.")
     answered_ns = Column(pl.Int64, "Time of the server's first answer.", "ns")
     used = Column(pl.Boolean, "Whether a tool was called, with or without an answer.")
@@ -113,8 +115,14 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
         events.closes.lazy()
         .sort(Event.seq.name)
         .group_by(Event.recording.name)
-        .agg(pl.col(*_OF_CLOSE).last(), Event.ts_ns.col.last().alias(_Ends.closed_ns.name))
+        .agg(pl.col(*_OF_CLOSE).last())
         .with_columns(Closes.signal.col.cast(pl.Int64, strict=False))
+    )
+    every = (events.messages, events.raws, events.stderr, events.closes)
+    last = (
+        pl.concat([part.lazy().select(Event.recording.name, Event.ts_ns.name) for part in every])
+        .group_by(Event.recording.name)
+        .agg(Event.ts_ns.col.max().alias(_Ends.ended_ns.name))
     )
     asked = (
         calls.lazy()
@@ -137,7 +145,7 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
         .agg(pl.len().alias(ServerLives.noise_lines.name))
     )
     rows = pipes
-    for part in (ends, asked, noise):
+    for part in (ends, last, asked, noise):
         rows = rows.join(part, on=Event.recording.name, how="left")
     reason, exit_code, signal = Closes.reason.col, Closes.exit_code.col, Closes.signal.col
     by_itself = ~reason.str.contains(_NOT_BY_ITSELF).fill_null(value=False)
@@ -199,7 +207,7 @@ def _start() -> pl.Expr:
         .then(pl.lit("ready"))
         .when(_Ends.failed.col)
         .then(pl.lit("failed"))
-        .when(was_asked & (_Ends.closed_ns.col - _Ends.opened_ns.col >= PATIENCE_NS))
+        .when(was_asked & (_Ends.ended_ns.col - _Ends.opened_ns.col >= PATIENCE_NS))
         .then(pl.lit("unanswered"))
         .otherwise(pl.lit("unused"))
     )

@@ -51,7 +51,7 @@ class Recordings(Table):
         STRING,
         "How the start of the server went, over stdio: `ready` (it answered, or a tool was "
         "called), `failed` (it could not be started, or failed before an answer), `unanswered` (it "
-        "gave no answer within 5 s), `unused` (nothing was asked, or it was ended before that).",
+        "gave no answer within 5 s), `unused` (nothing was asked, or the recording ended before).",
     )
     ready_ms = Column(
         FLOAT64, "From its start to its first answer, which is that to the handshake.", "ms"
