@@ -274,3 +274,15 @@ def test_a_request_serves_the_only_call_that_is_open_then(seed: int) -> None:
     )
     linked = add_waiting(calls, asks).drop_nulls("serves")
     assert dict(linked.select("call_id", "serves").iter_rows()) == served(rows, tasks)
+
+
+def test_waiting_is_a_sum_of_whole_nanoseconds(tmp_path: Path) -> None:
+    events = [opened("a"), c2s(1, call(1))]
+    for number, waited in enumerate([100_000, 200_000]):
+        asked = s2c(len(events), request(number, "elicitation/create", message="City?"))
+        answered = c2s(len(events) + 1, result(number, action="accept", content={}))
+        events += [asked, answered | {"ts_ns": asked["ts_ns"] + waited}]
+    write(tmp_path / "a.jsonl", [*events, s2c(len(events), text(1))])
+    mt.score(tmp_path / "a.jsonl", out=tmp_path / "store")
+    query = "SELECT waiting_ms FROM calls WHERE method = 'tools/call'"
+    assert sql_over_tables.ask(tmp_path / "store", query).rows() == [(0.3,)]  # and not 0.1 + 0.2

@@ -44,7 +44,7 @@ class _Open(StageTable):
     asking = Column(pl.String, "Call id of the server's request.")
     call_id = Calls.call_id
     asked_ns = Column(pl.Int64, "Time of the server's request.", "ns")
-    waited_ms = Column(pl.Float64, "Time until its answer.", "ms")
+    waited_ns = Column(pl.Int64, "Time until its answer.", "ns")
     begin = Column(pl.Int64, "Time of the client's call.", "ns")
     end = Column(pl.Int64, "Time of its reply or cancellation.", "ns")
     way = Column(pl.Int32, "How the two are linked: the lowest number is the surest.")
@@ -75,7 +75,8 @@ def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
     if updates:
         served = pl.concat([served, _served_by_updates(calls)])
     waits = served.group_by(Calls.call_id.name).agg(
-        _Open.waited_ms.col.sum().alias(_Served.waiting_ms.name)
+        # Of integers: the sum of floats depends on their order, which threads decide.
+        (_Open.waited_ns.col.sum() / 1e6).alias(_Served.waiting_ms.name)
     )
     modes = served.select(
         _Open.asking.col.alias(Calls.call_id.name),
@@ -102,7 +103,7 @@ def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
         scope,
         asking=Calls.call_id.col,
         asked_ns=begin,
-        waited_ms=((end - begin) / 1e6),
+        waited_ns=end - begin,
         input_mode=pl.when(PairedCalls.method.col == INPUT_METHODS[0]).then(
             RequestParams.params.col.str.json_path_match("$.mode").fill_null("form")
         ),
@@ -135,7 +136,7 @@ def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
         open_.select(Calls.call_id.name, _Open.number.name), on=_Open.number.name
     )
     return requests.join(alone, on="asking", how="left").select(
-        "asking", Calls.call_id.name, "waited_ms", _Served.input_mode.name
+        "asking", Calls.call_id.name, "waited_ns", _Served.input_mode.name
     )
 
 
@@ -193,7 +194,7 @@ def _served_by_updates(calls: pl.DataFrame) -> pl.LazyFrame:
         .select(
             asking=Calls.call_id.name,
             call_id="started",
-            waited_ms=pl.when(gets).then((PairedCalls.ts_ns.col - pl.col("since")) / 1e6),
+            waited_ns=pl.when(gets).then(PairedCalls.ts_ns.col - pl.col("since")),
             input_mode=pl.lit(None, pl.String),
         )
     )
