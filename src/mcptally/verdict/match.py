@@ -27,6 +27,7 @@ Rows: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _KNOWS_LETTERS: Final = re.compile(r"\\[bBwW]")
+_BEYOND_ASCII: Final = r"[^\x00-\x7F\pP\pS\pZ]"
 _AT_ONCE: Final = 4096
 """Texts in which keywords are looked for at once; limits memory."""
 
@@ -127,18 +128,25 @@ class _Texts:
     def _column(self) -> pa.Array:
         return self.texts.to_arrow(compat_level=pl.CompatLevel.oldest())
 
+    @functools.cached_property
+    def _beyond_ascii(self) -> Mask:
+        """Whether each text has letters, digits or marks beyond ASCII."""
+        return self._search_by_re2(np.arange(len(self.texts)), _BEYOND_ASCII)
+
     def contain(self, rows: Rows, patterns: Sequence[str], *, start: bool = False) -> Mask:
         """Return for each of `rows` whether one of `patterns` matches its text."""
         if not len(rows):
             return np.zeros(0, dtype=np.bool_)
-        by_re2 = [pattern for pattern in patterns if uses_re2(pattern)]
-        if len(by_re2) == len(patterns):
-            return self._search_by_re2(rows, alternation(patterns, start=start))
-        others = [pattern for pattern in patterns if pattern not in by_re2]
-        matched = self._search_by_polars(rows, alternation(others, start=start))
-        left = np.flatnonzero(~matched)
-        if by_re2 and len(left):
-            matched[left] = self._search_by_re2(rows[left], alternation(by_re2, start=start))
+        others = [pattern for pattern in patterns if not uses_re2(pattern)]
+        # Where a text has no letters beyond ASCII, both engines agree.
+        left = np.flatnonzero(self._beyond_ascii[rows]) if others else np.zeros(0, dtype=np.int64)
+        matched = self._search_by_re2(rows, alternation(patterns, start=start))
+        if len(left):
+            by_re2 = [pattern for pattern in patterns if pattern not in others]
+            matched[left] = self._search_by_polars(rows[left], alternation(others, start=start))
+            left = left[~matched[left]]
+            if by_re2 and len(left):
+                matched[left] = self._search_by_re2(rows[left], alternation(by_re2, start=start))
         return matched
 
     def _search_by_re2(self, rows: Rows, regex: str) -> Mask:

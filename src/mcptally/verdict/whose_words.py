@@ -100,6 +100,7 @@ class _Quoting(StageTable):
     """One row per call whose text quotes something."""
 
     row = Column(pl.UInt32, "Number of the call.")
+    text = Column(pl.UInt32, "Number of its text.")
     word = Column(pl.String, "What the text quotes, in lower case.")
     values = Column(pl.String, "The values of the arguments that may be a program.")
     offers = Column(pl.List(pl.String), "The values that the schema offers, in lower case.")
@@ -117,7 +118,7 @@ def offered(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         texts: texts without wrappers.
         calls: `text` (row number in `texts`), `arguments` (JSON) and `input_schema` (JSON).
     """
-    programs = _extracted(texts, _PROGRAM)
+    programs = _extracted(texts, calls, _PROGRAM)
     quoting = _quoting(programs, calls, [Judged.arguments.name, Definitions.input_schema.name])
     schemas = quoting.get_column(Definitions.input_schema.name).unique().drop_nulls().to_list()
     offers = pl.DataFrame(
@@ -157,7 +158,7 @@ def in_code(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         texts: texts without wrappers.
         calls: `text` (row number in `texts`) and `arguments` (JSON).
     """
-    quoting = _quoting(_extracted(texts, _IDENTIFIER), calls, [Judged.arguments.name])
+    quoting = _quoting(_extracted(texts, calls, _IDENTIFIER), calls, [Judged.arguments.name])
     word = named_object.as_words(_Quoting.word.col)
     found = quoting.lazy().filter(_code(Judged.arguments.col).str.contains(word, literal=True))
     return _mask(found, calls.height)
@@ -171,7 +172,7 @@ def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         calls: `text` (row number in `texts`), `arguments` (JSON) and `input_schema` (JSON).
     """
     columns = [Judged.arguments.name, Definitions.input_schema.name]
-    quoting = _quoting(_extracted(texts, _FIELD), calls, columns)
+    quoting = _quoting(_extracted(texts, calls, _FIELD), calls, columns)
     word = _Quoting.word.col
     key = pl.concat_str(pl.lit('"'), word, pl.lit('"'))
     known = pl.concat_str(Judged.arguments.col, Definitions.input_schema.col).str.to_lowercase()
@@ -197,7 +198,7 @@ def lacks_argument(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         texts: texts without wrappers.
         calls: `text` (row number in `texts`), `arguments` (JSON) and `input_schema` (JSON).
     """
-    return _absent_property(_extracted(texts, _ASKED), calls, with_default=False)
+    return _absent_property(_extracted(texts, calls, _ASKED), calls, with_default=False)
 
 
 def own_default(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
@@ -207,7 +208,7 @@ def own_default(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         texts: texts without wrappers.
         calls: `text` (row number in `texts`), `arguments` (JSON) and `input_schema` (JSON).
     """
-    return _absent_property(_extracted(texts, _CHECKED), calls, with_default=True)
+    return _absent_property(_extracted(texts, calls, _CHECKED), calls, with_default=True)
 
 
 def _absent_property(words: pl.DataFrame, calls: pl.DataFrame, *, with_default: bool) -> pl.Series:
@@ -237,13 +238,12 @@ def _absent_property(words: pl.DataFrame, calls: pl.DataFrame, *, with_default: 
     return _mask(found, calls.height)
 
 
-def _extracted(texts: pl.Series, pattern: str) -> pl.DataFrame:
-    """Return `text` (row number) and `word`: what a group matches, in lower case."""
+def _extracted(texts: pl.Series, calls: pl.DataFrame, pattern: str) -> pl.DataFrame:
+    """Return `text` (row number) and `word`: what a group matches in a call's text, lower case."""
+    numbers = calls.get_column(_Quoting.text.name).unique()
     return (
-        texts.to_frame("whole")
-        .lazy()
-        .select(found=pl.col("whole").str.extract_groups(pattern))
-        .with_row_index("text")
+        pl.LazyFrame({"text": numbers, "whole": texts.gather(numbers)})
+        .select("text", found=pl.col("whole").str.extract_groups(pattern))
         .unnest("found", separator="_")
         .select("text", word=pl.coalesce("^found_.*$").str.to_lowercase())
         .drop_nulls()
