@@ -375,7 +375,7 @@ def test_short_options_of_known_commands_are_redacted(command, secret):
 
 @pytest.mark.parametrize("text", ["defualt", "default,+nothing", "default,emails"])
 def test_a_misspelt_policy_is_refused_with_the_valid_names(text):
-    with pytest.raises(UsageError, match=r"there are default|one of"):
+    with pytest.raises(UsageError, match=r"there are: default|one of"):
         policy(text)
 
 

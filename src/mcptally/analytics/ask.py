@@ -33,8 +33,8 @@ def answer(connections: Connections, question: str, filters: Filters) -> Answer:
     given = filters.given()
     if question not in question_titles():
         raise QueryError(
-            f"no question is called {question!r}{near(question, question_titles())} "
-            f"(there are: {', '.join(question_titles())})"
+            f"no question is called {question!r}{near(question, question_titles())}"
+            f"; there are: {', '.join(question_titles())}"
         )
     # A view of the question itself would only be one more time to bind its SQL.
     source = f'({views.all_texts()[question]}\n) AS "{question}"'

@@ -248,4 +248,5 @@ def _with_suggestion(error: duckdb.Error, connection: duckdb.DuckDBPyConnection)
         rows = connection.cursor().execute("SELECT DISTINCT column_name FROM duckdb_columns()")
         names = [name for (name,) in rows.fetchall()]
     column = found["name"]
-    return f"no column is called {column!r}{near(column, names)}"
+    hint = near(column, names) or "; DESCRIBE TABLE lists the columns of a table"
+    return f"SQL: no column is called {column!r}{hint}"

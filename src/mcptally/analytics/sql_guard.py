@@ -23,6 +23,7 @@ SPILL: Final = "20GB"
 
 _KIND: Final = re.compile(r"^[\w ]+ Error: ")
 _NO_TABLE: Final = re.compile(r"Table with name (\S+) does not exist")
+_NO_FILE: Final = re.compile(r'Cannot access (file|directory) "(.*?)" - file system operations .*')
 
 
 def sql_problem(error: duckdb.Error) -> str:
@@ -30,7 +31,8 @@ def sql_problem(error: duckdb.Error) -> str:
     lines = _KIND.sub("", f"{error}").splitlines()
     meant = next((line for line in lines[1:] if line.startswith("Did you mean")), "")
     said = _NO_TABLE.sub(r"no table is called '\1'", lines[0]).rstrip("!. ")
-    hint = f"; {meant[0].lower()}{meant[1:]}" if meant else ""
+    said = _NO_FILE.sub(r"cannot read the \1 '\2', only the store's tables and questions", said)
+    hint = f"; {meant[0].lower()}{meant[1:]}".replace('"', "") if meant else ""
     return f"SQL: {said[:1].lower()}{said[1:]}{hint}"
 
 

@@ -134,7 +134,7 @@ def family(server: str) -> str:
 def _problem(row: Any) -> str | None:
     """Why the JSON value of a line is not a labelled call; None if it is one."""
     if not isinstance(row, dict) or not row.keys() & _VALUES.keys():
-        return "not a labelled call: it must be an object with 'verdict' or 'class'"
+        return "is not a labelled call: it must be an object with 'verdict' or 'class'"
     for name in _STRINGS:
         if not isinstance(row.get(name), str | None):
             return f"{name!r} must be a string, not {row[name]!r}"

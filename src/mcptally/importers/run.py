@@ -112,8 +112,8 @@ def import_logs(
     """
     if format != AUTO and format not in FORMATS:
         raise UsageError(
-            f"no format is called {format!r}{near(format, FORMATS)} "
-            f"(there are: {', '.join([AUTO, *FORMATS])})"
+            f"no format is called {format!r}{near(format, FORMATS)}"
+            f"; there are: {', '.join([AUTO, *FORMATS])}"
         )
     hide = policy(redaction)
     naive = parse_timezone(timezone)

@@ -153,9 +153,9 @@ def check(paths: str | Path | Iterable[str | Path]) -> ArchiveCheck:
             damaged.append(report)
     damaged += [FileCheck(each.name, 0, 0, 1.0, [f"skipped: {each.why}"]) for each in out]
     if not seen:
-        first = damaged[0] if damaged else None
-        why = f"; {first.file}: {first.problems[0]}" if first else ""
-        raise UnreadableError(f"nothing readable in {count(len(files), 'file')}{why}")
+        faults = [f"{each.file}: {each.problems[0]}" for each in damaged[:5]]
+        message = f"nothing readable in {count(len(files), 'file')}"
+        raise UnreadableError("\n".join([message, *faults]))
     is_held_cached = functools.cache(is_locked)  # a file may hold a million recordings
     recordings = [_check_recording(name, state, is_held_cached) for name, state in seen.items()]
     return ArchiveCheck(

@@ -38,7 +38,7 @@ def open_engine(
     jobs = jobs or cores()
     if isinstance(engine, str) and engine not in ENGINES:
         hint = near(engine, ENGINES)
-        raise UsageError(f"unknown engine {engine!r}{hint} (there are: {', '.join(ENGINES)})")
+        raise UsageError(f"no engine is called {engine!r}{hint}; there are: {', '.join(ENGINES)}")
     if engine == "local":
         if scheduler is not None:
             raise UsageError(

@@ -86,8 +86,8 @@ def load_servers(config: Path, server: str | None) -> tuple[Path, str, list[Serv
         servers = [entry for entry in servers if entry.name == server]
         if not servers:
             raise UsageError(
-                f"{config}: has no server {server!r}{near(server, names)} "
-                f"(there are {', '.join(sorted(names))})"
+                f"{config}: has no server {server!r}{near(server, names)}"
+                f"; there are: {', '.join(sorted(names))}"
             )
     return path, text, servers
 
