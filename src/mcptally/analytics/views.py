@@ -219,7 +219,7 @@ def texts_read(query: str) -> Mapping[str, str]:
 
 
 def reads_any_of(tables: Collection[str], texts: Iterable[str], query: str = "") -> bool:
-    """Whether questions read one of these tables, or a query may: their names occur in it.
+    """Whether questions or a query may read one of these tables: the names occur in their SQL.
 
     Args:
         tables: names of tables.

@@ -114,7 +114,7 @@ def _surveyed(spans: Iterator[Span]) -> tuple[dict[str, str], ModelsOfCalls]:
 
 
 def _merged(about: list[tuple[Span, SpanCall]], tally: Tally) -> tuple[Span, SpanCall]:
-    """Merge all spans about a call: the best one, with the facts that only the others have."""
+    """Merge all spans about a call: facts that the best span lacks come from the others."""
     tally.used += 1
     if len(about) > 1:
         tally.context["also in another span of the same call"] += len(about) - 1

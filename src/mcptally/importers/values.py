@@ -19,12 +19,12 @@ def parsed(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str | None:
-    """A text that is not empty, else None."""
+    """The value if it is a text that is not empty, else None."""
     return value if isinstance(value, str) and value else None
 
 
 def dict_of(value: Any) -> dict[str, Any]:
-    """An object, also if it was stored as JSON text; else an empty one."""
+    """The value if it is an object or the JSON text of one, else an empty object."""
     value = parsed(value)
     return value if isinstance(value, dict) else {}
 

@@ -170,7 +170,7 @@ def _earlier(folder: Path, made: Provenance) -> EarlierStores:
 
 
 def _trace(about: Mapping[str, str | None], report: Forgotten) -> dict[str, Any]:
-    """The entry in `store.json`: when and how much. No digests of names: they can be guessed."""
+    """The entry in `store.json`: when, and how much. Digests of names could be guessed."""
     return {
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "named": [kind for kind, name in about.items() if name is not None],

@@ -47,7 +47,7 @@ def find_target(
 
 
 def files_with_duplicates(files: LiveFiles, recordings: set[str]) -> set[str]:
-    """The transcripts with duplicates of events of these recordings; duplicates have no rows."""
+    """The transcripts with duplicates of these recordings' events, which have no rows."""
     findings = _read(files, Findings.name, "rule", "recording", "file")
     return set(
         findings.filter(

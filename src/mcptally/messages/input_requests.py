@@ -1,4 +1,4 @@
-"""Find what a request asks of the user or the client's model, and how long it waits for that.
+"""Find what a request asks the user or the client's model for, and how long it waits.
 
 Up to 2025-11-25, a server sends a request of its own while it serves the client's. From 2026-07-28
 on, the result of the client's request requires input, and the client sends the request again with

@@ -360,7 +360,7 @@ def _table(
     empty: str = "No rows.",
     hint: str = "",
 ) -> str:
-    """The rows of an answer as CSV between the note and what can be done next.
+    """The note, the rows of an answer as CSV, and what can be done next.
 
     Args:
         relation: the answer.

@@ -58,7 +58,7 @@ class Tasks:
     def __init__(
         self, tools: frozenset[str], reply: Callable[[Context, str, Any], Awaitable[Reply]]
     ) -> None:
-        """Take the tools whose calls were recorded as tasks, and what gives the reply to a call."""
+        """Remember the tools whose calls were recorded as tasks, and the function that replies."""
         self._tools: Final = tools
         self._reply: Final = reply
         self._tasks: Final[dict[str, _Task]] = {}

@@ -173,7 +173,7 @@ class ArchiveContext:
         )
 
     def _minutes(self, needs: pl.DataFrame) -> pl.DataFrame:
-        """Calls by minute of the same servers in the same minutes and those next to them."""
+        """Calls by minute to the same servers, in the same and the adjacent minutes."""
         at = needs.lazy().select("server", "minute").unique()
         near = pl.concat([at.with_columns(Needs.minute.col + step) for step in (-1, 0, 1)])
         minute = Needs.minute.col

@@ -183,7 +183,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return ({*files} | self.unavailable) & self.sources.keys() - self.rescored
 
     def reused(self, places: pl.LazyFrame) -> pl.LazyFrame:
-        """Those of `places` whose rows are reused."""
+        """The rows of `places` that are reused."""
         return places.filter(~self.is_rescored()).join(
             self.excluded_recordings.lazy(), on=["store", "recording"], how="anti"
         )

@@ -357,7 +357,7 @@ class Policy:
         return spans
 
     def _encodes_a_secret(self, data: bytes) -> bool:
-        """Whether base64 is that of a text with a secret."""
+        """Whether a base64 value encodes a text with a secret."""
         import base64  # noqa: PLC0415 - few recordings need it
 
         plain = data.rstrip(b"=").replace(b"-", b"+").replace(b"_", b"/")

@@ -23,7 +23,7 @@ def _forms(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _without_capital(word: str) -> str:
-    """The word without a first letter that has a capital, unless it is ASCII.
+    """The word without its first letter, if that is not ASCII and has an upper-case form.
 
     Needles are compared in lower case, and only ASCII has been converted to it.
     """

@@ -97,7 +97,7 @@ def apply(calls: pl.DataFrame, reviews: AppliedReviews) -> pl.DataFrame:
 
 
 def _with_templates(calls: pl.DataFrame) -> pl.DataFrame:
-    """The calls; those that only a reviewer called errors get a template."""
+    """Add a template to calls that only a reviewer called errors."""
     new = pl.col("_answer").is_not_null() & Judged.template.col.is_null()
     texts = calls.select(pl.when(new).then(Judged.error_text.col)).to_series()
     if texts.null_count() == calls.height:

@@ -80,7 +80,7 @@ class Group:
 def largest(
     store: ReviewedStore, *, server: str | None = None, tool: str | None = None
 ) -> list[Group]:
-    """The groups of failed calls, those with the most calls times doubt first."""
+    """The groups of failed calls, ordered by calls times doubt, the largest first."""
     rows = store.sql(_LARGEST, params=[server, tool]).fetchall()
     return [
         Group(group_id(row[0], row[1], row[2]), row[3], row[4], row[4] / row[7], row[6])

@@ -210,7 +210,7 @@ def _mixed(strata: Sequence[Stratum]) -> float:
 def _cells(
     stratum: Stratum, alpha: float, mixed: float, *, exact: bool
 ) -> list[tuple[float, Interval]]:
-    """Calls and interval of the parts of a stratum."""
+    """The number of calls and the interval of each part of a stratum."""
     certain = [(size, answers) for size, answers in stratum.certain if len(answers)]
     covered = sum(size for size, _ in certain)
     rest_calls = max(0.0, stratum.calls - covered)

@@ -126,7 +126,7 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_part(row: dict[str, Any]) -> bool:
-    """Whether the operation of this request has its span for another request."""
+    """Whether this request is a part of an operation whose span another request has."""
     return row["continued_by"] is not None or row["outcome"] == "poll"
 
 

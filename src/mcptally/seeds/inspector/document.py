@@ -308,7 +308,7 @@ def _status(planned: int, executed: int, passed: int) -> Status:
 
 
 def health(executed: int, passed: int, validation_errors: int) -> str:
-    """The document's name for the health of a tool."""
+    """The health of a tool, as the document names it."""
     too_few, broken, validation, functional = ROWS.part("health")
     if executed < (too_few.value or 0):
         return too_few.title

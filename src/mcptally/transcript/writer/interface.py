@@ -88,7 +88,7 @@ class ArchiveWriter(Protocol):
         """Register with a loop the descriptors that the archive must react to."""
 
     def close(self) -> None:
-        """End, after all recordings were closed."""
+        """Close the archive; all recordings must be closed already."""
 
 
 def close_not_started(recording: RecordingWriter, why: str) -> int:
