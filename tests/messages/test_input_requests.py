@@ -277,12 +277,22 @@ def test_a_request_serves_the_only_call_that_is_open_then(seed: int) -> None:
 
 
 def test_waiting_is_a_sum_of_whole_nanoseconds(tmp_path: Path) -> None:
-    events = [opened("a"), c2s(1, call(1))]
-    for number, waited in enumerate([100_000, 200_000]):
-        asked = s2c(len(events), request(number, "elicitation/create", message="City?"))
-        answered = c2s(len(events) + 1, result(number, action="accept", content={}))
-        events += [asked, answered | {"ts_ns": asked["ts_ns"] + waited}]
-    write(tmp_path / "a.jsonl", [*events, s2c(len(events), text(1))])
+    first, second = 378_479_249, 691_400_507
+    moments = [0, 0, 1000, 1000 + first, 2 * 10**9, 2 * 10**9 + second, 3 * 10**9]
+    accepted = {"action": "accept", "content": {}}
+    made = [
+        opened("r1"),
+        c2s(1, call(1)),
+        s2c(2, request(7, "elicitation/create", message="City?")),
+        c2s(3, result(7, **accepted)),
+        s2c(4, request(8, "elicitation/create", message="Country?")),
+        c2s(5, result(8, **accepted)),
+        s2c(6, text(1)),
+    ]
+    start = made[0]["ts_ns"]
+    timed = zip(made, moments, strict=True)
+    write(tmp_path / "a.jsonl", [each | {"ts_ns": start + at} for each, at in timed])
     mt.score(tmp_path / "a.jsonl", out=tmp_path / "store")
     query = "SELECT waiting_ms FROM calls WHERE method = 'tools/call'"
-    assert sql_over_tables.ask(tmp_path / "store", query).rows() == [(0.3,)]  # and not 0.1 + 0.2
+    assert sql_over_tables.ask(tmp_path / "store", query).rows() == [(1069.879756,)]
+    assert first / 1e6 + second / 1e6 != 1069.879756
