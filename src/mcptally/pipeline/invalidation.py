@@ -66,7 +66,7 @@ def _stale(
 
 
 def _coarse_evidence(needs: pl.DataFrame, summary: PartitionSummary) -> pl.DataFrame:
-    """For each need: the share of failed calls in tenths, whether results are JSON, and records."""
+    """The evidence of each need: share of failed calls in tenths, results in JSON, and records."""
     calls = needs.select("server", "tool", ts_ns=Needs.minute.col * evidence.MINUTE_NS)
     return evidence.add_evidence(calls, summary.minutes, summary.forms).select(
         "tool_record",

@@ -50,7 +50,7 @@ class Selection(msgspec.Struct, frozen=True):
         since: Moment | None = None,
         until: Moment | None = None,
     ) -> Self:
-        """The selection; times as in `Store.ask`.
+        """The selection that these names and times describe; `Store.ask` has the forms of times.
 
         Raises:
             UsageError: a time cannot be parsed, or `until` is not after `since`.

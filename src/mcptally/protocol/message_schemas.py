@@ -134,7 +134,7 @@ def _compiled(schema: str) -> Validator:
 
 
 def check_shape(kind: str, method: str, revision: str, text: str) -> ShapeResult:
-    """Validate one payload; arguments as of `validator`. Without a schema it is valid."""
+    """Validate one payload, which is valid if there is no schema; see `validator` for arguments."""
     strict = validator(kind, method, revision)
     if strict is None:
         return "valid", None, None

@@ -263,7 +263,7 @@ def _objects(texts: pl.Series) -> pl.DataFrame:
 
 
 def _has_value(named: pl.DataFrame) -> pl.Series:
-    """Return which objects contain a value of the arguments; False where `is_named`."""
+    """Return which objects contain a value of the arguments; False where `is_named` is true."""
     found = (
         named.lazy()
         .filter(~_Named.is_named.col)

@@ -122,7 +122,7 @@ class StderrLines:
         return [line.removesuffix(b"\r") for line in lines]
 
     def end(self) -> list[bytes]:
-        """The last line if the stream ended without a line ending, as a list of one or none."""
+        """A list of the last line if the stream ended without a line ending, else an empty list."""
         rest, self._rest = self._rest, b""
         return [rest] if rest else []
 

@@ -30,7 +30,7 @@ SELECT min(first_call) AS first, max(last_call) AS last,
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ranges:
-    """Which calls are compared: those before with those after."""
+    """The two ranges of time whose calls are compared."""
 
     base_since: datetime.datetime | None = None
     base_until: datetime.datetime | None = None
