@@ -230,22 +230,20 @@ def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
 
 
 _REPETITIONS: Final = """
-WITH wanted AS (
-    SELECT call_id, server, tool, repeatability, same_calls, same_failed FROM repeatability
-    WHERE call_id IN (SELECT unnest(?))
+WITH kept AS MATERIALIZED (
+    SELECT call_id, server, tool, repeatability, same_calls, same_failed, outcome FROM repeatability
+),
+tools AS (
+    SELECT server, tool, count(*) AS calls, count(*) FILTER (outcome = 'ok') AS worked
+    FROM kept
+    GROUP BY server, tool
 )
 SELECT
-    call_id AS of_call, any_value(w.repeatability) AS repeatability,
-    any_value(same_calls) AS same_calls, any_value(same_failed) AS same_failed,
-    sum(calls)::BIGINT - any_value(same_calls) AS other_calls,
-    sum(worked)::BIGINT - any_value(same_calls - same_failed) AS other_worked
-FROM wanted w
-JOIN (
-    SELECT server, tool, count(*) AS calls, count(*) FILTER (outcome = 'ok') AS worked
-    FROM repeatability
-    GROUP BY server, tool
-) t ON t.server IS NOT DISTINCT FROM w.server AND t.tool = w.tool
-GROUP BY call_id
+    call_id AS of_call, repeatability, same_calls, same_failed,
+    calls - same_calls AS other_calls, worked - (same_calls - same_failed) AS other_worked
+FROM kept k
+JOIN tools t ON t.server IS NOT DISTINCT FROM k.server AND t.tool = k.tool
+WHERE call_id IN (SELECT unnest(?))
 """
 _REPLIES: Final = """
 SELECT call_id, file, line, seq, "index" FROM messages
