@@ -57,7 +57,7 @@ from mcptally.statistics import sql_functions
 connection = duckdb.connect()
 sql_functions.register(connection)
 sql = '''SELECT t_quantile(0.975, 5), latency_quantiles([[1.0, 2.0], [3.0]], [1, 2]::UBIGINT[]),
-    rate_bounds([1.0, 2.0], [3.0, 4.0])'''
+    rate_change([1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [3.0, 4.0])'''
 assert connection.execute(sql).fetchone()[0] > 2
 print("pandas" in sys.modules)
 """

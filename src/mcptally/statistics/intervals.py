@@ -114,18 +114,3 @@ def rate_intervals(
         bound = (1 - LEVEL) ** (1 / n_eff)
         low, high = np.where(mean == 1, bound, low), np.where(mean == 0, 1 - bound, high)
         return RateInterval(n_eff, t, low, high)
-
-
-def rate_bounds(hits: Floats, sizes: Floats) -> tuple[float, float] | tuple[None, None]:
-    """The interval of one rate from the hits and calls of each session; None without calls."""
-    hits, sizes = hits[sizes > 0], sizes[sizes > 0]
-    if not len(sizes):
-        return None, None
-    # Sorted, since SQL returns sessions in any order and floating-point sums depend on it.
-    order = np.lexsort((hits, sizes))
-    hits, sizes = hits[order], sizes[order]
-    mixed = np.round(1e6 * hits * (sizes - hits) / sizes).sum() / 1e6  # as in `_moments.sql`
-    sums = (sizes.sum(), hits.sum(), (sizes**2).sum(), (hits**2).sum(), (hits * sizes).sum(), mixed)
-    sessions, rarer = len(sizes), min((hits > 0).sum(), (hits < sizes).sum())
-    rate = rate_intervals(*(np.asarray([x], dtype=np.float64) for x in (*sums, sessions, rarer)))
-    return float(rate.low[0]), float(rate.high[0])

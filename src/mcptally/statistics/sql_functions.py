@@ -1,9 +1,9 @@
 """Registers quantiles of distributions and intervals as functions in DuckDB.
 
 `register` adds `t_quantile`, `t_test`, `beta_quantile`, `wilson_low`, `wilson_high`,
-`rate_interval`, `rate_bounds`, `rate_change`, `latency_quantiles`, `change_points` and `contrasts`
-to a connection. They get aggregated rows, such as one per tool. SciPy is imported on first use,
-since most questions do not need it.
+`rate_interval`, `rate_change`, `latency_quantiles`, `change_points` and `contrasts` to a
+connection. They get aggregated rows, such as one per tool. SciPy is imported on first use, since
+most questions do not need it.
 """
 
 import atexit
@@ -57,7 +57,6 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("wilson_low", wilson_low, (number,) * 3, number),
         ("wilson_high", wilson_high, (number,) * 3, number),
         ("latency_quantiles", latency_quantiles, ("DOUBLE[][]", "UBIGINT[]"), numbers),
-        ("rate_bounds", rate_bounds, (numbers, numbers), numbers),
         ("rate_change", rate_change, (numbers,) * 4, numbers),
         ("contrasts", contrasts, ("UBIGINT[]", "UBIGINT[]", "BIGINT[]", "BIGINT[]"), _CONTRASTS),
         ("change_points", change_points, (numbers,) * 3 + ("UBIGINT[]",) * 2, _CHANGES),
@@ -138,16 +137,6 @@ def wilson_high(rate: pa.ChunkedArray, n_eff: pa.ChunkedArray, t: pa.ChunkedArra
     return arrow.array(
         intervals.wilson(arrow.numbers(rate), arrow.numbers(n_eff), arrow.numbers(t))[1]
     )
-
-
-def rate_bounds(hits: pa.ChunkedArray, sizes: pa.ChunkedArray) -> pa.Array:
-    """Low and high end of a rate's 95 % interval, as one list per row; nulls without calls.
-
-    A row has two lists of equal length: the hits and the calls of each session. The interval is the
-    same as in `_rates_per.sql`.
-    """
-    rows = zip(arrow.number_lists(hits), arrow.number_lists(sizes), strict=True)
-    return arrow.list_array([intervals.rate_bounds(y, n) for y, n in rows])
 
 
 def rate_change(

@@ -24,9 +24,9 @@ WITH parts AS MATERIALIZED (
 bounds AS (
     SELECT
         client, client_version,
-        rate_bounds(list(ok), list(ended)) AS successes,
-        rate_bounds(list(invalid), list(checked)) AS inputs,
-        rate_bounds(list(retries), list(tool_calls)) AS retries
+        _interval(_moments(ended, ok)) AS successes,
+        _interval(_moments(checked, invalid)) AS inputs,
+        _interval(_moments(tool_calls, retries)) AS retries
     FROM (
         SELECT
             client, client_version,
@@ -60,10 +60,10 @@ sums AS (
 )
 SELECT
     s.client, s.client_version, servers, sessions, calls, tool_calls, ok, failed, success_rate,
-    b.successes[1] AS success_rate_low, b.successes[2] AS success_rate_high,
+    b.successes.low AS success_rate_low, b.successes.high AS success_rate_high,
     tool_failures, invalid_input_rate,
-    b.inputs[1] AS invalid_input_rate_low, b.inputs[2] AS invalid_input_rate_high,
-    retry_rate, b.retries[1] AS retry_rate_low, b.retries[2] AS retry_rate_high,
+    b.inputs.low AS invalid_input_rate_low, b.inputs.high AS invalid_input_rate_high,
+    retry_rate, b.retries.low AS retry_rate_low, b.retries.high AS retry_rate_high,
     cancelled,
     list_sort(coalesce(protocol_versions, [])) AS protocol_versions,
     list_sort(coalesce(transports, [])) AS transports,

@@ -288,10 +288,9 @@ counted AS (
         sum(failed) FILTER (NOT holds)::BIGINT AS failed_without,
         sum(calls) FILTER (NOT holds)::BIGINT AS calls_without,
         count(*) FILTER (holds AND failed > 0) AS sessions_with,
-        rate_bounds(list(failed) FILTER (holds), list(calls) FILTER (holds)) AS bounds_with,
-        rate_bounds(list(failed) FILTER (NOT holds), list(calls) FILTER (NOT holds))
-            AS bounds_without
-    FROM held
+        _interval(_moments(if(holds, h.calls, 0), if(holds, h.failed, 0))) AS with_it,
+        _interval(_moments(if(holds, 0, h.calls), if(holds, 0, h.failed))) AS without_it
+    FROM held h
     GROUP BY tool_hash, class_hash
 )
 SELECT
@@ -300,9 +299,9 @@ SELECT
     a.aspect, a.path, a.test, a.value, if(a.test IS NULL, NULL, f.absent) AS absent,
     b.aspect AS and_aspect, b.path AS and_path, b.test AS and_test, b.value AS and_value,
     if(b.test IS NULL, NULL, f.other_absent) AS and_absent,
-    failed_with, calls_with, bounds_with[1] AS share_with_low, bounds_with[2] AS share_with_high,
-    failed_without, calls_without, bounds_without[1] AS share_without_low,
-    bounds_without[2] AS share_without_high, sessions_with,
+    failed_with, calls_with, with_it.low AS share_with_low, with_it.high AS share_with_high,
+    failed_without, calls_without, without_it.low AS share_without_low,
+    without_it.high AS share_without_high, sessions_with,
     if(a.test IS NULL, NULL, f.effect) AS effect, if(a.test IS NULL, NULL, f.p_value) AS p_value,
     c.units > 1000 AS sampled,
     -- Whether the tool's own schema offers the value, so that sending it is not a mistake.

@@ -43,7 +43,7 @@ sessions AS MATERIALIZED (
 ),
 rates AS (
     SELECT r.tool_hash, r.hidden_rule, sum(n)::BIGINT AS calls, count(y) AS sessions,
-        rate_bounds(list(coalesce(y, 0)), list(n)) AS bounds
+        _interval(_moments(n, coalesce(y, 0))) AS share
     FROM (SELECT DISTINCT tool_hash, hidden_rule FROM counts) r
     JOIN used v USING (tool_hash)
     LEFT JOIN sessions s
@@ -55,7 +55,7 @@ SELECT
     s.server, s.tool, calls, hidden_errors,
     -- Share of the tool's calls. tool_scores has the rate of all rules together.
     hidden_errors / calls AS hidden_error_rate,
-    bounds[1] AS hidden_error_rate_low, bounds[2] AS hidden_error_rate_high,
+    share.low AS hidden_error_rate_low, share.high AS hidden_error_rate_high,
     s.hidden_rule, hidden_certainty, verdict, sessions, last_seen, example, call_id
 FROM rules s
 JOIN rates r ON r.tool_hash = s.tool_hash AND r.hidden_rule IS NOT DISTINCT FROM s.hidden_rule

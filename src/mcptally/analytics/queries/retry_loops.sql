@@ -34,7 +34,7 @@ chains AS MATERIALIZED (
     HAVING retries > 0
 ),
 recoveries AS (
-    SELECT tool_hash, rate_bounds(list(y), list(n)) AS bounds
+    SELECT tool_hash, _interval(_moments(n, y)) AS share
     FROM (
         SELECT tool_hash, count(*)::DOUBLE AS n,
             count(*) FILTER (worked)::DOUBLE AS y
@@ -71,7 +71,7 @@ loops AS (
 )
 SELECT
     server, tool, calls, retried_calls, loops, retries, longest, recovered_calls,
-    recovered_rate, bounds[1] AS recovered_rate_low, bounds[2] AS recovered_rate_high,
+    recovered_rate, share.low AS recovered_rate_low, share.high AS recovered_rate_high,
     wasted_tokens, longest_seconds, u.verdict, call_id
 FROM loops
 JOIN recoveries USING (tool_hash)
