@@ -231,8 +231,12 @@ def test_every_link_of_a_page_leads_to_its_target(open_page, name):
         "a[href^='#']", "links => links.map(one => one.getAttribute('href'))"
     )
     first = {address: number for number, address in reversed(list(enumerate(addresses)))}
-    assert len(first) > 20
-    missed = {address: page.evaluate(CLICK, number) for address, number in first.items()}
+    kinds: dict[str, list[str]] = {}
+    for address in first:
+        kinds.setdefault(re.sub(r"-[0-9a-f]{10,}$", "", address), []).append(address)
+    chosen = [each for kind in kinds.values() for each in (kind[0], kind[-1])]
+    assert set(kinds) >= {"#tools", "#tool", "#error", "#call", "#first"}
+    missed = {address: page.evaluate(CLICK, first[address]) for address in chosen}
     assert {address: why for address, why in missed.items() if why} == {}
 
 
