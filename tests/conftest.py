@@ -72,6 +72,15 @@ def sample_store(tmp_path_factory: pytest.TempPathFactory) -> mt.Store:
     return mt.open_store(folder / "store")
 
 
+@pytest.fixture(scope="session")
+def corpus_store(tmp_path_factory: pytest.TempPathFactory) -> mt.Store:
+    """A store of `corpus.recordings()`, which no test changes; the workers of a run share it."""
+    folder = shared_folder(
+        tmp_path_factory, "corpus", lambda new: mt.score(corpus.recordings(), out=new / "store")
+    )
+    return mt.open_store(folder / "store")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Keep the garbage collector from visiting the collected tests and modules again and again.

@@ -8,7 +8,6 @@ import pytest
 import mcptally as mt
 from mcptally import errors
 from mcptally.analytics.views import displayed_columns, question_titles
-from tests import corpus
 from tests.analytics import reference_answers
 from tests.analytics.conftest import plain_rows
 
@@ -60,12 +59,11 @@ def test_a_question_equals_the_reference_answer(store: mt.Store, rows, name):
 
 
 @pytest.mark.slow
-def test_questions_about_recorded_traffic_equal_the_reference_answers(tmp_path):
-    mt.score(corpus.recordings(), out=tmp_path / "store")
-    store, rows = mt.open_store(tmp_path / "store"), plain_rows(tmp_path / "store")
+def test_questions_about_recorded_traffic_equal_the_reference_answers(corpus_store: mt.Store):
+    rows = plain_rows(corpus_store.path)
     for name in NAMES:
         plain = list(getattr(reference_answers, name)(rows))
-        agree(name, store.ask(name).pl().to_dicts(), plain)
+        agree(name, corpus_store.ask(name).pl().to_dicts(), plain)
         assert plain, "the traffic has no data for this question"
 
 

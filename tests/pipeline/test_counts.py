@@ -1,10 +1,8 @@
 from collections import Counter
 from pathlib import Path
 
-import polars as pl
 import pytest
 
-from mcptally.pipeline import run
 from tests import corpus
 from tests.second_opinion import differences, of_pipeline, of_reference
 from tests.transcripts import write
@@ -54,21 +52,18 @@ def test_a_lost_line_is_a_difference(tmp_path):
 
 
 REAL = {
-    "hidden_error": ("sample_traces/sqlite.jsonl.zst", "read_query"),
-    "ok": ("sample_traces/git.jsonl.zst", "git_status"),
-    "tool_error": ("sample_traces/git.jsonl.zst", "git_show"),
-    "protocol_error": ("sample_traces/git.jsonl.zst", "git_push"),
-    "input_required": ("tests/recordings/m2.jsonl.zst", "book"),
-    "timeout": ("sample_traces/everything.jsonl.zst", "trigger-long-running-operation"),
-    "cancelled": ("sample_traces/excel-http.jsonl.zst", "write_range"),
-    "no_response": ("sample_traces/commands.jsonl.zst", "run_command"),
+    ("sqlite.jsonl.zst", "read_query", "hidden_error"),
+    ("git.jsonl.zst", "git_status", "ok"),
+    ("git.jsonl.zst", "git_show", "tool_error"),
+    ("git.jsonl.zst", "git_push", "protocol_error"),
+    ("m2.jsonl.zst", "book", "input_required"),
+    ("everything.jsonl.zst", "trigger-long-running-operation", "timeout"),
+    ("excel-http.jsonl.zst", "write_range", "cancelled"),
+    ("commands.jsonl.zst", "run_command", "no_response"),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("outcome", REAL)
-def test_each_outcome_occurs_in_a_real_call(tmp_path, outcome):
-    name, tool = REAL[outcome]
-    run.score([ROOT / name], out=tmp_path / "store")
-    calls = pl.read_parquet(tmp_path / "store" / "calls" / "**" / "*.parquet")
-    assert (tool, outcome) in calls.select("tool", "outcome").rows()
+def test_each_outcome_occurs_in_a_real_call(corpus_store):
+    query = "SELECT DISTINCT parse_filename(file), tool, outcome FROM calls"
+    assert set(corpus_store.sql(query).fetchall()) >= REAL

@@ -26,21 +26,19 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory) -> dict[str, pl.DataFrame]:
-    out = tmp_path_factory.mktemp("alone") / "store"
-    mt.score(FILES, out=out)
-    return tables(out)
+def alone(sample_store: mt.Store) -> dict[str, pl.DataFrame]:
+    return tables(sample_store.path)
 
 
 def test_three_processes_write_the_tables_of_one(tmp_path: Path, alone):
-    mt.score(FILES, out=tmp_path / "store", jobs=3, partition_bytes=200_000)
+    mt.score(FILES, out=tmp_path / "store", jobs=3, partition_bytes=600_000)
     for name, frame in tables(tmp_path / "store").items():
         assert_frame_equal(frame, alone[name])
 
 
-def test_recordings_split_over_processes_are_put_together(tmp_path: Path, alone):
-    files = scattered(tmp_path, parts=4)
-    mt.score(files, out=tmp_path / "store", jobs=2, partition_bytes=1)
+def test_recordings_split_over_files_and_processes_are_put_together(tmp_path: Path, alone):
+    files = scattered(tmp_path, FILES, parts=4)
+    mt.score(files, out=tmp_path / "store", jobs=2, partition_bytes=400_000)
     for name, frame in tables(tmp_path / "store").items():
         assert_frame_equal(frame, alone[name])
 

@@ -1,7 +1,5 @@
 """Every declared column is filled by something real."""
 
-from pathlib import Path
-
 import polars as pl
 import pytest
 
@@ -11,7 +9,6 @@ from mcptally.tables.ui_errors import UiErrors
 from mcptally.tables.ui_runs import UiRuns
 from mcptally.tables.ui_steps import UiSteps
 from mcptally.tables.validations import Validations
-from tests import corpus
 
 EMPTY = {
     "recordings": {"source": "only imported recordings have one"},
@@ -36,17 +33,10 @@ EMPTY = {
 """Columns that recorded traffic need not fill, and why."""
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("tables") / "store"
-    mt.score(corpus.recordings(), out=out)
-    return out
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_every_column_has_a_value_in_a_recording_of_a_real_server(store: Path, table):
-    frame = pl.read_parquet(store / table.name / "*.parquet")
+def test_every_column_has_a_value_in_a_recording_of_a_real_server(corpus_store: mt.Store, table):
+    frame = pl.read_parquet(corpus_store.path / table.name / "*.parquet")
     assert frame.schema == table.schema()
     empty = {name for name in frame.columns if frame.get_column(name).null_count() == frame.height}
     assert empty - EMPTY.get(table.name, {}).keys() == set()
