@@ -153,7 +153,7 @@ OPS = st.lists(
         st.integers(0, 400),
     ),
     min_size=3,
-    max_size=9,
+    max_size=6,
 )
 
 
@@ -316,7 +316,6 @@ def test_a_call_is_scored_again_when_another_recording_changes_its_context(
     (tmp_path / "later.jsonl").unlink()
     assert again(tmp_path).reused == 1
     assert values(tmp_path / "store", column) == before
-    assert_as_full_run(tmp_path / "store", sorted(tmp_path.glob("*.jsonl")), tmp_path)
 
 
 def test_a_call_is_not_scored_again_while_the_records_stay_in_their_bands(tmp_path: Path):
