@@ -85,19 +85,16 @@ def test_a_failed_gate_fails_the_job_and_all_reports_say_so(ci, tmp_path):
     )
 
 
-def test_the_comment_of_an_earlier_run_is_updated(ci, tmp_path):
-    record(tmp_path / "traces", fails=False)
-    (tmp_path / "comments").write_text("41\n57\n")
-    done = ci("traces", MCPTALLY_FAIL_ON="failure_rate > 20%", MCPTALLY_PR="7")
-    assert done.returncode == 0, done.stderr
-    assert "PATCH repos/jo/shop/issues/comments/41 " in (tmp_path / "asked").read_text()
-
-
-def test_a_change_for_the_worse_fails_the_job(ci, tmp_path):
+def test_a_run_updates_the_comment_of_an_earlier_one_and_a_change_for_the_worse_fails_the_job(
+    ci, tmp_path
+):
     record(tmp_path / "before", fails=False)
     record(tmp_path / "traces", fails=True)
-    base = {"MCPTALLY_OUT": "base"}
-    assert ci("before", **base).returncode == 0
+    (tmp_path / "comments").write_text("41\n57\n")
+    gate = {"MCPTALLY_FAIL_ON": "failure_rate > 20%", "MCPTALLY_PR": "7"}
+    done = ci("before", MCPTALLY_OUT="base", **gate)
+    assert done.returncode == 0, done.stderr
+    assert "PATCH repos/jo/shop/issues/comments/41 " in (tmp_path / "asked").read_text()
     done = ci("traces", MCPTALLY_BASE="base/store", MCPTALLY_WORSE="worse")
     assert done.returncode == 1, done.stderr
     assert "### Compared with the base" in (tmp_path / "step.md").read_text()
