@@ -296,13 +296,15 @@ def test_recorded_markup_neither_runs_nor_becomes_an_element(visit, addresses):
     calls = [link for link in links if "/call/" in link]
     tools = page.eval_on_selector_all("a[href*='/tool?']", "all => all.map(one => one.href)")
     servers = page.eval_on_selector_all("a[href*='/server?']", "all => all.map(one => one.href)")
-    own = [
-        addresses["hostile"] + place
-        for place in ("table/calls", "table/tools", "table/error_groups", "search?q=<script>")
-    ]
+    ids = [link.rpartition("/")[2].partition("#")[0] for link in calls[:4]]
+    places = ["table/calls", "table/tools", "table/error_groups", "search?q=<script>", "compare"]
+    places += ["review", "review/next", *(f"review/call?call={call}" for call in ids)]
+    places += [f"group?call={call}" for call in ids[:2]]
+    own = [addresses["hostile"] + place for place in places]
     foreign = "img,iframe,object,embed,base,audio,video,math,foreignObject,style"
     for address in dict.fromkeys([*calls[:8], *tools[:12], *servers[:12], *own]):
-        page.goto(address, wait_until="load", timeout=WAIT)
+        answer = page.goto(address, wait_until="load", timeout=WAIT)
+        assert answer.status == 200, address
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
         assert page.evaluate(f"window.{stores.MARKER}") is None
         assert page.query_selector_all(foreign) == []
