@@ -4,7 +4,9 @@ The results must equal those of `inspector.decide` and `document.decide`. A test
 recorded traffic.
 """
 
-from collections.abc import Sequence
+import functools
+import operator
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -213,52 +215,56 @@ def _ids_of(text: str) -> Sequence[str]:
         return ()
 
 
-def _points(weight: float, fact: pl.Expr) -> pl.Expr:
-    return fact.cast(pl.Float64) * weight
+_PROGRAM: Final = (
+    *(_Facts.i_code.col, _Facts.i_pattern.col, _Facts.i_status.col),
+    *(_Facts.i_structured.col, _Facts.i_tested.col, _Facts.i_expected.col),
+)
+_DOCUMENT: Final = (
+    *(_Facts.s_any_code.col, _Facts.s_pattern.col, _Facts.s_status.col),
+    *(_Facts.s_any_structure.col, _Facts.s_tested.col, _Facts.s_expected.col),
+)
+"""The factors of both interpretations, in the order of `FACTORS`."""
 
 
-def _program_points() -> list[pl.Expr]:
-    rows = inspector.ROWS
-    points = (
-        _points(rows.weight("pattern"), _Facts.i_pattern.col)
-        + _points(rows.weight("http_status"), _Facts.i_status.col)
-        + _points(rows.weight("structured_what"), _Facts.i_structured.col)
-        + _points(rows.weight("test_word"), _Facts.i_tested.col)
-        + _points(rows.weight("tool_keyword"), _Facts.i_expected.col)
-    )
-    threshold = (
-        pl.when(_Facts.i_pattern.col & _Facts.i_strong.col)
+def _points(rows: RuleRows, weights: Mapping[str, pl.Expr]) -> pl.Expr:
+    """The sum of the weights of the parts that hold, added in the same order as in Python."""
+    points = (holds.cast(pl.Float64) * rows.weight(part) for part, holds in weights.items())
+    return functools.reduce(operator.add, points)
+
+
+def _threshold(rows: RuleRows, strong: pl.Expr, high: pl.Expr, expected: pl.Expr) -> pl.Expr:
+    return (
+        pl.when(strong)
         .then(rows.threshold("strong"))
-        .when(_Facts.i_pattern.col & _Facts.i_high.col)
+        .when(high)
         .then(rows.threshold("high_confidence"))
-        .when("i_expected")
+        .when(expected)
         .then(rows.threshold("tool_keyword"))
         .otherwise(rows.threshold("threshold"))
     )
-    return [points.alias("i_points"), threshold.alias("i_threshold")]
+
+
+def _program_points() -> list[pl.Expr]:
+    parts = ("pattern", "http_status", "structured_what", "test_word", "tool_keyword")
+    _, pattern, *_, expected = _PROGRAM
+    strong, high = pattern & _Facts.i_strong.col, pattern & _Facts.i_high.col
+    return [
+        _points(inspector.ROWS, dict(zip(parts, _PROGRAM[1:], strict=True))).alias("i_points"),
+        _threshold(inspector.ROWS, strong, high, expected).alias("i_threshold"),
+    ]
 
 
 def _program_columns() -> list[pl.Expr]:
     is_decided = ~Examined.rpc.col
     # If the text has an MCP code, the program returns at once and evaluates no other factor.
     weighed = is_decided & ~_Facts.i_code.col
-    by_code = {"factor_mcp_code": _Facts.i_code.col}
-    by_weight = {
-        "business_confidence": _Facts.i_share.col,
-        "threshold": _Facts.i_threshold.col,
-        "factor_business_pattern": _Facts.i_pattern.col,
-        "factor_http_status": _Facts.i_status.col,
-        "factor_structured_error": _Facts.i_structured.col,
-        "factor_validates_test_data": _Facts.i_tested.col,
-        "factor_validation_expected": _Facts.i_expected.col,
-    }
     decided = _Facts.i_code.col | (_Facts.i_share.col >= _Facts.i_threshold.col)
-    found = (
-        {"is_business_error": pl.when(is_decided).then(decided)}
-        | {name: pl.when(is_decided).then(value) for name, value in by_code.items()}
-        | {name: pl.when(weighed).then(value) for name, value in by_weight.items()}
-    )
-    return [found[name].alias(f"inspector_{name}") for name in BUSINESS]
+    conditions = (is_decided, weighed, weighed, is_decided, *[weighed] * 5)
+    values = (decided, _Facts.i_share.col, _Facts.i_threshold.col, *_PROGRAM)
+    return [
+        pl.when(condition).then(value).alias(f"inspector_{name}")
+        for name, condition, value in zip(BUSINESS, conditions, values, strict=True)
+    ]
 
 
 def _document_points() -> list[pl.Expr]:
@@ -267,13 +273,14 @@ def _document_points() -> list[pl.Expr]:
         value=False
     )
     structured = _Facts.s_structured.col | Examined.rpc.col
-    points = (
-        _points(rows.weight("mcp_code"), code)
-        + _points(rows.weight("pattern"), _Facts.s_pattern.col)
-        + _points(rows.weight("http_status"), _Facts.s_status.col)
-        + _points(rows.weight("structured_error"), structured)
-        + _points(rows.weight("test_id_name"), _Facts.s_tested.col)
-    )
+    weights = {
+        "mcp_code": code,
+        "pattern": _Facts.s_pattern.col,
+        "http_status": _Facts.s_status.col,
+        "structured_error": structured,
+        "test_id_name": _Facts.s_tested.col,
+    }
+    points = _points(rows, weights)
     with_tool = (
         pl.when(~_Facts.s_expected.col)
         .then(points)
@@ -281,33 +288,16 @@ def _document_points() -> list[pl.Expr]:
         .then(points + rows.weight("tool_keyword"))
         .otherwise(rows.value("alone"))
     )
-    threshold = (
-        pl.when("s_strong")
-        .then(rows.threshold("strong"))
-        .when("s_high")
-        .then(rows.threshold("high_confidence"))
-        .when("s_expected")
-        .then(rows.threshold("tool_keyword"))
-        .otherwise(rows.threshold("threshold"))
-    )
+    found = (_Facts.s_strong.col, _Facts.s_high.col, _Facts.s_expected.col)
     return [
         code.alias("s_any_code"),
         structured.alias("s_any_structure"),
         with_tool.alias("s_points"),
-        threshold.alias("s_threshold"),
+        _threshold(rows, *found).alias("s_threshold"),
     ]
 
 
 def _document_columns() -> list[pl.Expr]:
-    found = {
-        "is_business_error": _Facts.s_share.col >= _Facts.s_threshold.col,
-        "business_confidence": _Facts.s_share.col,
-        "threshold": _Facts.s_threshold.col,
-        "factor_mcp_code": _Facts.s_any_code.col,
-        "factor_business_pattern": _Facts.s_pattern.col,
-        "factor_http_status": _Facts.s_status.col,
-        "factor_structured_error": _Facts.s_any_structure.col,
-        "factor_validates_test_data": _Facts.s_tested.col,
-        "factor_validation_expected": _Facts.s_expected.col,
-    }
-    return [found[name].alias(f"seed_{name}") for name in BUSINESS]
+    share, threshold = _Facts.s_share.col, _Facts.s_threshold.col
+    values = (share >= threshold, share, threshold, *_DOCUMENT)
+    return [value.alias(f"seed_{name}") for name, value in zip(BUSINESS, values, strict=True)]
