@@ -10,7 +10,7 @@ Five folders, one per document, do not import each other:
     validation_logic/     github-mcp-validation-logic: wrapped arguments, normalised errors
     validation_protocol/  mcp-validation-protocol: the `validate` tool, checks of arguments
 
-They share `violation`, `tool_result`, `json_text` and `javascript`. `results` runs the checks of
+They share `violation`, `tool_result` and `javascript`. `results` runs the checks of
 tool results. Other folders import:
 
     pipeline/             `stages`

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from mcptally.seeds.json_text import json_object, json_value
 from mcptally.seeds.violation import text_pointer
+from mcptally.wire.json_text import json_object, json_value
 
 
 class ToolResult(msgspec.Struct, frozen=True):

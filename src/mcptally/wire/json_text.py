@@ -1,6 +1,7 @@
 """Decodes JSON texts from untrusted sources: a text that does not fit gives None."""
 
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -16,3 +17,21 @@ def decode_or_none(decoder: msgspec.json.Decoder[T], text: bytes | str) -> T | N
         return decoder.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError):
         return None
+
+
+def json_value(text: Any) -> Any:
+    """The value of a JSON text; None if the argument is not a text or not JSON."""
+    return decode_or_none(ANY, text) if isinstance(text, str) else None
+
+
+def json_object(text: Any) -> dict[str, Any] | None:
+    """The object of a JSON text; None if the text holds anything else."""
+    if not isinstance(text, str) or text.lstrip()[:1] != "{":
+        return None
+    value = json_value(text)
+    return value if isinstance(value, dict) else None
+
+
+def first_present(value: Mapping[str, Any], *names: str) -> Any:
+    """The first of the named members that is present and not null; None if there is none."""
+    return next((value[name] for name in names if value.get(name) is not None), None)

@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 
 from mcptally.jsonschemas import cost, dialects
-from mcptally.seeds.json_text import json_value
 from mcptally.tables.arrow import series_from_numpy
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Validated
+from mcptally.wire.json_text import json_value
 
 _EMPTY: Final = r'""|\[[ \t\n\r]*\]|\{[ \t\n\r]*\}|null'
 """Matches arguments that may contain an empty value or null; text inside a string matches too."""

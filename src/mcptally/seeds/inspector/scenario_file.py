@@ -22,8 +22,8 @@ import polars as pl
 
 from mcptally.errors import UsageError, near, reason
 from mcptally.seeds.inspector.model import SCENARIOS
-from mcptally.seeds.json_text import json_value
 from mcptally.tables.stages import Validated
+from mcptally.wire.json_text import json_value
 
 _PATTERNS: Final = ("server", "tool")
 _EXACT: Final = ("session", "recording", "call_id")

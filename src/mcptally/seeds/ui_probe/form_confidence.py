@@ -6,11 +6,11 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally.rules import findings as rule_findings
-from mcptally.seeds.json_text import json_object
 from mcptally.seeds.tool_result import ToolResult
 from mcptally.seeds.ui_probe.shapes import as_double
 from mcptally.tables.formatting import formatted
 from mcptally.tables.stages import Scored
+from mcptally.wire.json_text import json_object
 
 TOOLS: Final = ("fill_and_submit", "infer_form")
 """The tools whose calls `low_confidence_findings` needs."""

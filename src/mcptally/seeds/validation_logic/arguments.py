@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from mcptally.rules import findings as rule_findings
-from mcptally.seeds.json_text import json_object, json_value
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Scored
+from mcptally.wire.json_text import json_object, json_value
 
 WRAPPERS: Final = ("params", "arguments", "args", "parameters", "input")
 """Members that may hold the arguments, in the order in which they are tried."""

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from mcptally.redaction.display import mask_and_cut
 from mcptally.seeds.javascript import printable
-from mcptally.seeds.json_text import first_present
 from mcptally.seeds.validation_logic.error_categories import category_named, category_of_status
+from mcptally.wire.json_text import first_present
 
 
 class StructuredError(NamedTuple):

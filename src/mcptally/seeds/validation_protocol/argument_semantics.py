@@ -15,8 +15,8 @@ import duckdb
 import jsonschema_rs
 
 from mcptally.redaction.key_patterns import words
-from mcptally.seeds.json_text import json_value
 from mcptally.seeds.validation_protocol import cron
+from mcptally.wire.json_text import json_value
 
 
 class Remark(NamedTuple):

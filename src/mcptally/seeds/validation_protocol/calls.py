@@ -11,7 +11,6 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally.rules import findings as rule_findings
-from mcptally.seeds.json_text import json_value
 from mcptally.seeds.validation_protocol.texts import (
     canonical,
     declares_validation,
@@ -28,6 +27,7 @@ from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import TIME, Definitions, DryRuns, Scored
 from mcptally.tables.validations import Validations
+from mcptally.wire.json_text import json_value
 
 NAME: Final = r"(?i)^(?:.*(?:__|[:./]))?validate$"
 """Matches the name of a validating tool."""

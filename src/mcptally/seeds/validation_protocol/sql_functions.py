@@ -10,8 +10,6 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
 
-from mcptally.seeds.json_text import json_value
-
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:
     """Add the functions `meaning_error` and `has_meaning` to a connection."""
@@ -48,8 +46,9 @@ def meaning_error(schema: str | None, arguments: str | None) -> str | None:
         schema: the tool's inputSchema, as JSON text.
         arguments: the arguments, as JSON text.
     """
-    # Imported late: it loads the schema engine, which most connections do not need.
+    # Imported late: they load the schema engine, which most connections do not need.
     from mcptally.seeds.validation_protocol import argument_semantics  # noqa: PLC0415
+    from mcptally.wire.json_text import json_value  # noqa: PLC0415
 
     if schema is None or arguments is None or not argument_semantics.semantic_parameters(schema):
         return None

@@ -12,9 +12,9 @@ import msgspec
 import polars as pl
 
 from mcptally import rules as rule_files
-from mcptally.seeds.json_text import first_present, json_value
 from mcptally.seeds.violation import Violation
 from mcptally.verdict import match
+from mcptally.wire.json_text import first_present, json_value
 
 ANSWER: Final = ("valid", "errors", "warnings")
 """The members that an answer must have; it may not have others."""
