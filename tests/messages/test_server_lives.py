@@ -123,6 +123,18 @@ LIVES: dict[str, tuple[list[Any], list[str], dict[str, Any], tuple[Any, ...]]] =
         exits(0),
         ("unused", None, None, "client", None),
     ),
+    "nothing but an error in 5 s": (
+        [*ASKS, REFUSAL, 5000],
+        [],
+        ends("client_gone", exit_code=0),
+        ("unused", None, None, "client", None),
+    ),
+    "no answer in 5 s after another era was refused": (
+        [*ASKS, REFUSAL, *ASKS, 5000],
+        [],
+        ends("client_gone", exit_code=0),
+        ("unanswered", "no_answer", None, "client", None),
+    ),
     "no answer in 5 s, and a recorder that was killed": (
         [*ASKS, 4998],
         ["still loading"],

@@ -93,8 +93,15 @@ def test_large_groups_are_asked_about_twice():
     assert drawn.certain == [(0, 2)]
 
 
-def simulated(rng, seeds, n, wrong):
-    """Coverage and bias of samples of an archive whose verdict is wrong in large groups."""
+def simulated(rng, seeds, n, wrong, mistaken=0.0):
+    """Coverage and bias of samples of an archive whose verdict is wrong in large groups.
+
+    `mistaken` is the share of the reviewer's answers that are wrong.
+    """
+
+    def answers(truth, k=1):
+        return [float(bool(truth) != (rng.random() < mistaken)) for _ in range(k)]
+
     failures = np.array([300, 120, *[4] * 20])
     others = np.array([600, 200, 100, *[3] * 60])
     truth = [
@@ -109,13 +116,14 @@ def simulated(rng, seeds, n, wrong):
         strata = [
             Stratum(
                 each.sum(),
-                [(each[g], [float(right[g])] * k) for g, k in drawn.certain],
-                [float(right[g]) for g, k in drawn.rest for _ in range(k)],
+                [(each[g], answers(right[g], k)) for g, k in drawn.certain],
+                [one for g, k in drawn.rest for one in answers(right[g], k)],
             )
             for each, right, k in zip((failures, others), truth, given_, strict=False)
             for drawn in [reviewed.draw(each, k, rng)]
         ]
-        strata.append(Stratum(ok, (), (rng.random(given_[2]) < missed).astype(float)))
+        found = rng.random(given_[2]) < missed
+        strata.append(Stratum(ok, (), [one for each in found for one in answers(each)]))
         found = reviewed.reviewed_rate(strata)
         covered += found.low <= rate <= found.high
         errors.append(found.rate - rate)
@@ -127,6 +135,13 @@ def test_a_sample_covers_the_true_rate_where_the_verdict_is_wrong_in_large_group
     found = [simulated(np.random.default_rng(seed), 60, n, 0.4) for seed in range(5)]
     assert np.mean([covered for covered, _ in found]) >= 0.93
     assert abs(np.mean([error for _, error in found])) < 0.01
+
+
+def test_two_percent_of_wrong_answers_cost_one_and_a_half_points():
+    found = [simulated(np.random.default_rng(seed), 60, 60, 0.4, 0.02) for seed in range(6)]
+    errors = [error for _, error in found]
+    assert 0.01 < np.mean(errors) < 0.02
+    assert np.mean([covered for covered, _ in found]) < 0.93  # which more answers do not help
 
 
 def test_more_answers_give_a_narrower_interval_as_planned():

@@ -90,7 +90,7 @@ class _Ends(StageTable):
     ended_ns = Column(
         pl.Int64, "Time of the last event: nothing follows if the recorder died.", "ns"
     )
-    asked = Column(pl.UInt32, "Requests of the client.")
+    open = Column(pl.Boolean, "Whether a request of the client got no reply, not even an error.")
     answered_ns = Column(pl.Int64, "Time of the server's first answer.", "ns")
     used = Column(pl.Boolean, "Whether a tool was called, with or without an answer.")
     waiting = Column(pl.Boolean, "Whether a request was open at the end.")
@@ -129,7 +129,7 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
         .filter(PairedCalls.dir.col == "c2s")
         .group_by(Event.recording.name)
         .agg(
-            pl.len().alias(_Ends.asked.name),
+            PairedCalls.reply_ns.col.is_null().any().alias(_Ends.open.name),
             # An era that a server does not speak is refused with an error before the handshake.
             PairedCalls.reply_ns.col.filter(~PairedCalls.error_reply.col)
             .min()
@@ -197,9 +197,8 @@ _OF_CLOSE: Final = tuple(
 
 
 def _start() -> pl.Expr:
-    """Return how the start went: a server that was asked for nothing did not fail to start."""
+    """Return how the start went: it did not fail if no request was left without a reply."""
     never_ran = Closes.reason.col == "not_started"
-    was_asked = _Ends.asked.col.fill_null(0) > 0
     return (
         pl.when(never_ran.fill_null(value=False))
         .then(pl.lit("failed"))
@@ -207,7 +206,7 @@ def _start() -> pl.Expr:
         .then(pl.lit("ready"))
         .when(_Ends.failed.col)
         .then(pl.lit("failed"))
-        .when(was_asked & (_Ends.ended_ns.col - _Ends.opened_ns.col >= PATIENCE_NS))
+        .when(_Ends.open.col & (_Ends.ended_ns.col - _Ends.opened_ns.col >= PATIENCE_NS))
         .then(pl.lit("unanswered"))
         .otherwise(pl.lit("unused"))
     )
