@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from mcptally.output.html import problems
+from mcptally.tables.values import cell_of
 from tests.analytics.built_stores import (
     BEGAN,
     NO_NETWORK,
@@ -162,6 +163,18 @@ def test_a_claim_that_is_less_than_seventy_percent_certain_names_no_fault(asked)
     assert (doubtful["kind"], doubtful["fault"]) == ("unclear", None)
     assert (doubtful["suspected"], doubtful["certainty"]) == ("tool", 69.0)
     assert (sure["kind"], sure["fault"]) == ("tool_failures", "tool")
+
+
+def test_a_table_has_words_for_an_unknown_fault_and_onset_and_claims_no_certainty(asked):
+    [doubtful], [sure] = asked(DOUBTFUL), asked(SURE)
+    assert cell_of("fault", doubtful) == "unknown, perhaps tool"
+    assert cell_of("fault", doubtful | {"suspected": None}) == "unknown"
+    assert cell_of("fault", sure) == "tool"
+    assert cell_of("certainty", sure | {"certainty": 99.96}) == "99 %"
+    later = sure | {"from_start": False}
+    assert cell_of("since", sure) == problems.onset(sure) == "from the beginning"
+    assert f"{cell_of('since', later)} UTC" == problems.onset(later)
+    assert problems.onset(later).startswith("first seen 20")
 
 
 LOOPS = SERVERS.add(

@@ -11,14 +11,15 @@ from typing import Any, Final
 import pyarrow as pa
 
 from mcptally.redaction.display import clean_line
+from mcptally.tables.outcomes import UNKNOWN
 
 SHARE: Final = re.compile(
     r"_rate(_|$)|(?:^|_)share(_|$)|^(?:valid_worked|invalid_precision|invalid_recall|preventable"
     r"|refusal_precision)(_|$)"
 )
 """Matches the names of columns that hold shares from 0 to 1; tables show them in percent."""
-_PERCENT: Final = re.compile(r"confidence|certainty")
-"""Matches the names of columns that hold percentages from 0 to 100."""
+_CERTAINTY: Final = re.compile(r"certainty$")
+"""Matches the names of columns that hold a probability in percent that a claim is right."""
 
 FORMULA: Final = (
     "^[\\s\\x00-\\x1f\\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*"
@@ -80,7 +81,9 @@ def cell(name: str, value: object) -> str:
             return ""
         if SHARE.search(name):
             return f"{value:.1%}"
-        if _PERCENT.search(name):
+        if _CERTAINTY.search(name):
+            return f"{whole_certainty(value)} %"
+        if "confidence" in name:
             return f"{value:.0f} %"
         return f"{value:,.1f}" if abs(value) < 1000 else f"{value:,.0f}"
     if isinstance(value, int):
@@ -94,6 +97,11 @@ def cell(name: str, value: object) -> str:
     if isinstance(value, dict):
         return _cut(json.dumps(plain(value), ensure_ascii=False))
     return _cut(str(plain(value)))
+
+
+def whole_certainty(percent: float) -> int:
+    """A certainty in whole percent, rounded down and never 100: no verdict is certain."""
+    return min(int(percent), 99)
 
 
 CELL: Final = 1000
@@ -112,13 +120,27 @@ def cell_of(name: str, row: Mapping[str, Any]) -> str:
     """The text of a column of a row: `cell`, or words where a number would be misleading.
 
     In a row of scores, a confidence that is null is `NO_EVIDENCE`, and a success rate without a
-    success is `NEVER_WORKED`.
+    success is `NEVER_WORKED`. In a row of problems, an unknown fault names the suspected one, and
+    an unknown onset says when the problem was first seen.
     """
+    if name == "fault" and row[name] is None and "suspected" in row:
+        return ", perhaps ".join(filter(None, (UNKNOWN, row["suspected"])))
+    if name == "since" and row[name] is None and "from_start" in row:
+        return first_seen(row)
     if name == "confidence" and row[name] is None and f"{name}_low" in row:
         return NO_EVIDENCE
     if name == "success_rate" and row[name] == 0 and row.get("ok") == 0:
         return NEVER_WORKED
     return cell(name, row[name])
+
+
+def first_seen(row: Mapping[str, Any]) -> str:
+    """When a problem without an onset was first seen; empty: not known."""
+    if row["from_start"] or row["kind"] == "not_started":
+        return "from the beginning"
+    if row["from_start"] is None:
+        return ""
+    return f"first seen {cell('first_seen', row['first_seen'])[:16]}"
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:

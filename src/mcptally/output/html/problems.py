@@ -6,6 +6,7 @@ from typing import Any, Final
 from mcptally.output.html.text import interval, moment, name, percent, shown
 from mcptally.plural import count
 from mcptally.tables.outcomes import UNKNOWN
+from mcptally.tables.values import first_seen, whole_certainty
 from mcptally.verdict.error_text import hides_exception
 
 TITLES: Final[Mapping[str, str]] = {
@@ -99,8 +100,8 @@ _LOOK: Final = "not clear whose: look at the example"
 
 
 def certain(certainty: float | None) -> str:
-    """The probability that a claim is right, in parentheses; never 100 %."""
-    return "" if certainty is None else f" ({min(int(certainty), 99)}% sure)"
+    """The probability that a claim is right, in parentheses."""
+    return "" if certainty is None else f" ({whole_certainty(certainty)}% sure)"
 
 
 def onset(row: Mapping[str, Any]) -> str:
@@ -108,11 +109,8 @@ def onset(row: Mapping[str, Any]) -> str:
     if row["since"] is not None:
         other = ", when another client began" if row["client_changed"] else ""
         return f"since {moment(row['since'])} UTC{other}"
-    if row["from_start"] or row["kind"] == "not_started":
-        return "from the beginning"
-    if row["from_start"] is None:
-        return ""
-    return f"first seen {moment(row['first_seen'])} UTC"
+    seen = first_seen(row)
+    return f"{seen} UTC" if seen.startswith("first") else seen
 
 
 def share(row: Mapping[str, Any]) -> str:
