@@ -240,19 +240,25 @@ def test_the_onset_is_the_detected_change(asked):
     assert row["first_seen"] == row["since"]
 
 
-OTHER_CLIENT = SERVERS.add(
-    [
-        row | {"client": "new" if row["requested_at"] >= BEGAN + timedelta(hours=1) else "old"}
-        for row in outage(kind=NO_NETWORK | NO_HOST)
-    ]
+def of_client(name):
+    """Calls that fail since the second hour; `name(later, n)` is the client of the n-th call."""
+    rows = outage(kind=NO_NETWORK | NO_HOST)
+    later = BEGAN + timedelta(hours=1)
+    return [row | {"client": name(row["requested_at"] >= later, n)} for n, row in enumerate(rows)]
+
+
+OTHER_CLIENT = SERVERS.add(of_client(lambda later, _: "new" if later else "old"))
+BOTH_CLIENTS_FAIL = SERVERS.add(
+    of_client(lambda later, n: "new" if n % 10 < (9 if later else 1) else "old")
 )
 
 
 @pytest.mark.slow
-def test_an_onset_at_which_another_client_began_says_so(asked):
-    [row], [other] = asked(OTHER_CLIENT), asked(SINCE)
-    assert (row["client_changed"], other["client_changed"]) == (True, False)
-    assert problems.onset(row) == "since 2026-03-02 01:00 UTC, when another client began"
+def test_an_onset_that_other_clients_explain_says_so(asked):
+    [row], [same], [both] = asked(OTHER_CLIENT), asked(SINCE), asked(BOTH_CLIENTS_FAIL)
+    assert [each["client_changed"] for each in (row, same, both)] == [True, False, False]
+    assert problems.onset(row) == "since 2026-03-02 01:00 UTC, when other clients called"
+    assert problems.onset(both) == "since 2026-03-02 01:00 UTC"
 
 
 def test_without_a_detected_change_there_is_no_onset(asked):

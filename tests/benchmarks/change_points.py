@@ -6,17 +6,22 @@ docs/explanation/statistics.md.
 """
 
 import argparse
+import tempfile
 from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from mcptally.analytics import views
+from tests.analytics.built_stores import BEGAN, FAILED, build, call
 
 TOOLS = 20
 SECONDS = 100_000
 """Time of an archive."""
+RUNS = "60 sessions, 4 clients with their own rates in runs of 5 sessions"
 CONSTANT = {
     "10 sessions of 6 calls": {"sessions": 10},
     "60 sessions of 6 calls": {"sessions": 60},
@@ -32,11 +37,7 @@ CONSTANT = {
         "rate": 0.2,
         "length": SECONDS / 12,
     },
-    "60 sessions, 4 clients with their own rates in runs of 5 sessions": {
-        "sessions": 60,
-        "rate": 0.2,
-        "clients": 4,
-    },
+    RUNS: {"sessions": 60, "rate": 0.2, "clients": 4},
 }
 CHANGED: dict[str, dict[str, Any]] = {
     "10 % to 30 %, 30 sessions before and after": {"sessions": 60, "rate": 0.1, "later": 0.3},
@@ -101,9 +102,10 @@ def calls(
     began = np.arange(sessions) / sessions * max(0, SECONDS - length)
     second = began[session] + random.random(len(session)) * length
     place = random.random(sessions)  # a session's place in the distribution of rates
+    client = np.zeros(sessions, dtype=np.int64)
     if clients:
-        runs = random.integers(0, clients, -(-sessions // 5))
-        place = random.random(clients)[runs.repeat(5)[:sessions]]
+        client = random.integers(0, clients, -(-sessions // 5)).repeat(5)[:sessions]
+        place = random.random(clients)[client]
 
     def rates(mean_rate: float) -> np.ndarray:
         from scipy.special import betaincinv
@@ -122,6 +124,7 @@ def calls(
         {
             "tool": np.full(len(session), f"t{tool}"),
             "session": [f"{tool}/{number}" for number in session],
+            "client": [f"c{number}" for number in client[session]],
             "second": second,
             "failed": failed,
         }
@@ -147,6 +150,23 @@ def archive(random: np.random.Generator, of_tool: Callable[[int], dict[str, Any]
     return pl.concat([calls(random, tool, **of_tool(tool)) for tool in range(TOOLS)])
 
 
+def onsets(data: pl.DataFrame, folder: Path) -> tuple[int, int]:
+    """Problems with an onset in `priorities`, and for how many other clients explain it."""
+    rows = (
+        call(
+            row["session"],
+            row["tool"],
+            server=row["tool"],
+            client=row["client"],
+            requested_at=BEGAN + timedelta(seconds=row["second"]),
+            **(FAILED | {"fault": "tool"} if row["failed"] else {}),
+        )
+        for row in data.to_dicts()
+    )
+    found = build(folder, rows).ask("priorities").pl().drop_nulls("since")
+    return found.height, found["client_changed"].sum()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--archives", type=int, default=100)
@@ -162,6 +182,16 @@ def main() -> None:
         ]
         share = sum(found) / TOOLS / given.archives
         print(f"| {name} | {np.mean(np.array(found) > 0):.1%} | {share:.2%} |")
+    with tempfile.TemporaryDirectory() as folder:
+        shown = [
+            onsets(archive(random, lambda _: CONSTANT[RUNS]), Path(folder) / f"{number}")
+            for number in range(given.archives)
+        ]
+    print(f"\n{RUNS}: on the first screen {sum(all_ for all_, _ in shown)} of ")
+    print(
+        f"{TOOLS * given.archives} problems have an onset, and {sum(said for _, said in shown)} of"
+    )
+    print("these say that other clients called then.")
     print(f"\n5 of {TOOLS} tools change, {given.archives} archives\n")
     print("| change | found | median error of its time | other tools with an alarm |")
     print("|---|---|---|---|")

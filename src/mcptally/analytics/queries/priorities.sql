@@ -4,7 +4,7 @@
 -- sessions of the square root of their affected calls, so that a client in a loop counts less,
 -- times a quarter plus three quarters of the share of affected calls, times one plus the share of
 -- all calls to the servers, of which those of a session count less, too. `since` is a detected
--- change, at which another client may have begun (`client_changed`); `from_start`: the first session with these tools was affected, too. `exception` is what
+-- change, which other clients may explain (`client_changed`); `from_start`: the first session with these tools was affected, too. `exception` is what
 -- the server wrote to stderr while it answered the example with `message`.
 WITH attributed AS MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash
@@ -98,22 +98,29 @@ onsets AS (
         AND c.changed_at BETWEEN first_seen - INTERVAL 1 MINUTE AND last_seen
     GROUP BY t.cause
 ),
--- Onsets at which another client began: nine in ten calls since then are its, and less than half of
--- those before. Such a change may be that of the client.
+-- Onsets that other clients explain: among the calls of the same clients, the share of failed calls
+-- rose by less than half as much (the weights are those of Mantel and Haenszel), or no client has
+-- calls on both sides.
 other_clients AS (
     SELECT cause, true AS client_changed
     FROM (
         SELECT
-            o.cause, c.client, count(*) FILTER (requested_at >= since) AS after,
-            count(*) FILTER (requested_at < since) AS before
+            o.cause, count(*) FILTER (requested_at >= since)::DOUBLE AS after,
+            count(*) FILTER (requested_at < since)::DOUBLE AS before,
+            count(*) FILTER (requested_at >= since AND _failed(outcome)) AS failed_after,
+            count(*) FILTER (requested_at < since AND _failed(outcome)) AS failed_before,
+            after * before / (after + before) AS weight
         FROM onsets o
         JOIN cause_tools t USING (cause)
         JOIN calls c ON c.server IS NOT DISTINCT FROM t.server AND c.tool = t.tool
-        WHERE since IS NOT NULL AND method = 'tools/call'
+        WHERE since IS NOT NULL AND method = 'tools/call' AND _ended(outcome)
         GROUP BY o.cause, c.client
     )
     GROUP BY cause
-    HAVING 10 * max(after) >= 9 * sum(after) AND 2 * arg_max(before, after) < sum(before)
+    HAVING coalesce(
+        sum(weight * (failed_after / after - failed_before / before)) FILTER (weight > 0)
+            / nullif(sum(weight), 0), 0
+    ) < 0.5 * (sum(failed_after) / sum(after) - sum(failed_before) / sum(before))
 ),
 server_calls AS (
     SELECT cause, sum(weighted) AS weighted

@@ -107,7 +107,7 @@ def certain(certainty: float | None) -> str:
 def onset(row: Mapping[str, Any]) -> str:
     """Since when the problem has existed, or when it was first seen; empty: not known."""
     if row["since"] is not None:
-        other = ", when another client began" if row["client_changed"] else ""
+        other = ", when other clients called" if row["client_changed"] else ""
         return f"since {moment(row['since'])} UTC{other}"
     seen = first_seen(row)
     return f"{seen} UTC" if seen.startswith("first") else seen
