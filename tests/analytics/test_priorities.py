@@ -376,6 +376,15 @@ def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
     assert found.index(others["tool_failures"]) == 2
 
 
+def test_a_server_that_crashed_once_stands_above_a_few_rejected_calls(tmp_path):
+    recordings = [
+        life("s", recording=n, crash="idle" if n == "0" else None) for n in map(str, range(12))
+    ]
+    rows = traffic("t", 9, kind=REJECTED)
+    found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl()
+    assert found["kind"].to_list() == ["crash", "caller"]
+
+
 @pytest.fixture(scope="module")
 def of_tools(tmp_path_factory):
     """A function that asks for problems: the tools of the answer, each with its rank."""
@@ -405,6 +414,10 @@ ENDINGS = SERVERS.add(
     + traffic("nodes", 9, kind=failure("cannot list nodes: the index is out of date"))
     + traffic("logs", 9, kind=failure("cannot read logs: the file is torn"))
 )
+WITH_CLASS = SERVERS.add(
+    traffic("a", 9, kind=failure("TypeError: the list has no items"))
+    + traffic("b", 9, kind=failure("the list has no items"))
+)
 
 
 def test_messages_that_differ_in_the_name_of_their_tool_are_one_problem(asked):
@@ -413,6 +426,7 @@ def test_messages_that_differ_in_the_name_of_their_tool_are_one_problem(asked):
 
 
 def test_messages_that_end_alike_are_one_problem(asked):
+    assert [row["affected"] for row in asked(WITH_CLASS)] == [18]
     assert [(row["affected"], row["tools"]) for row in asked(ENDINGS)] == [
         (18, ["nodes", "pods"]),
         (9, ["logs"]),

@@ -56,7 +56,7 @@ said AS MATERIALIZED (
             CASE WHEN contains(template, tool) AND length(tool) > 2
                 THEN regexp_replace(template, '\b' || regexp_escape(tool) || '\b', '<tool>', 'g')
                 ELSE template END AS whole,
-            regexp_extract(whole, ': ([^:]*[^:<>\W][^:]{11,})$', 1) AS ending
+            regexp_extract(whole, '(?:^|: )([^:]*[^:<>\W][^:]{11,})$', 1) AS ending
         FROM judged
         GROUP BY server, tool, template
     )
