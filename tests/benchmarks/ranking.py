@@ -24,7 +24,7 @@ from tests import corpus
 ARCHIVES: Final = corpus.ROOT / "tests" / "analytics" / "ranked_archives.toml"
 _CALLS: Final = """
     SELECT a.cause, c.call_id, coalesce(c.server, ''), c.outcome,
-        coalesce(c.error_text, '') || ' ' || coalesce(left(c.response, 4000), '')
+        concat_ws(' ', c.error_text, left(c.response, 4000), c.stderr_error)
     FROM affected_calls a JOIN calls c USING (call_id)
 """
 
