@@ -273,6 +273,21 @@ def test_servers_that_never_started_come_first_and_say_why(store: Path) -> None:
     assert words["a missing program"] == PATH
 
 
+def test_the_example_of_a_failed_start_does_not_depend_on_the_order_of_recordings(
+    tmp_path: Path,
+) -> None:
+    """Both recordings are of the same server, moment and failure."""
+    events = events_of("a missing program")
+    lives = [[{**each, "recording": name} for each in events] for name in ("r1", "r2")]
+    examples = set()
+    for place, order in enumerate((lives, lives[::-1])):
+        write(tmp_path / f"{place}.jsonl", [each for life in order for each in life])
+        mt.score(tmp_path / f"{place}.jsonl", out=tmp_path / f"{place}")
+        servers = mt.open_store(tmp_path / f"{place}").ask("servers").pl()
+        examples |= set(servers.select("starts", "recording").rows())
+    assert examples == {(2, "r2")}
+
+
 def test_servers_that_never_started_are_in_server_scores(store: Path) -> None:
     scores = mt.open_store(store).ask("server_scores").pl()
     rows = scores.filter(server="a variable that is not set")

@@ -11,7 +11,7 @@ sums AS (
         count(latency_ms) AS calls,
         quantile_cont(latency_ms, [0.50, 0.95, 0.99]) AS q,
         max(latency_ms) AS latency_max_ms,
-        arg_max(call_id, latency_ms) AS call_id,
+        arg_max(call_id, (latency_ms, call_id)) AS call_id,
         quantile_cont(first_progress_ms, 0.50) AS first_progress_p50_ms
     FROM timed
     GROUP BY tool_hash

@@ -2,25 +2,30 @@
 -- Shows: server, starts, failed_starts, start_failure, ready_ms_median, crashes_in_calls, crashes_when_idle, noise_lines, calls, exit_code, signal, last_words
 -- Servers over HTTP are started by others: their starts are null.
 WITH lives AS (
-    SELECT *, start IN ('failed', 'unanswered') AS start_failed
+    SELECT *, start IN ('failed', 'unanswered') AS start_failed,
+        -- Of recordings with the same time, that with the greater name is the later one.
+        CASE WHEN opened_at IS NOT NULL THEN {moment: opened_at, name: recording} END AS opening,
+        CASE WHEN ended_at IS NOT NULL THEN {moment: ended_at, name: recording} END AS ending
     FROM recordings
 ),
 -- A server says most often the same; the last such line is an example.
 failures AS (
-    SELECT server, start_failure, count(*) AS n, arg_max(last_words, opened_at) AS last_words,
-        arg_max(recording, opened_at) AS recording
+    SELECT server, start_failure, count(*) AS n, arg_max(last_words, opening) AS last_words,
+        arg_max(recording, opening) AS recording
     FROM lives
     WHERE start_failed
     GROUP BY server, start_failure
 ),
 most AS (
-    SELECT server, arg_max({why: start_failure, words: last_words, recording: recording}, n) AS it
+    SELECT server, arg_max(
+        {why: start_failure, words: last_words, recording: recording}, (n, start_failure)
+    ) AS it
     FROM failures
     GROUP BY server
 )
 SELECT
     l.server,
-    arg_max(coalesce(l.command, l.url), l.opened_at) AS command,
+    arg_max(coalesce(l.command, l.url), l.opening) AS command,
     list_sort(list(DISTINCT l.transport)) AS transports,
     nullif(count(*) FILTER (start IS NOT NULL), 0) AS starts,
     CASE WHEN starts IS NOT NULL THEN count(*) FILTER (start_failed) END AS failed_starts,
@@ -35,15 +40,15 @@ SELECT
     sum(l.tool_calls)::BIGINT AS calls,
     count(*) FILTER (ended_by = 'client') AS ended_by_client,
     count(*) FILTER (ended_by = 'server') AS ended_by_server,
-    arg_max(l.close_reason, l.ended_at) AS close_reason,
-    arg_max_null(l.exit_code, l.ended_at) AS exit_code,
-    arg_max_null(nullif(l.signal, 'null'), l.ended_at) AS signal,
-    coalesce(any_value(m.it.words), arg_max(l.last_words, l.ended_at)) AS last_words,
+    arg_max(l.close_reason, l.ending) AS close_reason,
+    arg_max_null(l.exit_code, l.ending) AS exit_code,
+    arg_max_null(nullif(l.signal, 'null'), l.ending) AS signal,
+    coalesce(any_value(m.it.words), arg_max(l.last_words, l.ending)) AS last_words,
     min(l.opened_at) AS first_seen,
     max(l.ended_at) AS last_seen,
     coalesce(
-        any_value(m.it.recording), arg_max(l.recording, l.ended_at) FILTER (crash IS NOT NULL),
-        arg_max(l.recording, l.ended_at)
+        any_value(m.it.recording), arg_max(l.recording, l.ending) FILTER (crash IS NOT NULL),
+        arg_max(l.recording, l.ending)
     ) AS recording
 FROM lives l
 LEFT JOIN most m ON m.server IS NOT DISTINCT FROM l.server
