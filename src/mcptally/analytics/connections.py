@@ -89,7 +89,7 @@ class Connections:
         return [copies.folder for copies in self._copies] or self.paths
 
     def files(self, tables: Collection[str] = TABLE_NAMES) -> Sequence[LiveFiles]:
-        """The live files of each store, by table; read again after a run replaced a store.
+        """The current files of each store, by table; read again if a run has replaced a store.
 
         Args:
             tables: the tables that will be read; the masked copies of others may not exist yet.

@@ -242,7 +242,7 @@ class _DryRun:
                 yield Remark("warning", name, words)
 
     def _earlier_use(self, schema: str | None, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """Remarks about the last use of the paths, addresses, keys and tables in the arguments."""
+        """Remarks on whether the paths, addresses, keys and tables worked when last used."""
         for name, value, what in _resources(schema, arguments):
             failed, worked = self._last_use(value, in_arguments=what != "the table")
             if failed and (worked is None or failed[0] >= worked[0]):

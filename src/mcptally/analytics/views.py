@@ -1,9 +1,11 @@
 """Creates DuckDB views over stores: their tables, and every question in `queries/*.sql`.
 
 The first line of a question's file is a comment with its title. The second line, `-- Shows: a, b`,
-names the columns that a terminal shows first. A file whose name begins with `_` is a part that
-questions share: a view, or with `-- Of: per` in its second line a table macro with the parameter
-`per`, or with `-- Value of: n` a scalar macro.
+names the columns that a terminal shows first.
+
+A file whose name begins with `_` defines something that questions share: a view by default. If its
+second line is `-- Of: per`, it defines a table macro with the parameter `per`; if it is
+`-- Value of: n`, a scalar macro with the parameter `n`.
 """
 
 import contextlib
@@ -42,7 +44,7 @@ ARCHIVE_VIEWS: Final = MappingProxyType(
 
 @functools.cache
 def question_titles() -> Mapping[str, str]:
-    """Name of every predefined question → what it answers."""
+    """Map the name of each predefined question to what it answers."""
     return {
         name: text.splitlines()[0].removeprefix("-- ")
         for name, text in all_texts().items()
@@ -60,7 +62,7 @@ def displayed_columns(question: str) -> list[str]:
 
 @functools.cache
 def answer_columns(question: str) -> Mapping[str, str]:
-    """Name of every column of a question's answer → its DuckDB type, without a store."""
+    """Map each column of a question's answer to its DuckDB type; needs no store."""
     with connect() as connection:
         for table in TABLES:
             connection.register(table.name, table.empty().to_arrow())
@@ -71,7 +73,7 @@ def answer_columns(question: str) -> Mapping[str, str]:
 
 @functools.cache
 def all_texts() -> Mapping[str, str]:
-    """Name of every question and of every shared part → its SQL."""
+    """Map the name of each question and of each shared part to its SQL."""
     folder = resources.files("mcptally.analytics").joinpath("queries")
     files = sorted(
         (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda f: f.name

@@ -27,9 +27,9 @@ def command(
     """Add the recorder to the servers in CONFIG, a client's configuration file.
 
     Supports the JSON files of Claude Desktop, Claude Code (.mcp.json, ~/.claude.json), Cursor, VS
-    Code, Zed, opencode, Crush and Amp. For a TOML or YAML file (Codex, Goose, LibreChat, Continue)
-    it names the edit to make. Prints the change and saves a backup beside the file. Running the
-    command again changes nothing. Restart the client afterwards.
+    Code, Zed, opencode, Crush and Amp. Prints the change and saves a backup next to the file.
+    Running the command again changes nothing. Restart the client afterwards. A TOML or YAML file
+    (Codex, Goose, LibreChat, Continue) is not changed: the command says which edit to make.
 
     \b
     Examples:

@@ -63,7 +63,7 @@ def propose(store: Store, settled: Settled) -> str:
 
 
 def proposals(store: Store, settled: Settled) -> Iterator[Proposal]:
-    """A row for each template whose answers agree and contradict our verdict."""
+    """A row for each template whose answers agree with each other but contradict our verdict."""
     reviewed = _reviewed(store, settled)
     by_template: dict[tuple[str, str], list[_Reviewed]] = defaultdict(list)
     for each in reviewed:

@@ -155,7 +155,10 @@ def _merged(about: list[tuple[Span, SpanCall]], tally: Tally) -> tuple[Span, Spa
 
 
 def _same_call(outer: SpanCall, inner: SpanCall) -> bool:
-    """Whether two nested spans are about one call; agents put a server's name before the tool's."""
+    """Whether two nested spans describe the same call.
+
+    An agent's outer span may prefix the tool's name with the server's.
+    """
     if outer.method != inner.method or (outer.rank == inner.rank == 2) or outer.rank > inner.rank:
         return False
     return outer.tool is None or inner.tool is None or outer.tool.endswith(inner.tool)

@@ -151,7 +151,7 @@ class Opens(Event):
 
 
 class Closes(Event):
-    """One row per recording that ended in order."""
+    """One row per recording that was closed properly."""
 
     reason = Column(pl.String, "Why the recording ended.")
     exit_code = Column(pl.Int64, "Exit code of the server.")

@@ -96,7 +96,7 @@ class LongResults:
             place = number[len(texts) :].copy()
             place[known.is_not_null().to_numpy()] = known.drop_nulls().to_numpy()
             every = pl.concat([texts.alias(column), replies.get_column(column)])
-            # Of all operations, only a join does not copy texts of several chunks.
+            # A join is the only operation that does not copy the texts of several chunks.
             joined = pl.DataFrame({"place": series_from_numpy(place)}).join(
                 pl.DataFrame({"place": series_from_numpy(number), column: every}),
                 on="place",
@@ -123,7 +123,7 @@ class LongResults:
         return found
 
     def _add(self, data: bytes) -> _KeptResult:
-        # A copy: the lines of the result are freed.
+        # A copy, so that the lines of the result can be freed.
         text = Raw(data)
         (result,), odd = RESULT_DECODER.many([text])
         self._buffers.append(pa.py_buffer(data))

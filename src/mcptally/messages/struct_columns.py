@@ -82,7 +82,11 @@ def present(raws: Sequence[Raw]) -> npt.NDArray[np.bool_]:
 def json_texts(raws: Sequence[Raw], sizes: npt.NDArray[np.int64] | None = None) -> pl.Series:
     """Return raw JSON values as a String column; null where the member is absent.
 
-    One native call joins the values to one Arrow buffer. `sizes` are their `lengths`, if known.
+    A single native call joins the values into one Arrow buffer.
+
+    Args:
+        raws: the values.
+        sizes: the result of `lengths` for these values, if it is already known.
     """
     sizes = lengths(raws) if sizes is None else sizes
     offsets = np.zeros(len(raws) + 1, np.int64)

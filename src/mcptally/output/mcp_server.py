@@ -332,7 +332,7 @@ class _Tools:
 
 
 def _with_advice(message: str) -> str:
-    """The message; if DuckDB does not know a name, followed by the resource that lists them."""
+    """The message; if it is about an unknown name, the resource that lists names is appended."""
     message = "\n".join(clean_line(line) for line in message.splitlines())
     if any(text in message for text in ("no column is called", "Binder Error", "Catalog Error")):
         message += "\nThe resource mcptally://tables lists the tables, views and columns."

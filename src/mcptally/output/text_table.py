@@ -90,7 +90,7 @@ def _is_insufficient(name: str, row: Mapping[str, Any]) -> bool:
 
 
 def _cut_middle(text: str, width: int) -> str:
-    """A name cut to `width` in the middle, so that both ends stay."""
+    """A name shortened to `width` by removing its middle."""
     from rich.cells import cell_len, set_cell_size  # noqa: PLC0415
 
     if cell_len(text) <= width or width < 5:
@@ -101,7 +101,7 @@ def _cut_middle(text: str, width: int) -> str:
 
 
 def _cut_end(text: str, width: int) -> str:
-    """A text cut to `width` at the end."""
+    """A text shortened to `width` by removing its end."""
     from rich.cells import set_cell_size  # noqa: PLC0415
 
     if _width([text]) <= width:

@@ -133,7 +133,7 @@ def _gather_next(
     slices: Iterator[Events], files: Sequence[Path], names: Sequence[str], selection: Selection
 ) -> GatheredPartition | None:
     """Gather the next slice; return None after the last."""
-    # Not an argument: the caller would keep the events until the end.
+    # Not an argument, because the caller would keep the events in memory until the end.
     events = next(slices, None)
     if events is None:
         return None

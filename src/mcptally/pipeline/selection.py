@@ -96,7 +96,7 @@ class Selection(msgspec.Struct, frozen=True):
         return ", ".join(parts)
 
     def files(self, files: Sequence[Path]) -> tuple[list[Path], set[str]]:
-        """The files that may hold selected calls, and the labels of servers of the other files.
+        """The files that may hold selected calls, and the server labels found in the other files.
 
         A file that cannot be read is kept: scoring reports it.
         """

@@ -146,7 +146,7 @@ def _credentials() -> tuple[_Credential, ...]:
 
 @functools.cache
 def _prefix_automaton() -> tuple[AhoCorasick, list[int]]:
-    """Return an automaton for all prefixes, and for each the index of its credential."""
+    """Return an automaton that finds all prefixes, and the index of each prefix's credential."""
     owned = [(prefix, i) for i, kind in enumerate(_credentials()) for prefix in kind.prefixes]
     return AhoCorasick([prefix for prefix, _ in owned]), [owner for _, owner in owned]
 

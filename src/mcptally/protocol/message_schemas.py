@@ -216,7 +216,8 @@ def _requests(traffic: Traffic) -> pl.LazyFrame:
         .join(asks, on="row", how="left", maintain_order="left")
     )
     settled = _Payloads.has_params.col.fill_null(value=False) & RequestParams.params.col.is_null()
-    # Decoding settles the parameters of ordinary tool calls, except the client's facts in _meta.
+    # Decoding has validated the parameters of ordinary tool calls, except for the client's
+    # information in `_meta`.
     envelope = pl.concat_str(
         pl.lit('{"name":"","_meta":{"io.modelcontextprotocol/clientCapabilities":'),
         pl.coalesce("meta_capabilities", pl.lit("{}")),

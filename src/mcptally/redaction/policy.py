@@ -260,7 +260,11 @@ class Policy:
 
     @functools.cached_property
     def _needles(self) -> dict[bytes, list[tuple[int, int, bytes]]]:
-        """Hint → (index of a `SecretPattern`, offset of the hint in its needle, the needle)."""
+        """Map each hint to the needles that contain it.
+
+        A needle is a text that every match of a `SecretPattern` contains. Each entry is the index
+        of the pattern, the offset of the hint in the needle, and the needle.
+        """
         found: dict[bytes, list[tuple[int, int, bytes]]] = {}
         for number, row in enumerate(self._shapes):
             for needle in row.needles:

@@ -56,7 +56,7 @@ _PLACEHOLDER: Final = re.compile(
 
 
 def password_like(value: bytes) -> bool:
-    """Whether a word of a sentence looks like a password: no date, version, number or file."""
+    """Whether a word looks like a password, not like a date, version, number or file name."""
     return (
         token_like(value)
         and not _NOT_A_PASSWORD.fullmatch(value)

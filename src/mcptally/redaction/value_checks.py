@@ -24,7 +24,7 @@ PLACEHOLDER: Final = re.compile(
 
 
 def is_path(value: bytes) -> bool:
-    """Whether the value is the path or the name of a file, without a random part."""
+    """Whether the value is a file path or a file name and does not look random."""
     return _PATH.fullmatch(value) is not None and not random_like(value)
 
 

@@ -241,7 +241,7 @@ def append(path: Path, rows: Iterable[Row]) -> None:
 
 
 def now() -> str:
-    """The time as `Answer.at` has it."""
+    """The current time in the format of `Answer.at`."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
 
 

@@ -36,7 +36,7 @@ _PLACEHOLDER: Final = re.compile("<[a-z]+>")
 
 
 class Meaning(NamedTuple):
-    """The values that an answer gives a call."""
+    """The values that a call gets from an answer."""
 
     verdict: Verdict
     reason: str
@@ -53,16 +53,16 @@ _MEANINGS: Final = {
     Fault.NETWORK: Meaning(Verdict.INFRASTRUCTURE, "network", "yes"),
     CANNOT_TELL: Meaning(Verdict.AMBIGUOUS, "unclear", None),
 }
-"""Answer → what a call gets. `not_an_error` takes everything away."""
+"""Answer → the values that a call gets. With `not_an_error`, a call gets none and loses its own."""
 
 
 def meaning_of(answer: str) -> Meaning | None:
-    """What an answer stands for; None for `not_an_error`."""
+    """The verdict, reason and retryability that an answer expresses; None for `not_an_error`."""
     return _MEANINGS.get(answer)
 
 
 def verdict_of(answer: str) -> str | None:
-    """The verdict that an answer stands for; None for `not_an_error`."""
+    """The verdict that an answer expresses; None for `not_an_error`."""
     meaning = meaning_of(answer)
     return None if meaning is None else str(meaning.verdict)
 
@@ -82,7 +82,7 @@ def counted(reviews: Reviews) -> AppliedReviews:
 def apply(calls: pl.DataFrame, reviews: AppliedReviews) -> pl.DataFrame:
     """`Judged` rows with the answers to them and to their groups.
 
-    An answer to a call whose reply has another text than the reviewed one is ignored.
+    An answer is ignored if the text of the call's reply differs from the text that was reviewed.
     """
     if not reviews or calls.is_empty():
         return calls

@@ -48,7 +48,7 @@ class ReviewedRate(msgspec.Struct, frozen=True):
 
 
 def missing(sample: Sample, settled: Settled) -> list[Drawn]:
-    """The calls of a sample without an answer; a conflict counts as an answer."""
+    """The calls in a sample that have no answer yet; conflicting answers count as an answer."""
     known = settled.calls.keys() | {each.key for each in settled.conflicts}
     return [each for each in sample.drawn if each.key not in known]
 

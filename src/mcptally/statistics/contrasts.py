@@ -116,9 +116,10 @@ def _table(calls: Calls, rows: Integers) -> _Table:
 
 
 def _with_possible_effect(table: _Table) -> _Table:
-    """The table without facts that hold for too few or too many calls to separate the group.
+    """The table without facts that hold for too few or too many calls to reach `MIN_EFFECT`.
 
-    This depends on how many calls fail, not on which, so that the test stays valid.
+    The choice uses only the number of failed calls, not which calls failed, so the test stays
+    valid.
     """
     holds, failed = table.holds.sum(0), table.failed.sum()
     worked = len(table.failed) - failed

@@ -101,7 +101,7 @@ def rate_intervals(
             likely = likely**weight_of_all * (n / sessions) ** (1 - weight_of_all)
             # Never more than one call per session: long sessions could not show it.
             effect = np.where(uniform, np.fmin(effect, likely), effect)
-        # At least the observed design effect, which is larger if long sessions have another rate.
+        # At least the observed design effect: larger if long sessions have a different rate.
         spread = np.maximum(0, yy - 2 * mean * yn + mean**2 * nn)
         shown = sessions / (sessions - 1) * spread / n / binomial
         effect = np.where(known > 0, np.fmax(effect, shown), effect)

@@ -131,7 +131,7 @@ def remove_unlisted(folder: Path) -> list[Path]:
             return []
     left, old = [], list(_unlisted(folder, listed))
     if old and not has_views(folder):
-        (folder / VIEWS).unlink(missing_ok=True)  # its views may name files that are removed now
+        (folder / VIEWS).unlink(missing_ok=True)  # its views may refer to these files
     for path in old:
         try:
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -159,7 +159,7 @@ def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
 
 
 def _copied_from(name: Path) -> Path:
-    """The file or folder that a masked one is the copy of; any other name as it is."""
+    """The original of a masked file or folder; any other name unchanged."""
     return Path(*name.parts[2:]) if name.parts[0] == MASKED else name
 
 

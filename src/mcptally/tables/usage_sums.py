@@ -1,7 +1,7 @@
 """The SQL that computes the rows of `Usage`, generated from the table's declaration.
 
-A store keeps `usage` as `pipeline.usage` computes it with polars. If filters choose calls, DuckDB
-computes it again from the chosen calls. Both read `AGGREGATES` and `FACTS`, so they agree.
+A store keeps `usage` as `pipeline.usage` computes it with polars. If filters select calls, DuckDB
+recomputes it from these calls. Both read `AGGREGATES` and `FACTS`, so they agree.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,13 +44,13 @@ _HOUR_SQL: Final = "date_trunc('hour', requested_at AT TIME ZONE 'UTC') AT TIME 
 
 
 def calls_sql() -> str:
-    """The SELECT of the calls to count, with `hour` and the facts beside their own columns."""
+    """The SELECT of the calls to count, which adds `hour` and the facts to their columns."""
     facts = ",\n    ".join(f"{value} AS {name}" for name, value in FACTS.items())
     return f"SELECT *,\n    {_HOUR_SQL},\n    {facts}\nFROM calls\nWHERE {TOOL_CALL}"
 
 
 def usage_sql(source: str) -> str:
-    """The SELECT of the rows of `Usage`, from a table with the columns of `calls_sql`."""
+    """The SELECT that computes the rows of `Usage` from a table with the columns of `calls_sql`."""
     sums = [f"{_SQL[column.how](column)} AS {name}" for name, column in AGGREGATES.items()]
     columns = ",\n    ".join([*KEYS, *sums])
     return (

@@ -138,7 +138,7 @@ def files_below(
             elif why := _why_skipped(entry, path, root, suffixes):
                 out.append(SkippedFile(_printable_path(path), why))
             elif entry.name.endswith(suffixes) and not (
-                # The target of a link inside the folder is found by its own name.
+                # Skip a link to a file in the folder: the file is found under its own name.
                 entry.is_symlink() and path.resolve().name.endswith(suffixes)
             ):
                 yield path

@@ -108,9 +108,10 @@ def cut(text: pl.Expr, head: int, tail: int) -> pl.Expr:
 
 
 def strip_wrappers(text: pl.Expr) -> pl.Expr:
-    """Return `text` cut to length, without wrappers, which only say that something failed.
+    """Return `text` cut to `HEAD` and `TAIL`, without wrappers.
 
-    Paths and queries of URLs are dropped, because they contain the caller's words.
+    Wrappers are prefixes that say only that something failed. The paths and queries of URLs are
+    dropped too, because they contain the caller's words.
     """
     return cut(text, HEAD, TAIL).str.replace(_ALL_WRAPPERS, "").str.replace_all(_URL_REST, "$1")
 

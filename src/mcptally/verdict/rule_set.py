@@ -1,4 +1,4 @@
-"""Loads the verdict rules in force: those that come with mcptally, changed by a user's file."""
+"""Loads the verdict rules: the built-in ones, as modified by a user's rule file."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -141,8 +141,8 @@ class FeatureTable:
     def add(self, rule: VerdictRule, matches: Mask) -> None:
         """Add a rule and the kinds that it matches.
 
-        The verdict `ambiguous` of a rule about the context (the text names no cause, or is in an
-        unknown language) counts only where no rule about the text matches.
+        If a rule about the context (the text names no cause, or is in an unknown language) says
+        `ambiguous`, that counts only for kinds that no rule about the text matches.
         """
         if tier(rule) is None and rule.verdict == Verdict.AMBIGUOUS:
             matches = matches & self.undecided
@@ -277,10 +277,10 @@ def contributions(
 
 
 def rules_by_feature(matching: Sequence[VerdictRule]) -> dict[str, list[str]]:
-    """Return for each feature that matching rules stand for the ids of these rules.
+    """Return the ids of the matching rules that contribute to each feature, by its name.
 
     Args:
-        matching: the rules that match a call, by order.
+        matching: the rules that match a call, in the order of the rule set.
     """
     about_text = [rule for rule in matching if tier(rule) is not None]
     last = next((number for number, rule in enumerate(about_text, 1) if rule.overrules), None)

@@ -58,7 +58,10 @@ def _record(entry: dict[str, Any]) -> ToolRecord | None:
 
 
 def _result(value: Any) -> Any:
-    """A tool's result in MCP's names; some versions log Python's names and null members."""
+    """A tool's result with MCP's member names.
+
+    Some versions log the names of Python attributes, and null members.
+    """
     if not isinstance(value, dict) or not isinstance(value.get("content"), list):
         return value
     content = [

@@ -79,7 +79,8 @@ class _OnlyOurselves:
         wanted = [b"http://" + hosts[0]] if scope["method"] == "POST" else []
         if origins not in (wanted, [b"http://" + hosts[0]]):
             return PlainTextResponse("requests of other sites are refused\n", 403)
-        _, _, path = scope["path"].encode("utf-8", "replace").partition(b"/")  # `*` has no slash
+        # The path `*` contains no slash.
+        _, _, path = scope["path"].encode("utf-8", "replace").partition(b"/")
         first = path.partition(b"/")[0]
         if not hmac.compare_digest(first, self._token):
             text = "open the address that mcptally explore printed: it contains a token\n"

@@ -164,7 +164,7 @@ def _payload(
     Args:
         found: the call.
         text: its JSON text.
-        before: the JSON Pointer of the part that the schema of this side describes.
+        before: the JSON Pointer, in the payload, of the value that this side's schema describes.
         side: `input` or `output`.
         size: bytes on the wire.
     """

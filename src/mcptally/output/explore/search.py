@@ -40,7 +40,7 @@ _SHORTEST: Final = 8
 
 
 def call_with_id(answers: Answers, text: str) -> str | None:
-    """The id of the only call whose id begins with this text, if it is long enough."""
+    """The full id of the only call whose id begins with this text, if the text is long enough."""
     if len(text) < _SHORTEST or not text.isalnum():
         return None
     found = answers.sql(_ID, text)["call_id"].to_list()

@@ -1,4 +1,4 @@
-"""The page of a server: its life, what to do first, its tools, and changes of its definitions."""
+"""The page of a server: its recordings, what to fix first, its tools, and their changes."""
 
 from typing import Any, Final
 
@@ -142,7 +142,7 @@ def _clients(answers: Answers, server: str | None) -> dict[str, Any] | None:
 
 
 def drift(answers: Answers, server: str | None, *tool: str | None) -> list[dict[str, Any]] | None:
-    """The changes of definitions, each with the lines that differ."""
+    """The changes to tool definitions, each with the lines that differ."""
     rows = parts.about(answers.ask("drift"), server, *tool).head(MOST).to_dicts()
     known: dict[str | None, dict[str, str]] = {}
     for row in rows:

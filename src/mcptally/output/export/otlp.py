@@ -142,7 +142,7 @@ def _is_error(row: dict[str, Any]) -> bool:
 
 
 def _times(row: dict[str, Any]) -> tuple[int, int]:
-    """Start and end of an operation: what it waited for input is part of it."""
+    """Start and end of an operation, including the time that it waited for input."""
     start, waited = _nanoseconds(row["requested_at"]), _waited(row)
     if waited is None:
         return start, start

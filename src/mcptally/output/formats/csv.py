@@ -33,12 +33,12 @@ def write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) 
     import pyarrow.csv  # noqa: PLC0415  (the other formats do not need it)
 
     names = _safe(pa.array(schema.names, pa.string())).to_pylist()
-    types = [kind if _is_number(kind) else pa.string() for kind in schema.types]
+    types = [kind if _keeps_type(kind) else pa.string() for kind in schema.types]
     flat = pa.schema(list(zip(names, types, strict=True)))
     cut = 0
     with pyarrow.csv.CSVWriter(file, flat) as writer:
         for batch in batches:
-            columns = [c if _is_number(c.type) else _safe(_text(c)) for c in batch.columns]
+            columns = [c if _keeps_type(c.type) else _safe(_text(c)) for c in batch.columns]
             columns, long_rows = _short_lines(columns)
             cut += long_rows
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=flat))
@@ -51,8 +51,8 @@ _CONTROL: Final = CONTROL_CHARACTERS.pattern.replace("\x00-\x1f", "\x00-\x08\x0b
 """`CONTROL_CHARACTERS` except tab and line feed, for RE2, which has no surrogates."""
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    """Whether values have this type in CSV too: numbers, booleans and times."""
+def _keeps_type(kind: pa.DataType) -> bool:
+    """Whether values keep this type in CSV, as numbers, booleans and times do."""
     return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind))
 
 

@@ -268,7 +268,7 @@ def _payload(
 
 
 def _indented(text: str) -> str:
-    """JSON text with line breaks; text that is too long or not JSON is unchanged."""
+    """JSON text with indented lines; text that is too long or is not JSON is unchanged."""
     if len(text) > MAX_INDENTED:
         return text
     try:

@@ -69,7 +69,7 @@ def reasons(found: Answers) -> str:
 
 
 def summary(found: Answers, commands: Commands) -> str:
-    """The sentences below the title: the numbers of a single server, and what was recorded."""
+    """The sentences below the title: rates of a single server, problems, and what was recorded."""
     n = found.counts
     if not n["calls"]:
         return f"The store {shown(commands.store)} has no tool calls."

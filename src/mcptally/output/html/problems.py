@@ -139,7 +139,7 @@ def statement(row: Mapping[str, Any]) -> str:
 
 
 def message(row: Mapping[str, Any], limit: int = 200) -> str | None:
-    """The most frequent message of a problem, with the exception that it hides."""
+    """The most frequent message of a problem, and the exception behind it if it hides one."""
     text = row["message"] or row["template"]
     no_text = text is not None and text.startswith(NO_TEXT)
     if text is not None and row["exception"] is not None and hides_exception(text):

@@ -62,10 +62,10 @@ def overview(
 
     Args:
         paths: files, folders and patterns of transcripts or of logs that `import` can read.
-        most: maximum number of findings; 0: all.
+        most: maximum number of findings; 0 means all.
         filters: filters of the calls that the answer is about, as in `Store.ask`.
         jobs: processes to use at most; 0 means one per core.
-        progress: called with the bytes of scoring done and in all.
+        progress: called with the number of bytes scored so far and the total.
         on_wait: called before waiting for another process.
         on_answer: called with the result when it is known; without filters, before the page is
             written.

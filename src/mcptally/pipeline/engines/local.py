@@ -294,9 +294,9 @@ def _child_environment() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_blocked() -> Iterator[None]:
-    """Block SIGINT in this thread, and in child processes for good.
+    """Block SIGINT in this thread for now, and permanently in child processes started meanwhile.
 
-    Ctrl-C would stop a child that starts before `_serve` can ignore it, with a traceback.
+    Otherwise, Ctrl-C could end a starting child with a traceback before `_serve` ignores SIGINT.
     """
     if sys.platform == "win32":
         yield

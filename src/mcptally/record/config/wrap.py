@@ -2,7 +2,7 @@
 
 Supports the JSON configurations of Claude Desktop, Claude Code, Cursor, VS Code, Zed, opencode,
 Crush and Amp. They are recognised by their keys, not by their path: see `entries`. For TOML and
-YAML (Codex, Goose, LibreChat, Continue) it names the edit to make.
+YAML (Codex, Goose, LibreChat, Continue) it says which edit to make.
 
 The text is edited in place. The original file is kept in a backup next to it. The backup's name
 holds the hash of the edited file: if that file was not edited since, undo restores every byte.

@@ -80,7 +80,7 @@ class ProxyConnection:
         self._lingered_bytes = 0
 
     def start(self, client: Socket) -> None:
-        """Start to read from the client."""
+        """Start reading from the client."""
         self._client = client
         client.start()
 
@@ -428,7 +428,7 @@ class ProxyConnection:
         self._protocol.resume_parsing()
         out = self._exchange.respond(status, text, why)
         if out is None:
-            # The response has begun before the request turned out to be invalid.
+            # The response had already begun when the request turned out to be invalid.
             self._truncate("proxy", why=why)
             self._close_now(reset=True)
             return

@@ -112,8 +112,8 @@ class Service:
             clock=self.loop.time,
             max_open=min(MAX_OPEN, self._capacity.recordings),
         )
-        # Check `Host` if only this machine can connect, and either the recorder replaces `Host`, so
-        # that the server cannot check it, or it adds credentials that the client may not have.
+        # Check `Host` if only this machine can connect and the recorder either replaces `Host` (the
+        # server cannot check it) or adds credentials (the client may not have them).
         checks_host = server.host is not None or server.authorization is not None
         self._shared = Shared(
             server,

@@ -1,8 +1,8 @@
 """Rewrite an absolute URL in the `endpoint` event of legacy HTTP+SSE to the recorder's origin.
 
-This event has the URL to which clients post. A path is relative to the recorder and works
-unchanged; an absolute URL of the server would bypass the recorder. URLs of other origins are not
-rewritten, because the recorder forwards only to its one server.
+This event carries the URL that clients post to. A path is resolved against the recorder's URL and
+needs no change; an absolute URL of the server would bypass the recorder. URLs of other origins are
+not rewritten, because the recorder forwards only to its one server.
 """
 
 import re

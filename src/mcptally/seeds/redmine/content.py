@@ -47,11 +47,14 @@ INTERPRETATIONS: Final[Mapping[str, Callable[[Any], list[Violation]]]] = {
 
 @with_raised_recursion_limit
 def assert_tool_response(result: Any, rules: Interpretation = "program") -> None:
-    """Raise an AssertionError if a tool result breaks the contract; it names each block and path.
+    """Raise an AssertionError if a tool result breaks the contract.
+
+    The message names the block and the path of each violation.
 
     Args:
         result: a CallToolResult of the SDK, a dict, or JSON text.
-        rules: `program` for what the original's helper asserts, `document` for what its text lists.
+        rules: `program` checks what the helper in the original program asserts, `document` what the
+            code listing in the document asserts.
 
     Raises:
         AssertionError: the result breaks the contract.
@@ -287,7 +290,7 @@ def _base64(data: str, at: tuple[str | int, ...], kind: str) -> Iterator[Violati
 
 
 def _magic(data: str, at: tuple[str | int, ...], kind: str) -> Iterator[Violation]:
-    """The violation of data that begins as a file of another type than its MIME type."""
+    """The violation, if data begins like a file of a type other than its declared MIME type."""
     head = binascii.a2b_base64(data[:64])
     declared = kind.partition(";")[0].strip().lower()
     standard = {"image/jpg": "image/jpeg", "audio/mp3": "audio/mpeg"}.get(declared, declared)

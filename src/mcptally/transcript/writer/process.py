@@ -247,7 +247,7 @@ class WriterProcess:
         return False
 
     def _print_messages(self) -> bool:
-        """Print waiting messages of the writer; return False if it has ended."""
+        """Print pending messages from the writer; return False if the writer has ended."""
         messages = os.read(self._ended, 65536)
         if messages:
             write_to_stderr(messages)

@@ -115,7 +115,10 @@ class SharedQueue:
 
     @property
     def slots(self) -> int:
-        """The number of recordings that were open at one time; the putting process may set it."""
+        """The highest number of recordings that were open at the same time.
+
+        Only the process that puts records into the queue may set it.
+        """
         return self._words[_SLOTS]
 
     @slots.setter
