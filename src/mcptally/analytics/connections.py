@@ -121,7 +121,7 @@ class Connections:
             return self._open[key]
 
     def new(self) -> tuple[duckdb.DuckDBPyConnection, set[str]]:
-        """A connection of the caller's own that has all tables as views, and names of its views."""
+        """A new connection that has all tables as views, and the names of these views."""
         with self._lock:
             return self._connect(self.files(), frozenset(), TABLE_NAMES)
 

@@ -151,7 +151,7 @@ def create_tables(
 
     Args:
         connection: where to create them.
-        stores: the live files of each store, by table.
+        stores: the current files of each store, by table.
         filters: names of filters; their values are variables of the cursor that asks.
         names: the tables; with filters, all of them.
 

@@ -24,7 +24,7 @@ FILE: Final = "rules.toml"
 EXAMPLES: Final = 3
 """Texts that must match, and texts that must not, per row."""
 LONGEST: Final = 300
-"""Characters of an example."""
+"""Maximum length of an example in characters."""
 _PLACEHOLDERS: Final = re.compile("<[a-z]+>")
 _SPECIAL: Final = re.compile(r"[\\.^$*+?{}\[\]|()]")
 """Characters that have a meaning in a pattern."""
@@ -36,7 +36,7 @@ class Proposal(NamedTuple):
     id: str
     toml: str
     changes: list[tuple[str | None, str | None, str, str | None, int]]
-    """Server, tool, template, verdict until now, and calls of what the row would change."""
+    """What the row would change: server, tool, template, previous verdict, number of calls."""
     verdict: str
     refused: str = ""
     """Why the row cannot be used as it is; empty if it can."""

@@ -22,9 +22,9 @@ from mcptally.transcript.format import Dir
 from mcptally.wire.strict_json import strict_json_error
 
 _MAX_SPANS: Final = 1_000_000
-"""Most spans whose parents are remembered, to recognise spans of the same call."""
+"""Maximum number of spans whose parents are remembered, to recognise spans of the same call."""
 _MAX_DISTANCE: Final = 4
-"""Most steps from a span to an ancestor that describes the same call."""
+"""Maximum number of steps from a span to an ancestor that describes the same call."""
 _GAVE_UP: Final = frozenset({"timeout", "cancelled"})
 _BY_SERVERS: Final = ("sampling/", "roots/list", "elicitation/create")
 _CARRIERS: Final = {"pipe": "stdio", "tcp": "streamable_http", "quic": "streamable_http"}

@@ -136,13 +136,13 @@ def _width(texts: Sequence[str]) -> int:
 
 
 MIN_TEXT_WIDTH: Final = 10
-"""Characters to which texts are cut at most; after that, columns are left out."""
+"""Texts are not cut below this width; if that is not enough, columns are left out."""
 MIN_NAME_WIDTH: Final = 16
 """The same for names, which are cut in the middle: related names may differ at either end."""
 MIN_MESSAGE_WIDTH: Final = 30
 """The same for messages of errors: fewer characters rarely distinguish one error from another."""
 _LEAST_WIDTH: Final = 4
-"""Characters to which texts and names are cut if no further column can be left out."""
+"""The width to which texts and names are cut if no further column can be left out."""
 _NAMES: Final = frozenset(
     {"server", "tool", "client", "path", "file", "session", "recording", "rule"}
 )

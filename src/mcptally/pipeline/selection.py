@@ -116,7 +116,7 @@ class Selection(msgspec.Struct, frozen=True):
         return list(itertools.compress(files, may_hold)), labels
 
     def _look(self, path: Path) -> tuple[bool, set[str]]:
-        """Whether a file may hold selected calls, and the labels of servers found until then."""
+        """Whether a file may hold selected calls, and the server labels in what was read of it."""
         has_server, has_late, has_early = not self.servers, self.since is None, self.until is None
         labels: set[str] = set()
         try:

@@ -23,7 +23,7 @@ CANNOT_TELL: Final = "cannot_tell"
 WITHDRAWN: Final = "withdrawn"
 """The answer that takes back an earlier one of the same person."""
 ANSWERS: Final = (*map(str, FAULTS), NOT_AN_ERROR, CANNOT_TELL)
-"""What can be said about a call: whose fault its failure is, or one of the two others."""
+"""The possible answers: whose fault the failure is, that it is none, or that nobody can tell."""
 KEYS: Final = {
     "c": "caller",
     "a": "account",
@@ -112,9 +112,9 @@ class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
     stratum: str
     """`tool_failure`, `other_error` or `ok`."""
     size: int
-    """Calls that it stands for if its group was drawn with certainty; else of its group."""
+    """Calls that it represents; those of the whole group if this was not drawn with certainty."""
     probability: float
-    """With which its group was drawn, or the call itself in the stratum `ok`."""
+    """The probability with which its group was drawn; in the stratum `ok`, the call itself."""
     index: int = 0
     group: str | None = None
     verdict: str | None = None

@@ -41,7 +41,7 @@ class Meaning(NamedTuple):
     verdict: Verdict
     reason: str
     retryable: str | None
-    """Reason and retryable if our verdict had another fault."""
+    """`reason` and `retryable` replace ours only if our verdict named another fault."""
 
 
 _MEANINGS: Final = {
@@ -97,7 +97,7 @@ def apply(calls: pl.DataFrame, reviews: AppliedReviews) -> pl.DataFrame:
 
 
 def _with_templates(calls: pl.DataFrame) -> pl.DataFrame:
-    """Add a template to calls that only a reviewer called errors."""
+    """Add a template to calls that are errors only according to a reviewer."""
     new = pl.col("_answer").is_not_null() & Judged.template.col.is_null()
     texts = calls.select(pl.when(new).then(Judged.error_text.col)).to_series()
     if texts.null_count() == calls.height:

@@ -39,7 +39,7 @@ class ReviewedRate(msgspec.Struct, frozen=True):
     service_high: float
     """The interval of the same rate of the service, of which the sessions are a sample."""
     n_eff: float
-    """Independent calls that the sessions are worth, from the corrected calls."""
+    """The effective sample size of the sessions, from the corrected calls."""
 
     @property
     def service(self) -> Interval:

@@ -20,7 +20,7 @@ MIN_FAILURES: Final = 5
 """Distinct failing calls below which a group is not examined."""
 MIN_SUCCESSES: Final = 5
 MIN_SUPPORT: Final = 3
-"""Calls for which a fact and its absence must hold at least."""
+"""Minimum number of calls for which a fact must hold, and of calls for which it must not."""
 MIN_EFFECT: Final = 0.3
 """Smallest difference between the shares of failing and of working calls that is reported."""
 CLEAR_EFFECT: Final = 0.9
@@ -33,7 +33,7 @@ AROUND: Final = 1_000_000
 Such a fact is reported if it separates clearly better than facts about the call itself: clients
 that make the same calls in the same order make it hold for calls that fail for other reasons."""
 NEAR: Final = 0.02
-"""Effects that differ by less are taken for equal."""
+"""Effects that differ by less count as equal."""
 DRAWS: Final = 199
 LEVEL: Final = 0.05
 MIN_SESSIONS: Final = 8

@@ -44,7 +44,7 @@ SETTLING: Final = ("form", "code", "cause")
 """If all rules about the text agree and the first one is of these tiers, the case is clear.
 Context has other weights in clear cases: it should change them less than other cases."""
 SMALLEST: Final = 1e-4
-"""Smallest probability of the rules that is pooled: no rules exclude a class."""
+"""Lower limit of the probabilities of rules when they are pooled: rules cannot exclude a class."""
 SMALLEST_OPINION: Final = 0.02
 """The same of the text model. It reads less than the rules, so it cannot outweigh all of them."""
 MOST_VOTES: Final = 2.0
@@ -123,7 +123,7 @@ def features_of(rule: VerdictRule, *, first: bool) -> tuple[str, ...]:
 
 
 class FeatureTable:
-    """The features of several kinds of calls; one rule after the other is added, by order."""
+    """The features of several kinds of calls; rules are added one at a time, in order."""
 
     def __init__(self, ruleset: Sequence[VerdictRule], height: int) -> None:
         """Begin without any matching rule.

@@ -9,7 +9,7 @@ from mcptally.output.explore.page import Page, Section
 from mcptally.output.html.text import shown
 
 MOST: Final = 25
-"""Hits of a kind."""
+"""Maximum number of hits of each kind."""
 
 _NAMES: Final = f"""
 SELECT server, tool, calls

@@ -33,7 +33,7 @@ GROUP BY definition
 """
 PROBLEMS: Final = 5
 MOST: Final = 20
-"""Error groups and changes of definitions on the page."""
+"""Maximum number of error groups, and of changes to definitions, on the page."""
 
 
 def page(answers: Answers, links: Links, server: str | None) -> Page:

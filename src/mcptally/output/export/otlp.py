@@ -126,7 +126,7 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_part(row: dict[str, Any]) -> bool:
-    """Whether this request is a part of an operation whose span another request has."""
+    """Whether this request is part of an operation that has its span at another request."""
     return row["continued_by"] is not None or row["outcome"] == "poll"
 
 

@@ -27,9 +27,9 @@ from mcptally.tables.values import cell
 BUDGET: Final = 2_000_000
 """Bytes of the page that calls may take, all together."""
 MAX_CALLS: Final = 1_200
-"""Calls that are read from the store at most."""
+"""Maximum number of calls that are read from the store."""
 MAX_EXAMPLES: Final = 20
-"""Calls per row at most."""
+"""Maximum number of calls per row."""
 MAX_PAYLOAD: Final = 4_000
 """Characters of a payload on the page."""
 MAX_STDERR: Final = 3_000
@@ -46,7 +46,7 @@ _MARKUP: Final = 1_200
 _USUAL_CALL: Final = 5_000
 """Usual size of a call on the page in bytes."""
 _SMALLEST_BATCH: Final = 40
-"""Calls that are read at once at least."""
+"""Minimum number of calls that are read at once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Payload:
     same_as: str | None
     """The id of a call on the page that has the same arguments or result."""
     of_frame: str
-    """The part of the frame that the text is: `frame`, `arguments` or `result`."""
+    """Which part of the frame `text` is: `frame` (all of it), `arguments` or `result`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

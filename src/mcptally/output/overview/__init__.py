@@ -20,7 +20,7 @@ from mcptally.output.overview.inputs import Inputs, find_inputs
 from mcptally.transcript.unread import in_words
 
 _SHOWN: Final = 5
-"""The number of findings in the answer that is kept."""
+"""The number of findings in the cached answer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _overview(
     on_wait: Callable[[], None],
     on_answer: Callable[[Overview], None],
 ) -> Overview:
-    """The overview of all calls with `_SHOWN` findings, computed or kept."""
+    """The overview of all calls with `_SHOWN` findings, computed or from the cache."""
     given = [Path(path) for path in paths]
     for path in given:
         if (path / "store.json").is_file():
@@ -134,7 +134,7 @@ def _known(
     inputs: Inputs,
     on_answer: Callable[[Overview], None],
 ) -> Overview:
-    """The result that a state has."""
+    """The result that the state in the cache has kept."""
     skipped = [msgspec.structs.astuple(file) for file in inputs.skipped]
     others = {"skipped": skipped, "other_names": inputs.other_names}
     found = Overview(folder, state["answer"] | others)

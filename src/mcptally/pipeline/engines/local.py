@@ -26,7 +26,7 @@ from mcptally.pipeline.engines.worker import (
 from mcptally.store.parts import Written
 
 _AHEAD: Final = 2
-"""Own tasks that a child process has at a time, so that it never waits for the next."""
+"""Own tasks that are sent to a child process at a time, so that it never waits for the next."""
 
 _PR_SET_PDEATHSIG: Final = 1
 

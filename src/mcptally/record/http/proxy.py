@@ -23,7 +23,7 @@ from mcptally.record.http.upstream_connection import UpstreamConnection
 P = ParamSpec("P")
 
 _MAX_PIPELINED_BYTES: Final = 256 * 1024
-"""Most bytes that a client may pipeline before it has the response to its current request."""
+"""Limit of the bytes that a client may pipeline before the response to its current request."""
 
 LINGER_SECONDS: Final = 2.0
 """Seconds that a client, still sending its request, has to read an early response."""
