@@ -208,7 +208,11 @@ MISTAKES = {
     ),
     "a misspelt column": ("sql", {"query": "SELECT tol FROM calls"}, "mcptally://tables"),
     "a change": ("sql", {"query": "DROP VIEW calls"}, "must be a single SELECT"),
-    "a file": ("sql", {"query": "SELECT * FROM read_text('/etc/hosts')"}, "disabled"),
+    "a file": (
+        "sql",
+        {"query": "SELECT * FROM read_text('/etc/hosts')"},
+        "only the store's tables",
+    ),
     "no call": ("show_call", {"call": "zz"}, "column call_id of calls"),
     "a slow function, between whose rows DuckDB cannot stop": (
         "sql",
