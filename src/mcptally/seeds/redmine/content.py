@@ -30,12 +30,12 @@ _TOO_DEEP: Final = f"the result is nested deeper than the limit of {MAX_DEPTH} l
 
 
 def document(result: Any) -> list[Violation]:
-    """The violations of what the document's listing asserts; it stops at the first."""
+    """All violations of what the document's listing asserts, which itself stops at the first."""
     return list(_violations(result, _document_block))
 
 
 def program(result: Any) -> list[Violation]:
-    """The violations of what the program asserts; it stops at the first."""
+    """All violations of what the program asserts, which itself stops at the first."""
     return list(_violations(result, _program_block))
 
 
