@@ -25,6 +25,7 @@ from tests import corpus
 from tests.commands import run
 from tests.importers import styles
 from tests.importers.imported_logs import events
+from tests.review import archives
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
 NAMES = ("time.jsonl", "sqlite.jsonl.zst")
@@ -205,6 +206,18 @@ def test_what_changed_is_read_again(tmp_path):
         assert again.answer["calls"] == stored, change
         assert again.answer["transcripts"] == len(list(traces.iterdir())), change
         last = again
+
+
+@pytest.mark.slow
+def test_answers_of_a_review_are_applied_and_are_no_skipped_file(tmp_path):
+    traces = archives.archive(tmp_path / "traces")
+    first = overview([traces], jobs=1)
+    review = archives.session(mt.open_store(first.store))
+    review.answer(review.next_items()[0], "network", group=True)
+    again = overview([traces], jobs=1)
+    assert again.answer["skipped"] == []
+    rules = mt.open_store(again.store).sql("SELECT DISTINCT rule FROM calls").fetchall()
+    assert ("review",) in rules
 
 
 @pytest.mark.slow

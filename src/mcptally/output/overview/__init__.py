@@ -112,7 +112,11 @@ def _overview(
     # Another version of the program may know more formats.
     known = earlier if earlier.get("program") == program else {}
     inputs = find_inputs(given, root, known)
-    state: dict[str, Any] = {"program": program, "files": inputs.files}
+    state: dict[str, Any] = {
+        "program": program,
+        "files": inputs.files,
+        "reviews": inputs.reviews,
+    }
     if inputs.are_stable and cache.is_current(folder, earlier, state):
         if earlier.get("unknown") != inputs.unknown:
             cache.write(folder, earlier | {"unknown": inputs.unknown})

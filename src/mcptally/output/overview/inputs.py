@@ -11,7 +11,7 @@ from mcptally.importers.detect import TRANSCRIPT, detect_format, is_damaged, why
 from mcptally.importers.registry import FORMATS
 from mcptally.plural import count
 from mcptally.store.source_files import file_state
-from mcptally.transcript.discover import SkippedFile, files_below, pattern_matches
+from mcptally.transcript.discover import REVIEWS, SkippedFile, files_below, pattern_matches
 from mcptally.transcript.format import SUFFIXES
 from mcptally.transcript.remote import not_found
 
@@ -42,6 +42,8 @@ class Inputs:
     """Path → state and reason, of the skipped files whose format is unknown."""
     other_names: list[str] = dataclasses.field(default_factory=list)
     """Files in folders that were not opened because of their names."""
+    reviews: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Path → state, of the files in folders that hold answers of `mcptally review`."""
     are_stable: bool = True
     """Whether every later change of a file will show in its state."""
 
@@ -70,7 +72,9 @@ def find_inputs(paths: Sequence[Path], cache: Path, known: Mapping[str, Any]) ->
     for path, is_named in _files(paths, found.skipped):
         if not is_named and cache in path.absolute().parents:
             continue
-        if not is_named and not _fits(path):
+        if not is_named and path.name == REVIEWS:
+            found.reviews[str(path)] = list(file_state(path).identity)
+        elif not is_named and not _fits(path):
             found.other_names.append(str(path))
         elif not is_named and (entry := unknown.get(str(path))) and _has_state(path, entry[0]):
             _skip(found, path, entry[1])
