@@ -1,4 +1,4 @@
-"""Owns the stages that turn transcript lines into messages and calls, as columns.
+"""Owns the stages that turn transcript lines into tables of messages and calls.
 
     decode → integrity → sessions → pair → tool_definitions, attempts
 

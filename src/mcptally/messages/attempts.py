@@ -1,8 +1,8 @@
 """Link the requests that make up one logical call: the attempts of a chain.
 
-There are four kinds of links: a reply that requires input and the request that provides it; a task
-and the requests about it; a failed `server/discover` and the handshake that follows; a failed call
-and its retry.
+A link connects a reply that requires input with the request that provides it, a task with the
+requests about it, a failed `server/discover` with the handshake that follows, or a failed call with
+its retry.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import GatheredCalls
 
 RETRY_WITHIN: Final = 10 * 60 * 10**9
-"""Nanoseconds after a failed call within which the same call in the same session is its retry."""
+"""Maximum nanoseconds between a failed call and its retry: the same call in the same session."""
 
 
 class _Rows(StageTable):
@@ -57,8 +57,8 @@ class _Links(StageTable):
 def link_attempts(calls: pl.DataFrame) -> pl.DataFrame:
     """Add `attempt_of`, `attempt`, `attempt_why` and `continued_by`.
 
-    An unlinked call is attempt 1 of itself. The last leg of a chain of requests with input gets the
-    latency of all, and what was waited between them as `waiting_ms`.
+    An unlinked call is attempt 1 of itself. The last leg of an input chain gets the total latency
+    of all legs, and the time between them as `waiting_ms`.
 
     Args:
         calls: calls of a partition with their outcomes; all columns are kept.
@@ -97,7 +97,7 @@ def link_attempts(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _as_operations(calls: pl.DataFrame, legs: pl.DataFrame) -> pl.DataFrame:
-    """Add `continued_by`; let the last leg of each chain carry latency and waiting of all legs."""
+    """Add `continued_by`; give the last leg of each chain the total latency and waiting time."""
     continued = pl.Series(Calls.continued_by.name, [None], dtype=pl.String)
     continued = continued.new_from_index(0, calls.height)
     if not legs.height:
@@ -124,7 +124,7 @@ def _as_operations(calls: pl.DataFrame, legs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _resolve(size: int, links: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return each call's first call and the number of links to it, by pointer jumping."""
+    """Return the first call of each call's chain and the number of links to it."""
     root = np.arange(size)
     root[links.get_column(_Links.i.name).to_numpy()] = links.get_column(
         _Links.previous.name
@@ -148,7 +148,7 @@ def _links(rows: pl.LazyFrame, why: str) -> pl.LazyFrame:
 
 
 def _input_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-    """Yield links of requests that provide input: by state, else by tool, prompt or resource."""
+    """Link requests that provide input to the call that required it: by state, else by target."""
     pos, session, method = _Rows.pos, _Rows.session, _Rows.method
     state, reply_state = _Rows.request_state, _Rows.reply_state
     waiting = rows.filter(_Rows.outcome.col == "input_required").with_columns(
@@ -185,7 +185,7 @@ def _input_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
 
 
 def _task_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-    """Yield links of requests about a task to the earlier call that started it."""
+    """Link requests about a task to the earlier call that started it."""
     recording, task_id = _Rows.recording, _Rows.task_id
     about = rows.filter(_is_about_task()).drop_nulls(task_id.name)
     tasks = rows.filter(_starts_task()).select(
@@ -209,7 +209,7 @@ def _starts_task() -> pl.Expr:
 
 
 def _negotiation_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-    """Yield links of a handshake to the failed `server/discover` before it: the fallback."""
+    """Link a handshake to the failed `server/discover` for which it is the fallback."""
     pos, recording = _Rows.pos, _Rows.recording
     probes = rows.filter(_is_failed_probe()).select(
         pos.col, recording.col, _Links.i.col.alias(_Links.previous.name)
@@ -224,12 +224,12 @@ def _is_failed_probe() -> pl.Expr:
 
 
 def _retry_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-    """Yield links of a call to the failed call to the same tool and arguments before it.
+    """Link a call to the failed call before it that had the same tool and arguments.
 
-    If that call failed because the user had to sign in first, this one continues it.
+    If that call failed because the user had to sign in first, this call continues it.
     """
     sent, tool = _Rows.ts_ns, _Rows.tool
-    # Of the results that require input, only an error has a code: `-32042`.
+    # Among replies that require input, only the error has a code: `-32042`.
     signs_in = (_Rows.outcome.col == "input_required") & _Rows.error_code.col.is_not_null()
     tried = rows.filter((_Rows.method.col == "tools/call") & tool.col.is_not_null())
     # The hash of a struct would copy the arguments.

@@ -1,4 +1,4 @@
-"""Extract messages from events: single ones, members of batches, and heads of truncated ones."""
+"""Extract messages from events: single messages, batch members, and heads of truncated frames."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,13 +12,13 @@ from mcptally.transcript.events import MSG_DECODER, MessageEvent, Msg, RawFrame
 
 
 def message_from_head(frame: RawFrame) -> MessageEvent:
-    """Return the message that the recorder read from the head of a frame over its size cap."""
+    """Return the message that the recorder read from the head of a truncated frame."""
     name = {} if frame.name is None else {"name": frame.name}
     message = Msg(id=frame.id, method=frame.method)
     if frame.method is not None:
         message.params = Raw(msgspec.json.encode(name))
     else:
-        # A recorded frame without `isError` near its ends is not an error. A log may not say it.
+        # A recorded frame without `isError` near either end is not an error. Logs may omit it.
         is_known = frame.is_error is not None or not frame.derived
         message.result = Raw(
             msgspec.json.encode({"isError": bool(frame.is_error)} if is_known else {})
@@ -42,7 +42,7 @@ def split_batches(
 ) -> tuple[list[Msg], npt.NDArray[np.int64] | None, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
     """Return all messages and, per message, its event's index, its index in the batch, and `batch`.
 
-    The index of the event is None if every event has one message.
+    The event indexes are None if every event has exactly one message.
     """
     msgs: list[Any] = [item.msg for item in items]
     batches = [place for place, msg in enumerate(msgs) if msg.__class__ is not Msg]
@@ -52,7 +52,7 @@ def split_batches(
     messages: list[Msg] = []
     start = 0
     for place in batches:
-        # An empty batch has no messages, but gets a row.
+        # An empty batch has no messages, but still gets a row.
         members = [MSG_DECODER.one(member) for member in msgs[place]] or [Msg()]
         messages += msgs[start:place]
         messages += members

@@ -1,4 +1,4 @@
-"""Declare the tables that `sessions` and `pair` make: messages in sessions, and paired calls."""
+"""Declare the tables made by `sessions` and `pair`: messages with sessions, and paired calls."""
 
 import polars as pl
 
@@ -41,7 +41,7 @@ class SessionIdentities(StageTable):
 
 
 class OpenedRecordings(StageTable):
-    """One row per recording with an event; columns from `open` are null if it has none."""
+    """One row per recording with events; without an `open` event, its columns are null."""
 
     recording = Event.recording
     transport = Opens.transport

@@ -1,4 +1,4 @@
-"""Decode results, and turn their content blocks into columns: their types, counts and text."""
+"""Decode results and turn their content blocks into columns of types, counts and text."""
 
 import itertools
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ from mcptally.tables.arrow import indices, series_from_arrow
 from mcptally.transcript.events import ABSENT, OTHER_CONTENT, Block, LenientDecoder, Result
 
 TEXT_LIMIT: Final = 4000
-"""Characters kept of the text of a result without `isError`."""
+"""Maximum characters kept of the text of a result without `isError`."""
 
 ERROR_TEXT_LIMIT: Final = 65536
-"""Characters kept of the text of an error."""
+"""Maximum characters kept of an error's text."""
 
 LONG_RESULT: Final = 1 << 16
-"""Bytes of a result from which only the kept beginnings of its texts are decoded."""
+"""Size in bytes from which only the kept beginnings of a result's texts are decoded."""
 
 _MAX_ESCAPE: Final = len(r"\ud83d\ude00")
-"""Most bytes that a character takes in JSON."""
+"""Maximum bytes per character in JSON."""
 
 
 class _LongBlock(Block, gc=False, rename="camel"):
@@ -38,7 +38,7 @@ class _LongResult(Result, gc=False, rename="camel"):
 
 
 class _ResultDecoder(LenientDecoder[Result]):
-    """Decodes results; of long ones, only the beginnings of texts that `content_columns` keeps."""
+    """Decodes results; in long ones, only the part of each text that `content_columns` keeps."""
 
     def __init__(self) -> None:
         super().__init__(Result)
@@ -66,7 +66,7 @@ def _decode_long(text: Raw) -> Result:
 
 
 def _beginning(text: Raw, limit: int) -> str | UnsetType | None:
-    """Return at least `limit` characters of a JSON string, or all if it has fewer.
+    """Return at least the first `limit` characters of a JSON string, or the whole string.
 
     Raises:
         msgspec.ValidationError: it is not a string.
@@ -97,7 +97,7 @@ def result_columns(items: Sequence[Result]) -> dict[str, Any]:
 
 
 def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:
-    """Return columns about the content blocks of each result, by name."""
+    """Return the columns that describe each result's content blocks, by name."""
     contents = [item.content for item in items]
     sizes = np.fromiter((len(c) if c else 0 for c in contents), np.int64, len(contents))
     ends = np.cumsum(sizes)
@@ -139,7 +139,7 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
     for raws in (annotations, metas):
         if not _all_absent(raws):
             bare &= ~present(raws)
-    # Most results have one block, whose text is the text of the result; null if there is none.
+    # Most results have one block, whose text is the text of the result; null without a block.
     starts = np.where(sizes > 0, ends - sizes, len(block_texts))
     first = text_column.extend_constant(None, 1).gather(indices(starts))
     many = np.flatnonzero(sizes > 1).tolist()
@@ -163,7 +163,7 @@ _KINDS: Final = {"text": 1, "image": 2, "audio": 3, "resource": 4, "resource_lin
 
 
 def _all_absent(raws: Sequence[Raw]) -> bool:
-    # Counting one object is faster than taking the lengths.
+    # Counting occurrences of one object is faster than taking lengths.
     return raws.count(ABSENT) == len(raws)
 
 

@@ -2,10 +2,10 @@
 
     files → Events (messages, their parameters and replies, HTTP events, …, findings)
 
-A run of lines is decoded by one native call into typed structs whose payloads stay raw bytes, and
-the structs are transposed to columns by native calls. A line that does not fit the types is decoded
-alone, field by field, so a bad line does not affect others; every line becomes a row or a finding.
-Why not a columnar JSON reader: docs/design/archives.md.
+One native call decodes a run of lines into typed structs whose payloads stay raw bytes; other
+native calls transpose the structs to columns. A line that does not fit the types is decoded
+separately, field by field, so a bad line does not affect others. Every line becomes a row or a
+finding. Why not a columnar JSON reader: docs/design/archives.md.
 """
 
 from collections import Counter
@@ -68,12 +68,12 @@ from mcptally.transcript.unread import ReadTally
 from mcptally.wire.nesting import with_raised_recursion_limit
 
 BATCH: Final = 16 << 20
-"""Bytes of lines that become columns at a time: enough that the cost per batch does not matter,
-little enough that the next batch uses the same memory again."""
+"""Bytes of lines that are turned into columns together. Larger batches would need more memory;
+smaller ones would cost more per batch."""
 
 
 class Events(msgspec.Struct, frozen=True):
-    """The events of a set of transcript files. Each table is declared in `event_tables`."""
+    """The events of a set of transcript files; `event_tables` declares the tables."""
 
     messages: pl.DataFrame
     """`DecodedMessages`."""
@@ -110,20 +110,20 @@ _TABLES: Final[dict[str, type[StageTable]]] = {
     "gaps": event_tables.Gaps,
     "stderr": event_tables.StderrEvents,
 }
-"""Field of `Events` → its table, for those that are gathered batch by batch."""
+"""Field of `Events` → its table, for tables that are gathered batch by batch."""
 
 
 class Slices(msgspec.Struct, frozen=True):
-    """The events of a set of files, divided by recording if they are many."""
+    """The events of a set of files; large sets are divided by recording."""
 
     several: bool
     """Whether there is more than one slice."""
     events: Iterator[Events]
-    """The events of each slice, read from files if there are several."""
+    """The events of each slice; several slices are read from temporary files."""
     digests: Digests
     """Digests of the files that were read to their end."""
     tallies: list[ReadTally]
-    """What could not be read of each file."""
+    """How much of each file could not be read."""
 
 
 @with_raised_recursion_limit
@@ -152,10 +152,10 @@ def decode_slices(
     slicing: Slicing | None,
     span: Span | None = None,
 ) -> Slices:
-    """Return every event of `files` as `decode` does, in slices if there are many.
+    """Return every event of `files` as `decode` does, but large sets in slices.
 
     All events of a recording are in one slice. Findings about files are in the first slice. If
-    `slicing` is None, there is one slice. With a `span`, only this part of a single file is read.
+    `slicing` is None, there is one slice. With a `span`, only that part of a single file is read.
 
     Raises:
         McptallyError: a file behind a URL cannot be reached.
@@ -180,7 +180,7 @@ def _collected(
 
 
 class _Collector:
-    """Gathers tables, one batch of events after the other."""
+    """Gathers tables from one batch of events after another."""
 
     def __init__(
         self, names: Sequence[str], memory: int | None, slicing: Slicing | None, *, alone: bool
@@ -229,7 +229,7 @@ class _Collector:
             noise += run.count - len(events)
             for line, rule, message in faults:
                 bad[rule] += 1
-                if rule != "transcript.torn_tail":  # as in the file of a session that still runs
+                if rule != "transcript.torn_tail":  # the session may still be running
                     tally.add_fault(line, message, len(run.line(line)))
                 if bad[rule] <= MAX_FAULTS:
                     severity: Severity = "warning" if rule == "transcript.torn_tail" else "error"
@@ -269,7 +269,7 @@ class _Collector:
         )
 
     def _batch(self) -> None:
-        """Turn the waiting events into rows."""
+        """Turn the pending events into rows."""
         events, places = self.waiting, self.places
         self.waiting, self.places, self.bytes = [], [], 0
         if not events:
@@ -295,7 +295,7 @@ class _Collector:
         self.runs = []
 
     def _add_heads(self, items: list[RawFrame], place: dict[str, Any]) -> None:
-        """Add frames over the recorder's size cap as messages if their head was understood."""
+        """Add truncated frames as messages if their head could be parsed."""
         chosen = [i for i, item in enumerate(items) if item.why == "too_large"]
         # The recorder writes a null id if it found none in the head.
         for i in chosen:
@@ -356,7 +356,7 @@ class _Collector:
         self._add_errors(rows, errors, has_error)
 
     def _find_duplicates(self, files: npt.NDArray[np.uint32], numbers: LineNumbers) -> None:
-        """Look for duplicate members in lines that are longer than the sum of their members."""
+        """Search for duplicate members in lines that are longer than the sum of their members."""
         places = sorted(set(zip(files.tolist(), numbers.tolist(), strict=True)))[
             : self.rereads_left
         ]
@@ -427,7 +427,7 @@ class _Collector:
         texts = [errors[i] for i in chosen.tolist()]
         items, odd = ERROR_DECODER.many(texts)
         for item, text in zip(items, texts, strict=True):
-            if bytes(memoryview(text)[:1]) == b'"':  # an error that is a string
+            if bytes(memoryview(text)[:1]) == b'"':  # The error is a string.
                 item.message = msgspec.json.decode(text)
         columns = scalar_columns(items, Error)
         self._add(
@@ -448,12 +448,12 @@ class _Collector:
         self.frames.setdefault(name, []).append(frame)
 
     def _spool_chunk(self) -> None:
-        """Move the rows to files, divided by recording, unless one recording has most of them."""
+        """Move the rows to files, divided by recording, unless most belong to one recording."""
         # A chunk is full only if both are set.
         assert self.slicing is not None and self.budget.limit is not None  # noqa: S101, PT018
         self._batch()
         tables = self._take_tables()
-        if all(frame.is_empty() for frame in tables.values()):  # these lines are not a transcript
+        if all(frame.is_empty() for frame in tables.values()):  # These lines are not a transcript.
             self.budget.begin_chunk(self.budget.spooled, self.budget.shares)
             return
         if self.spool is None:
@@ -491,7 +491,7 @@ class _Collector:
         return Slices(several=False, events=one, digests=self.digests, tallies=self.tallies)
 
     def _take_tables(self) -> dict[str, pl.DataFrame]:
-        """Return the tables gathered so far by name, and begin with empty ones."""
+        """Return the tables gathered so far by name, and start over with empty ones."""
         frames = {
             name: pl.concat([table.empty(), *self.frames.pop(name, ())], how="diagonal")
             for name, table in _TABLES.items()
@@ -508,7 +508,7 @@ def _shares(
     empty = {name: table.empty() for name, table in _TABLES.items()}
     for share in range(spool.shares):
         if share == 0 or spool.has(share):
-            # A local variable would keep the tables alive while they are scored.
+            # A local variable would keep the tables in memory while they are scored.
             yield Events(
                 **spool.read(share, empty),
                 findings=findings.clear() if share else findings,
@@ -517,10 +517,10 @@ def _shares(
 
 
 MAX_REREAD: Final = 10_000
-"""Lines of a partition that are read again to look for duplicate members."""
+"""Maximum number of lines per partition that are read again to find duplicate members."""
 
 MAX_FAULTS: Final = 1000
-"""Findings per file and fault; one more finding counts the rest."""
+"""Maximum findings per file and fault; an additional finding counts the rest."""
 
 _IS_ORDINARY_CALL: Final = (
     RequestParams.name.col.is_not_null()
@@ -532,7 +532,7 @@ _IS_ORDINARY_CALL: Final = (
         | RequestParams.meta_progress_token.col.str.contains(r'^(?:"|-?\d+$)')
     )
 )
-"""Parameters of tools/call whose form these columns determine: their JSON text is not kept."""
+"""Selects tools/call parameters that these columns describe fully: their JSON text is not kept."""
 
 _NO_HEADERS: Final = Headers()
 _NO_REQUEST_META: Final = RequestMeta()

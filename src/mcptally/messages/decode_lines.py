@@ -1,7 +1,7 @@
-"""Decode lines to event structs; every line gives an event or a fault, or is ignored as blank.
+"""Decode lines to event structs; each line becomes an event or a fault, or is skipped if blank.
 
-A run of lines is decoded by one native call. If that fails, the lines are decoded one by one: a bad
-line does not affect the lines beside it.
+One native call decodes a run of lines. If it fails, the lines are decoded one by one, so that a bad
+line does not affect its neighbours.
 """
 
 import bisect
@@ -28,10 +28,10 @@ Fault = tuple[int, str, str]
 """Line, rule, message."""
 
 _PIECE_BYTES: Final = 1 << 15
-"""Bytes decoded by one native call. A piece with a bad line is divided in halves."""
+"""Bytes decoded by one native call. A piece with a bad line is split in half."""
 
 _FEW_LINES: Final = 4
-"""Maximum number of lines that are decoded one by one if their piece has a bad line."""
+"""Maximum number of lines in a piece that are decoded one by one if a line is bad."""
 
 
 def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
@@ -91,12 +91,12 @@ def _one_by_one(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]
 
 
 def _is_readable(data: bytes, ends: Sequence[int]) -> bool:
-    """Return whether whole lines are UTF-8 and none is nested too deep."""
+    """Return whether complete lines are UTF-8 and none is nested too deeply."""
     return _is_utf8(data) and not has_too_deep(data, ends)
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Return whether all lines are UTF-8, without a copy; `parse.is_utf8` checks a single line."""
+    """Return whether all lines are UTF-8, without copying; `parse.is_utf8` checks a single line."""
     if data.isascii():
         return True
     buffers = [None, pa.py_buffer(np.array([0, len(data)], np.int64)), pa.py_buffer(data)]

@@ -1,7 +1,7 @@
-"""Find members that occur twice in a JSON-RPC message; parsers differ about which one counts.
+"""Find members that occur twice in a JSON-RPC message; parsers differ in which one they keep.
 
-A decoded message has only the last of them, so the sum of its members is shorter than the frame was
-on the wire. Only lines that are longer than this sum are read again (1 of 17,575 recorded).
+A decoded message has only the last one, so the sum of its members is shorter than the recorded
+frame. Only lines that are longer than this sum are read again (1 of 17,575 recorded).
 """
 
 import json
@@ -23,10 +23,10 @@ _PUNCTUATION: Final = len('"":,')
 def unexplained_sizes(
     sizes: pl.Series, methods: pl.Series, members: Mapping[str, npt.NDArray[np.int64]]
 ) -> npt.NDArray[np.bool_]:
-    """Mark messages that are longer on the wire than the sum of their members.
+    """Mark messages that were longer on the wire than the sum of their members.
 
-    The sum assumes either no spaces, or one space after each colon and comma. `members` has the
-    size in bytes of each member's value, by name.
+    The sum assumes either no spaces, or one space after each colon and comma. `members` maps each
+    member's name to the size of its value in bytes.
     """
     count = len(methods)
     quoted = (methods.str.len_bytes().cast(pl.Int64) + len('""')).fill_null(0)
@@ -43,7 +43,7 @@ def unexplained_sizes(
 
 
 def repeated_members(line: bytes) -> list[str]:
-    """Return names of members that occur twice in the message of a line, or in one of a batch."""
+    """Return the names of members that occur twice in a message on the line."""
     try:
         msg = MEMBERS_DECODER.decode(line)["msg"]
         known = MEMBERS_DECODER.decode(msg)

@@ -1,4 +1,4 @@
-"""Keep the decoded events of a large partition in files, divided by recording.
+"""Stores the decoded events of a large partition in files, divided by recording.
 
     chunks of decoded tables → files of each share → the tables of one share after the other
 
@@ -19,30 +19,30 @@ from mcptally.messages.event_tables import DecodedMessages, Event
 from mcptally.messages.memory_budget import memory_of_lines
 
 MARGIN: Final = 1.6
-"""Factor by which the shares are more than needed if all were equal: some become larger, and the
-process keeps memory from one share to the next."""
+"""Factor by which the number of shares exceeds the minimum: shares differ in size, and the process
+keeps memory from one share to the next."""
 
 
 class Slicing(msgspec.Struct, frozen=True):
-    """When the events of a partition are divided by recording, and where they are put."""
+    """Controls when and into which folder a partition's events are divided by recording."""
 
     folder: Path
-    """A folder for files, which does not exist yet."""
+    """The folder to create for the files."""
     chunk: int
-    """Most bytes of memory for lines that are scored together."""
+    """Maximum bytes of memory for lines that are scored together."""
     size: int
-    """About how many bytes of transcript the files have."""
+    """Approximate size of the transcript files in bytes."""
 
 
 class EventSpool:
-    """The tables of `decode` in files: for each chunk, a file per share of the recordings."""
+    """Stores the tables of `decode` in files: per chunk, one file per share of the recordings."""
 
     def __init__(self, slicing: Slicing, *, limit: int, read: int) -> None:
         """Create the folder.
 
         Args:
             slicing: folder and size of the partition.
-            limit: bytes of memory that it may take to score a share.
+            limit: maximum bytes of memory for scoring a share.
             read: bytes of transcript in the first chunk.
         """
         slicing.folder.mkdir(parents=True)
@@ -75,17 +75,17 @@ class EventSpool:
                     self.lines[share] += part.height * _has_recordings(frame)
         self.bytes += size * sizes / max(1, sizes.sum())
         self.chunks.append(self.shares)
-        # More than expected, if the size of a compressed file was estimated too low.
+        # This exceeds the estimate if a compressed file's size was underestimated.
         while self.memory_of_shares().mean() > self.limit:
             self.shares *= 2
             self.lines, self.bytes = (np.tile(each / 2, 2) for each in (self.lines, self.bytes))
 
     def memory_of_shares(self) -> npt.NDArray[np.float64]:
-        """Return about how many bytes of memory it takes to score each share."""
+        """Return the approximate bytes of memory needed to score each share."""
         return memory_of_lines(self.lines, self.bytes)
 
     def has(self, share: int) -> bool:
-        """Return whether a share may have events."""
+        """Return whether a share may contain events."""
         chunks = enumerate(self.chunks)
         return any((chunk, share % shares) in self.written for chunk, shares in chunks)
 

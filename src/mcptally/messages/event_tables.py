@@ -1,7 +1,7 @@
-"""Declare the tables that `decode` makes: one per kind of event, and the contents of messages.
+"""Declare the tables made by `decode`: one per kind of event, and those of message contents.
 
-Times are nanoseconds since 1970 in UTC (`ts_ns`). Members whose value is kept as JSON text are null
-where the member is absent, and `null` (a text) where it is JSON null.
+Times are nanoseconds since 1970 in UTC (`ts_ns`). A member kept as JSON text is null where it is
+absent, and the text `null` where it is JSON null.
 """
 
 import polars as pl
@@ -40,7 +40,7 @@ class DecodedMessages(Event):
 
 
 class RequestParams(StageTable):
-    """One row per request or notification with `params`; `row` is that of its message."""
+    """One row per request or notification with `params`; `row` is its message's row."""
 
     row = DecodedMessages.row
     name = Column(pl.String, "Tool or prompt.")
@@ -70,7 +70,7 @@ class RequestParams(StageTable):
 
 
 class Replies(StageTable):
-    """One row per result or error; `row` is that of its message."""
+    """One row per result or error; `row` is its message's row."""
 
     row = DecodedMessages.row
     response = Column(pl.String, "JSON text of the member `result` or `error`.")
@@ -104,7 +104,7 @@ class Replies(StageTable):
 
 
 class RawFrames(Event):
-    """One row per frame that is not strict JSON or exceeds the recorder's size cap."""
+    """One row per frame that is not strict JSON or exceeds the recorder's size limit."""
 
     dir = DecodedMessages.dir
     why = Column(pl.String, "Why the frame is raw, for example `not_json` or `too_large`.")
@@ -138,7 +138,7 @@ class HttpEvents(Event):
 
 
 class Opens(Event):
-    """One row per segment that begins."""
+    """One row per beginning of a segment."""
 
     transport = Column(pl.String, "Transport.")
     server = Column(pl.String, "Label of the server.")
@@ -168,13 +168,13 @@ class Gaps(Event):
 
 
 class StderrEvents(Event):
-    """One row per output of the server on stderr."""
+    """One row per piece of stderr output by the server."""
 
     text = Column(pl.String, "The output; null where it is not UTF-8.")
 
 
 class DuplicateMembers(StageTable):
-    """One row per line with a message that has a member twice."""
+    """One row per line whose message has the same member twice."""
 
     file = Event.file
     line = Event.line

@@ -1,9 +1,9 @@
-"""Find what a request asks the user or the client's model for, and how long it waits.
+"""Find the server's requests for input by the user or the client's model, and their waits.
 
-Up to 2025-11-25, a server sends a request of its own while it serves the client's. From 2026-07-28
-on, the result of the client's request requires input, and the client sends the request again with
-the input: the legs of a chain (`attempts`). A task that requires input says so when the client asks
-for its state, and gets the input by `tasks/update`.
+Up to 2025-11-25, a server sends its own request while it serves the client's. From 2026-07-28 on,
+the result of the client's request requires input, and the client repeats the request with the
+input; the two are legs of a chain (`attempts`). A task that requires input reports this when the
+client asks for its state, and receives the input through `tasks/update`.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import GatheredCalls
 
 INPUT_METHODS: Final = ("elicitation/create", "sampling/createMessage", "roots/list")
-"""Methods of requests to the user or the client's model, and for the client's roots."""
+"""Methods that ask the user or the client's model for input, or the client for its roots."""
 
 STATE_OF_TASK: Final = "tasks/get"
 UPDATE_OF_TASK: Final = "tasks/update"
@@ -39,7 +39,7 @@ class _Served(StageTable):
 
 
 class _Open(StageTable):
-    """A request of the server, and the calls of the client that were open then."""
+    """A server request and the client calls that were open when it arrived."""
 
     asking = Column(pl.String, "Call id of the server's request.")
     call_id = Calls.call_id
@@ -53,9 +53,9 @@ class _Open(StageTable):
 
 
 def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
-    """Add how long each call waited for the server's requests, and which call each request serves.
+    """Add each call's wait for the server's requests, and the call that each request serves.
 
-    The latency is the server's share, without this time.
+    The latency becomes the server's share, without this wait.
 
     Args:
         calls: `PairedCalls`; further columns are kept.
@@ -75,7 +75,7 @@ def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
     if updates:
         served = pl.concat([served, _served_by_updates(calls)])
     waits = served.group_by(Calls.call_id.name).agg(
-        # Of integers: the sum of floats depends on their order, which threads decide.
+        # Sum integers: the sum of floats depends on their order, which differs between threads.
         (_Open.waited_ns.col.sum() / 1e6).alias(_Served.waiting_ms.name)
     )
     modes = served.select(
@@ -92,8 +92,8 @@ def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
 def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
     """Return each request of the server (`asking`) with the client's call that it serves.
 
-    That is the call that started the task which the request names, or the only call that is open in
-    its HTTP exchange, or else in its session.
+    A request serves the call that started the task it names, else the only open call in its HTTP
+    exchange or in its session.
     """
     begin, end = PairedCalls.ts_ns.col, PairedCalls.reply_ns.col
     scope, session = PairedCalls.scope.name, PairedCalls.session.name
@@ -123,7 +123,7 @@ def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
         end=pl.coalesce(end, PairedCalls.cancelled_ns.col),
     )
     open_ = open_.with_row_index(_Open.number.name).with_columns(_Open.number.col.cast(pl.Int64))
-    # The end of a task may not be recorded.
+    # A task's end may not be recorded.
     started = open_.with_columns(end=pl.lit(None, pl.Int64))
     ways = [
         _open_calls(requests, started, [PairedCalls.recording.name, PairedCalls.task_id.name]),
@@ -141,13 +141,12 @@ def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _open_calls(requests: pl.LazyFrame, calls: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
-    """Return each request of the server that arrives while calls with the same keys are open.
+    """Return each server request that arrives while calls with the same keys are open.
 
-    A running sum, not a join: in a long session, a join would pair each request with every call
-    before it.
+    Uses a running sum: in a long session, a join would pair each request with every earlier call.
 
     Returns:
-        `asking`, `open` and `number`, which is that of the call if one is open.
+        `asking`, `open` and `number` (the call's number if exactly one is open).
     """
     calls = calls.drop_nulls(keys).filter(
         _Open.end.col.is_null() | (_Open.begin.col <= _Open.end.col)
@@ -173,8 +172,8 @@ def _open_calls(requests: pl.LazyFrame, calls: pl.LazyFrame, keys: Sequence[str]
 def _served_by_updates(calls: pl.DataFrame) -> pl.LazyFrame:
     """Return requests about tasks that require or get input, with the call that started the task.
 
-    Of the replies that require the same input, only the first is returned. The task waits from then
-    on until `tasks/update`.
+    If several replies require the same input, only the first is returned. The task waits from that
+    reply until `tasks/update`.
     """
     task = [PairedCalls.recording.name, PairedCalls.task_id.name]
     method, gets = PairedCalls.method.col, PairedCalls.method.col == UPDATE_OF_TASK
@@ -201,7 +200,7 @@ def _served_by_updates(calls: pl.DataFrame) -> pl.LazyFrame:
 
 
 class _Legs(StageTable):
-    """The columns of calls that are needed to list the requests for input."""
+    """The columns of calls that `list_input_requests` needs."""
 
     call_id = Calls.call_id
     recording = Calls.recording
@@ -231,7 +230,7 @@ class _Links(msgspec.Struct):
 
 
 class _RequiredInput(msgspec.Struct, rename="camel"):
-    """A result that requires input, or the `data` of an error that requires a sign-in."""
+    """A result that requires input, or `data` of an error that requires a sign-in."""
 
     input_requests: dict[str, _InputRequest] = {}
     data: _Links | None = None
@@ -309,7 +308,7 @@ class RequestedInputs(StageTable):
 
 
 def _requests_of(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the requests for input in one call, which is a request of the server or a leg."""
+    """Return the requests for input in one call: a server request or a leg of a chain."""
     place = {name: row[name] for name in ("recording", "session", "server", "client")}
     if row["dir"] == "s2c":
         answer = _decoded(row["response"], _Answer, _Answer())

@@ -35,9 +35,9 @@ class _Ordered(Event):
 def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Events:
     """Return `events` without duplicates, with findings for all damage.
 
-    An event is a duplicate of another one if their whole content is equal. To compare contents,
-    `files` are read again, but only if recording, seq, time and kind are equal. `names` are the
-    files' names in findings.
+    Two events are duplicates if their whole content is equal. Contents are compared by reading
+    `files` again, but only if recording, seq, time and kind are equal. `names` are the files' names
+    in findings.
     """
     ordered = _in_order(_event_rows(events))
     twice, conflicts = _duplicates(ordered, files)
@@ -66,7 +66,7 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
 
 
 def _duplicates(ordered: pl.DataFrame, files: Sequence[Path]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return duplicates of events, and events with the identity of another one that differ."""
+    """Return duplicate events, and different events that have the same identity."""
     identity = ["recording", "seq", "ts_ns", "kind"]
     # Duplicates have the same seq, so they are neighbours.
     near = (_Ordered.step.col == 0) | (_Ordered.step.col.shift(-1) == 0)
@@ -87,7 +87,7 @@ def _duplicates(ordered: pl.DataFrame, files: Sequence[Path]) -> tuple[pl.DataFr
 
 
 def _odd_places(ordered: pl.DataFrame) -> pl.LazyFrame:
-    """Return the `_Ordered` events that do not directly follow the event before."""
+    """Return the `_Ordered` events that do not directly follow the previous event."""
     return (
         ordered.lazy()
         .with_columns(last=_Ordered.first.col.shift(-1, fill_value=True))
@@ -116,7 +116,7 @@ def _duplicate_events(twice: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _damage_of_order(odd: pl.LazyFrame, conflicts: pl.DataFrame) -> Iterator[pl.LazyFrame]:
-    """Yield findings about missing, repeated and reordered events."""
+    """Yield findings about missing, repeated and out-of-order events."""
     hole = _Ordered.step.col - 1
     yield _findings(
         odd.filter(_Ordered.step.col > 1),
@@ -206,7 +206,7 @@ def _unclosed_recordings(events: Events, odd: pl.LazyFrame) -> pl.LazyFrame:
 def _event_rows(events: Events) -> pl.LazyFrame:
     """Return one row per event.
 
-    A batch has several messages, and a frame over the size cap is a raw frame and a message.
+    A batch has several messages; a truncated frame is both a raw frame and a message.
     """
     first = events.messages.lazy().filter(DecodedMessages.index.col == 0)
     heads = first.filter("truncated").select("file", "line")
@@ -221,7 +221,7 @@ def _event_rows(events: Events) -> pl.LazyFrame:
 
 def _in_order(every: pl.LazyFrame) -> pl.DataFrame:
     """Return `_Ordered` without `last`."""
-    # Sorting by a number is faster than by text; the order of recordings does not matter.
+    # Sort by number, which is faster than by text; the order of recordings does not matter.
     number = Event.recording.col.cast(pl.Categorical).to_physical()
     first = Event.recording.col.ne_missing(Event.recording.col.shift())
     return (
@@ -236,7 +236,7 @@ def _in_order(every: pl.LazyFrame) -> pl.DataFrame:
 
 
 def _contents(events: pl.DataFrame, files: Sequence[Path]) -> pl.Series:
-    """Return a hash of the content of each event; their lines are read again."""
+    """Return a hash of each event's content; the lines are read again."""
     found = {place: hash(_canonical(line)) for place, line in _lines_of(events, files)}
     hashes = [found.get(place) for place in events.select("file", "line").iter_rows()]
     return pl.Series(hashes, dtype=pl.Int64)
@@ -259,7 +259,7 @@ def _lines_of(
 
 
 def _canonical(line: bytes) -> bytes:
-    """Return a line independent of its spaces and the order of its members."""
+    """Return a line with normalized spaces and member order."""
     try:
         return msgspec.json.encode(msgspec.json.decode(line), order="sorted")
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -269,7 +269,7 @@ def _canonical(line: bytes) -> bytes:
 def _findings(
     rows: pl.LazyFrame, rule: str, severity: Severity, message: pl.Expr, about: str = "recording"
 ) -> pl.LazyFrame:
-    """Return one finding per row. Its `file` is the file's index, not yet its name."""
+    """Return one finding per row; `file` is the file's index, not yet its name."""
     return rows.select(
         "file",
         "line",

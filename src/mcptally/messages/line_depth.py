@@ -1,4 +1,4 @@
-"""Find lines whose JSON is nested too deep, among many lines."""
+"""Finds lines whose JSON is nested too deeply."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from mcptally.wire.nesting import is_too_deep
 
 
 def has_too_deep(data: bytes, ends: Sequence[int]) -> bool:
-    """Whether a line is nested too deep; length or number of brackets rules out most lines."""
+    """Return whether a line is nested too deeply; most are ruled out by length or bracket count."""
     codes = np.frombuffer(data, np.uint8)
     return any(
         end - start > 2 * LINE_DEPTH
@@ -23,11 +23,11 @@ def has_too_deep(data: bytes, ends: Sequence[int]) -> bool:
 
 
 _BRACES_TO_BRACKETS: Final = 0xDF
-"""Mask of the bit in which `{` differs from `[`, and `}` from `]`."""
+"""Mask of the bit that distinguishes `{` from `[`, and `}` from `]`."""
 
 
 def may_be_too_deep(line: npt.NDArray[np.uint8], limit: int) -> bool:
-    """Whether a line of JSON may have more than `limit` levels of nested arrays and objects.
+    """Return whether a line of JSON may have more than `limit` levels of nesting.
 
     `is_too_deep` decides; this function takes a third of the time.
     """
@@ -36,7 +36,7 @@ def may_be_too_deep(line: npt.NDArray[np.uint8], limit: int) -> bool:
     opening = (line & _BRACES_TO_BRACKETS) == ord("[")
     if np.count_nonzero(opening) <= limit:
         return False
-    # Of JSON in a string, most braces come before an escaped quote or line break.
+    # In JSON within a string, most braces precede an escaped quote or line break.
     opening[:-1] &= line[1:] != _BACKSLASH
     if np.count_nonzero(opening) <= limit:
         return False
@@ -64,7 +64,7 @@ def may_be_too_deep(line: npt.NDArray[np.uint8], limit: int) -> bool:
 
 _BACKSLASH: Final = ord("\\")
 _MAX_BACKSLASHES: Final = 64
-"""Backslashes before a quote that are counted."""
+"""Maximum number of backslashes counted before a quote."""
 
 _MAX_COUNTED: Final = 8 << 20
-"""Bytes of a line up to which `may_be_too_deep` counts; it may need 40 times their memory."""
+"""Maximum size of a line that `may_be_too_deep` examines: it may need 40 times as much memory."""

@@ -1,6 +1,6 @@
-"""Keep each distinct long result once: most traffic is in a few results that are often equal.
+"""Stores each distinct long result once: a few results, often equal, make up most traffic.
 
-The text of a long result is one buffer. Rows refer to it, and to its long members, without a copy.
+The text of a long result is one buffer. Rows refer to it and to its long members without copying.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ REFERENCE: Final = "long "
 """Prefix of columns with indexes into the texts of `LongResults`."""
 
 _MEMBERS: Final = ("structured_content", "tools")
-"""Members that may be most of a result."""
+"""Members that may make up most of a result."""
 
 _LONG_MEMBER: Final = 1 << 12
-"""Bytes of a member from which rows refer to it without a copy."""
+"""Size in bytes from which rows refer to a member instead of copying it."""
 
 _MAX_CANDIDATES: Final = 16
-"""Maximum number of results of the same length and end that a result is compared with."""
+"""Maximum number of results with the same length and end that a result is compared with."""
 
 _VIEW: Final = np.dtype([("size", "<u4"), ("prefix", "S4"), ("buffer", "<u4"), ("offset", "<u4")])
 """A value of more than 12 bytes in a string view array (Apache Arrow columnar format)."""
@@ -41,7 +41,7 @@ class _KeptResult(msgspec.Struct, frozen=True):
     result: Result
     """The decoded result, without the members that are in `rows`."""
     odd: bool
-    """Whether it does not fit `Result`."""
+    """Whether the result does not fit `Result`."""
     rows: dict[str, int]
     """Column → index into the texts of `LongResults`."""
 
@@ -53,7 +53,7 @@ class DecodedResults(msgspec.Struct, frozen=True):
     odd: list[int]
     """Indexes of results that do not fit `Result`."""
     texts: list[Raw]
-    """Their JSON; absent if it is in a buffer of `LongResults`."""
+    """The results' JSON; absent where a buffer of `LongResults` contains it."""
     rows: dict[str, pl.Series]
     """Column → index into the texts of `LongResults` per result, or null."""
 
@@ -83,7 +83,7 @@ class LongResults:
         return DecodedResults(results, odd, kept, rows)
 
     def with_texts(self, replies: pl.DataFrame) -> pl.DataFrame:
-        """Fill the columns for which there are columns with indexes (`REFERENCE`)."""
+        """Fill each column that has a column of indexes (`REFERENCE`)."""
         names = [name for name in replies.columns if name.startswith(REFERENCE)]
         if not names:
             return replies
@@ -112,7 +112,7 @@ class LongResults:
         return series_from_arrow(pa.Array.from_buffers(pa.string_view(), len(views), buffers))
 
     def _find(self, text: Raw) -> _KeptResult:
-        """Return the known result that equals this one, or this one if there is none."""
+        """Return a known result that equals this one, or else this one."""
         candidates = self._known.setdefault((len(text), bytes(memoryview(text)[-64:])), [])
         for known in candidates:
             if known.text == text:
@@ -123,7 +123,7 @@ class LongResults:
         return found
 
     def _add(self, data: bytes) -> _KeptResult:
-        # A copy, so that the lines of the result can be freed.
+        # Copy the result, so that its lines can be freed.
         text = Raw(data)
         (result,), odd = RESULT_DECODER.many([text])
         self._buffers.append(pa.py_buffer(data))
@@ -136,7 +136,7 @@ class LongResults:
         return _KeptResult(text, result, bool(odd), rows)
 
     def _view(self, part: Raw) -> int:
-        """Add a part of the last buffer; return its index."""
+        """Add a view of a part of the last buffer; return its index."""
         offset = _address(part) - self._buffers[-1].address
         prefix = bytes(memoryview(part)[:4])
         self._views.append((len(part), prefix, len(self._buffers) - 1, offset))

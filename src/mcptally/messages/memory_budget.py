@@ -1,9 +1,9 @@
 """Estimate the memory that a partition needs, and stop reading it when there is not enough.
 
 Partitions are planned with `PROCESS_BASE_BYTES` and `BYTES_PER_TRANSCRIPT_BYTE` before anything is
-read; while lines are read, `MemoryBudget` estimates what they need so far. A partition that needs
-more than planned is divided by recording. A recording is never divided, so one may need more than
-is free: then the part that fits is read, and a finding reports the rest (docs/design/pipeline.md).
+read; while lines are read, `MemoryBudget` estimates their needs. A partition that needs more than
+planned is divided by recording. A recording is never divided: if it needs more memory than is free,
+only the part that fits is read, and a finding reports the rest (docs/design/pipeline.md).
 """
 
 from typing import Final, TypeVar
@@ -15,19 +15,19 @@ from mcptally.process_memory import available_memory
 from mcptally.transcript.files import LineRun
 
 UNCHECKED_BYTES: Final = 256 << 20
-"""Bytes of transcript that several files may have before free memory is checked. Only files that
-share a recording are read together and can be larger."""
+"""Total size of several files up to which free memory is not checked. Only files that share a
+recording are read together and can exceed it."""
 
 PARTITION_BASE_BYTES: Final = 250 << 20
 BYTES_PER_EVENT: Final = 2000
 BYTES_PER_BYTE: Final = 3
 BYTES_PER_LONGEST_BYTE: Final = 9
-"""Bytes of memory that scoring a partition takes: a constant, per line, per byte, and in addition
-per byte of the longest line."""
+"""Bytes of memory for scoring a partition: a constant, per line, per byte, and additionally per
+byte of the longest line."""
 
 PROCESS_BASE_BYTES: Final = PARTITION_BASE_BYTES + (170 << 20)
-"""Bytes of memory that a process takes for the smallest partition: `PARTITION_BASE_BYTES`, and its
-libraries and rules, including what they load on first use."""
+"""Bytes of memory that a process needs for the smallest partition: `PARTITION_BASE_BYTES`, and its
+libraries and rules with everything that they load on first use."""
 
 BYTES_PER_TRANSCRIPT_BYTE: Final = BYTES_PER_BYTE + BYTES_PER_EVENT // 1000
 """Bytes of memory per byte of transcript, in addition to `PROCESS_BASE_BYTES`: an upper bound for
@@ -40,7 +40,7 @@ TOO_LARGE: Final = (
 
 
 class MemoryBudget:
-    """Compares the memory needed by the lines read so far with the available memory."""
+    """Compares the memory that the lines read so far need with the available memory."""
 
     def __init__(self, memory: int | None, *, alone: bool, chunk: int | None = None) -> None:
         """Create a budget before any line is read.
@@ -67,7 +67,7 @@ class MemoryBudget:
         """Number of shares into which chunks are divided."""
 
     def exceeded_by(self, run: LineRun) -> str | None:
-        """Count these lines; return a message if all lines so far need too much memory."""
+        """Count these lines; return a message if the lines so far need too much memory."""
         self.read += len(run.data)
         self.total += len(run.data)
         self.lines += run.count
@@ -88,11 +88,11 @@ class MemoryBudget:
         return self.chunk is not None and memory_of_lines(self.lines, self.total) > self.chunk
 
     def continue_chunk(self) -> None:
-        """Let the current chunk become twice as large: it cannot be divided."""
+        """Double the current chunk's limit: it cannot be divided."""
         self.chunk = self.chunk and 2 * self.chunk
 
     def begin_chunk(self, spooled: float, shares: int) -> None:
-        """Count from zero: the lines so far are in files, divided into `shares` shares.
+        """Start counting from zero: the lines so far are in files, divided into `shares` shares.
 
         Args:
             spooled: bytes of memory that the largest share needs.
@@ -106,5 +106,5 @@ Amount = TypeVar("Amount", float, npt.NDArray[np.float64])
 
 
 def memory_of_lines(lines: Amount, size: Amount) -> Amount:
-    """Bytes of memory that it takes to score so many lines of `size` bytes in all."""
+    """Return the bytes of memory for scoring this number of lines with `size` bytes in total."""
     return lines * BYTES_PER_EVENT + size * BYTES_PER_BYTE

@@ -1,9 +1,10 @@
-"""Pair every request with its reply, cancellation and progress: messages to calls.
+"""Pair every request with its reply, cancellation and progress: turns messages into calls.
 
 A reply belongs to a request of the opposite direction with the same id: in the same HTTP exchange
-if one is open there, else in the same session, else in the same recording. Last, ids are compared
-by value only (`1` for `"1"`), and `match` says so. If several requests with one id are open, the
-oldest is answered first, unless one of them is never answered; then the newest are (`match_ids`).
+if one is open there, else in the same session, else in the same recording. As a last resort, ids
+are compared by value only (`1` equals `"1"`), and `match` records this. If several requests with
+one id are open, the oldest is answered first, unless one of them is never answered; then the newest
+are (`match_ids`).
 """
 
 from typing import Final
@@ -23,27 +24,28 @@ from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
 
 TIMEOUT_REASON: Final = r"(?i)time[sd]?[ _-]?out|deadline"
-"""Reasons of cancellations that are timeouts, as the TypeScript and Python SDKs word them."""
+"""Matches cancellation reasons that mean a timeout, in the words of the TypeScript and Python
+SDKs."""
 URL_ELICITATION_REQUIRED: Final = -32042
-"""The error code that asks for a sign-in: the call goes on when the user has signed in."""
+"""The error code that asks for a sign-in; the call continues when the user has signed in."""
 
 CANCELLED_TEXT: Final = r"(?i)\b(?:cancell?ed|cancell?ation|aborted|abort(?:ed)?error)\b"
-"""Texts of errors with which servers answer calls that the caller cancelled."""
+"""Texts of the errors that servers return for calls cancelled by the caller."""
 
 CANCELLED_CODE: Final = -32800
 """Code of such an error (the Python SDK's, from the Language Server Protocol)."""
 
 CONNECTION_CLOSED: Final = -32000
-"""Code with which the Python SDK ends subscriptions when the client leaves."""
+"""Error code with which the Python SDK ends subscriptions when the client disconnects."""
 
 DRAFT_TASK: Final = '$._meta["modelcontextprotocol.io/task"]'
-"""Path of the task in results of servers that follow a draft of 2025-11-25."""
+"""Path of the task in results from servers that implement a draft of 2025-11-25."""
 
 TIME_LIMITS: Final = (*range(1, 11), 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
-"""Usual time limits of clients, in seconds."""
+"""Common client time limits, in seconds."""
 
 LIMIT_TOLERANCE_MS: Final = (15, 45)
-"""Milliseconds before and after a time limit at which a client with it may close an exchange."""
+"""Maximum milliseconds between a client's time limit and the moment it closes the exchange."""
 
 ROUNDS: Final = (
     ("exact", ("recording", "scope")),
@@ -108,17 +110,17 @@ def pair(events: Events, conversation: Conversation) -> Paired:
 _FROM_MESSAGE: Final = PairedCalls.shared_with(PairedMessages)
 _FROM_PARAMS: Final = [n for n in PairedCalls.shared_with(RequestParams) if n != "row"]
 _FROM_REPLY: Final = [n for n in PairedCalls.shared_with(Replies) if n != "row"]
-"""Columns of calls that are columns of the request, its parameters and the reply."""
+"""Columns of calls that come from the request, its parameters and the reply."""
 
 
 def match_ids(
     key: npt.NDArray[np.uint64], is_reply: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the indices of paired requests and replies, which are given in order of arrival.
+    """Return the indices of paired requests and replies; both are given in order of arrival.
 
-    Requests and replies with one key are matched like opening and closing brackets: a request that
-    is not closed has no reply, and a reply without an open request is an orphan. Of the others, the
-    n-th reply answers the n-th request.
+    Requests and replies with the same key are matched like brackets: an unclosed request has no
+    reply, and a reply without an open request is an orphan. Among the rest, the n-th reply answers
+    the n-th request.
     """
     order = np.argsort(key, kind="stable")
     keys, replies = key[order], is_reply[order]
@@ -130,7 +132,7 @@ def match_ids(
     step = np.where(replies, -1, 1)
     depth = np.cumsum(step)
     depth -= (depth[starts] - step[starts])[group]
-    # Running minimum within each group: shift every group below all groups before it.
+    # To get a running minimum per group, shift each group below all groups before it.
     shift = group * (2 * size + 2)
     lowest = np.minimum.accumulate(depth - shift) + shift
     floor = np.minimum(lowest, 0)
@@ -149,11 +151,11 @@ def match_ids(
 
 
 def _mark_replays(messages: pl.DataFrame) -> pl.DataFrame:
-    """Add `replay`: whether a resumed SSE stream sent the message again.
+    """Add `replay`: whether the message was repeated by a resumed SSE stream.
 
-    A replay has the session, event id and content of an earlier message. Only an exchange with
-    `Last-Event-ID` resumes a stream. In others, the same event id belongs to another stream, since
-    some servers count the events of each stream from 0; the same id and length is then the reply to
+    A replay has the same session, event id and content as an earlier message. Only an exchange with
+    `Last-Event-ID` resumes a stream. Elsewhere, an equal event id belongs to another stream, since
+    some servers number each stream's events from 0; a message of equal length may then answer
     another request of a client that always uses `id: 1`.
     """
     if messages.get_column(PairedMessages.sse_id.name).null_count() == messages.height:
@@ -249,12 +251,12 @@ def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     )
     calls = left_join_columns(calls, replies, "reply_row")
     if calls.get_column(PairedCalls.reply_truncated.name).any():
-        # Only the head of a frame over the recorder's size cap is known: the rest is null.
+        # Only the head of a truncated frame is known; the rest is null.
         not_in_head = [name for name in _FROM_REPLY if name != "is_error"]
         whole = ~PairedCalls.reply_truncated.col.fill_null(value=False)
         calls = calls.with_columns(pl.when(whole).then(pl.col(not_in_head)))
     return _add_draft_tasks(calls).with_columns(
-        # 0 is the time of an imported event whose source has none.
+        # The time is 0 for imported events whose source has no times.
         latency_ms=pl.when(PairedCalls.ts_ns.col > 0).then(
             (PairedCalls.reply_ns.col - PairedCalls.ts_ns.col) / 1e6
         ),
@@ -263,7 +265,7 @@ def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
 
 
 def _add_draft_tasks(calls: pl.DataFrame) -> pl.DataFrame:
-    """Add the task of replies that have it in `_meta`: a draft that FastMCP 2.14 follows."""
+    """Add the task of replies with a task in `_meta`, as in the draft that FastMCP 2.14 follows."""
     empty = PairedCalls.has_meta.col & (PairedCalls.content_types.col.list.len() == 0)
     drafts = (
         calls.lazy()
@@ -282,7 +284,7 @@ def _add_draft_tasks(calls: pl.DataFrame) -> pl.DataFrame:
 def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Add the error without an id with which the server refused the call's HTTP exchange.
 
-    Without an id it is not a reply, so the call has no reply; but the client received this error.
+    An error without an id is not a reply, so the call has none; but the client received the error.
     """
     refusals = (
         messages.lazy()
@@ -394,21 +396,23 @@ def _add_notifications(calls: pl.DataFrame, messages: pl.DataFrame, events: Even
 def _find_calls(
     notifications: pl.DataFrame, method: str, name: str, calls: pl.DataFrame, token: str
 ) -> pl.LazyFrame:
-    """Return the notifications of a method, each with the latest earlier call that it names.
+    """Return a method's notifications, each with the latest earlier call that it refers to.
 
     Args:
         notifications: notifications and their parameters.
         method: a side cancels its own calls, and reports the progress of the other side's calls.
-        name: the parameter that names the call.
+        name: the parameter that identifies the call.
         calls: calls of all sides.
-        token: the column of `calls` whose value it names.
+        token: the column of `calls` that the parameter is compared with.
     """
     asker = PairedCalls.dir.col
     if method == "notifications/progress":
         asker = pl.when(asker == "c2s").then(pl.lit("s2c")).otherwise(pl.lit("c2s"))
     return (
         notifications.lazy()
-        .filter(PairedCalls.method.col == method, pl.col(name) != "null")  # null names no call
+        .filter(
+            PairedCalls.method.col == method, pl.col(name) != "null"
+        )  # A null id refers to no call.
         .with_columns(asker=asker, named=pl.col(name))
         .sort("pos")
         .join_asof(
@@ -425,7 +429,7 @@ def _find_calls(
 
 
 def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
-    """Add the outcome, by the first condition that holds; `verdict` finds hidden errors later."""
+    """Add the outcome by the first condition that is true; `verdict` finds hidden errors later."""
     answered = PairedCalls.reply.col.is_not_null()
     names_timeout = PairedCalls.cancel_reason.col.str.contains(TIMEOUT_REASON)
     # A client may close an exchange once it has read the status of a refusal.
@@ -471,7 +475,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
     )
     gave_up = PairedCalls.outcome.col.is_in(["timeout", "cancelled"])
     decided = decided.with_columns(
-        # What a server answers to a cancellation says nothing about the call.
+        # A server's reply to a cancellation says nothing about the call.
         pl.when(~(answered & gave_up)).then(PairedCalls.latency_ms.name),
         error_text=pl.when(answered & gave_up)
         .then(None)
@@ -493,7 +497,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _closed_at_time_limit() -> pl.Expr:
-    """Return whether the client closed the exchange after a usual time limit.
+    """Return whether the client closed the exchange after a common time limit.
 
     Over HTTP 2026-07-28, closing the exchange is the only cancellation, and it has no reason.
     """
@@ -523,7 +527,7 @@ def _says_cancelled() -> pl.Expr:
 
 
 def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Add to messages the call that each belongs to, and how a reply was matched to it."""
+    """Add each message's call and how a reply was matched to it."""
     rows = calls.lazy()
     asks = rows.select("pos", "call_id")
     replies = rows.select(
@@ -534,7 +538,7 @@ def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     ).drop_nulls("pos")
     is_reply = PairedMessages.kind.col.is_in(["result", "error"])
     linked = left_join_columns(left_join_columns(messages, asks, "pos"), replies, "pos")
-    # A reply that answers no open request: its id was answered before, or no request has it.
+    # The reply answers no open request: its id was already answered, or no request has it.
     answered = (
         rows.select("pos", "session", "id_key", asker="dir", earlier="call_id")
         .drop_nulls("id_key")

@@ -1,6 +1,6 @@
-"""Find out how the life of a server went in each recording of a pipe: start, end, last words.
+"""Finds how a server started and ended in each pipe recording, and its last words on stderr.
 
-A recording over HTTP says nothing about the life of its server, which others start.
+HTTP recordings are left out: their servers are started and ended by others.
 """
 
 from typing import Final
@@ -15,14 +15,14 @@ from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import GatheredCalls
 
 LAST_LINES: Final = 400
-"""Lines at the end of stderr among which the one that says why is looked for. Node.js prints the
-members of an exception after its message, 250 lines for a connection of `pg`."""
+"""Number of last stderr lines that are searched for the reason. Node.js prints an exception's
+members after its message: 250 lines for a connection of `pg`."""
 
 MAX_CHARS: Final = 300
-"""Characters of that line that are kept."""
+"""Maximum characters kept of that line."""
 
 PATIENCE_NS: Final = 5 * 10**9
-"""Nanoseconds that a server has for its first answer before its start counts as failed."""
+"""Nanoseconds until a server's start counts as failed if it has not answered."""
 
 _BY_OTHERS: Final = (1, 2, 9, 13, 15)
 """Signals that others send to end a server: SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM."""
@@ -32,16 +32,16 @@ _PLAIN_EXITS: Final = (
     *(128 + signal for signal in _BY_OTHERS),
     *(-signal for signal in _BY_OTHERS),
 )
-"""Exit codes of a server that ended because it was told to; some recorders negate signals."""
+"""Exit codes of a server that was told to end; some recorders negate signal numbers."""
 
 _NOT_BY_ITSELF: Final = r"signal|client|stdin|stop|session|not_started"
-"""Reasons to close, of this and other recorders, if the server did not end by itself."""
+"""Matches the close reasons of this and other recorders if the server did not end by itself."""
 
 _NOT_WORDS: Final = (
     r"^(?:\W*|\s*at\s.*|\s*File \".*|Traceback .*|Node\.js v.*|\s*throw .*|.*:\d+"
     r"|For further information .*|[\w$]+: .*,|\[Symbol\(.*)$"
 )
-"""Lines of a stack trace, members of a printed object, and lines without a word."""
+"""Matches stack trace lines, members of a printed object, and lines without a word."""
 
 _EXCEPTION: Final = r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit)\b|^(?:Uncaught )?Error\b"
 _LEVEL: Final = r"(?i)^\W*(?:[\w.:-]+\W+){0,3}(?:error|fatal|critical|panic)\b"
@@ -51,7 +51,7 @@ _WORDS: Final = (
 )
 
 _AT_SHUTDOWN: Final = r"KeyboardInterrupt|BrokenPipe|EPIPE|CancelledError|ClosedResourceError"
-"""Exceptions of servers that lose their client."""
+"""Matches exceptions that servers raise when their client disconnects."""
 
 _MISSING_PROGRAM: Final = (
     r"(?i)\bcommand not found|: not found$|could not determine executable"
@@ -71,7 +71,7 @@ _MISCONFIGURED: Final = (
 
 
 class ServerLives(StageTable):
-    """One row per recording of a pipe."""
+    """One row per pipe recording."""
 
     recording = Recordings.recording
     start = Recordings.start
@@ -84,7 +84,7 @@ class ServerLives(StageTable):
 
 
 class _Ends(StageTable):
-    """One row per recording of a pipe, with the facts about its end."""
+    """One row per pipe recording, with facts about its end."""
 
     opened_ns = Column(pl.Int64, "Time of the first event.", "ns")
     ended_ns = Column(
@@ -130,7 +130,7 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
         .group_by(Event.recording.name)
         .agg(
             PairedCalls.reply_ns.col.is_null().any().alias(_Ends.open.name),
-            # An era that a server does not speak is refused with an error before the handshake.
+            # A server may refuse an unsupported era with an error before the handshake.
             PairedCalls.reply_ns.col.filter(~PairedCalls.error_reply.col)
             .min()
             .alias(_Ends.answered_ns.name),
@@ -197,7 +197,7 @@ _OF_CLOSE: Final = tuple(
 
 
 def _start() -> pl.Expr:
-    """Return how the start went: it did not fail if no request was left without a reply."""
+    """Return the start's outcome: it did not fail if every request got a reply."""
     never_ran = Closes.reason.col == "not_started"
     return (
         pl.when(never_ran.fill_null(value=False))
@@ -214,7 +214,7 @@ def _start() -> pl.Expr:
 
 def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
     """Return for each recording the line of stderr that most probably explains its end."""
-    # The frames that rich and exception groups draw are no words.
+    # Remove the frames drawn by rich and by exception groups: they are not words.
     text = StderrEvents.text.col.str.strip_chars("| \t\r\n")
     last = (
         stderr.sort(Event.recording.name, Event.seq.name)

@@ -1,9 +1,9 @@
 """Assign messages to HTTP exchanges and sessions, and identify their clients and servers.
 
-    Events → Conversation (messages with their session, session identities, recordings)
+Events → Conversation (messages with their session, session identities, recordings)
 
-A pipe is a session; on HTTP, revisions up to 2025-11-25 have session ids. Other sessions are
-derived, and `session_source` says how (docs/explanation/conversations.md).
+A pipe is one session; on HTTP, revisions up to 2025-11-25 have session ids. Other sessions are
+derived, and `session_source` records how (docs/explanation/conversations.md).
 """
 
 from typing import Final
@@ -32,13 +32,14 @@ SESSION_PAUSE: Final = 30 * 60 * 10**9
 """Nanoseconds without a message after which a client without a session id starts a new session."""
 
 HTTP_FALLBACK: Final = "2025-03-26"
-"""Revision of an HTTP request that states none (2025-06-18 basic/transports, protocol version)."""
+"""Revision of an HTTP request that does not state one (2025-06-18 basic/transports, protocol
+version)."""
 
 _SESSION_IN_PATH: Final = r"[?&]session_?[iI]d=([^&\s]+)"
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """Messages in order of arrival with their session, and the clients and servers of sessions."""
+    """Messages in order of arrival with their sessions, and the sessions' clients and servers."""
 
     messages: pl.DataFrame
     """`SessionMessages`, sorted by recording, seq and index."""
@@ -79,7 +80,7 @@ def assign_sessions(events: Events) -> Conversation:
 
 
 def id_key(frame: pl.DataFrame, name: str) -> pl.Expr:
-    r"""Return an expression for the value of a JSON id: equal texts if and only if the ids match.
+    r"""Return an expression for a JSON id's key: keys are equal if and only if the ids match.
 
     Strings are decoded: `1` gives `n1`, `"1"` and `"\u0031"` give `s1`. Null, absent ids, arrays
     and objects give null.
@@ -187,7 +188,7 @@ def _exchanges(events: Events) -> pl.DataFrame:
 
 
 class _Exchanges(StageTable):
-    """One row per HTTP exchange, with what may identify its session."""
+    """One row per HTTP exchange, with the facts that may identify its session."""
 
     http_session = Column(pl.String, "Session in a header.")
     sse_session = Column(pl.String, "Session in the path of an SSE stream.")
@@ -253,7 +254,7 @@ def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
 
 
 def _mark_imported(messages: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
-    """Set `session_source` to `source` for messages that were imported from a log of calls.
+    """Set `session_source` to `source` for messages imported from a log of calls.
 
     Such a log has no handshakes, so rules must not report them as missing.
     """
@@ -270,7 +271,7 @@ def _mark_imported(messages: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataF
 
 
 def _identities(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Return `SessionIdentities`: the first non-null statement of each side in each session."""
+    """Return `SessionIdentities`: each side's first non-null statements in each session."""
     place = messages.lazy().select("row", "pos", "session")
     client = (
         events.asks.lazy()

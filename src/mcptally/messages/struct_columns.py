@@ -44,7 +44,7 @@ def scalar_types(shape: type[Struct]) -> dict[str, pl.DataType]:
 def scalar_columns(items: Sequence[Struct], shape: type[Struct]) -> dict[str, pl.Series]:
     """Return the columns of the fields that `scalar_types` names."""
     if len(items) > 1 and all(map(operator.is_, items, itertools.repeat(items[0]))):
-        # The default of an absent member, for all items.
+        # All absent members share this default object.
         one = scalar_columns(items[:1], shape)
         return {name: value.new_from_index(0, len(items)) for name, value in one.items()}
     types = scalar_types(shape)
@@ -56,7 +56,7 @@ def scalar_columns(items: Sequence[Struct], shape: type[Struct]) -> dict[str, pl
 
 
 def _scalar_column(values: tuple[Any, ...], dtype: pl.DataType, default: Any) -> pl.Series:
-    # Most optional members are absent from a whole batch, and counting them is fast.
+    # Most optional members are absent from a whole batch; counting detects this quickly.
     if values[0] is default and values.count(default) == len(values):
         return pl.Series([None], dtype=dtype).new_from_index(0, len(values))
     return json_texts(values) if default is ABSENT else pl.Series(values, dtype=dtype)
@@ -75,7 +75,7 @@ def lengths(raws: Sequence[Raw]) -> npt.NDArray[np.int64]:
 
 
 def present(raws: Sequence[Raw]) -> npt.NDArray[np.bool_]:
-    """Mark the members that are not absent."""
+    """Return a mask of the members that are present."""
     return lengths(raws) > 0
 
 
@@ -92,7 +92,7 @@ def json_texts(raws: Sequence[Raw], sizes: npt.NDArray[np.int64] | None = None) 
     offsets = np.zeros(len(raws) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     if not offsets[-1]:
-        return pl.Series(dtype=pl.String).clear(len(raws))  # as many nulls
+        return pl.Series(dtype=pl.String).clear(len(raws))
     valid = np.packbits(sizes > 0, bitorder="little")
     data = b"".join(raws)
     buffers = [pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(data)]

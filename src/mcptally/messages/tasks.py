@@ -1,6 +1,6 @@
 """Give the call that started a task the task's final state, whichever frame reported it.
 
-    calls → calls: those that started a task ended as the task did; requests about it are polls
+calls → calls: those that started a task have its outcome; requests about tasks are polls
 
 A task ends with its result (`tasks/result` in 2025-11-25, a member of `tasks/get` and
 `notifications/tasks` in 2026-07-28), or with a status alone. See docs/design/operations.md.
@@ -29,14 +29,14 @@ ABOUT_TASK: Final = ("tasks/get", "tasks/result", "tasks/update", "tasks/cancel"
 
 _NOTIFICATIONS: Final = ("notifications/tasks/status", "notifications/tasks")
 _REFUSALS: Final = (-32600, -32601, -32602)
-"""Codes with which a server refuses a request about a task that it does not know or offer."""
+"""Error codes for requests about tasks that the server does not know or support."""
 
 _UNANSWERED: Final = ("timeout", "cancelled", "no_response")
 _TASK: Final = ("recording", "asker", "task_id")
 
 
 class _State(msgspec.Struct, gc=False, rename="camel"):
-    """A task in a result or notification, of either revision."""
+    """A task in a result or notification of either revision."""
 
     task_id: str | None = None
     status: str | None = None
@@ -81,7 +81,7 @@ _STATE_DECODER: Final = LenientDecoder(_State)
 
 
 def settle_tasks(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Return the calls, where those that started a task have its outcome, response and latency.
+    """Return the calls; those that started a task have its outcome, response and latency.
 
     A call keeps the outcome `task` if the recording does not show how its task ended. Answered
     requests about a task have the outcome `poll`.
@@ -193,7 +193,7 @@ def _reports_in_replies(about: pl.DataFrame) -> pl.DataFrame:
 
 
 def _reports_in_notifications(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Return the facts in notifications about tasks, in the columns of `_reports_in_replies`."""
+    """Return the facts in notifications about tasks, with the columns of `_reports_in_replies`."""
     told = (
         messages.lazy()
         .filter(PairedMessages.method.col.is_in(_NOTIFICATIONS) & ~PairedMessages.replay.col)
@@ -246,7 +246,7 @@ def _rank() -> pl.Expr:
 
 
 def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Return new column values for the calls that started tasks; `i` is the index of the call."""
+    """Return new column values for the calls that started tasks; `i` is the call's index."""
     rank = _Ends.rank.col
     told = ends.with_columns(
         cancelled=rank.is_in([0, 3]),
@@ -269,7 +269,7 @@ def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         ]
     )
     refused = _Reports.error.col.is_not_null()
-    # The result of a failed task may not say so: the Python SDK 1.x sends an empty one.
+    # The result of a failed task may not show the failure: the Python SDK 1.x sends an empty one.
     failed = (pl.col("of_is_error") == "true") | (rank.is_in([1, 2]) & _Ends.failed.col)
     ended = rank.is_in([1, 2])
     return told.select(
@@ -318,7 +318,7 @@ _OF_RESULT: Final = (
 
 def _states(texts: pl.Series) -> pl.DataFrame:
     """Return the columns of `_State` of JSON texts."""
-    # The last state has no member: no column of an empty list has a type.
+    # Append an empty state: a column of an empty list would have no type.
     states = [*_STATE_DECODER.many(_raws(texts))[0], _State()]
     return pl.DataFrame(scalar_columns(states, _State)).head(texts.len())
 

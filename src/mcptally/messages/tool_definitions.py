@@ -68,8 +68,8 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
             pl.Series(Listings.complete.name, complete, dtype=pl.Boolean),
             pl.Series("number", number, dtype=pl.UInt32),
         )
-        # A client that reads page by page has the whole listing if its last page names no next
-        # page.
+        # A client that reads page by page has the whole listing if the last page has no next
+        # cursor.
         .with_columns(complete=Listings.complete.col.sort_by("pos").last().over("session"))
         .join(
             changes.group_by(PairedCalls.session.name).agg(announced_at=PairedCalls.pos.col.min()),
@@ -151,9 +151,9 @@ def add_definitions(
 ) -> pl.DataFrame:
     """Add `definition` and `definition_source` to each call to a tool.
 
-    The version in force is the one listed last before the call in its session, or else the one
-    listed first after it in the session. If its session did not list the tool, all sessions with
-    the server are searched in the same way.
+    The version in force is the last one listed before the call in its session, or else the first
+    one listed after it. If its session did not list the tool, all sessions with the server are
+    searched in the same way.
 
     Args:
         calls: calls of a partition.
@@ -215,10 +215,10 @@ _VERSION_KEY: Final = (Listings.server.name, Listings.tool.name, Listings.defini
 
 
 def listing_changes(listed: pl.DataFrame) -> pl.DataFrame:
-    """Return the listings with which a server starts or stops listing a definition.
+    """Return, as `Timeline`, the listings with which a server starts or stops listing a definition.
 
-    They are `Timeline`. Listings between two others of the same definition do not change the result
-    of `add_definitions`.
+    Listings between two others of the same definition do not change the result of
+    `add_definitions`.
     """
     rows = listed.lazy().select(*Timeline.columns()).sort(*Timeline.columns())
     changes = [
@@ -258,7 +258,7 @@ def count_listings(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def sum_listing_counts(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Sum the `ListingCounts` of several partitions, which have no session in common."""
+    """Sum the `ListingCounts` of several partitions, which share no sessions."""
     return (
         pl.concat(seen)
         .group_by(_VERSION_KEY)
@@ -276,7 +276,7 @@ def sum_listing_counts(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
 def relevant_listings(listed: pl.DataFrame) -> pl.DataFrame:
     """Return the `Listings` that rules about definitions need.
 
-    These are the first listing of each version at a server, the first in which a name occurs twice,
+    These are each server's first listing of each version, the first in which a name occurs twice,
     and all listings of a session in which a tool changes.
     """
     recording, session, tool = Listings.recording.name, Listings.session.name, Listings.tool.name

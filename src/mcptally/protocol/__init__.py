@@ -1,7 +1,7 @@
-"""Checks of traffic against JSON-RPC and MCP; violations become findings.
+"""Checks traffic against JSON-RPC and MCP; violations become findings.
 
 May import `jsonschemas`, `messages`, `rules`, `tables`, `redaction` and `errors`. Each module
-applies some rules of `rules/protocol.toml`, `rules/definitions.toml` or `rules/leaks.toml` to whole
-columns. `all_rules` runs the checks of one partition's messages and calls; `pipeline` calls
+applies some of the rules in `rules/protocol.toml`, `rules/definitions.toml` or `rules/leaks.toml`
+to whole columns. `all_rules` checks one partition's messages and calls; `pipeline` calls
 `definition_lint` and `leaked_secrets` separately.
 """

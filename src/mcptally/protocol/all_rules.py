@@ -1,4 +1,4 @@
-"""Applies all rules of the protocol to the traffic of one partition."""
+"""Applies all protocol rules to one partition's traffic."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from mcptally.rules.findings import concat_findings
 def check_protocol(
     events: Events, messages: pl.DataFrame, calls: pl.DataFrame, names: Sequence[str]
 ) -> pl.DataFrame:
-    """Return every finding about the protocol.
+    """Return all protocol findings.
 
     Args:
         events: the decoded events of the partition.

@@ -1,7 +1,7 @@
-"""The facts about the arguments of a tool that the rules about smells test.
+"""Collects the facts about tool arguments that the smell rules test.
 
-An argument is a top-level property of an input schema. What the description of the tool says
-beside the argument's name counts as documentation of the argument.
+An argument is a top-level property of an input schema. Text beside an argument's name in the tool's
+description counts as the argument's documentation.
 """
 
 import functools
@@ -54,7 +54,7 @@ class Arguments(StageTable):
 
 @functools.lru_cache(maxsize=1024)
 def words_of(name: str) -> tuple[str, ...]:
-    """The lower-case words of an identifier or of a text."""
+    """Return the lower-case words of an identifier or text."""
     return tuple([word.lower() for word in _WORD.findall(_CAMEL.sub(" ", name))])
 
 
@@ -111,7 +111,7 @@ _BOUNDS: Final = frozenset(
 _HEADING: Final = re.compile(
     r"[ \t]*(?:[-*] ?)?[`\"'*]*([\w.$-]+)[`\"'*]*[ ]?(?:\([^()]*\) ?)?[:=\u2013-]"
 )
-"""A line that begins with a name and goes on with what the name means."""
+"""Matches a line that begins with a name, followed by its meaning."""
 
 _NAME: Final = re.compile(r"[\w$][\w.$-]*(?<![.-])")
 _KEPT: Final = 3
@@ -120,10 +120,10 @@ _INDENT: Final = 8
 
 
 def _mentions(description: str, names: Iterable[str]) -> dict[str, list[str]]:
-    """Return what a description says beside the names of arguments.
+    """Return the text beside each argument's name in a description.
 
-    Three parts are kept per name. Each is on one line, ends before the next name and has at most
-    200 characters.
+    At most three parts are kept per name. Each is on one line, ends before the next name and has at
+    most 200 characters.
     """
     found: dict[str, list[str]] = {name: [] for name in names}
     for line in description.splitlines():
@@ -138,7 +138,7 @@ def _mentions(description: str, names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def parsed_schema(text: str) -> dict[str, Any] | None:
-    """Return a schema, or None if it is not an object that can be read."""
+    """Return the parsed schema, or None if it is not a valid JSON object."""
     try:
         schema = parse_schema(text)
     except UnusableSchemaError:
@@ -174,7 +174,7 @@ def _alternatives(member: Any, root: Mapping[str, Any]) -> Iterator[dict[str, An
 
 
 def list_of(value: Any) -> list[Any]:
-    """Return a list, or an empty one in place of anything else."""
+    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
@@ -184,12 +184,12 @@ def _kinds(schema: Mapping[str, Any]) -> list[str]:
 
 
 def escaped(name: str) -> str:
-    """Return a name as a part of a JSON Pointer."""
+    """Return a name escaped for use in a JSON Pointer."""
     return name.replace("~", "~0").replace("/", "~1")
 
 
 def repeats_name(text: str, name: str) -> bool:
-    """Whether a text only repeats words of the name; `lists` repeats `list`."""
+    """Return whether a text only repeats words of the name; `lists` repeats `list`."""
     known = [word[:4] for word in words_of(name)]
     return all(
         word in FILLING_WORDS or any(word.startswith(begin) for begin in known)

@@ -1,7 +1,7 @@
 """Checks tool definitions: their shape, schemas, names, annotations and hidden text.
 
-Each version of a definition is checked once per server, over the whole archive. Its findings are
-placed where the server listed this version first.
+Each version of a definition is checked once per server, over the whole archive. Its findings refer
+to the first listing of this version by the server.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Listings, Scored
 
 LINT_RULES: Final = "definition."
-"""Beginning of the rules of `lint_definitions`. Each is about definitions of one server."""
+"""Prefix of the rules that `lint_definitions` checks. Each concerns one server's definitions."""
 
 _NAME: Final = r"^[A-Za-z0-9_.-]{1,128}$"
 
@@ -76,7 +76,7 @@ def lint_definitions(listed: pl.DataFrame, definitions: pl.DataFrame) -> pl.Data
 
 
 def _check_texts(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Check descriptions, names, annotations and the text of definitions, by columns."""
+    """Check descriptions, names, annotations and definition texts, column by column."""
     hints = Definitions.annotations.col.fill_null("")
     reads = hints.str.contains('"readOnlyHint":true', literal=True)
     harmless = hints.str.contains('"destructiveHint":false', literal=True)
@@ -211,7 +211,7 @@ def _parameter_defects(text: str) -> Iterator[_Defect]:
 
 
 def _check_shapes(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Check definitions against the schema of the revision in which they were listed."""
+    """Check definitions against the schema of the revision in force when they were listed."""
     rows = described.filter(Listings.revision.col.is_in(REVISIONS))
     results: dict[tuple[str, str], ShapeResult] = {}
     keys: list[tuple[str, str]] = rows[["revision", "text"]].rows()

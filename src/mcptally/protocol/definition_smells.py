@@ -1,8 +1,8 @@
-"""Finds smells of tool definitions: what a model has to guess because the definition omits it.
+"""Finds smells in tool definitions: a model has to guess something that the definition omits.
 
-A smell is not a violation of the protocol. It is a place of a definition from which a model cannot
-learn how to call the tool, or reads more than it needs. `definition_advice` connects smells with
-the calls that were refused there.
+A smell is not a protocol violation. It is a part of a definition that does not tell the model how
+to call the tool, or tells it more than it needs. `definition_advice` connects smells with the
+refused calls they may explain.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,19 +36,19 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Scored
 
 LONG_DESCRIPTION: Final = 1024
-"""Characters of a description that the function-calling API of OpenAI accepts."""
+"""Maximum number of characters in a description that OpenAI's function-calling API accepts."""
 
 REFERRING_ARGUMENTS: Final = 50
-"""Arguments with references per schema whose examples and defaults are checked."""
+"""Maximum number of arguments with references whose values are checked, per schema."""
 
 FEWEST_WORDS: Final = 3
-"""Minimum number of words of a description that is compared with others."""
+"""Minimum number of words in a description for it to be compared with others."""
 
 
 def find_smells(
     places: pl.DataFrame, definitions: pl.DataFrame, described: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return the findings about smells of definitions.
+    """Return the findings about smells in definitions.
 
     Args:
         places: the first listing of each definition of each server.
@@ -67,7 +67,7 @@ def find_smells(
 
 
 def _check_descriptions(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Check the descriptions of whole tools."""
+    """Check the description of each tool."""
     description = Definitions.description.col.fill_null("")
     length = description.str.len_chars()
     repeats = pl.Series(
@@ -134,7 +134,7 @@ def _contained(tools: Iterable[tuple[str, str, str | None]]) -> Iterator[tuple[s
 
 
 def _check_arguments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Check how an input schema and the description document each argument."""
+    """Check how well the input schema and the description document each argument."""
     text = Arguments.text.col
     string = Arguments.kinds.col.list.contains("string") & (Arguments.kinds.col.list.len() == 1)
     number = (Arguments.kinds.col.list.set_difference(["integer", "number"]).list.len() == 0) & (
@@ -203,7 +203,7 @@ def _check_arguments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _check_examples(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Check that the examples and defaults in a schema are valid in it."""
+    """Check that the examples and defaults in a schema satisfy it."""
     rows = [
         (definition, pointer, f"{key} of {name}: {message}", value)
         for definition, text in definitions[["definition", "input_schema"]].iter_rows()
@@ -257,7 +257,7 @@ def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
 
 
 _AROUND: Final = r"[^\n]{0,80}"
-"""The part of a pattern that matches the text around what it looks for."""
+"""The part of a pattern that matches the text around the match."""
 
 
 def check_required_in_practice(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
@@ -279,7 +279,8 @@ def check_required_in_practice(calls: pl.DataFrame, definitions: pl.DataFrame) -
         return concat_findings([])
     # Match each distinct text once.
     texts = refused.lazy().select(Scored.error_text.col.unique())
-    # Without the text before and after: compiling its 160 characters takes as long as the search.
+    # Leave out the surrounding text: compiling a pattern for its 160 characters takes as long as
+    # the search.
     texts = texts.filter(Scored.error_text.col.str.contains(missing.replace(_AROUND, "")))
     refused = (
         refused.lazy()

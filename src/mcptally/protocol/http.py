@@ -1,4 +1,4 @@
-"""Checks the transport of messages: lines and bodies that are not JSON, and HTTP headers."""
+"""Checks how messages are transported: lines and bodies that are not JSON, and HTTP headers."""
 
 import base64
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _NAMED = ["tools/call", "prompts/get", "resources/read"]
 """Methods for which 2026-07-28 requires `Mcp-Name`."""
 
 _NO_BODY: Final = ("comment", "no_data", "empty", "torn")
-"""Why a part of a stream of server-sent events is raw: clients skip these parts."""
+"""Reasons why a part of an SSE stream is raw; clients skip these parts."""
 
 
 def check_http(traffic: Traffic) -> Iterator[pl.DataFrame]:
@@ -109,7 +109,7 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
     method, modern = TrafficCalls.method.col, TrafficCalls.revision.col.is_in(STATELESS)
     version = HttpEvents.mcp_protocol_version.col
     named = pl.coalesce("tool", "prompt", "resource_uri")
-    # Before 2026-07-28 the revision is not agreed yet when initialize is sent.
+    # Before 2026-07-28, no revision has been agreed when initialize is sent.
     yield from run_checks(
         calls,
         Check(

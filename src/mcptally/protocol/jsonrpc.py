@@ -1,4 +1,4 @@
-"""Checks single messages, and how replies match requests, against JSON-RPC 2.0 and MCP."""
+"""Checks single messages and the pairing of replies with requests against JSON-RPC 2.0 and MCP."""
 
 from collections.abc import Iterator
 
@@ -19,16 +19,16 @@ from mcptally.tables.queries import run_query
 from mcptally.wire.json_text import ANY, decode_or_none
 
 _ID_IN_TEXT = r'"id"\s*:\s*("[^"\\]*"|-?\d+)'
-"""The id in a text that is not strict JSON."""
+"""Matches the id in a text that is not strict JSON."""
 
 _ID_OPTIONAL = REVISIONS[REVISIONS.index("2025-11-25") :]
-"""Revisions in which the reply to a message that could not be read needs no id."""
+"""Revisions in which the reply to an unreadable message needs no id."""
 
 _INTEGER_OR_STRING = r'^(?:-?\d+$|")'
 
 
 def check_messages(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Yield findings about single messages and about how replies match requests."""
+    """Yield findings about single messages and about the pairing of replies with requests."""
     messages = traffic.messages
     kind, id_ = TrafficMessages.kind.col, TrafficMessages.id.col
     null_id = id_ == "null"
@@ -110,7 +110,7 @@ def _wrong_version(messages: pl.DataFrame) -> pl.DataFrame:
 
 
 def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Find methods that are unknown, of another revision, or sent by the wrong side."""
+    """Find methods that are unknown, belong to another revision, or were sent by the wrong side."""
     keys = ["kind", "dir", "method", "revision"]
     unknown = (
         messages.lazy()

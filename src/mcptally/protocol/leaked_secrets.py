@@ -19,14 +19,14 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Scored
 
 METHODS: Final = ("tools/call", "resources/read", "prompts/get")
-"""Methods whose results hold data that a server read from elsewhere."""
+"""Methods whose results contain data that the server read from elsewhere."""
 
 GROUP_SIZE: Final = 48
 """Literals per scan pattern. SIMD searches for up to 64 at once; above 50, a pass may take twice as
 long, and above 64 four times."""
 
 MIN_PREFIX: Final = 4
-"""Minimum length of a prefix that is searched for alone: shorter ones occur in many words."""
+"""Minimum length of a prefix that is searched for by itself: shorter ones occur in many words."""
 
 FOLLOWING: Final = r"[A-Za-z0-9_\-]{16}"
 """What must follow a shorter prefix, such as `sk-` or `hf_` (Rust regex)."""
@@ -39,7 +39,7 @@ SHAPE_PREFIXES: Final[dict[str, tuple[str, ...]]] = {
     "webhook-url": ("https://hooks.slack.com/", "https://discord.com/api/", "https://discordapp."),
     "url-password": ("://",),
 }
-"""Name of a shape in `SECRET_PATTERNS` → the texts with which its matches begin."""
+"""Name of a shape in `SECRET_PATTERNS` → the prefixes of its matches."""
 
 WITH_PASSWORD: Final = r"://[^\s/?#@:\"'\\<>]*:[^\s/?#\"'\\<>\[\]{}]+@[A-Za-z\[_0-9]"  # noqa: S105
 """A URL with a password (Rust regex). It is scanned for because `://` is in nearly every text.
@@ -58,7 +58,7 @@ PLACEHOLDER_WORDS: Final = frozenset(
 def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
     """Return findings (`leak.secret`) about credentials in results.
 
-    A credential that the arguments contain is the caller's own and gives no finding.
+    A credential that also occurs in the arguments is the caller's own and is not reported.
 
     Args:
         calls: rows with `dir`, `method`, `arguments`, `response` and the columns of findings.
@@ -97,9 +97,9 @@ def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
 
 @functools.cache
 def _scan_patterns() -> tuple[tuple[str, str], ...]:
-    """Return patterns (Rust regex); a text that matches none of them has no credential.
+    """Return patterns (Rust regex); a text that matches none of them contains no credential.
 
-    Each comes with a text that its matches contain, which is faster to search for.
+    Each comes with a literal that its matches contain: searching for the literal is faster.
     """
     prefixes = [prefix for row in TOKEN_PREFIXES for prefix in row.prefixes]
     short = tuple(p for p in prefixes if len(p) == MIN_PREFIX - 1 and not p.isalnum())
@@ -116,13 +116,13 @@ def _scan_patterns() -> tuple[tuple[str, str], ...]:
 
 
 class _Credential(NamedTuple):
-    """A kind of credential and how to recognise it."""
+    """Describes a kind of credential and how to recognise it."""
 
     title: str
     prefixes: tuple[str, ...]
-    """Every match begins with one of these; one automaton searches all of them."""
+    """Every match begins with one of these; one automaton searches for all of them."""
     pattern: re.Pattern[str]
-    """Matches at the prefix; the group `secret` is the credential."""
+    """Matches from the prefix on; the group `secret` is the credential."""
 
 
 @functools.cache
@@ -157,7 +157,7 @@ def _any(texts: Iterable[str]) -> str:
 
 
 def secrets(text: str) -> list[tuple[str, str]]:
-    """Return kind (a rule's title) and value of each distinct credential in a JSON text."""
+    """Return the kind (a rule's title) and value of each distinct credential in a JSON text."""
     kinds: dict[str, str] = {}
     automaton, owners = _prefix_automaton()
     matches = automaton.find_matches_as_indexes(text, overlapping=True)

@@ -1,4 +1,4 @@
-"""Checks sessions: handshake, capabilities, cancellation, shutdown, and `_meta` of 2026-07-28."""
+"""Checks sessions: handshake, capabilities, cancellation, shutdown, and (2026-07-28) `_meta`."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -15,7 +15,7 @@ from mcptally.tables.queries import run_query
 from mcptally.wire.json_text import ANY, decode_or_none
 
 _DRAFT: Final = "2024-10-07"
-"""The version of a draft, which SDKs still accept."""
+"""A draft version that SDKs still accept."""
 
 BEFORE_HANDSHAKE: Final = ("ping", "server/discover", "initialize")
 """Requests that are allowed before the handshake."""
@@ -305,10 +305,10 @@ def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Check the members that 2026-07-28 requires in every request and every result.
+    """Check the members that 2026-07-28 requires in every request and result.
 
-    Requests that were built from a log of calls (session source `source`) have no `_meta` of their
-    own, and are not checked for it.
+    Requests built from a log of calls (session source `source`) are not checked: they never had
+    `_meta`.
     """
     capabilities = traffic.events.asks.lazy().select("row", "meta_capabilities")
     calls = (

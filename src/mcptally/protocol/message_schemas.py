@@ -1,8 +1,8 @@
 """Validates payloads against the message schemas of the revision in force.
 
-Decoding has checked the types of most members already, so the columns are enough to know that
-ordinary calls to tools are valid. Each distinct text of all other payloads is validated once. The
-schemas are those of the `mcp` package (`message_schemas.json`, written by
+Decoding has already checked the types of most members, so ordinary tool calls are known to be valid
+from their columns. All other payloads are validated, each distinct text once. The schemas are those
+of the `mcp` package (`message_schemas.json`, written by
 tests/protocol/generate_message_schemas.py), without additions of later revisions
 (`revisions.toml`).
 """
@@ -36,13 +36,13 @@ ERROR_SCHEMA: Final = {
 """JSON-RPC 2.0, section 5.1."""
 
 ShapeResult = tuple[str, str | None, str | None]
-"""State (`valid`, `null`, `invalid`, …), what is wrong, and the JSON Pointer to it.
+"""State (`valid`, `null`, `invalid`, …), error message, and JSON Pointer to the error.
 
 `null`: the payload is invalid only because optional members are null."""
 
 
 class Shapes(StageTable):
-    """What a message schema says about a payload: `ShapeResult` as columns."""
+    """The result of validating a payload against its message schema: `ShapeResult` as columns."""
 
     state = Column(pl.String, "`valid`, `null`, `invalid`, …")
     words = Column(pl.String, "What is wrong.")
@@ -62,7 +62,7 @@ class _Payloads(StageTable):
 
 
 def check_payloads(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Yield findings about the shapes of payloads."""
+    """Yield findings about payloads that do not fit their schema."""
     yield from _validated(_requests(traffic), "protocol.request_shape")
     yield from _validated(_notifications(traffic), "protocol.notification_shape")
     yield from _validated(_results(traffic), "protocol.result_shape", prefix="/result")
@@ -90,7 +90,7 @@ def check_payloads(traffic: Traffic) -> Iterator[pl.DataFrame]:
 def document() -> dict[str, Any]:
     """Return `message_schemas.json`.
 
-    Per era it has `$defs`, and per kind and method the name of the definition in `$defs`.
+    Each era has `$defs`, and the name of the definition in `$defs` for each kind and method.
     """
     text = Path(__file__).with_name("message_schemas.json").read_bytes()
     schemas: dict[str, Any] = msgspec.json.decode(text)
@@ -99,7 +99,7 @@ def document() -> dict[str, Any]:
 
 @functools.cache
 def validator(kind: str, method: str, revision: str, *, nulls: bool = False) -> Validator | None:
-    """Return the validator for payloads of a method in a revision; None if there is no schema.
+    """Return the validator for a method's payloads in a revision; None if there is no schema.
 
     Args:
         kind: `requests`, `notifications`, `results` or `definitions`.
@@ -127,14 +127,14 @@ def validator(kind: str, method: str, revision: str, *, nulls: bool = False) -> 
 
 @functools.cache
 def _compiled(schema: str) -> Validator:
-    """Return the validator for a schema (JSON text), which revisions and methods may share."""
+    """Return the validator for a schema (JSON text); revisions and methods may share it."""
     return validator_from_engine(
         jsonschema_rs.Draft202012Validator(schema, offline=True, validate_formats=False)
     )
 
 
 def check_shape(kind: str, method: str, revision: str, text: str) -> ShapeResult:
-    """Validate one payload, which is valid if there is no schema; see `validator` for arguments."""
+    """Validate one payload; without a schema, it is valid. See `validator` for arguments."""
     strict = validator(kind, method, revision)
     if strict is None:
         return "valid", None, None
@@ -173,8 +173,8 @@ def _without_later(schema: Any, later: set[str], lists: set[str], *, nulls: bool
 
     Args:
         schema: the schema of the era.
-        later: types of content blocks that the revision does not have.
-        lists: members that hold one block in the revision, and a list of blocks in younger ones.
+        later: types of content blocks that the revision lacks.
+        lists: members that are one block in the revision, but a list of blocks in later ones.
         nulls: whether optional members may be null.
     """
 
@@ -197,14 +197,14 @@ def _without_later(schema: Any, later: set[str], lists: set[str], *, nulls: bool
 
 
 def _with_method(method: pl.Expr, params: pl.Expr) -> pl.Expr:
-    """Return the JSON text of a message with a known method and the text of its params."""
+    """Return the JSON text of a message, given its method and the text of its params."""
     begin = pl.concat_str(pl.lit('{"method":"'), method, pl.lit('"'))
     member = pl.concat_str(pl.lit(',"params":'), params)
     return pl.concat_str(begin, pl.coalesce(member, pl.lit("")), pl.lit("}"))
 
 
 def _requests(traffic: Traffic) -> pl.LazyFrame:
-    """Return the requests that may be invalid, judging by columns, with their JSON as `text`."""
+    """Return the requests whose columns do not prove them valid, with their JSON as `text`."""
     asks = traffic.events.asks.lazy().select(
         "row", "params", "meta_capabilities", has_params=pl.lit(value=True)
     )
@@ -216,8 +216,8 @@ def _requests(traffic: Traffic) -> pl.LazyFrame:
         .join(asks, on="row", how="left", maintain_order="left")
     )
     settled = _Payloads.has_params.col.fill_null(value=False) & RequestParams.params.col.is_null()
-    # Decoding has validated the parameters of ordinary tool calls, except for the client's
-    # information in `_meta`.
+    # Decoding has validated the parameters of ordinary tool calls, except the client's information
+    # in `_meta`.
     envelope = pl.concat_str(
         pl.lit('{"name":"","_meta":{"io.modelcontextprotocol/clientCapabilities":'),
         pl.coalesce("meta_capabilities", pl.lit("{}")),
@@ -260,7 +260,7 @@ def _notifications(traffic: Traffic) -> pl.LazyFrame:
 
 
 def _results(traffic: Traffic) -> pl.LazyFrame:
-    """Return the results that may be invalid, judging by columns, with their JSON as `text`."""
+    """Return the results whose columns do not prove them valid, with their JSON as `text`."""
     replies = traffic.events.replies.lazy().select(
         "odd", "text_only", "meta_server_info", "meta_subscription", reply_row="row"
     )
@@ -360,7 +360,7 @@ def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterat
     if not rows.height:
         return
     keys = ["kind", "shape", "revision"]
-    # Group by texts alone, and then by their numbers: grouping by several columns copies them.
+    # Group by text alone, then by text number: grouping by several columns copies them.
     distinct = (
         rows[[*keys, "text"]]
         .lazy()
@@ -404,7 +404,7 @@ def _with_results(keys: dict[str, pl.Series], results: list[ShapeResult]) -> pl.
 
 
 def _message(state: str) -> pl.Expr:
-    """Return the message of a finding: the member and what is wrong with it."""
+    """Return a finding's message: the member and its error."""
     whole = formatted("the {}", _Payloads.kind.col.str.strip_suffix("s"))
     words = member_message(Shapes.pointer, Shapes.words, whole)
     return words if state == "invalid" else formatted("{}; leave it out instead", words)

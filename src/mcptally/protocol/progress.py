@@ -1,4 +1,4 @@
-"""Checks progress notifications against the calls that have their token."""
+"""Checks progress notifications against the calls with the same token."""
 
 from collections.abc import Iterator
 
@@ -86,7 +86,7 @@ def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _check_tokens(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Find progress tokens of an earlier call that is still waiting for its reply."""
+    """Find calls that reuse the progress token of a call that is still waiting for its reply."""
     rows = RepeatedCalls.of(calls.lazy(), RepeatedCalls.meta_progress_token).lazy()
     waiting = RepeatedCalls.answered.col.is_null() | (
         RepeatedCalls.answered.col > RepeatedCalls.pos.col

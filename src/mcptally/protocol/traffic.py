@@ -1,4 +1,4 @@
-"""The input of the protocol's checks: messages and calls with the revision in force."""
+"""Prepares the input of the protocol checks: messages and calls with the revision in force."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,7 +16,7 @@ from mcptally.tables.messages import Messages
 from mcptally.tables.queries import run_query
 
 KNOWN_SESSION: Final = ("pipe", "http_session_id", "sse_endpoint")
-"""Values of `session_source` for sessions that the protocol itself identifies."""
+"""Values of `session_source` for sessions that are identified by the protocol itself."""
 
 
 class TrafficMessages(StageTable):
@@ -106,7 +106,7 @@ class TrafficCalls(StageTable):
 
 
 class RepeatedCalls(TrafficCalls):
-    """One row per request with a value that an earlier request has, and facts about that one."""
+    """One row per request that repeats a value of an earlier request, with facts about both."""
 
     before = Column(pl.UInt32, "`pos` of the last earlier request with the same value.")
     answered = Column(pl.UInt32, "`pos` of its reply; null without one.")
@@ -115,7 +115,7 @@ class RepeatedCalls(TrafficCalls):
 
     @classmethod
     def of(cls, calls: pl.LazyFrame, value: Column) -> pl.DataFrame:
-        """Return the calls whose `value` an earlier call of the same side and session has."""
+        """Return the calls whose `value` the same side already used in the session."""
         same = [cls.session.name, cls.dir.name, value.name]
         cancelled = cls.cancelled_ns.col.shift().over(same) < cls.ts_ns.col
         return (
@@ -219,8 +219,7 @@ def _revisions(messages: pl.DataFrame, calls: pl.DataFrame, servers: pl.LazyFram
         .join(by_call, on="call_id", how="left", maintain_order="left")
         .join_asof(revisions, on="pos", by="session", check_sortedness=False)
         .join(first, on="session", how="left", maintain_order="left")
-        # A request and its reply have the revision of the request; a notification has the last
-        # one that the session used.
+        # A reply has its request's revision; a notification has the session's last revision.
         .select(
             "server",
             "asked_at",
