@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from mcptally.analytics.explanation import Explanation
     from mcptally.analytics.store import Store, open_store
     from mcptally.importers import import_logs
-    from mcptally.maintenance.forget import forget
     from mcptally.maintenance.merge import merge_stores
     from mcptally.output.html import report
     from mcptally.pipeline.run import score
@@ -57,7 +56,6 @@ _HOME: Final[dict[str, str]] = {
     "ValidationResult": "mcptally.seeds.inspector.model",
     "business_decision": "mcptally.seeds.inspector.single",
     "check": "mcptally.transcript.check",
-    "forget": "mcptally.maintenance.forget",
     "import_logs": "mcptally.importers",
     "is_business_error": "mcptally.seeds.inspector.single",
     "merge_stores": "mcptally.maintenance.merge",
@@ -87,7 +85,6 @@ __all__ = [
     "assert_tool_response",
     "business_decision",
     "check",
-    "forget",
     "import_logs",
     "is_business_error",
     "merge_stores",

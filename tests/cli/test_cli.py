@@ -305,13 +305,6 @@ def test_a_size_or_time_that_is_none_is_refused_with_the_units(kind, written):
         kind.convert(written, None, None)
 
 
-def test_a_command_that_read_a_store_ends_without_a_word_of_its_libraries(store: Path):
-    command = [sys.executable, "-m", "mcptally", "forget", store, "--server", "demo"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert done.stderr.splitlines()[-1].startswith("nothing was changed")
-
-
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
 def test_json_is_complete_in_every_encoding_of_stdout(store: Path, encoding: str):
     words = "é\N{EN DASH}\N{GRINNING FACE}"

@@ -1,6 +1,6 @@
 """Coverage-guided fuzzing of framing and decoding, by atheris (libFuzzer).
 
-    python -m tests.hostile.fuzz framing|decoding|redaction|copying|erasure [-runs=N] [CORPUS]
+    python -m tests.hostile.fuzz framing|decoding|redaction|copying [-runs=N] [CORPUS]
 
 The test suite runs each target a fixed number of times; longer runs are started by hand.
 docs/explanation/threat-model.md lists what was found.
@@ -14,11 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mcptally.errors import UnreadableError
-from mcptally.maintenance.erase_transcripts import EraseTarget, TranscriptEraser
 from mcptally.messages.decode import decode
 from mcptally.redaction.policy import policy
 from mcptally.transcript.check import check
-from mcptally.transcript.parse import parse_event
 from mcptally.transcript.redact import redact
 from mcptally.wire.framing import FrameSplitter, TruncatedFrame
 from mcptally.wire.strict_json import strict_json_error
@@ -121,38 +119,11 @@ def copied(folder: Path, data: bytes) -> bytes:
     return copy
 
 
-def erasure(data: bytes) -> None:
-    """`forget` leaves only events, and none of a forgotten recording."""
-    with tempfile.TemporaryDirectory() as folder:
-        erased(Path(folder), b'{"v":1,' + data)
-
-
-def erased(folder: Path, data: bytes) -> None:
-    """Check what remains of a file after erasing a recording, and after erasing a tool."""
-    members = {"r1": {1: {0}, 3: {1}}}
-    tool = EraseTarget(members=members, callless_after={"r1": 1}, tool="echo", listing={"r1"})
-    for target in (EraseTarget(whole={"r1"}), tool):
-        path = folder / "a.jsonl"
-        path.write_bytes(data)
-        told = TranscriptEraser(path, target, write=False).events
-        done = TranscriptEraser(path, target, write=True)
-        assert done.events == told
-        left = path.read_bytes()
-        if not told:
-            assert left == data
-            continue
-        for line in left.splitlines(keepends=True):
-            event = parse_event(line)
-            assert not isinstance(event, tuple)
-            assert event is None or event.recording not in target.whole
-
-
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "framing": framing,
     "decoding": decoding,
     "redaction": redaction,
     "copying": copying,
-    "erasure": erasure,
 }
 
 
@@ -175,9 +146,6 @@ def main() -> None:
         accounted,
         redact,
         copied,
-        erased,
-        TranscriptEraser._line,
-        TranscriptEraser._without_target,
     ):
         atheris.instrument_func(function)
     atheris.Setup(sys.argv, TARGETS[name])

@@ -199,24 +199,10 @@ def test_no_copy_has_a_secret_from_a_damaged_line(data: bytes) -> None:
 
 @budget(int(os.environ.get("MCPTALLY_FUZZ", "200")))
 @given(FILES)
-def test_any_file_is_copied_and_erased_without_a_traceback(data: bytes) -> None:
-    """`redact` copies each line, `forget` leaves only events, and `check` reads the whole file."""
+def test_any_file_is_copied_without_a_traceback(data: bytes) -> None:
+    """`redact` copies each line, and `check` reads the whole file."""
     with tempfile.TemporaryDirectory() as folder:
         fuzz.copied(Path(folder), b'{"v":1}\n' + data)
-        fuzz.erased(Path(folder), recording("r1") + data + b"\n" + recording("r2"))
-
-
-@budget(5)
-@given(st.lists(mutated_event(), max_size=6), st.sampled_from(["recording", "tool", "server"]))
-def test_forget_raises_only_errors_of_mcptally(lines: list[bytes], kind: str) -> None:
-    """A recording, tool or server is erased from an archive, whatever the other files are."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        good = b"".join(recording(name, server=name) for name in ("r1", "r2"))
-        (folder / "a.jsonl").write_bytes(good + b"\n".join(lines))
-        mt.score(folder / "a.jsonl", out=folder / "store")
-        name = "echo" if kind == "tool" else "r2"
-        assert mt.forget(folder / "store", **{kind: name}, yes=True).done
 
 
 RULES = """

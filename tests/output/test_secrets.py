@@ -302,8 +302,6 @@ def test_nothing_that_the_archive_s_commands_print_holds_a_secret(
         ("doctor", "--archive", folder, "--store", out, "--format", "json"),
         ("redact", folder, "-o", tmp_path / "copy"),
         ("import", "auto", folder, "-o", tmp_path / "t"),
-        ("forget", out, "--server", f"demo {token}"),
-        ("forget", out, "--server", f"demx {token}"),
         ("merge", out, out, "-o", tmp_path / "merged"),
         ("validate", out, "--server", f"demo {token}", "--tool", token, "--arguments", "{}"),
         ("evaluate", tmp_path / "labels.jsonl"),

@@ -1,6 +1,6 @@
 """Checks the state of a store after a command that changes it was killed.
 
-python -m tests.pipeline.faults                 `score`, `forget` and `merge`, before every step
+python -m tests.pipeline.faults                 `score` and `merge`, before every step
 python -m tests.pipeline.faults --kill          the same, with a process that is killed each time
 python -m tests.pipeline.faults --random 300    kills `score` with two processes after random times
 
@@ -92,7 +92,7 @@ class Scenario(NamedTuple):
 
 
 def _archive(folder: Path) -> list[Path]:
-    """Two transcripts, each with a call to the tool `gone` and one of the tool `stays`."""
+    """Two transcripts, each with two calls."""
     (folder / "archive").mkdir(parents=True)
     return [
         write(
@@ -129,19 +129,6 @@ def _score(folder: Path) -> None:
     mt.score(folder / "archive", out=folder / "store")
 
 
-def _build_forget(folder: Path) -> None:
-    import mcptally as mt
-
-    mt.score(_archive(folder), out=folder / "store")
-    _with_views(folder / "store")
-
-
-def _forget(folder: Path) -> None:
-    import mcptally as mt
-
-    mt.forget(folder / "store", tool="gone", yes=True)
-
-
 def _build_merge(folder: Path) -> None:
     import mcptally as mt
 
@@ -160,7 +147,6 @@ def _merge(folder: Path) -> None:
 
 SCENARIOS: Final = {
     "score": Scenario(_build_score, _score),
-    "forget": Scenario(_build_forget, _forget),
     "merge": Scenario(_build_merge, _merge),
 }
 
@@ -371,15 +357,10 @@ class Scene:
             AssertionError: the store is neither the old one nor the new one, or the next run of
                 the command does not make what an undisturbed one makes.
         """
-        from mcptally.errors import QueryError
-
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.kept.parent / "left" / str(step)).rename(self.folder)
         left = self.found()
-        # A second `forget` of what is forgotten finds nothing to forget.
-        done = contextlib.suppress(QueryError) if left == "the new store" else None
-        with done or contextlib.nullcontext():
-            self.scenario.run(self.folder)
+        self.scenario.run(self.folder)
         assert self.found() == "the new store", "the next run gave another store"
         assert not (self.folder / "store" / ".work").exists()
         return left

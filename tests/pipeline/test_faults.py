@@ -71,7 +71,6 @@ PUBLISH = {
 """Kinds of steps of every command that writes a store."""
 STEPS = {
     "score": PUBLISH,
-    "forget": PUBLISH | {f"{event} transcript" for event in ("open", "os.rename", "os.remove")},
     "merge": PUBLISH | {"os.link other store, work folder"},
 }
 

@@ -155,14 +155,6 @@ def test_rows_of_another_selection_are_not_reused(archive: Path, tmp_path: Path)
     assert len(kept(store)) == 7
 
 
-@pytest.mark.slow
-def test_forget_keeps_the_selection_of_the_store(archive: Path, tmp_path: Path):
-    store = tmp_path / "store"
-    score([archive], out=store, tools=["log", "now"])
-    assert run("forget", store, "--server", "time", "--yes").returncode == 0
-    assert kept(store) == [("g", "log"), ("g2", "log"), ("g", "log")]
-
-
 def test_the_open_events_in_payloads_name_no_server(tmp_path: Path):
     fake = {"event": "open", "server": "git"}
     events = [*recording("t", "time", [(1, "now")]), c2s(9, call(9, "now", at=fake), "t") | at(2)]

@@ -153,25 +153,6 @@ def change_stores() -> None:
     assert_type(merged.rows, dict[str, int])
     mt.merge_stores(["store"], "merged")  # type: ignore[call-arg]
 
-    forgotten = mt.forget(
-        "store",
-        archive=["traces"],
-        server="time",
-        tool="convert_time",
-        recording=None,
-        rules=None,
-        scenarios=Path("scenarios.toml"),
-        tokenizer="tokenizer.json",
-        yes=True,
-    )
-    assert_type(forgotten.recordings, int)
-    assert_type(forgotten.calls, int)
-    assert_type(forgotten.events, int)
-    assert_type(forgotten.files, list[str])
-    assert_type(forgotten.missing, list[str])
-    assert_type(forgotten.done, bool)
-    mt.forget("store", "traces")  # type: ignore[call-arg]
-
 
 def count(path: Path, records: int) -> None: ...
 

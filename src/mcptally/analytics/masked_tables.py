@@ -114,7 +114,7 @@ class MaskedTables:
             os.replace(draft, target)  # noqa: PTH105  (atomic on every system)
         finally:
             draft.unlink(missing_ok=True)
-        if not path.exists():  # a run removed it, perhaps to forget it
+        if not path.exists():  # a run removed it
             target.unlink(missing_ok=True)
 
 

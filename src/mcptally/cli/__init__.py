@@ -43,7 +43,6 @@ COMMANDS: Final[dict[str, str]] = {
     "check": "Check whether an archive is complete.",
     "redact": "Copy recordings with their secrets replaced.",
     "merge": "Merge several stores into one.",
-    "forget": "Remove data from a store and its transcripts.",
     "export": "Export a store as OTLP, HAR, CSV, Parquet or JSON Lines.",
     "show": "Explain a call: request, reply, and evidence for its verdict.",
     "repro": "Write a script that repeats a call and compares the outcome.",

@@ -1,5 +1,4 @@
-"""Owns operations on existing stores and installations: doctor, merge, forget.
+"""Owns operations on existing stores and installations: doctor and merge.
 
-`forget` removes data from transcripts with `erase_transcripts`. May import every folder except
-`cli`.
+May import every folder except `cli`.
 """

@@ -94,7 +94,6 @@ def merge_stores(
             judging.digest,
             bool(manifests[0].get("payloads")),
             fingerprint.code_digest(),
-            forgotten=[row for manifest in manifests for row in manifest.get("forgotten", ())],
             by="merge",
             selection=manifests[0].get("selection"),
             tokenizer=judging.tokenizer_name,

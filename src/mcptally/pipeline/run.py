@@ -49,7 +49,6 @@ from mcptally.store.manifest import (
     SUMMARIES,
     VIEWS,
     WORK,
-    forgotten,
     live_files,
     views_are_current,
 )
@@ -186,13 +185,11 @@ def score(
         open_engine(engine, scheduler=scheduler, jobs=jobs, upload_url=upload_url) as workers,
         working(store) as work,
     ):
-        removed = forgotten(store)
         code = fingerprint.code_digest()
         made = Provenance(
             judging.digest,
             payloads,
             code,
-            forgotten=removed,
             selection=selection.for_manifest(),
             tokenizer=judging.tokenizer_name,
             own_rules=judging.rules.changes,

@@ -12,7 +12,6 @@ one step, and removes the files that it no longer lists. So a run that is killed
 old store or the new one; the next run removes its other files.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -234,19 +233,6 @@ def listed_files(folder: Path) -> Collection[str]:
     manifest = _checked(folder, _load(folder / MANIFEST, archive=False))
     names: Collection[str] = manifest["parts"].keys()
     return names
-
-
-class _Forgotten(msgspec.Struct):
-    """The member of a manifest that has removals."""
-
-    forgotten: list[dict[str, Any]] = []
-
-
-def forgotten(folder: Path) -> list[dict[str, Any]]:
-    """The removals (`forget`) that a manifest lists, whichever format the store has."""
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=_Forgotten).forgotten
-    return []
 
 
 def manifest_version(folder: Path) -> tuple[int, int]:

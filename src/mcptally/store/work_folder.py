@@ -44,8 +44,6 @@ class Provenance(msgspec.Struct, frozen=True):
     """Digest of the program, as another version may judge differently."""
     as_scored: Sequence[str] = ()
     """Recordings that should have been scored again, and whose files were not available."""
-    forgotten: Sequence[Mapping[str, Any]] = ()
-    """When data was removed on request, and how much: never which."""
     by: str = "score"
     """The command that can rebuild the store: `score` or `merge`."""
     selection: Mapping[str, Any] | None = None
@@ -243,7 +241,6 @@ def publish(
         "unread": unread_of(archive),
         "archive": archive,
         "as_scored": list(made.as_scored),
-        "forgotten": list(made.forgotten),
         "parts": {**kept, **new},
     }
     replace_manifest(folder, manifest)

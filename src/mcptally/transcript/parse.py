@@ -1,6 +1,6 @@
 """Parses lines of a transcript to events; for other lines, returns the broken rule and a message.
 
-`score`, `check` and `forget` all use this module, so they never disagree about a line.
+`score` and `check` both use this module, so they never disagree about a line.
 """
 
 import itertools
