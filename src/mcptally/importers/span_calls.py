@@ -242,7 +242,10 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
         return call_records.result_reply(
             connection, id_, line, at, is_error=is_error, direction=direction
         )
-    text = call_records.result_of(result, is_error=True if call.is_error else None)
+    if call.method == "tools/list" and isinstance(result, dict):
+        text = call_records.json_bytes(result)
+    else:
+        text = call_records.result_of(result, is_error=True if call.is_error else None)
     return call_records.result_reply(connection, id_, line, at, result=text, direction=direction)
 
 

@@ -129,7 +129,7 @@ def _mcp(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
         2 if span.side == "server" else 1,
         name,
         arguments,
-        attributes.get("gen_ai.tool.call.result", attributes.get("mcp.tool.result.content")),
+        _result(method, attributes),
         is_error,
         attributes.get("mcp.session.id"),
         attributes.get("jsonrpc.request.id", attributes.get("mcp.request.id")),
@@ -139,6 +139,14 @@ def _mcp(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
         span.name in _PARTS,
         reports_errors=reports_errors,
     )
+
+
+def _result(method: str, attributes: dict[str, Any]) -> Any:
+    if method == "tools/list" and isinstance(
+        tools := parsed(attributes.get("gen_ai.tool.definitions")), list
+    ):
+        return {"tools": tools}
+    return attributes.get("gen_ai.tool.call.result", attributes.get("mcp.tool.result.content"))
 
 
 def _gen_ai(span: Span, attributes: dict[str, Any]) -> SpanCall | None:

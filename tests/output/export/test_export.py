@@ -123,6 +123,37 @@ def test_outcomes_of_tools_survive_opentelemetry(store, tmp_path):
     assert facts(tools[0], *names) == facts(tools[1], *names)
 
 
+def test_tool_definitions_survive_opentelemetry(store, tmp_path):
+    export(store, to="otlp", out=tmp_path / "calls.jsonl")
+    import_logs(tmp_path / "calls.jsonl", tmp_path / "t", redaction="none")
+    back = calls_of(tmp_path / "t", tmp_path / "again")
+    columns = ("server", "tool", "definition", "input_schema", "output_schema", "description")
+    tools = [pl.read_parquet(at / "tools" / "*.parquet") for at in (store, tmp_path / "again")]
+    assert facts(tools[1], *columns) == facts(tools[0], *columns) != []
+    states = ("tool", "input_schema_state", "output_schema_state")
+    is_held = pl.col("tool").is_not_null() & (pl.col("outcome") != "cancelled")
+    calls = [frame.filter(is_held) for frame in (back, rows(store))]
+    assert facts(calls[0], *states) == facts(calls[1], *states)
+
+
+def test_a_listing_in_pages_is_exported_whole_to_opentelemetry(tmp_path):
+    def listed(seq, id_, name, **more):
+        ask = {"jsonrpc": "2.0", "id": id_, "method": "tools/list"}
+        tools = [{"name": name, "inputSchema": {"type": "object"}}]
+        yield c2s(seq, ask)
+        yield s2c(seq + 1, {"jsonrpc": "2.0", "id": id_, "result": {"tools": tools, **more}})
+
+    write(tmp_path / "t.jsonl", [opened(), *listed(1, 1, "a", nextCursor="2"), *listed(3, 2, "b")])
+    score(tmp_path / "t.jsonl", out=tmp_path / "store")
+    export(tmp_path / "store", to="otlp", out=tmp_path / "calls.jsonl")
+    (line,) = (tmp_path / "calls.jsonl").read_text().splitlines()
+    spans = json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    given = [{a["key"]: a["value"].get("stringValue") for a in s["attributes"]} for s in spans]
+    definitions = [attributes.get("gen_ai.tool.definitions") for attributes in given]
+    assert definitions[0] is None
+    assert [tool["name"] for tool in json.loads(definitions[1])] == ["a", "b"]
+
+
 def test_durations_are_exported_as_the_metric_of_the_conventions(tmp_path):
     url = "https://tools.example.com:8443/mcp"
     about = {"transport": "streamable_http", "url": url, "command": None}

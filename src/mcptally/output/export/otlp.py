@@ -61,6 +61,7 @@ def write(
     left_out = {NO_TIME: 0, PART_OF_ANOTHER: 0}
     server: tuple[Any, ...] = ()
     spans: list[dict[str, Any]] = []
+    pages: dict[str | None, list[Any]] = {}
     for batch in batches:
         for row in batch.to_pylist():
             if row["requested_at"] is None:
@@ -74,7 +75,7 @@ def write(
                 file.write(_export_request(server, spans))
                 spans = []
             server = row_server
-            spans.append(_span(row))
+            spans.append(_span(row, _definitions(row, pages)))
     if spans:
         file.write(_export_request(server, spans))
     return Written(left_out)
@@ -102,7 +103,7 @@ def _export_request(server: tuple[Any, ...], spans: list[dict[str, Any]]) -> byt
     return dumps({"resourceSpans": [group]}) + b"\n"
 
 
-def _span(row: dict[str, Any]) -> dict[str, Any]:
+def _span(row: dict[str, Any], definitions: str | None) -> dict[str, Any]:
     start, end = _times(row)
     name = row["tool"] or row["prompt"]
     status: dict[str, Any] = {}
@@ -120,7 +121,7 @@ def _span(row: dict[str, Any]) -> dict[str, Any]:
         "kind": _kind(row),
         "startTimeUnixNano": str(start),
         "endTimeUnixNano": str(end),
-        "attributes": _attributes(_span_attributes(row)),
+        "attributes": _attributes(_span_attributes(row, definitions)),
         "status": status,
     }
 
@@ -164,7 +165,7 @@ def _waited(row: dict[str, Any]) -> int | None:
     return max(0, _nanoseconds(row["cancelled_at"]) - _nanoseconds(row["requested_at"]))
 
 
-def _span_attributes(row: dict[str, Any]) -> dict[str, Any]:
+def _span_attributes(row: dict[str, Any], definitions: str | None) -> dict[str, Any]:
     is_tool_call = row["method"] == "tools/call"
     return {
         **_operation(row),
@@ -176,11 +177,30 @@ def _span_attributes(row: dict[str, Any]) -> dict[str, Any]:
         "gen_ai.tool.call.result": (
             row["response"] if is_tool_call and row["outcome"] != "protocol_error" else None
         ),
+        "gen_ai.tool.definitions": definitions,
         "http.response.status_code": row["http_status"],
         **{f"mcptally.{name}": row[name] for name in _EXTRA_COLUMNS},
         # A status that is not an error has no message.
         "mcptally.error_text": None if _is_error(row) else row["error_text"],
     }
+
+
+def _definitions(row: dict[str, Any], pages: dict[str | None, list[Any]]) -> str | None:
+    """The tool definitions that a session was sent, as JSON text; None unless a listing ends here.
+
+    `pages` keeps the earlier pages of listings in several replies: the last page's span has all.
+    """
+    if row["method"] != "tools/list" or row["outcome"] != "ok" or row["response"] is None:
+        return None
+    reply = json.loads(row["response"])
+    tools = reply.get("tools")
+    if not isinstance(tools, list):
+        return None
+    tools = pages.pop(row["session"], []) + tools
+    if reply.get("nextCursor") is None:
+        return json.dumps(tools, ensure_ascii=False)
+    pages[row["session"]] = tools
+    return None
 
 
 def _operation(row: dict[str, Any]) -> dict[str, Any]:
