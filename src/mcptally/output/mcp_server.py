@@ -127,7 +127,7 @@ def server(path: Path, *, base: Path | None = None, seconds: float = SECONDS) ->
             ),
             structured_output=inspect.signature(function).return_annotation is not str,
         )
-    _add_resources(mcp_server)
+    _add_resources(mcp_server, _in_child(_Tools.ask, limited, seconds))
     _add_prompt(mcp_server)
     return mcp_server
 
@@ -447,7 +447,19 @@ def _add_prompt(mcp_server: MCPServer[Any]) -> None:
         )
 
 
-def _add_resources(mcp_server: MCPServer[Any]) -> None:
+def _add_resources(
+    mcp_server: MCPServer[Any], ask: Callable[..., Awaitable[str | BaseModel]]
+) -> None:
+    @mcp_server.resource(
+        "mcptally://questions/{question}", title="Answer to a question", mime_type="text/csv"
+    )
+    async def question(question: str) -> str:
+        """The answer to a predefined question, as the tool `ask` gives it."""
+        try:
+            return str(await ask(question=question))
+        except ToolError as error:
+            raise ResourceNotFoundError(str(error)) from error
+
     @mcp_server.resource("mcptally://tables", title="Tables and columns", mime_type="text/markdown")
     def tables() -> str:
         """The tables and columns of the store, with type, unit and meaning."""
