@@ -3,7 +3,6 @@
 import errno
 import os
 import shutil
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -50,11 +49,9 @@ def full_place(places: "Iterable[str | Path]") -> str | None:
 def sync(path: "Path") -> None:
     """Wait until the content of a file, or the names in a folder, are on the disk.
 
-    Windows cannot sync folders, and neither can some network file systems.
+    Some network file systems cannot sync folders.
     """
     is_folder = path.is_dir()
-    if is_folder and sys.platform == "win32":
-        return
     file = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
     try:
         os.fsync(file)

@@ -468,7 +468,6 @@ def test_a_full_disk_behind_stdout_is_named(store: mt.Store, words: list[str], b
     assert (done.returncode, done.stderr) == (3, "mcptally: stdout: no space left on device\n")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="closed streams as on POSIX")
 @pytest.mark.parametrize(
     "closed",
     [

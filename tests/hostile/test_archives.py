@@ -40,8 +40,6 @@ from tests.transcripts import c2s, call, opened, s2c, write
 
 pytestmark = pytest.mark.slow
 
-posix = pytest.mark.skipif(sys.platform == "win32", reason="no such files there")
-
 
 def zipped() -> bytes:
     buffer = BytesIO()
@@ -367,7 +365,6 @@ def test_a_line_of_half_a_gigabyte_is_skipped(tmp_path: Path) -> None:
 # --- pipes, links, and files that change ---
 
 
-@posix
 def test_pipes_sockets_and_devices_are_skipped_without_waiting(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     archive.mkdir()
@@ -392,7 +389,6 @@ def test_pipes_sockets_and_devices_are_skipped_without_waiting(tmp_path: Path) -
             open_stream(archive / name)
 
 
-@posix
 def test_links_out_of_the_folder_are_reported_and_not_followed(tmp_path: Path) -> None:
     archive, secret = tmp_path / "archive", tmp_path / "secret"
     (archive / "sub").mkdir(parents=True)
@@ -412,7 +408,6 @@ def test_links_out_of_the_folder_are_reported_and_not_followed(tmp_path: Path) -
     assert [path.name for path in discover([archive / "file.jsonl"])] == ["file.jsonl"]
 
 
-@posix
 def test_circular_links_do_not_cause_a_loop(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     archive.mkdir()
@@ -424,7 +419,6 @@ def test_circular_links_do_not_cause_a_loop(tmp_path: Path) -> None:
     assert discover([str(archive / "**" / "*.jsonl")])
 
 
-@posix
 def test_a_file_1200_folders_deep_is_found(tmp_path: Path) -> None:
     here = Path.cwd()
     os.chdir(tmp_path)
@@ -442,7 +436,6 @@ def test_a_file_1200_folders_deep_is_found(tmp_path: Path) -> None:
         os.chdir(here)
 
 
-@posix
 def test_a_file_name_that_is_not_utf8_is_reported_and_not_read(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     archive.mkdir()
@@ -498,7 +491,6 @@ def test_a_file_that_shrinks_while_it_is_read_ends_early(tmp_path: Path) -> None
     assert all(isinstance(run, LineRun) for run in reading)
 
 
-@posix
 def test_a_file_without_read_permission_does_not_stop_the_run() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -533,7 +525,6 @@ class _AsNobody:
             os.seteuid(0)
 
 
-@posix
 def test_a_folder_that_cannot_be_listed_is_an_error() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -617,7 +608,6 @@ def _blocks() -> list[dict[str, object]]:
     return [opened(), c2s(1, call(1)), s2c(2, told)]
 
 
-@posix
 @pytest.mark.parametrize("events", [_listing, _blocks])
 def test_memory_for_a_reply_of_many_parts_is_linear_in_its_length(
     tmp_path: Path, events: Callable[[], list[dict[str, object]]]

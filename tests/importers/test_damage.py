@@ -594,7 +594,6 @@ def test_a_file_name_that_is_not_utf8_does_not_stop_the_import(tmp_path):
     assert import_logs(odd, tmp_path / "t").recordings == 1
 
 
-@pytest.mark.skipif(os.name != "posix", reason="paths as long as this are posix's")
 def test_deeply_nested_folders_are_read(tmp_path, monkeypatch):
     (tmp_path / "a.jsonl").write_text(PING)
     monkeypatch.chdir(tmp_path)

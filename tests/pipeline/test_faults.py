@@ -32,8 +32,6 @@ ROOT = Path(__file__).parents[2]
 
 # --- killed ------------------------------------------------------------------------------------
 
-ON_POSIX = pytest.mark.skipif(sys.platform == "win32", reason="signals as on POSIX")
-
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory) -> Path:
@@ -50,7 +48,6 @@ def scene(request, tmp_path_factory) -> faults.Scene:
     return faults.Scene(request.param, tmp_path_factory.mktemp(request.param))
 
 
-@ON_POSIX
 def test_after_a_kill_the_store_is_the_old_one_or_the_new_one(scene: faults.Scene):
     """Kills at one step; `python -m tests.pipeline.faults --kill` kills at all."""
     for step in scene.kill([110]):
@@ -192,7 +189,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="limits as on POSIX")
 @pytest.mark.parametrize("size", [100, 20_000])
 def test_a_full_disk_is_an_error_and_leaves_the_store_as_it_was(
     tmp_path: Path, scored: Path, size: int

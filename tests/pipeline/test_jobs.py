@@ -131,7 +131,6 @@ def test_a_process_that_dies_ends_the_run_with_a_message(tmp_path: Path):
             list(pool.run(own={1: [("discard", (1,))]}))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals as on POSIX")
 def test_ctrl_c_does_not_reach_a_process_that_is_starting(tmp_path: Path):
     with LocalPool(2, tmp_path, 0) as pool:
         pid = pool.children[0].process.pid
@@ -173,7 +172,6 @@ def test_a_first_run_that_fails_leaves_no_folder(tmp_path: Path):
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals as on POSIX")
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_after_a_run_that_is_stopped_the_same_command_makes_the_store(
     tmp_path: Path, sent: signal.Signals, code: int

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import re
+import resource
 import socket
 import sys
 import tempfile
@@ -29,9 +30,6 @@ from tests.record.http_rig import (
 )
 from tests.record.test_http_process import Program
 from tests.record.test_stdio_transparent import peak_kb
-
-if sys.platform != "win32":
-    import resource
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
 POST = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import sys
 import threading
@@ -19,9 +20,6 @@ from mcptally.transcript.writer.limits import Limits
 from mcptally.transcript.writer.segment import SEGMENT_NAME
 from mcptally.wire.framing import FrameSplitter
 from tests.record.recorder_process import events, of
-
-if sys.platform != "win32":
-    import resource
 
 COUNTED = ("open", "message", "raw", "stderr", "http", "gap")
 
@@ -306,7 +304,6 @@ def test_losses_without_a_gap_event_are_logged_at_close(tmp_path):
     assert "2 events could not be recorded" in logged[1]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on file size")
 def test_a_full_disk_leaves_whole_lines_and_a_gap_with_the_number_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(segment_writer, "RETRY_SECONDS", 0)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the size limit would truncate it

@@ -50,7 +50,6 @@ def a_link_to_a_device(store: Path, _: Path) -> None:
     (store / "tools" / "z.parquet").symlink_to("/dev/zero")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes among files")
 @pytest.mark.parametrize(
     "change",
     [

@@ -18,6 +18,7 @@ import json
 import os
 import pickle
 import queue
+import resource
 import struct
 import subprocess
 import sys
@@ -33,9 +34,6 @@ import duckdb
 from mcptally import errors
 from mcptally.analytics.spill import remove_abandoned
 from mcptally.errors import McptallyError, QueryError
-
-if sys.platform != "win32":
-    import resource
 
 PROCESSES: Final = 2
 """Number of calls that run at the same time; further calls wait."""
@@ -317,9 +315,8 @@ def _main() -> None:
     import signal  # noqa: PLC0415  (only the child needs it)
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it and kills this process
-    if sys.platform != "win32":
-        # A core dump would contain recorded traffic.
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # A core dump would contain recorded traffic.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # print() must not write into the frames
     calls: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -5,15 +5,12 @@ process ends in any way, so a folder that can be locked is abandoned.
 """
 
 import contextlib
+import fcntl
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import Final
-
-if sys.platform != "win32":  # Windows has neither flock nor descriptors of folders
-    import fcntl
 
 PREFIX: Final = "mcptally-spill-"
 
@@ -38,8 +35,6 @@ class SpillFolder:
 
 def remove_abandoned() -> None:
     """Remove the spill folders of this user whose process has ended."""
-    if sys.platform == "win32":
-        return
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # in use, or gone
             if path.lstat().st_uid == os.getuid():
@@ -54,8 +49,6 @@ def _lock(path: Path, *, wait: bool) -> int | None:
     Raises:
         OSError: another process holds it, or the path is not a folder.
     """
-    if sys.platform == "win32":
-        return None
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -292,9 +292,9 @@ class _Stdout(io.FileIO):
 
 
 def _name_stdout() -> None:
-    """Make errors while writing to stdout name it. Writing to a Windows console has no errors."""
+    """Make errors while writing to stdout name it."""
     old: TextIO = sys.stdout
-    if type(old) is io.TextIOWrapper and sys.platform != "win32":  # not replaced by a test
+    if type(old) is io.TextIOWrapper:  # not replaced by a test
         descriptor = _Stdout(old.fileno(), "w", closefd=False)
         sys.stdout = io.TextIOWrapper(
             descriptor if old.write_through else io.BufferedWriter(descriptor),

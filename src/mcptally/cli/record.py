@@ -1,7 +1,6 @@
 """The command `mcptally record`: runs an MCP server and records its traffic."""
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -171,10 +170,7 @@ def command(
 
         return open_archive(out, policy=policy, limits=limits())
 
-    if sys.platform == "win32":
-        from mcptally.record.stdio.windows import run
-    else:
-        from mcptally.record.stdio.session import run
+    from mcptally.record.stdio.session import run
 
     # Exit without cleanup: nothing is buffered, and the client waits for the process to end.
     os._exit(run(command, archive=archive, name=name))

@@ -45,8 +45,6 @@ VARIABLES: Final = {
     "HOME": "where recordings and client configurations are",
     "XDG_DATA_HOME": "where recordings go",
     "XDG_CONFIG_HOME": "where client configurations are",
-    "LOCALAPPDATA": "where recordings go (Windows)",
-    "APPDATA": "where client configurations are (Windows)",
     "TMPDIR": "where temporary files go",
     "SSL_CERT_FILE": "which certificates a remote server is trusted by",
     "HTTPS_PROXY": "the recorder goes to remote servers directly, past any proxy",
@@ -57,7 +55,7 @@ VARIABLES: Final = {
     "PYTHONPATH": "which mcptally runs",
 }
 """Environment variables that change what mcptally does, and how."""
-REQUIRED: Final = ("PATH",) if os.name == "nt" else ("PATH", "HOME")
+REQUIRED: Final = ("PATH", "HOME")
 """Environment variables that must be set."""
 
 
@@ -202,11 +200,10 @@ def _start_up() -> Check:
         return time.perf_counter() - began
 
     bare, recorder = [], []
-    relay = "windows" if sys.platform == "win32" else "stdio"
     try:
         for _ in range(3):  # alternate, so that load on the machine affects both alike
             bare.append(seconds("import asyncio"))
-            recorder.append(seconds(f"import mcptally.cli.record, mcptally.record.{relay}"))
+            recorder.append(seconds("import mcptally.cli.record, mcptally.record.stdio"))
     except (OSError, subprocess.CalledProcessError) as error:
         return Check("recorder start-up", "error", f"{error}", "install mcptally again")
     ratio = min(recorder) / min(bare)
@@ -221,8 +218,6 @@ def usual_configurations() -> list[Path]:
     """The client configurations that exist in their usual places."""
     if sys.platform == "darwin":
         base = "~/Library/Application Support"
-    elif os.name == "nt":
-        base = os.environ.get("APPDATA") or "~/AppData/Roaming"
     else:
         base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     here = Path.cwd()

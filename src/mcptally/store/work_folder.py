@@ -2,10 +2,10 @@
 
 import contextlib
 import datetime
+import fcntl
 import os
 import secrets
 import shutil
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -133,7 +133,7 @@ def remove_unlisted(folder: Path) -> list[Path]:
     for path in old:
         try:
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-        except OSError:  # in use (Windows), or no permission
+        except OSError:  # no permission
             left.append(path)
     shutil.rmtree(folder / WORK, ignore_errors=True)
     return left
@@ -164,11 +164,6 @@ def _copied_from(name: Path) -> Path:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Lock a store for this process; the system releases the lock when the process ends."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl  # noqa: PLC0415  (not on every system)
-
     file = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -5,8 +5,8 @@ and a few numbers for each recording and each hole in its numbering.
 """
 
 import dataclasses
+import fcntl
 import functools
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, pairwise
@@ -32,9 +32,6 @@ from mcptally.transcript.parse import (
 from mcptally.transcript.unread import ReadTally, Unread, UnreadFile, summarize
 from mcptally.wire.json_text import decode_or_none
 from mcptally.wire.nesting import with_raised_recursion_limit
-
-if sys.platform != "win32":
-    import fcntl
 
 CheckVerdict = Literal["whole", "writing", "unclosed", "incomplete"]
 """State of a recording.
@@ -357,8 +354,6 @@ def _range_text(first: int, last: int) -> str:
 
 def is_locked(path: Path) -> bool:
     """Whether a recorder holds the lock of this file."""
-    if sys.platform == "win32":  # no flock: such a recording counts as unclosed
-        return False
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -154,7 +154,7 @@ class _FileAtOpen(io.FileIO):
 
 def _open_nonblocking(path: str, flags: int) -> int:
     """Open a file; if it has become a pipe since it was found, opening does not block."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class _ClosingGzipFile(gzip.GzipFile):

@@ -167,7 +167,7 @@ def compressed_like(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]
     """
     with source.open("rb") as file:
         magic = file.read(4)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     with os.fdopen(os.open(part, flags, 0o600), "wb") as raw:
         if magic.startswith(b"\x1f\x8b"):
             with gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as packed:

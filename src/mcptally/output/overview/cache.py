@@ -10,12 +10,12 @@ paths. Nobody else can read the folders (mode 0700).
 """
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -72,7 +72,7 @@ def create(caches: Path, folder: Path) -> None:
             f"{folder}: cannot be created: {error.strerror}; set XDG_CACHE_HOME to a folder that "
             "can be written"
         ) from error
-    if folder.is_symlink() or (hasattr(os, "getuid") and stat.st_uid != os.getuid()):
+    if folder.is_symlink() or stat.st_uid != os.getuid():
         raise UsageError(
             f"{folder}: is a link or belongs to another user; set XDG_CACHE_HOME to a folder of "
             "your own"
@@ -88,11 +88,6 @@ def locked(folder: Path, on_wait: Callable[[], None]) -> Iterator[None]:
         folder: the cache.
         on_wait: called if another process has it.
     """
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl  # noqa: PLC0415  (not on every system)
-
     file = os.open(folder, os.O_RDONLY)
     try:
         try:

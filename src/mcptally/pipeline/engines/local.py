@@ -298,9 +298,6 @@ def interrupts_blocked() -> Iterator[None]:
 
     Otherwise, Ctrl-C could end a starting child with a traceback before `_serve` ignores SIGINT.
     """
-    if sys.platform == "win32":
-        yield
-        return
     from multiprocessing import resource_tracker  # noqa: PLC0415  (a small archive has no children)
 
     resource_tracker.ensure_running()  # its start would unblock SIGINT

@@ -55,7 +55,7 @@ def recorder_command() -> list[str]:
     script = Path(sys.argv[0])
     if script.stem == "mcptally" and script.is_file() and script.suffix != ".py":
         return [str(script.absolute())]
-    sibling = Path(sys.executable).with_name("mcptally.exe" if os.name == "nt" else "mcptally")
+    sibling = Path(sys.executable).with_name("mcptally")
     if sibling.is_file():
         return [str(sibling)]
     return [sys.executable, "-m", "mcptally"]
@@ -69,8 +69,6 @@ def default_out() -> Path:
     """
     if sys.platform == "darwin":
         base = "~/Library/Application Support"
-    elif os.name == "nt":
-        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
     else:
         base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
     return expand_home(Path(base)) / "mcptally" / "traces"
@@ -357,10 +355,9 @@ def _replace(path: Path, data: bytes, *, like: Path) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-            if os.name != "nt":
-                os.fchmod(file.fileno(), status.st_mode & 0o7777)
-                if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
-                    os.fchown(file.fileno(), status.st_uid, status.st_gid)
+            os.fchmod(file.fileno(), status.st_mode & 0o7777)
+            if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(file.fileno(), status.st_uid, status.st_gid)
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)

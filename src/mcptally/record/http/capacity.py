@@ -4,12 +4,9 @@ A client needs two descriptors, its own connection and the one to the server; a 
 """
 
 import contextlib
+import resource
 import socket
-import sys
 from typing import Final, NamedTuple
-
-if sys.platform != "win32":
-    import resource
 
 MAX_CLIENTS: Final = 4096
 """Most simultaneous client connections, if the descriptor limit allows them."""
@@ -36,8 +33,6 @@ class Capacity(NamedTuple):
     @classmethod
     def for_this_process(cls) -> "Capacity":
         """Return the capacity under the current descriptor limit."""
-        if sys.platform == "win32":
-            return cls(MAX_CLIENTS, _MAX_RECORDINGS)
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if limit == resource.RLIM_INFINITY:
             limit = _WANTED_DESCRIPTORS
@@ -48,16 +43,13 @@ class Capacity(NamedTuple):
 
 def raise_descriptor_limit() -> None:
     """Raise the soft descriptor limit, usually 256 to 1024, as far as the hard limit allows."""
-    if sys.platform != "win32":
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = (
-            _WANTED_DESCRIPTORS
-            if hard == resource.RLIM_INFINITY
-            else min(_WANTED_DESCRIPTORS, hard)
-        )
-        if soft != resource.RLIM_INFINITY and soft < wanted:
-            with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED_DESCRIPTORS
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def enable_keepalive(sock: socket.socket) -> None:

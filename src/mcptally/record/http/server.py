@@ -1,7 +1,6 @@
 """Run the HTTP recorder: listen, accept clients, and shut down."""
 
 import functools
-import os
 import signal
 import socket
 from pathlib import Path
@@ -75,10 +74,9 @@ def run(
 
 def _stop_signals() -> tuple[int, ...]:
     """The signals that stop the recorder: SIGHUP (closed terminal) too, if not ignored (nohup)."""
-    hangup: int | None = getattr(signal, "SIGHUP", None)
-    if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         return (signal.SIGTERM, signal.SIGINT)
-    return (signal.SIGTERM, signal.SIGINT, hangup)
+    return (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Service:
@@ -254,8 +252,7 @@ def bind(listen: str) -> list[socket.socket]:
         for family, kind, proto, _, address in addresses:
             sock = socket.socket(family, kind, proto)
             sockets.append(sock)
-            if os.name == "posix":
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             sock.bind(address)

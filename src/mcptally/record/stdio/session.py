@@ -1,4 +1,4 @@
-"""Run a stdio server and record its traffic, from its start to its exit (POSIX; see windows.py)."""
+"""Run a stdio server and record its traffic, from its start to its exit."""
 
 import contextlib
 import os
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from mcptally.record.stdio.relay import Relay
     from mcptally.transcript.writer.interface import ArchiveWriter, RecordingWriter
 
-_FORWARDED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
+_FORWARDED: Final = (
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH),
+)
 
 _CLIENT_CHECK_SECONDS: Final = 0.25
 _DRAIN_SECONDS: Final = 1.0
@@ -72,10 +75,9 @@ class _SignalForwarder:
         self._pending = b""
         self._control = -1
         self.end_requested = False
-        for name in _FORWARDED:
-            number = getattr(signal, name, None)
+        for number in _FORWARDED:
             # A signal that the client ignores (nohup) stays ignored, here and in the server.
-            if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+            if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._receive)
 
     def send_to(self, control: int) -> None:

@@ -133,9 +133,7 @@ def compress(segment: "str | Path", *, stop: threading.Event | None = None) -> "
         if not try_lock(source.fileno()):
             return None
         source_stat = os.fstat(source.fileno())
-        fd = os.open(
-            part_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600
-        )
+        fd = os.open(part_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             with os.fdopen(fd, "wb") as target:
                 compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
@@ -153,8 +151,7 @@ def compress(segment: "str | Path", *, stop: threading.Event | None = None) -> "
         except OSError:
             part_path.unlink(missing_ok=True)
             raise
-    # After closing: Windows cannot remove an open file. Another recorder may have removed it.
-    path.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)  # another recorder may have removed it
     return target_path
 
 

@@ -150,7 +150,7 @@ def open_left_behind(path: str) -> Journal | None:
         OSError: the file cannot be opened for writing, or not be locked.
         UnreadableError: it is not a journal of this version.
     """
-    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    flags = os.O_RDWR | os.O_NOFOLLOW
     fd = os.open(path, flags)
     try:
         if not lock(fd) or not os.fstat(fd).st_nlink:

@@ -1,24 +1,20 @@
 """Opens an archive that a second process writes, or, where that is not possible, this process."""
 
-import sys
-
 from mcptally.transcript.writer.interface import ArchiveWriter
 from mcptally.transcript.writer.limits import Limits
 from mcptally.transcript.writer.log import log_to_stderr
+from mcptally.transcript.writer.process import WriterProcess
 
 
 def open_archive(folder: str, *, policy: str, limits: Limits) -> ArchiveWriter:
     """The archive in `folder`, with the redaction policy that `policy` describes."""
-    if sys.platform != "win32":
-        from mcptally.transcript.writer.process import WriterProcess  # noqa: PLC0415 - POSIX only
-
-        try:
-            return WriterProcess(folder, policy=policy, limits=limits)
-        except OSError as error:
-            log_to_stderr(
-                f"cannot start a writer process: {error.strerror}; the recorder writes the "
-                "events itself, so a slow disk delays traffic"
-            )
+    try:
+        return WriterProcess(folder, policy=policy, limits=limits)
+    except OSError as error:
+        log_to_stderr(
+            f"cannot start a writer process: {error.strerror}; the recorder writes the "
+            "events itself, so a slow disk delays traffic"
+        )
     # Imported late: usually a writer process makes these unnecessary.
     from mcptally.redaction.policy import policy as policy_named  # noqa: PLC0415
     from mcptally.transcript.writer.archive import Archive  # noqa: PLC0415

@@ -49,7 +49,7 @@ def finish_journals(
             if journal is not None:
                 with contextlib.closing(journal):
                     _finish(journal, folder, log)
-                journal.remove()  # after closing: Windows cannot remove an open file
+                journal.remove()
         except FileNotFoundError:  # another process has finished it
             continue
         except OSError as error:
@@ -70,10 +70,9 @@ def _finish(journal: Journal, folder: str, log: Callable[[str], None]) -> None:
     waiting = journal.queue.waiting_bytes
     if not os.access(folder, os.W_OK):
         raise PermissionError(0, "its folder cannot be written")
-    if hasattr(os, "statvfs"):
-        disk = os.statvfs(folder)
-        if disk.f_bavail * disk.f_frsize < _ROOM * waiting + _MIN_ROOM:
-            raise OSError(0, "the disk is full")
+    disk = os.statvfs(folder)
+    if disk.f_bavail * disk.f_frsize < _ROOM * waiting + _MIN_ROOM:
+        raise OSError(0, "the disk is full")
     archive = Archive(
         folder,
         policy=policy(journal.policy),

@@ -5,24 +5,17 @@ Paths are strings in this folder: importing pathlib would take 5 % of the record
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
-import sys
 import time
 from typing import Final
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
 
 SEGMENT_NAME: Final = re.compile(
     r"(?P<stem>[A-Za-z0-9._-]{1,60}-\d{8}T\d{6}Z-[0-9a-f]{12})-(?P<segment>\d{4,})"
     r"(?P<suffix>\.jsonl|\.jsonl\.part|\.jsonl\.zst|\.jsonl\.zst\.part)"
 )
 """File names of segments. Other files in the folder are never compressed or removed."""
-
-_LOCKED_BYTE: Final = 1 << 40
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -40,16 +33,6 @@ def lock(fd: int) -> bool:
     Raises:
         OSError: the file system has no locks.
     """
-    if sys.platform == "win32":
-        # Windows locks bytes, for all processes: lock one far beyond the end of any segment.
-        try:
-            os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        finally:
-            os.lseek(fd, 0, os.SEEK_SET)
-        return True
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -69,7 +52,7 @@ def try_lock(fd: int) -> bool:
 
 def open_plain(path: str, flags: int) -> int:
     """An `opener` that refuses links: an archive may come from a stranger."""
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0))
+    return os.open(path, flags | os.O_NOFOLLOW)
 
 
 class Segment:
@@ -83,9 +66,8 @@ class Segment:
         if not os.path.isdir(folder):  # noqa: PTH112
             os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
         self.path = os.path.join(folder, name)  # noqa: PTH118
-        # Windows cannot rename an open file: there the file gets its final name at once.
-        self._first_name = self.path if sys.platform == "win32" else f"{self.path}.part"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        self._first_name = f"{self.path}.part"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
         self._fd = os.open(self._first_name, flags, 0o600)
         try_lock(self._fd)
         self.size = 0
