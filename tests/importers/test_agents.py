@@ -16,7 +16,7 @@ LOGS = Logs()
 
 SAMPLE = {
     name: LOGS.add(name, SAMPLES / name)
-    for name in ("langsmith.jsonl.gz", "langfuse.json.gz", "litellm.jsonl.gz", "inspect.json.gz")
+    for name in ("langsmith.jsonl.gz", "langfuse.json.gz", "litellm.jsonl.gz")
 }
 
 
@@ -67,20 +67,6 @@ SPEND = LOGS.add("spend.json", json.dumps([SPENT]))
 def test_a_row_of_litellm_s_spend_logs_with_json_texts_is_a_call(imported):
     _, calls = imported(SPEND, "litellm")
     assert calls.select(NAMES).rows() == [("shop", "price", '{"item":"tea"}', "ok", "750", 2000.0)]
-
-
-def test_a_log_of_inspect_gives_the_calls_of_our_recording(imported):
-    tally, calls = imported(SAMPLE["inspect.json.gz"], "inspect-ai")
-    assert tally.used == 4
-    assert calls.select("tool", "arguments", "outcome", "error_text").rows() == [
-        ("price", '{"item":"tea","count":3}', "ok", None),
-        (
-            *("order", '{"item":"tea","count":30}', "tool_error"),
-            "Error executing tool order: Quantity must be at most 10",
-        ),
-        ("stock", '{"item":"boom"}', "tool_error", "Error executing tool stock"),
-        ("stock", '{"item":"tea"}', "ok", None),
-    ]
 
 
 def gemini(name, status, response, **extra):

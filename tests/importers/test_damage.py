@@ -5,14 +5,12 @@ import json
 import os
 import sqlite3
 import tempfile
-import zipfile
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcptally.errors import UnreadableError
 from mcptally.importers import FORMATS, call_records, import_logs
 from mcptally.importers.detect import detect_format
 from mcptally.importers.formats import claude_code, mcphawk
@@ -63,11 +61,9 @@ WHOLE = {
             ("langsmith", "langsmith.jsonl.gz"),
             ("langfuse", "langfuse.json.gz"),
             ("litellm", "litellm.jsonl.gz"),
-            ("contextforge", "contextforge.log.gz"),
             ("phoenix", "phoenix.json.gz"),
         )
     },
-    "inspect-ai": (SAMPLES / "inspect.eval").read_bytes(),
 }
 
 
@@ -295,15 +291,6 @@ _PART = {
     "tool": "web_open",
     "state": {"status": "completed", "input": {}, "output": "y", "time": {"start": 1790000000000}},
 }
-_EVENT = {
-    "event": "tool",
-    "id": "c",
-    "function": "x",
-    "arguments": {},
-    "error": {"type": "unknown", "message": "no"},
-    "timestamp": "2026-11-22T20:00:00Z",
-    "completed": "2026-11-22T20:00:01Z",
-}
 _GEMINI = {
     "id": "c",
     "name": "mcp_web_open",
@@ -311,26 +298,6 @@ _GEMINI = {
     "status": "success",
     "timestamp": 1790000001,
     "result": [{"functionResponse": {"response": {"output": "y"}}}],
-}
-_FORGE = {
-    "correlation_id": "c",
-    "timestamp": "2026-11-22T20:00:00Z",
-    "duration_ms": 5.5,
-    "levelname": "ERROR",
-    "resource_type": "tool",
-    "resource_action": "invoke",
-    "resource_id": "t",
-    "custom_fields": {"tool_name": "a-x", "integration_type": "MCP", "error_message": "no"},
-}
-_STARTED = {
-    "correlation_id": "c",
-    "metadata": {
-        "event": "mcp_call_started",
-        "tool_id": "t",
-        "tool_name": "x",
-        "server_url": "http://h/mcp",
-        "transport": "sse",
-    },
 }
 _ACCESS = {
     "start_time": "2026-11-22T20:00:00Z",
@@ -358,7 +325,6 @@ _PHOENIX = {
 }
 
 LINES = {
-    "contextforge": [json.dumps(_STARTED), json.dumps(_FORGE)],
     "access-log": [json.dumps(_ACCESS)],
     "phoenix": [json.dumps(_PHOENIX)],
     "har": [json.dumps(_HAR_ENTRY)],
@@ -371,7 +337,6 @@ LINES = {
     "langsmith": [json.dumps(_RUN)],
     "litellm": [json.dumps(_PAYLOAD)],
     "opencode": [json.dumps({"part": _PART})],
-    "inspect-ai": [json.dumps({"samples": [{"id": 1, "events": [_EVENT]}]})],
     "gemini-cli": [json.dumps({"id": "m", "timestamp": 1790000000, "toolCalls": [_GEMINI]})],
     "vscode": [_CALL, _REPLY],
     "claude-desktop": [_CALL, _REPLY],
@@ -498,7 +463,6 @@ def test_a_log_with_few_messages_is_not_a_log_of_messages(tmp_path, messages, fo
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ('{"asctime": "x", "name": "mcpgateway.main", "message": "started"}', "contextforge"),
         ('{"start_time":"x","response_code":200,"mcp.method.name":null}', "access-log"),
         ("2026-01-01T00:00:00Z\tinfo\trequest protocol=mcp mcp.method.name=ping", "access-log"),
         ("2026-01-01T00:00:00Z\tinfo\trequest protocol=llm duration=1ms", None),
@@ -511,16 +475,6 @@ def test_the_log_of_a_gateway_is_not_a_log_of_messages(tmp_path, line, found):
     lines = [line] * (6 if found else 8) + [message] * 4
     (tmp_path / "a.log").write_text("\n".join(lines))
     assert detect_format(tmp_path / "a.log") == found
-
-
-def test_a_zip_archive_of_another_program_is_not_a_log(tmp_path):
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as out:
-        out.writestr("x.json", "{}")
-    assert detect_format(tmp_path / "a.zip") is None
-    with pytest.raises(
-        UnreadableError, match="zip archive that is damaged or not a log of Inspect AI"
-    ):
-        import_logs(tmp_path / "a.zip", tmp_path / "t")
 
 
 def test_a_line_that_vs_code_could_not_parse_is_what_the_server_wrote(tmp_path):

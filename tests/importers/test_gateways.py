@@ -1,15 +1,11 @@
 """Logs of gateways, of Cursor and of Phoenix."""
 
 import gzip
-import io
 import json
-import zipfile
 
 import pytest
 
-from mcptally.importers import FORMATS, import_logs
-from mcptally.importers.source import Source
-from mcptally.transcript.files import DecompressionBudget
+from mcptally.importers import import_logs
 from tests.importers.imported_logs import SAMPLES, Logs, all_records_accounted_for, events
 
 LOGS = Logs()
@@ -27,19 +23,6 @@ FORGE = [
 """Ten calls through ContextForge; before the last one, the server was stopped."""
 
 
-CONTEXTFORGE = log("contextforge.log.gz", SAMPLES / "contextforge.log.gz")
-
-
-def test_a_log_of_contextforge_gives_server_tool_outcome_and_duration(imported, logs):
-    tally, calls = imported(CONTEXTFORGE, "contextforge")
-    assert tally.context == {"also in the record of the call": 20, "not a call to a tool": 187}
-    assert set(calls["server"]) == {"orders"}
-    assert calls.select("tool", "outcome").rows() == FORGE
-    assert calls["error_text"].drop_nulls().to_list() == ["All connection attempts failed"]
-    assert calls["latency_ms"].round(1)[0] == 81.6
-    assert logs[CONTEXTFORGE].events[0]["source"]["transport"] == "streamable_http"
-
-
 CONTEXTFORGE_SPANS = log("spans.jsonl.gz", SAMPLES / "spans-contextforge.jsonl.gz")
 
 
@@ -50,35 +33,6 @@ def test_a_call_in_three_spans_of_contextforge_is_one_call(imported):
     assert calls.select("tool", "outcome").rows() == FORGE
     # The duration is that of `mcp.client.call`, not of the request or the response within it.
     assert calls["latency_ms"].round(1)[0] == 68.1
-
-
-def forge(event=None, **fields):
-    details = {"tool_id": "t1", "tool_name": "open", "server_url": "http://web:80/mcp"}
-    metadata = {"metadata": {"event": event, **details}} if event else {}
-    return {"name": "mcpgateway", "asctime": "x", "correlation_id": "c1", **metadata, **fields}
-
-
-INVOKE = {"resource_type": "tool", "resource_action": "invoke", "resource_id": "t1"}
-TIMES = {"timestamp": "2026-11-22T20:00:02+00:00", "duration_ms": 500}
-MCP = {"tool_name": "shop-open", "integration_type": "MCP", "error_message": "timed out"}
-FORGE_LINES = [
-    forge("mcp_call_started", timestamp="2026-11-22T20:00:01.500+00:00"),
-    forge("tool_timeout"),
-    forge("mcp_call_failed"),
-    forge(**INVOKE, **TIMES, levelname="ERROR", custom_fields=MCP),
-    forge(**INVOKE, custom_fields={**MCP, "integration_type": "REST"}),
-    forge("mcp_call_started", timestamp="2026-11-22T20:00:03+00:00"),
-]
-UNFINISHED = log("gateway.log", "".join(json.dumps(line) + "\n" for line in FORGE_LINES))
-
-
-def test_calls_of_contextforge_without_an_end_and_of_other_kinds_of_tools(imported):
-    tally, calls = imported(UNFINISHED, "contextforge")
-    assert tally.context["not a call to an MCP tool"] == 1
-    assert calls.select("server", "tool", "outcome", "latency_ms").rows() == [
-        ("shop", "open", "timeout", None),
-        ("web:80", "open", "no_response", None),
-    ]
 
 
 ACCESS = [  # lines of agentgateway (text, and JSON of an older version), and of Envoy AI Gateway
@@ -211,65 +165,3 @@ def test_spans_of_phoenix_s_api_give_the_calls_of_the_same_spans_in_otlp(tmp_pat
     assert [each[1:] for each in found] == [each[1:] for each in same]
     # Phoenix rounds to microseconds.
     assert all(abs(one[0] - other[0]) <= 1000 for one, other in zip(found, same, strict=True))
-
-
-def test_an_eval_archive_of_inspect_gives_the_calls_of_the_same_log_in_json(tmp_path):
-    found = messages(SAMPLES / "inspect.eval", tmp_path / "eval")
-    assert len(found) == 8
-    assert found == messages(SAMPLES / "inspect.json.gz", tmp_path / "json")
-
-
-def archive(sample, method=zipfile.ZIP_DEFLATED):
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", method) as out:
-        out.writestr("header.json", "{}")
-        out.writestr("samples/1_epoch_1.json", sample)
-        out.writestr("summaries.json", "[]")
-    return data.getvalue()
-
-
-TEXT = "a long text, " * 20
-TOOL = {
-    "event": "tool",
-    "id": "c1",
-    "function": "open",
-    "arguments": {"urls": ["attachment://h1", "attachment://gone"]},
-    "result": [{"type": "text", "text": "attachment://h1"}],
-    "timestamp": "2026-11-22T20:00:00Z",
-    "completed": "2026-11-22T20:00:01Z",
-}
-
-
-EVALS = [
-    log("x.eval", archive(json.dumps(sample), method))
-    for n, method in enumerate([zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED])
-    for sample in [{"id": n, "epoch": 1, "events": [TOOL], "attachments": {"h1": TEXT}}]
-]
-
-
-@pytest.mark.parametrize("number", EVALS, ids=["deflated", "stored"])
-def test_long_texts_of_inspect_are_taken_from_the_attachments(imported, number):
-    _, calls = imported(number, "inspect-ai")
-    assert json.loads(calls["arguments"][0]) == {"urls": [TEXT, "attachment://gone"]}
-    assert calls["text"][0] == TEXT
-
-
-def test_damaged_members_of_an_eval_archive_are_counted(tmp_path):
-    whole = (SAMPLES / "inspect.eval").read_bytes()
-    place = whole.index(b"samples/1_epoch_1.json") + 200
-    (tmp_path / "a.eval").write_bytes(whole[:place] + b"damage" + whole[place + 6 :])
-    (tmp_path / "b.eval").write_bytes(whole[: len(whole) // 2])
-    for name in ("a.eval", "b.eval"):
-        done = import_logs(tmp_path / name, tmp_path / "t", format="inspect-ai")
-        assert all_records_accounted_for(done)
-        assert done.unused_lines == 1
-
-
-@pytest.mark.parametrize("many", [" " * (8 << 20), [{}] * (1 << 18)], ids=["text", "objects"])
-def test_an_eval_archive_that_expands_too_far_is_not_read(tmp_path, many):
-    path = tmp_path / "x.eval"
-    path.write_bytes(archive(json.dumps({"events": [], "x": many})))
-    assert path.stat().st_size < 20_000
-    source = Source(path, path.name, room=DecompressionBudget(1 << 20))
-    assert list(FORMATS["inspect-ai"].read(source)) == []
-    assert [*source.tally.unused] == ["a member that is too large; unpack or convert the archive"]

@@ -139,7 +139,6 @@ FUNCTION_MODEL = "function:model:"
 SAMPLE_MODELS = [
     (LOGS.add(sample, SAMPLES / sample, redaction="none"), model)
     for sample, model in (
-        ("inspect.json.gz", "mockllm/model"),
         ("spans-agent.jsonl.gz", FUNCTION_MODEL),
         ("phoenix.json.gz", FUNCTION_MODEL),
     )

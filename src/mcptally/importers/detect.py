@@ -9,7 +9,6 @@ import msgspec
 
 from mcptally.importers import registry, sqlite_tables
 from mcptally.importers.registry import FORMATS, LOOKS
-from mcptally.importers.zip_members import MAGIC
 from mcptally.plural import count
 from mcptally.transcript.discover import describe_error
 from mcptally.transcript.files import READ_ERRORS, open_stream
@@ -46,10 +45,6 @@ def detect_format(path: Path) -> str | None:
     head, _ = _head(path)
     if head.startswith(sqlite_tables.MAGIC):
         return _by_tables(path)
-    if head.startswith(MAGIC):
-        from mcptally.importers.formats import inspect_ai  # noqa: PLC0415  (few files need it)
-
-        return "inspect-ai" if inspect_ai.is_log(path) else None
     lines = head.split(b"\n")[:_LINES]
     if _is_har(head, lines[0]):
         return "har"
@@ -112,8 +107,6 @@ def why_unknown(path: Path) -> str:
         return f"the file is damaged: {describe_error(damage)}"
     if head.startswith(sqlite_tables.MAGIC):
         return "an SQLite database that is not mcphawk's or opencode's"
-    if head.startswith(MAGIC):
-        return "a zip archive that is damaged or not a log of Inspect AI"
     lines = head.split(b"\n")[:_LINES]
     filled = sum(bool(line.strip()) for line in lines)
     if not filled:
