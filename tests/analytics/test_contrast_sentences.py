@@ -76,20 +76,21 @@ def group(**fields):
 
 
 EMPTY = row("argument", "zone", "empty", "yes")
+COUNTS = "40 of 40 calls fail this way; otherwise 0 of 9"
 PRICED = row("argument", "unit", "equals", "k")
 
 
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (group(**EMPTY), "when `zone` is empty: 40 of 40 fail; otherwise 0 of 9"),
+        (group(**EMPTY), f"when `zone` is empty: {COUNTS}"),
         (
             group(**PRICED, offered=True),
-            "when `unit` is 'k' (a value that the schema offers): 40 of 40 fail; otherwise 0 of 9",
+            f"when `unit` is 'k' (a value that the schema offers): {COUNTS}",
         ),
         (
             group(**PRICED | {"absent": True}, offered=True),
-            "when `unit` is not 'k': 40 of 40 fail; otherwise 0 of 9",
+            f"when `unit` is not 'k': {COUNTS}",
         ),
         (group(also_worked=20), "the same arguments work in other calls (20 of 40 failures)"),
         (group(also_worked=19), None),

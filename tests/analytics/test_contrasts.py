@@ -1,6 +1,7 @@
 """What failing calls share, asked of a store."""
 
 import json
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -117,6 +118,28 @@ INVALID = case(
     input_schema_state=lambda s: "valid" if s % 2 else "invalid",
     input_schema_path=lambda s: None if s % 2 else f"/pages/{s % 4}/{s}",
 )
+TIMED_OUT = {"outcome": "timeout", "verdict": "infrastructure", "template": "too late"}
+MIXED_CALLS = [
+    call(
+        session,
+        arguments=json.dumps(given),
+        requested_at=BEGAN + timedelta(minutes=session),
+        **(
+            REFUSED | {"template": "no such zone"}
+            if given["zone"] == "Mars"
+            else TIMED_OUT
+            if session % 4 == 0
+            else FAILED | {"template": "it crashed"}
+            if (session + given["n"]) % 3 == 0
+            else {"outcome": "cancelled"}
+            if session == 1
+            else OK
+        ),
+    )
+    for session in range(24)
+    for given in ZONES
+]
+MIXED = SERVERS.add(MIXED_CALLS)
 FLAKY = case([{"n": 1}], lambda _, s: s % 3 == 0, sessions=30)
 MASKED = case(
     [{"token": token} for token in ("[redacted:token]", "b", "c")],
@@ -151,6 +174,22 @@ def test_a_value_that_the_schema_offers_is_marked(answers):
 def test_a_violated_schema_is_named_by_the_path_of_the_argument(answers):
     [row] = answers.of(INVALID, "contrasts")
     assert (row["aspect"], row["path"], row["test"]) == ("schema", "pages[][]", "invalid")
+
+
+def test_the_counts_are_of_all_calls_to_the_tool(answers):
+    [row] = [row for row in answers.of(MIXED, "contrasts") if row["template"] == "no such zone"]
+    assert fact(row) == ("argument", "zone", "equals", "Mars", False)
+    ended = [one for one in MIXED_CALLS if one["outcome"] != "cancelled"]
+    for side, holds in (("with", True), ("without", False)):
+        outcomes = Counter(
+            one.get("template")
+            for one in ended
+            if (json.loads(one["arguments"])["zone"] == "Mars") is holds
+        )
+        assert row[f"calls_{side}"] == outcomes.total()
+        assert row[f"failed_{side}"] == outcomes["no such zone"]
+    assert outcomes["too late"]
+    assert outcomes["it crashed"]
 
 
 def test_failures_whose_arguments_worked_in_other_calls_are_counted(answers):

@@ -115,7 +115,7 @@ def test_the_first_tool_lists_what_is_wrong_and_what_to_do_next(tmp_path: Path):
     assert (row["rank"], row["kind"]) == ("1", "tool_failures")
     assert (json.loads(row["servers"]), json.loads(row["tools"])) == (["demo"], ["read"])
     assert (row["fault"], row["affected"], row["calls"], row["ok"]) == ("tool", "6", "12", "6")
-    assert row["contrast"] == "when `path` is empty: 6 of 6 fail; otherwise 0 of 6"
+    assert row["contrast"] == "when `path` is empty: 6 of 6 calls fail this way; otherwise 0 of 6"
     assert "1 row; there are no more." in said(answer)
     told, calls, nothing, empty = talk(
         tmp_path,

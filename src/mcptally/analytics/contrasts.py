@@ -118,8 +118,9 @@ def _a(noun: str) -> str:
 
 
 def sentence(row: Mapping[str, Any]) -> str | None:
-    """What separates failing calls: "when `zone` is empty: 65 of 65 fail; otherwise 2 of 90".
+    """What separates failing calls: "when `a` is empty: 6 of 6 calls fail this way; otherwise …".
 
+    The counts are of all calls to the tool, including those that fail with other errors.
     If nothing separates them, the sentence says whether most of their arguments worked in other
     calls.
     """
@@ -133,8 +134,8 @@ def sentence(row: Mapping[str, Any]) -> str | None:
         facts[0] += " (a value that the schema offers)"
     when = " and ".join(facts)
     return (
-        f"when {when}: {row['failed_with'] or 0:,} of {row['calls_with'] or 0:,} fail; "
-        f"otherwise {row['failed_without'] or 0:,} of {row['calls_without'] or 0:,}"
+        f"when {when}: {row['failed_with'] or 0:,} of {row['calls_with'] or 0:,} calls fail this "
+        f"way; otherwise {row['failed_without'] or 0:,} of {row['calls_without'] or 0:,}"
     )
 
 

@@ -2,10 +2,11 @@
 -- Shows: server, tool, template, calls, also_worked, aspect, path, test, value, absent, failed_with, calls_with, failed_without, calls_without
 -- One row per group of failures (server, tool, template and verdict) with at least five distinct
 -- failing calls, of a tool with at least five distinct calls that worked. `test` is null if nothing
--- that is tried separates them. Calls with the same arguments in a session count once for the test
--- (`statistics.contrasts`), and as often as they were made in the numbers of calls. Of more than
--- 1,000 distinct calls of a group, 1,000 are read (`sampled`). `also_worked` counts the failing calls
--- whose arguments worked in another call.
+-- that is tried separates them. `calls_with` and `calls_without` count all calls to the tool that
+-- ended, for which the fact holds and does not; `failed_with` and `failed_without` count the calls of
+-- the group among them. Calls with the same arguments in a session count once for the test
+-- (`statistics.contrasts`). Of more than 1,000 distinct calls of a group, 1,000 are read (`sampled`).
+-- `also_worked` counts the failing calls whose arguments worked in another call.
 WITH judged AS MATERIALIZED (
     SELECT
         hash(hash(server), hash(tool)) AS tool_hash,
@@ -261,19 +262,18 @@ found AS MATERIALIZED (
     LEFT JOIN (SELECT DISTINCT tool_hash, fact FROM values_named WHERE is_masked(path, value)) masked
         USING (tool_hash, fact)
 ),
--- For each group, its calls and those that worked by session, with what was found and without it.
+-- For each group, the calls to its tool by session, with what was found and without it.
 held AS (
     SELECT
         tool_hash, class_hash, session_hash, holds,
         sum(n)::DOUBLE AS calls, sum(if(failed, n, 0))::DOUBLE AS failed
     FROM (
         SELECT
-            f.tool_hash, f.class_hash, u.session_hash, u.n, u.class_hash <> 0 AS failed,
+            f.tool_hash, f.class_hash, u.session_hash, u.n, u.class_hash = f.class_hash AS failed,
             (a.unit IS NOT NULL) <> f.absent
                 AND (f.other < 0 OR (b.unit IS NOT NULL) <> f.other_absent) AS holds
         FROM found f
-        JOIN units u
-            ON u.tool_hash = f.tool_hash AND (u.class_hash = 0 OR u.class_hash = f.class_hash)
+        JOIN units u ON u.tool_hash = f.tool_hash
         LEFT JOIN pairs a ON a.tool_hash = f.tool_hash AND a.fact = f.fact AND a.unit = u.unit
         LEFT JOIN pairs b ON b.tool_hash = f.tool_hash AND b.fact = f.other AND b.unit = u.unit
         WHERE f.fact >= 0

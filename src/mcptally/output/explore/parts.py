@@ -125,7 +125,8 @@ def error_groups(frame: pl.DataFrame, most: int) -> dict[str, Any] | None:
 def contrast_bars(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each contrast with its sentence and the coordinates of two bars with intervals.
 
-    The upper bar is the share of calls that fail where the fact holds, the lower one elsewhere.
+    The upper bar is the share of calls that fail with this error where the fact holds, the lower
+    one elsewhere.
     """
     drawn = []
     for row in rows:
