@@ -2,12 +2,13 @@
 
 import datetime
 from collections import defaultdict
+from typing import get_args
 
 import pytest
 
 import mcptally as mt
 from mcptally import errors
-from mcptally.analytics.views import displayed_columns, question_titles
+from mcptally.analytics.views import Question, displayed_columns, question_titles
 from tests.analytics import reference_answers
 from tests.analytics.conftest import plain_rows
 
@@ -95,6 +96,10 @@ def test_questions_with_the_same_filters_share_a_connection(store: mt.Store):
     assert len(own._connections._open) == before
     own.ask("latency", until="2090-01-01")
     assert len(own._connections._open) == before + 1
+
+
+def test_editors_complete_the_names_of_all_questions():
+    assert get_args(Question) == tuple(question_titles())
 
 
 @pytest.mark.parametrize("name", question_titles())

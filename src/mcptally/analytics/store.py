@@ -107,7 +107,7 @@ class Store:
 
     def ask(
         self,
-        question: str,
+        question: views.Question | str,
         *,
         server: str | None = None,
         tool: str | None = None,

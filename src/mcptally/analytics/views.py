@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 import duckdb
 
@@ -40,6 +40,49 @@ ARCHIVE_VIEWS: Final = MappingProxyType(
     {f"_archive_{table.name}": table.name for table in (Calls, Findings, Recordings, Tools, Usage)}
 )
 """View of all rows of a table → the table, whose own view has only the rows that filters choose."""
+
+
+# fmt: off  (one name per line would fill a page)
+Question = Literal[
+    "affected_calls",
+    "change_points",
+    "client_mistakes",
+    "clients",
+    "context_cost",
+    "contrasts",
+    "definition_advice",
+    "drift",
+    "elicitations",
+    "error_groups",
+    "error_shapes",
+    "fault_categories",
+    "finding_counts",
+    "flaky",
+    "hidden_errors",
+    "latency",
+    "latency_histogram",
+    "preventable_failures",
+    "priorities",
+    "protocol_versions",
+    "repeatability",
+    "repeated_failures",
+    "retry_loops",
+    "schema_advice",
+    "schema_violations",
+    "seed_server_scores",
+    "seed_tool_scores",
+    "server_scores",
+    "servers",
+    "sessions",
+    "slowest_calls",
+    "timeline",
+    "tool_scores",
+    "unlisted_names",
+    "unused_tools",
+    "validator_honesty",
+]
+# fmt: on
+"""The names of the predefined questions, for editors that complete them."""
 
 
 @functools.cache

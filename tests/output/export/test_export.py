@@ -7,6 +7,7 @@ import os
 import threading
 from base64 import b64decode, b64encode
 from pathlib import Path
+from typing import get_args
 
 import polars as pl
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from mcptally.errors import QueryError, UsageError
 from mcptally.importers import import_logs
 from mcptally.output.export import export
-from mcptally.output.formats import EXPORTS
+from mcptally.output.formats import EXPORTS, ExportFormat
 from mcptally.pipeline.run import score
 from tests.commands import run
 from tests.importers.imported_logs import calls_of, facts
@@ -65,6 +66,10 @@ def test_what_is_exported_and_imported_again_is_the_same_calls(store, tmp_path, 
     assert facts(back, *HELD[form]) == facts(kept, *HELD[form])
     latency = [f.get_column("latency_ms").drop_nulls().sort() for f in (back, kept)]
     assert latency[0].len() <= latency[1].len()
+
+
+def test_editors_complete_the_names_of_all_formats():
+    assert get_args(ExportFormat) == tuple(EXPORTS)
 
 
 def test_every_outcome_survives_opentelemetry(tmp_path):

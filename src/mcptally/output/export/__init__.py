@@ -15,7 +15,7 @@ import pyarrow as pa
 from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.errors import UsageError, near
 from mcptally.output.export import har, otlp
-from mcptally.output.formats import EXPORTS, ROWS
+from mcptally.output.formats import EXPORTS, ROWS, ExportFormat
 from mcptally.output.formats.writers import WRITERS, Writer
 from mcptally.output.whole_file import whole_file
 from mcptally.tables.all_tables import TABLES
@@ -52,7 +52,7 @@ class Exported(NamedTuple):
 def export(
     store: str | Path | Store,
     *,
-    to: str,
+    to: ExportFormat | str,
     out: str | Path | BinaryIO,
     table: str = "calls",
     where: str | None = None,

@@ -5,7 +5,7 @@ May import `tables` and `redaction`. This file imports neither, so that help sta
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 
 class Format(NamedTuple):
@@ -28,6 +28,9 @@ ROWS: Final[Mapping[str, Format]] = {
 
 ANSWERS: Final[Mapping[str, Format]] = {"table": Format("a table for people"), **ROWS}
 """Formats of an answer on stdout."""
+
+ExportFormat = Literal["json", "jsonl", "csv", "parquet", "markdown", "otlp", "otlp-metrics", "har"]
+"""The names of the formats of an export, for editors that complete them."""
 
 EXPORTS: Final[Mapping[str, Format]] = {
     **ROWS,
