@@ -1,7 +1,7 @@
 """Checks line by line whether an archive is whole, and lists what is missing.
 
-Lines are parsed exactly as in `score`; payloads are not examined. Memory holds one read buffer,
-and a few numbers for each recording and each hole in its numbering.
+Lines are parsed exactly as in `score`; payloads are not examined. Memory use is one read buffer,
+plus a few numbers per recording and per hole in its numbering.
 """
 
 import dataclasses
@@ -36,15 +36,17 @@ from mcptally.wire.nesting import with_raised_recursion_limit
 CheckVerdict = Literal["whole", "writing", "unclosed", "incomplete"]
 """State of a recording.
 
-`writing` and `unclosed` recordings have no `close` event: a recorder still writes the first, the
-second was killed or copied too early. `incomplete`: events are missing or contradict each other."""
+`writing` and `unclosed` recordings have no `close` event: the first is still being written; the
+second's recorder was killed, or the file was copied too early. `incomplete`: events are missing or
+contradict each other."""
 
 _MAX_RUNS: Final = 4096
-"""Runs of `seq` kept per recording before they are merged: bounds memory on shuffled files."""
+"""Maximum runs of `seq` kept per recording before they are merged: this bounds memory for shuffled
+files."""
 _MAX_LISTED: Final = 20
 
 _PARTITION_BYTES: Final = 16 << 20
-"""Bytes of files that share one `DecompressionBudget`: about the size of a partition of `score`."""
+"""Size of the files that share one `DecompressionBudget`, about that of a partition in `score`."""
 
 _EVENT_NAME: Final = {shape: str(shape.__struct_config__.tag) for shape in EVENT_TYPES}
 _COUNTS: Final = msgspec.json.Decoder(dict[str, Any])
@@ -70,10 +72,10 @@ class _RecordingState:
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
     runs: list[_SeqRun] = dataclasses.field(default_factory=list)
     max_runs: int = _MAX_RUNS
-    """Number of runs at which they are merged the next time."""
+    """Number of runs at which they will next be merged."""
     segments: list[int] = dataclasses.field(default_factory=list)
     latest: int = 0
-    """The highest number in `segments`; `file` has that segment."""
+    """The highest number in `segments`; `file` contains that segment."""
     lost: int = 0
     backwards: int = 0
     repeats: int = 0
@@ -105,9 +107,9 @@ class FileCheck:
     file: str
     lines: int
     bytes_not_read: int
-    """Decompressed bytes of lines that are not events of format 1."""
+    """Decompressed size of the lines that are not events of format 1."""
     share_not_read: float
-    """The share of the file that could not be read; more if the file was cut off."""
+    """The share of the file that could not be read, at least: a truncated file has lost more."""
     problems: list[str]
 
 
@@ -121,18 +123,18 @@ class ArchiveCheck:
     recordings: list[RecordingCheck]
     damaged_files: list[FileCheck]
     unread: Unread | None
-    """What could not be read; None: all was read."""
+    """What could not be read; None if all was read."""
 
 
 @with_raised_recursion_limit
 def check(paths: str | Path | Iterable[str | Path]) -> ArchiveCheck:
-    """Check whether an archive is whole: nothing lost, nothing torn, every recording closed.
+    """Check whether an archive is whole: no event is lost or torn, and every recording is closed.
 
     Args:
-        paths: files, folders and patterns, one or several, as `score` takes them.
+        paths: one or several files, folders or patterns, as for `score`.
 
     Raises:
-        UnreadableError: there are no files, or no file has an event of a transcript.
+        UnreadableError: there are no files, or no file contains a transcript event.
     """
     seen: dict[str, _RecordingState] = {}
     damaged: list[FileCheck] = []
@@ -153,7 +155,7 @@ def check(paths: str | Path | Iterable[str | Path]) -> ArchiveCheck:
         faults = [f"{each.file}: {each.problems[0]}" for each in damaged[:5]]
         message = f"nothing readable in {count(len(files), 'file')}"
         raise UnreadableError("\n".join([message, *faults]))
-    is_held_cached = functools.cache(is_locked)  # a file may hold a million recordings
+    is_held_cached = functools.cache(is_locked)  # a file may contain a million recordings
     recordings = [_check_recording(name, state, is_held_cached) for name, state in seen.items()]
     return ArchiveCheck(
         whole=not damaged and all(r.verdict == "whole" for r in recordings),
@@ -169,7 +171,7 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
-        return 0  # reading the file reports it
+        return 0  # reported when the file is read
 
 
 def _check_file(
@@ -218,7 +220,7 @@ def _check_file(
 
 
 def _numbered_lines(run: LineRun) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, line with its newline) for each line of a run."""
+    """Yield the number and the text (with newline) of each line in a run."""
     number, begin = run.first, 0
     while begin < len(run.data):
         end = run.data.find(b"\n", begin) + 1 or len(run.data)
@@ -256,12 +258,12 @@ def _note_seq(state: _RecordingState, event: AnyEvent) -> None:
     runs.append(_SeqRun(event.seq, event.seq, event.ts_ns, event.ts_ns))
     if len(runs) > state.max_runs:
         state.runs = _merged(state)
-        # Holes keep the runs apart, so raise the limit: merging at every event would be slow.
+        # Holes prevented merging, so raise the limit: trying again at every event would be slow.
         state.max_runs = max(_MAX_RUNS, 2 * len(state.runs))
 
 
 def _merged(state: _RecordingState) -> list[_SeqRun]:
-    """The runs sorted by `seq` and joined; counts repeated `seq` and times that go back."""
+    """Return the runs sorted by `seq` and joined; count repeated `seq` and times that go back."""
     merged: list[_SeqRun] = []
     for run in sorted(state.runs, key=lambda r: (r.first, r.last)):
         before = merged[-1] if merged else None
@@ -287,7 +289,7 @@ def _check_recording(
         holes.insert(0, (0, runs[0].first - 1))
     if state.lost:
         problems.append(f"the recorder lost {count(state.lost, 'event')}, as its gap events say")
-    # Lost events keep their numbers, so do not report again what a gap event reports.
+    # Lost events keep their numbers, so do not report those that a gap event already reports.
     missing = sum(last - first + 1 for first, last in holes)
     if missing > state.lost:
         listed = ", ".join(_range_text(*hole) for hole in holes[:_MAX_LISTED])
@@ -337,7 +339,7 @@ def _segment_problems(state: _RecordingState) -> Iterator[str]:
 
 
 def _count_mismatches(state: _RecordingState) -> Iterator[str]:
-    """Messages about the kinds of events whose number differs from `counts` in `close`."""
+    """Yield messages about kinds of events whose number differs from `counts` in `close`."""
     counts_in_close = state.counts_in_close or {}
     for event, number in counts_in_close.items():
         if event not in EVENT_NAMES or event == "close" or not isinstance(number, int):
@@ -353,7 +355,7 @@ def _range_text(first: int, last: int) -> str:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a recorder holds the lock of this file."""
+    """Return whether a recorder has this file locked."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

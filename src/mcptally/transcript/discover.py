@@ -1,4 +1,4 @@
-"""Finds the transcript files that paths, folders and patterns name, and reports skipped files."""
+"""Finds the transcript files for paths, folders and patterns, and reports skipped files."""
 
 import contextlib
 import glob
@@ -14,43 +14,43 @@ from mcptally.transcript.format import JOURNAL_SUFFIX, SUFFIXES
 from mcptally.transcript.remote import not_found
 
 REVIEWS: Final = "reviews.jsonl"
-"""Name of the file with reviewers' answers beside an archive; it is never a transcript."""
+"""Name of the file beside an archive with the reviewers' answers; it is never a transcript."""
 
 
 class SkippedFile(msgspec.Struct, frozen=True):
-    """A file in a folder, or a match of a pattern, that is not read."""
+    """A skipped file in a folder or skipped match of a pattern."""
 
     name: str
-    """Its path; bytes that are not UTF-8 are replaced."""
+    """The file's path; bytes that are not UTF-8 are replaced."""
     why: str
-    """Why it is not read."""
+    """Why the file is not read."""
 
 
 def discover(
     paths: Iterable[str | Path], passed_over: Callable[[SkippedFile], Any] = lambda _: None
 ) -> list[Path]:
-    """The transcript files that `paths` name, sorted by name, each once.
+    """Return the transcript files at `paths`, sorted by name, without repetition.
 
-    A folder stands for its `*.jsonl`, `*.jsonl.gz` and `*.jsonl.zst` files at any depth; links out
-    of the folder are not followed. A pattern stands for its matches. A named file is always read,
-    unless its name is that of reviewers' answers.
+    A folder means its `*.jsonl`, `*.jsonl.gz` and `*.jsonl.zst` files at any depth; links out of
+    the folder are not followed. A pattern means its matches. A file that is named explicitly is
+    always read, unless it has the name of the file with reviewers' answers.
 
     Args:
         paths: files, folders and patterns.
-        passed_over: called with each file of such a name, and each match, that is not read.
+        passed_over: called with each such file or match that is skipped.
 
     Raises:
         UnreadableError: a path is empty, does not exist, is not a regular file, cannot be listed or
             has a name that is not UTF-8; a pattern is invalid; or no file was found.
     """
     given = list(paths)
-    if "" in given:  # an unset variable of a shell script; `Path("")` is the working directory
+    if "" in given:  # from an unset shell variable; `Path("")` would be the working directory
         raise UnreadableError("a path is empty; the current folder is called .")
     named = [Path(path) for path in given]
     out: list[SkippedFile] = []
     for folder in {path.parent for path in named if not path.is_dir()}:
         _finish_journals(folder, out)
-    # By name: hashing a name takes a tenth of the time of hashing a path.
+    # Compare names: hashing a name takes a tenth of the time of hashing a path.
     found = {
         str(file): file for path in named for file in _files_of(path, out) if file.name != REVIEWS
     }
@@ -67,7 +67,7 @@ def discover(
 
 
 def _files_of(path: Path, out: list[SkippedFile]) -> Iterator[Path]:
-    """Yield the files that one path names; skipped files are appended to `out`."""
+    """Yield the files for one path; skipped files are appended to `out`."""
     if _path_is(path, Path.is_dir):
         yield from files_below(path, out)
     elif _path_is(path, Path.exists):
@@ -90,7 +90,7 @@ def _files_of(path: Path, out: list[SkippedFile]) -> Iterator[Path]:
 
 
 def _path_is(path: Path, what: Callable[[Path], bool]) -> bool:
-    """Whether a path passes a test such as `Path.is_dir`.
+    """Return whether a path passes a test such as `Path.is_dir`.
 
     Raises:
         UnreadableError: the system refuses the path (too long, contains a NUL).
@@ -102,13 +102,13 @@ def _path_is(path: Path, what: Callable[[Path], bool]) -> bool:
 
 
 def pattern_matches(pattern: Path) -> Iterator[Path]:
-    """The matches of a pattern; `**` does not follow links to folders, which may form cycles."""
+    """Yield a pattern's matches; `**` does not follow links to folders, which may form cycles."""
     parts = pattern.parts
     fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     if fixed < len(parts):
         try:
             yield from Path(*parts[:fixed]).glob(str(Path(*parts[fixed:])))
-        except ValueError as error:  # for example, `**` next to other characters
+        except ValueError as error:  # for example, `**` beside other characters
             raise UnreadableError(f"{pattern}: {error}") from error
 
 
@@ -122,7 +122,7 @@ def files_below(
     Raises:
         UnreadableError: a folder cannot be listed.
     """
-    # A loop, not recursion: folders may be nested deeper than Python's recursion limit.
+    # Loop instead of recursing: folders may be nested deeper than Python's recursion limit.
     root = folder.resolve()
     todo = [folder]
     while todo:
@@ -152,10 +152,10 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _finish_journals(folder: Path, out: list[SkippedFile]) -> None:
-    """Write the events that killed recorders left in a folder; report what cannot be written."""
+    """Write the events that killed recorders left in a folder; report failures."""
     with contextlib.suppress(OSError, ValueError):  # `_files_of` reports a bad path
         if any(folder.glob(f"*{JOURNAL_SUFFIX}")):
-            # Imported late: a journal is rare.
+            # Imported late: journals are rare.
             from mcptally.transcript.writer.recovery import finish_journals  # noqa: PLC0415
 
             for path, why in finish_journals(str(folder)):
@@ -165,7 +165,7 @@ def _finish_journals(folder: Path, out: list[SkippedFile]) -> None:
 def _why_skipped(
     entry: os.DirEntry[str], path: Path, root: Path, suffixes: tuple[str, ...]
 ) -> str | None:
-    """Why an entry of a folder is skipped; None if it is read, or its name says nothing."""
+    """Return why a folder's entry is skipped; None if it is read or need not be reported."""
     is_named = entry.name.endswith(suffixes)
     if entry.is_symlink() and not _within(path, root):
         is_skipped = is_named or _leads_to(entry, os.DirEntry.is_dir)
@@ -196,7 +196,7 @@ def _within(path: Path, root: Path) -> bool:
 
 
 def _leads_to(entry: os.DirEntry[str], what: Callable[[os.DirEntry[str]], bool]) -> bool:
-    """Whether an entry, or the target of a link, is a file or a folder."""
+    """Return whether an entry, or a link's target, is a file or a folder."""
     try:
         return what(entry)
     except OSError:  # a link to itself
@@ -204,5 +204,5 @@ def _leads_to(entry: os.DirEntry[str], what: Callable[[os.DirEntry[str]], bool])
 
 
 def describe_error(error: Exception) -> str:
-    """The message of an error, without the file's name."""
+    """Return the message of an error, without the file's name."""
     return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -1,4 +1,4 @@
-"""Transcript events and JSON-RPC messages as msgspec structs, and decoders for them.
+"""Declares transcript events and JSON-RPC messages as msgspec structs, with decoders.
 
 Payloads stay raw JSON (`Raw`; an empty `Raw` is an absent member). Members that are nearly always
 strings are typed as strings. `LenientDecoder` treats a member of another type as absent, so that
@@ -40,7 +40,7 @@ class MessageEvent(Event, tag="message"):
 
 
 class RawFrame(Event, tag="raw"):
-    """A frame that is not strict JSON or is over the size limit."""
+    """A frame that is not strict JSON or exceeds the size limit."""
 
     dir: Literal["c2s", "s2c"]
     why: str | None = None
@@ -100,7 +100,7 @@ class OpenEvent(Event, tag="open"):
 
 
 class CloseEvent(Event, tag="close"):
-    """The last event of a recording that was not cut off."""
+    """The last event of a complete recording."""
 
     reason: str | None = None
     exit_code: _Signed | None = None
@@ -142,7 +142,7 @@ class RequestMeta(Struct, gc=False):
 
 
 class Params(Struct, gc=False, rename="camel"):
-    """The members of `params` that any stage uses, over all methods."""
+    """The members of `params` that any stage uses, for all methods."""
 
     name: str | None = None
     uri: str | None = None
@@ -163,7 +163,7 @@ class Params(Struct, gc=False, rename="camel"):
 
 
 class Block(Struct, gc=False, rename="camel"):
-    """A content block; None stands for null or a value that is not a string."""
+    """A content block; a member is None if it is null or not a string."""
 
     type: str | UnsetType | None = UNSET
     text: str | UnsetType | None = UNSET
@@ -182,7 +182,7 @@ class ResultMeta(Struct, gc=False):
 
 
 class Result(Struct, gc=False, rename="camel"):
-    """The members of `result` that any stage uses, over all methods."""
+    """The members of `result` that any stage uses, for all methods."""
 
     content: list[Block] | UnsetType | None = UNSET
     is_error: Raw = ABSENT
@@ -214,12 +214,12 @@ FRAME_OF_EVENT: Final[dict[type[Struct], str]] = {
     CloseEvent: "closes",
     GapEvent: "gaps",
 }
-"""Type of an event → the data frame that its rows go to."""
+"""Type of an event → the data frame for its rows."""
 
 AnyEvent = MessageEvent | RawFrame | StderrEvent | HttpEvent | OpenEvent | CloseEvent | GapEvent
 
 OTHER_CONTENT: Final = Block(type=None)
-"""The only block of a `content` that is not an array."""
+"""Stands for a `content` that is not an array."""
 
 T = TypeVar("T", bound=Struct)
 
@@ -237,7 +237,7 @@ class LenientDecoder(Generic[T]):
         }
 
     def many(self, texts: Sequence[Raw]) -> tuple[list[T], list[int]]:
-        """One struct per text, in order, and the indexes of texts that do not fit the struct."""
+        """Return one struct per text, in order, and the indexes of texts that do not fit."""
         out: list[T] = []
         odd: list[int] = []
         # Decode one by one: joining the texts into lines would copy them all.
@@ -246,20 +246,20 @@ class LenientDecoder(Generic[T]):
             try:
                 out.extend(decoded)
             except (msgspec.DecodeError, RecursionError):
-                # The texts before this one are in `out`, and `decoded` goes on after it.
+                # The texts before this one are in `out`; `decoded` continues after it.
                 odd.append(len(out))
                 out.append(self._decode_by_member(texts[len(out)]))
         return out, odd
 
     def one(self, text: Raw) -> T:
-        """Decode one text; a member whose type is not the declared one counts as absent."""
+        """Decode one text; a member of another type than declared counts as absent."""
         try:
             return self.decode(text)
         except (msgspec.DecodeError, RecursionError):
             return self._decode_by_member(text)
 
     def _decode_by_member(self, text: Raw) -> T:
-        """Decode a text that does not fit the struct, without its members of other types."""
+        """Decode a text that does not fit the struct, without the members that do not fit."""
         value = self.cls()
         try:
             members = MEMBERS_DECODER.decode(text)
@@ -280,7 +280,7 @@ ITEMS_DECODER: Final = msgspec.json.Decoder(list[Raw])
 
 
 def _value_of_other_type(name: str, raw: Raw, default: Any) -> Any:
-    """The value of a member whose type is not the declared one."""
+    """Return the value for a member of another type than declared."""
     if name == "content":
         try:
             return [BLOCK_DECODER.one(item) for item in ITEMS_DECODER.decode(raw)]

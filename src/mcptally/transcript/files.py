@@ -1,8 +1,8 @@
 """Reads the bytes of transcripts, decompressed and split at lines.
 
-The content of lines is not parsed here. Reading is streaming and bounded: a file is never in
-memory as a whole, and is read up to the size that it had when it was opened. A line longer than
-`MAX_LINE`, and data beyond what `DecompressionBudget` allows, are skipped and reported.
+The content of lines is not parsed here. Files are streamed, never read into memory as a whole, and
+only up to the size that they had when opened. A line longer than `MAX_LINE`, and data beyond what
+`DecompressionBudget` allows, are skipped and reported.
 """
 
 import functools
@@ -25,7 +25,7 @@ from mcptally.transcript.discover import describe_error
 from mcptally.transcript.remote import is_remote
 
 CHUNK_BYTES: Final = 1 << 20
-"""Bytes read at a time (measured: smaller chunks cost calls, larger ones cache misses)."""
+"""Bytes read at a time; measured: smaller chunks cost calls, larger ones cache misses."""
 
 SAMPLE_BYTES: Final = 4 << 20
 """Decompressed bytes from which `expansion` estimates the ratio of a file."""
@@ -34,20 +34,21 @@ _SAMPLE_STEP: Final = 1 << 12
 """Bytes read at a time by `expansion`, which needs the position in the compressed file."""
 
 MAX_LINE: Final = 256 << 20
-"""Longest line that is read, in bytes: it costs about eleven times its length in memory.
+"""Maximum length in bytes of a line that is read: it needs about eleven times its length in memory.
 
-The recorder's size limit for a frame is far below."""
+The recorder's size limit for a frame is far lower.
+"""
 
 FREE_EXPANSION: Final = 64
 """A compressed file may expand to this many times its size without using `DecompressionBudget`.
 
-Recordings reach 5 to 20; a recording of the same call a thousand times exceeds 200."""
+Recordings reach 5 to 20; a thousand recordings of the same call exceed 200."""
 
 UNPACK_BUDGET_BYTES: Final = 512 << 20
-"""Bytes beyond that to which the compressed files of a partition may expand, all together."""
+"""Total bytes beyond that to which the compressed files of a partition may expand."""
 
 _MAX_WINDOW: Final = 1 << 27
-"""Largest zstd window (zstd's own default limit): bounds memory on hostile input."""
+"""Largest zstd window (zstd's default limit): bounds memory on hostile input."""
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -64,13 +65,13 @@ _FOREIGN_MAGIC: Final = {
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
 }
-"""First bytes of files that users take for transcripts → what the file is."""
+"""First bytes of files that users mistake for transcripts → the file's format."""
 
 _ASCII_TEXT: Final = re.compile(rb"[\x20-\x7e\s]*\Z")
 
 
 class DecompressionBudget(msgspec.Struct):
-    """A budget that several files share: bytes to which they may expand beyond `FREE_EXPANSION`."""
+    """The bytes by which several files together may expand beyond `FREE_EXPANSION`."""
 
     left: int = UNPACK_BUDGET_BYTES
 
@@ -82,17 +83,17 @@ class Digests:
         self._of_file: dict[Path, tuple[int, str]] = {}
 
     def add(self, path: Path, size: int, sha256: str) -> None:
-        """Add a file of which `size` bytes were read."""
+        """Add a file whose `size` bytes were read."""
         self._of_file[path] = (size, sha256)
 
     def get(self, path: Path, size: int) -> str | None:
-        """The digest of a file; None if it was not read, or now has another size."""
+        """Return the digest of a file; None if it was not read or its size has changed."""
         known, sha256 = self._of_file.get(path, (None, None))
         return sha256 if known == size else None
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A range of whole lines of a file that is not compressed."""
+    """A range of whole lines in an uncompressed file."""
 
     start: int
     """Offset of the first byte."""
@@ -101,25 +102,24 @@ class Span(msgspec.Struct, frozen=True):
     line: int
     """Number of the first line, counted from 1."""
     size: int
-    """Bytes of the whole file."""
+    """Size of the whole file in bytes."""
     sha256: str
     """Digest of the whole file."""
 
     @property
     def share(self) -> float:
-        """The share of the file that it is."""
+        """The span's share of the file."""
         return (self.end - self.start) / self.size
 
 
 class _FileAtOpen(io.FileIO):
-    """A regular file that is read up to the size that it had when it was opened.
+    """A regular file that is read up to the size that it had when opened.
 
-    Its digest is added to `digests` when all of it was read in order. With a `span`, only this part
-    is read.
+    Its digest is added to `digests` when the whole file was read in order. With a `span`, only that
+    part is read.
 
     Raises:
-        OSError: it cannot be opened.
-        UnreadableError: it is a pipe, a socket or a device.
+        OSError: the file cannot be opened. UnreadableError: it is a pipe, a socket or a device.
     """
 
     def __init__(
@@ -153,12 +153,12 @@ class _FileAtOpen(io.FileIO):
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    """Open a file; if it has become a pipe since it was found, opening does not block."""
+    """Open a file without blocking, even if it has become a pipe since it was found."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 class _ClosingGzipFile(gzip.GzipFile):
-    """A gzip reader that closes the file below it."""
+    """A gzip reader that also closes the underlying file."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(fileobj=file, mode="rb")
@@ -170,7 +170,7 @@ class _ClosingGzipFile(gzip.GzipFile):
 
 
 def open_stream(path: Path) -> BinaryIO:
-    """The decompressed bytes of a file; gzip and zstd are recognised by their first bytes.
+    """Return the decompressed bytes of a file; gzip and zstd are recognised by their first bytes.
 
     Raises:
         UnreadableError: the file cannot be opened, or is a pipe or a device.
@@ -181,7 +181,7 @@ def open_stream(path: Path) -> BinaryIO:
 def _open_decompressed(
     path: Path, digests: Digests | None = None, span: Span | None = None
 ) -> tuple[BinaryIO, int, bytes, Any]:
-    """The decompressed bytes of a file, its size (0 if not compressed), its start, and itself."""
+    """Return the decompressed stream, the size (0 if not compressed), the start, and the file."""
     try:
         raw = path.raw() if is_remote(path) else _FileAtOpen(path, digests, span)
     except (OSError, ValueError) as error:
@@ -198,7 +198,7 @@ def _open_decompressed(
 
 
 class _CutOffError(EOFError):
-    """Compressed data that ends early, with a number of bytes that could not be decompressed."""
+    """Compressed data ends early, with a number of bytes that could not be decompressed."""
 
     def __init__(self, undecoded: int) -> None:
         super().__init__("the compressed data ends early, as if the file was cut off")
@@ -206,9 +206,9 @@ class _CutOffError(EOFError):
 
 
 class _ZstdFile(io.RawIOBase):
-    """The decompressed bytes of zstd frames; closes the file below it.
+    """The decompressed bytes of zstd frames; also closes the underlying file.
 
-    `stream_reader` of zstandard takes the end of a file for the end of its last frame.
+    Zstandard's `stream_reader` does not notice if the file ends before its last frame does.
 
     Raises:
         _CutOffError: the file ends within a frame.
@@ -249,11 +249,11 @@ class _ZstdFile(io.RawIOBase):
 
 
 _ZSTD_AT_A_TIME: Final = 1 << 11
-"""Bytes decompressed at a time: at most 64 MB of output, as a block of 4 bytes may have 128 KB."""
+"""Bytes decompressed at a time: at most 64 MB of output, since 4 bytes may expand to 128 KB."""
 
 
 def _decompressor(file: BinaryIO, head: bytes) -> BinaryIO | None:
-    """A decompressing reader that also closes `file`; None if `head` is not compressed data."""
+    """Return a decompressing reader that closes `file`; None if `head` is not compressed."""
     if head.startswith(_GZIP):
         return cast("BinaryIO", _ClosingGzipFile(file))
     if head.startswith(_ZSTD):
@@ -262,10 +262,10 @@ def _decompressor(file: BinaryIO, head: bytes) -> BinaryIO | None:
 
 
 def expansion_ratio(path: Path) -> float | None:
-    """Decompressed size over compressed size of the start of a file; None if not compressed.
+    """Return the compression ratio at the start of a file; None if it is not compressed.
 
-    The first `SAMPLE_BYTES` decompressed bytes count. Long files often compress better than their
-    start, so the ratio of the whole file may be higher.
+    The first `SAMPLE_BYTES` decompressed bytes are measured. Long files often compress better than
+    their start, so the ratio of the whole file may be higher.
 
     Raises:
         UnreadableError: it is a pipe or a device.
@@ -287,7 +287,7 @@ def expansion_ratio(path: Path) -> float | None:
 
 
 def _foreign_format(path: Path, head: bytes) -> str | None:
-    """The format of a file that cannot be JSON Lines, else None."""
+    """Return the format of a file that cannot be JSON Lines; None otherwise."""
     for magic, words in _FOREIGN_MAGIC.items():
         if head.startswith(magic):
             return words
@@ -304,12 +304,12 @@ class LineRun(msgspec.Struct, frozen=True, dict=True):
     first: int
     """Number of the first line, counted from 1."""
     rest: float = 0.0
-    """About the share of the file that follows."""
+    """The approximate share of the file that follows."""
 
     @functools.cached_property
     def ends(self) -> list[int]:
         """Offset in `data` of the end of each line, after its newline."""
-        # `find` per line takes a third of the time of `bytes.count` for the whole.
+        # One `find` per line takes a third of the time of `bytes.count`.
         find, at, ends = self.data.find, 0, []
         while at := find(b"\n", at) + 1:
             ends.append(at)
@@ -323,7 +323,7 @@ class LineRun(msgspec.Struct, frozen=True, dict=True):
         return len(self.ends)
 
     def line(self, number: int) -> bytes:
-        """The line with a number, without its newline."""
+        """Return the line with a number, without its newline."""
         place = number - self.first
         begin = self.ends[place - 1] if place else 0
         return self.data[begin : self.ends[place]].removesuffix(b"\n")
@@ -333,7 +333,7 @@ class Damage(msgspec.Struct, frozen=True):
     """A part of a file that could not be read."""
 
     line: int | None
-    """Line at which it begins, counted from 1; None: the file as a whole."""
+    """The line at which it begins, counted from 1; None for the whole file."""
     rule: str
     """Id of a rule in rules/archive.toml."""
     message: str
@@ -345,7 +345,7 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 READ_ERRORS: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)
-"""Exceptions of reading a damaged or truncated file."""
+"""Exceptions raised when reading a damaged or truncated file."""
 
 
 def read_lines(
@@ -360,12 +360,12 @@ def read_lines(
     """Yield the lines of a file in runs of about `chunk` bytes, and the damage between them.
 
     Args:
-        path: the file. If it cannot be opened, that is one `Damage`.
+        path: the file. If it cannot be opened, one `Damage` is yielded.
         chunk: bytes to read at a time.
         max_line: longest line in bytes.
-        room: the budget for decompression, shared by the files that are read with it.
-        digests: where the digest of a local file is added when all of it was read.
-        span: the lines that are read; None: all.
+        room: the decompression budget, which several files may share.
+        digests: collects the digest of a local file when the whole file was read.
+        span: the lines to read; None for all.
     """
     begun = _start_reading(path, digests, span)
     if isinstance(begun, Damage):
@@ -419,7 +419,8 @@ def read_lines(
 def read_pieces(path: Path, *, room: DecompressionBudget | None = None) -> Iterator[bytes | Damage]:
     """Yield the bytes of a file in pieces of about `CHUNK_BYTES`, for documents without lines.
 
-    The limits are those of `read_lines`. A `Damage` is the last item, and has no line number.
+    The limits are those of `read_lines`. After damage, the last item is a `Damage` without a line
+    number.
     """
     begun = _start_reading(path)
     if isinstance(begun, Damage):
@@ -431,7 +432,7 @@ def read_pieces(path: Path, *, room: DecompressionBudget | None = None) -> Itera
 
 
 def _rest(raw: Any) -> float:
-    """The share of a file, or of its span, that has not been read."""
+    """Return the share of a file, or of its span, that has not been read."""
     start: int = getattr(raw, "start", 0)
     size: int = raw.size - start
     return float(1 - min(raw.tell() - start, size) / size) if size > 0 else 0.0
@@ -440,7 +441,7 @@ def _rest(raw: Any) -> float:
 def _start_reading(
     path: Path, digests: Digests | None = None, span: Span | None = None
 ) -> tuple[BinaryIO, int, Any] | Damage:
-    """The decompressed bytes of a file, its size (0 if not compressed) and itself; or damage."""
+    """Return the decompressed stream, the size (0 if not compressed) and the file; or damage."""
     try:
         stream, size, head, raw = _open_decompressed(path, digests, span)
     except UnreadableError as error:
@@ -455,7 +456,7 @@ def _blocks(
     stream: BinaryIO, size: int, chunk: int, room: DecompressionBudget
 ) -> Iterator[bytes | Damage]:
     """Yield the bytes of the stream; if reading stops early, the last item is a `Damage`."""
-    # `read1`, because `read` would drop the data that was decompressed before an error.
+    # Use `read1`: `read` would drop the data that was decompressed before an error.
     read = cast("Any", stream).read1 if size else stream.read
     allowed = size * FREE_EXPANSION
     while True:
@@ -487,12 +488,12 @@ def _blocks(
 
 
 def numbered_lines(path: Path, damage: list[str] | None = None) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number, line with its newline), for commands that rewrite transcripts.
+    """Yield line numbers and lines (with newline), for commands that rewrite transcripts.
 
-    Damaged parts are left out, and a message with the place of each is appended to `damage`.
+    Damaged parts are left out; a message about each, with its place, is appended to `damage`.
 
     Raises:
-        UnreadableError: the file decompresses to more than is read, so the rest would be lost.
+        UnreadableError: the file decompresses to more than the limit, so the rest would be lost.
     """
     for run in read_lines(path):
         if isinstance(run, LineRun):

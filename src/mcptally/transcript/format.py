@@ -1,7 +1,7 @@
-"""Constants of transcript format 1: its version, event names and file suffixes.
+"""Defines the constants of transcript format 1: version, event names and file suffixes.
 
 A transcript is UTF-8 JSON Lines, one event per line; docs/reference/transcript.md describes the
-fields. It is the only format that is ever migrated: tables are rebuilt from transcripts.
+fields. Only this format is ever migrated; tables are rebuilt from transcripts.
 """
 
 from typing import Final, Literal, get_args
@@ -15,12 +15,12 @@ EVENT_NAMES: Final[tuple[str, ...]] = get_args(Event)
 """All kinds of events."""
 
 RECORDER: Final = "mcptally 0.2.0"
-"""Value of `recorder` in the `open` events that mcptally writes: its name and version.
+"""Value of `recorder` in the `open` events that mcptally writes: name and version.
 
 A constant: reading the package metadata would slow down the start of the recorder."""
 
 WITHHELD: Final = "withheld"
-"""The member of a line that `mcptally redact` writes in place of a line it cannot search.
+"""The member of the line that `mcptally redact` writes in place of an unsearchable line.
 
 Its value is the reason. The line is not an event: it has no `event`, `recording` or `seq`."""
 
@@ -28,10 +28,10 @@ Dir = Literal["c2s", "s2c"]
 """Direction of a message: client to server, or server to client."""
 
 Transport = Literal["stdio", "streamable_http", "http_sse", "import"]
-"""Transport of a recording; `import`: it was converted from a log of another program."""
+"""Transport of a recording; `import` means that it was converted from another program's log."""
 
 SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
-"""Suffixes of the files that are read in a folder; a file that is named is always read."""
+"""Suffixes of the files that are read in a folder; a file named explicitly is always read."""
 
 JOURNAL_SUFFIX: Final = ".journal"
-"""Suffix of the file with the events that a recorder has not written to its transcripts yet."""
+"""Suffix of the file with the events that a recorder has not yet written to its transcripts."""

@@ -1,4 +1,4 @@
-"""Parses lines of a transcript to events; for other lines, returns the broken rule and a message.
+"""Parses transcript lines to events; for other lines, returns the broken rule and a message.
 
 `score` and `check` both use this module, so they never disagree about a line.
 """
@@ -30,21 +30,22 @@ TORN_TAIL_MESSAGE: Final = "the last line is torn: the recorder was stopped, or 
 MAX_NOISE_LINES: Final = 1_000_000
 """Number of lines without an event after which the rest of a file is not read.
 
-Each costs microseconds, and a decompression bomb of a few kB has hundreds of millions."""
+A decompression bomb of a few kB has hundreds of millions, which take microseconds each.
+"""
 
 NOISE_MESSAGE: Final = (
     f"more than {MAX_NOISE_LINES:,} lines before this one are not events: the rest was not read"
 )
 
 LINE_DEPTH: Final = MAX_DEPTH + 1
-"""Deepest nesting of a line: a message and the event around it."""
+"""Maximum nesting of a line: that of a message, plus the event around it."""
 
 _MAX_QUOTED: Final = 200
-"""Characters kept of a parser's message, which may quote the line."""
+"""Maximum characters kept of a parser's message, which may quote the line."""
 
 
 def parse_lines(data: bytes, ends: Sequence[int]) -> list[AnyEvent] | None:
-    """The events of whole lines that end at the offsets `ends`; None if any is not an event."""
+    """Return the events of complete lines (`ends` are their ends); None if any is not an event."""
     too_deep = any(
         end - start > 2 * LINE_DEPTH and is_too_deep(data[start:end], LINE_DEPTH)
         for start, end in itertools.pairwise((0, *ends))
@@ -53,7 +54,7 @@ def parse_lines(data: bytes, ends: Sequence[int]) -> list[AnyEvent] | None:
 
 
 def decode_events(data: bytes | memoryview, lines: int) -> list[AnyEvent] | None:
-    """The events of lines of UTF-8, none too deep; None if any of them is not an event.
+    """Return the events of valid UTF-8 lines, none nested too deeply; None if any is not an event.
 
     Args:
         data: the lines.
@@ -67,7 +68,7 @@ def decode_events(data: bytes | memoryview, lines: int) -> list[AnyEvent] | None
 
 
 def parse_event(line: bytes) -> AnyEvent | Rejection | None:
-    """The event on a line without its newline, or the rule that it breaks; None if it is blank."""
+    """Return the event on a line (without newline), or the broken rule; None if it is blank."""
     if not line.strip():
         return None
     if not is_utf8(line):
@@ -106,7 +107,7 @@ def parse_event(line: bytes) -> AnyEvent | Rejection | None:
 
 
 def _withheld_message(members: dict[str, Raw]) -> str:
-    """The message about a line that `redact` withheld, with the reason from the line."""
+    """Return the message about a line that `redact` withheld, with the line's reason."""
     try:
         why = f": {msgspec.json.decode(members[WITHHELD], type=str)[:_MAX_QUOTED]}"
     except (KeyError, msgspec.DecodeError):
@@ -119,7 +120,7 @@ Member = tuple[str, bytes]
 
 
 def parse_members(line: bytes) -> list[Member] | Rejection:
-    """The members of the JSON object on a line, in order and with repeated names.
+    """Return the members of the JSON object on a line, in order, including repeated names.
 
     A dict would keep only the last of several members of the same name.
     """
@@ -141,11 +142,11 @@ def parse_members(line: bytes) -> list[Member] | Rejection:
 
 
 def join_members(members: list[Member], comma: bytes = b",", colon: bytes = b":") -> bytes:
-    """The JSON text of the object with these members."""
+    """Return the JSON text of the object with these members."""
     return b"{" + comma.join([msgspec.json.encode(k) + colon + v for k, v in members]) + b"}"
 
 
-# Keep numbers as text: Python refuses to convert integers of more than 4,300 digits.
+# Keep numbers as text: Python refuses to convert integers with more than 4,300 digits.
 _VALUE_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, strict=False)
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 
@@ -168,12 +169,12 @@ def _scan_members(text: str) -> Iterator[Member]:
 
 
 def is_torn(line: bytes) -> bool:
-    """Whether an invalid last line without a newline may be the start of an event."""
+    """Return whether an invalid last line without a newline may be the start of an event."""
     return line.lstrip(b" \t\r").startswith(b"{")
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether the bytes are UTF-8; msgspec does not check the values that it skips."""
+    """Return whether the bytes are UTF-8; msgspec does not check the values that it skips."""
     if data.isascii():
         return True
     try:

@@ -1,8 +1,8 @@
 """Reads single calls from transcripts: their frames as recorded, and the stderr around them.
 
-A store keeps the arguments and the result of a call, but neither its whole frames nor stderr. Lines
-are found by number, and their recording and `seq` are compared with those in the store, so another
-file of the same name is never mistaken for the transcript.
+A store has a call's arguments and result, but neither the whole frames nor stderr. Lines are found
+by number; their recording and `seq` must equal those in the store, so another file of the same name
+is never mistaken for the transcript.
 """
 
 import dataclasses
@@ -28,13 +28,14 @@ from mcptally.transcript.remote import is_url, url_of_path
 NEAR_LINES: Final = 200
 """Number of lines before and after a request, and before and after a reply, searched for stderr.
 
-All lines between them are searched if they are fewer than twice this number."""
+All lines between request and reply are searched if they are fewer than twice this number."""
 NEAR_NS: Final = 1_000_000_000
 """stderr written at most this long before the request or after the reply belongs to a call."""
 MAX_BEFORE: Final = 5
 """Maximum number of lines of stderr before the request."""
 MAX_DURING: Final = 40
-"""Maximum number of lines between request and reply: the last ones; without a reply, the first."""
+"""Maximum number of lines between request and reply: the last ones, or the first ones without a
+reply."""
 MAX_AFTER: Final = 20
 """Maximum number of lines of stderr after the reply."""
 
@@ -47,7 +48,7 @@ class Position(NamedTuple):
 
     file: str
     line: int
-    """From 1."""
+    """Counted from 1."""
     seq: int
     batch_index: int
     """Position in a JSON-RPC batch; 0 otherwise."""
@@ -66,7 +67,7 @@ class RecordedCall:
     """The frames and the stderr of a call, read from its transcript."""
 
     request: str | None = None
-    """The JSON-RPC frame as recorded: of a batch, the member; of a cut frame, the head."""
+    """The JSON-RPC frame as recorded: for a batch, the member; for a truncated frame, the head."""
     reply: str | None = None
     stderr: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Lines of the server's stderr `before` the request, `during` the call, `after` the reply.
@@ -74,7 +75,7 @@ class RecordedCall:
     They may be about other calls that the server processed at that time. Terminal colours are
     removed."""
     not_read: str | None = None
-    """Why the transcript could not be read, or not to the end; None if it was."""
+    """Why the transcript could not be read to its end; None if it could."""
 
 
 class _Stderr(NamedTuple):
@@ -85,7 +86,7 @@ class _Stderr(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _File:
-    """The lines needed from a file, and what was found in them."""
+    """The lines needed from a file, and the content found."""
 
     wanted: dict[int, set[tuple[str, int]]] = dataclasses.field(
         default_factory=lambda: defaultdict(set)
@@ -94,12 +95,12 @@ class _File:
     searched: list[range] = dataclasses.field(default_factory=list)
     """Lines in which stderr is looked for."""
     lines: dict[int, tuple[int, bytes]] = dataclasses.field(default_factory=dict)
-    """Line → time of the wanted message, and the line."""
+    """Line number → the wanted message's time, and the line."""
     stderr: list[_Stderr] = dataclasses.field(default_factory=list)
     not_read: str | None = None
 
     def last(self) -> int:
-        """The last line that is needed."""
+        """Return the last line that is needed."""
         return max(lines.stop for lines in self.searched) - 1
 
 
@@ -107,13 +108,13 @@ def read_calls(places: Sequence[CallPosition], *, most_bytes: int) -> list[Recor
     """Read calls from their transcripts.
 
     Args:
-        places: where the calls are recorded, the most important ones first: their files are read
-            first, until `most_bytes` are read.
-        most_bytes: limit of the decompressed bytes that are read from all files together. A file is
-            read up to the last line that is needed.
+        places: where the calls are recorded, in the order in which they are read until `most_bytes`
+            are used.
+        most_bytes: maximum decompressed bytes read from all files together. A file is read up to
+            the last line that is needed.
 
     Returns:
-        The calls in the order of `places`. A call that could not be read says why.
+        The calls in the order of `places`; `not_read` is why a call could not be read.
     """
     files: dict[str, _File] = defaultdict(_File)
     for place in places:
@@ -125,7 +126,7 @@ def read_calls(places: Sequence[CallPosition], *, most_bytes: int) -> list[Recor
 
 
 def _want(files: Mapping[str, _File], place: CallPosition) -> None:
-    """Note which lines of which files a call needs."""
+    """Note the lines that a call needs, by file."""
     ends = [place.request] if place.reply is None else [place.request, place.reply]
     for end in ends:
         files[end.file].wanted[end.line].add((place.recording, end.seq))
@@ -139,7 +140,7 @@ def _want(files: Mapping[str, _File], place: CallPosition) -> None:
 
 
 def _read(name: str, file: _File, left: int) -> int:
-    """Read the wanted lines of a file; return how many bytes may still be read."""
+    """Read the wanted lines of a file; return the bytes that may still be read."""
     if is_url(name) or url_of_path(Path(name)):
         file.not_read = f"{name} is not on this machine"
         return left
@@ -167,7 +168,7 @@ def _read(name: str, file: _File, left: int) -> int:
 
 
 def _merged(ranges: Iterable[range]) -> Iterator[range]:
-    """The same numbers as ranges that do not overlap, in order."""
+    """Yield the ranges merged, in order and without overlaps."""
     found: range | None = None
     for each in sorted(ranges, key=lambda lines: lines.start):
         if found is not None and each.start <= found.stop:
@@ -181,14 +182,14 @@ def _merged(ranges: Iterable[range]) -> Iterator[range]:
 
 
 def _search(run: LineRun, file: _File, ranges: Sequence[range]) -> None:
-    """Keep the wanted messages and the stderr of a run of lines."""
+    """Keep the wanted messages and stderr lines in a run of lines."""
     for searched in ranges:
         for number in range(
             max(searched.start, run.first), min(searched.stop, run.first + run.count)
         ):
             line = run.line(number)
             expected = file.wanted.get(number)
-            # Lines are long: most are ruled out without the regular expression.
+            # Lines are long: rule most out without the regular expression.
             if expected is None and not (b'"stderr"' in line and _STDERR.search(line)):
                 continue
             event = parse_event(line)
@@ -205,7 +206,7 @@ def _search(run: LineRun, file: _File, ranges: Sequence[range]) -> None:
 
 
 def _call(files: Mapping[str, _File], place: CallPosition) -> RecordedCall:
-    """A call, made from the lines that were found in its files."""
+    """Return a call, built from the lines found in its files."""
     request, not_read = _found(files, place.request)
     if request is None:
         return RecordedCall(not_read=not_read)
@@ -227,7 +228,7 @@ def _call(files: Mapping[str, _File], place: CallPosition) -> RecordedCall:
 def _found(
     files: Mapping[str, _File], end: Position
 ) -> tuple[tuple[int, bytes] | None, str | None]:
-    """Time and line of a message, or why it was not found."""
+    """Return a message's time and line, or why it was not found."""
     file = files[end.file]
     if found := file.lines.get(end.line):
         return found, None
@@ -235,7 +236,7 @@ def _found(
 
 
 def _frame(line: bytes, batch_index: int) -> str | None:
-    """The JSON-RPC frame on a line, as recorded; None if it is not text."""
+    """Return the JSON-RPC frame on a line, as recorded; None if it is not text."""
     members = MEMBERS_DECODER.decode(line)
     if "msg" not in members:
         try:
@@ -252,7 +253,7 @@ def _frame(line: bytes, batch_index: int) -> str | None:
 def _around(
     stderr: Iterable[_Stderr], asked: int, replied: int | None, *, answered: bool
 ) -> dict[str, str]:
-    """The lines of stderr before, during and after a call; a part without lines is left out."""
+    """Return stderr lines before, during and after a call; parts without lines are omitted."""
     ends = asked if replied is None else replied
     parts: dict[str, list[str]] = {"before": [], "during": [], "after": []}
     for line in stderr:
@@ -271,9 +272,9 @@ def _around(
 
 
 def _last(lines: list[str], most: int) -> list[str]:
-    """The last lines; if the cut splits a key in PEM format, preceded by the first line of the key.
+    """Return the last lines; if they begin within a PEM key, add the key's first line.
 
-    Redaction recognises the lines of a key by the first one.
+    Redaction recognises a key's lines by the first one.
     """
     marks = [line for line in lines[:-most] if "-----" in line]
     begin = marks[-1:] if marks and "-----BEGIN" in marks[-1] else []

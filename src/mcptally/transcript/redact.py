@@ -1,8 +1,8 @@
 """Applies a redaction policy to existing recordings and writes redacted copies.
 
 The policies are those of the recorder. Everything else is copied unchanged, and the source is only
-read. A line that is not a JSON object cannot be searched field by field: a line with the reason
-replaces it.
+read. A line that is not a JSON object cannot be searched field by field, so it is replaced by a
+line that states the reason.
 """
 
 import base64
@@ -42,47 +42,47 @@ class RedactionSummary:
     files: int = 0
     """Number of files copied."""
     events: int = 0
-    """Number of lines that are events."""
+    """Number of event lines."""
     redacted: int = 0
     """Number of strings replaced or hashed, in events and other lines."""
     carried: int = 0
-    """Number of lines that are JSON objects but not events; they are redacted like events.
+    """Number of lines with JSON objects that are not events; they are redacted like events.
 
     Lines that an earlier run withheld do not count."""
     withheld: list[str] = dataclasses.field(default_factory=list)
-    """Messages about lines that could not be searched: per file and reason, one message with
-    the first line and the number of others."""
+    """Messages about lines that could not be searched: one per file and reason, with the first line
+    and the number of others."""
     dropped: list[str] = dataclasses.field(default_factory=list)
     """Messages about lines that could not be read and are missing from the copy."""
 
 
 class _Redaction(NamedTuple):
-    """The policy of a run, and its key for hashed ids."""
+    """A run's policy and its key for hashing ids."""
 
     policy: Policy
     key: bytes
-    """Random key of the hashes of ids: without it, an id could be found by guessing."""
+    """Random key for hashing ids: without it, an id could be guessed from its hash."""
     stderr: dict[bytes, LineRedactor]
-    """Id of each recording → what redacts the lines of its stderr, over which a key may run."""
+    """Recording id → redactor of its stderr lines; a key may span several lines."""
 
 
 def redact(
     paths: str | Path | Iterable[str | Path], out: str | Path, *, rules: str = "default"
 ) -> RedactionSummary:
-    """Copy the recordings that `paths` name into the folder `out`, redacted by the policy `rules`.
+    """Copy the recordings at `paths` into the folder `out`, redacted by the policy `rules`.
 
-    The copies keep layout and compression. Only their owner can read them. The copies of a run
-    that was killed are written anew.
+    The copies keep layout and compression, and only their owner can read them. Copies left by a
+    killed run are written again.
 
     Args:
         paths: files, folders and patterns, one or several, as `score` takes them.
-        out: the folder; it is created if it does not exist.
-        rules: a policy as in `record --redact`, for example `default,+emails`.
+        out: the folder, which is created if it does not exist.
+        rules: a policy as for `record --redact`, for example `default,+emails`.
 
     Raises:
-        UnreadableError: there is nothing to read, or the files have neither an event nor the name
-            of a transcript.
-        UsageError: there is no such policy; or `out` overlaps the source or has such a file.
+        UnreadableError: there is nothing to read, or no file contains events or has a transcript's
+            name. UsageError: there is no such policy, or `out` overlaps the source or already
+            contains a copy.
         OSError: a file cannot be written; the incomplete file is removed.
     """
     roots = [Path(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]
@@ -109,7 +109,7 @@ def redact(
 
 
 UNFINISHED: Final = ".redact-unfinished"
-"""A file in the folder of the copies until all are written."""
+"""Name of a marker file in the output folder until all copies are written."""
 
 
 def _copies(roots: list[Path], out: Path, *, anew: bool) -> list[tuple[Path, Path]]:
@@ -138,7 +138,7 @@ def _copies(roots: list[Path], out: Path, *, anew: bool) -> list[tuple[Path, Pat
 def _redact_file(source: Path, target: Path, redaction: _Redaction, done: RedactionSummary) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
-    part.unlink(missing_ok=True)  # left by a run that was killed
+    part.unlink(missing_ok=True)  # left by a killed run
     withheld = LineReasons()
     try:
         with compressed_like(source, part) as write:
@@ -161,7 +161,7 @@ def _redact_file(source: Path, target: Path, redaction: _Redaction, done: Redact
 
 @contextlib.contextmanager
 def compressed_like(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]]:
-    """A context whose value writes to the new file `part`, compressed like `source`.
+    """Return a context manager that writes to the new file `part`, compressed like `source`.
 
     Only the owner can read the file.
     """
@@ -182,7 +182,7 @@ def compressed_like(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]
 def _redact_line(
     line: bytes, redaction: _Redaction, done: RedactionSummary
 ) -> tuple[bytes, str | None]:
-    """The line for the copy, and the reason if the original is withheld."""
+    """Return the line for the copy, and the reason if the original line is withheld."""
     if not line.strip():
         return line, None
     end = line[len(line.rstrip(b"\r\n")) :]
@@ -196,7 +196,7 @@ def _redact_line(
     event = decode_or_none(_STRING, known.get("event", b"null")) or ""
     if event in EVENT_NAMES:
         done.events += 1
-    elif "event" in known or WITHHELD not in known:  # not a line of an earlier run
+    elif "event" in known or WITHHELD not in known:  # not withheld by an earlier run
         done.carried += 1
     clean, count = _redact_members(event, members, redaction)
     done.redacted += count
@@ -206,7 +206,7 @@ def _redact_line(
 def _redact_members(
     event: str, members: list[Member], redaction: _Redaction
 ) -> tuple[list[Member], int]:
-    """The members of an event after redaction, and the number of strings replaced."""
+    """Return the members of an event after redaction, and the number of strings replaced."""
     count = 0
     clean: list[Member] = []
     others: list[int] = []
@@ -243,7 +243,7 @@ def _redact_members(
 
 
 def _redact_together(members: list[Member], policy_: Policy) -> tuple[list[Member], int]:
-    """Redact members that have no redactor of their own, together with their names.
+    """Redact members without a specific redactor, together with their names.
 
     A name can mark its value as a secret.
     """
@@ -264,7 +264,7 @@ def _redact_json(data: bytes, policy_: Policy) -> tuple[bytes, int]:
 
 
 _CACHED_BYTES: Final = 256
-"""Length up to which results are cached: ids and kinds of events repeat on every line."""
+"""Maximum length of a cached result: ids and event kinds repeat on every line."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -273,7 +273,7 @@ def _redact_json_cached(data: bytes, policy_: Policy) -> tuple[bytes, int]:
 
 
 def _set_member(members: list[Member], name: str, value: bytes) -> list[Member]:
-    """The members with `value` under `name`, in place of the old values or at the end."""
+    """Return the members with `name` set to `value`, in its old place or at the end."""
     if name not in dict(members):
         return [*members, (name, value)]
     return [(each, value if each == name else old) for each, old in members]
@@ -298,7 +298,7 @@ _COUNT: Final = msgspec.json.Decoder(Annotated[int, msgspec.Meta(ge=0, le=2**62)
 # --- how each field is redacted -----------------------------------------------------------------
 
 UNREADABLE: Final = "[redacted:unreadable]"
-"""Replaces a value that cannot be searched because it does not have its field's type."""
+"""Replaces a value that cannot be searched because it has the wrong type for its field."""
 
 _NUMBER_FIELDS: Final = words("v seq ts_ns bytes segment status lost redacted")
 """Fields that our recorder fills with numbers; numbers in them are not searched."""
@@ -320,7 +320,7 @@ def _redact_text(
 
 
 def _redact_b64(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
-    """Base64 of the redacted bytes; a value that is not base64 is replaced as a whole."""
+    """Return the redacted bytes as base64; a value that is not base64 is replaced as a whole."""
     if value == b"null" or not redaction.policy.rules:
         return value, 0
     try:
@@ -347,7 +347,7 @@ def _redact_command(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
 
 
 def _redact_headers(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
-    """Redacted headers; those not on the recorder's allowlist keep only their names."""
+    """Return redacted headers; those not on the recorder's allowlist keep only their names."""
     headers = parse_members(value)
     if isinstance(headers, tuple):
         return _replace_unreadable(value, redaction)
@@ -358,7 +358,7 @@ def _redact_headers(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
 
 
 def _replace_unreadable(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
-    """Replace a value of the wrong type, in which the rules may miss a secret."""
+    """Replace a value of the wrong type, since the rules may miss a secret in it."""
     instead = _encode(UNREADABLE)
     if value in {b"null", instead} or not redaction.policy.rules:
         return value, 0
@@ -376,7 +376,7 @@ def _redact_header(name: str, value: bytes, policy_: Policy) -> bytes:
 
 
 def _redact_id(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
-    """Replace an id that holds a secret by its hash: equal ids stay equal, others differ."""
+    """Replace an id that contains a secret with its hash, so that equal ids stay equal."""
     if not _redact_json(value, redaction.policy)[1]:
         return value, 0
     text = (
@@ -400,4 +400,4 @@ _REDACTOR_OF_FIELD: Final[Mapping[str, Callable[[bytes, _Redaction], tuple[bytes
     "scope": _redact_id,
     "sse_id": _redact_id,
 }
-"""Field → its redactor; all other fields are searched together as JSON."""
+"""Field → redactor; all other fields are searched together as JSON."""

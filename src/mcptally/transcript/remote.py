@@ -1,8 +1,8 @@
 """Reads files behind URLs (`s3://bucket/key` and other protocols of fsspec).
 
 A `RemoteFile` replaces a `Path` when an archive is read: it has a name, a size, times and a stream
-of bytes. A connection error is not a property of the file, so it ends the run: a finding would
-make the tables depend on the network.
+of bytes. A connection error ends the run: as a finding, it would make the tables depend on the
+network.
 """
 
 import contextlib
@@ -24,27 +24,27 @@ BLOCK: Final = 4 << 20
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _EXTRAS: Final = {"s3": "s3", "s3a": "s3"}
-"""Protocol → the extra that installs what it needs."""
+"""Protocol → the extra that installs its packages."""
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a URL such as `s3://bucket/key`."""
+    """Return whether a path is a URL such as `s3://bucket/key`."""
     return isinstance(path, str) and _URL.match(path) is not None
 
 
 def is_s3(url: str) -> bool:
-    """Whether a URL is one of S3."""
+    """Return whether a URL is an S3 URL."""
     return url.partition("://")[0].lower() in _EXTRAS
 
 
 def how_to_copy(url: str, folder: str) -> str:
-    """Words that say how to copy a store behind a URL to a local folder."""
+    """Return an instruction for copying a store behind a URL to a local folder."""
     command = f", as with: aws s3 sync {url} {folder}" if is_s3(url) else ""
     return f"copy it to a folder{command}"
 
 
 def url_of_path(path: Path) -> str | None:
-    """The URL that was converted to a `Path`, which drops one of two slashes; else None."""
+    """Return the URL from which a `Path` was made (it drops one of two slashes); else None."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)", path.as_posix())
     if not found:
         return None
@@ -53,7 +53,7 @@ def url_of_path(path: Path) -> str | None:
 
 
 def not_found(path: Path) -> UnreadableError:
-    """The error for a path that does not exist, or for a URL that the command cannot read."""
+    """Return the error for a missing path, or for a URL that the command cannot read."""
     url = url_of_path(path)
     why = "is not a local path; `mcptally score` reads URLs" if url else "no such file or folder"
     return UnreadableError(f"{url or path}: {why}")
@@ -76,10 +76,10 @@ def _file_system(protocol: str) -> Any:
 
 
 def resolve(url: str) -> tuple[Any, str]:
-    """The fsspec file system of a URL, and the path in it.
+    """Return a URL's fsspec file system and the path in it.
 
     Raises:
-        UsageError: a package is not installed, or there is no such protocol.
+        UsageError: a package is not installed, or the protocol is unknown.
     """
     system = _file_system(url.partition("://")[0].lower())
     return system, str(system._strip_protocol(url))  # noqa: SLF001  (fsspec's own name for it)
@@ -87,7 +87,7 @@ def resolve(url: str) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def reaching(url: str) -> Iterator[None]:
-    """A context that converts errors of a file system to `UnreachableError`.
+    """Return a context manager that converts file system errors to `UnreachableError`.
 
     Raises:
         UnreachableError: `url` cannot be reached; the message says why.
@@ -96,13 +96,13 @@ def reaching(url: str) -> Iterator[None]:
         yield
     except McptallyError:
         raise
-    except Exception as error:  # every file system has its own exceptions; all mean the same here
+    except Exception as error:  # each file system has its own exceptions; all mean the same here
         why = f"{error}"
         raise UnreachableError(f"{url}: cannot be reached: {why[:1].lower()}{why[1:]}") from error
 
 
 class RemoteFile:
-    """A file behind a URL, with the size and version of its listing; ordered by URL."""
+    """A file behind a URL, with the size and version from its listing; ordered by URL."""
 
     def __init__(self, url: str, size: int, mark: tuple[int, int]) -> None:
         self.url = url
@@ -114,12 +114,12 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
+        """The last part of the path."""
         return PurePosixPath(self.url).name
 
     @property
     def suffix(self) -> str:
-        """The suffix of its name."""
+        """The suffix of the name."""
         return PurePosixPath(self.url).suffix
 
     def __str__(self) -> str:
@@ -144,31 +144,31 @@ class RemoteFile:
         return self.url > str(other)
 
     def absolute(self) -> "RemoteFile":
-        """This file: a URL is always absolute."""
+        """Return this file: a URL is always absolute."""
         return self
 
     def stat(self) -> os.stat_result:
-        """Its size, time of change and version (as the inode)."""
+        """Return the size, modification time and version (as the inode)."""
         changed, version = self.mark
         seconds = changed // 10**9
         fields = (0o100444, version, 0, 1, 0, 0, self.size, seconds, seconds, seconds)
-        # Nanoseconds are not part of the sequence, so pass them by name.
+        # Pass nanoseconds by name: they are not part of the sequence.
         return os.stat_result(fields, {"st_mtime_ns": changed, "st_ctime_ns": changed})
 
     def raw(self) -> "_Stream":
-        """An unbuffered stream of its bytes.
+        """Return an unbuffered stream of the file's bytes.
 
-        Raises:
-            McptallyError: now or while reading: it cannot be reached, or has become shorter.
+        Raises: McptallyError: now or while reading: the file cannot be reached or has become
+        shorter.
         """
         return _Stream(self)
 
     def open(self, _mode: str = "rb") -> BinaryIO:
-        """A buffered stream of its bytes; errors as in `raw`."""
+        """Return a buffered stream of the file's bytes; errors as in `raw`."""
         return cast("BinaryIO", io.BufferedReader(self.raw(), BLOCK))
 
     def sha256(self) -> str:
-        """Its SHA-256 in hex; reads the file unless it was read to its end before."""
+        """Return the SHA-256 in hex; read the file unless it was already read to its end."""
         if self._read is None:
             with self.open() as file:
                 while file.read(BLOCK):
@@ -182,7 +182,7 @@ class RemoteFile:
 
 
 def is_remote(path: object) -> TypeGuard[RemoteFile]:
-    """Whether a value in place of a `Path` is a `RemoteFile`."""
+    """Return whether a value is a `RemoteFile`, not a `Path`."""
     return isinstance(path, RemoteFile)
 
 
@@ -232,13 +232,13 @@ class _Stream(io.RawIOBase):
 
 
 def discover(url: str) -> list[Path]:
-    """The transcript files that a URL names: a file, a folder (recursively), or a pattern.
+    """Return the transcript files at a URL: a file, a folder (recursively), or a pattern.
 
     Each is a `RemoteFile`, which the reading stages accept in place of a `Path`.
 
     Raises:
-        UnreadableError: there are no transcripts.
-        UsageError: a package for the protocol is not installed.
+        UnreadableError: there are no transcripts. UsageError: a package for the protocol is
+            missing.
         McptallyError: the URL cannot be reached.
     """
     system, path = resolve(url)
@@ -258,7 +258,7 @@ def discover(url: str) -> list[Path]:
     ]
     if not files:
         with reaching(url), contextlib.suppress(FileNotFoundError):
-            system.ls(path)  # over HTTP, the methods above find nothing if the server is down
+            system.ls(path)  # over HTTP, the calls above find nothing if the server is down
         raise UnreadableError(
             f"{url}: no transcripts found (looked for {', '.join('*' + s for s in SUFFIXES)})"
         )
@@ -272,8 +272,8 @@ def _listed(url: str, about: dict[str, Any]) -> RemoteFile:
 
 
 def changed_at(about: dict[str, Any]) -> float:
-    """Time of change in seconds since 1970; the current time if it is not known."""
+    """Return modification time in seconds since 1970; the current time if it is unknown."""
     times = ("LastModified", "last_modified", "mtime", "created")
-    # Not known: the current time differs from any stored one, so the bytes are compared.
+    # If unknown, the current time differs from any stored time, so the bytes are compared.
     changed = next((about[key] for key in times if key in about), time.time())
     return float(changed.timestamp() if hasattr(changed, "timestamp") else changed)

@@ -1,4 +1,4 @@
-"""Cuts a file with many recordings into parts that can be read apart from each other."""
+"""Cuts a file with many recordings into parts that can be read separately."""
 
 import re
 from pathlib import Path
@@ -7,21 +7,21 @@ from typing import Final
 from mcptally.transcript.files import Digests, LineRun, Span, read_lines
 
 _STEPS: Final = 8
-"""Places per part at which a file may be cut."""
+"""Possible places to cut a file, per part."""
 
 _EVENT: Final = re.compile(rb'\{"v": ?1, ?"event": ?"[a-z_]+", ?"recording": ?"([^"\\]*)"')
-"""The beginning of a line, as the recorder and the importers write it."""
+"""Matches the beginning of a line as written by the recorder and the importers."""
 
 
 def spans_of(path: Path, target: int) -> list[Span]:
-    """Parts of about `target` bytes each, so that no recording has events in two of them.
+    """Return parts of about `target` bytes each, so that no recording has events in two parts.
 
-    There is one part if the recordings overlap everywhere, and none if some line does not begin as
-    expected: limits of bad lines are per file.
+    There is one part if the recordings overlap everywhere. There is none if some line does not
+    begin as expected: the limits on bad lines apply per file.
 
     Args:
-        path: a file that is not compressed.
-        target: bytes of a part; a part is larger where recordings overlap.
+        path: an uncompressed file.
+        target: size of a part in bytes; parts are larger where recordings overlap.
     """
     digests = Digests()
     places: list[tuple[int, int]] = [(0, 1)]
@@ -49,7 +49,7 @@ def spans_of(path: Path, target: int) -> list[Span]:
             start = end
         size += len(run.data)
     sha256 = digests.get(path, size)
-    if sha256 is None:  # it is written to
+    if sha256 is None:  # the file is being written
         return []
     chosen, goal = [places[0]], target
     for place in sorted({*range(1, len(places))} - overlapped):

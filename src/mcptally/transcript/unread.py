@@ -1,4 +1,4 @@
-"""The share of files that could not be read: counted while they are read, summed per archive."""
+"""Counts the share of each file that could not be read, and sums it per archive."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,11 +9,11 @@ from mcptally.plural import count
 from mcptally.transcript.files import Damage, LineRun
 
 _NAMED = 3
-"""Files that an archive's summary names."""
+"""Maximum number of files named in an archive's summary."""
 
 
 class ReadTally:
-    """Counts the bytes of one file that were read, and those that were not."""
+    """Counts the bytes of a file that were read and those that were not."""
 
     def __init__(self) -> None:
         self.read = self.lost = 0
@@ -39,7 +39,7 @@ class ReadTally:
         self.lost += size
 
     def note(self, line: int | None, message: str) -> None:
-        """Keep a fault if it is the first."""
+        """Keep the first fault."""
         self.fault = self.fault or (message if line is None else f"line {line}: {message}")
 
     @property
@@ -49,32 +49,32 @@ class ReadTally:
 
 
 class UnreadFile(msgspec.Struct, frozen=True):
-    """A file that could not be read to its end, or has lines that are not events."""
+    """A file that could not be read to its end, or has lines without an event."""
 
     file: str
     size: int
-    """Bytes on disk."""
+    """Size on disk in bytes."""
     share: float
-    """The share that could not be read; more if the file was cut off."""
+    """The share that could not be read, at least: a truncated file has lost more."""
     fault: str
     """The first fault, with its line."""
 
 
 class Unread(msgspec.Struct, frozen=True):
-    """What could not be read of an archive."""
+    """The parts of an archive that could not be read."""
 
     share: float
-    """Share of its bytes, at least."""
+    """Minimum share of the archive's bytes."""
     files: int
-    """Number of files with a part that could not be read."""
+    """Number of files with unread parts."""
     of: int
-    """Number of files of the archive."""
+    """Number of files in the archive."""
     worst: list[UnreadFile]
     """The files with most unread bytes, at most three."""
 
 
 def summarize(files: Iterable[UnreadFile]) -> Unread | None:
-    """What could not be read of these files, which are all of an archive; None: all was read."""
+    """Summarize what could not be read of an archive's files; None if all was read."""
     every = list(files)
     damaged = [each for each in every if each.fault]
     if not damaged:
@@ -86,11 +86,11 @@ def summarize(files: Iterable[UnreadFile]) -> Unread | None:
 
 
 def in_words(unread: Unread | None, *, names: bool = False) -> list[str]:
-    """The lines about what could not be read; none if all was read.
+    """Return the lines that report what could not be read; none if all was read.
 
     Args:
         unread: what could not be read.
-        names: whether files are called by their names, without their folders.
+        names: whether files are named without their folders.
     """
     if unread is None:
         return []

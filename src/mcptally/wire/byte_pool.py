@@ -1,15 +1,15 @@
-"""Buffers for incomplete bodies and events: each has a cap, and all share a pool."""
+"""Buffers incomplete bodies and events: each buffer has a cap, and all share a pool."""
 
 from typing import Final
 
 from mcptally.wire.framing import DEFAULT_CAP, HEAD_BYTES, OversizedFrame, Piece
 
 POOL_BYTES: Final = 256 * 1024 * 1024
-"""Most bytes that a run buffers of all incomplete bodies and events together."""
+"""Maximum bytes that a run buffers for all incomplete bodies and events together."""
 
 
 class BytePool:
-    """A memory limit that several buffers share; small buffers do not count."""
+    """A memory limit shared by several buffers; small buffers do not count."""
 
     def __init__(self, size: int = POOL_BYTES) -> None:
         self._left = size
@@ -27,10 +27,10 @@ class BytePool:
 
 
 class PooledBytes:
-    """A buffer that keeps bytes up to a cap; beyond it, only head, tail, size and hash.
+    """A buffer that keeps all bytes up to a cap; beyond it, only head, tail, size and hash.
 
-    A buffer of more than `framing.HEAD_BYTES` bytes takes them from the pool. If the pool does not
-    have enough, the buffer acts as if its cap were reached.
+    A buffer of more than `framing.HEAD_BYTES` bytes takes them from the pool. If the pool is
+    exhausted, the buffer acts as if its cap were reached.
     """
 
     def __init__(self, *, cap: int = DEFAULT_CAP, pool: BytePool | None = None) -> None:
@@ -59,7 +59,7 @@ class PooledBytes:
             self._give_back()
 
     def take(self) -> Piece:
-        """The bytes, or the `TruncatedFrame` of bytes over the cap."""
+        """Return the bytes, or the `TruncatedFrame` of bytes over the cap."""
         self._give_back()
         if self._oversized is not None:
             return self._oversized.finish()

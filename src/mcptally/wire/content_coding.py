@@ -1,4 +1,4 @@
-"""Decodes content codings (gzip, deflate, zstd) of the recorder's copy, in bounded steps.
+"""Decodes content codings (gzip, deflate, zstd) for the recorder, in bounded steps.
 
 The proxy forwards the original bytes; only the recording gets the decoded JSON. Brotli stays
 encoded: the standard library has no decoder for it.
@@ -11,7 +11,8 @@ from typing import Final, Protocol
 import zstandard
 
 _STEP: Final = 256 * 1024
-"""Most bytes from one step of a zlib decoder: bounds the memory of a decompression bomb."""
+"""Maximum output of one step of a zlib decoder: bounds the memory that a decompression bomb
+uses."""
 
 _ZSTD_STEP: Final = 1024
 """Input bytes per step of the zstd decoder: 4 bytes can expand to a block of 128 KB."""
@@ -100,7 +101,7 @@ class _Zstd:
 
 
 def decoder(content_encoding: str) -> Decoder | None:
-    """The decoder for a Content-Encoding value; None if the content is not encoded.
+    """Return the decoder for a Content-Encoding value; None if the content is unencoded.
 
     Raises:
         CodingError: the coding is not supported, or there is more than one.

@@ -1,8 +1,8 @@
 r"""Splits a stream of bytes into frames (lines), without I/O.
 
-A frame ends only at `\n`: U+2028, U+0085 and a lone CR are legal inside JSON or between its
-tokens. One `\r` before the `\n` belongs to the line ending. Of a frame over the cap, only the
-head, the tail, the size and the hash are kept.
+A frame ends only at `\n`: U+2028, U+0085 and a lone CR are legal inside JSON or between its tokens.
+One `\r` before the `\n` belongs to the line ending. If a frame exceeds the cap, only its head,
+tail, size and hash are kept.
 """
 
 from typing import Final, NamedTuple
@@ -11,14 +11,14 @@ HEAD_BYTES: Final = 64 * 1024
 """Bytes kept from the start of a frame over the cap."""
 
 TAIL: Final = 4 * 1024
-"""Bytes kept from its end, where many servers write the id and isError."""
+"""Bytes kept from the end of such a frame, where many servers write the id and isError."""
 
 DEFAULT_CAP: Final = 16 * 1024 * 1024
-"""Size of the largest frame that is kept whole, in bytes (the largest one seen had 12.3 MB)."""
+"""Maximum size in bytes of a frame that is kept whole (the largest seen had 12.3 MB)."""
 
 
 MAX_STDERR_LINE: Final = 64 * 1024
-"""Length in bytes from which a line on stderr is recorded in parts."""
+"""Length in bytes from which a stderr line is recorded in parts."""
 
 
 class TruncatedFrame(NamedTuple):
@@ -31,16 +31,16 @@ class TruncatedFrame(NamedTuple):
 
 
 Piece = bytes | TruncatedFrame
-"""A frame without its line ending, or what is kept of a frame over the cap."""
+"""A frame without its line ending, or the kept parts of a frame over the cap."""
 
 
 def cap_frame(body: bytes, *, cap: int = DEFAULT_CAP) -> Piece:
-    """`body`, or what is kept of it if it is over the cap."""
+    """Return `body`, or its kept parts if it exceeds the cap."""
     return body if len(body) <= cap else OversizedFrame(body, cap=cap).finish()
 
 
 class FrameSplitter:
-    """Splits a stream into frames, independent of how it is cut into chunks; memory is bounded."""
+    """Splits a stream into frames, however it is cut into chunks; memory is bounded."""
 
     def __init__(self, *, cap: int = DEFAULT_CAP) -> None:
         self._cap = cap
@@ -49,7 +49,7 @@ class FrameSplitter:
         self._oversized: OversizedFrame | None = None
 
     def feed(self, chunk: bytes) -> list[Piece]:
-        """The frames that `chunk` completes, in order."""
+        """Return the frames that `chunk` completes, in order."""
         if not self._size:
             if chunk.endswith(b"\n") and len(chunk) <= self._cap:
                 # The common case: whole lines and no incomplete frame.
@@ -73,7 +73,7 @@ class FrameSplitter:
         return pieces
 
     def end(self) -> Piece | None:
-        """The last frame if the stream ended without a line ending, else None."""
+        """Return the last frame if the stream ended without a line ending, else None."""
         return self._take(ended=False) if self._size else None
 
     @property
@@ -87,7 +87,7 @@ class FrameSplitter:
             self._oversized.feed(data)
         else:
             self._kept += data
-            # One byte more than the cap may still be the `\r` of the line ending.
+            # A byte beyond the cap may still be the `\r` of the line ending.
             if self._size > self._cap + 1:
                 kept, self._kept = self._kept, bytearray()
                 self._oversized = OversizedFrame(bytes(kept), cap=self._cap)
@@ -114,7 +114,7 @@ class StderrLines:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that `chunk` completes, without their endings."""
+        """Return the lines that `chunk` completes, without their endings."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) >= MAX_STDERR_LINE:
             lines.append(self._rest)
@@ -122,7 +122,7 @@ class StderrLines:
         return [line.removesuffix(b"\r") for line in lines]
 
     def end(self) -> list[bytes]:
-        """A list of the last line if the stream ended without a line ending, else an empty list."""
+        """Return the last line in a list if it has no line ending, else an empty list."""
         rest, self._rest = self._rest, b""
         return [rest] if rest else []
 
@@ -131,7 +131,7 @@ class OversizedFrame:
     """Hashes bytes over the cap as they arrive, and keeps their head and tail."""
 
     def __init__(self, first: bytes, *, cap: int) -> None:
-        # Import late: loading OpenSSL delays the start, and most recorders never need it.
+        # Import late: loading OpenSSL slows the start, and most recorders never need it.
         import hashlib  # noqa: PLC0415
 
         self._sha = hashlib.sha256()
@@ -153,7 +153,7 @@ class OversizedFrame:
         self._tail = (self._tail + data[-TAIL - 1 :])[-TAIL - 1 :]
 
     def finish(self, *, ended: bool = False) -> TruncatedFrame:
-        r"""What is kept; with `ended`, a last `\r` belongs to the line ending and is dropped."""
+        r"""Return the kept parts; with `ended`, drop a final `\r` as part of the line ending."""
         if ended and self._held == b"\r":
             self._size -= 1
             self._tail = self._tail[:-1]

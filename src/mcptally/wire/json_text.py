@@ -1,4 +1,4 @@
-"""Decodes JSON texts from untrusted sources: a text that does not fit gives None."""
+"""Decodes JSON texts from untrusted sources; returns None for a text that does not fit."""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
@@ -12,7 +12,7 @@ ANY: Final = msgspec.json.Decoder()
 
 
 def decode_or_none(decoder: msgspec.json.Decoder[T], text: bytes | str) -> T | None:
-    """The value of a JSON text; None if it is not JSON, nested too deep or of another type."""
+    """Return the value of a JSON text; None if invalid, nested too deeply or of another type."""
     try:
         return decoder.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -20,12 +20,12 @@ def decode_or_none(decoder: msgspec.json.Decoder[T], text: bytes | str) -> T | N
 
 
 def json_value(text: Any) -> Any:
-    """The value of a JSON text; None if the argument is not a text or not JSON."""
+    """Return the value of a JSON text; None if the argument is not a text or not JSON."""
     return decode_or_none(ANY, text) if isinstance(text, str) else None
 
 
 def json_object(text: Any) -> dict[str, Any] | None:
-    """The object of a JSON text; None if the text holds anything else."""
+    """Return the object in a JSON text; None if the text is anything else."""
     if not isinstance(text, str) or text.lstrip()[:1] != "{":
         return None
     value = json_value(text)
@@ -33,5 +33,5 @@ def json_object(text: Any) -> dict[str, Any] | None:
 
 
 def first_present(value: Mapping[str, Any], *names: str) -> Any:
-    """The first of the named members that is present and not null; None if there is none."""
+    """Return the first of the named members that is present and not null; None if there is none."""
     return next((value[name] for name in names if value.get(name) is not None), None)

@@ -1,7 +1,7 @@
 """Limits the nesting of JSON, independent of the parser and of the caller's stack depth.
 
-Parsers have limits of their own, and in Python the rest of the recursion limit counts. So the depth
-is checked before decoding (`is_too_deep`), and decoding runs with a raised recursion limit
+Parsers have their own limits, and Python's depend on the current stack depth. So the depth is
+checked before decoding (`is_too_deep`), and decoding runs with a raised recursion limit
 (`with_raised_recursion_limit`). The recorder uses this module: it imports nothing that is slow to
 load.
 """
@@ -16,23 +16,23 @@ from itertools import accumulate
 from typing import Any, Final, ParamSpec, TypeVar
 
 MAX_DEPTH: Final = 512
-"""Deepest nesting of a message, payload or value that is read.
+"""Maximum nesting of a message, payload or value that is read.
 
-Every parser in use accepts it (orjson stops at 1024, msgspec at Python's recursion limit). A line
-of a transcript may have one more level: the event around its message."""
+All parsers in use accept this depth (orjson stops at 1024, msgspec at Python's recursion limit). A
+line of a transcript may have one more level: the event around its message."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _EXTRA_FRAMES: Final = 3000
-"""Stack frames for values of `MAX_DEPTH`, with several function calls per level."""
+"""Stack frames for values nested `MAX_DEPTH` deep, with several function calls per level."""
 
 _NO_BRACKET_OR_QUOTE: Final = bytes(set(range(256)) - set(b'[]{}"'))
 _UP_OR_DOWN: Final = bytes(1 if c in b"[{" else 255 for c in range(256))
 
 
 def is_too_deep(text: bytes | str, limit: int = MAX_DEPTH) -> bool:
-    """Whether a JSON text has more than `limit` levels of nested arrays and objects.
+    """Return whether a JSON text has more than `limit` levels of nested arrays and objects.
 
     If the text is not valid JSON, at least the part before the error is checked.
     """
@@ -46,7 +46,7 @@ def is_too_deep(text: bytes | str, limit: int = MAX_DEPTH) -> bool:
 
 
 def is_value_too_deep(value: Any, limit: int = MAX_DEPTH) -> bool:
-    """Whether a value has more than `limit` levels of lists and dicts; a cycle is too deep."""
+    """Return whether a value has more than `limit` levels of lists and dicts, or a cycle."""
     level = [value]
     for _ in range(limit + 1):
         level = [v for v in level if isinstance(v, dict | list)]
@@ -57,7 +57,7 @@ def is_value_too_deep(value: Any, limit: int = MAX_DEPTH) -> bool:
 
 
 def _depth(text: bytes) -> int:
-    """Number of nested levels of valid JSON (3 ms per MB: most of the work is done in C)."""
+    """Return the nesting depth of valid JSON (3 ms per MB: most of the work is done in C)."""
     if b"\\" in text:
         # Without escapes, every quote starts or ends a string.
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -72,7 +72,7 @@ _limits: Final[dict[str, int]] = {"users": 0, "before": 0, "set": 0}
 
 @contextlib.contextmanager
 def raised_recursion_limit() -> Iterator[None]:
-    """Raise Python's recursion limit in a `with` block: decoding must not depend on stack depth.
+    """Raise the recursion limit in a `with` block: decoding must not depend on stack depth.
 
     All threads share the limit; the last thread to leave such a block restores it.
     """
@@ -99,7 +99,7 @@ def raised_recursion_limit() -> Iterator[None]:
 
 
 def with_raised_recursion_limit(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator that calls `function` inside `raised_recursion_limit`."""
+    """Decorate `function` to run inside `raised_recursion_limit`."""
 
     @functools.wraps(function)
     def roomy(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,9 +1,9 @@
 """Parses server-sent events without I/O.
 
-Follows the HTML standard (section 9.2, "Server-sent events"): a line ends at LF, CR or CRLF,
-`data` lines are joined with a newline, and a blank line ends an event. Unlike a browser, the
-parser also returns comments, events without data, and an unfinished last event. Memory is bounded
-by the cap; data over it is hashed as it arrives.
+Follows the HTML standard (section 9.2, "Server-sent events"): a line ends at LF, CR or CRLF, `data`
+lines are joined with a newline, and a blank line ends an event. Unlike a browser, the parser also
+returns comments, events without data, and an unfinished last event. Memory is bounded by the cap;
+data beyond it is only hashed.
 """
 
 import re
@@ -17,7 +17,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 _DATA: Final = b"data:"
 
 MAX_FIELD: Final = 64 * 1024
-"""Bytes kept of a line that is not data (a comment, an id); the rest is dropped."""
+"""Maximum bytes kept of a line that is not data (a comment, an id); the rest is dropped."""
 
 
 class SseEvent(NamedTuple):
@@ -38,7 +38,7 @@ class SseEvent(NamedTuple):
 
 
 class SseParser:
-    """Parses the events of one stream, independent of how it is cut into chunks."""
+    """Parses the events of one stream, however it is cut into chunks."""
 
     def __init__(self, *, cap: int = DEFAULT_CAP, pool: BytePool | None = None) -> None:
         self._cap = cap
@@ -52,7 +52,7 @@ class SseParser:
         self._reset()
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """The events that `chunk` completes, in order."""
+        """Return the events that `chunk` completes, in order."""
         if self._after_cr and chunk:
             self._after_cr = False
             if chunk[:1] == b"\n":
@@ -77,7 +77,7 @@ class SseParser:
         return found
 
     def end(self) -> SseEvent | None:
-        """The unfinished event at the end of the stream, if any."""
+        """Return the unfinished event at the end of the stream, if any."""
         if self._line_size:
             self._end_line()
         return self._dispatch(torn=True)

@@ -17,7 +17,7 @@ _decode: Final = msgspec.json.Decoder().decode
 _BOM: Final = b"\xef\xbb\xbf"
 
 # The largest double is 1.8e308, so an integer of 310 digits overflows: msgspec decodes it exactly,
-# orjson refuses it. A run of that length covers nine samples taken every 32 bytes.
+# orjson rejects it. If every 32nd byte is sampled, such a run covers nine samples.
 _LONGEST_INTEGER: Final = 309
 _STRIDE: Final = 32
 _SAMPLED_DIGITS: Final = re.compile(rb"[0-9]{9}")
@@ -27,10 +27,10 @@ _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 def strict_json_error(frame: bytes) -> str | None:
-    """The reason why `frame` is not strict JSON, or None when it is.
+    """Return the reason why `frame` is not strict JSON, or None when it is.
 
-    The reasons: `blank`, `bom`, `not_utf8`, `too_deep`, `number_too_large`, `not_strict_json`
-    (NaN, Infinity, a lone surrogate and the like: some parsers take it) and `not_json`.
+    The reasons: `blank`, `bom`, `not_utf8`, `too_deep`, `number_too_large`, `not_strict_json` (NaN,
+    Infinity, a lone surrogate and so on, which some parsers accept) and `not_json`.
     """
     if is_too_deep(frame):
         return "too_deep"
@@ -56,7 +56,7 @@ def _reason(frame: bytes) -> str:
         text = frame.decode()
     except UnicodeDecodeError:
         return "not_utf8"
-    # Only frames that msgspec refuses get here: rare enough for a second, slower parser.
+    # Only frames that msgspec rejects get here: they are rare enough for a slower second parser.
     import json  # noqa: PLC0415
 
     try:

@@ -1,6 +1,6 @@
 """Finds `id`, `method`, `name` and `is_error` of a frame whose middle was not kept.
 
-The head is scanned forwards and the tail backwards, as long as the nesting level is certain.
+The head is scanned forwards and the tail backwards, while the nesting level is certain.
 """
 
 import re
@@ -14,12 +14,12 @@ _TOKEN: Final = re.compile(
     rb'\s*(?:(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<punct>[][{},:])|(?P<word>[-+.\w]+))'
 )
 _SCALAR: Final = rb'(?:"[^"\\]*(?:\\.[^"\\]*)*"|[-+.\w]+)'
-# A member with a scalar value, or a closing bracket, at the end of the text.
+# Matches a member with a scalar value, or a closing bracket, at the end of the text.
 _LAST: Final = re.compile(
     rb'(?P<close>[]}])\s*\Z|,\s*"(?P<key>[A-Za-z]{1,16})"\s*:\s*(?P<value>' + _SCALAR + rb")\s*\Z"
 )
 _LONGEST_STEP: Final = 1024
-"""Bytes searched for one step backwards: ids and error flags are short."""
+"""Maximum bytes searched per step backwards: ids and error flags are short."""
 
 _PATHS: Final[dict[tuple[str, ...], str]] = {
     ("id",): "id",
@@ -32,7 +32,7 @@ _PATHS: Final[dict[tuple[str, ...], str]] = {
 
 
 def fields_of_truncated(piece: TruncatedFrame) -> dict[str, Any]:
-    """The fields `id`, `method`, `name` (tool, prompt or uri) and `is_error`, as far as found."""
+    """Return the fields `id`, `method`, `name` (tool, prompt or uri) and `is_error` if found."""
     return _backwards(piece.tail) | _forwards(piece.head)
 
 
@@ -77,7 +77,7 @@ def _forwards(head: bytes) -> dict[str, Any]:
 
 
 def _backwards(tail: bytes) -> dict[str, Any]:
-    """`id` of the message and `isError` of its result, if they are the last members written."""
+    """Return the message's `id` and its result's `isError` if they are the last members."""
     found: dict[str, Any] = {}
     depth = 0
     end = len(tail)

@@ -1,4 +1,4 @@
-"""Writes recordings: events, segments, compression, retention, and the journal before them.
+"""Writes recordings: journal, events, segments, compression and retention.
 
 May import `errors`, `plural`, `redaction`, `wire` and `transcript.format`.
 """

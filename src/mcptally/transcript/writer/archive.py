@@ -1,6 +1,6 @@
-"""An archive that this process writes: a folder of recordings.
+"""Writes an archive, a folder of recordings, in this process.
 
-On POSIX it is in the writer process (process.py). Usage, safe from several threads:
+On POSIX, this runs in the writer process (process.py). Usage, safe from several threads:
 
     archive = Archive("traces", policy=policy, limits=Limits())
     recording = archive.prepare(transport="stdio", server="time", command=["mcp-server-time"])
@@ -10,8 +10,8 @@ On POSIX it is in the writer process (process.py). Usage, safe from several thre
     recording.stderr([b"a line"])
     recording.close(reason="server_exited", exit_code=0)
 
-The policy redacts only the recorded copy. Segments rotate by size and age; housekeeping.py
-compresses finished segments and applies retention in a background thread.
+The policy redacts only the recorded copy. Segments rotate by size and age. A background thread
+compresses finished segments and applies retention (housekeeping.py).
 """
 
 import os
@@ -71,7 +71,7 @@ class Archive:
         """Do nothing: events are written at once."""
 
     def watch(self, watch: WatchFunction) -> None:
-        """Do nothing: a write that fails is noticed at once."""
+        """Do nothing: a failed write is noticed at once."""
 
     def close(self) -> None:
         """Stop the background thread. Recordings must be closed separately."""
@@ -87,7 +87,7 @@ class Archive:
         recording_id: str | None = None,
         clock: Clock | None = None,
     ) -> Recording:
-        """A recording without a file yet; `begin` or the first event creates it."""
+        """Return a recording without a file yet; `begin` or the first event creates the file."""
         self._housekeeper.start()
         recording_id = recording_id or new_id()
         clock = clock or Clock()
@@ -105,10 +105,9 @@ class Archive:
         return self.continued(Opening(recording_id, stem, clock.began_ns, fields), clock=clock)
 
     def continued(self, opening: Opening, *, clock: Clock) -> Recording:
-        """A recording that may have files; `Recording.resume` follows if it has.
+        """Return a recording that may have files; if so, `Recording.resume` must follow.
 
-        Raises:
-            UnreadableError: its files would have other names than segments.
+        Raises: UnreadableError: its file names would not be those of segments.
         """
         if not SEGMENT_NAME.fullmatch(f"{opening.stem}-0000.jsonl"):
             raise UnreadableError(f"{opening.stem!r} is not the beginning of a file name")

@@ -1,4 +1,4 @@
-"""Calls of a recording in the form in which they pass through the queue to the writer process."""
+"""Encodes calls to a recording's methods for the queue to the writer process."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -10,10 +10,10 @@ from mcptally.wire.framing import Piece, TruncatedFrame
 
 
 class Call(NamedTuple):
-    """A call of a method of a recording.
+    """A call to a recording's method.
 
-    The bytes of large pieces follow the encoded call, and an index stands for each of them. A
-    `TruncatedFrame` is a plain array.
+    The bytes of large pieces follow the encoded call, which contains an index for each. A
+    `TruncatedFrame` is encoded as an array.
     """
 
     number: int
@@ -30,10 +30,10 @@ class Call(NamedTuple):
 
 
 _LARGE: Final = 64 * 1024
-"""Pieces of at least this many bytes are copied into the queue without being encoded."""
+"""Pieces of at least this many bytes are copied into the queue unencoded."""
 
 _LENGTH: Final = 4
-"""Bytes of the length of an encoded call, which stands before it."""
+"""Size in bytes of the length field before an encoded call."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Call).decode
@@ -47,7 +47,7 @@ def encode_call(
     items: Sequence[Any],
     arguments: dict[str, Any],
 ) -> list[bytes]:
-    """The parts of the record of a call; `items` are pieces, or for `events` exchange events."""
+    """Return the parts of a call's record; `items` are pieces, or exchange events for `events`."""
     large: list[bytes] = []
     if method == "events":
         encoded = [
@@ -67,10 +67,10 @@ def encode_call(
 
 
 def decode_call(record: bytes) -> Call:
-    """The call in a record, with the large pieces of `frames` and `stderr` put back.
+    """Return the call in a record, with the large pieces of `frames` and `stderr` put back.
 
     Raises:
-        msgspec.DecodeError, TypeError, ValueError, IndexError: another program has written it.
+        msgspec.DecodeError, TypeError, ValueError, IndexError: another program wrote the record.
     """
     begin = _LENGTH + int.from_bytes(record[:_LENGTH], "little")
     call = _decode(memoryview(record)[_LENGTH:begin])
@@ -89,7 +89,7 @@ def decode_call(record: bytes) -> Call:
 
 
 def frames_of(call: Call) -> list[bytes]:
-    """The whole frames of a call."""
+    """Return the whole frames of a call."""
     if call.method == "frames":
         return [piece for piece in call.items if isinstance(piece, bytes)]
     if call.method == "events":
@@ -99,7 +99,7 @@ def frames_of(call: Call) -> list[bytes]:
 
 
 def _is_small(piece: Piece) -> bool:
-    """Whether the piece is encoded inside the call, not appended to it."""
+    """Return whether the piece is encoded inside the call, not appended to it."""
     return isinstance(piece, bytes) and len(piece) < _LARGE
 
 

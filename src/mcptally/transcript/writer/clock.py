@@ -1,4 +1,4 @@
-"""Recording ids that sort by time, and a clock for events that never goes back."""
+"""Creates recording ids that sort by time, and event times that never go back."""
 
 import os
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-# CLOCK_BOOTTIME (Linux) includes the time a computer is suspended.
+# CLOCK_BOOTTIME (Linux) includes the time during which a computer is suspended.
 _BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
 
@@ -31,12 +31,12 @@ class Clock:
         self._offset = self.began_ns - steady()
 
     def now(self) -> int:
-        """The current time in UTC nanoseconds since 1970; never less than at an earlier call."""
+        """Return the time in UTC nanoseconds since 1970; it never decreases between calls."""
         return self._offset + self._steady()
 
 
 def new_id() -> str:
-    """A new UUIDv7, which sorts by creation time (RFC 9562, section 5.7)."""
+    """Return a new UUIDv7, which sorts by creation time (RFC 9562, section 5.7)."""
     value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
     value = value & ~(0xF << 76) | 0x7 << 76
     value = value & ~(0x3 << 62) | 0x2 << 62

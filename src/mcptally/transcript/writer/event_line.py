@@ -1,4 +1,4 @@
-"""Encodes events as lines of a transcript: redacts texts and inserts frames byte for byte."""
+"""Encodes events as transcript lines: redacts texts and inserts frames byte for byte."""
 
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def json_bytes(value: Any) -> bytes:
-    """The value as JSON, with undecodable bytes (surrogates, invalid in JSON) replaced."""
+    """Return the value as JSON, with undecodable bytes (surrogates, invalid in JSON) replaced."""
     try:
         return _encode(value)
     except UnicodeEncodeError:
@@ -25,7 +25,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def http_event(fields: Mapping[str, Any]) -> bytes:
-    """The fields of an `http` event as JSON without braces.
+    """Return the fields of an `http` event as JSON without braces.
 
     The caller redacts the path and the headers, and hashes session ids.
     """
@@ -33,7 +33,7 @@ def http_event(fields: Mapping[str, Any]) -> bytes:
 
 
 class FrameContext(NamedTuple):
-    """The values shared by all frames of one call of `Recording.frames`."""
+    """The values shared by all frames in one call to `Recording.frames`."""
 
     direction: Dir
     scope: str | None
@@ -47,7 +47,7 @@ class FrameContext(NamedTuple):
 class EventLineEncoder:
     """Encodes the lines of one recording; if redaction fails, the text is left out.
 
-    `is_clean` returns whether the policy is known to leave a frame as it is.
+    `is_clean` returns whether the policy is known to leave a frame unchanged.
     """
 
     def __init__(
@@ -70,19 +70,19 @@ class EventLineEncoder:
         ) % (FORMAT_VERSION, recording.encode())
 
     def encode_event(self, event: str, fields: Mapping[str, Any], *, seq: int, ts_ns: int) -> bytes:
-        """The line of any event except `message`."""
+        """Return the line of any event except `message`."""
         common_fields = {"v": FORMAT_VERSION, "event": event, "recording": self._recording}
         complete = {**common_fields, "seq": seq, "ts_ns": ts_ns, **fields}
         return json_bytes(complete) + b"\n"
 
     def encode_http(self, fields: bytes, *, seq: int, ts_ns: int) -> bytes:
-        """The line of an `http` event with fields from `http_event`."""
+        """Return the line of an `http` event with fields from `http_event`."""
         return self._http_template % (seq, ts_ns, fields)
 
     def frame_context(
         self, direction: Dir, scope: str | None, wire_bytes: int | None, fields: dict[str, Any]
     ) -> FrameContext:
-        """The context for `encode_frame`, computed once for all frames of a call."""
+        """Return the context for `encode_frame`, computed once for all frames in a call."""
         json_fields = _encode(fields)[1:-1] + b"," if fields else b""
         template = self._templates[direction]
         return FrameContext(
@@ -92,9 +92,9 @@ class EventLineEncoder:
     def encode_frame(
         self, piece: Piece, context: FrameContext, *, seq: int, ts_ns: int
     ) -> tuple[bytes, bool]:
-        """The line of one frame, and whether it is a `message`.
+        """Return the line of one frame, and whether it is a `message`.
 
-        The event is `raw` if the frame is not strict JSON, is over the size limit, or has a `why`.
+        The event is `raw` if the frame is not strict JSON, exceeds the size limit, or has a `why`.
         """
         received_size = piece.size if isinstance(piece, TruncatedFrame) else len(piece)
         size = received_size if context.wire_bytes is None else context.wire_bytes
@@ -131,13 +131,13 @@ class EventLineEncoder:
         return self.encode_event("raw", event, seq=seq, ts_ns=ts_ns), False
 
     def stderr_fields(self, line: bytes) -> dict[str, Any]:
-        """The fields of the next line of stderr; a private key may span several lines."""
+        """Return the fields of the next stderr line; a private key may span several lines."""
         return self.text_fields(line, self._stderr.text)
 
     def text_fields(
         self, data: bytes, redact: Callable[[bytes], tuple[bytes, int]] | None = None
     ) -> dict[str, Any]:
-        """Bytes as the field `text` (UTF-8) or `b64`, with `redacted` if values were redacted."""
+        """Return bytes as field `text` (UTF-8) or `b64`, with `redacted` if any were redacted."""
         try:
             data, redacted = (redact or self._policy.text)(data)
         except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
@@ -149,18 +149,18 @@ class EventLineEncoder:
             return {**extra, "b64": b2a_base64(data, newline=False).decode()}
 
     def redact_url(self, url: str) -> str:
-        """The redacted URL or path; empty if redaction failed."""
+        """Return the redacted URL or path; empty if redaction failed."""
         try:
             return to_utf8(self._policy.url(url)[0])
         except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
             return ""
 
     def redact_label(self, server: str) -> str:
-        """The redacted label of a server: a label derived from the command may hold a secret."""
+        """Return the redacted label: labels derived from commands may contain secrets."""
         return self._redact_text(to_utf8(server))
 
     def redact_command(self, command: Sequence[str]) -> list[str]:
-        """The redacted command line; empty if redaction failed."""
+        """Return the redacted command line; empty if redaction failed."""
         try:
             return [to_utf8(word) for word in self._policy.argv(command)[0]]
         except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
@@ -171,7 +171,7 @@ class EventLineEncoder:
             key: self._redact_text(value) if isinstance(value, str) else value
             for key, value in fields_of_truncated(piece).items()
         }
-        # With redaction no hash: a short secret could be guessed from it.
+        # Omit the hash when redacting: a short secret could be guessed from it.
         complete = {"sha256": piece.sha256} if self._policy.name == "none" else {}
         return {"truncated": True, **complete, **found, **self.text_fields(piece.head)}
 

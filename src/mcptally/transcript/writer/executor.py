@@ -1,4 +1,4 @@
-"""Executes the calls in a journal on an `Archive`: in the writer process, or after a kill."""
+"""Executes a journal's calls on an `Archive`, in the writer process or after a kill."""
 
 import contextlib
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from mcptally.transcript.writer.recording import Recording
 _KILLED: Final = "the process that writes the recording ended while it wrote them"
 
 _EVENTS: Final = frozenset({"frames", "stderr", "events"})
-"""Calls that only record events. All others change more than the file, and are repeated by the next
-process if the last one ended during them: each of them ends a batch."""
+"""Calls that only record events. Each of the others ends a batch: it changes more than the file,
+and the next process repeats it if the last process ended during it."""
 
 _BATCH_BYTES: Final = 64 * 1024
-"""Bytes of calls that are executed before their events are written."""
+"""Bytes of calls after which the events are written."""
 
 
 class Executor:
@@ -51,8 +51,8 @@ class Executor:
     def execute_again(self) -> None:
         """Execute the batch during which the last process ended, call by call.
 
-        If two processes ended and the batch has only one call, its events are counted as lost: it
-        may end this process too.
+        If two processes ended during a batch of one call, its events are counted as lost: the call
+        might end this process too.
         """
         last, deaths = self._queue.begin_again()
         is_first = True
@@ -85,14 +85,14 @@ class Executor:
     def _execute_batch(self, batch: Sequence[Call]) -> None:
         """Execute calls, after one search for secrets in all their small frames."""
         frames = [frame for call in batch for frame in frames_of(call)]
-        with contextlib.suppress(Exception):  # a failing policy fails for each frame again
+        with contextlib.suppress(Exception):  # a failing policy fails again for each frame
             self.archive.clean_frames = self.archive.policy.clean_frames(frames)
         for call in batch:
             self._execute(call)
         self._end_batch()
 
     def _end_batch(self) -> None:
-        """Write the events of the current batch, and remove its calls from the queue."""
+        """Write the current batch's events, and remove its calls from the queue."""
         begun = self._queue.counters.begun
         for number in self._batch:
             recording = self._recordings[number]

@@ -1,7 +1,7 @@
 """Compresses finished segments, and removes old ones by age and total size.
 
-The work runs in one background thread with low priority and does not delay traffic. It touches
-only files with the name of a segment, and none that a recorder is writing (and holds locked).
+The work runs in one background thread with low priority and does not delay traffic. It touches only
+files that are named like segments, and none that a recorder is writing (and has locked).
 """
 
 import contextlib
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FIRST_SWEEP_SECONDS: Final = 10.0
-"""Delay of the first sweep, so that it does not compete with the start of the recorder."""
+"""Delay before the first sweep, so that it does not compete with the recorder's start."""
 
 SWEEP_SECONDS: Final = 3600.0
 """Time between sweeps; a sweep also follows each finished segment."""
 
 IDLE_SECONDS: Final = 3600.0
-"""An unlocked segment of another recorder is compressed if not written to for this long."""
+"""Another recorder's unlocked segment is compressed if it was not written for this long."""
 
 _STOP_SECONDS: Final = 0.25
 
@@ -56,7 +56,7 @@ class Housekeeper:
         self._keep_bytes = keep_bytes
         self._keep_seconds = keep_seconds
         self._compress = compress
-        # Not the wall clock: setting it a year ahead would make every segment look too old.
+        # Do not use the wall clock: setting it a year ahead would make every segment look too old.
         self._clock = Clock()
         self._finished: SimpleQueue[str | None] = SimpleQueue()
         self._stopping = threading.Event()
@@ -71,7 +71,7 @@ class Housekeeper:
         thread = threading.Thread(target=self._run, name="mcptally-housekeeping", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # the limit on memory or processes
+        except RuntimeError as error:  # out of memory or processes
             self._failed = True
             self._log(f"finished files are neither compressed nor removed: {error}")
         else:
@@ -83,7 +83,7 @@ class Housekeeper:
         self.start()
 
     def stop(self) -> None:
-        """Stop the thread; segments not yet compressed are left to the next recorder."""
+        """Stop the thread; uncompressed segments are left to the next recorder."""
         self._stopping.set()
         self._finished.put(None)
         if self._thread is not None:
@@ -116,7 +116,7 @@ class Housekeeper:
 
 
 def compress(segment: "str | Path", *, stop: threading.Event | None = None) -> "Path | None":
-    """Replace a finished `.jsonl` by its `.jsonl.zst` atomically; None if a recorder has it locked.
+    """Atomically replace a finished `.jsonl` with a `.jsonl.zst`; None if a recorder locks it.
 
     Raises:
         OSError: reading or writing failed, or `stop` was set; the original is unchanged.
@@ -144,7 +144,8 @@ def compress(segment: "str | Path", *, stop: threading.Event | None = None) -> "
                     target.write(job.compress(chunk))
                 target.write(job.flush())
                 target.flush()
-                # The original is removed next: the copy must survive a power failure first.
+                # Sync the copy, so that it survives a power failure, before the original is
+                # removed.
                 os.fsync(target.fileno())
             os.utime(part_path, ns=(source_stat.st_atime_ns, source_stat.st_mtime_ns))
             part_path.replace(target_path)
@@ -163,7 +164,7 @@ def sweep(
     compress_idle: bool,
     now: float,
 ) -> None:
-    """Compress idle segments, and remove those too old or, oldest first, over the total size.
+    """Compress idle segments; remove those over the age limit and the oldest over the total size.
 
     `now` is in seconds since 1970. Segments locked by a recorder are skipped.
 

@@ -1,4 +1,4 @@
-"""The interface that the recorder uses, with two implementations: archive.py and process.py."""
+"""Declares the interface that the recorder uses; archive.py and process.py implement it."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -10,17 +10,17 @@ from mcptally.transcript.writer.log import log_to_stderr
 from mcptally.wire.framing import Piece
 
 WAKE_MS: Final = 50
-"""The writer is woken at most once in this time: a batch costs as much as several calls."""
+"""Minimum time between wake-ups of the writer: a batch costs as much as several calls."""
 
 NOT_STARTED: Final = 127
 """Exit code when the server cannot be started."""
 
 WatchFunction = Callable[[int, Callable[[], None] | None], None]
-"""Registers a function that a loop calls when a descriptor is readable; None unregisters it."""
+"""Registers a function to be called when a descriptor is readable; None unregisters it."""
 
 
 FrameEvent = tuple[Piece, Dir, str | None, int | None, dict[str, Any]]
-"""A frame of an HTTP exchange: piece, direction, scope, length on the wire if it differs from the
+"""A frame of an HTTP exchange: piece, direction, scope, length on the wire if different from the
 frame's (decoded SSE), and fields such as `sse_id` that are added to the event unchanged."""
 
 ExchangeEvent = bytes | FrameEvent
@@ -46,7 +46,7 @@ class RecordingWriter(Protocol):
         """Record lines of stderr."""
 
     def events(self, events: Sequence[ExchangeEvent]) -> None:
-        """Record events of an HTTP exchange, one after the other."""
+        """Record events of an HTTP exchange in order."""
 
     def close(
         self, *, reason: str, exit_code: int | None = None, signal: int | None = None, **fields: Any
@@ -76,23 +76,23 @@ class ArchiveWriter(Protocol):
         command: Sequence[str] | None = None,
         url: str | None = None,
     ) -> RecordingWriter:
-        """A recording without a file yet."""
+        """Return a recording without a file yet."""
 
     def wake(self) -> None:
-        """Make sure that the recorded events are written soon."""
+        """Ensure that the recorded events are written soon."""
 
     def wait_until_written(self) -> None:
         """Wait until the recorded events are in the files, or give up on a slow disk."""
 
     def watch(self, watch: WatchFunction) -> None:
-        """Register with a loop the descriptors that the archive must react to."""
+        """Register the descriptors that the archive must react to with a loop."""
 
     def close(self) -> None:
         """Close the archive; all recordings must be closed already."""
 
 
 def close_not_started(recording: RecordingWriter, why: str) -> int:
-    """Close, log and return the exit code after the server could not be started."""
+    """Close, log and return the exit code if the server could not be started."""
     path = os.environ.get("PATH", os.defpath)
     log_to_stderr(why)
     recording.close(reason="not_started", exit_code=NOT_STARTED, detail=why, path=path)

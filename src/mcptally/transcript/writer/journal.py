@@ -1,9 +1,9 @@
-"""The journal: a file beside the recordings that holds the events on their way to them.
+"""Implements the journal, a file with the events that are not yet in the recordings.
 
-Recorder and writer map it as shared memory, so storing an event costs no system call, and the event
-is in the file's pages when the store is done: it survives when every process is killed at once. Its
-mode is 0600, because its events are not redacted yet. Both processes keep it locked. A journal
-without a lock belongs to a recorder that was killed; recovery.py writes its events and removes it.
+Recorder and writer map it as shared memory, so storing an event costs no system call, and a stored
+event survives even if all processes are killed at once. The file's mode is 0600, because its events
+are not redacted yet. Both processes keep it locked. A journal without a lock belongs to a recorder
+that was killed; recovery.py writes its events and removes it.
 
 Disk space is allocated before it is used, because a store to a page without space would end the
 process (SIGBUS). Layout: the name of the redaction policy, the counters and bytes of the queue, and
@@ -25,11 +25,11 @@ from mcptally.transcript.writer.segment import lock
 from mcptally.transcript.writer.shared_queue import BLOCK_BYTES, HEADER_BYTES, SharedQueue
 
 QUEUE_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of events that may wait for the writer, if no frame is larger than 16 MiB."""
+"""Maximum bytes of events that wait for the writer, if no frame exceeds 16 MiB."""
 
 _MAX_QUEUE_BYTES: Final = 4 * 1024**3
 _FRAMES: Final = 4
-"""Frames of the largest size that fit into the queue."""
+"""Number of frames of maximum size that fit into the queue."""
 
 _MAGIC: Final = b"mcptally journal 1\n"
 _POLICY_AT: Final = len(_MAGIC) + 8
@@ -38,7 +38,7 @@ _ZEROS: Final = bytes(64 * 1024)
 
 
 def queue_bytes(frame_bytes: int) -> int:
-    """The size of the queue for frames of at most `frame_bytes`."""
+    """Return the size of the queue for frames of at most `frame_bytes`."""
     wanted = -(-frame_bytes * _FRAMES // BLOCK_BYTES) * BLOCK_BYTES
     return min(max(QUEUE_BYTES, wanted), _MAX_QUEUE_BYTES)
 
@@ -46,7 +46,7 @@ def queue_bytes(frame_bytes: int) -> int:
 class Journal:
     """A queue of events and the progress of the recordings.
 
-    Without a file it is anonymous memory, which is lost when all processes are killed.
+    Without a file, the journal is in anonymous memory, which is lost when all processes are killed.
     """
 
     def __init__(self, size: int, *, fd: int = -1, path: str = "", policy: str = "") -> None:
@@ -63,21 +63,20 @@ class Journal:
 
     @property
     def frame_bytes(self) -> int:
-        """Size of the largest frame that the queue is made for."""
+        """Maximum size of a frame in the queue."""
         return self.queue.size // _FRAMES
 
     def allocate_first(self) -> None:
         """Allocate disk space for the counters and the first events.
 
-        Raises:
-            OSError: there is none.
+        Raises: OSError: the disk is full.
         """
         counters = (len(_ZEROS), 2 * len(_ZEROS))
         if not (self._allocate(*counters) and self.queue.allocate_first_block()):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def allocate_slot(self, slot: int) -> bool:
-        """Allocate disk space for the progress of one more recording; False if there is none."""
+        """Allocate disk space for the progress of one more recording; False if the disk is full."""
         end = (slot + 1) * SLOT_BYTES
         if slot >= SLOTS:
             return False
@@ -107,7 +106,7 @@ class Journal:
             os.close(self.fd)
 
     def remove(self) -> None:
-        """Remove the file: its events are in the recordings."""
+        """Remove the file, whose events are in the recordings."""
         if self.path:
             with contextlib.suppress(OSError):
                 os.unlink(self.path)  # noqa: PTH108 - start-up time, see segment.py
@@ -126,7 +125,7 @@ def create(folder: str, *, policy: str, size: int) -> Journal:
         path = os.path.join(folder, name)  # noqa: PTH118
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            # Another process may take the empty file for one that was left behind, and remove it.
+            # Another process may remove the empty file in the belief that it was left behind.
             if lock(fd) and os.fstat(fd).st_nlink:
                 os.ftruncate(fd, _file_bytes(size))
                 os.pwrite(fd, _MAGIC + size.to_bytes(8, "little") + policy.encode(), 0)
@@ -144,10 +143,10 @@ def create(folder: str, *, policy: str, size: int) -> Journal:
 def open_left_behind(path: str) -> Journal | None:
     """Lock and map the journal of a recorder that was killed.
 
-    Returns None if the recorder still runs, or if nothing is left to do.
+    Returns None if the recorder is still running, or if nothing is left to do.
 
     Raises:
-        OSError: the file cannot be opened for writing, or not be locked.
+        OSError: the file cannot be opened for writing or locked.
         UnreadableError: it is not a journal of this version.
     """
     flags = os.O_RDWR | os.O_NOFOLLOW

@@ -1,4 +1,4 @@
-"""Limits of a recorder: file sizes, retention, and how long a slow writer may delay traffic."""
+"""Defines a recorder's limits: file sizes, retention, and delays caused by a slow writer."""
 
 from typing import NamedTuple
 
@@ -6,10 +6,10 @@ from mcptally.wire.framing import DEFAULT_CAP
 
 
 class Limits(NamedTuple):
-    """Limits of sizes in bytes and of times in seconds; None, where allowed, means no limit."""
+    """A recorder's limits, in bytes or seconds; None, where allowed, means no limit."""
 
     frame_bytes: int = DEFAULT_CAP
-    """For a larger frame only its beginning, size and (without redaction) hash are recorded."""
+    """Of larger frames, only the beginning, size and (without redaction) hash are recorded."""
     segment_bytes: int | None = 64 * 1024 * 1024
     """The recorder starts a new segment file when the current one reaches this size."""
     segment_seconds: float | None = 24 * 3600.0
@@ -21,5 +21,5 @@ class Limits(NamedTuple):
     compress: bool = True
     """Whether finished segments are compressed to `.jsonl.zst`."""
     stall_seconds: float | None = 1.0
-    """Longest wait of traffic for the writer to finish an event while the queue is full; after it,
-    traffic continues and events are lost."""
+    """Maximum delay of traffic until the writer finishes an event while the queue is full. After
+    that, traffic continues and events are lost."""

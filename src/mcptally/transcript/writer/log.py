@@ -1,4 +1,4 @@
-"""Log messages of the recorder on stderr, written without blocking."""
+"""Writes the recorder's log messages to stderr without blocking."""
 
 import contextlib
 import os

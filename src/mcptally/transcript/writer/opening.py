@@ -1,4 +1,4 @@
-"""Opens an archive that a second process writes, or, where that is not possible, this process."""
+"""Opens an archive that is written by a second process or, if that is impossible, by this one."""
 
 from mcptally.transcript.writer.interface import ArchiveWriter
 from mcptally.transcript.writer.limits import Limits
@@ -7,7 +7,7 @@ from mcptally.transcript.writer.process import WriterProcess
 
 
 def open_archive(folder: str, *, policy: str, limits: Limits) -> ArchiveWriter:
-    """The archive in `folder`, with the redaction policy that `policy` describes."""
+    """Return the archive in `folder`, with the redaction policy that `policy` describes."""
     try:
         return WriterProcess(folder, policy=policy, limits=limits)
     except OSError as error:

@@ -1,21 +1,21 @@
-"""Writes recordings in a separate process: neither disks nor redaction delay traffic (POSIX).
+"""Writes recordings in a separate process (POSIX), so disks and redaction do not delay traffic.
 
     recorder ──(events in the journal)───────── writer ── files
              ──(how far they may be read)────▶
 
 When a call of a `RemoteRecording` returns, its events are in the journal, which the recorder shares
 with the writer process (journal.py), or they are counted as lost. The writer is a fork in its own
-session. It ignores the signals that end a recorder, and so outlives the recorder: it ends when the
-pipe has ended and the queue is empty, and then removes the journal.
+session. It ignores the signals that end a recorder, so it outlives the recorder. It ends when the
+pipe is closed and the queue is empty, and then removes the journal.
 
-If the queue stays full for `Limits.stall_seconds`, events are lost and traffic goes on. If the
-writer dies, the recorder starts another one, which continues each recording in a new segment: what
-was written is known from the progress in the journal and from the file, and the rest is in the
-queue (executor.py). If both die, the next recorder or reader of the folder does this (recovery.py).
+If the queue stays full for `Limits.stall_seconds`, events are lost and traffic continues. If the
+writer dies, the recorder starts another one, which continues each recording in a new segment: the
+progress in the journal and the file show which events were written, and the rest are in the queue
+(executor.py). If both die, the next recorder or reader of the folder does this (recovery.py).
 
-If the folder cannot take a journal, events wait in anonymous memory. Without that, or without the
-process, the constructor raises an error, and `opening.open_archive` uses an archive in the process
-of the recorder.
+If the folder cannot contain a journal, events wait in anonymous memory. If that or the process
+cannot be created, the constructor raises an error, and `opening.open_archive` uses an archive in
+the recorder's process.
 """
 
 import contextlib
@@ -42,7 +42,8 @@ from mcptally.transcript.writer.remote_recording import RemoteRecording
 from mcptally.transcript.writer.shared_queue import LIMIT_BYTES
 
 _MAX_FAILURES: Final = 3
-"""How many writers in a row may end within a second of their start and still be replaced."""
+"""Maximum number of consecutive writers that end within a second of their start and are
+replaced."""
 
 _RETRY_SECONDS: Final = 0.001
 
@@ -50,9 +51,9 @@ _IGNORED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2
 
 
 class WriterProcess:
-    """An archive whose files another process writes; it has the methods of `archive.Archive`.
+    """An archive written by another process; it has the methods of `archive.Archive`.
 
-    `policy` is the text of a redaction policy. After one or several events the caller calls `wake`.
+    `policy` is the text of a redaction policy. The caller calls `wake` after one or several events.
 
     Raises:
         OSError: from the constructor, if memory cannot be shared or the process cannot be started.
@@ -109,7 +110,7 @@ class WriterProcess:
         command: Sequence[str] | None = None,
         url: str | None = None,
     ) -> RemoteRecording:
-        """A recording without a file yet; `begin` or the first event creates it."""
+        """Return a recording without a file yet; `begin` or the first event creates it."""
         self._forget_closed()
         number = self._prepared = self._prepared + 1
         recording = RemoteRecording(
@@ -129,7 +130,7 @@ class WriterProcess:
     def _new_slot(self) -> int:
         slot = self.journal.queue.slots
         if not self.journal.allocate_slot(slot):
-            return SLOTS  # its progress is not kept
+            return SLOTS  # the progress is not kept
         self.journal.queue.slots = slot + 1
         return slot
 
@@ -153,7 +154,7 @@ class WriterProcess:
             self.log(f"{count(lost, 'event')} could not be recorded")
 
     def wait_until_written(self) -> None:
-        """Wait until what was handed over is in the files, but no longer than for a slow disk."""
+        """Wait until all events so far are in the files, or give up on a slow disk."""
         limit, began = self.limits.stall_seconds, time.monotonic()
         counters = self.journal.queue.counters
         while self._pid and counters.tail < counters.head:
@@ -213,7 +214,7 @@ class WriterProcess:
         os.close(self._ended)
         if not was_closed:
             os.close(self._wake)
-            self._wake = -1  # the number may be that of a socket soon: `wake` must not write there
+            self._wake = -1  # a socket may soon get this number, and `wake` must not write to it
         self._pid = 0
         if was_closed and status == 0:
             return False
@@ -239,7 +240,7 @@ class WriterProcess:
 
     def _has_ended(self, seconds: float | None) -> bool:
         """Wait at most `seconds` for the writer to end; return whether it has ended."""
-        poll = select.poll()  # not `select`, which takes no descriptor over 1023
+        poll = select.poll()  # `select` does not support descriptors above 1023
         poll.register(self._ended, select.POLLIN)
         while poll.poll(None if seconds is None else math.ceil(seconds * 1000)):
             if not self._print_messages():
@@ -256,7 +257,7 @@ class WriterProcess:
     # --- handing over ---------------------------------------------------------------------------
 
     def _put(self, parts: Sequence[bytes], events: int) -> bool:
-        """Put a record into the queue; return False if there was no room for it in time."""
+        """Put a record into the queue; return False if no space became free in time."""
         if not self._pid:
             return False
         if self._stalled_at >= 0:
@@ -269,9 +270,11 @@ class WriterProcess:
         return True
 
     def wake(self) -> None:
-        """Wake the writer, and let it execute what is in the queue now."""
+        """Wake the writer to execute the calls that are now in the queue."""
         head = self.journal.queue.counters.head
-        with contextlib.suppress(OSError):  # full: the writer has yet to read earlier messages
+        with contextlib.suppress(
+            OSError
+        ):  # the pipe is full: the writer has not yet read earlier messages
             os.write(self._wake, head.to_bytes(LIMIT_BYTES, "little"))
 
     def _wait_and_put(self, parts: Sequence[bytes]) -> bool:
@@ -307,7 +310,7 @@ class WriterProcess:
 
 
 def _journal(folder: str, policy: str, size: int) -> Journal:
-    """A journal in `folder`, or if that cannot be written, in anonymous memory."""
+    """Return a journal in `folder` or, if the folder is not writable, in anonymous memory."""
     try:
         return journals.create(folder, policy=policy, size=size)
     except OSError as error:
@@ -323,8 +326,8 @@ def _journal(folder: str, policy: str, size: int) -> Journal:
 def _detach(messages: int, *kept: int) -> None:
     """Make a forked writer independent of the recorder, except for its pipes and the journal.
 
-    Its stderr is the pipe `messages`: the client must see the end of the recorder's stderr when the
-    recorder ends, even if the writer still waits for a disk.
+    Its stderr is the pipe `messages`, so that the recorder's stderr is closed when the recorder
+    ends, even if the writer is still waiting for a disk.
     """
     os.setsid()
     signal.set_wakeup_fd(-1)
@@ -332,6 +335,6 @@ def _detach(messages: int, *kept: int) -> None:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     detach_descriptors(*kept, stderr=messages)
     if hasattr(os, "SCHED_BATCH"):
-        # When an event arrives, the writer must not preempt the recorder and its peers.
+        # The writer must not preempt the recorder and its peers when an event arrives.
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

@@ -1,4 +1,4 @@
-"""The state of each recording, in memory that outlives the process that writes the recordings."""
+"""Keeps each recording's state in memory that outlives the writer process."""
 
 import mmap
 from typing import Any, Final, NamedTuple
@@ -6,23 +6,23 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 SLOTS: Final = 8192
-"""Most recordings whose state is kept, by default."""
+"""Default maximum number of recordings whose state is kept."""
 
 SLOT_BYTES: Final = 4096
 
 _HALF: Final = 512
 _OPENING_AT: Final = 8 + 2 * _HALF
 _LENGTH: Final = 2
-"""Bytes of a length, which stands before each value."""
+"""Size in bytes of the length field before each value."""
 
 
 class Opening(NamedTuple):
-    """What stays the same in all segments of a recording."""
+    """The values that are the same in all segments of a recording."""
 
     recording: str
-    """Its id."""
+    """The recording's id."""
     stem: str
-    """Beginning of the names of its files (`segment_stem`)."""
+    """Prefix of its file names (`segment_stem`)."""
     began_ns: int
     fields: dict[str, Any]
     """The fields of its `open` events, redacted."""
@@ -34,7 +34,7 @@ class Progress(NamedTuple):
     seq: int = 0
     segments: int = 0
     size: int = 0
-    """Bytes of the last segment; later lines are not part of the other numbers."""
+    """Size of the last segment in bytes; the other numbers do not include later lines."""
     lost: int = 0
     unreported_lost: int = 0
     lost_reason: str = ""
@@ -42,12 +42,12 @@ class Progress(NamedTuple):
 
 
 class SavedRecording(NamedTuple):
-    """What is known of a recording: enough to continue it in another process."""
+    """A recording's saved state: enough to continue it in another process."""
 
     slot: int
     number: int
     begun: int
-    """Value of `begun` of the queue after the last call that is part of `progress`."""
+    """The queue's `begun` after the last call that is included in `progress`."""
     progress: Progress
     opening: Opening
 
@@ -60,9 +60,9 @@ _decode_opening: Final = msgspec.msgpack.Decoder(tuple[int, Opening]).decode
 
 
 class ProgressTable:
-    """One state per recording; if a process dies while saving one, the previous state stays.
+    """One state per recording; if a process dies while saving it, the previous state remains.
 
-    A slot has the number of the half that is current, two halves for the changing state, and the
+    A slot consists of the number of the current half, two halves for the changing state, and the
     opening. An unused slot is zero.
     """
 
@@ -76,7 +76,7 @@ class ProgressTable:
         if slot >= self._slots:
             return
         data = _encode((number, opening))
-        if len(data) > _OPENING_BYTES:  # a very long command: later segments do without it
+        if len(data) > _OPENING_BYTES:  # too long a command: later segments omit it
             fields = {name: opening.fields[name] for name in ("transport", "recorder", "redaction")}
             data = _encode((number, opening._replace(fields=fields)))
         self._put(self._at(slot) + _OPENING_AT, data)
@@ -87,15 +87,15 @@ class ProgressTable:
         if slot >= self._slots or len(data) > _HALF - _LENGTH:
             return
         at = self._at(slot)
-        half = 0 if self._memory[at] == 2 else 1  # the one that is not current
+        half = 0 if self._memory[at] == 2 else 1  # the half that is not current
         self._put(at + 8 + half * _HALF, data)
         self._memory[at] = half + 1
 
     def load(self, slots: int) -> list[SavedRecording]:
-        """The recordings in the first `slots` slots.
+        """Return the recordings in the first `slots` slots.
 
         Raises:
-            msgspec.DecodeError: another program has written to the memory.
+            msgspec.DecodeError: another program wrote to the memory.
         """
         found = []
         for slot in range(min(slots, self._slots)):
@@ -108,7 +108,7 @@ class ProgressTable:
         return found
 
     def forget(self, slot: int) -> None:
-        """Mark the slot of a recording that is complete as unused."""
+        """Mark the slot of a complete recording as unused."""
         if slot < self._slots:
             self._memory[self._at(slot)] = 0
 

@@ -1,10 +1,10 @@
-"""The recording of one connection: encodes each event and hands its line to the segments.
+"""Records one connection: encodes each event and passes its line to the segments.
 
 When a call returns, its events are in the file (`write` has returned, without fsync), unless the
 archive is `buffered`: then they are written by `flush`, which the writer process calls. No call
-raises a disk error (segment_writer.py).
-`wire.framing.FrameSplitter` cuts a stream into the pieces for `frame` and `frames`;
-`wire.framing.cap_frame` makes the piece of a whole body. event_line.py encodes a line.
+raises a disk error (segment_writer.py). `wire.framing.FrameSplitter` splits a stream into the
+pieces for `frames`; `wire.framing.cap_frame` makes a piece of a whole body. event_line.py encodes
+the lines.
 """
 
 import threading
@@ -28,14 +28,14 @@ _NOISE: Final = (
 
 
 def _is_noise(piece: Piece, *, unterminated: bool) -> bool:
-    """Whether a frame is not JSON, unless the end of the stream cut it off."""
+    """Return whether a frame is not JSON and was not cut off by the end of the stream."""
     if not isinstance(piece, bytes) or strict_json_error(piece) not in {"not_json", "not_utf8"}:
         return False
     return not (unterminated and piece.lstrip().startswith((b"{", b"[")))
 
 
 class Recording:
-    """The recording of one stdio connection or HTTP session; made by `Archive.prepare`."""
+    """The recording of one stdio connection or HTTP session, created by `Archive.prepare`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Recording:
         self._closed = False
 
     def begin(self) -> None:
-        """Write the `open` event of the first segment now, not with the first event."""
+        """Write the first segment's `open` event now, before the first event."""
         with self._lock:
             self.segments.prepare(0)
 

@@ -19,13 +19,13 @@ from mcptally.transcript.writer.limits import Limits
 from mcptally.transcript.writer.log import log_to_stderr
 
 _ROOM: Final = 3
-"""Bytes of disk space that a byte of waiting events may need: as base64, and in an event."""
+"""Maximum bytes of disk space per byte of waiting events: base64, inside an event."""
 
 _MIN_ROOM: Final = 1024 * 1024
 
 
 def journals_in(folder: str) -> list[str]:
-    """The paths of the journals in a folder, those of running recorders included."""
+    """Return the paths of the journals in a folder, including those of running recorders."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         return sorted(
             entry.path
@@ -40,7 +40,7 @@ def finish_journals(
 ) -> list[tuple[str, str]]:
     """Write the events that killed recorders left in a folder, and remove their journals.
 
-    Returns the path of each journal that could not be finished, and why; both are logged, too.
+    Logs and returns the path of each journal that could not be finished, and the reason.
     """
     problems = []
     for path in journals_in(folder):
@@ -50,7 +50,7 @@ def finish_journals(
                 with contextlib.closing(journal):
                     _finish(journal, folder, log)
                 journal.remove()
-        except FileNotFoundError:  # another process has finished it
+        except FileNotFoundError:  # finished by another process
             continue
         except OSError as error:
             why = f"{error.strerror}; copy the folder to where it can be written"
@@ -90,7 +90,7 @@ def _finish(journal: Journal, folder: str, log: Callable[[str], None]) -> None:
 
 
 class FinishingThread:
-    """Finishes the journals in a folder beside other work; `join` waits for it."""
+    """Finishes the journals in a folder in the background; `join` waits for it."""
 
     def __init__(self, folder: str, *, own: str, log: Callable[[str], None]) -> None:
         self._thread: threading.Thread | None = None

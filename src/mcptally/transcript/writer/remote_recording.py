@@ -1,4 +1,4 @@
-"""A recording whose calls go through a queue to the writer process."""
+"""Implements a recording whose calls go through a queue to the writer process."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -15,9 +15,9 @@ _STALLED: Final = "the process that writes the recording was too slow"
 class RemoteRecording:
     """A recording that the writer process writes; it has the methods of `recording.Recording`.
 
-    `put` puts a record with a number of events into the queue, and returns False if there was no
-    room for it in time; `largest` is the size of the largest record. `on_closed` is called after
-    the last call. `arguments` are those of `Archive.prepare`.
+    `put` puts a record with a number of events into the queue, and returns False if no space became
+    free in time; `largest` is the maximum size of a record. `on_closed` is called after the last
+    call. `arguments` are those of `Archive.prepare`.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class RemoteRecording:
     def _call(
         self, method: str, events: int, items: Sequence[Any], arguments: dict[str, Any]
     ) -> None:
-        """Hand over a call, or count its events as lost."""
+        """Put a call into the queue, or count its events as lost."""
         now = self._clock.now()
         record = encode_call(self.number, now, method, events, items, arguments)
         is_too_large = sum(map(len, record)) > self._largest

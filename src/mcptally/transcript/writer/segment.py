@@ -1,4 +1,4 @@
-"""A segment file that is being written: its name, its lock, and appending of whole lines.
+"""Handles a segment file that is being written: name, lock and appending whole lines.
 
 Paths are strings in this folder: importing pathlib would take 5 % of the recorder's start-up time.
 """
@@ -15,13 +15,13 @@ SEGMENT_NAME: Final = re.compile(
     r"(?P<stem>[A-Za-z0-9._-]{1,60}-\d{8}T\d{6}Z-[0-9a-f]{12})-(?P<segment>\d{4,})"
     r"(?P<suffix>\.jsonl|\.jsonl\.part|\.jsonl\.zst|\.jsonl\.zst\.part)"
 )
-"""File names of segments. Other files in the folder are never compressed or removed."""
+"""Matches the file names of segments. Other files in the folder are never compressed or removed."""
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def segment_stem(server: str | None, recording: str, wall_ns: int) -> str:
-    """The common file name prefix of a recording: label, start time in UTC, end of its id."""
+    """Return a recording's file name prefix: label, start time in UTC, end of its id."""
     label = _UNSAFE.sub("_", server or "server").strip("._")[:60] or "server"
     began = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(wall_ns // 1_000_000_000))
     return f"{label}-{began}-{recording.replace('-', '')[-12:]}"
@@ -51,7 +51,7 @@ def try_lock(fd: int) -> bool:
 
 
 def open_plain(path: str, flags: int) -> int:
-    """An `opener` that refuses links: an archive may come from a stranger."""
+    """Return an `opener` that refuses links: an archive may come from a stranger."""
     return os.open(path, flags | os.O_NOFOLLOW)
 
 
@@ -104,7 +104,7 @@ class Segment:
             os.unlink(self._first_name)  # noqa: PTH108
 
     def exists(self) -> bool:
-        """Whether the file still has a name: False once it was removed while open."""
+        """Return whether the file still has a name; False if it was removed while open."""
         return os.fstat(self._fd).st_nlink > 0
 
     def close(self) -> None:

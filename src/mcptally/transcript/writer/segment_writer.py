@@ -1,8 +1,8 @@
 """Writes the lines of one recording into segment files, which rotate by size and age.
 
-No call raises a disk error: lost events are counted and logged once, and a `gap` event
-reports them when writing works again. Lost events keep their `seq`, so each hole in `seq` has its
-`gap`. segment.py writes the file.
+No call raises a disk error: lost events are counted and logged once, and a `gap` event reports them
+when writing works again. Lost events keep their `seq`, so each hole in `seq` has a matching `gap`.
+segment.py writes the file.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ RETRY_SECONDS: Final = 1.0
 """Minimum time between write attempts after a write failed."""
 
 _BUFFER_BYTES: Final = 256 * 1024
-"""A buffer of lines is written when it has this size."""
+"""A buffer of lines is written when it reaches this size."""
 
 _REMOVED: Final = "their file was removed while it was being written"
 
@@ -40,8 +40,8 @@ _decode_kind: Final = msgspec.json.Decoder(_Kind).decode
 class SegmentWriter:
     """Writes lines into the segments of one recording; the caller holds the recording's lock.
 
-    `on_finished` is called with the path of each segment that another one follows. If `buffered`,
-    lines are written by `flush`.
+    `on_finished` is called with the path of each segment after the next one was opened. If
+    `buffered`, lines are written by `flush`.
     """
 
     def __init__(
@@ -135,18 +135,18 @@ class SegmentWriter:
             self._put(self._segment, lines, counts)
         except OSError as error:
             events = sum(counts.values())
-            self.seq -= events  # counted again with the loss
+            self.seq -= events  # will be counted again as lost
             self._handle_write_error(error, events)
 
     def count_lost(self, events: int, why: str) -> None:
-        """Count events that cannot be written; a `gap` reports them."""
+        """Count events that cannot be written; a `gap` event will report them."""
         self.seq += events
         self.lost += events
         self._unreported_lost += events
         self._lost_reason = why
 
     def close(self) -> None:
-        """Close the file, and log how many lost events no `gap` reports."""
+        """Close the file, and log the number of lost events that no `gap` reports."""
         if self._unreported_lost:
             lost = count(self._unreported_lost, "event")
             self._log(f"{lost} could not be recorded: {self._lost_reason}")
@@ -195,7 +195,7 @@ class SegmentWriter:
         return resumed
 
     def _read_rest(self, size: int) -> list[tuple[str, int]] | None:
-        """Kind and `seq` of the lines of the current segment after its first `size` bytes."""
+        """Return kind and `seq` of the lines after the current segment's first `size` bytes."""
         path = self._segment_path()
         with contextlib.suppress(OSError):
             os.unlink(f"{path}.part")  # noqa: PTH108 - it has no event but `open`
@@ -271,7 +271,7 @@ class SegmentWriter:
         return segment
 
     def _put_own_event(self, segment: Segment, event: str, fields: Mapping[str, Any]) -> None:
-        """Write an `open` or `gap` event, which is not counted as lost if it fails."""
+        """Write an `open` or `gap` event; on failure it is not counted as lost."""
         line = self._encoder.encode_event(event, fields, seq=self.seq, ts_ns=self._clock.now())
         self._put(segment, line, {event: 1})
         self.seq += 1

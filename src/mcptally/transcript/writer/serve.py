@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from mcptally.transcript.writer.process import WriterProcess
 
 _UNANNOUNCED_MS: Final = 5 * WAKE_MS
-"""Time that a message about events in the queue may take; usually it takes WAKE_MS."""
+"""Maximum delay of a message about events in the queue; usually it is WAKE_MS."""
 
 
 def serve(remote: "WriterProcess", wake: int) -> None:
-    """Execute calls until the pipe `wake` has ended and the queue is empty."""
+    """Execute calls until the pipe `wake` is closed and the queue is empty."""
     archive = Archive(
         remote.folder,
         policy=policy(remote.journal.policy),
@@ -37,7 +37,7 @@ def serve(remote: "WriterProcess", wake: int) -> None:
         executor.execute_until(limit)
         head = queue.counters.head
         if head != limit and not poll.poll(_UNANNOUNCED_MS):
-            limit = head  # the pipe was full; what was stored so long ago is visible
+            limit = head  # the pipe was full; stores this old are visible
         elif message := os.read(wake, 65536):
             limit = int.from_bytes(message[-LIMIT_BYTES:], "little")
         else:

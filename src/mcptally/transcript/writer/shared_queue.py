@@ -1,17 +1,17 @@
-"""A queue of byte records in memory that a process shares with its forked child.
+"""Implements a queue of byte records in memory shared with a forked child process.
 
-One process puts, the other takes. The counters only grow, and each is written by one process:
-`head` (bytes put), `tail` (bytes taken) and `begun` (the value of `tail` after the records that are
-being executed). A record is contiguous: if it does not fit before the end of the memory, it is put
-at the start. So is a record that is put into an empty queue: memory that is in the processor's
-cache, and in use anyway, is used again. `head` is stored after the bytes of the record, so a
-process that is killed leaves whole records.
+One process puts records, the other takes them. The counters only grow, and each is written by one
+process only: `head` (bytes put), `tail` (bytes taken) and `begun` (the value of `tail` after the
+records that are being executed). A record is contiguous: if it does not fit before the end of the
+memory, it is put at the start. A record for an empty queue is also put at the start, to reuse
+memory that is in the processor's cache. `head` is stored after the record's bytes, so a killed
+process leaves only whole records.
 
-No order of stores to shared memory is assumed, because ARM does not keep it: `begin` gets its limit
-from a message through a pipe, and the locks of the pipe in the kernel make everything visible that
-was stored before the message was sent. In the other direction, `tail` is stored after the bytes of
-the records were parsed and written; no processor makes a store visible before the loads that decide
-about it.
+The order of stores to shared memory is not relied on, because ARM does not preserve it: `begin`
+gets its limit from a message through a pipe, and the kernel's pipe locks make everything visible
+that was stored before the message was sent. In the other direction, `tail` is stored after the
+records were parsed and written; no processor makes a store visible before the loads that it depends
+on.
 """
 
 import contextlib
@@ -22,22 +22,28 @@ from typing import Final, NamedTuple
 from mcptally.errors import UnreadableError
 
 BLOCK_BYTES: Final = 1024 * 1024
-"""The memory of records that were taken is returned to the system in blocks of this size."""
+"""The memory of taken records is returned to the system in blocks of this size."""
 
 LIMIT_BYTES: Final = 8
-"""Size of a message that has a value of `head`, little-endian."""
+"""Size of a message with a value of `head`, little-endian."""
 
 HEADER_BYTES: Final = 64 * 1024
-"""Bytes before the records, for the counters: a multiple of every system's page size."""
+"""Bytes reserved for the counters before the records: a multiple of every system's page size."""
 
-_HEAD, _SLOTS = 0, 1  # written by the process that puts
-_TAIL, _BEGUN, _EVENTS, _DIED_AT, _DEATHS = 8, 9, 10, 11, 12  # in another cache line: by the other
+_HEAD, _SLOTS = 0, 1  # written by the putting process
+_TAIL, _BEGUN, _EVENTS, _DIED_AT, _DEATHS = (
+    8,
+    9,
+    10,
+    11,
+    12,
+)  # in another cache line, written by the taking process
 _TO_START: Final = 2**64 - 1
-"""Instead of a length: the next record is at the start of the memory."""
+"""Takes the place of a length if the next record is at the start of the memory."""
 
 
 class QueueCounters(NamedTuple):
-    """Bytes put, bytes taken, bytes taken once the current records are done; events taken."""
+    """Bytes put, bytes taken, bytes taken after the current records, and events taken."""
 
     head: int
     tail: int
@@ -46,11 +52,11 @@ class QueueCounters(NamedTuple):
 
 
 class SharedQueue:
-    """A queue of at most `size` bytes in `memory`, from byte `start` on.
+    """A queue of at most `size` bytes in `memory`, starting at byte `start`.
 
     `size` and `start` are multiples of the page size; above BLOCK_BYTES, `size` is a multiple of
-    BLOCK_BYTES. `allocate` is called with the first and the last byte of memory before it is used;
-    it returns False if there is none.
+    BLOCK_BYTES. `allocate` is called with the first and the last byte of memory before they are
+    used; it returns False if there is no space.
     """
 
     def __init__(
@@ -76,7 +82,7 @@ class SharedQueue:
     # --- the process that puts ------------------------------------------------------------------
 
     def put(self, parts: Sequence[bytes]) -> bool:
-        """Add a record that consists of `parts`; return False if there is no room for it now."""
+        """Add a record that consists of `parts`; return False if there is no space now."""
         words, size = self._words, self.size
         length = sum(map(len, parts))
         needed = 8 + (length + 7 & ~7)
@@ -105,12 +111,12 @@ class SharedQueue:
 
     @property
     def counters(self) -> QueueCounters:
-        """The counters; they show whether records wait and whether the other process takes them."""
+        """The counters, which show whether records wait and whether they are being taken."""
         words = self._words
         return QueueCounters(words[_HEAD], words[_TAIL], words[_BEGUN], words[_EVENTS])
 
     def allocate_first_block(self) -> bool:
-        """Allocate the memory that all small records use; return False if there is none."""
+        """Allocate the memory that all small records use; return False if there is no space."""
         return self._grow(self._block)
 
     @property
@@ -148,12 +154,12 @@ class SharedQueue:
     # --- the process that takes -----------------------------------------------------------------
 
     def begin(self, limit: int) -> bytes | None:
-        """The next record before `limit`, or None; it stays in the queue until `done`.
+        """Return the next record before `limit`, or None; it stays in the queue until `done`.
 
         `limit` is a value of `head` that this process received through the kernel.
 
         Raises:
-            UnreadableError: the memory has no such record: another program has written to it.
+            UnreadableError: the memory has no such record: another program wrote to it.
         """
         words = self._words
         begun = words[_BEGUN]
@@ -170,7 +176,7 @@ class SharedQueue:
         return None
 
     def done(self, events: int) -> None:
-        """Remove the records that `begin` returned, which have `events` events."""
+        """Remove the records that `begin` returned; they have `events` events."""
         words = self._words
         words[_EVENTS] += events
         words[_TAIL] = words[_BEGUN]
@@ -185,7 +191,7 @@ class SharedQueue:
         """The size of the records that are not done.
 
         Raises:
-            UnreadableError: the counters contradict each other: another program has written them.
+            UnreadableError: the counters contradict each other: another program wrote to them.
         """
         head, tail, begun, _ = self.counters
         if not (tail <= begun <= head <= tail + self.size) or (head | tail | begun) & 7:
@@ -193,10 +199,10 @@ class SharedQueue:
         return head - tail
 
     def begin_again(self) -> tuple[int, int]:
-        """Make `begin` return again what is not done, after the taking process has died.
+        """Let `begin` return unfinished records again after the taking process died.
 
-        Returns the end of the last such record, and how many processes have died while the first
-        one of these records was waiting.
+        Returns the end of the last such record, and the number of processes that died while the
+        first of them was waiting.
         """
         words = self._words
         last, tail = words[_BEGUN], words[_TAIL]

@@ -1,15 +1,15 @@
-"""Replaces undecodable bytes in texts from the operating system, which JSON cannot represent."""
+"""Replaces undecodable bytes in texts from the operating system: JSON cannot represent them."""
 
 from typing import Any
 
 
 def to_utf8(text: str) -> str:
-    """The text with undecodable bytes (surrogates) replaced."""
+    """Return the text with undecodable bytes (surrogates) replaced."""
     return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def all_to_utf8(value: Any) -> Any:
-    """The value with `to_utf8` applied to every string in it."""
+    """Return the value with `to_utf8` applied to every string in it."""
     if isinstance(value, str):
         return to_utf8(value)
     if isinstance(value, list):
