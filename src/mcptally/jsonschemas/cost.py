@@ -1,7 +1,7 @@
 """Bound the cost of validating a value by an untrusted schema.
 
-A schema whose evaluation may take exponential time is refused before an engine sees it, and all
-errors of a value are collected only where that is cheap (docs/design/protocol.md).
+A schema whose evaluation may take exponential time is rejected before an engine sees it, and all
+errors in a value are collected only where that is cheap (docs/design/protocol.md).
 """
 
 import functools
@@ -26,41 +26,43 @@ from mcptally.jsonschemas.walk import (
 )
 
 MAX_STEPS: Final = 10_000
-"""Subschemas that may apply to one value, along one path down into it. The maximum of 696 recorded
-schemas is 23. A step takes up to 20 µs."""
+"""Maximum number of subschemas that may apply to a value on one path into it. Among 696 recorded
+schemas, the maximum is 23. A step takes up to 20 µs."""
 
 MAX_STEPS_OF_ALL_ERRORS: Final = 32
-"""Subschemas per part of a value up to which all errors are collected for any size of value."""
+"""Subschemas per part of a value up to which all errors are collected, whatever its size."""
 
 MAX_WORK_OF_ALL_ERRORS: Final = 4_000
-"""Subschemas times bytes of a value up to which all errors are collected: about 25 ms."""
+"""Subschemas multiplied by a value's bytes up to which all errors are collected: about 25 ms."""
 
 MAX_TARGETS: Final = 16
-"""Subschemas that one reference may mean, if ids are ambiguous; recorded ones mean one."""
+"""Maximum number of subschemas that a reference with ambiguous ids may mean; recorded references
+mean one."""
 
 MAX_BYTES_OF_ALL_ERRORS: Final = 1 << 20
-"""Size of a value up to which all errors are collected; they may need 600 times its memory."""
+"""Size of a value up to which all errors are collected; they may need 600 times as much memory."""
 
 MAX_STEPS_OF_AN_ERROR: Final = 1_000
-"""Subschemas above which no error is requested: even one error contains those of every branch."""
+"""Number of subschemas above which no error is requested: even one contains the errors of all
+branches."""
 
 _LIST_BYTES_PER_STEP: Final = 256
-"""Bytes of an `enum` or a list of member names that count as one subschema."""
+"""Bytes of an `enum` or list of member names that are counted as one subschema."""
 
 VALUE_DEPTH: Final = 64
-"""Depth of values up to which steps are counted."""
+"""Maximum depth of values for which steps are counted."""
 
 
 def max_value_depth(schema: Any) -> int | None:
     """Return the depth from which validating a value may cost too much; None if there is no limit.
 
     Without references a schema is a tree, and its size bounds the cost per value. With references,
-    or with `unevaluated…` (which evaluates all subschemas for a value a second time), the function
-    counts the subschemas that apply to one value along one path down into it.
+    or with `unevaluated…` (which evaluates all subschemas for a value a second time), the
+    subschemas that apply to a value on one path into it are counted.
 
     Raises:
-        UnusableSchemaError: a reference leads back to itself for the same value, or a flat value
-            costs too much.
+        UnusableSchemaError: a reference leads back to itself for the same value, or even a flat
+            value costs too much.
     """
     for deep, steps in enumerate(_steps_by_depth(schema)):
         if steps > MAX_STEPS:
@@ -71,24 +73,24 @@ def max_value_depth(schema: Any) -> int | None:
 
 
 class ErrorCost:
-    """Estimates whether it costs too much to collect all errors of a value.
+    """Estimates whether collecting all errors in a value costs too much.
 
-    Each error takes up to 20 µs: a schema of 30 kB and a value of 8 kB could take a minute. Facts
-    that depend on the schema alone are computed once, on first use.
+    Each error takes up to 20 µs: with a schema of 30 kB, a value of 8 kB could take a minute. Facts
+    that depend only on the schema are computed once, on first use.
     """
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema
 
     def is_costly(self, value: Any) -> bool:
-        """Return whether collecting all errors of `value` costs too much."""
+        """Return whether collecting all errors in `value` costs too much."""
         return self.costly_steps(len(msgspec.json.encode(value))) is not None
 
     def costly_steps(self, size: int) -> int | None:
-        """Return the number of subschemas per part of a value if it is too many for its size.
+        """Return the number of subschemas per part of a value if too large for the value's size.
 
         Args:
-            size: bytes of the value.
+            size: size of the value in bytes.
         """
         if self._bytes * size <= MAX_WORK_OF_ALL_ERRORS:
             return None
@@ -106,15 +108,15 @@ class ErrorCost:
 
 
 def collect_errors(validator: Any, cost: ErrorCost | None, value: Any) -> list[Any]:
-    """Return errors of an invalid value from a jsonschema-rs validator.
+    """Return the errors in an invalid value from a jsonschema-rs validator.
 
-    These are all errors. If collecting all would cost too much, it is the first one that the engine
-    finds. If even that would, or the value is nested too deeply for the engine, there are none.
+    Returns all errors, or only the first one found if all would cost too much. Returns none if even
+    one would cost too much, or if the value is nested too deeply for the engine.
 
     Args:
         validator: a validator of jsonschema-rs.
-        cost: the cost of errors by its schema; None if the schema is trusted.
-        value: a value for which the validator says that it is invalid.
+        cost: the cost of errors for this schema; None if the schema is trusted.
+        value: a value that the validator rejects.
     """
     size = len(msgspec.json.encode(value))
     steps = None if cost is None else cost.costly_steps(size)
@@ -131,7 +133,7 @@ def collect_errors(validator: Any, cost: ErrorCost | None, value: Any) -> list[A
 
 
 def _steps_by_depth(schema: Any) -> Iterator[int]:
-    """Yield the subschemas that apply to a value along one path down into it, level by level.
+    """Yield the number of subschemas that apply to a value on one path into it, level by level.
 
     Raises:
         UnusableSchemaError: a reference leads back to itself for the same value.
@@ -152,18 +154,18 @@ def _steps_by_depth(schema: Any) -> Iterator[int]:
 
 
 class _Edges(NamedTuple):
-    """The subschemas that a node of a schema applies, by the values that they apply to."""
+    """The subschemas that a schema's node applies, by the values that they apply to."""
 
     here: tuple[str, ...]
     """Subschemas that apply to the same value."""
     either: tuple[tuple[str, ...], ...]
-    """Groups, of each of which one subschema applies to the same value: ambiguous references."""
+    """Groups of subschemas, one of which applies to the same value: ambiguous references."""
     each: tuple[str, ...]
-    """Subschemas that may apply to every value below."""
+    """Subschemas that may apply to every child value."""
     one: tuple[str, ...]
-    """Subschemas of which at most one applies to a value below."""
+    """Subschemas of which at most one applies to a child value."""
     times: int
-    """How often the subschemas for the same value are evaluated."""
+    """Number of times the subschemas for the same value are evaluated."""
     own: int
     """Cost of the node's own keywords: 1, and more for long lists."""
 
@@ -177,7 +179,7 @@ class _Edges(NamedTuple):
 
 
 def _reached(references: References) -> dict[str, _Edges]:
-    """Return the edges of the root and of every node that can be reached from it."""
+    """Return the edges of the root and all nodes reachable from it."""
     edges: dict[str, _Edges] = {}
     todo = [""]
     while todo:
@@ -190,9 +192,9 @@ def _reached(references: References) -> dict[str, _Edges]:
 
 
 def _order(edges: dict[str, _Edges]) -> list[str]:
-    """Return the nodes, each after those that apply to the same value.
+    """Return the nodes, each after the nodes that it applies to the same value.
 
-    Not recursive, since an untrusted schema could exceed the recursion limit.
+    Does not recurse, since an untrusted schema could exceed the recursion limit.
 
     Raises:
         UnusableSchemaError: a reference leads back to itself for the same value.
@@ -217,7 +219,7 @@ def _order(edges: dict[str, _Edges]) -> list[str]:
 
 
 def _steps(node: _Edges, below: dict[str, int], here: dict[str, int]) -> int:
-    """Return a node's number of steps, given those of the level below and for the same value."""
+    """Return a node's number of steps, given those one level below and those for the same value."""
     same = sum([here.get(n, 1) for n in node.here])
     same += sum([max([here.get(n, 1) for n in group]) for group in node.either])
     total = node.own + node.times * same
@@ -267,7 +269,7 @@ def _edges(at: str, node: dict[str, Any], references: References) -> _Edges:
         if isinstance(node.get(key), list):
             one += [f"{at}/{key}/{i}" for i in range(len(node[key]))]
     twice = "unevaluatedProperties" in node or "unevaluatedItems" in node
-    # An error contains the options and the value, and each missing member is another error.
+    # An error contains the options and the value; each missing member is a separate error.
     lists = [node[key] for key in ("enum", "required", "dependentRequired") if key in node]
     own = 1 + sum(len(msgspec.json.encode(listed)) for listed in lists) // _LIST_BYTES_PER_STEP
     return _Edges(tuple(here), tuple(either), tuple(each), tuple(one), 2 if twice else 1, own)

@@ -1,6 +1,6 @@
 """Compare two versions of a tool definition, and classify each change by its effect on callers.
 
-A change of inputSchema is breaking if it requires more or allows less; a change of outputSchema is
+A change to inputSchema is breaking if it requires more or allows less; a change to outputSchema is
 breaking if it promises less. A change that is neither clearly harmless nor clearly breaking is
 `unclear`.
 """
@@ -34,7 +34,7 @@ _CONDITIONS: Final = frozenset(
     | {"dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if", "then", "else"}
     | {"$ref", "$dynamicRef", "$recursiveRef"}
 )
-"""Keywords, besides the bounds below, that restrict the allowed values."""
+"""Keywords, besides the bounds, that restrict the allowed values."""
 
 _NO_EFFECT: Final[dict[str, tuple[Any, ...]]] = {
     **dict.fromkeys(("items", "additionalItems", "unevaluatedItems"), (True, {})),
@@ -43,7 +43,7 @@ _NO_EFFECT: Final[dict[str, tuple[Any, ...]]] = {
     **dict.fromkeys(("properties", "patternProperties", "dependencies"), ({},)),
     "uniqueItems": (False,),
 }
-"""Values with which a keyword restricts nothing."""
+"""Values with which a keyword does not restrict anything."""
 
 _LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
 _UPPER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
@@ -52,7 +52,7 @@ _UPPER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems
 def diff_definitions(old: str, new: str) -> list[Change]:
     """Return the changes between two definitions, given as JSON text, sorted by place.
 
-    Values that are invalid in a schema are compared like others, since servers list such schemas.
+    Invalid values in a schema are compared like others, since servers list such schemas.
     """
     before, after = msgspec.json.decode(old), msgspec.json.decode(new)
     return sorted(_tool(before, after))
@@ -84,7 +84,7 @@ def _how(before: Any, after: Any) -> str:
 
 
 def _schema(old: Any, new: Any, at: str, *, answers: bool) -> Iterator[Change]:
-    """Yield the changes of a schema; `answers` says whether it is an outputSchema."""
+    """Yield the changes to a schema; `answers` is whether it is an outputSchema."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         yield f"{at}: changed", "unclear"
         return
@@ -126,7 +126,7 @@ def _properties(
 ) -> Iterator[Change]:
     required = schema.get("required")
     if not isinstance(required, list):
-        required = ()  # a boolean in each property, before draft 4
+        required = ()  # before draft 4, a boolean in each property
     for name in old.keys() | new.keys():
         place = f"{at}/{name}"
         if name not in new:
@@ -152,7 +152,7 @@ def _required(old: Any, new: Any, at: str, *, answers: bool) -> Iterator[Change]
 
 
 def _condition(key: str, before: Any, after: Any, *, answers: bool) -> str:
-    """Classify the change of a keyword by whether it allows more or fewer values than before."""
+    """Classify a change to a keyword by whether it allows more or fewer values than before."""
     before, after = (
         None if value in _NO_EFFECT.get(key, ()) else value for value in (before, after)
     )
@@ -164,7 +164,7 @@ def _condition(key: str, before: Any, after: Any, *, answers: bool) -> str:
     elif key == "enum" and all(v is None or isinstance(v, list) for v in (before, after)):
         wider = _wider(_reprs(before), _reprs(after))
     elif before is None or after is None:
-        # An unknown keyword may or may not be a condition.
+        # An unknown keyword may or may not restrict values.
         wider = after is None if key in _CONDITIONS | _LOWER | _UPPER else None
     elif key in _LOWER | _UPPER and all(isinstance(v, int | float) for v in (before, after)):
         wider = (after < before) is (key in _LOWER)
@@ -187,7 +187,7 @@ def _types(value: str | list[Any] | None) -> set[str] | None:
 
 
 def _wider(before: set[str] | None, after: set[str] | None) -> bool | None:
-    """Return whether more is allowed; None if unclear. A set that is None allows everything."""
+    """Return whether more values are allowed; None if unclear. The set None means all values."""
     if after is None or (before is not None and before <= after):
         return True
     if before is None or after <= before:

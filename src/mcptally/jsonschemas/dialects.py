@@ -1,7 +1,7 @@
-"""Parse an untrusted JSON Schema, determine its dialect, and validate it by its metaschema.
+"""Parse an untrusted JSON Schema, determine its dialect, and validate it against its metaschema.
 
-Nothing is fetched, and no untrusted pattern is run by Python's `re`. The dialect is the one that
-`$schema` names, else 2020-12 (MCP 2025-11-25, SEP-1613; older revisions do not say).
+Nothing is fetched, and no untrusted pattern is run by Python's `re`. The dialect is that of
+`$schema`, by default 2020-12 (MCP 2025-11-25, SEP-1613; older revisions do not specify one).
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,10 +16,10 @@ from mcptally.jsonschemas.walk import REFERENCES, References, keys, nodes_of, po
 LATEST: Final = "2020-12"
 
 MAX_CHARS: Final = 1 << 20
-"""Maximum characters of a schema's JSON text; the largest recorded one has 31,000."""
+"""Maximum characters in a schema's JSON text; the largest recorded schema has 31,000."""
 
 MAX_DEPTH: Final = 100
-"""Maximum nesting of a schema; the deepest recorded one has 20."""
+"""Maximum nesting of a schema; the deepest recorded schema has 20 levels."""
 
 _NAMES: Final = {
     "json-schema.org/draft/2020-12/schema": "2020-12",
@@ -47,14 +47,15 @@ ENGINES: Final[Mapping[str, Any]] = {
 
 
 class UnusableSchemaError(ValueError):
-    """A schema that cannot be used for validation; the message says why."""
+    """A schema cannot be used for validation; the message says why."""
 
 
 def parse_schema(text: str) -> Any:
     """Return the schema that a JSON text contains.
 
     Raises:
-        UnusableSchemaError: not JSON, too large, too deep, or neither an object nor a boolean.
+        UnusableSchemaError: the text is not JSON, too large, too deep, or neither an object nor a
+            boolean.
     """
     if len(text) > MAX_CHARS:
         raise UnusableSchemaError(f"the schema is longer than {MAX_CHARS} characters")
@@ -108,7 +109,7 @@ def metaschema_errors(schema: Any) -> list[tuple[str, str]]:
     members = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(members, dict):
         return sorted(_meta_errors(name, schema))
-    # Many tools have equal arguments: each distinct one is validated once.
+    # Many tools have equal arguments, so validate each distinct one once.
     found = _meta_errors(name, schema | {"properties": {}})
     for member, value in members.items():
         at = pointer(("properties", member))
@@ -117,14 +118,14 @@ def metaschema_errors(schema: Any) -> list[tuple[str, str]]:
 
 
 _META: Final[dict[tuple[str, bytes], frozenset[tuple[str, str]]]] = {}
-"""Errors of a schema by dialect and text; at most `MAX_KNOWN` entries."""
+"""Caches a schema's errors by dialect and text, with at most `MAX_KNOWN` entries."""
 
 MAX_KNOWN: Final = 65536
-"""Distinct schemas and parts of schemas whose errors are cached."""
+"""Maximum number of distinct schemas and parts whose errors are cached."""
 
 
 def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
-    """Return the errors of a schema against the metaschema of a dialect; cached."""
+    """Return the errors of a schema against a dialect's metaschema, from the cache if possible."""
     if isinstance(schema, dict):
         schema = {
             key: value
@@ -149,7 +150,7 @@ def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
 
 
 def _is_schema(name: str, schema: Any) -> bool:
-    """Return whether the fast engine accepts a schema by its metaschema."""
+    """Return whether the fast engine finds a schema valid against its metaschema."""
     if not isinstance(schema, dict):
         return False
     try:
@@ -178,7 +179,7 @@ def _meta_message(error: Any) -> str:
 
 
 def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
-    """Yield patterns that jsonschema-rs does not accept as ECMA 262, with their places."""
+    """Yield the patterns that jsonschema-rs does not accept as ECMA 262, with their places."""
     for at, node in nodes_of(schema):
         texts = [node.get("pattern"), *keys(node.get("patternProperties"))]
         for text in texts:
@@ -187,7 +188,7 @@ def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
 
 
 def external_references(schema: Any) -> list[tuple[str, str]]:
-    """Return references to other documents: (JSON Pointer, target). None of them is followed."""
+    """Return references to other documents as (JSON Pointer, target). They are never followed."""
     candidates = [
         (f"{at}/{key}", reference)
         for at, node in nodes_of(schema)

@@ -1,7 +1,7 @@
-"""Compile regular expressions of untrusted schemas within limits on time and memory.
+"""Compile regular expressions in untrusted schemas within limits on time and memory.
 
-The engine bounds backtracking, so matching ends. An automaton may be a million times the size of
-its pattern (`((a{1,50}){1,50}){1,50}`), so its size is bounded too.
+The engine limits backtracking, so matching always ends. An automaton may be a million times the
+size of its pattern (`((a{1,50}){1,50}){1,50}`), so its size is limited too.
 """
 
 import functools
@@ -10,14 +10,14 @@ from typing import Any, Final
 import jsonschema_rs
 
 MAX_PATTERN_BYTES: Final = 1 << 20
-"""Memory for the automaton of one pattern, and as much again for matching; patterns of recorded
+"""Maximum memory for one pattern's automaton, and the same again for matching; patterns in recorded
 schemas need less than 64 KiB."""
 
 MAX_SCHEMA_BYTES: Final = 16 << 20
-"""Memory for the automata of all patterns of one schema."""
+"""Maximum memory for the automata of all patterns in a schema."""
 
 MAX_CACHED_SCHEMAS: Final = 32
-"""Compiled schemas with patterns in the cache."""
+"""Maximum number of cached compiled schemas with patterns."""
 
 
 def may_have_patterns(text: str) -> bool:
@@ -26,13 +26,13 @@ def may_have_patterns(text: str) -> bool:
 
 
 def pattern_options(schema: Any, **limits: int) -> jsonschema_rs.FancyRegexOptions:
-    """Return the options for compiling the patterns of a schema; `limits` are passed on."""
+    """Return the options for compiling a schema's patterns; `limits` are passed on."""
     size = min(MAX_PATTERN_BYTES, MAX_SCHEMA_BYTES // max(_count(schema), 1))
     return jsonschema_rs.FancyRegexOptions(size_limit=size, dfa_size_limit=size, **limits)
 
 
 def _count(schema: Any) -> int:
-    """Return the number of patterns in a schema, or more: members called `pattern` count too."""
+    """Return an upper bound for a schema's number of patterns: any member `pattern` is counted."""
     found = 0
     todo = [schema]
     while todo:

@@ -1,6 +1,6 @@
-"""Validate by the library jsonschema, where the fast engine refuses a schema or finds errors in it.
+"""Validate with the library jsonschema if the fast engine rejects a schema or finds errors in it.
 
-Importing jsonschema takes 0.1 s and most archives do not need it, so import this module lazily.
+Importing jsonschema takes 0.1 s, and most archives do not need it: import this module lazily.
 """
 
 import functools
@@ -27,7 +27,7 @@ CLASSES: Final[Mapping[str, Any]] = {
 """Dialect → its validator class."""
 
 UNDECIDED: Final = (RecursionError, Unresolvable, UnknownType)
-"""What a validator raises if it cannot evaluate a schema."""
+"""Exceptions that a validator raises if it cannot evaluate a schema."""
 
 
 def faults(name: str, schema: Any) -> list[Any]:
@@ -40,9 +40,9 @@ def faults(name: str, schema: Any) -> list[Any]:
 
 
 def error_finder(name: str, schema: Any) -> Callable[[Any], list[Any]] | None:
-    """Return a function that returns the errors of a value; it raises what `UNDECIDED` names.
+    """Return a function that returns a value's errors and may raise the exceptions in `UNDECIDED`.
 
-    None if the schema is invalid, or if validating would run Python's `re` on its patterns.
+    Returns None if the schema is invalid, or if validating would run Python's `re` on its patterns.
     """
     cls = CLASSES[name]
     try:
@@ -58,7 +58,7 @@ def error_finder(name: str, schema: Any) -> Callable[[Any], list[Any]] | None:
 
 
 def _pattern(_: Any, text: Any, value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
-    """Validate `pattern` by the fast engine, since Python's `re` may take exponential time."""
+    """Validate `pattern` with the fast engine, since Python's `re` may take exponential time."""
     if isinstance(value, str) and isinstance(text, str):
         matcher = compile_pattern(text)
         if matcher is not None and not matcher.is_valid(value):
@@ -92,8 +92,6 @@ def _without_dynamics(node: dict[str, Any]) -> dict[str, Any]:
     if "$dynamicRef" in node or "$recursiveRef" in node:
         return {"$ref": "#"}
     plain = {k: v for k, v in node.items() if k not in {"$dynamicAnchor", "$recursiveAnchor"}}
-    if "#" in plain.get(
-        "$ref", ""
-    ):  # a reference to another vocabulary, which is now in this document
+    if "#" in plain.get("$ref", ""):  # a reference to another vocabulary, now in this document
         plain["$ref"] = "#" + plain["$ref"].split("#")[1]
     return plain

@@ -1,7 +1,7 @@
-"""Validate the arguments and output of calls by the schemas of their tools.
+"""Validate the arguments and output of calls against their tools' schemas.
 
-Each distinct pair of schema and value is validated once. A schema that cannot be used is a finding
-about the tool, never about a call.
+Each distinct pair of schema and value is validated once. An unusable schema is a finding about the
+tool, never about a call.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ from mcptally.wire.json_text import ANY, decode_or_none
 
 
 class _Values(StageTable):
-    """One row per call, with the values that are validated."""
+    """One row per call, with the values to validate."""
 
     row = Column(pl.UInt32, "Number of the call.")
     whole = Column(pl.Boolean, "Whether request and reply were recorded in full.")
@@ -64,7 +64,7 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
         }
     )
     tool = Validated.tool.col.is_not_null()
-    # Responses may be large and few are needed: they are looked up later by `row`.
+    # Responses may be large and few are needed, so look them up later by `row`.
     rows = (
         calls.lazy()
         .select(
@@ -72,7 +72,7 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
             "definition",
             "outcome",
             row=pl.int_range(pl.len(), dtype=pl.UInt32),
-            # The result of a task that was completed may not have been fetched.
+            # A completed task's result may not have been fetched.
             whole=~Validated.truncated.col
             & ~Validated.reply_truncated.col.fill_null(value=False)
             & Validated.response.col.is_not_null(),
@@ -122,7 +122,7 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
 
 
 REDACTED: Final = r"\[(?:redacted|hashed):"
-"""Text with which the recorder replaces a secret; the original value may have been valid."""
+"""Text that replaces a secret in recordings; the original value may have been valid."""
 
 
 def _unless_redacted(state: str, value: str) -> pl.Expr:
@@ -133,7 +133,7 @@ def _unless_redacted(state: str, value: str) -> pl.Expr:
 
 
 def _with_json_text(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    """Fill `output` of results without structuredContent with their first text that is JSON.
+    """Fill `output` of results without structuredContent with their first JSON text.
 
     `responses` has the responses of all calls; `row` is an index into it.
     """
@@ -162,7 +162,7 @@ class _Text(msgspec.Struct):
 
 
 class _Content(msgspec.Struct):
-    """A result of a tool."""
+    """A tool's result."""
 
     content: list[_Text] = []
 
@@ -171,7 +171,7 @@ _CONTENT: Final = msgspec.json.Decoder(_Content)
 
 
 def first_json_text(response: str) -> str | None:
-    """Return the first text block of a tool's result that is a JSON object or array, or None."""
+    """Return the first text block in a tool's result that is a JSON object or array, or None."""
     result = decode_or_none(_CONTENT, response)
     for block in result.content if result else ():
         text = block.text
@@ -194,9 +194,10 @@ def _validated(
         rows: `call_id`, `number` (index into `schemas`) and `value`.
         schemas: JSON texts.
         prefix: beginning of the names of the columns with results.
-        missing: what is validated in place of a null value; None: its state is `missing_output`.
+        missing: the value to validate in place of null; if None, null has the state
+            `missing_output`.
     """
-    # Group by values alone, and then by their numbers: grouping by two columns copies the values.
+    # Group by value alone, then by value number: grouping by two columns copies the values.
     distinct = (
         rows.group_by("value")
         .agg("number", "call_id")
@@ -208,7 +209,7 @@ def _validated(
         .pipe(run_query)
     )
     results: list[ValidationResult] = []
-    # Rows are sorted by schema. Only the current validator is held: patterns take much memory.
+    # Rows are sorted by schema. Keep only the current validator: patterns take much memory.
     current: int | None = None
     judge: Validator | str = ""
     # Pass bytes: the decoder would encode non-ASCII text first.

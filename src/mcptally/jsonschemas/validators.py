@@ -1,8 +1,8 @@
 """Compile untrusted schemas to validators of JSON values, with the same messages for both engines.
 
-jsonschema-rs validates. A schema that it refuses is given to jsonschema, the reference engine. Both
-treat formats as annotations, never as assertions (2020-12's default).
-Reasons: docs/design/protocol.md.
+jsonschema-rs validates; schemas that it rejects are given to jsonschema, the reference engine. Both
+treat formats as annotations, never as assertions (2020-12's default). docs/design/protocol.md gives
+the reasons.
 """
 
 import functools
@@ -35,7 +35,7 @@ Validator = Callable[[Any], ValidationResult]
 
 
 def compile_validator(text: str) -> Validator | str:
-    """Return a validator for a schema's JSON text, or a message that says why it is unusable."""
+    """Return a validator for a schema's JSON text, or a message if the schema is unusable."""
     return _validator_with_patterns(text) if may_have_patterns(text) else _judge_without(text)
 
 
@@ -59,12 +59,12 @@ def _judge_of(text: str) -> Validator | str:
 
 
 _judge_without: Final = functools.lru_cache(maxsize=8192)(_judge_of)
-# Compiled patterns may take a thousand times the memory of the rest of a schema: keep few.
+# Compiled patterns may take a thousand times more memory than the rest of a schema: keep few.
 _validator_with_patterns: Final = functools.lru_cache(maxsize=MAX_CACHED_SCHEMAS)(_judge_of)
 
 
 ENGINE_ERRORS: Final = (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError)
-"""What `compile_engine` raises if the fast engine refuses a schema."""
+"""Exceptions that `compile_engine` raises if the fast engine rejects a schema."""
 
 
 def without_schema_keyword(schema: Any) -> Any:
@@ -79,7 +79,7 @@ def compile_engine(name: str, schema: Any) -> Any:
 
     Raises:
         jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError: the engine
-            refuses the schema.
+        rejects the schema.
     """
     return ENGINES[name](
         schema, offline=True, validate_formats=False, pattern_options=pattern_options(schema)
@@ -95,11 +95,11 @@ def validate_json(judge: Validator, text: str | bytes) -> ValidationResult:
 
 
 def validator_from_engine(validator: Any, schema: Any = None) -> Validator:
-    """Return a validator of values that uses one of jsonschema-rs.
+    """Return a validator that uses a jsonschema-rs validator.
 
     Args:
         validator: one of `ENGINES`, compiled from a schema.
-        schema: the schema if it is untrusted; collecting all errors is then bounded in cost.
+        schema: the schema if it is untrusted, so that the cost of collecting errors is limited.
     """
     cost = None if schema is None else ErrorCost(schema)
 
@@ -168,7 +168,7 @@ def _place(parts: Iterable[Any]) -> tuple[str, ...]:
 
 
 def _like_fast(error: Any) -> tuple[str, dict[str, Any]]:
-    """Return keyword and details of an error of jsonschema in the form of the fast engine."""
+    """Return the keyword and details of a jsonschema error in the fast engine's form."""
     name, value = error.validator, error.validator_value
     if name is None or (value is False and name == "items"):
         return "falseSchema", {}

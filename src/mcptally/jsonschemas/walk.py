@@ -1,8 +1,8 @@
 """Find the subschemas of an untrusted schema by JSON Pointer, and the targets of its references.
 
-Nothing is fetched: a reference to another document has no target. Engines differ in how they
-resolve a reference within the document (equality of URIs, base URI, scope of dynamic anchors), so
-all possible targets are returned, and the caller takes the most expensive one.
+Nothing is fetched: a reference to another document has no target. Engines resolve references within
+a document differently (URI equality, base URI, scope of dynamic anchors), so all possible targets
+are returned; the caller uses the most expensive one.
 """
 
 import re
@@ -10,8 +10,8 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any, Final
 
-# Keywords with subschemas for the same value (a list of them, one, or one per name) and for the
-# values below it (one, or one per name).
+# Keywords with subschemas for the same value (a list, one, or one per name) and for its child
+# values (one, or one per name).
 IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
 IN_PLACE_ONE: Final = ("not", "if", "then", "else")
 IN_PLACE_MAP: Final = ("dependentSchemas", "dependencies")
@@ -28,7 +28,7 @@ _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 _MAX_COMPARED_IDS: Final = 64
-"""Maximum number of ids with the same last step; with more, their other steps are not compared."""
+"""Maximum number of ids with the same last step whose other steps are compared."""
 
 
 def nodes_of(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -56,8 +56,8 @@ class References:
     """Resolves the references in a schema to all their possible targets."""
 
     def __init__(self, schema: Any) -> None:
-        # All objects: engines differ in where they look for ids, and a JSON Pointer may lead to an
-        # object that is not a subschema of any keyword.
+        # Include all objects: engines look for ids in different places, and a JSON Pointer may
+        # refer to an object that is not any keyword's subschema.
         self.objects = dict(_objects(schema))
         """JSON Pointer → object, whether it is a subschema or not."""
         self._resources = {""}
@@ -74,7 +74,7 @@ class References:
                 self._recursive.append(at)
 
     def targets(self, at: str, key: str, reference: str) -> list[str]:
-        """Return JSON Pointers of the objects that a reference may mean.
+        """Return the JSON Pointers of the objects that a reference may mean.
 
         Args:
             at: JSON Pointer of the node with the reference.
@@ -116,7 +116,7 @@ class References:
         return [at for own, at, common in lengths if own[-common:] == steps[-common:]]
 
     def _enclosing(self, at: str, uri: str) -> list[str]:
-        """Return the resources that a node may be in; all of them if the reference has a URI."""
+        """Return the resources that may contain a node; all if the reference has a URI."""
         if uri:
             return sorted(self._resources)
         own = []
@@ -132,7 +132,7 @@ class References:
         for token in fragment.split("/")[1:]:
             step: str | int = token.replace("~1", "/").replace("~0", "~")
             if isinstance(part, list):
-                # Engines accept 01, +1 and the like for 1.
+                # Engines accept 01, +1 and so on for 1.
                 try:
                     step = range(len(part))[int(step)]
                 except (ValueError, IndexError):
@@ -159,10 +159,10 @@ def _objects(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _steps(uri: str) -> tuple[str, ...] | None:
-    """Return host and path of a URI as steps, normalised so that equal URIs have equal steps.
+    """Return a URI's host and path as steps, normalised so that equal URIs have equal steps.
 
-    None if there is no path: the URI then means the enclosing resource. A relative URI gives the
-    last steps of the URI that it resolves to.
+    Returns None if there is no path: the URI then means the enclosing resource. A relative URI has
+    the last steps of the URI that it resolves to.
     """
     path = urllib.parse.unquote("".join(uri.split()).partition("?")[0]).lower()
     if not path:
@@ -191,5 +191,5 @@ def keys(value: Any) -> list[str]:
 
 
 def pointer(parts: Any) -> str:
-    """Return the JSON Pointer (RFC 6901) of names and indices."""
+    """Return the JSON Pointer (RFC 6901) made of names and indices."""
     return "".join(["/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts])

@@ -1,4 +1,4 @@
-"""The default label of a server, derived from its command."""
+"""Derives the default label of a server from its command."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -28,11 +28,11 @@ _OPTIONS_WITH_VALUE: Final = {
 _OPTIONS_WITH_CODE: Final = {"node": ("-e", "--eval", "--print", "eval"), "python": ("-c",)}
 """Launcher options followed by source code, which must not become the label."""
 _SAME_OPTIONS_AS: Final = {"podman": "docker", "python3": "python", "uvx": "uv"}
-"""Launchers that take the options of another one; all other launchers take those of `node`."""
+"""Launchers with the same options as another one; all others have the options of `node`."""
 
 
 def label(command: Sequence[str]) -> str:
-    """The program's name, or for a launcher such as npx the name of the program it runs."""
+    """Return the program's name; for launchers such as npx, the name of the launched program."""
     program = _name(command[0]) if command else ""
     launcher = program.lower().removesuffix(".exe").removesuffix(".cmd")
     if launcher in _LAUNCHERS:
@@ -41,12 +41,12 @@ def label(command: Sequence[str]) -> str:
 
 
 def _name(word: str) -> str:
-    # os.path: importing pathlib would take 5 % of the recorder's start-up time.
+    # Use os.path: importing pathlib would take 5 % of the recorder's start-up time.
     return os.path.basename(word.rstrip("/\\")) or word  # noqa: PTH119
 
 
 def _candidate_names(words: Sequence[str], launcher: str) -> Iterator[str]:
-    """Yield the arguments that may name the program: no options, option values or assignments."""
+    """Yield arguments that may name the program, skipping options, their values and assignments."""
     options_of = _SAME_OPTIONS_AS.get(launcher, launcher)
     options_of = options_of if options_of in _OPTIONS_WITH_VALUE else "node"
     options_with_value = _OPTIONS_WITH_VALUE[options_of].split()

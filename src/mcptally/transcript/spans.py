@@ -14,7 +14,7 @@ _EVENT: Final = re.compile(rb'\{"v": ?1, ?"event": ?"[a-z_]+", ?"recording": ?"(
 
 
 def spans_of(path: Path, target: int) -> list[Span]:
-    """Return parts of about `target` bytes each, so that no recording has events in two parts.
+    """Return parts of about `target` bytes such that no recording has events in two parts.
 
     There is one part if the recordings overlap everywhere. There is none if some line does not
     begin as expected: the limits on bad lines apply per file.

@@ -1,6 +1,6 @@
 """Finds the servers in a client configuration, and whether their commands run the recorder.
 
-Clients are recognised by the keys of the configuration, not by its path: see `server_entries`.
+Clients are recognised by the configuration's keys, not by its path: see `server_entries`.
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ class ServerEntry:
 
     Attributes:
         name: the client's name for the server.
-        project: the project that the entry belongs to; empty if the client uses it everywhere.
-        node: the value of the entry, with its place in the text.
+        project: the project that the entry belongs to; empty for all projects.
+        node: the entry's value, with its place in the text.
     """
 
     name: str
@@ -28,7 +28,7 @@ class ServerEntry:
 
     @property
     def label(self) -> str:
-        """The server's name, and its project if it has one."""
+        """The server's name, and its project if any."""
         return f"{self.name} ({self.project})" if self.project else self.name
 
     @property
@@ -39,7 +39,7 @@ class ServerEntry:
 
     @property
     def arguments(self) -> Node | None:
-        """The list of the arguments; Zed may have it inside of `command`."""
+        """The list of arguments; in Zed it may be inside `command`."""
         command = self.node.get("command")
         return (command if command and command.members else self.node).get("args")
 
@@ -55,15 +55,15 @@ class ServerEntry:
 
 
 def load_servers(config: Path, server: str | None) -> tuple[Path, str, list[ServerEntry]]:
-    """Return the path of a configuration without symbolic links, its text, and its servers.
+    """Return a configuration's resolved path, text and servers.
 
     Args:
         config: the configuration file.
-        server: return only the entries with this name.
+        server: only return the entries with this name.
 
     Raises:
         UnreadableError: the file cannot be read.
-        UsageError: it is not UTF-8 text or not JSON, or has no such server.
+        UsageError: the file is not UTF-8 text or not JSON, or has no such server.
     """
     try:
         path = expand_home(config).resolve()  # edit the target of a symbolic link, not the link
@@ -120,7 +120,7 @@ URL_KEYS: Final = ("url", "serverUrl", "httpUrl")
 
 
 def recorder_argument_count(entry: ServerEntry) -> int | None:
-    """The number of leading arguments for the recorder, including `--`; None if it is not used."""
+    """Return the number of leading recorder arguments, including `--`; None without a recorder."""
     words = [node.value for node in entry.words]
     if not words or not all(isinstance(word, str) for word in words):
         return None
@@ -133,7 +133,7 @@ def recorder_argument_count(entry: ServerEntry) -> int | None:
 
 
 def expand_home(path: Path) -> Path:
-    """The path with `~` replaced.
+    """Return the path with `~` replaced.
 
     Raises:
         UsageError: there is no home folder.

@@ -29,12 +29,12 @@ class Node:
     """The values of an array; otherwise None."""
 
     def get(self, name: str) -> "Node | None":
-        """The value of the member `name`: the last one of duplicates, None if there is none."""
+        """Return the value of the member `name` (the last of duplicates), or None."""
         found = [node for key, node in self.members or () if key == name]
         return found[-1] if found else None
 
     def strings(self) -> list[str] | None:
-        """The values of an array of strings; None for any other value."""
+        """Return the strings if the value is an array of strings, else None."""
         if self.items is None or not all(isinstance(item.value, str) for item in self.items):
             return None
         return [item.value for item in self.items]
@@ -55,7 +55,7 @@ _MAX_DEPTH: Final = 200
 
 
 def parse(text: str) -> Node:
-    """Parse the one value in `text`.
+    """Parse the only value in `text`.
 
     Raises:
         JsoncError: the text is not valid, or text follows the value.

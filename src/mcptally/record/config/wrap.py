@@ -2,10 +2,11 @@
 
 Supports the JSON configurations of Claude Desktop, Claude Code, Cursor, VS Code, Zed, opencode,
 Crush and Amp. They are recognised by their keys, not by their path: see `entries`. For TOML and
-YAML (Codex, Goose, LibreChat, Continue) it says which edit to make.
+YAML (Codex, Goose, LibreChat, Continue), it explains the edit to make.
 
 The text is edited in place. The original file is kept in a backup next to it. The backup's name
-holds the hash of the edited file: if that file was not edited since, undo restores every byte.
+contains the hash of the edited file: if the file has not been edited since, undo restores every
+byte.
 """
 
 import dataclasses
@@ -43,15 +44,15 @@ class Change:
     """The configuration file, with symbolic links resolved."""
     before: str
     after: str
-    """The whole text of the file after the change; `before` is its text now."""
+    """The file's whole text after the change; `before` is its current text."""
     messages: tuple[str, ...]
-    """Sentences for the user about each server."""
+    """Messages for the user about each server."""
     restored: bool = False
     """Whether `after` is the original file from the backup, byte for byte."""
 
 
 def recorder_command() -> list[str]:
-    """The command, with an absolute path, that runs this installation of mcptally."""
+    """Return the command, with an absolute path, that runs this installation of mcptally."""
     script = Path(sys.argv[0])
     if script.stem == "mcptally" and script.is_file() and script.suffix != ".py":
         return [str(script.absolute())]
@@ -62,7 +63,7 @@ def recorder_command() -> list[str]:
 
 
 def default_out() -> Path:
-    """The default folder for recordings on this platform.
+    """Return the default folder for recordings on this platform.
 
     Raises:
         UsageError: the home folder is unknown.
@@ -77,7 +78,7 @@ def default_out() -> Path:
 def wrap(
     config: Path, *, server: str | None = None, out: Path | None = None, redact: str | None = None
 ) -> Change:
-    """Plan the change that runs the stdio servers of `config` behind the recorder; write nothing.
+    """Plan, without writing, the change that runs `config`'s stdio servers behind the recorder.
 
     Args:
         config: the configuration.
@@ -120,7 +121,7 @@ def wrap(
 
 _CACHE_FOLDERS: Final = {".cache", "Caches", "archive-v0"}
 _FIRST_PORT: Final = 8765
-"""The port that is proposed for the recorder of the first HTTP server in a file."""
+"""The port proposed for the recorder of the first HTTP server in a file."""
 _OTHER_FORMATS: Final = {
     ".toml": ("TOML, as in Codex", "[mcp_servers.NAME]", "command = {}", "args = [{}, …]"),
     ".yaml": (
@@ -131,11 +132,11 @@ _OTHER_FORMATS: Final = {
     ),
 }
 _OTHER_FORMATS[".yml"] = _OTHER_FORMATS[".yaml"]
-"""Suffix of a file that is not edited → format and clients, entry, and the lines to write."""
+"""Suffix of a file that is not edited → format and clients, entry, and lines to write."""
 
 
 def _edit_by_hand(config: Path, recorder: Sequence[str], options: Sequence[str]) -> str:
-    """The sentence with the edit that puts the recorder into a file of another format."""
+    """Return the message that explains the edit to make in a file of another format."""
     form, entry, command, args = _OTHER_FORMATS[config.suffix.lower()]
     first = json.dumps(recorder[0], ensure_ascii=False)
     words = [*recorder[1:], *options, "--name=NAME", "--"]
@@ -148,7 +149,7 @@ def _edit_by_hand(config: Path, recorder: Sequence[str], options: Sequence[str])
 
 
 def unwrap(config: Path, *, server: str | None = None) -> Change:
-    """Plan the change that removes the recorder from `config`; write nothing.
+    """Plan, without writing, the change that removes the recorder from `config`.
 
     Raises:
         UnreadableError: the file cannot be read.
@@ -179,9 +180,9 @@ def unwrap(config: Path, *, server: str | None = None) -> Change:
 
 
 def status(config: Path) -> dict[str, bool | None]:
-    """Whether each server of `config`, by its label, runs behind the recorder.
+    """Map the label of each server in `config` to whether it runs behind the recorder.
 
-    None means a remote server: it has no command.
+    The value is None for a remote server, which has no command.
 
     Raises:
         UnreadableError: the file cannot be read.
@@ -198,7 +199,8 @@ def apply(change: Change) -> Path | None:
     """Write the change atomically and keep the file's permissions; return the backup, if any.
 
     Raises:
-        UsageError: another program changed the file since it was read, or it cannot be written.
+        UsageError: another program changed the file since it was read, or the file cannot be
+            written.
     """
     path, after = change.path, change.after.encode()
     if change.after == change.before:
@@ -233,7 +235,7 @@ def apply(change: Change) -> Path | None:
 
 
 def redacted_diff(change: Change) -> str:
-    """The change as a unified diff with secrets masked."""
+    """Return the change as a unified diff with secrets masked."""
     import difflib  # noqa: PLC0415 - only this command needs it
 
     def masked(text: str) -> list[str]:
@@ -287,7 +289,7 @@ def _wrap_server(
         edits = [(command.start, command.end, f'{first_word}, "args": [{", ".join(added)}]')]
     elif args.items:
         first = args.items[0].start
-        # If the first argument starts a new line, so does the argument after the inserted ones.
+        # If the first argument starts a new line, start one after the inserted arguments too.
         gap = text[args.start + 1 : first]
         gap = gap if gap.isspace() and "\n" in gap else " "
         edits.append((first, first, f"{', '.join(added)},{gap}"))
@@ -297,7 +299,7 @@ def _wrap_server(
 
 
 def _record_by_http(entry: ServerEntry, options: Sequence[str], port: int) -> str:
-    """The sentence that says how to record a server that is reached over HTTP."""
+    """Return the message that explains how to record a server over HTTP."""
     from urllib.parse import urlsplit  # noqa: PLC0415 - few files need it
 
     key = next(key for key in URL_KEYS if entry.node.get(key))
@@ -314,7 +316,7 @@ def _record_by_http(entry: ServerEntry, options: Sequence[str], port: int) -> st
 
 
 def _without_recorder(text: str, servers: Iterable[ServerEntry]) -> str:
-    """The text with the recorder removed from these entries."""
+    """Return the text with the recorder removed from these entries."""
     edits: list[_Edit] = []
     for entry in servers:
         count = recorder_argument_count(entry)
@@ -340,7 +342,7 @@ def _hash(data: bytes) -> str:
 
 
 def _backup_of(path: Path, text: str) -> Path | None:
-    """The backup whose name holds the hash of this text; None if there is none."""
+    """Return the backup whose name contains this text's hash; None if there is none."""
     backup = path.with_name(f"{path.name}{_BACKUP_MARK}{_hash(text.encode())}.bak")
     return backup if backup.is_file() else None
 
@@ -367,11 +369,11 @@ def _replace(path: Path, data: bytes, *, like: Path) -> None:
 # --- masking of secrets --------------------------------------------------------------------------
 
 _SECRET_TABLES: Final = ("env", "environment", "headers", "requestInit")
-"""Keys of an entry under which every text is masked."""
+"""Keys of an entry whose texts are all masked."""
 
 
 def _masked(text: str) -> str:
-    """The configuration with environment values, header values and detected secrets masked."""
+    """Return the configuration with environment and header values and detected secrets masked."""
     redaction = policy("default")
     edits: dict[int, _Edit] = {}
 

@@ -1,7 +1,7 @@
 """Parse a copy of an HTTP body into the items that a recording stores.
 
-A body with the content type `text/event-stream` is parsed as server-sent events, any other body as
-one JSON document. Content codings are decoded first. The forwarded bytes are neither changed nor
+Bodies with the content type `text/event-stream` are parsed as server-sent events, all others as one
+JSON document. Content codings are decoded first. The forwarded bytes are neither changed nor
 delayed.
 """
 
@@ -13,10 +13,10 @@ from mcptally.wire.framing import DEFAULT_CAP, Piece
 from mcptally.wire.sse import SseEvent, SseParser
 
 UNCHECKED_EXPANSION: Final = 64 * 1024 * 1024
-"""Decoded bytes of a compressed body up to which the expansion ratio is not checked."""
+"""Decoded size of a compressed body up to which the expansion ratio is not checked."""
 
 MAX_EXPANSION_RATIO: Final = 100
-"""Most decoded bytes per encoded byte beyond that limit, against decompression bombs."""
+"""Maximum decoded bytes per encoded byte beyond that size, against decompression bombs."""
 
 _EVENT_STREAM: Final = "text/event-stream"
 
@@ -136,5 +136,5 @@ def _event_item(event: SseEvent) -> BodyItem:
     if event.data == b"":
         fields["why"] = "empty"
     elif event.torn:
-        fields["why"] = "torn"  # clients ignore it
+        fields["why"] = "torn"  # clients ignore this item
     return BodyItem(event.data, fields)

@@ -1,6 +1,7 @@
-"""Limits on clients and open recordings, derived from the limit on file descriptors.
+"""Derives limits on clients and open recordings from the limit on file descriptors.
 
-A client needs two descriptors, its own connection and the one to the server; a recording needs one.
+A client needs two descriptors: one for its connection and one for the connection to the server. A
+recording needs one.
 """
 
 import contextlib
@@ -9,10 +10,10 @@ import socket
 from typing import Final, NamedTuple
 
 MAX_CLIENTS: Final = 4096
-"""Most simultaneous client connections, if the descriptor limit allows them."""
+"""Maximum simultaneous client connections, if the descriptor limit allows them."""
 
 _WANTED_DESCRIPTORS: Final = 16_384
-"""Descriptor limit to request: enough for the maximum of clients and recordings."""
+"""Descriptor limit to request: enough for the maximum number of clients and recordings."""
 
 _RESERVED_DESCRIPTORS: Final = 24
 """Descriptors for standard streams, listening sockets, the event loop and temporary files."""
@@ -25,7 +26,7 @@ _KEEPALIVE_PROBES: Final = 4
 
 
 class Capacity(NamedTuple):
-    """How many client connections and recordings this process may have open at once."""
+    """The number of client connections and recordings that this process may have open at once."""
 
     clients: int
     recordings: int

@@ -1,4 +1,4 @@
-"""Short descriptions of network errors: for the `why` field of a recording, and for messages."""
+"""Describes network errors briefly, for the `why` field of a recording and for messages."""
 
 import errno
 from typing import Final
@@ -6,11 +6,11 @@ from typing import Final
 INVALID_HOST: Final = (
     "the host name has an empty or too long label, or a character that names cannot have"
 )
-"""What a `UnicodeError` of the codec `idna` means; its own words differ between Pythons."""
+"""Meaning of a `UnicodeError` from the codec `idna`; its message varies by Python version."""
 
 
 def describe_error(error: OSError | None) -> str:
-    """Return a few words that describe `error`; None means an orderly close."""
+    """Return a brief description of `error`; None means an orderly close."""
     if error is None:
         return "closed"
     if (verify_message := getattr(error, "verify_message", None)) is not None:

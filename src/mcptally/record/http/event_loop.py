@@ -1,6 +1,6 @@
-"""Event loop of the HTTP recorder: sockets, timers and signals.
+"""Implements the HTTP recorder's event loop: sockets, timers and signals.
 
-asyncio is not used: its import and its transports cost more (docs/design/recorder.md).
+asyncio is not used: importing it and using its transports costs more (docs/design/recorder.md).
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 READ_SIZE: Final = 256 * 1024
-"""Most bytes per read from a socket."""
+"""Maximum bytes per read from a socket."""
 
 Callback = Callable[[], None]
 
@@ -55,7 +55,7 @@ class EventLoop:
         """On Linux, the selector's epoll: waiting for it needs no key object per event."""
         if sys.platform == "linux" and isinstance(self._selector, selectors.EpollSelector):
             self._epoll = select.epoll.fromfd(os.dup(self._selector.fileno()))
-            # After an error, both directions are ready.
+            # After an error, both directions count as ready.
             self._readable, self._writable = ~select.EPOLLOUT, ~select.EPOLLIN
         self._registrations: dict[int, _Registration] = {}
         self._pending: deque[Callback] = deque()
@@ -65,7 +65,8 @@ class EventLoop:
         self._on_signal: Callable[[int], None] = lambda _: None
         self._other_wakeup_fd: int | None = None
         """The wakeup descriptor that `signals` has replaced and not restored yet."""
-        # Reused: to allocate a large buffer for each read, glibc often maps and unmaps memory.
+        # Reuse the buffer: allocating a large one for each read often makes glibc map and unmap
+        # memory.
         self.read_buffer: Final = memoryview(bytearray(READ_SIZE))
         """For the data of one read; a callback copies it before it returns."""
         self._wake_receiver, self._wake_sender = socket.socketpair()
@@ -116,7 +117,7 @@ class EventLoop:
         self._pending.append(callback)
 
     def call_from_thread(self, callback: Callback) -> None:
-        """Run the callback on the loop; the only method that other threads may call."""
+        """Run the callback on the loop. Only this method may be called from other threads."""
         self._pending.append(callback)
         with contextlib.suppress(OSError):
             self._wake_sender.send(b"\0")
@@ -153,7 +154,7 @@ class EventLoop:
         """Run until `stop`."""
         while self._running:
             self._run_once()
-        # After it, `signals` ignores signals: none may write to the closed socket.
+        # From now on, `signals` ignores signals: they must not write to the closed socket.
         self._restore_wakeup_fd()
         self._selector.close()
         if self._epoll is not None:
@@ -175,7 +176,7 @@ class EventLoop:
         elif timers:
             timeout = max(0.0, timers[0][0] - time.monotonic())
         for registration, events in self._wait(timeout):
-            # A callback may have unregistered the descriptor of a later one.
+            # A callback may have unregistered a descriptor later in the list.
             if events & self._readable and registration.read is not None:
                 registration.read()
             if events & self._writable and registration.write is not None:
@@ -186,7 +187,7 @@ class EventLoop:
                 timer.callback()
 
     def _wait(self, timeout: float | None) -> list[tuple[_Registration, int]]:
-        """Wait for events; return them by registration."""
+        """Wait for events; return them by their registration."""
         if self._epoll is None:
             return [(key.data, events) for key, events in self._selector.select(timeout)]
         registrations = self._registrations

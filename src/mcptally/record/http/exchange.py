@@ -23,11 +23,11 @@ class ProxiedExchange:
     """The current request of a connection and its response."""
 
     state = State.REQUESTED
-    """REQUESTED, RESPONDING, RAW or ANSWERED."""
+    """One of REQUESTED, RESPONDING, RAW and ANSWERED."""
     closes_connection = False
-    """The connection closes after this response."""
+    """Whether the connection closes after this response."""
     unparsed = b""
-    """Bytes of the server before a complete response head: they may not be HTTP."""
+    """Bytes from the server before a complete response head; they may not be HTTP."""
     _request_body: BodyParser | None = None
     _response_body: BodyParser | None = None
     _endpoint_filter: EndpointFilter | None = None
@@ -59,12 +59,12 @@ class ProxiedExchange:
         return self._server.send(forwarded) or b""
 
     def begin_request(self, head: Head) -> None:
-        """Begin to record the body of the request."""
+        """Begin recording the request body."""
         self._request_body = self._new_body(head)
         self._own_origin = b"http://" + (head.get(b"host") or "").encode("latin-1")
 
     def record_request(self, head: Head, data: bytes) -> None:
-        """Record the body of a request that was received in one piece."""
+        """Record a request body that was received in one piece."""
         if not self._is_plain(head, data):
             self.begin_request(head)
             self.record_request_data(data)
@@ -109,7 +109,7 @@ class ProxiedExchange:
 
     def _to_server(self, event: h11.Data | h11.EndOfMessage) -> bytes:
         if self._server.our_state is not h11.SEND_BODY:
-            return b""  # the server has closed; the rest of the request is discarded
+            return b""  # the server has closed its side; the rest of the request is discarded
         return self._server.send(event) or b""
 
     # --- the response ---------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class ProxiedExchange:
         return self._client.send(http_headers.response_for_client(response, head)) or b""
 
     def begin_response(self, status: int, head: Head, *, length_text: bytes | None = None) -> None:
-        """Record the head of the response, and begin to record its body.
+        """Record the response head, and begin recording the body.
 
         `length_text` is that of `known_heads.KnownResponse`.
         """
@@ -168,12 +168,12 @@ class ProxiedExchange:
         return (self._client.send(h11.Data(data=data)) or b"") if data else b""
 
     def record_response_data(self, data: bytes) -> None:
-        """Record a part of the body of the response, or of a response that is not HTTP."""
+        """Record a part of the response body, or of a response that is not HTTP."""
         if self._response_body is not None:
             self._record_items(self._response_body.feed(data))
 
     def record_response_end(self, *, truncated: bool = False) -> None:
-        """Record the end of the response; `truncated` means that it came early."""
+        """Record the end of the response; `truncated` means that it ended early."""
         if self._response_body is not None:
             items = self._response_body.end(truncated=truncated)
             self._record_items(_without_heads(items) if self.state is State.RAW else items)
@@ -205,7 +205,7 @@ class ProxiedExchange:
         return rewrite_url(url, server=self._upstream.origins, own_origin=self._own_origin)
 
     def _is_plain(self, head: Head, data: bytes) -> bool:
-        """Whether `data`, a complete body, is recorded as it is."""
+        """Return whether `data`, a complete body, is recorded unchanged."""
         return head.has_plain_body and len(data) <= self._shared.cap
 
     def _new_body(self, head: Head) -> BodyParser:
@@ -260,7 +260,7 @@ class ProxiedExchange:
 
 
 def _without_heads(items: Sequence[BodyItem]) -> list[BodyItem]:
-    """Items of a response that is not HTTP, without parts that may be a head with credentials."""
+    """Return items for a response that is not HTTP, without possible heads with credentials."""
     kept = []
     for item in items:
         piece = item.piece

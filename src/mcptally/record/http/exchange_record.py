@@ -1,4 +1,4 @@
-"""Build the events of an HTTP exchange; recordings.py says which recording they belong to."""
+"""Build the events of an HTTP exchange; recordings.py assigns them to a recording."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ from mcptally.transcript.writer.interface import ExchangeEvent
 from mcptally.wire.framing import Piece
 
 _MAX_INITIALIZE_BYTES: Final = 64 * 1024
-"""Most bytes of an `initialize` request."""
+"""Maximum bytes of an `initialize` request."""
 
 
 class _Envelope(msgspec.Struct):
@@ -51,7 +51,7 @@ class ExchangeRecord(Exchange):
     """
 
     has_ended = False
-    """`end` has been called."""
+    """Whether `end` has been called."""
     _request_size = 0
 
     def __init__(
@@ -72,7 +72,7 @@ class ExchangeRecord(Exchange):
         sessions.assign_from_request(self, head)
 
     def take_events(self) -> list[RecordingCall]:
-        """A call that hands over the events so far; none until the exchange has a recording."""
+        """Return a call that hands over the events so far, if the exchange has a recording."""
         if self.recording is None or not self._events:
             return []
         events, self._events = self._events, []
@@ -124,7 +124,7 @@ class ExchangeRecord(Exchange):
         self._add_http("s2c", _END % closed_by.encode(), why)
 
     def release(self) -> None:
-        """Release the recording: the exchange has no more events."""
+        """Release the recording, because the exchange has no more events."""
         self._sessions.release(self)
 
     def _endpoint_item(

@@ -1,4 +1,4 @@
-"""The parsed head of a request or response; heads are cached, because peers repeat them.
+"""Parses request and response heads, and caches them, because peers repeat them.
 
 Hop-by-hop headers (RFC 9110 section 7.6.1) end at the recorder, except `close` and `Keep-Alive`:
 each client connection has its own server connection with the same lifetime, so these two remain
@@ -16,17 +16,18 @@ _HOP_BY_HOP: Final = frozenset(
     {b"connection", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade"}
 )
 _ALWAYS_FORWARDED: Final = frozenset({b"content-length", b"host", b"close", b"keep-alive", b""})
-"""Headers forwarded even if `Connection` names them: removing them would break the framing."""
+"""Headers that are forwarded even if listed in `Connection`: removing them would break the
+framing."""
 
 _FORWARDED_OPTIONS: Final = frozenset({b"keep-alive"})
 _OTHER_HOP_BY_HOP: Final = _HOP_BY_HOP - {b"connection"}
 
 _MAX_CACHED_BYTES: Final = 4096
-"""Bytes of the longest head that is cached."""
+"""Maximum size in bytes of a cached head."""
 
 ANY_LENGTH: Final = b"817263549"
-"""Stands for the number of a Content-Length in a known head; a head that contains these digits is
-kept as it is."""
+"""Replaces the number in the Content-Length of a known head; a head that already contains these
+digits is kept unchanged."""
 
 Header = tuple[bytes, bytes]
 

@@ -1,4 +1,4 @@
-"""Redacts the heads of requests and responses for the recording."""
+"""Redacts request and response heads for the recording."""
 
 import functools
 from typing import Final
@@ -8,7 +8,7 @@ from mcptally.redaction.policy import Policy
 from mcptally.transcript.writer.event_line import http_event
 
 _MAX_CACHED_CHARS: Final = 4096
-"""Characters of the longest path that is cached."""
+"""Maximum characters of a cached path."""
 
 _ANY_LENGTH: Final = b'"content-length":"%b"' % ANY_LENGTH
 
@@ -16,8 +16,8 @@ _ANY_LENGTH: Final = b'"content-length":"%b"' % ANY_LENGTH
 class HeadRedaction:
     """Redacts heads, with a cache.
 
-    In the results, session ids are hashed and only allowed headers are left. `length_text` is the
-    value of Content-Length, or None if it is the one in `head`.
+    In the results, session ids are hashed and only allowed headers remain. `length_text` is the
+    value of Content-Length, or None to use the one in `head`.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -52,5 +52,5 @@ class HeadRedaction:
 
 
 def _with_length(fields: bytes, length_text: bytes) -> bytes:
-    """Put the value of Content-Length in place of `ANY_LENGTH`."""
+    """Replace `ANY_LENGTH` with the value of Content-Length."""
     return fields.replace(_ANY_LENGTH, b'"content-length":"%b"' % length_text)

@@ -1,4 +1,4 @@
-"""Validate the heads of requests and responses, and rewrite them for forwarding.
+"""Validate request and response heads, and rewrite them for forwarding.
 
 Header names keep their case and order. Hop-by-hop headers are removed.
 """
@@ -16,7 +16,7 @@ _CLOSE: Final = (b"Connection", b"close")
 _KEEP_ALIVE: Final = (b"Connection", b"keep-alive")
 
 MAX_FIELDS: Final = 1000
-"""Most header fields of a request; ordinary requests have fewer than fifty."""
+"""Maximum number of header fields in a request; ordinary requests have fewer than fifty."""
 
 _LARGEST_LENGTH: Final = 2**63 - 1
 _UNDERSCORE_FRAMING: Final = frozenset({b"content_length", b"transfer_encoding"})
@@ -30,7 +30,7 @@ _PORT: Final = re.compile(r"^[^:]*:\d*$")
 
 
 class RefusedError(Exception):
-    """A request that the recorder answers itself, because forwarding it would not be safe."""
+    """The recorder answers the request itself, because forwarding it would not be safe."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -39,7 +39,7 @@ class RefusedError(Exception):
 
 
 def check_request(request: h11.Request, head: Head) -> None:
-    """Refuse requests that h11 accepts but other parsers may read differently.
+    """Refuse requests that h11 accepts but other parsers may interpret differently.
 
     Raises:
         RefusedError: the framing is ambiguous, or the request is not HTTP/1, is a CONNECT, or
@@ -50,7 +50,7 @@ def check_request(request: h11.Request, head: Head) -> None:
     if not request.http_version.startswith(b"1."):
         raise RefusedError(505, "the request is not HTTP/1")
     if "websocket" in (head.get(b"upgrade") or "").lower():
-        # Without its Upgrade header, which ends here, it would be an ordinary GET.
+        # Without the Upgrade header, which is not forwarded, it would be an ordinary GET.
         raise RefusedError(501, "WebSocket is not supported; MCP over HTTP needs no upgrade")
     chunked = b"transfer-encoding" in head
     length = head.get(b"content-length")
@@ -84,7 +84,7 @@ def check_host(head: Head) -> None:
     """Refuse requests whose `Host` is not a loopback name, to prevent DNS rebinding.
 
     Raises:
-        RefusedError: `Host` is not a name of this machine.
+        RefusedError: `Host` is not a name for this machine.
     """
     host = head.get(b"host")
     if host is None:
@@ -135,7 +135,7 @@ def request_for_server(
 
 
 def _origin_form(target: bytes) -> bytes:
-    """Return the target without scheme and authority: there is only one server."""
+    """Return the target without scheme and authority, since there is only one server."""
     if target.startswith(b"/"):
         return target
     scheme, separator, rest = target.partition(b"://")

@@ -1,11 +1,11 @@
-"""Parsed heads of ordinary requests and responses, kept because peers repeat them.
+"""Keeps the parsed heads of ordinary requests and responses, because peers repeat them.
 
-h11 parses, checks and serializes a head once. A message with the same head, byte for byte, whose
-body has a Content-Length, then needs no parser: its body is the given number of bytes.
+h11 parses, checks and serializes a head once. A later message with the same head, byte for byte,
+and a Content-Length then needs no parser: its body has the given number of bytes.
 
-Only the number may differ. A head with one Content-Length, written in the usual form, is parsed
-with `ANY_LENGTH` in place of the number, which is put back into what is forwarded and recorded: for
-h11 and for the checks of `headers`, numbers of 1 to 15 digits without leading zeros are all alike.
+Only this number may differ. A head with one Content-Length in the usual form is parsed with
+`ANY_LENGTH` in place of the number, which is restored when the head is forwarded and recorded: h11
+and the checks in `headers` treat all numbers of 1 to 15 digits without leading zeros alike.
 """
 
 import functools
@@ -26,7 +26,7 @@ _LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ?(0|[1-9][0-9]{0,14})\r
 
 
 class KnownRequest(NamedTuple):
-    """The head of a POST whose body has a Content-Length, and which keeps the connection open."""
+    """The head of a POST that has a Content-Length and keeps the connection open."""
 
     raw: bytes
     head: Head
@@ -35,11 +35,11 @@ class KnownRequest(NamedTuple):
     forwarded: h11.Request
     forwarded_bytes: bytes
     length_text: bytes | None = None
-    """The number that `ANY_LENGTH` stands for in `head` and `forwarded`; None: it is not there."""
+    """The number that `ANY_LENGTH` replaces in `head` and `forwarded`; None if absent."""
 
 
 class KnownResponse(NamedTuple):
-    """The head of a successful response that is forwarded unchanged, with a Content-Length."""
+    """The head of a successful response with a Content-Length, which is forwarded unchanged."""
 
     raw: bytes
     head: Head
@@ -52,7 +52,7 @@ class KnownResponse(NamedTuple):
 
 
 def split_head(data: bytes) -> tuple[bytes, bytes]:
-    """A complete head at the start of `data`, or nothing, and the rest."""
+    """Return the complete head at the start of `data` (empty if none), and the rest."""
     end = data.find(b"\r\n\r\n", 0, MAX_KNOWN_HEAD) + 4
     return (data[:end], data[end:]) if end > 3 else (b"", data)
 
@@ -64,7 +64,7 @@ def known_request(
     authorization: bytes | None,
     require_loopback_host: bool,  # noqa: FBT001 - the cache is faster without keywords
 ) -> KnownRequest | None:
-    """The request with this head; None if it needs the parser, for example to be refused."""
+    """Return the request with this head; None if it needs the parser, for example to refuse it."""
     any_length, number = _without_length(raw)
     known = _known_request(
         any_length,
@@ -81,7 +81,7 @@ def known_request(
 
 @functools.lru_cache(_KEPT)
 def known_response(raw: bytes) -> KnownResponse | None:
-    """The response with this head to a known request; None if it needs the parser."""
+    """Return the response with this head to a known request; None if it needs the parser."""
     any_length, number = _without_length(raw)
     known = _known_response(any_length)
     if known is None or number is None:
@@ -92,7 +92,7 @@ def known_response(raw: bytes) -> KnownResponse | None:
 
 
 def _without_length(raw: bytes) -> tuple[bytes, bytes | None]:
-    """The head with `ANY_LENGTH`, and the number in its place; or the unchanged head, and None."""
+    """Return the head with `ANY_LENGTH` and the number, or the unchanged head and None."""
     match = _LENGTH.search(raw)
     if match is None or ANY_LENGTH in raw or raw.lower().count(b"content-length") != 1:
         return raw, None
@@ -101,7 +101,7 @@ def _without_length(raw: bytes) -> tuple[bytes, bytes | None]:
 
 
 def _headers(message: h11.Request | h11.Response, number: bytes | None) -> list[Header]:
-    """The headers with the number of a Content-Length in place of `ANY_LENGTH`."""
+    """Return the headers with `ANY_LENGTH` replaced by the number of the Content-Length."""
     return [
         (name, value if number is None else value.replace(ANY_LENGTH, number))
         for name, value in message.headers.raw_items()
@@ -138,7 +138,7 @@ def _known_request(
     )
     sent = h11.Connection(h11.CLIENT).send(forwarded) or b""
     if sent.count(ANY_LENGTH) > 1:
-        return None  # the name of the server contains these digits
+        return None  # the server's name contains these digits
     path = request.target.decode("latin-1")
     return KnownRequest(raw, head, path, int(length), forwarded, sent)
 
@@ -187,7 +187,7 @@ class KnownExchange:
     def replay(self, client: h11.Connection, server: h11.Connection) -> None:
         """Bring the parsers into the state that the exchange has reached.
 
-        Bodies are replaced by zero bytes: the parsers only count them.
+        Bodies are replaced by zero bytes, since the parsers only count them.
         """
         request, response = self.request, self.response
         client.receive_data(request.raw + bytes(request.length - self.request_left))

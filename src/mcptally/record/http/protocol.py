@@ -1,4 +1,4 @@
-"""HTTP state of one client connection: maps the bytes of one side to bytes for the other.
+"""Keeps the HTTP state of a client connection: maps bytes from one side to bytes for the other.
 
 Assigns bytes to exchanges and decides when the next exchange may begin; exchange.py parses and
 records each exchange.
@@ -24,7 +24,7 @@ from mcptally.record.http.shared import Shared
 from mcptally.record.http.state import State
 
 MAX_HEAD: Final = 256 * 1024
-"""Most bytes of a head; servers usually allow 16 to 64 KB."""
+"""Maximum size of a head in bytes; servers usually allow 16 to 64 KB."""
 
 
 class NotHttpError(Exception):
@@ -36,7 +36,7 @@ class NotHttpError(Exception):
 
 
 class HttpProtocol:
-    """Requests and responses of one client connection, in sequence."""
+    """The requests and responses of one client connection, in sequence."""
 
     def __init__(self, shared: Shared, on_head_timeout: Callable[[], None]) -> None:
         self._shared = shared
@@ -51,7 +51,7 @@ class HttpProtocol:
         """Bytes that the client has sent beyond the current request."""
 
     def stop(self) -> None:
-        """Cancel the timer for a request head: the connection is closed."""
+        """Cancel the timer for a request head, because the connection is closed."""
         self._request_limits.stop()
 
     # --- the client's side ----------------------------------------------------------------------
@@ -267,7 +267,7 @@ class HttpProtocol:
     # --- the next exchange ----------------------------------------------------------------------
 
     def start_next_cycle(self, exchange: ProxiedExchange) -> bool:
-        """Prepare both connections for the next request; return False if one cannot take it."""
+        """Prepare both connections for the next request; return False if one cannot be reused."""
         known, self._known = self._known, None
         if known is not None:
             return not (exchange.closes_connection or known.has_excess_data)

@@ -2,7 +2,7 @@
 
 Each read is handled in three steps: parse (protocol.py), record what became complete
 (write_queue.py), forward. This module decides when each side is read or written, and what happens
-when a side closes: `_HANDLERS`, at the end, is the table of both.
+when a side closes; both are in the table `_HANDLERS` at the end.
 """
 
 import functools
@@ -23,10 +23,10 @@ from mcptally.record.http.upstream_connection import UpstreamConnection
 P = ParamSpec("P")
 
 _MAX_PIPELINED_BYTES: Final = 256 * 1024
-"""Limit of the bytes that a client may pipeline before the response to its current request."""
+"""Maximum bytes that a client may pipeline before the response to its current request."""
 
 LINGER_SECONDS: Final = 2.0
-"""Seconds that a client, still sending its request, has to read an early response."""
+"""Seconds for a client that is still sending its request to read an early response."""
 
 _MAX_LINGER_BYTES: Final = 64 << 20
 
@@ -50,7 +50,7 @@ def _close_on_exception(
 
 
 class _Handlers(NamedTuple):
-    """What a connection does with each event in one state."""
+    """The handlers of a connection for each event in one state."""
 
     client_data: Callable[["ProxyConnection", bytes], None]
     client_end: Callable[["ProxyConnection"], None]
@@ -60,7 +60,7 @@ class _Handlers(NamedTuple):
 
 
 class ProxyConnection:
-    """A client connection with its connection to the server."""
+    """A client's connection and the corresponding connection to the server."""
 
     def __init__(self, shared: Shared, on_closed: "Callable[[ProxyConnection], None]") -> None:
         self._shared = shared
@@ -86,7 +86,7 @@ class ProxyConnection:
 
     @property
     def _current(self) -> ProxiedExchange:
-        """The exchange, in a state that has one."""
+        """The current exchange, in states that have one."""
         if self._protocol.exchange is None:
             raise LookupError(f"no exchange in state {self._state.name}")
         return self._protocol.exchange
@@ -246,7 +246,8 @@ class ProxyConnection:
         if exchange is None or self._state is not State.ANSWERED:
             return
         if self._protocol.is_receiving_request:
-            # The response came before the request was complete: keep sending if the server reads.
+            # The response came before the request was complete: keep sending while the server
+            # reads.
             if self._upstream_connection.has_ended or self._upstream_connection.is_broken:
                 self._linger()
             return
@@ -312,9 +313,9 @@ class ProxyConnection:
     def _shut_down_upstream(self, exchange: ProxiedExchange) -> None:
         """Close the sending side to the server, unless the response would be lost.
 
-        Over TCP the server sees the same half-close as without the recorder. Over TLS many servers
-        treat a half-close as the end of the connection and send no response: there the side is
-        closed only for an incomplete request or a streaming response.
+        Over TCP the server sees the same half-close as without the recorder. Over TLS, many servers
+        treat a half-close as the end of the connection and send no response, so the side is closed
+        only for an incomplete request or a streaming response.
         """
         if (
             not self._shared.upstream.is_tls
@@ -330,7 +331,7 @@ class ProxyConnection:
     def _end_without_head(self, error: OSError | None) -> None:
         exchange = self._current
         if exchange.unparsed:
-            # The head is incomplete: forward what there is of it.
+            # The head is incomplete: forward the part received.
             self._write_client(exchange.switch_to_raw("incomplete head"))
             self._end_raw(error)
         else:
@@ -384,7 +385,7 @@ class ProxyConnection:
         self._timer = self._shared.loop.call_later(LINGER_SECONDS, self._close_now)
 
     def _discard(self, data: bytes) -> None:
-        """Read what a client still sends, so that it gets its response before the end."""
+        """Read and discard the client's data, so that it can read its response before the close."""
         self._lingered_bytes += len(data)
         if self._lingered_bytes > _MAX_LINGER_BYTES:
             self._close_now()
@@ -439,11 +440,11 @@ class ProxyConnection:
     # --- the table ------------------------------------------------------------------------------
 
     _CLIENT: Final = (_from_client, _on_client_end, _on_client_error)
-    """The first three columns of the table while there is an exchange."""
+    """The first three columns of the table during an exchange."""
 
     _HANDLERS: ClassVar[dict[State, _Handlers]] = {
         # client data, end and error; server data and end
-        # A server sends without a request: close, as the client would without the recorder.
+        # A server that sends without a request is disconnected, as the client would do itself.
         State.IDLE: _Handlers(_from_client, _close_now, _close_now, _close_now, _end_idle),
         State.REQUESTED: _Handlers(*_CLIENT, _from_server, _end_without_head),
         State.RESPONDING: _Handlers(*_CLIENT, _from_server, _end_body),

@@ -1,9 +1,9 @@
 """Assign HTTP exchanges to recordings.
 
-docs/explanation/recorder.md has the rules in full. Each session that an `initialize` opened
-with an `Mcp-Session-Id` has its own recording, and so has each legacy SSE stream; all other
-exchanges go to the shared recording of the run. An `initialize` request is recorded before its
-result is known: it starts a recording that becomes that of the session.
+docs/explanation/recorder.md gives all rules. Each session that an `initialize` opened with an
+`Mcp-Session-Id` has its own recording, as does each legacy SSE stream; all other exchanges go to
+the run's shared recording. An `initialize` request is recorded before its result is known: it
+starts a recording that becomes the session's.
 """
 
 import functools
@@ -20,10 +20,10 @@ from mcptally.transcript.format import Transport
 from mcptally.transcript.writer.interface import ArchiveWriter, RecordingWriter
 
 MAX_OPEN: Final = 512
-"""Most open session recordings; beyond it the one idle for longest is closed."""
+"""Maximum number of open session recordings; beyond it, the one idle for longest is closed."""
 
 MAX_SESSION_IDS: Final = 50_000
-"""Most session ids kept, including those whose recording was closed."""
+"""Maximum number of session ids kept, including those whose recording was closed."""
 
 
 class OpenRecording:
@@ -40,18 +40,18 @@ class OpenRecording:
 
 
 RecordingCall = Callable[[], None]
-"""A call of a method of a recording, which hands over events."""
+"""A call to a recording's method that hands over events."""
 
 
 class Exchange:
-    """The facts about an exchange on which its recording depends."""
+    """The facts that determine the recording of an exchange."""
 
     recording: OpenRecording | None = None
-    """The recording of the exchange; None until it is known."""
+    """The exchange's recording; None until it is known."""
     may_open_session = False
-    """The request is an `initialize` that may open a session."""
+    """Whether the request is an `initialize` that may open a session."""
     is_legacy_stream = False
-    """The response is a legacy SSE stream."""
+    """Whether the response is a legacy SSE stream."""
     status = 0
     """Status of the response; 0 before it arrives and for responses that are not HTTP."""
     response_session: str | None = None
@@ -138,7 +138,7 @@ class Sessions:
         self._assign(exchange, recording)
 
     def session_opened(self, exchange: Exchange) -> None:
-        """After a successful `initialize`, make its recording the session's or the shared one."""
+        """Make the recording of a successful `initialize` the session's or the shared recording."""
         recording = exchange.recording
         if recording is None or not 200 <= exchange.status < 300:
             return
@@ -187,7 +187,7 @@ class Sessions:
             ] = exchange.recording
 
     def release(self, exchange: Exchange) -> None:
-        """Release the recording of an exchange that has no more events."""
+        """Release an exchange's recording, because it has no more events."""
         recording = exchange.recording
         if recording is None:
             return

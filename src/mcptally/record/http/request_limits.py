@@ -1,6 +1,6 @@
-"""Limits on the number of lines and the duration of a request head.
+"""Limits the number of lines and the duration of a request head.
 
-A head that arrives in one read, as nearly all do, needs no timer.
+Nearly all heads arrive in one read and need no timer.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from mcptally.record.http.event_loop import EventLoop, Timer
 from mcptally.record.http.headers import MAX_FIELDS, RefusedError
 
 HEAD_SECONDS: Final = 60.0
-"""Most seconds from the first to the last byte of a request head."""
+"""Maximum seconds from the first to the last byte of a request head."""
 
 
 class RequestLimits:
@@ -34,7 +34,7 @@ class RequestLimits:
         """Count the lines of a head in `data`, which may also contain the start of the body.
 
         Raises:
-            RefusedError: there are too many lines; raised before they are parsed.
+            RefusedError: there are too many lines; this is raised before they are parsed.
         """
         self._bytes += len(data)
         if self._bytes <= MAX_FIELDS:
@@ -63,7 +63,7 @@ class RequestLimits:
         self._tail = b""
 
     def stop(self) -> None:
-        """Cancel the timer: the connection is closed."""
+        """Cancel the timer, because the connection is closed."""
         self._deadline = None
         if self._timer is not None:
             self._timer.cancel()

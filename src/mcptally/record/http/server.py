@@ -25,14 +25,14 @@ from mcptally.transcript.writer.opening import open_archive
 from mcptally.wire.byte_pool import BytePool
 
 IDLE_SECONDS: Final = 3600.0
-"""Seconds without an exchange after which the recording of a session is closed."""
+"""Seconds without an exchange after which a session's recording is closed."""
 
 GRACE_SECONDS: Final = 2.0
-"""Seconds that active exchanges have to finish after SIGTERM or SIGINT."""
+"""Seconds for active exchanges to finish after SIGTERM or SIGINT."""
 
 _SWEEP_SECONDS: Final = 60.0
 _ACCEPT_RETRY_SECONDS: Final = 0.25
-"""Seconds before accepting is tried again after the capacity was reached."""
+"""Seconds until accepting is tried again after the capacity was reached."""
 
 _BACKLOG: Final = 1024
 
@@ -73,7 +73,7 @@ def run(
 
 
 def _stop_signals() -> tuple[int, ...]:
-    """The signals that stop the recorder: SIGHUP (closed terminal) too, if not ignored (nohup)."""
+    """Return the signals that stop the recorder, including SIGHUP unless ignored (nohup)."""
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         return (signal.SIGTERM, signal.SIGINT)
     return (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -126,7 +126,7 @@ class Service:
         )
 
     def serve(self) -> None:
-        """Serve until `stop`."""
+        """Serve until `stop` is called."""
         self._listen()
         self._sweep()
         self.loop.run()
@@ -178,7 +178,7 @@ class Service:
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as error:
-            # Usually out of descriptors: waiting clients are accepted when one is free.
+            # Usually no descriptor is free: waiting clients are accepted later.
             self._close_idle_connection()
             self._pause_accepting(f"cannot accept connections: {error.strerror}")
             return
@@ -258,7 +258,7 @@ def bind(listen: str) -> list[socket.socket]:
             sock.bind(address)
             sock.listen(_BACKLOG)
             sock.settimeout(0)
-    except (OSError, UnicodeError) as error:  # a name like `a..b` is invalid on every system
+    except (OSError, UnicodeError) as error:  # a name such as `a..b` is invalid on every system
         for sock in sockets:
             sock.close()
         why = INVALID_HOST if isinstance(error, UnicodeError) else error.strerror or error

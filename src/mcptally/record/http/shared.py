@@ -1,4 +1,4 @@
-"""What all connections of one run of the recorder share."""
+"""Declares the state shared by all connections of one recorder run."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,16 +11,16 @@ from mcptally.wire.byte_pool import BytePool
 
 
 class Shared(NamedTuple):
-    """What all connections of one run of the recorder share."""
+    """The state shared by all connections of one recorder run."""
 
     upstream: UpstreamServer
     sessions: Sessions
     write_queue: WriteQueue
     loop: EventLoop
     cap: int
-    """Most bytes of a frame that are kept."""
+    """Maximum bytes kept of a frame."""
     pool: BytePool
-    """Limits the bytes of incomplete bodies of all connections."""
+    """Limits the total bytes of incomplete bodies in all connections."""
     require_loopback_host: bool
-    """Whether requests with another `Host` than this machine are refused."""
+    """Whether requests whose `Host` is not this machine are refused."""
     log: Callable[[str], None]

@@ -1,7 +1,7 @@
-"""A connected socket on the event loop, with optional TLS.
+"""Implements a connected socket on the event loop, with optional TLS.
 
 The two directions of a socket fail independently: after a failed write, reading continues to the
-end of stream. The response of a server that sends 413 and closes during the request is not lost.
+end of the stream. So if a server sends 413 and closes during the request, its response is not lost.
 """
 
 import contextlib
@@ -33,11 +33,11 @@ class SocketHandler(Protocol):
         """Handle a failed write: nothing more can be sent."""
 
     def on_drained(self, sock: "Socket") -> None:
-        """Handle a send buffer that has fallen below the high-water mark."""
+        """Handle the send buffer's fall below the high-water mark."""
 
 
 class Socket:
-    """One connection; calls `handler` for everything that happens on it."""
+    """One connection, which calls `handler` for each event."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Socket:
 
     @property
     def is_full(self) -> bool:
-        """Whether the send buffer is above the high-water mark and has not drained since."""
+        """Whether the send buffer has exceeded the high-water mark and not yet drained."""
         if len(self._send_buffer) > HIGH_WATER:
             self._above_high_water = True
         return self._above_high_water
@@ -212,5 +212,5 @@ class Socket:
         if self._after_send == "close":
             self.abort()
         else:
-            # Not now: the caller is not finished.
+            # Do it later: the caller has not finished.
             self._loop.call_soon(lambda: self._handler.on_write_error(self, error))

@@ -1,8 +1,8 @@
 """Rewrite an absolute URL in the `endpoint` event of legacy HTTP+SSE to the recorder's origin.
 
-This event carries the URL that clients post to. A path is resolved against the recorder's URL and
-needs no change; an absolute URL of the server would bypass the recorder. URLs of other origins are
-not rewritten, because the recorder forwards only to its one server.
+This event contains the URL that clients post to. A path is resolved against the recorder's URL and
+needs no change; an absolute URL would bypass the recorder. URLs of other origins are not rewritten,
+because the recorder forwards only to its one server.
 """
 
 import re
@@ -16,21 +16,21 @@ _ABSOLUTE: Final = re.compile(
 )
 
 _MAX_BLOCK_BYTES: Final = 64 * 1024
-"""Bytes without a block end after which a stream is not searched any further."""
+"""Bytes without a block end after which a stream is no longer searched."""
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]", "0.0.0.0")  # noqa: S104 - compared, not bound
 
 
 def origins(scheme: str, host: str, port: int, *, loopback: bool) -> frozenset[bytes]:
-    """Return all spellings of the server's origin; for loopback, with all loopback names."""
+    """Return all spellings of the server's origin; for loopback, with every loopback name."""
     hosts = {f"[{host}]" if ":" in host else host, *(_LOOPBACK if loopback else ())}
     ports = {f":{port}", *([""] if _DEFAULT_PORTS.get(scheme) == port else [])}
     return frozenset(f"{scheme}://{h}{p}".lower().encode() for h in hosts for p in ports)
 
 
 def rewrite_url(url: bytes, *, server: frozenset[bytes], own_origin: bytes) -> bytes | None:
-    """Return `url` with the recorder's origin if it is an absolute URL of the server, else None."""
+    """Return `url` with the recorder's origin if it is an absolute URL on the server, else None."""
     match = _ABSOLUTE.fullmatch(url)
     if match is None or match["origin"].lower() == own_origin.lower():
         return None

@@ -1,22 +1,22 @@
-"""The states of a client connection."""
+"""Declares the states of a client connection."""
 
 import enum
 
 
 class State(enum.Enum):
-    """What a connection waits for; proxy.py has a table of what each event does in each state."""
+    """What a connection waits for; a table in proxy.py has the handlers for each state."""
 
     IDLE = enum.auto()
-    """The first bytes of a request."""
+    """Waits for the first bytes of a request."""
     REQUESTED = enum.auto()
-    """The head of the response; the request may be incomplete."""
+    """Waits for the response head; the request may be incomplete."""
     RESPONDING = enum.auto()
-    """The rest of the response; the request may be incomplete."""
+    """Waits for the rest of the response; the request may be incomplete."""
     RAW = enum.auto()
-    """The rest of a response that is not HTTP."""
+    """Waits for the rest of a response that is not HTTP."""
     ANSWERED = enum.auto()
-    """The rest of the request: its response is complete."""
+    """Waits for the rest of the request; the response is complete."""
     LINGERING = enum.auto()
-    """The client's end: it has its last response, and what it still sends is discarded."""
+    """Waits for the client to close after its last response; its data is discarded."""
     CLOSED = enum.auto()
-    """Nothing."""
+    """Waits for nothing."""

@@ -1,4 +1,4 @@
-"""TLS to the server, without I/O; imported only for https URLs, to keep start-up short."""
+"""Implements TLS to the server without I/O; imported only for https URLs, to start faster."""
 
 import contextlib
 import ssl
@@ -8,11 +8,11 @@ from typing import Final
 from mcptally.errors import UsageError
 
 _RECORD_BYTES: Final = 16 * 1024
-"""Longest plaintext of one TLS record (RFC 8446 section 5.1): one read returns no more."""
+"""Maximum plaintext of a TLS record (RFC 8446 section 5.1): a read returns no more."""
 
 
 def context(ca_file: Path | None) -> ssl.SSLContext:
-    """Return a context that trusts the authorities of the system or those in `ca_file`.
+    """Return a context that trusts the system's authorities or those in `ca_file`.
 
     Raises:
         UsageError: the file has no certificates.
@@ -48,7 +48,7 @@ class TlsStream:
         return True, self._outgoing.read()
 
     def decrypt(self, data: bytes) -> bytes:
-        """Return the plaintext of received bytes; sets `ended` at the end of stream."""
+        """Return the plaintext of received bytes; set `ended` at the end of the stream."""
         self._incoming.write(data)
         parts: list[bytes] = []
         while not self.ended:
@@ -66,7 +66,7 @@ class TlsStream:
     def close_notify(self) -> bytes:
         """Return the encrypted close_notify alert; decryption continues to work."""
         with contextlib.suppress(ssl.SSLError):
-            self._object.unwrap()  # raises SSLWantReadError: the peer has not sent its close_notify
+            self._object.unwrap()  # SSLWantReadError: no close_notify from the peer yet
         return self._outgoing.read()
 
     def encrypt(self, data: bytes) -> bytes:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mcptally.record.http.tls import TlsStream
 
 CONNECT_SECONDS: Final = 30.0
-"""Most seconds to establish a connection, including TLS."""
+"""Maximum seconds to establish a connection, including TLS."""
 
 _CREDENTIALS: Final = re.compile("//.*@", re.DOTALL)
 
@@ -62,7 +62,7 @@ class UpstreamServer:
         try:
             parts = urlsplit(url)
             port = parts.port
-            (parts.hostname or "").encode("idna")  # as the resolver encodes it
+            (parts.hostname or "").encode("idna")  # encoded as by the resolver
         except ValueError as error:
             why = INVALID_HOST if isinstance(error, UnicodeError) else str(error)
             if "@" in url:  # the error message may contain a part of the password
@@ -109,10 +109,10 @@ class UpstreamServer:
             raise UsageError(f"{option_text}: {self._host_name}: {error.strerror}") from error
 
     def reject_own_addresses(self, sockets: Sequence[socket.socket]) -> None:
-        """Refuse to connect to these listening sockets: each connection would open another.
+        """Refuse to connect to these listening sockets, since each connection would open another.
 
         Raises:
-            UsageError: the URL points at one of them.
+            UsageError: the URL refers to one of them.
         """
         self._listening = [
             address for sock in sockets if (address := sock.getsockname())[1] == self._port
@@ -129,12 +129,12 @@ class UpstreamServer:
                     f"(--listen {address_text(host, port)}); "
                     "give the server's address, or make the recorder listen on another port"
                 ) from error
-            # The name may be resolvable later: each connection checks again.
+            # The name may become resolvable later: each connection checks again.
 
     def connect(
         self, loop: EventLoop, handler: SocketHandler, on_done: Callable[[Socket | OSError], None]
     ) -> "ConnectionAttempt":
-        """Start to connect; `on_done` receives the socket or the error."""
+        """Start connecting; `on_done` receives the socket or the error."""
         attempt = ConnectionAttempt(
             loop, handler, on_done, context=self._context, name=self._host_name
         )
@@ -157,7 +157,7 @@ class UpstreamServer:
 
 
 def _basic_authorization(parts: SplitResult, option_text: str) -> bytes | None:
-    """Return user and password of a URL as the value of `Authorization` (RFC 7617)."""
+    """Return a URL's user and password as the value of `Authorization` (RFC 7617)."""
     if parts.username is None and parts.password is None:
         return None
     user, password = (unquote(text or "") for text in (parts.username, parts.password))
@@ -185,7 +185,7 @@ def _ip(host: str) -> IPv4Address | IPv6Address:
 
 
 def _is_own_address(family: int, target: Any) -> bool:
-    """Return whether the address is local: then it is also the source address. Sends nothing."""
+    """Return whether the address is local, which means that it is also the source address."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as sock:
             sock.connect(target)
@@ -295,7 +295,7 @@ class ConnectionAttempt:
             return
         try:
             is_done, send = self._tls.handshake(data)
-            # The few kilobytes of a handshake always fit into the empty socket buffer.
+            # A handshake's few kilobytes always fit into the empty socket buffer.
             sock.sendall(send)
         except OSError as error:
             self._finish(error)

@@ -1,4 +1,4 @@
-"""The connection to the server for one client, opened with the first write."""
+"""Implements one client's connection to the server, opened by the first write."""
 
 from collections.abc import Callable
 from typing import Final
@@ -12,7 +12,7 @@ MAX_WAITING_BYTES: Final = 256 * 1024
 
 
 class UpstreamConnection:
-    """Connects on the first write and buffers data until the connection is open."""
+    """Connects on the first write, and buffers data until the connection is open."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class UpstreamConnection:
 
     @property
     def is_full(self) -> bool:
-        """Whether too much data is waiting to be sent."""
+        """Whether too much data waits to be sent."""
         return (
             self._waiting_size > MAX_WAITING_BYTES if self.socket is None else self.socket.is_full
         )

@@ -1,4 +1,4 @@
-"""Hand over events: before their bytes are forwarded, or after the current callback."""
+"""Hand over events before their bytes are forwarded, or after the current callback."""
 
 import contextlib
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from mcptally.transcript.writer.interface import WAKE_MS, ArchiveWriter
 
 
 class WriteQueue:
-    """Hands over events in order; an error in recording does not stop traffic."""
+    """Hands over events in order; recording errors do not stop traffic."""
 
     def __init__(self, loop: EventLoop, archive: ArchiveWriter) -> None:
         self._loop = loop
@@ -18,7 +18,7 @@ class WriteQueue:
         self._wakes = False
 
     def write(self, calls: Sequence[RecordingCall]) -> None:
-        """Hand over the calls, after those that were enqueued."""
+        """Hand over the calls after the enqueued ones."""
         if self._queued:
             calls, self._queued = [*self._queued, *calls], []
         for call in calls:

@@ -1,7 +1,7 @@
-"""The loop that relays bytes between client and server and records them (POSIX).
+"""Relays bytes between client and server in a loop, and records them (POSIX).
 
-Each chunk is read, then the frames it completes are handed over to the writer, then it is relayed.
-So the last byte of a frame is relayed after the frame was recorded; the bytes before it do not
+Each chunk is read, the frames that it completes are handed over to the writer, and then the chunk
+is relayed. So a frame's last byte is relayed after the frame was recorded; earlier bytes do not
 wait. One thread does all this, and the session's other events are callbacks of the same `poll`.
 """
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 _CHUNK: Final = 65536
 
 _MAX_STDERR_BUFFER: Final = 1024 * 1024
-"""Bytes of stderr buffered for a client that does not read it; more bytes are dropped."""
+"""Maximum bytes of stderr buffered for a client that does not read it; more are dropped."""
 
 _CLOSED_EVENTS: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 class Stream:
-    """One relayed stream: its source, its sink, and how its bytes are recorded."""
+    """A relayed stream with a source, a sink, and a way to record its bytes."""
 
     def __init__(self, source: int, sink: Sink | None, *, must_deliver: bool = True) -> None:
         self.source = source
@@ -124,7 +124,7 @@ class Relay:
         return not self.from_server.open and not self.stderr.open
 
     def watch(self, fd: int, callback: "Callable[[], None] | None") -> None:
-        """Call `callback` when `fd` is readable or at its end; None unregisters it."""
+        """Call `callback` when `fd` is readable or ends; None unregisters it."""
         if callback is None:
             del self._watched[fd]
             self._stop_polling(fd)
@@ -145,7 +145,7 @@ class Relay:
                 if not event & select.POLLIN:
                     stream.writer_closed = True
                     if stream.pending:
-                        # `_flush` polls again: the source, not polled for data, may have some.
+                        # `_flush` polls the source again, since it may have unread data.
                         self._stop_polling(fd)
                         continue
                 self._read(stream)
@@ -155,7 +155,7 @@ class Relay:
                 self._flush(stream)
 
     def client_disconnected(self) -> bool:
-        """Whether the client has closed both stdin and stdout."""
+        """Return whether the client has closed both stdin and stdout."""
         stream = self.from_server
         if self.from_client.open and not self.from_client.writer_closed:
             return False
@@ -166,7 +166,7 @@ class Relay:
         return any(event & _CLOSED_EVENTS for _, event in poll.poll(0))
 
     def server_data_waiting(self) -> bool:
-        """Whether bytes or an end of file from the server can be read."""
+        """Return whether data or an end of file from the server can be read."""
         poll = select.poll()
         for stream in (self.from_server, self.stderr):
             if stream.open and not stream.source_ended:
@@ -196,7 +196,7 @@ class Relay:
         self._flush(stream)
 
     def _buffer_stderr(self, stream: Stream, chunk: bytes) -> None:
-        """Buffer a chunk of stderr that the client has not read yet, or count it as dropped."""
+        """Buffer a chunk of stderr that the client has not yet read, or count it as dropped."""
         if len(stream.pending) + len(chunk) <= _MAX_STDERR_BUFFER and not stream.dropped_bytes:
             stream.pending = memoryview(bytes(stream.pending) + chunk)
         else:
@@ -248,7 +248,7 @@ class Relay:
                 self._poll.unregister(fd)
 
     def _handle_source_end(self, stream: Stream) -> None:
-        """After the end of the source: record the rest, relay pending bytes, close the sink."""
+        """Handle the end of the source: record the rest, relay pending bytes, close the sink."""
         if not stream.source_ended or not stream.pending:
             stream.source_ended = stream.writer_closed = True
             self._stop_polling(stream.source)
@@ -263,7 +263,7 @@ class Relay:
             self._close(stream)
 
     def _handle_sink_closed(self, stream: Stream) -> None:
-        """After the reader closed the sink: close the source too, unless it is stderr."""
+        """Handle a sink closed by its reader: close the source too, unless it is stderr."""
         sink, stream.sink = stream.sink, None
         stream.pending = memoryview(b"")
         stream.dropped_bytes = 0

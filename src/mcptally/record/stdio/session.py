@@ -30,7 +30,7 @@ _FORWARDED: Final = (
 
 _CLIENT_CHECK_SECONDS: Final = 0.25
 _DRAIN_SECONDS: Final = 1.0
-"""After all processes of the server have ended, no traffic for this long ends the recording."""
+"""After the server's processes have ended, the recording ends without traffic for this long."""
 
 
 def run(
@@ -38,8 +38,8 @@ def run(
 ) -> int:
     """Run `command`, record its traffic and return its exit code (128 + signal, 127 not started).
 
-    `archive` is called after the server was started, so that their start-ups overlap, and before
-    the relay is imported, so that a writer process is small when it is forked.
+    `archive` is called after the server is started, so that their start-ups overlap, and before the
+    relay is imported, so that a forked writer process is small.
     """
     signals = _SignalForwarder()
     try:
@@ -76,7 +76,7 @@ class _SignalForwarder:
         self._control = -1
         self.end_requested = False
         for number in _FORWARDED:
-            # A signal that the client ignores (nohup) stays ignored, here and in the server.
+            # A signal that the client ignores (nohup) stays ignored here and in the server.
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._receive)
 
@@ -99,7 +99,7 @@ class _SignalForwarder:
 
 
 class _StdioSession:
-    """A recording from its start to its end: relays, and watches the server and the client."""
+    """Runs a recording from start to end: relays, and watches the server and the client."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class _StdioSession:
         return self._close_recording()
 
     def _poll_timeout_ms(self) -> int | None:
-        """The timeout of the main loop in milliseconds; None if it need not wake up by itself."""
+        """Return the main loop's timeout in milliseconds; None if it need not wake up by itself."""
         if self._relay.done and not self._processes_ended:
             return None
         if self._exit_code is not None or not self._relay.from_client.open:
@@ -187,8 +187,8 @@ class _StdioSession:
         if self._relay.done or self._start_errno is not None:
             return True
         # Another process holds the server's stdout open. End when nothing was written for a while,
-        # and the client has read everything, has gone, or has sent a signal. The time counts from
-        # the end of the server at the earliest: its last output may still be in the pipe.
+        # and the client has read everything, is gone, or has sent a signal. The wait begins no
+        # earlier than the server's end: its last output may still be in the pipe.
         if (
             time.monotonic() - max(self._relay.last_transfer, self._processes_ended_at)
             <= _DRAIN_SECONDS
@@ -199,7 +199,7 @@ class _StdioSession:
         return not self._relay.server_data_waiting()
 
     def _check_client(self) -> None:
-        """End the server if the client has gone and the server does not end by itself."""
+        """End the server if the client is gone and the server does not end by itself."""
         if self._ended_by_recorder or self._exit_code is not None:
             return
         gone = self._relay.client_disconnected() or (

@@ -1,13 +1,13 @@
-"""Starts the server from a supervisor process, which finally ends the server's processes (POSIX).
+"""Starts the server from a supervisor process that later ends the server's processes (POSIX).
 
     client ── recorder ──(pipes)── server
                  └── supervisor ──────┘ parent of the server
 
-The supervisor process is a fork of the recorder that holds none of the relayed pipes. It forwards
-signals and reports the exit status. When the server or the recorder has ended, it ends the
-processes that the server left running. On Linux it is a subreaper, so it also finds processes that
-left the server's group, and the kernel kills the server if the supervisor dies. On other systems
-it ends the server's process group.
+The supervisor process is a fork of the recorder without the relayed pipes. It forwards signals and
+reports the exit status. When the server or the recorder has ended, it ends the processes that the
+server left running. On Linux it is a subreaper, so it also finds processes that left the server's
+group, and the kernel kills the server if the supervisor dies. On other systems it ends the server's
+process group.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ END: Final = 0x80
 """Control byte: end the server and its child processes, first with SIGTERM, then SIGKILL."""
 
 TERM_SECONDS: Final = 2.0
-"""Time from end of file or SIGTERM to the next step, as in the MCP SDKs."""
+"""Seconds from end of file or SIGTERM to the next step, as in the MCP SDKs."""
 
 LEFTOVER_SECONDS: Final = 0.3
-"""Time for the server's child processes to end by themselves after the server."""
+"""Seconds for the server's child processes to end by themselves after the server."""
 
 ORPHAN_SECONDS: Final = 0.5
-"""Time between SIGTERM and SIGKILL after the recorder was killed."""
+"""Seconds between SIGTERM and SIGKILL after the recorder was killed."""
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -57,7 +57,7 @@ def start(command: Sequence[str]) -> SupervisedServer:
     """Start `command` in the same environment and folder, with its three streams on pipes.
 
     Raises:
-        OSError: the limit of descriptors or processes is reached.
+        OSError: the limit on descriptors or processes is reached.
     """
     _open_missing_standard_fds()
     fds: list[int] = []
@@ -87,7 +87,7 @@ def start(command: Sequence[str]) -> SupervisedServer:
 
 
 def _open_missing_standard_fds() -> None:
-    """Open /dev/null as descriptor 0, 1 or 2 if closed, so that no pipe gets that number."""
+    """Open /dev/null for closed descriptors 0, 1 and 2, so that no pipe gets these numbers."""
     for fd in range(3):
         try:
             os.fstat(fd)
@@ -109,7 +109,7 @@ def _run_supervisor(
         finally:
             os._exit(127)
     with contextlib.suppress(OSError):
-        os.setpgid(server, server)  # the server does it too; either may run first
+        os.setpgid(server, server)  # the server does this too; either may be first
     detach_descriptors(control, status)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -150,10 +150,10 @@ def _exec_server(
     except OSError as error:
         failure = error
     except ValueError:
-        # An empty name or one with a NUL byte: report the error of the C library.
+        # The name is empty or has a NUL byte: report the C library's error.
         failure = OSError(errno.ENOENT, "")
     if failure.errno == errno.ENOEXEC:
-        # A script without `#!`: run it with sh, as the C library's execvp and node do.
+        # Run a script without `#!` with sh, as the C library's execvp and node do.
         with contextlib.suppress(OSError):
             os.execv("/bin/sh", ["/bin/sh", *command])  # noqa: S606
     os.write(status, b"failed %d\n" % (failure.errno or 0))
@@ -162,7 +162,7 @@ def _exec_server(
 class _Supervisor:
     """The main loop of the supervisor process.
 
-    It reports `exit CODE` when the server has exited, and `clean` when none of its processes is
+    It reports `exit CODE` when the server has exited, and `clean` when no process of the server is
     left.
     """
 
@@ -252,7 +252,7 @@ class _Supervisor:
                 return
 
     def _wait_until_ended(self, seconds: float) -> bool:
-        """Wait until the server's processes have ended; False if the time is up first."""
+        """Wait until the server's processes have ended; return False on timeout."""
         deadline = time.monotonic() + seconds
         step = 0.005
         while True:
@@ -273,7 +273,7 @@ class _Supervisor:
                 os.kill(pid, number)
 
     def _remaining_processes(self) -> list[int]:
-        """The running processes of the server: pids on Linux, its negated group id elsewhere."""
+        """Return the server's running processes: pids on Linux, the negated group id elsewhere."""
         if sys.platform == "linux":
             return _descendants(os.getpid())
         else:  # noqa: RET505  (without `else`, mypy reports unreachable code)
@@ -285,7 +285,7 @@ class _Supervisor:
 
 
 def _descendants(root: int) -> list[int]:
-    """The pids of all descendants of `root`, without zombies (Linux)."""
+    """Return the pids of all descendants of `root`, without zombies (Linux)."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - called often while waiting
         if name.isdigit():

@@ -195,7 +195,7 @@ class SegmentWriter:
         return resumed
 
     def _read_rest(self, size: int) -> list[tuple[str, int]] | None:
-        """Return kind and `seq` of the lines after the current segment's first `size` bytes."""
+        """Return the kind and `seq` of each line after the segment's first `size` bytes."""
         path = self._segment_path()
         with contextlib.suppress(OSError):
             os.unlink(f"{path}.part")  # noqa: PTH108 - it has no event but `open`
