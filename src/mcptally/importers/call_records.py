@@ -1,8 +1,8 @@
 """Builds request and reply items from a record of a call, for logs that have no frames.
 
 The items are marked `derived`. If the record lacks the arguments or the content, the item is a
-`head`: its id and that it was sent are known; the rest is null in every table, as for a frame that
-was too large to keep.
+`head`: only its id is known, and the rest is null in all tables, as for a frame that was too large
+to keep.
 """
 
 import json
@@ -18,15 +18,15 @@ from mcptally.wire.strict_json import strict_json_error
 
 _encode: Final = msgspec.json.Encoder().encode
 NOT_RECORDED: Final = msgspec.Raw()
-"""Stands for JSON that the record does not have."""
+"""Stands for JSON that the record lacks."""
 
 _VERSION_KEY: Final = b'"io.modelcontextprotocol/protocolVersion"'
 
 PENDING_BYTES: Final = 64 << 20
-"""Most bytes of requests in a `PendingCalls`."""
+"""Maximum bytes of requests in a `PendingCalls`."""
 
 MAX_MODEL: Final = 200
-"""Most characters that are kept of a model's name."""
+"""Maximum characters kept of a model's name."""
 
 FORGOTTEN: Final = "calls dropped: too many without a reply"
 OUTCOME_UNKNOWN: Final = "a reply: whether it is an error is not recorded"
@@ -37,12 +37,12 @@ TIMED_OUT: Final = re.compile(
     r"|MCP server \"[^\"\n]{1,200}\" tool \"[^\"\n]{1,200}\" timed out after "
     r"|tool call error: tool call failed for `[^`\n]{1,400}`\s+Caused by:\s+timed out awaiting "
 )
-"""Errors that a client makes when a server does not answer in time: of the TypeScript SDK, Claude
-Code and Codex."""
+"""Matches the errors of the TypeScript SDK, Claude Code and Codex when a server does not answer in
+time."""
 
 
 class PendingCalls:
-    """Requests without a reply so far; beyond the limits, the oldest are dropped and counted."""
+    """Requests still without a reply; beyond the limits, the oldest are dropped and counted."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
@@ -53,7 +53,7 @@ class PendingCalls:
         return call in self._items
 
     def add(self, call: str, request: Item) -> None:
-        """Add the request of a call, in place of an earlier one with the same id."""
+        """Add a call's request, replacing an earlier one with the same id."""
         self.pop(call)
         self._size += len(request.data)
         self._items[call] = request
@@ -86,10 +86,10 @@ def request(
     model: str | None = None,
     direction: Any = "c2s",
 ) -> Item:
-    """The request of a call; without `arguments` (or `uri`), an item without content.
+    """Return the request of a call; without `arguments` (or `uri`), an item without content.
 
-    `version` is the revision of the protocol; it is written to `_meta`, as in 2026-07-28. `model`
-    is the language model that asked for the call; it is written beside the frame.
+    `version` is the protocol revision; it is written to `_meta`, as in 2026-07-28. `model` is the
+    language model that asked for the call; it is written beside the frame.
     """
     item = Item("head", line, connection, at, dir=direction, derived=True)
     params = b""
@@ -121,7 +121,7 @@ def result_reply(
     is_error: bool | None = None,
     direction: Any = "s2c",
 ) -> Item:
-    """The reply with `result` (JSON text); without it, an item without content.
+    """Return the reply with `result` (JSON text); without it, an item without content.
 
     `is_error` is None if the log does not say whether the result is an error.
     """
@@ -144,7 +144,7 @@ def error_reply(
     code: int | None = None,
     direction: Any = "s2c",
 ) -> Item:
-    """The reply with an error; `code` and `message` are left out if they are None."""
+    """Return the reply with an error; `code` and `message` are left out if they are None."""
     error = {} if code is None else {"code": code}
     error |= {} if message is None else {"message": message}  # type: ignore[dict-item]
     data = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_encode(call), _encode(error))
@@ -160,7 +160,7 @@ def cancellation(
     why: str,
     direction: Any = "c2s",
 ) -> Item:
-    """The cancellation of a call by the side that made it."""
+    """Return the cancellation of a call by the side that made it."""
     params = _encode({"requestId": call, "reason": why})
     data = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%b}' % params
     return Item("message", line, connection, at, dir=direction, data=data, derived=True)
@@ -169,7 +169,7 @@ def cancellation(
 def sdk_failure(
     connection: Connection, call: str, line: int, at: int | None, text: str
 ) -> Item | None:
-    """The end of a call whose error an SDK has worded; None if the text is the tool's own."""
+    """Return the end of a call if its error text is from an SDK; None if it is the tool's."""
     if TIMED_OUT.match(text):
         return cancellation(connection, call, line, at, why="timeout")
     if code := ERROR_CODE.match(text):
@@ -179,7 +179,7 @@ def sdk_failure(
 
 
 def result_of(value: Any, *, is_error: bool | None = None) -> bytes:
-    """JSON text of a tool's result, from what a client stored: a result, its content or its text.
+    """Return a tool's result as JSON text, given a stored result, its content or its text.
 
     `is_error` is added as `isError` if it is not None and the value has no `isError`.
     """
@@ -198,7 +198,7 @@ def result_of(value: Any, *, is_error: bool | None = None) -> bytes:
 
 
 def _decoded(text: str) -> Any:
-    """The value of a JSON text that is a tool's result or its content; else the text."""
+    """Return the value of a JSON text if it is a tool's result or content; else the text."""
     if text.lstrip()[:1] in {"{", "["} and strict_json_error(text.encode(errors="replace")) is None:
         value = msgspec.json.decode(text)
         if _is_result(value):
@@ -209,7 +209,7 @@ def _decoded(text: str) -> Any:
 
 
 def _is_result(value: Any) -> bool:
-    """Whether a value is a whole result of `tools/call`: content, a question or a task."""
+    """Return whether a value is a complete `tools/call` result: content, a question or a task."""
     if not isinstance(value, dict):
         return False
     task = value.get("task")
@@ -229,5 +229,5 @@ def _is_block(value: Any) -> bool:
 
 
 def json_bytes(value: Any) -> bytes:
-    """JSON text of a value; lone surrogates are replaced."""
+    """Return a value as JSON text; lone surrogates are replaced."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

@@ -18,8 +18,8 @@ _HEAD: Final = 256 << 10
 _LINES: Final = 200
 _LEAST_LINES: Final = 10
 _MOST: Final = 32 << 20
-"""Maximum number of bytes that are read of a file with long lines (a session may begin with an
-image) to get `_LEAST_LINES` lines."""
+"""Maximum bytes read from a file with long lines to get `_LEAST_LINES` lines; a session may begin
+with an image."""
 
 
 class _Top(msgspec.Struct):
@@ -33,11 +33,11 @@ _TOP: Final = msgspec.json.Decoder(_Top)
 TRANSCRIPT: Final = registry.TRANSCRIPT.name
 
 _MOST_LINES: Final = frozenset({"jsonrpc"})
-"""Formats that at least half of the lines must look like: other logs mention their messages."""
+"""Formats that at least half of the lines must match, because other logs quote their messages."""
 
 
 def detect_format(path: Path) -> str | None:
-    """Name of the format of a file; `transcript` for our own, None if it is unknown.
+    """Return the name of a file's format; `transcript` for our own, None if unknown.
 
     Raises:
         UnreadableError: the file cannot be opened.
@@ -48,12 +48,12 @@ def detect_format(path: Path) -> str | None:
     lines = head.split(b"\n")[:_LINES]
     if _is_har(head, lines[0]):
         return "har"
-    # A document that is printed over many lines has the members of one object on several.
+    # In a pretty-printed document, the members of an object are on several lines.
     return _by_lines([head] if _PRINTED.match(head) else lines)
 
 
 def is_damaged(path: Path) -> bool:
-    """Whether the start of a file cannot be read.
+    """Return whether the start of a file cannot be read.
 
     Raises:
         UnreadableError: the file cannot be opened.
@@ -62,13 +62,13 @@ def is_damaged(path: Path) -> bool:
 
 
 def _head(path: Path) -> tuple[bytes, Exception | None]:
-    """The first decompressed bytes, and the error that ended them if the file is damaged."""
+    """Return the first decompressed bytes, and the error that ended them if the file is damaged."""
     pieces: list[bytes] = []
     size = lines = 0
     damage = None
     with open_stream(path) as stream:
         try:
-            # `read1`, because `read` would drop the data that was decompressed before an error.
+            # Use `read1`: `read` would drop the data that was decompressed before an error.
             while (size < _HEAD or (lines < _LEAST_LINES and size < _MOST)) and (
                 piece := cast("Any", stream).read1(_HEAD)
             ):
@@ -81,7 +81,7 @@ def _head(path: Path) -> tuple[bytes, Exception | None]:
 
 
 def _is_har(head: bytes, first: bytes) -> bool:
-    """Whether a file is one JSON object with a member `log`, not JSON Lines that mention logs."""
+    """Return whether a file is a JSON object with a member `log`, not JSON Lines about logs."""
     if _LOG.match(head):
         return True
     top = decode_or_none(_TOP, first)
@@ -91,13 +91,13 @@ def _is_har(head: bytes, first: bytes) -> bool:
 
 
 def recognised_contents() -> dict[str, str]:
-    """Format → the content by which its files are recognised."""
+    """Map each format to the content by which its files are recognised."""
     others = (form for form in FORMATS.values() if form not in LOOKS)
     return {form.name: form.looks_for for form in (*LOOKS, *others)}
 
 
 def why_unknown(path: Path) -> str:
-    """Explain why no format was detected: lines examined, and formats that some of them match.
+    """Explain why no format was detected: lines examined, and formats that some lines match.
 
     Raises:
         UnreadableError: the file cannot be opened.
@@ -119,7 +119,7 @@ def why_unknown(path: Path) -> str:
 
 
 def _votes(lines: Iterable[bytes]) -> list[tuple[str, int]]:
-    """Format and number of lines that look like it, most lines first."""
+    """Return each format and the number of lines that match it, most lines first."""
     votes: dict[str, int] = {}
     for line in lines:
         for look in LOOKS:
@@ -130,7 +130,7 @@ def _votes(lines: Iterable[bytes]) -> list[tuple[str, int]]:
 
 
 def _by_lines(lines: list[bytes]) -> str | None:
-    """The format that matches most lines; if several match as many, the first one matched."""
+    """Return the format that matches most lines; if there are several, the first one matched."""
     votes = _votes(lines)
     if not votes:
         return None
@@ -140,7 +140,7 @@ def _by_lines(lines: list[bytes]) -> str | None:
 
 
 def _by_tables(path: Path) -> str | None:
-    """The format of an SQLite database."""
+    """Return the format of an SQLite database."""
     from mcptally.importers.formats import mcphawk, opencode  # noqa: PLC0415  (few files need it)
 
     tables = {"mcphawk": mcphawk.TABLES, "opencode": opencode.TABLES}

@@ -1,7 +1,7 @@
-"""The results of a format's reader: `Item`s for a transcript, and a `Tally` of the records.
+"""Declares the results of a format's reader: `Item`s for a transcript, and a `Tally` of records.
 
-A record is a line, entry, span or row. The tally counts each one as used, as context (understood,
-but not traffic) or as unused (with its line and the reason).
+A record is a line, entry, span or row. The tally counts each record as used, as context
+(understood, but not traffic) or as unused (with its line and the reason).
 """
 
 import dataclasses
@@ -17,26 +17,26 @@ ItemKind = Literal["begin", "message", "head", "stderr", "http", "gap", "end"]
 
 `begin`: a connection starts, or its properties become known. `message`: a frame. `head`: a message
 whose content is missing in the source; `extra` has the known ones of `id`, `method`, `name` and
-`is_error`. `gap`: the source says that something is missing. `end`: a connection ended."""
+`is_error`. `gap`: the source reports that something is missing. `end`: a connection ended."""
 
 MAX_LISTED_RUNS: Final = 1000
-"""Most runs of lines that a report lists per reason; further lines are only counted."""
+"""Maximum runs of lines that a report lists per reason; further lines are only counted."""
 
 
 MAX_PENDING_CALLS: Final = 100_000
-"""Most calls without a reply that a reader remembers; above this number it drops the oldest."""
+"""Maximum calls without a reply that a reader remembers; beyond this number it drops the oldest."""
 
 
 class Connection(Struct, frozen=True):
-    """A connection of a client to a server, as far as the source distinguishes connections."""
+    """A client's connection to a server, as distinguished by the source."""
 
     server: str | None
     key: str = ""
-    """Session, connection or file: equal for items of the same connection."""
+    """Session, connection or file; it is equal for items of the same connection."""
     transport: str | None = None
-    """`stdio`, `streamable_http` or `http_sse`; None if the source does not say."""
+    """`stdio`, `streamable_http` or `http_sse`; None if unknown."""
     is_session: bool = False
-    """Whether `key` is the id of a session, so that an `initialize` starts no other recording."""
+    """Whether `key` is a session id, so that an `initialize` does not start another recording."""
 
 
 class Item(Struct, omit_defaults=True):
@@ -51,10 +51,10 @@ class Item(Struct, omit_defaults=True):
     data: bytes = b""
     """The frame, or the text of a stderr line."""
     size: int | None = None
-    """Bytes on the wire; None if the source does not say."""
+    """Bytes on the wire; None if unknown."""
     scope: str | None = None
     derived: bool = False
-    """Whether it was built from a record of a call because the source has no frame."""
+    """Whether the item was built from a record of a call because the source has no frame."""
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -76,17 +76,17 @@ class LineRuns:
 
 @dataclasses.dataclass(slots=True)
 class Tally:
-    """Counts of a source's records: `seen` is the sum of `used`, `context` and `unused`."""
+    """Counts a source's records: `seen` is the sum of `used`, `context` and `unused`."""
 
     seen: int = 0
     """Number of records read."""
     used: int = 0
     context: Counter[str] = dataclasses.field(default_factory=Counter)
-    """Kind of record that is understood, but is not traffic → number."""
+    """Kind of record that is understood but is not traffic → number."""
     unused: dict[str, LineRuns] = dataclasses.field(default_factory=dict)
     """Reason why records could not be used → their lines."""
     notes: Counter[str] = dataclasses.field(default_factory=Counter)
-    """Remark about records that were used with less information than usual → number."""
+    """Remark about records with less information than usual → number."""
 
     def skip(self, line: int, why: str) -> None:
         """Count a record that could not be used."""

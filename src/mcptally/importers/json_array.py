@@ -1,7 +1,7 @@
 """Yields the elements of one array in a JSON document of any size, without loading the document.
 
-Only brackets and strings are scanned; each element is returned as bytes, which may be invalid
-JSON. Memory is bounded by the largest element; time is linear in the length, at any nesting.
+Only brackets and strings are scanned; each element is returned as bytes, which may be invalid JSON.
+Memory is bounded by the largest element; time is linear in the length, whatever the nesting.
 """
 
 import re
@@ -19,13 +19,13 @@ class Element(NamedTuple):
     """An object in the array."""
 
     line: int
-    """Line at which it begins, counted from 1."""
+    """Line at which the object begins, counted from 1."""
     data: bytes | None
-    """Its bytes; None if they are more than `MAX_LINE` or the document ends within it."""
+    """The object's bytes; None if more than `MAX_LINE` or if the document ends within it."""
 
 
 def elements(pieces: Iterable[bytes], path: tuple[str, ...]) -> Iterator[Element]:
-    """Yield the objects in the array at `path` (names of nested members), in order.
+    """Yield the objects in the array at `path` (member names), in order.
 
     If the document ends within an object, the last element has no data.
     """
@@ -36,7 +36,7 @@ def elements(pieces: Iterable[bytes], path: tuple[str, ...]) -> Iterator[Element
 
 
 class _ArrayScanner:
-    """Position in the document: enough state to find the array and its elements."""
+    """The position in the document: enough state to find the array and its elements."""
 
     def __init__(self, path: tuple[str, ...]) -> None:
         self._path = [name.encode() for name in path]
@@ -84,7 +84,7 @@ class _ArrayScanner:
             self._string = self._position
         elif mark in b"{[":
             if self._inside is None:
-                # The wanted array: its name and the names around it match the path.
+                # This is the wanted array: its name and the enclosing names match the path.
                 if mark == b"[" and [*self._keys, self._last][1:] == self._path:
                     self._inside = self._depth + 1
                 if len(self._keys) > len(self._path):

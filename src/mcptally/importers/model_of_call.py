@@ -1,7 +1,7 @@
-"""Finds the language model that asked for a call, from the spans or runs around the call.
+"""Finds the language model that asked for a call from the surrounding spans or runs.
 
-The span of a tool does not name the model, but the spans of the model's own requests do. Both are
-beneath the same agent:
+A tool's span does not name the model, but the spans of the model's requests do. Both are children
+of the same agent:
 
     invoke_agent
       chat                gen_ai.request.model
@@ -11,9 +11,9 @@ beneath the same agent:
 from typing import Final
 
 _MAX_NODES: Final = 1_000_000
-"""Most spans or runs that are remembered."""
+"""Maximum spans or runs that are remembered."""
 _MAX_DEPTH: Final = 64
-"""Most steps from a span or run to an ancestor."""
+"""Maximum steps from a span or run to an ancestor."""
 
 
 class ModelsOfCalls:
@@ -32,10 +32,10 @@ class ModelsOfCalls:
                 self._models[id_] = model
 
     def of(self, id_: str) -> str | None:
-        """The model that asked for a call; None if it is unknown.
+        """Return the model that asked for a call; None if it is unknown.
 
-        It is the model that the nearest of the call's span and its ancestors names, or that the
-        spans beneath that ancestor name. If these name several, the model is unknown.
+        The model is named by the call's span, or by the nearest ancestor that names one or has
+        descendants that do. If the descendants name several models, it is unknown.
         """
         if self._beneath is None:
             self._beneath = self._models_beneath()
@@ -44,7 +44,7 @@ class ModelsOfCalls:
         )
 
     def _models_beneath(self) -> dict[str, str | None]:
-        """Spans that name a model, and their ancestors → the model; None: several."""
+        """Map spans that name a model, and their ancestors, to the model (None if several)."""
         found: dict[str, str | None] = {}
         for id_, model in self._models.items():
             for each in self._line(id_):
@@ -52,7 +52,7 @@ class ModelsOfCalls:
         return found | self._models
 
     def _line(self, id_: str) -> list[str]:
-        """A span and its ancestors, nearest first; the last may be missing in the file."""
+        """Return a span and its ancestors, nearest first; the last may be missing from the file."""
         line = [id_]
         while len(line) < _MAX_DEPTH and (parent := self._parents.get(line[-1])) is not None:
             line.append(parent)

@@ -1,4 +1,4 @@
-"""Converts a trace request of OTLP from protobuf to its JSON, with the library of OpenTelemetry."""
+"""Converts an OTLP trace request from protobuf to JSON with OpenTelemetry's library."""
 
 import base64
 from typing import Any, Final
@@ -11,8 +11,7 @@ _IDS: Final = ("traceId", "spanId", "parentSpanId")
 def require_library() -> None:
     """Check that the library for protobuf is installed.
 
-    Raises:
-        UsageError: it is not.
+    Raises: UsageError: the library is missing.
     """
     try:
         import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401, PLC0415
@@ -24,12 +23,11 @@ def require_library() -> None:
 
 
 def trace_request(data: bytes) -> dict[str, Any]:
-    """An `ExportTraceServiceRequest` as the values of its OTLP JSON.
+    """Return an `ExportTraceServiceRequest` as the values of its OTLP JSON.
 
-    The JSON of protobuf has ids in base64, that of OTLP in hexadecimal digits.
+    Protobuf's JSON has ids in base64, OTLP's in hexadecimal digits.
 
-    Raises:
-        ValueError: the bytes are no such message.
+    Raises: ValueError: the bytes are not such a message.
     """
     from google.protobuf import json_format, message  # noqa: PLC0415  (an extra)
     from opentelemetry.proto.collector.trace.v1 import trace_service_pb2  # noqa: PLC0415

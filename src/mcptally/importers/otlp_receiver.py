@@ -18,7 +18,7 @@ from mcptally.importers.otlp_protobuf import trace_request
 PATH: Final = "/v1/traces"
 """The path to which exporters send spans."""
 MAX_REQUEST: Final = 64 * 2**20
-"""Bytes of a request, uncompressed; exporters send some hundred spans at a time."""
+"""Maximum uncompressed bytes of a request; exporters send a few hundred spans at a time."""
 _GZIP: Final = 31
 """Window bits with which zlib reads gzip."""
 
@@ -26,15 +26,15 @@ _GZIP: Final = 31
 def receive(sockets: Sequence[socket.socket], spans: BinaryIO, ready: Callable[[], None]) -> None:
     """Write the spans that arrive at `sockets` to a file, until SIGINT or SIGTERM.
 
-    A request is answered when its spans are in the file. `ready` is called as soon as these signals
-    end the function.
+    A request is answered once its spans are in the file. `ready` is called when these signals are
+    handled.
     """
     application = Starlette(routes=[Route(PATH, _handler(spans), methods=["POST"])])
     config = uvicorn.Config(
         application, log_level="error", access_log=False, ws="none", timeout_graceful_shutdown=5
     )
     server = uvicorn.Server(config)
-    # uvicorn has handlers of its own, and raises what stopped it again for the previous ones.
+    # uvicorn has its own handlers, and re-raises the signal that stopped it for the previous ones.
     stop = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, server.handle_exit) for number in stop}
     try:
@@ -47,7 +47,7 @@ def receive(sockets: Sequence[socket.socket], spans: BinaryIO, ready: Callable[[
 
 def _handler(spans: BinaryIO) -> Callable[[Request], Any]:
     async def handle(request: Request) -> Response:
-        # A page of another site cannot send these types without asking first (CORS).
+        # A page on another site cannot send these types without a preflight request (CORS).
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         encoding = request.headers.get("content-encoding", "identity").lower()
         if kind not in _READERS or encoding not in {"identity", "gzip"}:
@@ -76,7 +76,7 @@ def _handler(spans: BinaryIO) -> Callable[[Request], Any]:
 
 
 def _compact(body: bytes) -> bytes:
-    """The JSON of a request on one line."""
+    """Return the JSON of a request on one line."""
     msgspec.json.decode(body, type=dict[str, Any])
     return msgspec.json.format(body, indent=-1)
 

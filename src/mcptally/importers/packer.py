@@ -1,7 +1,7 @@
 """Writes transcript lines to files: many small recordings per file, large ones in their own files.
 
-A recording is never split over files that contain other recordings, so a partition of the analysis
-never has to read several files together.
+A recording is never split across files with other recordings, so no partition has to read several
+files together.
 """
 
 import re
@@ -12,13 +12,14 @@ from typing import Final
 import zstandard
 
 PACK_BYTES: Final = 64 << 20
-"""Transcript bytes in a file of small recordings before the next file begins."""
+"""Transcript bytes in a file of small recordings after which the next file begins."""
 
 LARGE_BYTES: Final = 8 << 20
-"""Minimum number of transcript bytes of a recording that gets its own file."""
+"""Minimum transcript bytes of a recording that gets its own file."""
 
 HELD_BYTES: Final = 64 << 20
-"""Most transcript bytes of unfinished recordings in memory; then the largest go to files."""
+"""Maximum transcript bytes of unfinished recordings in memory; beyond it, the largest go to
+files."""
 
 _PART: Final = ".part"
 
@@ -62,7 +63,7 @@ class Packer:
             self._flush()
 
     def publish(self) -> list[Path]:
-        """Give the files their final names; delete those of an earlier import of the source."""
+        """Give the files their final names; delete those from an earlier import of the source."""
         for recording in list(self._open):
             self.end(recording)
         self._flush()

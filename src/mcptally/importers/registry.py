@@ -1,4 +1,4 @@
-"""The formats that can be imported: rows of `formats.toml`, each with its reader."""
+"""Lists the formats that can be imported: rows of `formats.toml` with their readers."""
 
 import functools
 import importlib
@@ -13,7 +13,7 @@ from mcptally.importers.source import Source
 from mcptally.toml_files import read_toml
 
 Fidelity = Literal["frames", "calls", "truncated"]
-"""What a format contains; `formats.toml` says what the words mean."""
+"""What a format contains; `formats.toml` explains the words."""
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,25 +23,25 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     faithful: Fidelity
     missing: tuple[str, ...] = ()
-    """What such a log does not contain; it is null in the transcript and in the tables."""
+    """What such a log lacks; it is null in the transcript and in the tables."""
     chronological: bool = True
-    """Whether the records are in the order in which the events happened."""
+    """Whether the records are in chronological order."""
     restarts: bool = True
     """Whether an `initialize` starts a new recording, because the log has no session ids."""
     names: tuple[str, ...] = ()
     """Patterns of file names in a folder."""
     has_built_in: bool = False
-    """Whether the format also has the calls to an agent's built-in tools."""
+    """Whether the format also contains calls to an agent's built-in tools."""
     may_be_related: bool = False
-    """Whether several files may have records about the same calls (`related` of its module)."""
+    """Whether several files may have records about the same calls (its module's `related`)."""
     cut: str = ""
-    """Text in files whose long messages were cut: such a file is `truncated`."""
+    """Text that occurs in files whose long messages were cut; such a file is `truncated`."""
     looks_for: str
     """The content by which its files are recognised, in words."""
     pattern: str = ""
     object: bool = False
     texts: tuple[tuple[str, ...], ...] = ()
-    """How lines look; see `formats.toml`."""
+    """What lines look like; see `formats.toml`."""
 
     @property
     def read(self) -> Callable[[Source], Iterator[Item]]:
@@ -62,7 +62,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
         return importlib.import_module(name)
 
     def matches(self, line: bytes) -> bool:
-        """Whether a line looks like this format."""
+        """Return whether a line looks like this format."""
         if self.pattern:
             return re.match(self.pattern.encode(), line) is not None
         if self.object and line.lstrip()[:1] != b"{":
@@ -90,4 +90,4 @@ TRANSCRIPT: Final = msgspec.convert(_TABLE["transcript"], Format)
 """Our own format, which is recognised but not imported."""
 
 LOOKS: Final = tuple({**FORMATS, TRANSCRIPT.name: TRANSCRIPT}[name] for name in _TABLE["order"])
-"""The formats of lines; a line has the first one that it looks like."""
+"""The formats of lines; a line has the first one that it matches."""

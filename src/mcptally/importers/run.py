@@ -47,7 +47,7 @@ class Outcome:
     format: str
     tally: Tally
     more: list[Path] = dataclasses.field(default_factory=list)
-    """Further files that were read together with it."""
+    """Further files that were read together with this file."""
     recordings: int = 0
     events: dict[str, int] = dataclasses.field(default_factory=dict)
     redacted: int = 0
@@ -61,8 +61,8 @@ class Imported:
 
     files: list[Outcome] = dataclasses.field(default_factory=list)
     passed_over: dict[Path, str] = dataclasses.field(default_factory=dict)
-    """Files of a folder that are not read → why: an unknown format or not the requested one, a link
-    out of the folder, a name that is not UTF-8."""
+    """Files of a folder that are not read → the reason: an unknown or not requested format, a link
+    out of the folder, or a name that is not UTF-8."""
 
     @property
     def recordings(self) -> int:
@@ -96,18 +96,18 @@ def import_logs(
 
     Args:
         paths: files, and folders (read recursively).
-        out: folder for transcripts and reports. Importing a file again replaces its transcripts.
-        format: a name in `FORMATS`, or `auto`: detected from the first lines of each file.
+        out: folder for transcripts and reports. A repeated import replaces a file's transcripts.
+        format: a name in `FORMATS`, or `auto` to detect it from the first lines of each file.
         redaction: the redaction policy to apply.
-        timezone: time zone of times without one: `local`, `UTC`, `+02:00` or `Europe/Berlin`.
-        server: label for the servers, instead of the one from the source.
-        envelope: names of the fields of JSON-RPC lines.
-        built_in: whether to read the calls to agents' built-in tools instead of those of MCP
-            servers, from the formats that have them. The server of a call is then the agent.
-        progress: called from time to time with the file and the number of records read.
+        timezone: time zone for times without one: `local`, `UTC`, `+02:00` or `Europe/Berlin`.
+        server: label for the servers, overriding the source's.
+        envelope: names of the fields in JSON-RPC lines.
+        built_in: whether to read calls to agents' built-in tools instead of MCP tools, from formats
+            that have them. The agent is then the server.
+        progress: called occasionally with the file and the number of records read.
 
     Raises:
-        UnreadableError: there are no files, or none of a known format.
+        UnreadableError: there are no files, or none in a known format.
         UsageError: there is no such format, policy or zone; or a named file is a transcript.
     """
     if format != AUTO and format not in FORMATS:
@@ -234,7 +234,7 @@ def _file(
                 progress(source.path, source.tally.seen)
         transcript.finish()
         written = packer.publish()
-        for each in source.more:  # they may have been imported by themselves
+        for each in source.more:  # they may have been imported separately
             Packer(out, _stem(each, form)).publish()
             _report_path(out, _stem(each, form)).unlink(missing_ok=True)
     except BaseException:
@@ -256,7 +256,7 @@ def _file(
 
 
 def _stem(source: Source, form: Format) -> str:
-    """The beginning of the names of a source's transcripts."""
+    """Return the prefix of the names of a source's transcripts."""
     place = hashlib.blake2b(os.fsencode(source.path.resolve()), digest_size=4).hexdigest()
     label = _UNSAFE.sub("_", source.stem).strip("._")[:60] or "log"
     return f"{form.name}-{label}-{place}"
@@ -267,7 +267,7 @@ def _report_path(out: Path, stem: str) -> Path:
 
 
 def _has(source: Source, words: bytes) -> bool:
-    """Whether a file contains `words`; False if `words` is empty."""
+    """Return whether a file contains `words`; False if `words` is empty."""
     if not words:
         return False
     tail = b""
@@ -279,7 +279,7 @@ def _has(source: Source, words: bytes) -> bool:
 
 
 def _fingerprint(source: Source, hide: Policy) -> str:
-    """Digest of the redacted lines of a file without times, so that no secret can be guessed."""
+    """Return a digest of a file's lines, redacted so that no secret can be guessed from it."""
     digest = hashlib.blake2b(digest_size=16)
     for each in (source, *source.more):
         for run in read_lines(each.path, room=source.room):
@@ -289,7 +289,7 @@ def _fingerprint(source: Source, hide: Policy) -> str:
 
 
 def _report(outcome: Outcome, about: dict[str, Any], hide: Policy, timezone: str) -> None:
-    """Write the report next to the transcript: how each record of the source was used."""
+    """Write the report beside the transcript, with the use made of each record of the source."""
     tally = outcome.tally
 
     def places(found: LineRuns) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Sorts any number of items by time: batches are sorted in memory and merged from disk.
 
-Spans, calls and HTTP entries are logged when they end, but a transcript has requests and replies
-in the order in which they were sent.
+Spans, calls and HTTP entries are logged when they end, but a transcript has requests and replies in
+the order they were sent.
 """
 
 import heapq
@@ -15,10 +15,10 @@ import msgspec
 from mcptally.importers.items import Item
 
 BATCH_BYTES: Final = 64 << 20
-"""Bytes of items in memory at a time."""
+"""Maximum bytes of items in memory."""
 
 MAX_RUN_FILES: Final = 64
-"""Maximum number of sorted files on disk; then all are opened and merged into one."""
+"""Maximum number of sorted files on disk before all are merged into one."""
 
 _ENCODE: Final = msgspec.msgpack.Encoder()
 _DECODE: Final = msgspec.msgpack.Decoder(Item)

@@ -1,4 +1,4 @@
-"""A file to import: how to read it, what the user said about it, and its tally."""
+"""Describes a file to import: how to read it, the user's options for it, and its tally."""
 
 import dataclasses
 import datetime
@@ -23,16 +23,17 @@ _LOG_NAME: Final = re.compile(
 _T = TypeVar("_T")
 
 OTHER_TOOL: Final = ("not a call to an MCP tool", "not a call to a built-in tool")
-"""The reason under which a record without a call is counted; the second with `Source.built_in`."""
+"""Reasons under which records without a call are counted; the second applies to
+`Source.built_in`."""
 
 _RECORD: Final = 16
-"""Minimum number of bytes that a line or object takes from the `DecompressionBudget`: a few
-compressed bytes can hold millions of empty ones, and each takes time."""
+"""Minimum bytes that a line or object takes from the `DecompressionBudget`: a few compressed bytes
+can contain millions of empty ones, each of which takes time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Envelope:
-    """Names or dotted paths of the fields of JSON-RPC lines."""
+    """Names or dotted paths of the fields in JSON-RPC lines."""
 
     time: str | None = None
     direction: str | None = None
@@ -49,18 +50,18 @@ class Source:
 
     path: Path
     name: str
-    """Its name in the transcript: relative to the folder that was given."""
+    """The file's name in the transcript, relative to the given folder."""
     more: tuple["Source", ...] = ()
     """Further files that are read as if they continued this one (`Format.related`)."""
     server: str | None = None
     """Label given by the user; it replaces the labels of the source."""
     timezone: datetime.tzinfo | None = None
-    """Time zone of times without one; None: this machine's."""
+    """Time zone for times without one; None for this machine's."""
     envelope: Envelope = dataclasses.field(default_factory=Envelope)
     built_in: bool = False
-    """Whether to read the calls to an agent's built-in tools instead of those of MCP servers."""
+    """Whether to read calls to an agent's built-in tools instead of MCP tools."""
     servers_with_own_log: frozenset[str] = frozenset()
-    """Servers that have a log of their own in the same folder."""
+    """Servers that have their own log in the same folder."""
     tally: Tally = dataclasses.field(default_factory=Tally)
     room: DecompressionBudget = dataclasses.field(default_factory=DecompressionBudget)
     """Budget for decompression, shared by all files of an import."""
@@ -68,7 +69,7 @@ class Source:
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the number (from 1) and bytes of every line, without its ending.
 
-        Each line is counted as seen; a part that cannot be read is counted as unused.
+        Each line is counted as seen; an unreadable part is counted as unused.
         """
         for run in read_lines(self.path, room=self.room):
             if isinstance(run, Damage):
@@ -85,7 +86,7 @@ class Source:
     def records(self, decoder: msgspec.json.Decoder[_T], why: str) -> Iterator[tuple[int, _T]]:
         """Yield the number (from 1) and decoded value of every line that `decoder` accepts.
 
-        Blank lines are counted as context, refused ones as unused with the reason `why`.
+        Blank lines are counted as context, rejected ones as unused with the reason `why`.
         """
         for line, data in self.lines():
             if not data.strip():
@@ -106,8 +107,8 @@ class Source:
     ) -> Iterator[tuple[int, _T]]:
         """Yield the line and decoded value of every object in the array at `path` of a document.
 
-        Each object is counted as seen; refused ones are counted as unused with the reason `why`,
-        and those that are cut off or too large with the reason `cut_off` (None: `why`).
+        Each object is counted as seen; rejected ones are counted as unused with the reason `why`,
+        and truncated or too large ones with the reason `cut_off` (by default `why`).
         """
         for element in elements(self.read_pieces(), path):
             self.tally.seen += 1
@@ -144,11 +145,11 @@ class Source:
         self.room.left -= max(0, _RECORD * records - size)
 
     def preview(self) -> "Source":
-        """The same file for a first pass, which changes neither the tally nor the budget."""
+        """Return the same file for a first pass, which changes neither the tally nor the budget."""
         return dataclasses.replace(self, tally=Tally(), room=msgspec.structs.replace(self.room))
 
     def head(self) -> bytes:
-        """The first decompressed bytes, without a byte order mark."""
+        """Return the first decompressed bytes, without a byte order mark."""
         first = next(iter(self.preview().read_pieces()), b"")
         return first.removeprefix(b"\xef\xbb\xbf")
 
@@ -168,9 +169,9 @@ class Source:
         transport: str | None = None,
         is_session: bool = False,
     ) -> Connection:
-        """A connection; its label is the user's, else `server`, else the stem of the file."""
+        """Return a connection; its label is the user's, else `server`, else the file's stem."""
         return Connection(self.server or server or self.stem, key, transport, is_session)
 
     def at(self, value: object) -> int | None:
-        """A time of the source in UTC nanoseconds; None if it is not a time."""
+        """Return a time from the source in UTC nanoseconds; None if it is not a time."""
         return parse_timestamp(value, self.timezone)

@@ -1,8 +1,8 @@
 """Builds items from the calls in spans.
 
 Nested spans about one call (of the agent, the client and the server) are merged, because clients
-often do not record the tool, and servers do not record the arguments. `jsonrpc.request.id` is
-unique within a session only: without a session id, the span's own id is used.
+often do not record the tool, and servers do not record the arguments. `jsonrpc.request.id` is only
+unique within a session: without a session id, the span's id is used.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from mcptally.transcript.format import Dir
 from mcptally.wire.strict_json import strict_json_error
 
 _MAX_SPANS: Final = 1_000_000
-"""Maximum number of spans whose parents are remembered, to recognise spans of the same call."""
+"""Maximum number of spans whose parents are remembered, to recognise spans about the same call."""
 _MAX_DISTANCE: Final = 4
 """Maximum number of steps from a span to an ancestor that describes the same call."""
 _GAVE_UP: Final = frozenset({"timeout", "cancelled"})
@@ -33,7 +33,7 @@ _CODES: Final = ("rpc.response.status_code", "jsonrpc.error.code", "mcp.error.co
 
 
 def read_spans(source: Source, spans: Callable[[Source], Iterator[Span]]) -> Iterator[Item]:
-    """Yield the calls among the spans of a file, which is read twice; other spans are counted."""
+    """Yield the calls among a file's spans; count other spans. The file is read twice."""
     tally = source.tally
     groups, models = _surveyed(spans(source.preview()))
     sizes = Counter(groups.values())
@@ -59,7 +59,7 @@ def joined(
 ) -> Iterator[Source]:
     """Yield the sources; those with nested spans about calls are one source.
 
-    A span about a call whose parent is in another file is probably about the same call.
+    A span whose parent is in another file is probably about the same call.
     """
     home: dict[str, int] = {}
     wanted: list[tuple[int, str]] = []
@@ -81,7 +81,7 @@ def joined(
 
 
 def _surveyed(spans: Iterator[Span]) -> tuple[dict[str, str], ModelsOfCalls]:
-    """The nested spans and the models of a file, which are needed before calls are built.
+    """Return a file's nested spans and models, which are needed before calls are built.
 
     Nested spans map the id of each span to that of the outermost span about the same call.
     """
@@ -118,7 +118,7 @@ def _merged(about: list[tuple[Span, SpanCall]], tally: Tally) -> tuple[Span, Spa
     tally.used += 1
     if len(about) > 1:
         tally.context["also in another span of the same call"] += len(about) - 1
-        # Of equal ranks, the shortest is the innermost.
+        # Among equal ranks, the shortest span is the innermost.
         about.sort(
             key=lambda each: (
                 each[1].is_part,
@@ -155,7 +155,7 @@ def _merged(about: list[tuple[Span, SpanCall]], tally: Tally) -> tuple[Span, Spa
 
 
 def _same_call(outer: SpanCall, inner: SpanCall) -> bool:
-    """Whether two nested spans describe the same call.
+    """Return whether two nested spans describe the same call.
 
     An agent's outer span may prefix the tool's name with the server's.
     """
@@ -204,7 +204,7 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
     attributes, line, at = span.attributes, span.line, span.end
     told = attributes.get("error.type")
     if told is None and attributes.get(OWN_OUTCOME) == "cancelled":
-        told = "cancelled"  # in our own spans, which say that it is not an error
+        told = "cancelled"  # in our own spans, it means that it is not an error
     error = None if told is None else str(told)
     code = next((attributes[name] for name in _CODES if name in attributes), None)
     failed = error is not None or span.failed
@@ -213,10 +213,10 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
         return call_records.cancellation(connection, id_, line, at, why=error, direction=asked)
     number = _code(code) if code is not None else _code(error)
     number = None if error == "tool_error" else number
-    # Agentgateway's first; the last is that of our own spans of errors of callers.
+    # Agentgateway's is first; the last is that of our own spans for caller errors.
     message = text_of(attributes.get("mcp.error.message")) or span.message
     message = message or text_of(attributes.get("mcptally.error_text"))
-    # An agent's span does not say which error it was; the MCP conventions do.
+    # An agent's span does not identify the error; the MCP conventions do.
     if (
         number is None
         and call.rank == 0
@@ -250,7 +250,7 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
 
 
 def _connection(source: Source, span: Span, call: SpanCall) -> Connection:
-    """The connection of a span, by its session, else by process and server address."""
+    """Return a span's connection: by its session, else by process and server address."""
     attributes, resource = span.attributes, span.resource
     address = attributes.get("server.address")
     port = attributes.get("server.port")
@@ -279,7 +279,7 @@ def _connection(source: Source, span: Span, call: SpanCall) -> Connection:
 
 
 def _code(value: Any) -> int | None:
-    """A JSON-RPC error code, which the conventions write as text."""
+    """Return a JSON-RPC error code, which the conventions write as text."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     try:
@@ -289,7 +289,7 @@ def _code(value: Any) -> int | None:
 
 
 def _json(value: Any) -> msgspec.Raw:
-    """Arguments as JSON text: a string that is JSON is used unchanged."""
+    """Return arguments as JSON text: a string that is JSON is used unchanged."""
     if isinstance(value, str):
         data = value.encode(errors="replace")
         if strict_json_error(data) is None:

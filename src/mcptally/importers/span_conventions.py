@@ -1,4 +1,4 @@
-"""The call that a span describes, by the conventions of those who write spans.
+"""Determines the call that a span describes, by several conventions for spans.
 
 | convention | a call is a span with |
 |---|---|
@@ -7,8 +7,8 @@
 | OpenInference | `openinference.span.kind` = `TOOL` |
 | Traceloop | `traceloop.span.kind` = `tool`, or a name such as `tools/list.mcp` |
 
-The last three describe what an agent did. They do not say whether an MCP server ran the tool, or
-which one.
+The last three describe an agent's actions. They do not record whether an MCP server ran the tool,
+or which one.
 """
 
 import re
@@ -21,30 +21,30 @@ from mcptally.importers.values import parsed, text_of, unwrapped
 _TRACELOOP_METHOD: Final = re.compile(r"(?P<method>[a-z]+(?:/[a-z_]+)*)\.mcp\Z")
 _MODELS: Final = ("gen_ai.request.model", "llm.model_name", "gen_ai.response.model")
 _NAME: Final = re.compile(r"\b(?:tools/call|prompts/get) (?P<name>\S+)\Z")
-"""The end of a span's name that has the name of the tool or prompt."""
+"""Matches the end of a span's name, which contains the name of the tool or prompt."""
 _ARGUMENT: Final = "mcp.request.argument."
 _PARTS: Final = frozenset({"mcp.client.request", "mcp.client.response"})
-"""Spans of ContextForge within that of the call."""
+"""ContextForge's spans within the call's span."""
 
 SENTRY: Final = "sentry"
 ACCESS_LOG: Final = "access-log"
 _SILENT: Final = frozenset({(SENTRY, "server"), (ACCESS_LOG, None), ("mcp-python-sdk", "client")})
-"""Libraries and their spans that do not say whether a result is an error, as the MCP conventions
-require."""
+"""Libraries and their spans that do not record whether a result is an error, although the MCP
+conventions require it."""
 
 OWN_OUTCOME: Final = "mcptally.outcome"
 """The outcome in our own spans."""
 
 ERROR_STATUSES: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
-"""The ways to write the status code of a span that failed."""
+"""The spellings of a failed span's status code."""
 
 Rank = Literal[0, 1, 2]
-"""Who wrote a span: the agent (0), the MCP client (1), the server (2). Of nested spans about one
-call, the one with the highest rank decides; the others add facts that it lacks."""
+"""Who wrote a span: the agent (0), the MCP client (1), the server (2). Among nested spans about one
+call, the highest rank decides; the others add missing facts."""
 
 
 class Span(msgspec.Struct):
-    """A span of any source."""
+    """A span from any source."""
 
     line: int
     id: str
@@ -59,11 +59,11 @@ class Span(msgspec.Struct):
     side: Literal["client", "server"] | None = None
     failed: bool = False
     message: str | None = None
-    """Text of the failure."""
+    """The failure text."""
 
 
 class SpanCall(msgspec.Struct):
-    """The facts about a call that a span states; a fact that it does not state is None."""
+    """The facts about a call in a span; missing facts are None."""
 
     method: str
     rank: Rank
@@ -71,7 +71,7 @@ class SpanCall(msgspec.Struct):
     arguments: Any = None
     result: Any = None
     is_error: bool | None = None
-    """Whether the tool reported an error; None: the span does not say it."""
+    """Whether the tool reported an error; None if the span does not record it."""
     session: Any = None
     request: Any = None
     label: str | None = None
@@ -82,7 +82,7 @@ class SpanCall(msgspec.Struct):
 
 
 def call_of(span: Span) -> SpanCall | None:
-    """The call that a span describes, by the first convention that applies to the span."""
+    """Return the call that a span describes, by the first convention that applies."""
     for convention in (_mcp, _gen_ai, _openinference, _traceloop):
         if call := convention(span, span.attributes):
             return call
@@ -90,7 +90,7 @@ def call_of(span: Span) -> SpanCall | None:
 
 
 def _mcp(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
-    """The MCP conventions of OpenTelemetry, with the names of Sentry and of gateways."""
+    """Return the call by OpenTelemetry's MCP conventions, or the names of Sentry and gateways."""
     method = attributes.get("mcp.method.name")
     other_name = text_of(attributes.get("mcp.tool.name"))
     if not isinstance(method, str):
@@ -150,7 +150,7 @@ def _result(method: str, attributes: dict[str, Any]) -> Any:
 
 
 def _gen_ai(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
-    """The GenAI conventions of OpenTelemetry: a tool that an agent executed."""
+    """Return the call by OpenTelemetry's GenAI conventions: a tool that an agent executed."""
     if attributes.get("gen_ai.operation.name") != "execute_tool":
         return None
     return SpanCall(
@@ -166,7 +166,7 @@ def _gen_ai(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
 
 
 def _openinference(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
-    """The conventions of OpenInference (Phoenix, Arize)."""
+    """Return the call by OpenInference's conventions (Phoenix, Arize)."""
     if str(attributes.get("openinference.span.kind")).upper() != "TOOL":
         return None
     arguments = parsed(attributes.get("input.value"))
@@ -187,7 +187,7 @@ def _openinference(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
 
 
 def _traceloop(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
-    """The conventions of Traceloop (OpenLLMetry)."""
+    """Return the call by Traceloop's conventions (OpenLLMetry)."""
     server = text_of(attributes.get("traceloop.workflow.name"))
     if attributes.get("traceloop.span.kind") == "tool":
         given = parsed(attributes.get("traceloop.entity.input"))
@@ -216,7 +216,7 @@ def _traceloop(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
 
 
 def model_of(attributes: dict[str, Any]) -> str | None:
-    """The language model that a span names: that of the request, which agents' spans also name."""
+    """Return the requested language model that a span names; agents' spans also name it."""
     if attributes.get("gen_ai.operation.name") == "embeddings":
         return None
     return next(filter(None, (text_of(attributes.get(name)) for name in _MODELS)), None)

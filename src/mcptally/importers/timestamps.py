@@ -1,4 +1,4 @@
-"""Parses times and durations as other programs write them; results are nanoseconds.
+"""Parses times and durations written by other programs; results are nanoseconds.
 
 Times without a time zone get the zone of `--timezone`. Its default is this machine's zone, because
 such logs are mostly read where they were written. If a clock change makes a time ambiguous, the
@@ -22,7 +22,7 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _SECOND: Final = 10**9
 _LATEST: Final = 2**63 - 1
 
-# The unit of a number since 1970 follows from its size: each range covers the years 1980 to 2200.
+# The unit of a number since 1970 follows from its size: each range covers 1980 to 2200.
 _UNITS: Final = ((3.2e8, 7.3e9, 10**9), (3.2e11, 7.3e12, 10**6), (3.2e14, 7.3e15, 1000))
 
 _DURATION: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s?(?P<unit>ms|us|µs|ns|s|m|h)")
@@ -32,7 +32,7 @@ _SMALL_NS: Final = {"us": 1000, "µs": 1000, "ns": 1}
 
 
 def parse_timezone(name: str) -> datetime.tzinfo | None:
-    """The time zone of a name such as `Europe/Berlin`, `UTC` or `+02:00`; None for `local`.
+    """Return the time zone of a name such as `Europe/Berlin`, `UTC` or `+02:00`; None for `local`.
 
     Raises:
         UsageError: there is no such zone.
@@ -55,9 +55,9 @@ def parse_timezone(name: str) -> datetime.tzinfo | None:
 
 
 def parse_timestamp(value: Any, naive: datetime.tzinfo | None = None) -> int | None:
-    """UTC nanoseconds of an ISO 8601 text or of a number since 1970; None if it is neither.
+    """Return UTC nanoseconds for an ISO 8601 text or a number since 1970; None for others.
 
-    `naive` is the time zone of texts without one; None: this machine's.
+    `naive` is the time zone for texts without one; None means this machine's.
     """
     if isinstance(value, bool) or value is None:
         return None
@@ -81,7 +81,7 @@ def parse_timestamp(value: Any, naive: datetime.tzinfo | None = None) -> int | N
 
 @functools.lru_cache(maxsize=1024)  # adjacent lines often have the same second
 def _seconds(day: str, time: str, written: str | None, naive: datetime.tzinfo | None) -> int | None:
-    """Seconds since 1970 of a day and time; `written` is the zone in the text, if any."""
+    """Return the seconds since 1970 of a day and time; `written` is the text's zone, if any."""
     try:
         when = datetime.datetime.fromisoformat(f"{day}T{time}")
         if written:
@@ -117,7 +117,7 @@ def _number(value: float) -> int | None:
 
 
 def add_duration(start: int | None, nanoseconds: float | None) -> int | None:
-    """`start` moved by a number of nanoseconds; `start` itself if the result is out of range."""
+    """Return `start` plus a number of nanoseconds, or `start` if the result is out of range."""
     if start is None or nanoseconds is None or not abs(nanoseconds) <= _LATEST:  # NaN too
         return start
     moved = start + round(nanoseconds)
@@ -125,7 +125,7 @@ def add_duration(start: int | None, nanoseconds: float | None) -> int | None:
 
 
 def parse_duration(text: str) -> int | None:
-    """Nanoseconds of a text like `505ms`, `1m 5s` or `0.25s`; None if it is not a duration."""
+    """Return the nanoseconds of a text such as `505ms`, `1m 5s` or `0.25s`; None for others."""
     if len(text) > _MAX_DURATION:
         return None
     rest = _DURATION.sub("", text).strip()

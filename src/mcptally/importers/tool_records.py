@@ -1,4 +1,4 @@
-"""Builds calls from logs with one JSON object per call to a tool, as platforms export them."""
+"""Builds calls from logs with one JSON object per tool call, as exported by platforms."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ NO_SERVER: Final = "a call of an agent: the source does not say which server ran
 
 
 class ToolRecord(msgspec.Struct, kw_only=True):
-    """The facts about a call to a tool that a log states; a fact that it does not state is None."""
+    """The facts about a tool call in a log; missing facts are None."""
 
     id: str
     tool: str | None
@@ -31,11 +31,11 @@ class ToolRecord(msgspec.Struct, kw_only=True):
     arguments: Any = None
     result: Any = None
     is_error: bool | None = None
-    """Whether the tool failed; None where the call has no reply."""
+    """Whether the tool failed; None if the call has no reply."""
     error: str | None = None
-    """Text of the failure."""
+    """The failure text."""
     raised: bool = False
-    """Whether the call failed without a result of the tool, for example by a protocol error."""
+    """Whether the call failed without a result, for example with a protocol error."""
     model: str | None = None
     """Language model that asked for the call."""
     gave_up: str | None = None
@@ -56,15 +56,15 @@ def read_records(
     other: str,
     node_of: Callable[[dict[str, Any]], Node],
 ) -> Iterator[Item]:
-    """Yield the calls of a file of JSON objects: an array, an object with one, or one per line.
+    """Yield the calls in a file of JSON objects: an array, an object with an array, or lines.
 
     The file is read twice: an object about a model may come after those about its calls.
 
     Args:
         source: the file.
-        record_of: the call in an object; None if the object is something else.
-        other: what an object without a call is counted as.
-        node_of: the place of an object in its trace.
+        record_of: returns the call in an object; None if the object is something else.
+        other: the reason under which objects without a call are counted.
+        node_of: returns the place of an object in its trace.
     """
     models = ModelsOfCalls()
     for _, data in objects(source.preview()):
@@ -126,7 +126,7 @@ def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
 
 
 def objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line and value of each object of an array, of a member `data`, or of JSON lines."""
+    """Yield the line and value of each object in an array, a member `data`, or JSON Lines."""
     head = source.head()
     member = _IN_MEMBER.match(head)
     if member is None and head.lstrip()[:1] != b"[":

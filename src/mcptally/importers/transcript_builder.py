@@ -1,8 +1,8 @@
 """Converts items to recordings: redacted events of transcript format 1, with stable ids.
 
-Importing the same source again gives the same recording ids, also after it has grown. An id is a
-hash of the format, the connection and the time of the first event; if the source has no times, of
-the redacted lines of the whole file.
+Importing the same source again gives the same recording ids, even after it has grown. An id is a
+hash of the format, the connection and the time of the first event; if the source has no times, it
+is a hash of the whole file's redacted lines.
 """
 
 import functools
@@ -24,7 +24,7 @@ from mcptally.wire.strict_json import strict_json_error
 from mcptally.wire.truncated import fields_of_truncated
 
 MAX_OPEN: Final = 20_000
-"""Most unfinished recordings at a time; then the least recently active one is closed."""
+"""Maximum unfinished recordings; beyond it, the least recently active one is closed."""
 
 UNKNOWN_TIME: Final = 0
 """`ts_ns` of events from a source without times."""
@@ -72,7 +72,7 @@ class TranscriptBuilder:
         self._policy = policy
         self._source = source
         self._restarts = restarts
-        # Reads the whole file, so cache it for all recordings without times.
+        # This reads the whole file, so cache the result for all recordings without times.
         self._fingerprint = functools.cache(fingerprint)
         self._tally = tally
         self._open: dict[Connection, _Recording] = {}
@@ -112,15 +112,16 @@ class TranscriptBuilder:
             recording = _Recording()
             if len(self._open) >= MAX_OPEN:
                 self._close(next(iter(self._open)), "silent")
-        self._open[connection] = recording  # last in the dict: the most recently active
+        self._open[connection] = recording  # move to the end of the dict: most recently active
         if item.kind in {"message", "head"} and item.dir == "c2s" and item.scope is None:
             method = _method(item)
-            # A client may probe for the stateless revision, then initialize: still one recording.
+            # A client may probe for the stateless revision and then initialize: this is still one
+            # recording.
             recording.talked |= method not in {"server/discover", None}
         return recording
 
     def _restarted(self, recording: _Recording, item: Item) -> bool:
-        """Whether a new connection begins with this item, so that request ids start again."""
+        """Return whether a new connection begins with this item, so request ids start again."""
         if item.kind == "begin":
             return bool(recording.counts) and bool(item.extra.get("new", True))
         if not self._restarts or item.connection.is_session or item.scope is not None:
@@ -159,7 +160,7 @@ class TranscriptBuilder:
             fields["url"], count = self._policy.url(url)
             self.redacted += count
         source = {**self._source, "transport": connection.transport, **about}
-        # Even a source with times may have none for the items before its first time.
+        # Even in a source with times, the items before the first time have none.
         if item.at is None and not recording.at:
             source["missing"] = sorted({*source["missing"], "time"})
         fields |= {"source": source, "recorder": RECORDER, "redaction": self._policy.name}
@@ -180,7 +181,7 @@ class TranscriptBuilder:
         elif item.kind == "http":
             self._http(recording, item)
         else:
-            # Missing events keep their numbers.
+            # Missing events keep their sequence numbers.
             recording.seq += 1
             recording.lost += 1
             self._line(recording, "gap", {"lost": 1, **item.extra}, at=item.at)

@@ -1,4 +1,4 @@
-"""Reads values of logs: JSON in strings, texts, objects, and errors with a code."""
+"""Reads values in logs: JSON in strings, texts, objects, and errors with a code."""
 
 import re
 from typing import Any, Final
@@ -8,29 +8,29 @@ import msgspec
 from mcptally.wire.strict_json import strict_json_error
 
 ERROR_CODE: Final = re.compile(r"MCP error (?P<code>-?\d+): ?(?P<message>.*)\Z", re.DOTALL)
-"""The text that SDKs make of a JSON-RPC error."""
+"""Matches the text that SDKs make from a JSON-RPC error."""
 
 
 def parsed(value: Any) -> Any:
-    """The value of a JSON text; other values unchanged."""
+    """Return the value of a JSON text; other values unchanged."""
     if isinstance(value, str) and strict_json_error(value.encode(errors="replace")) is None:
         return msgspec.json.decode(value)
     return value
 
 
 def text_of(value: Any) -> str | None:
-    """The value if it is a text that is not empty, else None."""
+    """Return the value if it is a non-empty text, else None."""
     return value if isinstance(value, str) and value else None
 
 
 def dict_of(value: Any) -> dict[str, Any]:
-    """The value if it is an object or the JSON text of one, else an empty object."""
+    """Return the value if it is an object or the JSON text of one, else an empty object."""
     value = parsed(value)
     return value if isinstance(value, dict) else {}
 
 
 def unwrapped(value: Any) -> tuple[Any, bool]:
-    """The result in a message of LangChain, and whether the tool failed; other values unchanged."""
+    """Return a LangChain message's result and whether the tool failed; keep other values."""
     message = parsed(value)
     if isinstance(message, dict) and message.get("type") == "tool":
         data = message["data"] if isinstance(message.get("data"), dict) else message

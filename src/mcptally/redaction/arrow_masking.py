@@ -14,11 +14,11 @@ _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 _Text = TypeVar("_Text", str, bytes)
 
 _FEW: Final = 1000
-"""Minimum number of texts from which Arrow finds the distinct ones."""
+"""Number of texts from which Arrow is used to find the distinct ones."""
 
 
 def mask_rows(rows: _Rows) -> _Rows:
-    """The table or batch with secrets masked in column names and in texts at any depth."""
+    """Return the table or batch with secrets masked in column names and in texts at any depth."""
     for place, name in enumerate(rows.schema.names):
         column = rows.column(place)
         changed = replacements(distinct_texts(column))
@@ -28,17 +28,17 @@ def mask_rows(rows: _Rows) -> _Rows:
 
 
 def replacements(texts: set[_Text]) -> dict[_Text, _Text]:
-    """Each of the texts that has a secret → the same text with the secret masked."""
+    """Map each text that has a secret to the same text with the secret masked."""
     return {text: masked for text in with_hits(texts) if (masked := mask_value(text)) != text}
 
 
 def distinct_texts(column: pa.Array | pa.ChunkedArray) -> set[Any]:
-    """The texts and bytes of a column, at any depth, except empty ones."""
+    """Return the texts and bytes of a column, at any depth, except empty ones."""
     return {text for text in _texts(column) if text}
 
 
 def _texts(column: pa.Array | pa.ChunkedArray) -> Iterator[str | bytes | None]:
-    """The texts and bytes of a column, also nested; each distinct value at least once."""
+    """Yield a column's texts and bytes, also nested ones; each distinct value at least once."""
     kind = column.type
     if isinstance(column, pa.ChunkedArray):
         for chunk in column.chunks:
@@ -46,7 +46,7 @@ def _texts(column: pa.Array | pa.ChunkedArray) -> Iterator[str | bytes | None]:
     elif pa.types.is_dictionary(kind):
         yield from _texts(column.dictionary)
     elif _is_text(kind):
-        # `unique` imports pyarrow.compute, which takes as long as to mask thousands of short texts.
+        # `unique` imports pyarrow.compute, which takes as long as masking thousands of short texts.
         yield from (column if len(column) < _FEW else column.unique()).to_pylist()
     elif pa.types.is_map(kind):
         yield from _texts(column.keys)
@@ -68,7 +68,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def replaced(column: Any, changed: Mapping[Any, Any]) -> Any:
-    """The column with each key of `changed` replaced by its value."""
+    """Return the column with each key of `changed` replaced by its value."""
     if not changed:
         return column
 

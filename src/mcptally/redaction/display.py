@@ -1,13 +1,14 @@
 """Masks secrets and control characters in recorded text before it leaves the program.
 
-A recording made without redaction holds secrets, and so does its store. Whatever a command prints
-or writes for others is masked here: answers, explanations, exports, pages, reports for CI, messages
-on stderr. The rules are those of the recorder's default policy (`redaction.policy`). `--raw` and
-`raw=True` turn the masking off for `query`, `show`, `compare` and `export`.
+A recording made without redaction contains secrets, and so does its store. Everything that a
+command prints or writes for others is masked here: answers, explanations, exports, pages, reports
+for CI, messages on stderr. The rules are those of the recorder's default policy
+(`redaction.policy`). `--raw` and `raw=True` turn masking off for `query`, `show`, `compare` and
+`export`.
 
-The store's own files are not masked, and neither are the relations and rows that the library
-returns (`Store.ask`, `Store.sql`, `Store.show`): they stay inside the caller's program. What a
-notebook shows of them is masked.
+The store's own files are not masked. Nor are the relations and rows that the library returns
+(`Store.ask`, `Store.sql`, `Store.show`), which stay inside the caller's program; only their display
+in a notebook is masked.
 
 Masking keeps the format: JSON text stays JSON text, with `[redacted:NAME]` in place of a secret.
 """
@@ -24,7 +25,7 @@ from mcptally.redaction.policy import policy
 _Text = TypeVar("_Text", str, bytes)
 
 LIMIT: Final = 2000
-"""Default length of a text that `mask_and_cut` returns, in characters."""
+"""Default maximum length of a text returned by `mask_and_cut`, in characters."""
 
 # C0 and C1 controls, soft hyphen; Arabic and Mongolian marks; fillers that look empty; zero-width
 # and bidirectional controls; line separators; variation selectors (except those of emoji);
@@ -34,39 +35,39 @@ CONTROL_CHARACTERS: Final = re.compile(
     "\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\ud800-\udfff\U000e0000-\U000e0fff]"
 )
-"""Characters that control a terminal, are invisible, or change the order of other characters."""
+"""Characters that control a terminal, are invisible, or reorder other characters."""
 
 
 def escape_controls(text: str) -> str:
-    """JSON text with `CONTROL_CHARACTERS` as JSON escapes; the values stay equal."""
+    """Return JSON text with `CONTROL_CHARACTERS` escaped; its values stay equal."""
     return CONTROL_CHARACTERS.sub(_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:
-    """The JSON escape of a character; tabs and line breaks between values stay."""
+    """Return the JSON escape of a character; keep tabs and line breaks between values."""
     char = found[0]
     return char if char in "\n\r\t" else json.dumps(char)[1:-1]
 
 
 def clean_line(text: str) -> str:
-    """`text` on one line, without control characters: each becomes a space or U+FFFD."""
+    """Return `text` on one line, without control characters: each becomes a space or U+FFFD."""
     return CONTROL_CHARACTERS.sub(
         lambda m: " " if m[0] in "\n\r\t" else "\N{REPLACEMENT CHARACTER}", text
     )
 
 
 def clean_lines(text: str) -> str:
-    """`text` with its line breaks kept and `clean_line` applied to each line."""
+    """Return `text` with its line breaks kept and `clean_line` applied to each line."""
     return "\n".join(map(clean_line, text.split("\n")))
 
 
 def as_message(text: str) -> str:
-    """A message for people, which may quote recorded text, without secrets and controls."""
+    """Return a message that may quote recorded text, without secrets and control characters."""
     return clean_lines(mask_text(text))
 
 
 def mask_text(text: str) -> str:
-    """`text` with every secret replaced by `[redacted:NAME]`; the length is not limited.
+    """Return `text` with every secret replaced by `[redacted:NAME]`; the length is not limited.
 
     JSON text stays JSON text.
     """
@@ -76,7 +77,7 @@ def mask_text(text: str) -> str:
 
 
 def _hidden(data: bytes) -> bytes:
-    """`data` with its secrets masked; the same object if there are none."""
+    """Return `data` with its secrets masked; the same object if there are none."""
     default = policy("default")
     start = data.lstrip()[:1]
     if start == b"[" and b"--" in data and (command := _command(data)) is not None:
@@ -87,14 +88,14 @@ def _hidden(data: bytes) -> bytes:
 
 
 def with_hits(texts: Iterable[_Text]) -> list[_Text]:
-    """The texts that may have a secret, found by one fast search in all of them."""
+    """Return the texts that may contain a secret, found by one fast search."""
     every = list(texts)
     numbers = policy("default").frames_with_hits([_encoded(text) for text in every])
     return [every[number] for number in numbers]
 
 
 def secrets_of(text: str | bytes) -> list[str]:
-    """The secrets that `mask_text` replaces in a text, without the escapes of JSON."""
+    """Return the secrets that `mask_text` replaces in a text, without JSON escapes."""
     return policy("default").secrets(_encoded(text))
 
 
@@ -106,7 +107,7 @@ _JSON: Final = frozenset({b"{", b"[", b'"'})
 
 
 def _command(data: bytes) -> list[str] | None:
-    """The words of a command line that is written as a JSON array, else None."""
+    """Return the words of a command line written as a JSON array, else None."""
     try:
         return msgspec.json.decode(data, type=list[str])
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -114,7 +115,7 @@ def _command(data: bytes) -> list[str] | None:
 
 
 def mask_value(value: Any) -> Any:
-    """`value` with `mask_text` applied to every text in it: list items, dict keys and values."""
+    """Return `value` with `mask_text` applied to all list items, dict keys and dict values."""
     if isinstance(value, str):
         return mask_text(value)
     if isinstance(value, bytes):
@@ -127,12 +128,12 @@ def mask_value(value: Any) -> Any:
 
 
 def mask_and_cut(text: str, limit: int = LIMIT) -> str:
-    """`text` with every secret replaced by `[redacted:NAME]`, cut to `limit` characters."""
+    """Return `text` with every secret replaced by `[redacted:NAME]`, cut to `limit` characters."""
     return cut(mask_text(text), limit)
 
 
 def cut(text: str, limit: int = LIMIT) -> str:
-    """The first `limit` characters of a text; if there are more, followed by their number."""
+    """Return the first `limit` characters of a text, followed by the number of others."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}… ({len(text) - limit} more characters)"

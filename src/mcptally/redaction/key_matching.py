@@ -1,6 +1,6 @@
-"""Finds secrets by the name beside them: in JSON at any depth, in text, in URLs.
+"""Finds secrets by the name beside them: in JSON at any depth, in text and in URLs.
 
-`name: value` has many spellings. Each is a name, a separator and a value, and the name decides
+`name: value` has many spellings. Each has a name, a separator and a value, and the name determines
 whether the value is secret.
 """
 
@@ -40,7 +40,7 @@ NAME_HINTS: Final = (
     | {"requeststate", "mcp-session-id", "/session", "?sid", "&sid", "?session", "&session"}
     | {mark + name for mark in "?&" for name in _QUERY_NAMES}
 )
-"""Lower-case texts: each name that `secret_kind` or `session_id_spans` recognises contains one."""
+"""Lower-case texts; each name that `secret_kind` or `session_id_spans` recognises contains one."""
 
 _SEPARATOR: Final = re.compile(
     rb"[a-z0-9_\-]{0,40}(?:"
@@ -67,10 +67,10 @@ _NAME_BYTES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234
 
 @functools.lru_cache(maxsize=4096)
 def secret_kind(name: bytes) -> str | None:
-    """The kind of secret under this name (`password`, `token`, `api-key` …), or None.
+    """Return the kind of secret with this name (`password`, `token`, `api-key` …), or None.
 
-    The last words decide: `access_token` names a secret, `token_type` and `maxTokens` do not. For
-    the kinds in `VALUE_CHECKS`, the value decides too.
+    The last words decide: `access_token` is a secret, `token_type` and `maxTokens` are not. For the
+    kinds in `VALUE_CHECKS`, the value decides too.
     """
     parts = [part.lower().decode() for part in WORDS_IN_NAME.findall(name)]
     while parts and parts[-1].isdigit():
@@ -107,10 +107,10 @@ def secret_kind(name: bytes) -> str | None:
 def spans_by_name(
     view: bytes, low: bytes, places: frozenset[str], hits: Iterable[Hit]
 ) -> Iterator[Span]:
-    """Spans of the values that have a secret's name; `hits` are the places of parts of names.
+    """Yield spans of values that have a secret's name; `hits` are occurrences of parts of names.
 
-    `view` is the frame after `unescape`, `low` the same in lower case; `places` has the names of
-    the `NAME_RULES` rules that are on.
+    `view` is the frame after `unescape`, `low` is `view` in lower case; `places` has the names of
+    the enabled `NAME_RULES`.
     """
     seen: set[int] = set()
     hidden = stretch = tries = 0
@@ -146,7 +146,7 @@ def spans_by_name(
 
 
 def _is_model_token(value: bytes) -> bool:
-    """Whether the value looks like a token of a language model, not like a credential."""
+    """Return whether the value looks like a language model's token, not like a credential."""
     return value[:1] in _MODEL_TOKEN_STARTS or (len(value) < 6 and value.isalpha())
 
 
@@ -155,7 +155,7 @@ _RULE_OF_KIND: Final = {"request-state": "request-state", "session-id": "session
 
 
 def _name_start(view: bytes, at: int) -> int:
-    """Start of the name that includes position `at`, without the `n` of an escaped line break."""
+    """Return the start of the name around `at`, without the `n` of an escaped line break."""
     if view[at : at + 1] in {b"?", b"&", b"/"}:
         return at + 1
     chunk = view[max(0, at - 48) : at]
@@ -166,16 +166,16 @@ def _name_start(view: bytes, at: int) -> int:
 
 
 def _next_word_spans(view: bytes, at: int, kind: str) -> Iterator[Span]:
-    """The span of the string at `at`, which follows a flag in a list of a command's words."""
+    """Yield the span of the string at `at` if it follows a flag in a list of a command's words."""
     for span in _quoted_value_spans(view, at, kind):
-        # Another flag and a sentence of a help text are not values.
+        # Another flag or a sentence from a help text is not a value.
         word = view[span.start : span.end]
         if not word.startswith(b"-") and b" " not in word:
             yield span
 
 
 def _quoted_value_spans(view: bytes, at: int, kind: str) -> Iterator[Span]:
-    """The span of the string at `at`, or the spans of the strings in the list at `at`."""
+    """Yield the span of the string at `at`, or the spans of the strings in the list at `at`."""
     if view[at : at + 1] == b"[":
         while (quote := _LIST_ITEM.match(view, at + 1)) is not None:
             start, end = _quoted_content(view, quote)
@@ -192,9 +192,9 @@ _LIST_ITEM: Final = re.compile(rb"[\s,]{0,64}(\\*)([\"'])")
 def _quoted_content(view: bytes, quote: re.Match[bytes]) -> tuple[int, int]:
     r"""Start and end of the content of a quoted string.
 
-    A string that opens with a quote after n backslashes closes at the next quote after n. More
-    than n backslashes belong to the content: pairs, which double with every level of escaping.
-    Fewer than n close an outer string; then this string was cut.
+    A string that opens with a quote after n backslashes closes at the next quote after n
+    backslashes. A quote after more backslashes belongs to the content: backslashes double with
+    every level of escaping. A quote after fewer closes an outer string, so this string was cut.
     """
     depth, mark = len(quote[1]), quote[2]
     start = quote.end()
@@ -221,7 +221,7 @@ def _value_span(view: bytes, start: int, end: int, kind: str) -> Iterator[Span]:
         if not VALUE_CHECKS[kind](view, start, end):
             return
         kind = kind.partition(" ")[0]
-    # Compare only the start: among many backslashes, a second search may end the value elsewhere.
+    # Compare only the start: with many backslashes, a second search may end the value elsewhere.
     if not value or starts_redacted(value) or value.rstrip(b"?").lower() in PLACEHOLDERS:
         return
     if kind in {"request-state", "session-id"}:
@@ -237,7 +237,7 @@ def _value_span(view: bytes, start: int, end: int, kind: str) -> Iterator[Span]:
     if kind == "token" and _ADDRESS_OR_COLOUR.fullmatch(value):
         return
     if kind == "auth":
-        # A secret in the configuration of Docker and npm; elsewhere a mode like "none" or "oauth2".
+        # A secret in configurations of Docker and npm; elsewhere a mode such as "none" or "oauth2".
         if len(value) < 16 or not random_like(value):
             return
         kind = "authorization"
@@ -245,7 +245,7 @@ def _value_span(view: bytes, start: int, end: int, kind: str) -> Iterator[Span]:
 
 
 _ADDRESS_OR_COLOUR: Final = re.compile(rb"0x[0-9A-Fa-f]{40}|#[0-9A-Fa-f]{3,8}")
-"""The address of a token's contract on a blockchain; the colour of a kind of token."""
+"""Matches the address of a token's blockchain contract, and the colour of a kind of token."""
 
 
 _MODEL_TOKEN_STARTS: Final = (b" ", b"\xc4", b"\xe2")
@@ -259,7 +259,7 @@ _SCHEME: Final = re.compile(
 def _assignment_spans(
     view: bytes, match: re.Match[bytes], start: int, name: bytes, kind: str | None
 ) -> Iterator[Span]:
-    """The span of the value in `name=value`, `name: value`, `--name value` or `<name>value<`."""
+    """Yield the value's span in `name=value`, `name: value`, `--name value` or `<name>value<`."""
     after = match.end()
     before = view[start - 1 : start]
     query = before in {b"?", b"&"} and match["plain"] == b"="
@@ -273,7 +273,7 @@ def _assignment_spans(
     quote = _QUOTE.match(view, after)
     element = match["xml"] is not None or match["element"] is not None
     if quote and not query and not element:
-        # The quote may close the string around the text instead: `"msg":"password: "`.
+        # The quote may also close the string around the text: `"msg":"password: "`.
         first, last = _quoted_content(view, quote)
         text = view[first:last]
         if _SECRET_NAME.fullmatch(text) and secret_kind(_NAME_END.sub(b"", text)):
@@ -309,7 +309,7 @@ def _assignment_spans(
         ):
             return
         if name.lower() in _COOKIE_HEADERS and match["plain"] == b": " and b"=" in value:
-            # A header line: the value may contain spaces and ends with the line or at a quote.
+            # In a header line, the value may contain spaces and ends with the line or at a quote.
             if line := _LINE.match(view, found.start()):
                 yield Span(*line.span(), b"[redacted:cookie]")
             return
@@ -318,7 +318,7 @@ def _assignment_spans(
 
 
 _ARN: Final = re.compile(rb"\barn:[a-z-]{1,9}:[a-z0-9-]{1,30}:[a-z0-9-]{0,30}:[0-9]{0,12}:\Z")
-"""The beginning of an Amazon resource name; the kind and name of a resource follow."""
+"""Matches the beginning of an Amazon resource name, before the resource's kind and name."""
 
 _COOKIE_HEADERS: Final = frozenset({b"cookie", b"set-cookie"})
 _WORDS_AFTER_FLAG: Final = frozenset(
@@ -337,7 +337,7 @@ def _is_closed(view: bytes, end: int, quote: re.Match[bytes]) -> bool:
 
 
 def session_id_spans(view: bytes, low: bytes) -> Iterator[Span]:
-    """Spans of session ids in paths and queries, with their hashes."""
+    """Yield spans of session ids in paths and queries, with their hashes."""
     starts = {
         hit.start - before
         for hit in _SESSION_WORDS.find(low)
@@ -351,7 +351,7 @@ def session_id_spans(view: bytes, low: bytes) -> Iterator[Span]:
 
 
 _SESSION_WORDS: Final = TextSearch(["session", "sid="])
-"""One of them follows the `?`, `&` or `/` at which a match of `_SESSION` begins."""
+"""One of these words follows the `?`, `&` or `/` at which a match of `_SESSION` begins."""
 
 _SESSION: Final = re.compile(
     rb"(?:[?&](?i:(?:mcp[_-]?)?session[_-]?id|sid|x-session-id)=(?P<value>[A-Za-z0-9_\-.~%]{8,512})"

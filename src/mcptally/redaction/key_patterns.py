@@ -1,6 +1,6 @@
-"""Names that mark the value beside them as secret: rules, and tables of words.
+"""Defines the names that mark a value as secret, as rules and tables of words.
 
-`secret_patterns` has the secrets that are recognised by their own form. The rows are in
+`secret_patterns` defines the secrets that are recognised by their form. The rows are in
 `secrets.toml`.
 """
 
@@ -14,7 +14,7 @@ from mcptally.redaction.secret_patterns import DEFAULT, SECRETS
 class NameRule(msgspec.Struct, frozen=True, kw_only=True):
     """A rule by which the *name* beside a value marks the value as secret.
 
-    Fields as in `secret_patterns.SecretPattern`; the names are in the tables below.
+    The fields are those of `secret_patterns.SecretPattern`; the names are in the tables below.
     """
 
     name: str
@@ -26,7 +26,7 @@ class NameRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text as a set; whitespace separates them."""
+    """Return the words of a text as a set; whitespace separates them."""
     return frozenset(text.split())
 
 
@@ -35,10 +35,11 @@ NAME_RULES: Final = msgspec.convert(SECRETS["named"], tuple[NameRule, ...])
 _WORDS: Final = {name: words(text) for name, text in SECRETS["words"].items()}
 
 WORDS_BEFORE_HARMLESS_TOKEN: Final = _WORDS["words_before_harmless_token"]
-"""Words before `token` that mean a cursor, a language model's token or a coin: not a secret."""
+"""Words before `token` that mean a cursor, a language model's token or a coin, not a secret."""
 
 VERBS_OF_SETTINGS: Final = _WORDS["verbs_of_settings"]
-"""First words of names of settings, such as `stripCredentials`: what follows names no value."""
+"""First words of names of settings, such as `stripCredentials`: the other words do not name a
+value."""
 
 WORDS_BEFORE_KEY: Final = _WORDS["words_before_key"]
 """Words before `key` that mean a credential; `key` alone does not."""
@@ -52,4 +53,4 @@ WORDS_BEFORE_HARMLESS_KEY: Final = _WORDS["words_before_harmless_key"]
 SECRET_NAMES: Final[dict[str, str]] = {
     word: label for label, names in SECRETS["secret_names"].items() for word in names.split()
 }
-"""Key name, in lower case and without separators → the kind of secret under it."""
+"""Key name, in lower case and without separators → kind of secret."""

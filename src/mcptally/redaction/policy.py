@@ -1,14 +1,14 @@
 """Redaction policies: find secrets in bytes and replace them with their names.
 
 The search parses quotes, not documents: a value begins after its quote and ends at the next quote
-with the same number of backslashes before it. So it works the same way in JSON, in JSON inside a
+with the same number of backslashes before it. So it works the same in JSON, in JSON inside a
 string, in a torn frame and in plain text. The rules are the rows of `secret_patterns` and
-`key_patterns`. Two scans decide that an ordinary frame has no secret; the frame is then returned
-as it is. docs/explanation/redaction.md says what is and is not found.
+`key_patterns`. Two scans suffice to show that an ordinary frame has no secret; it is then returned
+unchanged. docs/explanation/redaction.md lists what is and is not found.
 
 A secret becomes `[redacted:NAME]`. A session id or `requestState` becomes `[hashed:NAME:16 hex
-digits]`, from the SHA-256 of the value, so that equal values stay equal. Neither text is redacted
-again.
+digits]`, from the SHA-256 of the value, so that equal values stay equal. Neither replacement is
+redacted again.
 """
 
 import functools
@@ -52,25 +52,25 @@ from mcptally.redaction.spans import (
 from mcptally.redaction.token_checks import CHECKS, MATCH_REACH
 
 BASES: Final = ("default", "strict", "none")
-"""Base policies: the first word of a policy."""
+"""Base policies, which are the first word of a policy."""
 
 ALL_PATTERNS: Final = (*SECRET_PATTERNS, *PROSE_PATTERNS)
-"""Every secret that is recognised by the text around it."""
+"""All secrets that are recognised by the text around them."""
 
 RULES: Final[dict[str, TokenPrefix | SecretPattern | NameRule]] = {
     row.name: row for rows in (NAME_RULES, ALL_PATTERNS, TOKEN_PREFIXES, (ENCODED,)) for row in rows
 }
-"""Every rule by its name."""
+"""All rules by name."""
 
 # --- policies ---------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=64)
 def policy(text: str = "default") -> "Policy":
-    """The policy that a text like `default,+emails,-jwt` describes.
+    """Return the policy that a text like `default,+emails,-jwt` describes.
 
-    The first word is `default`, `strict` (all rules) or `none`; each other word switches one rule
-    on (`+`) or off (`-`). `RULES` has their names.
+    The first word is `default`, `strict` (all rules) or `none`; each other word turns a rule on
+    (`+`) or off (`-`). `RULES` has the names of all rules.
 
     Raises:
         UsageError: a word is neither a policy nor a rule.
@@ -97,7 +97,7 @@ def policy(text: str = "default") -> "Policy":
 
 
 class Policy:
-    """A set of redaction rules and the methods that apply it; made by `policy`."""
+    """A set of redaction rules and the methods that apply it; created by `policy`."""
 
     def __init__(self, name: str, rules: frozenset[str]) -> None:
         self.name: Final = name
@@ -116,9 +116,9 @@ class Policy:
         return f"policy({self.name!r})"
 
     def json(self, frame: bytes) -> tuple[bytes, int]:
-        """Strict JSON with its secrets replaced, and the number of replacements.
+        """Return strict JSON with its secrets replaced, and the number of replacements.
 
-        Only strings change: number formats, key order, duplicate keys and whitespace stay. If
+        Only strings change: number formats, key order, duplicate keys and whitespace are kept. If
         nothing is replaced, the same object is returned.
         """
         if (spans := self._secret_spans(frame)) is None:
@@ -127,23 +127,23 @@ class Policy:
             return frame, 0
         clean, count = replace_spans(frame, spans)
         if count and not _is_json(clean) and _is_json(frame):
-            # A closing quote was read as the start of a value, or a number as a card's number.
+            # A closing quote was taken for the start of a value, or a number for a card number.
             clean, count = replace_spans(frame, within_strings(frame, spans))
         return clean, count
 
     def clean_frames(self, frames: Sequence[bytes]) -> frozenset[bytes]:
-        """Frames that `json` returns as they are: all but those of `frames_with_hits`."""
+        """Return the frames that `json` leaves unchanged: all but those of `frames_with_hits`."""
         with_hits = self.frames_with_hits(frames)
         return frozenset([frame for n, frame in enumerate(frames) if n not in with_hits])
 
     def frames_with_hits(self, frames: Sequence[bytes]) -> Collection[int]:
-        """Numbers of the frames that `json` might change: those with any hit, and large ones.
+        """Return the indexes of frames that `json` might change: those with hits, and large ones.
 
-        One search of many small frames takes a tenth of the time of a search in each.
+        One search in many small frames takes a tenth of the time of a search in each.
         """
         every = range(len(frames))
         small = [n for n, frame in enumerate(frames) if len(frame) < LARGE_FRAME_BYTES]
-        # No text that is searched for contains a line break.
+        # None of the texts searched for contains a line break.
         joined = b"\n".join([frames[n] for n in small])
         if len(joined) < LARGE_FRAME_BYTES or self._unconditional:
             return every
@@ -157,11 +157,12 @@ class Policy:
         return large | {small[bisect_right(ends, hit.start)] for hit in hits}
 
     def text(self, data: bytes) -> tuple[bytes, int]:
-        """Other bytes (a torn frame, stderr, a path, a URL), redacted and counted as in `json`."""
+        """Redact other bytes (a torn frame, stderr, path or URL) and count as in `json`."""
         return self._redact(data)
 
     def secrets(self, data: bytes) -> list[str]:
-        """The secrets that `json` and `text` replace, also without their JSON escapes."""
+        """Return the secrets that `json` and `text` replace, with and without their JSON
+        escapes."""
         found = [
             data[span.start : span.end]
             for span in self._secret_spans(data) or ()
@@ -174,7 +175,7 @@ class Policy:
         ]
 
     def argv(self, command: Sequence[str]) -> tuple[list[str], int]:
-        """A command line, redacted as in `json`; a flag also names the next word."""
+        """Return a command line redacted as in `json`; a flag also names the next word."""
         clean: list[str] = []
         flag: str | None = None
         words, total = self._options_of_command(command)
@@ -192,7 +193,7 @@ class Policy:
         return clean, total
 
     def _options_of_command(self, command: Sequence[str]) -> tuple[list[str], int]:
-        """The command line without passwords that only the name of the command identifies."""
+        """Return the command line without passwords that only the command's name identifies."""
         row = next((row for row in self._shapes if row.name == "command-password"), None)
         if row is None or any("\0" in word for word in command):
             return list(command), 0
@@ -203,7 +204,7 @@ class Policy:
         return line.decode(errors="surrogateescape").split("\0") if command else [], count
 
     def url(self, url: str) -> tuple[str, int]:
-        """A URL or path, redacted as in `text`; session ids are hashed under every policy."""
+        """Return a redacted URL or path; all policies hash session ids."""
         data = url.encode(errors="surrogateescape")
         spans = [] if "session-ids" in self._places else list(session_id_spans(data, data.lower()))
         without_ids, first = replace_spans(data, spans)
@@ -211,7 +212,7 @@ class Policy:
         return clean.decode(errors="surrogateescape"), first + second
 
     def headers(self, pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], int]:
-        """The headers that may be recorded, and the number of replacements.
+        """Return the headers that may be recorded, and the number of replacements.
 
         Names are in lower case, session ids are hashed. A header that is not in `HEADERS` is left
         out and not counted. Values of a repeated header are joined with a comma (RFC 9110 5.3).
@@ -232,7 +233,7 @@ class Policy:
 
     @functools.cached_property
     def _hints(self) -> frozenset[str]:
-        """Lower-case texts: a frame without any of them has no secret and no secret name."""
+        """Return lower-case texts; a frame without any of them has no secret and no secret name."""
         hints = {needle for row in self._shapes for needle in row.needles} - {""}
         if self._places:
             hints |= NAME_HINTS
@@ -240,7 +241,7 @@ class Policy:
 
     @functools.cached_property
     def _hint_searches(self) -> tuple[TextSearch, TextSearch, TextSearch]:
-        """Searches for the hints in ASCII, for those in UTF-8, and for those with escapes."""
+        """Return searches for hints in ASCII, in UTF-8, and with escapes."""
         wide = {hint for hint in self._hints if not hint.isascii()}
         escaped = {hint for hint in self._hints if "\\u" in hint}
         groups = (self._hints - wide - escaped, wide, escaped)
@@ -250,7 +251,7 @@ class Policy:
         return ascii_hints, in_utf8, with_escapes
 
     def _find_hints(self, low: bytes) -> list[Hit]:
-        """The hints in bytes in lower case, from left to right."""
+        """Return the hints in lower-case bytes, from left to right."""
         ascii_hints, in_utf8, with_escapes = self._hint_searches
         hits = ascii_hints.find(low)
         more = [] if low.isascii() else in_utf8.find(low)
@@ -262,8 +263,8 @@ class Policy:
     def _needles(self) -> dict[bytes, list[tuple[int, int, bytes]]]:
         """Map each hint to the needles that contain it.
 
-        A needle is a text that every match of a `SecretPattern` contains. Each entry is the index
-        of the pattern, the offset of the hint in the needle, and the needle.
+        A needle is a text that is part of every match of a `SecretPattern`. Each entry is the index
+        of the pattern, the hint's offset in the needle, and the needle.
         """
         found: dict[bytes, list[tuple[int, int, bytes]]] = {}
         for number, row in enumerate(self._shapes):
@@ -277,7 +278,7 @@ class Policy:
 
     @functools.cached_property
     def _prefix_search(self) -> TextSearch:
-        """Search for the prefixes of tokens; the shortest tail has 14 characters."""
+        """Return a search for the prefixes of tokens; the shortest tail has 14 characters."""
         return TextSearch(self._by_prefix, ahead=r"[A-Za-z0-9_.=+/%-]{14}")
 
     def _redact(self, data: bytes) -> tuple[bytes, int]:
@@ -285,7 +286,7 @@ class Policy:
         return (UNSEARCHABLE, 1) if spans is None else replace_spans(data, spans)
 
     def _secret_spans(self, data: bytes) -> list[Span] | None:
-        """The spans to replace; None if there are too many hits to search in time."""
+        """Return the spans to replace; None if there are too many hits to search in time."""
         if not self.rules:
             return []
         plain = unescape(data)
@@ -302,7 +303,7 @@ class Policy:
             back = plain[1]
             spans = [Span(*back(span.start, span.end), span.replacement) for span in spans]
             if b"%2" in data and b"://" in data and "url-password" in self.rules:
-                # In the unescaped view, an escaped `/` would end the userinfo part of a URL.
+                # In the unescaped view, an escaped `/` would end a URL's userinfo part.
                 row = next(row for row in self._shapes if row.name == "url-password")
                 spans += self._shape_spans(data, row, set(_positions(b"://", data)))
         return spans
@@ -361,7 +362,7 @@ class Policy:
         return spans
 
     def _encodes_a_secret(self, data: bytes) -> bool:
-        """Whether a base64 value encodes a text with a secret."""
+        """Return whether a base64 value encodes a text with a secret."""
         import base64  # noqa: PLC0415 - few recordings need it
 
         plain = data.rstrip(b"=").replace(b"-", b"+").replace(b"_", b"/")
@@ -372,24 +373,24 @@ class Policy:
 
 
 def _padded(plain: bytes) -> bytes:
-    """The last group of base64 with its padding; a single character encodes nothing."""
+    """Return base64 with the padding of its last group; drop a last group of one character."""
     rest = plain[len(plain) // 4 * 4 :]
     return rest + b"=" * (4 - len(rest)) if len(rest) > 1 else b""
 
 
 _MAX_DECODED: Final = 50
-"""Runs of base64 in a frame that are decoded."""
+"""Maximum number of base64 runs in a frame that are decoded."""
 
 
 class LineRedactor:
-    """Redacts lines of a stream, such as stderr, in which a private key may span several."""
+    """Redacts lines of a stream such as stderr, in which a private key may span several lines."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy: Final = policy
         self._lines_of_key = 0
 
     def text(self, line: bytes) -> tuple[bytes, int]:
-        """The next line, redacted and counted as in `Policy.text`."""
+        """Return the next line, redacted and counted as in `Policy.text`."""
         if self._lines_of_key:
             self._lines_of_key -= 1
             if b"-----END " in line:
@@ -398,7 +399,7 @@ class LineRedactor:
             if found := _KEY_LINE.fullmatch(line):
                 start, end = found.span("secret")
                 return line[:start] + b"[redacted:private-key]" + line[end:], 1
-            if line.strip():  # something else than a key follows, or stands between its lines
+            if line.strip():  # something other than a key follows or is between its lines
                 return self._policy.text(line)
             return line, 0
         begin = "private-key" in self._policy.rules and _KEY_BEGINS.search(line)
@@ -409,15 +410,15 @@ class LineRedactor:
 
 _KEY_BEGINS: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_LINE: Final = re.compile(rb".{0,80}?(?P<secret>[A-Za-z0-9+/]{16,}={0,2}|=[A-Za-z0-9+/]{4})\s*")
-"""A line of a key, perhaps after a time and a level."""
+"""Matches a line of a key, perhaps after a time and a log level."""
 _MAX_KEY_LINES: Final = 200
-"""Lines after the beginning of a private key in which its rest is expected."""
+"""Maximum lines after the beginning of a private key in which the rest is expected."""
 
 
 _NAMES: Final = frozenset(name.encode() for name in NAME_HINTS)
 
 SESSION_HEADERS: Final = frozenset({"mcp-session-id", "x-session-id"})
-"""Headers whose value is hashed under every policy."""
+"""Headers whose value is hashed by all policies."""
 
 HEADERS: Final = SESSION_HEADERS | words(
     """accept accept-encoding age allow cache-control connection content-encoding content-length
@@ -441,20 +442,21 @@ def _compiled(pattern: str) -> re.Pattern[bytes]:
 
 
 UNSEARCHABLE: Final = b"[redacted:unsearchable]"
-"""Replaces a whole frame whose search would take seconds."""
+"""Replaces a whole frame if searching it would take seconds."""
 
 _MAX_HITS: Final = 20_000
 _BYTES_PER_HIT: Final = 50
-"""A frame may have `_MAX_HITS` hits, and one more per `_BYTES_PER_HIT` bytes.
+"""A frame may have `_MAX_HITS` hits, plus one per `_BYTES_PER_HIT` bytes.
 
-Of 99,307 recorded messages, none had more than 500."""
+None of 99,307 recorded messages had more than 500.
+"""
 
 _RUN: Final = re.compile(rb"[A-Za-z0-9_.=+/%-]+")
-"""A run of token characters; in each run only `MAX_FAILED_MATCHES` failed matches are tried."""
+"""Matches a run of token characters, in which at most `MAX_FAILED_MATCHES` matches may fail."""
 
 
 def _may_begin(view: bytes, start: int) -> bool:
-    r"""Whether a token may begin here: not after a letter or digit, unless it ends an escape."""
+    r"""Return whether a token may begin here: not after a letter or digit outside an escape."""
     if not start or not view[start - 1 : start].isalnum():
         return True
     return _ESCAPE_BEFORE.search(view, max(0, start - 24), start) is not None
@@ -463,7 +465,7 @@ def _may_begin(view: bytes, start: int) -> bool:
 _ESCAPE_BEFORE: Final = re.compile(
     rb"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|(?:\x1b|\\u001[Bb])\[[0-9;]{0,16}m)\Z"
 )
-"""An escape, or a terminal's colour code, that ends here with a letter or digit."""
+"""Matches an escape or terminal colour code that ends here with a letter or digit."""
 
 
 def _positions(text: bytes, data: bytes) -> list[int]:

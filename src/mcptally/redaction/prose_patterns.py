@@ -1,7 +1,7 @@
-"""Rows for secrets that people and programs write in sentences: passwords, codes, rejected keys.
+"""Builds rows for secrets written in sentences: passwords, codes, rejected keys.
 
-The rows and the words are in `secrets.toml`. Here are the patterns and needles for the words, which
-a frame may hold in UTF-8, or with escapes as in ASCII-only JSON.
+The rows and words are in `secrets.toml`. This module makes the patterns and needles for the words,
+which a frame may contain in UTF-8 or with escapes, as in ASCII-only JSON.
 """
 
 from collections.abc import Iterable
@@ -11,21 +11,21 @@ from mcptally.redaction.secret_patterns import SECRETS, SecretPattern, rows_of
 
 
 def _escaped(text: str, backslashes: int) -> str:
-    r"""The text as JSON writes it in ASCII, in lower case; two backslashes for JSON in JSON."""
+    r"""Return the text as ASCII JSON in lower case; with two backslashes for JSON in JSON."""
     mark = "\\" * backslashes
     return "".join(c if c.isascii() else f"{mark}u{ord(c):04x}" for c in text)
 
 
 def _forms(words: Iterable[str]) -> tuple[str, ...]:
-    """Each word in UTF-8 and as in ASCII-only JSON."""
+    """Return each word both in UTF-8 and as in ASCII-only JSON."""
     forms = (form for w in words for form in (w, _escaped(w, 1), _escaped(w, 2)))
     return tuple(dict.fromkeys(forms))
 
 
 def _without_capital(word: str) -> str:
-    """The word without its first letter, if that is not ASCII and has an upper-case form.
+    """Return the word without its first letter if that letter is not ASCII and has an upper case.
 
-    Needles are compared in lower case, and only ASCII has been converted to it.
+    Needles are compared in lower case, but only ASCII is converted to lower case.
     """
     return word[1:] if not word[0].isascii() and word[0].upper() != word[0] else word
 
@@ -34,11 +34,11 @@ _SHORT: Final = {
     **dict.fromkeys(("verification", "confirmation", "authentication"), "ation"),
     "security": "rity",
 }
-"""Beginnings that needles leave out: many words with the same end need one search."""
+"""Beginnings that needles omit, so that many words with the same end need one search."""
 
 
 def _needles(forms: Iterable[str]) -> tuple[str, ...]:
-    """For each form, a part that cannot overlap itself, because `TextSearch` requires that."""
+    """Return, for each form, a part that cannot overlap itself: `TextSearch` requires this."""
     found = []
     for form in forms:
         ascii_start = next((at for at, c in enumerate(form) if not c.isascii() or c == "\\"), 0)
@@ -52,7 +52,7 @@ def _needles(forms: Iterable[str]) -> tuple[str, ...]:
 
 
 def _one_of(forms: Iterable[str]) -> str:
-    """A regular expression that matches each form, whatever the case of ASCII letters."""
+    """Return a regular expression that matches each form, whatever the case of ASCII letters."""
     longest = sorted(forms, key=len, reverse=True)
     return "(?i:" + "|".join(form.replace("\\", r"\\") for form in longest) + ")"
 

@@ -1,10 +1,10 @@
 """Finds many short texts in one fast scan, so that slow patterns run only near them.
 
-Two engines give the same hits. Small frames use a regular expression of the standard library: it
-stops at the rarest character of each text and compares the rest of the text before and after it.
-Large frames use ahocorasick_rs, which compares 16 or 32 bytes at a time. It is imported for the
-first large frame, so the recorder's start does not pay for it. If it is not installed, all frames
-use the regular expression.
+Two engines find the same hits. Small frames use a regular expression of the standard library: it
+stops at the rarest character of each text and compares the characters before and after it. Large
+frames use ahocorasick_rs, which compares 16 or 32 bytes at a time. It is imported for the first
+large frame, so it does not slow the recorder's start. If it is not installed, the regular
+expression is used for all frames.
 """
 
 import functools
@@ -14,30 +14,31 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 MAX_FAILED_MATCHES: Final = 16
-"""Failed matches after which the rest of a long run of text is skipped.
+"""Number of failed matches after which the rest of a long run of text is skipped.
 
 A peer may send such a run to make the search slow, which would delay all traffic."""
 
 LARGE_FRAME_BYTES: Final = 4096
-"""Bytes of a frame for which ahocorasick_rs is imported (3 ms, once)."""
+"""Size of a frame from which ahocorasick_rs is imported (3 ms, once)."""
 
 LOADED_ENGINE_BYTES: Final = 400
-"""Bytes of a frame from which ahocorasick_rs is faster, once it is imported."""
+"""Size of a frame from which ahocorasick_rs is faster, once imported."""
 
 _LOAD_AFTER_BYTES: Final = 64 << 10
-"""Bytes of small frames after which ahocorasick_rs is imported without a large one."""
+"""Total size of small frames after which ahocorasick_rs is imported without a large one."""
 
 _CHARACTERS_BY_FREQUENCY: Final = ' etaoinsrhldcumf"gpyA:,wbv/k1023456789\\xj.q-_'
-"""Characters of JSON and English, the most frequent first; all others are rarer."""
+"""Characters of JSON and English, most frequent first; all others are rarer."""
 
 _FEW_TEXTS: Final = 4
-"""Up to this number of texts per anchor, compare the texts before testing `ahead`."""
+"""Maximum number of texts per anchor that are compared before testing `ahead`."""
 
 _MAX_TEXTS_PER_SEARCH: Final = 32
-"""Most texts in one search: 50 are slower; from 65 the library goes byte by byte (measured)."""
+"""Maximum number of texts per search: 50 are slower, and from 65 the library goes byte by byte
+(measured)."""
 
 _COMPARED_BYTES: Final = 4
-"""Bytes that a search compares first; its shortest text limits the number for all its texts."""
+"""Number of bytes that a search compares first; its shortest text limits this number."""
 
 _Search = Callable[[bytes], list[tuple[int, int, int]]]
 """Finds (index of the text, start, end) for each hit of a group of texts."""
@@ -61,9 +62,9 @@ class TextSearch:
 
         Args:
             texts: the texts.
-            ahead: a regular expression for what follows the rarest character of each text. `find`
-                may leave out hits where it does not match.
-            fast_from: bytes of a frame from which ahocorasick_rs is faster, once it is imported.
+            ahead: a regular expression for the text after each text's rarest character. `find` may
+                leave out hits where it does not match.
+            fast_from: size of a frame from which ahocorasick_rs is faster, once imported.
 
         Raises:
             ValueError: a text can overlap itself, so a vectorised search would miss hits.
@@ -78,7 +79,7 @@ class TextSearch:
         self._until_loaded = _LOAD_AFTER_BYTES
 
     def find(self, data: bytes) -> list[Hit]:
-        """Every occurrence of every text, from left to right; occurrences may overlap."""
+        """Return every occurrence of every text, from left to right; occurrences may overlap."""
         if len(data) >= self._fast_from and (searches := self._searches):
             found = [
                 (start, ranks[index])
@@ -103,7 +104,7 @@ class TextSearch:
 
     @functools.cached_property
     def _by_anchor(self) -> Mapping[int, Sequence[tuple[int, int, bytes]]]:
-        """Anchor character → (its offset in the text, rank of the text, text)."""
+        """Map each anchor character to its offset in the text, the text's rank, and the text."""
         groups: dict[int, list[tuple[int, int, bytes]]] = {}
         for rank, text in enumerate(self._texts):
             at = max(range(len(text)), key=lambda i: (_rarity(text[i]), i))
@@ -133,7 +134,7 @@ class TextSearch:
             return []
         self._fast_from = self._loaded_from
         rank = {text: number for number, text in enumerate(self._texts)}
-        # The other match kinds go byte by byte; this one does not report overlapping hits.
+        # Other match kinds go byte by byte; this one does not report overlapping hits.
         kind = MatchKind.LeftmostFirst
         return [
             (BytesAhoCorasick(group, kind).find_matches_as_indexes, [rank[text] for text in group])
@@ -142,7 +143,7 @@ class TextSearch:
 
 
 def _rest_of_text(text: str, at: int) -> str:
-    """Lookarounds for the rest of `text`, around its character at index `at`."""
+    """Return lookarounds for the rest of `text`, around the character at index `at`."""
     behind = f"(?<={re.escape(text[: at + 1])})" if at else ""
     return behind + (f"(?={re.escape(text[at + 1 :])})" if text[at + 1 :] else "")
 
@@ -153,7 +154,7 @@ def _rarity(char: int) -> int:
 
 
 class _TextGroup:
-    """Texts that cannot overlap each other."""
+    """A group of texts that cannot overlap each other."""
 
     def __init__(self) -> None:
         self.texts: list[bytes] = []
@@ -179,7 +180,7 @@ class _TextGroup:
 
 
 def _groups_without_overlaps(texts: Iterable[bytes]) -> list[list[bytes]]:
-    """Groups of texts that cannot overlap: a search that skips overlaps misses nothing."""
+    """Return groups of texts that cannot overlap: so skipping overlaps misses nothing."""
     groups: list[_TextGroup] = []
     for text in sorted(texts, key=lambda text: (min(len(text), _COMPARED_BYTES), text)):
         if not any(group.try_add(text) for group in groups):
@@ -191,14 +192,14 @@ def _groups_without_overlaps(texts: Iterable[bytes]) -> list[list[bytes]]:
 def matches_near(
     pattern: re.Pattern[bytes], data: bytes, starts: Iterable[int], before: int, after: int
 ) -> Iterator[re.Match[bytes]]:
-    """The matches of `pattern.finditer`, if every match contains one of `starts` (ascending).
+    """Yield the matches of `pattern.finditer`, if every match contains one of `starts` (ascending).
 
     Args:
         pattern: what to find.
         data: the bytes to search.
-        starts: positions of the texts without which the pattern does not match.
-        before: most bytes between the start of a match and such a text.
-        after: bytes from such a text that hold the end of the shortest match.
+        starts: positions of texts without which the pattern cannot match.
+        before: maximum bytes between the start of a match and such a text.
+        after: bytes from such a text up to the end of the shortest match.
     """
     last = 0
     for first, end in _windows(starts, before, after):

@@ -1,7 +1,7 @@
-"""Rows that describe secrets by their form: by the prefix of a token, or by the text around it.
+"""Describes secrets by their form: by a token's prefix, or by the text around it.
 
-The rows are in `secrets.toml`. The recorder's redaction uses them, and so does the finding
-`leak.secret`. A pattern is compiled when it is first used.
+The rows are in `secrets.toml`. The recorder's redaction and the finding `leak.secret` use them. A
+pattern is compiled when it is first used.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,13 +19,13 @@ STRICT: Final = frozenset({"strict"})
 
 
 class TokenPrefix(msgspec.Struct, frozen=True, kw_only=True):
-    """A token with a prefix by which it is recognised."""
+    """A token that is recognised by its prefix."""
 
     name: str
     """Id of the rule, and the name in `[redacted:NAME]`."""
     title: str
     prefixes: tuple[str, ...]
-    """The prefixes; they are a part of the token."""
+    """The prefixes, which are a part of the token."""
     tail: str
     """Regular expression for the rest of the token; linear, without nested repetition."""
     source: str = "mcptally"
@@ -37,16 +37,16 @@ class TokenPrefix(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SecretPattern(msgspec.Struct, frozen=True, kw_only=True):
-    """A secret that is recognised by the text around it; fields as in `TokenPrefix`."""
+    """A secret recognised by the text around it; other fields are as in `TokenPrefix`."""
 
     name: str
     title: str
     needles: tuple[str, ...]
-    """Lower-case texts: every match contains one of them. `""` searches every frame."""
+    """Lower-case texts; every match contains one of them. With `""`, every frame is searched."""
     pattern: str
     """Regular expression; its group `secret` is replaced."""
     check: str = ""
-    """Name of a further check of the secret in `token_checks.CHECKS`."""
+    """Name of an additional check of the secret, in `token_checks.CHECKS`."""
     source: str = "mcptally"
     on: frozenset[str] = DEFAULT
     fires: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class SecretPattern(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SECRETS: Final = read_toml("redaction/secrets.toml")
-"""The file of all rows."""
+"""The file with all rows."""
 
 _R = TypeVar("_R", TokenPrefix, SecretPattern)
 
@@ -65,12 +65,12 @@ def rows_of(
     rows: Iterable[Mapping[str, Any]],
     parts: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[_R, ...]:
-    """Rows of the file; pieces of a pattern are joined, and the names of parts replaced.
+    """Return the rows, with pieces of patterns joined and the names of parts replaced.
 
     Args:
         kind: the type of the rows.
         rows: the rows.
-        parts: parts of patterns, besides those in the file.
+        parts: parts of patterns in addition to those in the file.
     """
     known = {**parts, **{name: "".join(part) for name, part in SECRETS["parts"].items()}}
 
@@ -86,7 +86,7 @@ def rows_of(
 
 
 (ENCODED,) = rows_of(TokenPrefix, [SECRETS["encoded"]])
-"""The row whose matches are decoded and searched."""
+"""The row whose matches are decoded and then searched."""
 
 TOKEN_PREFIXES: Final = rows_of(TokenPrefix, SECRETS["token"])
 

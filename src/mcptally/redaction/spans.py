@@ -1,4 +1,4 @@
-"""Replaces spans of bytes so that JSON stays JSON: no edit splits an escape sequence.
+"""Replaces spans of bytes so that JSON stays valid: no edit splits an escape sequence.
 
 Also maps between a frame and its unescaped view, and hashes values that must stay comparable.
 """
@@ -23,11 +23,11 @@ class Span(NamedTuple):
 
 
 def hashed(kind: str, value: str) -> str:
-    """`[hashed:KIND:…]`, so that equal values stay equal after redaction.
+    """Return `[hashed:KIND:…]`, so that equal values stay equal after redaction.
 
-    The hash is SHA-256 without a key, cut to 64 bits: recordings of one session by several
-    processes get the same text, and `mcptally redact` gives the same as the recorder. It protects
-    values that cannot be guessed (session ids are random by specification), not short lists.
+    The hash is SHA-256 without a key, cut to 64 bits: several processes that record one session
+    write the same text, as does `mcptally redact`. It protects values that cannot be guessed
+    (session ids are random by specification), not short lists.
     """
     if is_redacted(value.encode(errors="surrogateescape")):
         return value
@@ -38,12 +38,12 @@ def hashed(kind: str, value: str) -> str:
 
 
 def is_redacted(value: bytes) -> bool:
-    """Whether the value is the replacement text of an earlier redaction."""
+    """Return whether the value is the replacement text of an earlier redaction."""
     return _REDACTED.fullmatch(value) is not None
 
 
 def starts_redacted(value: bytes) -> bool:
-    """Whether the value starts with the replacement text of an earlier redaction."""
+    """Return whether the value starts with the replacement text of an earlier redaction."""
     return _REDACTED.match(value) is not None
 
 
@@ -52,11 +52,11 @@ _REDACTED: Final = re.compile(
 )
 
 URL_PASSWORD: Final = b"redacted-url-password"
-"""Replacement for a password in a URL: brackets would make URL parsers refuse the host."""
+"""Replacement for a password in a URL: brackets would make URL parsers reject the host."""
 
 
 def unescaped_value(value: bytes) -> str:
-    """The value with its JSON escapes decoded, up to eight levels."""
+    """Return the value with its JSON escapes decoded, up to eight levels."""
     import json  # noqa: PLC0415 - few recordings need it
 
     text = value.decode(errors="surrogateescape")
@@ -74,20 +74,20 @@ _ESCAPE: Final = re.compile(
     rb"\\(?P<run>\\*)(?:u00(?P<u>[2-7][0-9A-Fa-f])|/)"
     rb"|%(?:25){0,3}(?P<url>0[AaDd]|[2-7][0-9A-Fa-f])"
 )
-"""Escapes of ASCII characters in JSON and in URLs, there also if they are escaped again."""
+"""Matches escapes of ASCII characters in JSON and in URLs (also doubly escaped)."""
 
 ESCAPES: Final = TextSearch(["\\u00", "\\/", "%"])
-"""Finds what may be an escape that `unescape` decodes."""
+"""Matches possible escapes that `unescape` decodes."""
 
 MapBack = Callable[[int, int], tuple[int, int]]
-"""Maps a range of the unescaped view to the range of the frame that it came from."""
+"""Maps a range of the unescaped view to the corresponding range of the frame."""
 
 
 def unescape(data: bytes) -> tuple[bytes, MapBack] | None:
-    r"""The frame with escaped ASCII characters decoded, and a map back to offsets of the frame.
+    r"""Return the frame with escaped ASCII characters decoded, and a map back to its offsets.
 
-    A quote written as `\u0022` gets the backslashes that it would have as `\"`. None if nothing is
-    escaped.
+    A quote written as `\u0022` gets the backslashes that it would have as `\"`. Returns None if
+    nothing is escaped.
     """
     if b"\\" not in data and b"%" not in data:
         return None
@@ -133,7 +133,7 @@ def unescape(data: bytes) -> tuple[bytes, MapBack] | None:
 
 
 def within_strings(frame: bytes, spans: Iterable[Span]) -> list[Span]:
-    """The spans that each lie inside a single string of strict JSON; other spans are dropped."""
+    """Return only the spans that are inside a single string of strict JSON."""
     ordered = sorted(spans, reverse=True)
     inside: list[Span] = []
     for string in _STRING.finditer(frame):
@@ -150,7 +150,7 @@ _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 
 
 def replace_spans(data: bytes, spans: Iterable[Span]) -> tuple[bytes, int]:
-    """`data` with spans replaced, and how many; of overlapping ones, the first and longest wins."""
+    """Return `data` with spans replaced, and their number; the first and longest overlap wins."""
     out: list[bytes] = []
     last = count = 0
     for span in sorted(spans, key=lambda s: (s.start, -s.end)):
@@ -169,7 +169,7 @@ def replace_spans(data: bytes, spans: Iterable[Span]) -> tuple[bytes, int]:
 
 
 def _whole_escapes(data: bytes, start: int, end: int) -> tuple[int, int]:
-    """The span without partial escapes at its ends, so that JSON strings stay valid."""
+    """Return the span without partial escapes at its ends, so that JSON strings stay valid."""
     run = 0
     while start > run and data[start - run - 1] == _BACKSLASH:
         run += 1

@@ -5,7 +5,7 @@ from typing import Final
 
 
 def token_like(value: bytes) -> bool:
-    """Whether a value mixes letters and digits or letter cases; 5 to 7 characters need both."""
+    """Return whether a value mixes letters and digits or cases (both for 5 to 7 characters)."""
     if len(value) < 8:
         return _SHORT_SECRET.fullmatch(value) is not None
     return (_DIGIT.search(value) is not None and _LETTER.search(value) is not None) or (
@@ -22,12 +22,12 @@ _SHORT_SECRET: Final = re.compile(rb"(?=.{0,7}[0-9])(?=.{0,7}[A-Za-z])[\x21-\x7e
 
 
 def base64_like(value: bytes) -> bool:
-    """Whether the value is base64 by length and content, not a word after `Basic`."""
+    """Return whether the value is base64 by length and content, and not a word after `Basic`."""
     return len(value) % 4 == 0 and (value.endswith(b"=") or token_like(value))
 
 
 def random_like(value: bytes) -> bool:
-    """Whether letters, digits and cases alternate more often than in words, names and paths."""
+    """Return whether letters, digits and cases alternate more often than in words and paths."""
     changes = len(_CHANGE.findall(value))
     return changes * 6 >= len(value) and b"//" not in value and value.count(b"/") * 12 <= len(value)
 
@@ -36,7 +36,7 @@ _CHANGE: Final = re.compile(rb"(?=[A-Za-z][0-9]|[0-9][A-Za-z]|[a-z][A-Z])")
 
 
 def luhn(value: bytes) -> bool:
-    """Whether 13 to 19 digits have the right check digit (Luhn, ISO/IEC 7812-1)."""
+    """Return whether 13 to 19 digits have a correct check digit (Luhn, ISO/IEC 7812-1)."""
     digits = [c - 48 for c in value if 48 <= c <= 57]
     if not 13 <= len(digits) <= 19:
         return False
@@ -45,7 +45,7 @@ def luhn(value: bytes) -> bool:
 
 
 def not_a_placeholder(value: bytes) -> bool:
-    """Whether the value is not a variable, template, example word or address."""
+    """Return whether the value is not a variable, template, example word or address."""
     return _PLACEHOLDER.match(value) is None
 
 
@@ -56,7 +56,7 @@ _PLACEHOLDER: Final = re.compile(
 
 
 def password_like(value: bytes) -> bool:
-    """Whether a word looks like a password, not like a date, version, number or file name."""
+    """Return whether a word looks like a password, not a date, version, number or file name."""
     return (
         token_like(value)
         and not _NOT_A_PASSWORD.fullmatch(value)
@@ -70,11 +70,11 @@ _NOT_A_PASSWORD: Final = re.compile(
     rb"|\d{4}-\d\d-\d\dt[\d:.z+-]*|[\w.+-]+@[\w.-]+|[a-z_]+\(.*|(?:sha|md|base|utf|aes|rsa|bcrypt|argon)-?\d.*"
     rb"|[\w./-]+\.(?:py|js|ts|json|ya?ml|toml|txt|md|env|cfg|ini|html?|go|rs|java)|\w+[=&].*"
 )
-"""A number with its unit, a version, a time, an address, a call, an algorithm, a file, a pair."""
+"""Matches a number with unit, version, time, address, call, algorithm, file or pair."""
 
 
 def key_like(value: bytes) -> bool:
-    """Whether a value that an error repeats is random, not a name with a number."""
+    """Return whether a value repeated by an error is random, not a name with a number."""
     return (
         random_like(value)
         and _DIGIT.search(value) is not None
@@ -92,7 +92,7 @@ CHECKS: Final = {
     "random_like": random_like,
     "luhn": luhn,
 }
-"""Checks by the name that `SecretPattern.check` uses."""
+"""Checks by their name in `SecretPattern.check`."""
 
 MATCH_REACH: Final = {
     "prose-password": (0, 160),

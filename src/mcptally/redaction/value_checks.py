@@ -1,4 +1,4 @@
-"""Decides whether a value looks like a secret, or like a path, a word or source code."""
+"""Decides whether a value looks like a secret or like a path, a word or source code."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from mcptally.redaction.spans import URL_PASSWORD
 from mcptally.redaction.token_checks import random_like, token_like
 
 WORDS_IN_NAME: Final = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-"""Matches each word and number of a name: `apiKey2` has three."""
+"""Matches each word and number in a name: `apiKey2` has three."""
 
 PLACEHOLDERS: Final = frozenset(
     b"null none nil true false undefined string str int number object bool boolean any required "
@@ -20,11 +20,11 @@ PLACEHOLDER: Final = re.compile(
     rb"(?i)your[_-]|user_provided\Z|replace[_-]?me\Z|<[^<>]*>|\$?\{[a-z_][a-z0-9_.:-]*\}\Z"
     rb"|\$\{\{|\{\{|%\([a-z_]+\)s|(?-i:\$[A-Z_][A-Z0-9_]*\Z)"
 )
-"""An example, a template or a variable in place of a value."""
+"""Matches an example, a template or a variable in place of a value."""
 
 
 def is_path(value: bytes) -> bool:
-    """Whether the value is a file path or a file name and does not look random."""
+    """Return whether the value is a file path or file name and does not look random."""
     return _PATH.fullmatch(value) is not None and not random_like(value)
 
 
@@ -36,7 +36,7 @@ _PATH: Final = re.compile(
 
 
 def _is_random_key(view: bytes, start: int, end: int) -> bool:
-    """Whether the value looks random and is not a UUID, which also names things."""
+    """Return whether the value looks random and is not a UUID: UUIDs are often mere identifiers."""
     value = view[start:end]
     return (
         _KEY_VALUE.fullmatch(value) is not None
@@ -46,7 +46,7 @@ def _is_random_key(view: bytes, start: int, end: int) -> bool:
 
 
 def _is_key_in_capitals(view: bytes, start: int, end: int) -> bool:
-    """Whether the value mixes letters, digits and cases, and does not read as a name."""
+    """Return whether the value mixes letters, digits and cases, and does not look like a name."""
     value = view[start:end]
     if len(value) < 8 or b" " in value or not token_like(value):
         return False
@@ -54,7 +54,7 @@ def _is_key_in_capitals(view: bytes, start: int, end: int) -> bool:
 
 
 def _is_password_beside_login(view: bytes, start: int, end: int) -> bool:
-    """Whether the value looks like a password, or a field for a login name is near it."""
+    """Return whether the value looks like a password or is near a field for a login name."""
     value = view[start:end]
     if len(value) < 3 or value.lower() in _TEST_RESULTS or not value.strip(b"0123456789/.% "):
         return False
@@ -78,13 +78,14 @@ VALUE_CHECKS: Final[dict[str, Callable[[bytes, int, int], bool]]] = {
     "api-key in capitals": _is_key_in_capitals,
     "password beside a login": _is_password_beside_login,
 }
-"""Kinds whose name alone decides nothing → whether the value at `view[start:end]` is secret.
+"""Kinds whose name alone is not enough → check whether the value at `view[start:end]` is secret.
 
-The first word is the kind of the secret."""
+The first word is the secret's kind.
+"""
 
 
 def is_expression(view: bytes, found: re.Match[bytes], name: bytes, separator: bytes) -> bool:
-    """Whether the value is a variable, attribute or type in source code: `cookies=self.cookies`.
+    """Return whether the value is source code (variable, attribute, type): `cookies=self.cookies`.
 
     It must consist of words, and either share a word with the name or be followed by code.
     """
@@ -117,7 +118,7 @@ _CODE_AFTER: Final = re.compile(
 
 
 def _reads_as_words(identifier: bytes) -> bool:
-    """Whether the parts of an identifier are words, not a few random letters each."""
+    """Return whether the parts of an identifier are words, not a few random letters each."""
     words = WORDS_IN_NAME.findall(identifier)
     ends_with_number = bool(words) and words[-1].isdigit() and b"_" not in identifier
     return not ends_with_number and sum(map(len, words)) >= _LETTERS_PER_WORD * len(words) > 0
@@ -126,15 +127,15 @@ def _reads_as_words(identifier: bytes) -> bool:
 _LETTERS_PER_WORD: Final = 3.3
 
 NOT_A_SECRET_TEXT: Final = re.compile(rb"\s|\A(?:\$\{|\$\(|\{\{|<.*>\Z|.{0,2}\Z)")
-"""A text with spaces, a template, or at most two characters."""
+"""Matches a text with spaces, a template, or at most two characters."""
 
 
 def is_plausible_value(value: bytes, name: bytes, separator: bytes) -> bool:
-    """Whether the value of an assignment in plain text looks like a secret, not like a word."""
+    """Return whether an assignment's value in plain text looks like a secret, not a word."""
     if len(value) < 3 or value.lower() in PLACEHOLDERS or _NOT_A_VALUE.match(value):
         return False
     if URL_PASSWORD in value:
-        return False  # nor was it a secret before the password in it was replaced
+        return False  # nor was it a secret before the password inside was replaced
     if separator == b"=" and (name.isupper() or name.startswith(b"-")):
         return True
     if name[:2].lower() == b"x-":
@@ -153,4 +154,4 @@ _NOT_A_VALUE: Final = re.compile(
     rb"[=<:]|\$[A-Za-z_{(]|%[A-Za-z]\b|%\(|\{\{|--|\*+\Z|\.\.?/|\.{3}|~?(?:/[A-Za-z0-9_.-]+){2}"
     rb"|#[0-9A-Fa-f]{3,8}\Z"
 )
-"""Start of a comparison, a variable, a template, a flag, an ellipsis, a path or a colour."""
+"""Matches the start of a comparison, variable, template, flag, ellipsis, path or colour."""

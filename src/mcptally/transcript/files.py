@@ -119,7 +119,8 @@ class _FileAtOpen(io.FileIO):
     part is read.
 
     Raises:
-        OSError: the file cannot be opened. UnreadableError: it is a pipe, a socket or a device.
+        OSError: the file cannot be opened.
+        UnreadableError: it is a pipe, a socket or a device.
     """
 
     def __init__(

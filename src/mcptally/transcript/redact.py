@@ -81,8 +81,9 @@ def redact(
 
     Raises:
         UnreadableError: there is nothing to read, or no file contains events or has a transcript's
-            name. UsageError: there is no such policy, or `out` overlaps the source or already
-            contains a copy.
+            name.
+        UsageError: there is no such policy, or `out` overlaps the source or already contains a
+            copy.
         OSError: a file cannot be written; the incomplete file is removed.
     """
     roots = [Path(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]

@@ -237,8 +237,8 @@ def discover(url: str) -> list[Path]:
     Each is a `RemoteFile`, which the reading stages accept in place of a `Path`.
 
     Raises:
-        UnreadableError: there are no transcripts. UsageError: a package for the protocol is
-            missing.
+        UnreadableError: there are no transcripts.
+        UsageError: a package for the protocol is missing.
         McptallyError: the URL cannot be reached.
     """
     system, path = resolve(url)

@@ -6,8 +6,8 @@ r"""Reads the access logs of agentgateway (text or JSON) and of Envoy AI Gateway
     {"start_time":"…","duration":653,"response_code":200,"mcp.method.name":"tools/call",
      "mcp.tool.name":"open","mcp.provider.name":"web","jsonrpc.request.id":"3",…}
 
-A line is an HTTP request. The names of the fields are those of spans by the MCP conventions, so
-`span_calls` reads them. The content is not logged, so whether a result is an error is not known.
+A line is an HTTP request. Its fields are named like those of spans in the MCP conventions, so
+`span_calls` reads them. The content is not logged, so it is unknown whether a result is an error.
 """
 
 import re
@@ -30,9 +30,9 @@ _TEXT: Final = re.compile(
 )
 _FIELD: Final = re.compile(r'(?<![\w.-])(?P<name>[\w.-]+)=(?P<value>"(?:[^"\\]|\\.)*"|\S*)')
 _MESSAGE: Final = re.compile(r'(?:time=|\[)?"?\d{4}-\d\d-\d\d')
-"""The beginning of a line of such a log that is not a request."""
+"""Matches the beginning of a line in such a log that is not a request."""
 _OLD: Final = {"mcp.method": "mcp.method.name", "mcp.resource.name": "gen_ai.tool.name"}
-"""Names in older versions of agentgateway → current names."""
+"""Field names in older versions of agentgateway → current names."""
 _SERVER: Final = ("mcp.target", "mcp.provider.name", "route")
 _STATUS: Final = ("http.status", "response_code")
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
@@ -61,7 +61,7 @@ def _spans(source: Source) -> Iterator[Span]:
 
 
 def _fields(text: str) -> dict[str, Any] | None:
-    """The fields of a request, without those that are empty; None if the line is not a request."""
+    """Return a request's non-empty fields; None if the line is not a request."""
     if text[:1] == "{":
         found = decode_or_none(_OBJECT, text)
         if found is None:
@@ -116,7 +116,7 @@ def _span(source: Source, fields: dict[str, Any], line: int) -> Span:
 
 
 def _duration(value: Any) -> int | None:
-    """Nanoseconds of agentgateway's text (`69ms`) or of Envoy's milliseconds."""
+    """Return the nanoseconds of agentgateway's text (`69ms`) or of Envoy's milliseconds."""
     if isinstance(value, str) and not value.isdigit():
         return parse_duration(value)
     try:

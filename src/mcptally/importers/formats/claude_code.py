@@ -7,9 +7,9 @@ MCP logs are `mcp-logs-SERVER/TIME.jsonl`, transcripts are `projects/**.jsonl`:
     {"type":"assistant","message":{"content":[{"type":"tool_use","name":"mcp__server__tool",…}]},…}
     {"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"…","is_error":true}]}}
 
-Both contain calls, not frames. A log has tool, outcome, duration and the text of failures, but no
-arguments and no content. A transcript has arguments and content; its times are those of the
-conversation, so the time of a call includes waiting for the user's permission.
+Both contain calls, not frames. A log has the tool, outcome, duration and failure text, but no
+arguments or content. A transcript has arguments and content; its times are those of the
+conversation, so a call's time includes waiting for the user's permission.
 """
 
 import re
@@ -38,11 +38,11 @@ _OWN_REFUSALS: Final = (
     "Claude requested permissions to use",
     "[Request interrupted by user",
 )
-"""Start of a result that the client created because the user, or a rule, did not allow the call."""
+"""Start of a result that the client created because the user or a rule did not allow the call."""
 _INVALID: Final = "<tool_use_error>"
 """Start of a result that the client created because the call is invalid.
 
-A call to an MCP tool then never reached the server; a built-in tool belongs to the client."""
+Such a call to an MCP tool never reached the server; built-in tools belong to the client."""
 
 
 class _Line(msgspec.Struct):
@@ -60,7 +60,7 @@ _FOLDER: Final = re.compile(r"mcp-logs-(?P<server>.+)\Z")
 
 
 class _Open(msgspec.Struct):
-    """A call without a result so far."""
+    """A call that has no result yet."""
 
     connection: Connection
     line: int
@@ -85,7 +85,7 @@ def read(source: Source) -> Iterator[Item]:
 
 
 class _Reader:
-    """State of reading one file: the calls without a result so far."""
+    """The state of reading a file: the calls that have no result yet."""
 
     def __init__(self, source: Source, server: str | None) -> None:
         self.source = source
@@ -132,7 +132,7 @@ class _Reader:
         self.waiting += 1
 
     def oldest(self, key: tuple[str, str]) -> _Open:
-        """Remove and return the oldest open call of a session and tool."""
+        """Remove and return the oldest open call to a tool in a session."""
         self.waiting -= 1
         begun = self.open[key].pop(0)
         if not self.open[key]:
@@ -247,7 +247,7 @@ class _Reader:
 
 
 def _text(content: Any) -> str:
-    """The first text in a result's content, or an empty string."""
+    """Return the first text in a result's content, or an empty string."""
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list) else []

@@ -6,7 +6,8 @@
 In the second form, server and level are swapped. A line without a time is the server's stderr or
 belongs to an object printed over several lines. Versions of 2026 cut the middle out of long
 messages (`...[11759 chars truncated]...`); id, method, name and isError are then read from the
-rest. The client prints messages after parsing them, so their length on the wire is not known.
+remaining parts. The client prints messages after parsing them, so their length on the wire is
+unknown.
 """
 
 import re
@@ -40,7 +41,7 @@ _WORD: Final = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|`((?:[^`\
 _BEGINS: Final = (b"Initializing server",)
 _ENDS: Final = (b"Server transport closed", b"Client transport closed")
 _MAX_BLOCK: Final = 1000
-"""Most lines of one printed object; further lines do not belong to it."""
+"""Maximum lines of a printed object; further lines do not belong to it."""
 
 
 def read(source: Source) -> Iterator[Item]:
@@ -100,9 +101,9 @@ def _message(
     who: bytes, frame: bytes, *, line: int, connection: Connection, at: int | None
 ) -> Item:
     direction: Dir = "c2s" if who == b"client" else "s2c"
-    # JSON cannot end with this text: its keys would have quotes.
+    # JSON cannot end with this text, since its keys would have quotes.
     frame = _METADATA.sub(b"", frame.strip())
-    # A message that was cut within a string may still be JSON, but with other content.
+    # A message cut within a string may still be valid JSON, but with other content.
     if cut := _CUT.search(frame):
         begin, end = frame[: cut.start()][:HEAD_BYTES], frame[cut.end() :][-TAIL:]
         found = fields_of_truncated(TruncatedFrame(begin, end, 0, ""))
@@ -111,7 +112,7 @@ def _message(
 
 
 def _command(block: list[bytes]) -> list[str] | None:
-    """The server's command line from `Using MCP server command: … { metadata: { args: [ …`."""
+    """Return the command line in `Using MCP server command: … { metadata: { args: [ …`."""
     found = _COMMAND.match(block[0])
     if found is None:
         return None

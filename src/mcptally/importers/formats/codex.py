@@ -14,9 +14,9 @@ r"""Reads Codex rollouts (`sessions/**/rollout-*.jsonl`) and the output of `code
      "call_id":"…","output":"{\"output\":\"…\",\"metadata\":{\"exit_code\":0}}"}}
 
 A call to an MCP tool is logged at its end, with its duration: by version 0.169 as the second of
-these lines, by earlier versions as the first, or as `{"id":"…","msg":{…}}`. The last two are a call
-of a built-in tool, or with `"namespace":"mcp__SERVER"` the request of an MCP tool, which has no
-reply if no end follows. Newer versions write the output of a command as text after lines such as
+these lines, by earlier versions as the first, or as `{"id":"…","msg":{…}}`. The last two lines are
+a call to a built-in tool or, with `"namespace":"mcp__SERVER"`, a request for an MCP tool, which has
+no reply unless an end follows. Newer versions write a command's output as text after lines such as
 `Process exited with code 0`. The output of `exec --json` has no times.
 """
 
@@ -34,7 +34,8 @@ from mcptally.importers.values import dict_of, parsed, text_of
 
 _SECOND: Final = 10**9
 _CANCELLED: Final = ("user cancelled", "user canceled", "user rejected", "cancelled", "canceled")
-"""Start of the error of a call that the client cancelled; other errors come from the server."""
+"""Start of the error text of a call that the client cancelled; other errors come from the
+server."""
 
 
 class _Line(msgspec.Struct):
@@ -57,7 +58,7 @@ def read(source: Source) -> Iterator[Item]:
 
 
 class _Rollout:
-    """The calls of a rollout, and the state that its lines change."""
+    """The calls in a rollout, and the state that its lines change."""
 
     def __init__(self, source: Source) -> None:
         self.pending = call_records.PendingCalls(source.tally)
@@ -69,7 +70,7 @@ class _Rollout:
         self._at: int | None = None
 
     def items(self, line: int, event: _Line) -> Iterator[Item]:
-        """Yield what a line says about calls."""
+        """Yield the items that a line adds."""
         self._line, self._at = line, self._source.at(event.timestamp)
         body = _first_object(event.payload, event.msg, event.item)
         if event.type == "session_meta" and isinstance(body.get("id"), str):
@@ -93,7 +94,7 @@ class _Rollout:
             self._tally.context[OTHER_TOOL[False]] += 1
 
     def _of_mcp(self, body: dict[str, Any], *, is_begin: bool) -> Iterator[Item]:
-        """Remember the begin of a call to an MCP tool, or yield the call at its end."""
+        """Remember the beginning of a call to an MCP tool, or yield the call at its end."""
         call, invocation = body.get("call_id"), body.get("invocation")
         if not isinstance(call, str) or not isinstance(invocation, dict):
             self._tally.skip(self._line, "a call without id or invocation")
@@ -110,7 +111,7 @@ class _Rollout:
         yield _answered(request.connection, call, body.get("result"), line=self._line, at=self._at)
 
     def _requested(self, body: dict[str, Any]) -> Iterator[Item]:
-        """Remember the request of an MCP tool, or yield a call whose output precedes its end."""
+        """Remember a request for an MCP tool, or yield a call whose output precedes its end."""
         call, server = body.get("call_id"), _server(body)
         if isinstance(call, str) and server is not None:
             self._tally.used += 1
@@ -134,7 +135,7 @@ class _Rollout:
             self._tally.context[OTHER_TOOL[False]] += 1
 
     def _built_in(self, body: dict[str, Any]) -> Iterator[Item]:
-        """Remember the request of a built-in tool, or yield the call when its output is read."""
+        """Remember a request for a built-in tool, or yield the call when its output is read."""
         if body.get("type") == "command_execution":
             body = _of_command(body)
         call, name = body.get("call_id"), body.get("name")
@@ -176,14 +177,14 @@ class _Rollout:
 
 
 def _server(body: dict[str, Any]) -> str | None:
-    """The MCP server of the tool that a model asked for; None: a built-in tool, or unknown."""
+    """Return the MCP server of the requested tool; None if the tool is built-in or unknown."""
     space = body.get("namespace")
     of_mcp = isinstance(space, str) and space.startswith("mcp__")
     return str(space).removeprefix("mcp__") if of_mcp else None
 
 
 def _result(output: Any) -> tuple[Any, bool | None]:
-    """What a built-in tool returned, and whether it failed; None: unknown."""
+    """Return a built-in tool's result, and whether the tool failed (None if unknown)."""
     if isinstance(output, str):
         if output.startswith("unsupported call: "):
             return output, True
@@ -197,7 +198,7 @@ def _result(output: Any) -> tuple[Any, bool | None]:
 
 
 def _of_command(item: dict[str, Any]) -> dict[str, Any]:
-    """A command in the output of `exec --json`, converted to the fields of a rollout."""
+    """Return a command from the output of `exec --json`, converted to the fields of a rollout."""
     ended = item.get("status") != "in_progress"
     output = {"output": item.get("aggregated_output"), "metadata": item}
     return {
@@ -224,7 +225,7 @@ _EXIT_CODE: Final = re.compile(
 _BUILT_IN: Final = frozenset(
     {"function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"}
 )
-"""Kinds of items about built-in tools. Those of MCP tools have `__` in the name of the tool."""
+"""Kinds of items about built-in tools. MCP tools have `__` in their names."""
 
 
 def _answered(connection: Connection, call: str, result: Any, *, line: int, at: int | None) -> Item:
@@ -243,7 +244,7 @@ def _answered(connection: Connection, call: str, result: Any, *, line: int, at: 
 
 
 def _of_item(item: dict[str, Any]) -> dict[str, Any]:
-    """An item of `exec --json` or of a rollout, converted to the fields of an older event."""
+    """Return an item of `exec --json` or a rollout, converted to the fields of an older event."""
     result: Any = None
     error, failed = item.get("error"), item.get("status") == "failed"
     returned = item.get("result")

@@ -5,8 +5,8 @@
     2026-02-04 18:00:28.330 [info] Successfully called tool 'open'
     2026-01-16 15:11:17.939 [error] Error calling tool 'open': MCP error -32000: Connection closed
 
-Times are local, without a time zone. The end of a call names only the tool, so calls to the same
-tool at the same time are taken in order. A result with `isError` is a success for Cursor.
+Times are local, without a time zone. The end of a call only names the tool, so concurrent calls to
+a tool are matched in order. Cursor logs a result with `isError` as a success.
 """
 
 import re
@@ -28,7 +28,7 @@ _CALL: Final = re.compile(
 )
 _CODE: Final = re.compile(r"(?:MCP error (?P<code>-?\d+): )+(?P<message>.*)\Z", re.DOTALL)
 _TIMEOUT: Final = -32001
-"""The code that the TypeScript SDK gives to a request that it stopped waiting for."""
+"""The TypeScript SDK's error code for a request that it stopped waiting for."""
 
 IN_ORDER: Final = "calls to one tool at the same time: replies taken in order"
 

@@ -1,9 +1,8 @@
 """Reads HAR 1.2: HTTP traffic saved by browsers and proxies, with JSON or event-stream bodies.
 
-An entry is one exchange. A HAR does not say when an event of a stream arrived: a reply gets the
-time at which the body was complete, other messages get the time at which it began. A body that
-was not saved (mitmproxy's streamed bodies, a browser's event streams) is a `gap`, not a missing
-reply.
+An entry is an exchange. A HAR does not record when a stream's events arrived: a reply gets the time
+at which the body was complete, other messages the time at which it began. A body that was not saved
+(mitmproxy's streamed bodies, a browser's event streams) is a `gap`, not a missing reply.
 """
 
 import base64
@@ -130,7 +129,7 @@ class _Exchange:
         return {pair.name.lower(): pair.value for pair in pairs}
 
     def is_mcp(self, endpoints: dict[str, str]) -> bool:
-        """Whether this is MCP: by headers, JSON-RPC bodies, or the URL of earlier MCP traffic."""
+        """Return whether this is MCP, judging by headers, bodies, or the URL of earlier traffic."""
         url = self.url
         return (
             url in endpoints
@@ -231,13 +230,13 @@ class _Exchange:
             if event.torn:
                 extra["unterminated"] = True
             if event.name == b"endpoint":
-                # Legacy SSE transport: the URL to which the client sends its messages.
+                # The URL to which the client of the legacy SSE transport sends its messages.
                 there = event.data.decode(errors="replace").strip()
-                with contextlib.suppress(ValueError):  # not a URL: no messages go there
+                with contextlib.suppress(ValueError):  # not a URL, so no messages go there
                     target = urljoin(self.entry.request.url, there).split("?", 1)[0]
                     endpoints[target] = endpoints[self.url]
-            # The reply ends the stream. Earlier messages arrived between head and end: with the
-            # time of the head, they precede the client's answers in other exchanges.
+            # The reply ends the stream. Earlier messages arrived between head and end; give them
+            # the head's time, so that they precede the client's answers in other exchanges.
             at = self.head if b'"method"' in event.data else self.end
             yield self.frame(connection, "s2c", at, event.data, **extra)
 
@@ -276,7 +275,7 @@ def _after(start: int | None, milliseconds: float | None) -> int | None:
 
 
 def _split(url: str) -> SplitResult:
-    """The parts of a URL; an invalid URL becomes the path."""
+    """Return the parts of a URL; an invalid URL becomes the path."""
     try:
         return urlsplit(url)
     except ValueError:

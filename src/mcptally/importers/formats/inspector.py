@@ -1,9 +1,9 @@
-"""Reads what the MCP Inspector 2 exports from its Protocol tab (`inspector-protocol-*.json`).
+"""Reads exports from MCP Inspector 2's Protocol tab (`inspector-protocol-*.json`).
 
     [{"id":"…","timestamp":"2026-11-28T10:00:00.000Z","direction":"request","origin":"client",
       "message":{…},"response":{…},"duration":3}]
 
-A request has its reply, which came `duration` ms later. The server's name is in the file's name.
+A request contains its reply, which came `duration` ms later. The file's name contains the server's.
 The Inspector keeps the last 1,000 messages.
 """
 
@@ -57,5 +57,5 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def _unspaced(message: msgspec.Raw) -> bytes:
-    """The message without the spaces of the export, which would be in the texts of arguments."""
+    """Return the message without the export's spaces, which would end up in argument texts."""
     return msgspec.json.format(bytes(message), indent=-1)

@@ -3,9 +3,9 @@
     {"jsonrpc":"2.0","id":1,"method":"tools/call",…}
     {"time":"2026-03-01T09:44:53Z","dir":"c2s","msg":{…}}
 
-The fields of the envelope have usual names, or names given by the user. The direction of a bare
-message follows from the protocol if only one side can send it (a request of clients, the reply to
-a known request). A message that either side may send gets the usual direction, and is counted.
+The fields of the envelope have common names, or names given by the user. The direction of a bare
+message follows from the protocol if only one side can send it (a request of clients, the reply to a
+known request). A message that either side may send is given the usual direction and counted.
 """
 
 import re
@@ -23,7 +23,7 @@ MESSAGE: Final = ("message", "msg", "frame", "payload", "raw", "data", "body", "
 TIME: Final = ("ts_ns", "ts", "time", "timestamp", "at", "@timestamp", "t", "date", "when")
 DIRECTION: Final = ("direction", "dir", "flow")
 SESSION: Final = ("session", "session_id", "sessionId", "recording", "connection", "conn_id")
-"""Usual names of the fields of an envelope; the first one that exists counts."""
+"""Common names for the fields of an envelope; the first one that exists counts."""
 
 _WORDS: Final[dict[Dir, str]] = {
     "c2s": "c2s client_to_server client->server client-to-server clienttoserver client to_server "
@@ -85,7 +85,7 @@ def read(source: Source) -> Iterator[Item]:
 def _frame(
     source: Source, text: bytes, fields: dict[str, msgspec.Raw] | None
 ) -> tuple[bytes, int | None] | None:
-    """The message in a line, and its size in bytes if the line has the original bytes."""
+    """Return the message in a line, and its size in bytes if the line has the original bytes."""
     message = decode_or_none(_DECODE, text)
     is_bare = text[:1] == b"[" or (message is not None and message.is_jsonrpc)
     if source.envelope.message is None and is_bare:
@@ -97,7 +97,7 @@ def _frame(
         return None
     if value[:1] == b'"':
         inner = _decoded(value)
-        # A string has the original frame; `TranscriptBuilder` checks whether it is JSON.
+        # A string contains the original frame; `TranscriptBuilder` checks whether it is JSON.
         return (inner.encode(), len(inner.encode())) if isinstance(inner, str) else None
     return (value, None) if value[:1] in {b"{", b"["} else None
 
@@ -105,7 +105,7 @@ def _frame(
 def _find(
     fields: dict[str, msgspec.Raw] | None, name: str | None, usual: tuple[str, ...]
 ) -> bytes | None:
-    """The JSON text of a field: at the dotted path `name`, or under one of its usual names."""
+    """Return a field's JSON text, at the dotted path `name` or under one of its common names."""
     if fields is None:
         return None
     if name is None:
@@ -145,7 +145,7 @@ def _stated_direction(source: Source, fields: dict[str, msgspec.Raw] | None) -> 
 def _inferred_direction(
     source: Source, session: str, frame: bytes, senders: dict[tuple[str, bytes], Dir]
 ) -> Dir:
-    """Direction of a message according to the protocol; notes how certain it is."""
+    """Return the direction of a message according to the protocol; note how certain it is."""
     notes = source.tally.notes
     message = decode_or_none(_DECODE, frame)
     if message is None:

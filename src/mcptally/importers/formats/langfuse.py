@@ -1,9 +1,9 @@
-"""Reads observations of Langfuse, as its API and its export write them.
+"""Reads Langfuse observations, as written by its API and its export.
 
     {"id":"…","traceId":"…","type":"TOOL","name":"search","startTime":"…","endTime":"…",
      "level":"DEFAULT","statusMessage":null,"input":{…},"output":…}
 
-Older SDKs have no type TOOL: their calls are spans like any other, and are not recognised.
+Older SDKs have no type TOOL: their calls look like any other span and are not recognised.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def _record(seen: dict[str, Any]) -> ToolRecord | None:
     if isinstance(given, dict) and given.keys() == {
         "args",
         "kwargs",
-    }:  # a call of a decorated function
+    }:  # a call to a decorated function
         given = given["kwargs"] if not given["args"] else given
     ended = seen.get("endTime") is not None
     metadata = dict_of(seen.get("metadata"))

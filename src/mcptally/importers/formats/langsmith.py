@@ -1,4 +1,4 @@
-"""Reads runs of LangSmith, as `Client.list_runs`, its API and LangChain's tracer write them.
+"""Reads LangSmith runs, as written by `Client.list_runs`, its API and LangChain's tracer.
 
 {"id":"…","run_type":"tool","name":"search","inputs":{…},"outputs":{"output":…},"error":null,
  "start_time":"…","end_time":"…","trace_id":"…"}

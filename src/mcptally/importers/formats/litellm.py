@@ -1,4 +1,4 @@
-"""Reads logs of LiteLLM's MCP gateway: standard logging payloads, and rows of its spend logs.
+"""Reads logs of LiteLLM's MCP gateway: standard logging payloads and rows of its spend logs.
 
 {"id":"…","call_type":"call_mcp_tool","status":"success","startTime":…,"endTime":…,
  "metadata":{"mcp_tool_call_metadata":{"name":"…","arguments":{…},"mcp_server_name":"…"}},
@@ -58,9 +58,9 @@ def _record(entry: dict[str, Any]) -> ToolRecord | None:
 
 
 def _result(value: Any) -> Any:
-    """A tool's result with MCP's member names.
+    """Return a tool's result with MCP's member names.
 
-    Some versions log the names of Python attributes, and null members.
+    Some versions log Python attribute names and null members.
     """
     if not isinstance(value, dict) or not isinstance(value.get("content"), list):
         return value

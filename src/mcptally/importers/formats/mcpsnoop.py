@@ -1,7 +1,7 @@
 """Reads the session logs of mcpsnoop (`sessions/*.jsonl`).
 
-Spaces between the tokens of a frame are lost, so its length on the wire is not known. Over HTTP,
-the id of the connection is used as the id of the exchange.
+Spaces between a frame's tokens are lost, so its length on the wire is unknown. Over HTTP, the id of
+the connection is used as the id of the exchange.
 """
 
 from collections.abc import Iterator

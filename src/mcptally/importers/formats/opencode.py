@@ -6,9 +6,9 @@
 
 The database has the parts of all sessions in the table `part`, as JSON in `data`.
 
-A tool of an MCP server is called `SERVER_TOOL`. Names are separated at the first underscore. A
-call that opencode refuses is one of the tool `invalid`, with the name of the tool in its input. A
-shell command has its exit status in `state.metadata.exit`, null if opencode stopped it.
+An MCP server's tool is called `SERVER_TOOL`. Names are separated at the first underscore. A call
+that opencode refuses is logged as a call to the tool `invalid`, with the tool's name in its input.
+A shell command's exit status is in `state.metadata.exit`, null if opencode stopped it.
 """
 
 from collections.abc import Iterator
@@ -102,7 +102,7 @@ _QUERY: Final = """
 
 
 def _rows(source: Source) -> Iterator[tuple[int, _Line]]:
-    """The parts in a database, oldest first, each as a message of its own."""
+    """Yield the parts in a database, oldest first, each as a separate message."""
     query = rows(source, "opencode", TABLES, _QUERY, lambda text: text.decode(errors="replace"))
     for number, (session, part, message) in enumerate(query, 1):
         about = dict_of(part)

@@ -73,7 +73,7 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def related(sources: Sequence[Source]) -> Iterator[Source]:
-    """Yield the sources; a file with parents of another file's spans is read together with it."""
+    """Yield the sources; files with parents and children of the same spans are one source."""
     yield from joined(sources, _spans)
 
 
@@ -128,12 +128,12 @@ def _span(
 
 
 def _message(status: str | None, exception: str | None) -> str | None:
-    """The text of a failure; a status often has a stack besides the exception's own message."""
+    """Return the failure text; a status often contains a stack trace besides the message."""
     return exception if not status or (exception and exception in status) else status
 
 
 def _exception(events: list[_Event]) -> str | None:
-    """The message of the first exception that a span recorded."""
+    """Return the message of the first exception recorded in a span."""
     for event in events:
         message = _plain(event.attributes).get("exception.message")
         if isinstance(message, str) and message:
@@ -146,7 +146,7 @@ def _plain(attributes: list[_Attribute]) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """The Python value of an OTLP `AnyValue`."""
+    """Return the Python value of an OTLP `AnyValue`."""
     if not isinstance(value, dict) or len(value) != 1:
         return None
     ((kind, inner),) = value.items()

@@ -1,11 +1,11 @@
-"""Reads spans as Phoenix's REST API gives them (`GET /v1/projects/PROJECT/spans`).
+"""Reads spans as returned by Phoenix's REST API (`GET /v1/projects/PROJECT/spans`).
 
     {"data":[{"name":"search","context":{"trace_id":"…","span_id":"…"},"span_kind":"TOOL",
       "parent_id":null,"start_time":"…","end_time":"…","status_code":"OK","status_message":"",
       "attributes":{"input.value":"{…}","output.value":"…","tool.name":"search"},"events":[]}],
      "next_cursor":null}
 
-Or as `GET /v1/projects/PROJECT/spans/otlpv1` gives them, with all members of a value but one null:
+Or as returned by `GET /v1/projects/PROJECT/spans/otlpv1`, with all but one member of a value null:
 
     {"data":[{"name":"search","trace_id":"…","span_id":"…","parent_span_id":null,
       "start_time_unix_nano":1795378695637502976,"end_time_unix_nano":1795378695829408000,
@@ -82,7 +82,7 @@ def _otlp_span(source: Source, data: dict[str, Any], line: int) -> Span:
 
 
 _MAX_DEPTH: Final = 20
-"""Depth of nested values that is read."""
+"""Maximum depth of nested values that are read."""
 
 
 def _plain(attributes: Any, depth: int = 0) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _plain(attributes: Any, depth: int = 0) -> dict[str, Any]:
 
 
 def _value(value: Any, depth: int) -> Any:
-    """The Python value of an `AnyValue`: that of the member that is not null."""
+    """Return the Python value of an `AnyValue`, taken from the member that is not null."""
     members = value if isinstance(value, dict) and depth < _MAX_DEPTH else {}
     kind, inner = next(((k, v) for k, v in members.items() if v is not None), ("", None))
     if kind == "kvlist_value":
@@ -103,7 +103,7 @@ def _value(value: Any, depth: int) -> Any:
 
 
 def _exception(events: Any) -> str | None:
-    """The message of the first exception that a span recorded; the status has the stack too."""
+    """Return the message of a span's first exception; the status also has the stack trace."""
     for event in events if isinstance(events, list) else ():
         if message := text_of(dict_of(dict_of(event).get("attributes")).get("exception.message")):
             return message

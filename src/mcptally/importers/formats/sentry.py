@@ -1,11 +1,11 @@
-r"""Reads spans of Sentry: envelopes as its SDKs send them, or events, one JSON document per line.
+r"""Reads Sentry spans: envelopes as sent by its SDKs, or events, one JSON document per line.
 
     {"event_id":"…","sent_at":"…"}
     {"type":"transaction","length":1297}
     {"type":"transaction","contexts":{"trace":{"op":"mcp.server","data":{"mcp.tool.name":"…"}}},
      "start_timestamp":…,"timestamp":…,"spans":[{"op":"…","data":{…}}]}
 
-A transaction is a span with the spans below it. An item of streamed spans is `{"items":[…]}`.
+A transaction is a span with its descendants. An item with streamed spans is `{"items":[…]}`.
 `span_calls` finds the calls among them.
 """
 
@@ -83,7 +83,7 @@ def _span(source: Source, span: dict[str, Any], line: int) -> Span:
         attributes.setdefault("error.type", gave_up)
     failed = status is not None and status not in ("ok", "unset")
     if failed and "mcp.tool.name" in attributes:
-        # Sentry records no JSON-RPC codes, and SDKs answer an exception of a tool by `isError`.
+        # Sentry records no JSON-RPC codes, and SDKs report a tool's exception as `isError`.
         attributes.setdefault("error.type", "tool_error")
     name = span.get("description") or span.get("name")
     parent = span.get("parent_span_id")
@@ -98,5 +98,5 @@ def _span(source: Source, span: dict[str, Any], line: int) -> Span:
         {},
         SENTRY,
         "server",
-        failed,  # the status is a code, and no text of an error
+        failed,  # the status is a code, not an error text
     )

@@ -2,9 +2,8 @@
 
     2026-10-05 09:49:21.377 [debug] [editor -> server] {"jsonrpc":"2.0","id":1,…}
 
-Times are local, without a time zone. Versions of early 2025 wrote `[Client Says]` and
-`[Server Says]`. The editor prints messages after parsing them, so their length on the wire is not
-known.
+Times are local, without a time zone. Versions of early 2025 wrote `[Client Says]` and `[Server
+Says]`. The editor prints messages after parsing them, so their length on the wire is unknown.
 """
 
 import re
@@ -28,7 +27,7 @@ _SAYS: Final[dict[bytes, Dir]] = {
 }
 _STDERR: Final = b"[server stderr] "
 _NOT_JSON: Final = re.compile(rb'Failed to parse message: (?P<text>".*")\s*\Z', re.DOTALL)
-"""A line on the server's stdout that is not a message, as a JSON string."""
+"""Matches a line on the server's stdout that is not a message, as a JSON string."""
 _STARTING: Final = re.compile(rb"Starting server (?!from )(?P<name>.+)\Z")
 _COMMAND: Final = re.compile(rb"Server command line: (?P<command>.+)\Z")
 _OVER: Final = re.compile(rb"Connection state: (?P<how>Stopped|Error)")
@@ -81,7 +80,7 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def _not_json(text: bytes) -> bytes | None:
-    """The server's line on stdout that the editor could not parse; None for other log lines."""
+    """Return the server's stdout line that the editor could not parse; None for other lines."""
     match = _NOT_JSON.match(text)
     if match is None:
         return None
