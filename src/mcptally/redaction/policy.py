@@ -161,8 +161,7 @@ class Policy:
         return self._redact(data)
 
     def secrets(self, data: bytes) -> list[str]:
-        """Return the secrets that `json` and `text` replace, with and without their JSON
-        escapes."""
+        """Return the secrets that `json` and `text` replace, with and without JSON escapes."""
         found = [
             data[span.start : span.end]
             for span in self._secret_spans(data) or ()
