@@ -10,8 +10,8 @@ Five folders, one per document, do not import each other:
     validation_logic/     github-mcp-validation-logic: wrapped arguments, normalised errors
     validation_protocol/  mcp-validation-protocol: the `validate` tool, checks of arguments
 
-They share `violation`, `tool_result` and `javascript`. `results` runs the checks of
-tool results. Other folders import:
+They share `violation`, `tool_result` and `javascript`. `results` runs the checks on tool results.
+Other folders import:
 
     pipeline/             `stages`
     analytics/            `argument_checks`, `validation_protocol.sql_functions`, `inspector.model`

@@ -1,7 +1,7 @@
-"""The functions of seeds/ that analytics/ uses for a dry run of a call's arguments.
+"""Exports the functions of seeds/ that analytics/ uses for a dry run of a call's arguments.
 
-`schema_remarks` checks arguments against the tool's schema, `semantic_remarks` checks what they
-mean. `unwrapped` and `judgeable` prepare them, `canonical` compares them.
+`schema_remarks` checks arguments against the tool's schema, `semantic_remarks` checks their
+meaning. `unwrapped` and `judgeable` prepare them, `canonical` compares them.
 """
 
 from mcptally.seeds.javascript import judgeable

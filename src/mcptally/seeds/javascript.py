@@ -1,7 +1,7 @@
-"""JavaScript's rules for texts, numbers and truth values, as far as seed programs depend on them.
+"""Implements JavaScript's rules for texts, numbers and truth values that seed programs rely on.
 
-The original programs run in a JavaScript engine. These functions do what that engine does
-differently from Python and polars; docs/reference/seed-documents.md lists them with the tests.
+The original programs run in a JavaScript engine. These functions reproduce its differences from
+Python and polars; docs/reference/seed-documents.md lists them with the tests.
 """
 
 import json
@@ -13,13 +13,13 @@ from typing import Any, Final
 from mcptally.wire.nesting import is_too_deep
 
 SPACE: Final = "\\t-\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff"
-r"""The characters of JavaScript's `\s`, for a character class that means the same to `re` and Rust.
+r"""The characters of JavaScript's `\s`, for a character class that means the same in `re` and Rust.
 
 `\s` itself differs: Python's adds U+001C to U+001F and U+0085 and lacks U+FEFF; Rust's adds U+0085
 and lacks U+FEFF."""
 
 MISSING: Final = object()
-"""`undefined`: the value of a missing member, as opposed to null."""
+"""Stands for `undefined`, the value of a missing member, as opposed to null."""
 
 _EXACT: Final = 2**53
 _LONGEST_INDEX: Final = 2**32 - 1
@@ -30,7 +30,7 @@ class Throws(Exception):  # noqa: N818 - an expected result of the original prog
 
 
 def parse(text: str) -> Any:
-    """`JSON.parse(text)`.
+    """Return `JSON.parse(text)`.
 
     Raises:
         ValueError: the text is not JSON; NaN and Infinity, which Python accepts, are not JSON.
@@ -55,7 +55,7 @@ def _number(digits: str) -> int | float:
 
 
 def truthy(value: Any) -> bool:
-    """Whether a value is truthy: empty arrays and objects are, "", 0 and NaN are not."""
+    """Return whether a value is truthy: empty arrays and objects are, "", 0 and NaN are not."""
     if isinstance(value, list | dict):
         return True
     if isinstance(value, float) and math.isnan(value):
@@ -64,19 +64,19 @@ def truthy(value: Any) -> bool:
 
 
 def member(value: Any, name: str) -> Any:
-    """`value?.name`, for names that built-in prototypes do not have."""
+    """Return `value?.name`, for names that built-in prototypes do not have."""
     return value.get(name, MISSING) if isinstance(value, dict) else MISSING
 
 
 def first(value: Any) -> Any:
-    """`value?.[0]`, of an array, a string, or an object with a member "0"."""
+    """Return `value?.[0]`, of an array, a string, or an object with a member "0"."""
     if isinstance(value, list | str):
         return value[0] if value else MISSING
     return member(value, "0")
 
 
 def cut(text: str, units: int) -> str:
-    """`text.substring(0, units)`: counts UTF-16 code units, and may end in a lone surrogate."""
+    """Return `text.substring(0, units)`, in UTF-16 units; it may end in a lone surrogate."""
     if len(text) <= units // 2:
         return text
     raw = text[:units].encode("utf-16-le", "surrogatepass")[: 2 * units]
@@ -84,29 +84,29 @@ def cut(text: str, units: int) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with lone surrogates replaced by U+FFFD, so that it can be encoded as UTF-8."""
+    """Return the text with lone surrogates replaced by U+FFFD, so that UTF-8 can encode it."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def divided(above: float, below: float) -> float:
-    """`above / below`, which never raises: 0/0 is NaN, 1/0 is Infinity."""
+    """Return `above / below` without raising: 0/0 is NaN, 1/0 is Infinity."""
     if below:
         return above / below
     return math.nan if not above or math.isnan(above) else math.copysign(math.inf, above)
 
 
 def at_most(limit: float, value: float) -> float:
-    """`Math.min(limit, value)`: NaN stays NaN."""
+    """Return `Math.min(limit, value)`: NaN stays NaN."""
     return value if math.isnan(value) else min(limit, value)
 
 
 def rounded(value: float) -> float:
-    """`Math.round(value)`: rounds halves up."""
+    """Return `Math.round(value)`, which rounds halves up."""
     return math.floor(value + 0.5) if math.isfinite(value) else value
 
 
 def number(value: float) -> str:
-    """`String(value)` of a number: the shortest digits that parse to the same value."""
+    """Return `String(value)` of a number: the shortest digits that parse to the same value."""
     if isinstance(value, int) and abs(value) <= _EXACT:
         return str(value)
     try:
@@ -117,7 +117,7 @@ def number(value: float) -> str:
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if value == 0:
         return "0"
-    # repr() gives the same digits as the ECMAScript algorithm; only the notation differs.
+    # repr() returns the same digits as the ECMAScript algorithm; only the notation differs.
     sign, figures, exponent = Decimal(repr(value)).normalize().as_tuple()
     digits = "".join(map(str, figures))
     point = len(digits) + int(exponent)
@@ -133,9 +133,9 @@ def number(value: float) -> str:
 
 
 def stringify(value: Any) -> str:
-    """`JSON.stringify(value)` of a value parsed from JSON, at any depth."""
+    """Return `JSON.stringify(value)` of a value parsed from JSON, at any depth."""
     out: list[str] = []
-    # A stack instead of recursion, because deeply nested values are expected here.
+    # Use a stack, not recursion, because deeply nested values are expected here.
     stack: list[Any] = [value]
     while stack:
         item = stack.pop()
@@ -167,13 +167,13 @@ def stringify(value: Any) -> str:
 
 
 class _Text(str):
-    """Finished output on the stack of `stringify`."""
+    """Finished output text on the stack of `stringify`."""
 
     __slots__ = ()
 
 
 def _ordered(item: dict[str, Any]) -> list[str]:
-    """Member names in an engine's order: array indices ascending, then the others as written."""
+    """Return member names in an engine's order: ascending array indices, then the others."""
     if not any(_is_index(key) for key in item):
         return list(item)
     indices = sorted((key for key in item if _is_index(key)), key=int)
@@ -195,10 +195,10 @@ def _quote(text: str) -> str:
 
 
 def judgeable(value: Any) -> Any:
-    """The value with infinities and lone surrogates replaced, which jsonschema-rs does not accept.
+    """Return the value without infinities and lone surrogates, which jsonschema-rs rejects.
 
-    JavaScript parses 1e400 as Infinity. The greatest double and U+FFFD take their places: every
-    keyword treats them alike.
+    JavaScript parses 1e400 as Infinity. They are replaced by the greatest double and by U+FFFD:
+    every keyword treats these alike.
     """
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()

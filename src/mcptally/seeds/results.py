@@ -1,6 +1,7 @@
-"""Checks of tool results by the Redmine and UI probe documents: findings and UI test tables.
+"""Checks tool results against the Redmine and UI probe documents: findings, UI test tables.
 
-Column expressions select the results that may break a contract; each distinct one is parsed once.
+Column expressions select the results that may break a contract; each distinct result is parsed
+once.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,7 +51,7 @@ def _check_xml(result: ToolResult) -> Iterator[Violation]:
 
 
 def _texts_with_xml(result: ToolResult) -> Iterator[tuple[str, str, bool]]:
-    """The path of each text that can be XML, the text, and whether its MIME type says XML."""
+    """Yield the path of each text that can be XML, the text, and whether its MIME type is XML."""
     for number, block in enumerate(result.blocks()):
         resource = block.get("resource") if isinstance(block, dict) else None
         if isinstance(resource, dict) and isinstance(resource.get("text"), str):
@@ -71,7 +72,7 @@ def _check_error_phrases(result: ToolResult) -> Iterator[Violation]:
     if result.is_error is True:
         return
     for number, text in result.texts():
-        if not text.lstrip().startswith("{"):  # the members of an object are checked below
+        if not text.lstrip().startswith("{"):  # objects are checked below
             yield from error_phrases.message_without_is_error(text, text_pointer(number))
     for path, value in result.objects():
         for name in ("error", "message"):
@@ -96,7 +97,7 @@ def _check_runs(result: ToolResult) -> Iterator[Violation]:
 
 
 def _runs(result: ToolResult) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The pointer and the value of each test run: an object, or the `data` of an envelope."""
+    """Yield the pointer and the value of each test run: an object, or the `data` of an envelope."""
     for path, value in result.objects():
         for run_path, run in ((path, value), (f"{path}/data", value.get("data"))):
             if isinstance(run, dict) and test_runs.is_run(run):
@@ -107,7 +108,7 @@ Check = Callable[[ToolResult], Iterator[Violation]]
 
 
 class _Results(StageTable):
-    """Columns of results, besides those of `Scored`."""
+    """Columns of results, in addition to those of `Scored`."""
 
     call = Column(pl.UInt32, "Number of the call.")
     row = Column(pl.UInt32, "Number of the result.")
@@ -119,7 +120,7 @@ class _Results(StageTable):
 _PLAIN: Final = Scored.blocks_plain.col.fill_null(value=False) & (
     Scored.text_blocks.col == Scored.content_types.col.list.len()
 )
-"""Every block is a plain text block, which cannot break the contract of blocks."""
+"""Selects results with only plain text blocks, which cannot break the contract for blocks."""
 
 _HAS_PHRASE: Final = Scored.text.col.str.head(error_phrases.MAX_CHARS).str.contains(
     error_phrases.PREFILTER
@@ -139,14 +140,16 @@ CHECKS: Final[tuple[tuple[pl.Expr, Check], ...]] = (
     (Scored.response.col.str.contains(envelopes.PREFILTER), _check_envelopes),
     (Scored.response.col.str.contains(test_runs.PREFILTER, literal=True), _check_runs),
 )
-"""Pairs of the condition under which a result is parsed, and the check that is then made.
+"""Pairs of the condition under which a result is parsed and the check that is then made.
 
-The check of test runs is the last: `check_results` makes tables of what it selects."""
+The check of test runs is last: `check_results` turns the results that it selects into tables.
+"""
 
 SUSPECT: Final = r'"text": ?""|<\?xml|xml"|total_count|"success|runId'
-"""Matches every response that the conditions on `response` in `CHECKS` select, and some others.
+"""Matches every response selected by a condition on `response` in `CHECKS`, and some others.
 
-It searches all responses once, so that the conditions of `CHECKS` search few."""
+It searches all responses once, so that the conditions in `CHECKS` search few.
+"""
 
 _MAY_VIOLATE: Final = _Results.is_result.col & (
     pl.when("is_result").then("response").str.contains(SUSPECT)
@@ -159,7 +162,7 @@ _CALL: Final = (
     *("recording", "session", "server", "tool", "definition", "call_id", "seq", "index"),
     *("file", "line", "pos"),
 )
-"""Columns that say which call a finding is about."""
+"""Columns that identify the call that a finding is about."""
 _CHECKED: Final = (
     *("response", "text", "is_error", "has_structured_content", "reply_truncated", "outcome"),
     *("content_kind", "content_types", "blocks_plain", "text_blocks", "arguments"),
@@ -169,7 +172,7 @@ _CHECKED: Final = (
 def check_results(
     calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataFrame
 ) -> tuple[list[pl.DataFrame], dict[type[Table], pl.DataFrame]]:
-    """Findings about the results of `calls`, and the tables of the UI test runs in them.
+    """Return findings about the results of `calls`, and tables of the UI test runs in them.
 
     Args:
         calls: scored calls.
@@ -229,7 +232,7 @@ def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 
 def _distinct(suspects: pl.DataFrame) -> pl.DataFrame:
-    """Each distinct tool and response that a check selects: its rows, and a flag per check."""
+    """Return each distinct tool and response that a check selects, with rows and flags."""
     flags = [
         condition.fill_null(value=False).alias(f"check_{number}")
         for number, (condition, _) in enumerate(CHECKS)
@@ -245,7 +248,7 @@ def _distinct(suspects: pl.DataFrame) -> pl.DataFrame:
 
 
 def _column_findings(results: pl.DataFrame) -> list[pl.DataFrame]:
-    """The findings that need no parsing: empty content, and isError left out."""
+    """Return the findings that need no parsing: empty content, and a missing isError."""
     empty = results.filter(
         Scored.content_kind.col == "array", Scored.content_types.col.list.len() == 0
     )
@@ -254,11 +257,11 @@ def _column_findings(results: pl.DataFrame) -> list[pl.DataFrame]:
         .then(pl.lit(", beside structuredContent"))
         .otherwise(pl.lit(""))
     )
-    # MCP's default is false: only a result that reports a failure needs the member.
+    # MCP's default is false, so only a result that reports a failure needs the member.
     missing = results.lazy().filter(
         Scored.is_error.col.is_null(), Scored.outcome.col == "hidden_error"
     )
-    # Calls are in order of arrival: the finding is about the first of each tool.
+    # Calls are in order of arrival, so the finding is about each tool's first call.
     first = missing.group_by("recording", "tool", maintain_order=True).agg(
         pl.col(*set(_CALL) - {"recording", "tool"}).first(), times=pl.len()
     )

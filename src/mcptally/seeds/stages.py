@@ -1,9 +1,9 @@
-"""The functions of seeds/ that pipeline/ uses: the only module of seeds/ that it imports.
+"""Exports the functions of seeds/ that pipeline/ uses; pipeline/ imports only this module.
 
-Some stages need a partition alone (`argument_combinations`, `gather_validations`,
-`count_error_forms`). Others also need what the whole archive knows: `assign_scenarios`,
+Some stages need only a partition (`argument_combinations`, `gather_validations`,
+`count_error_forms`). Others also need facts from the whole archive: `assign_scenarios`,
 `add_seed_scores`, `normalise_errors`, `with_validations`, `contract_findings`, `contract_tables`.
-`archive_findings` needs the archive's knowledge only.
+`archive_findings` needs only those.
 """
 
 import polars as pl
@@ -60,7 +60,7 @@ __all__ = [
 def contract_findings(
     calls: pl.DataFrame, messages: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataFrame
 ) -> tuple[pl.DataFrame, dict[type[Table], pl.DataFrame]]:
-    """Findings of the seed documents about scored `calls`, and the tables of UI test runs."""
+    """Return the seed documents' findings about scored `calls`, and tables of UI test runs."""
     found, ui_tables = results.check_results(calls, definitions, forms)
     requests = [
         arguments.wrapped_findings(calls, definitions),
@@ -76,12 +76,12 @@ def contract_tables(
     *,
     payloads: bool,
 ) -> dict[type[Table], pl.DataFrame]:
-    """The seed documents' tables of a partition.
+    """Return the seed documents' tables for a partition.
 
     Args:
         ui_tables: the second value of `contract_findings`.
         calls: the scored calls of the partition.
-        validations: what `gather_validations` gathered in the partition.
+        validations: the result of `gather_validations` for the partition.
         payloads: whether arguments and inputs are kept.
     """
     if not payloads:
@@ -94,7 +94,7 @@ def contract_tables(
 def archive_findings(
     listed: pl.DataFrame, definitions: pl.DataFrame, form_counts: pl.DataFrame
 ) -> pl.DataFrame:
-    """Findings about servers, which need the knowledge of the whole archive.
+    """Return findings about servers, which need facts from the whole archive.
 
     Args:
         listed: the tools that servers listed.

@@ -1,4 +1,4 @@
-"""The parsed result of a tool: content blocks, texts and JSON objects with their JSON Pointers."""
+"""Parses a tool's result: content blocks, texts and JSON objects with their JSON Pointers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,20 +10,20 @@ from mcptally.wire.json_text import json_object, json_value
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """The parsed result of one call of `tool`."""
+    """The parsed result of a call to `tool`."""
 
     tool: str
     content: Any
     structured: Any
     is_error: Any
     expected_xml: str | None = None
-    """Why its first text should have an XML declaration and has none; see `expected_xml`."""
+    """Why the first text lacks a required XML declaration, if it does; see `expected_xml`."""
 
     @classmethod
     def parsed(
         cls, tool: str, response: str, expected_xml: str | None = None
     ) -> "ToolResult | None":
-        """The result in a JSON text; None if that is not a JSON object."""
+        """Return the result in a JSON text; None if the text is not a JSON object."""
         value = json_value(response)
         if not isinstance(value, dict):
             return None
@@ -36,18 +36,18 @@ class ToolResult(msgspec.Struct, frozen=True):
         )
 
     def blocks(self) -> list[Any]:
-        """The content blocks; none if `content` is not an array."""
+        """Return the content blocks; none if `content` is not an array."""
         return self.content if isinstance(self.content, list) else []
 
     def texts(self) -> Iterator[tuple[int, str]]:
-        """The number and the text of each text block."""
+        """Yield the number and the text of each text block."""
         for number, block in enumerate(self.blocks()):
             text = block.get("text") if isinstance(block, dict) else None
             if isinstance(text, str) and block.get("type") == "text":
                 yield number, text
 
     def objects(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Pointer and value of structuredContent and of each text that is a JSON object.
+        """Yield the pointer and value of structuredContent and of each text that is a JSON object.
 
         A text that repeats structuredContent is left out.
         """

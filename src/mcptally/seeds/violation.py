@@ -1,4 +1,4 @@
-"""Violations: the places in a value that break a contract, and the findings made from them."""
+"""Declares violations, places in a value that break a contract, and turns them into findings."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
@@ -10,11 +10,11 @@ from mcptally.rules import findings as rule_findings
 from mcptally.tables.findings import Findings
 
 _CALL_COLUMNS: Final = frozenset({*Findings.schema().names(), "revision"})
-"""The columns of a call that its findings repeat."""
+"""The columns of a call that are copied to its findings."""
 
 
 class Violation(NamedTuple):
-    """One place in a value that breaks a contract."""
+    """A place in a value that breaks a contract."""
 
     path: str
     """JSON Pointer into the value."""
@@ -25,19 +25,19 @@ class Violation(NamedTuple):
 
 
 def pointer(*parts: str | int) -> str:
-    """The JSON Pointer (RFC 6901) with these parts."""
+    """Return the JSON Pointer (RFC 6901) made of these parts."""
     return walk.pointer(parts)
 
 
 def text_pointer(block: int) -> str:
-    """The JSON Pointer, within a tool result, to the text of the content block number `block`."""
+    """Return the JSON Pointer to the text of content block number `block` in a tool result."""
     return pointer("content", block, "text")
 
 
 def findings(
     calls: pl.DataFrame, violations: Iterable[tuple[int, Violation]]
 ) -> list[pl.DataFrame]:
-    """Findings made from violations.
+    """Return findings for violations.
 
     Args:
         calls: the calls that the findings are about.
@@ -67,6 +67,6 @@ def _with_calls(calls: pl.DataFrame, values: Sequence[tuple[Any, ...]]) -> pl.Da
         "violation_evidence": pl.String,
     }
     rows = pl.DataFrame(values, schema=schema, orient="row")
-    # Select the few columns first, so that lists are not copied for each violation of a call.
+    # Select the few columns first, so that lists are not copied for each violation in a call.
     about = calls.select(pl.col(name) for name in calls.columns if name in _CALL_COLUMNS)
     return about[rows.get_column("row")].hstack(rows.drop("row"))

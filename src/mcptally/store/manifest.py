@@ -1,4 +1,4 @@
-"""The manifest of a store, `store.json`, which lists the live files: read, check and replace it.
+"""Reads, checks and replaces a store's manifest, `store.json`, which lists the live files.
 
 STORE/store.json                            format, versions, files of the archive, live files
 STORE/<table>/<number>-<run>.parquet        rows, zstd
@@ -8,8 +8,8 @@ STORE/.masked/<rules>/<table>/…             copies of tables without secrets, 
 STORE/.work/                                work in progress of a run
 
 A file is written once and never changed. A run adds files under new names, replaces `store.json` in
-one step, and removes the files that it no longer lists. So a run that is killed leaves either the
-old store or the new one; the next run removes its other files.
+one step, and removes the files that are no longer listed. So a killed run leaves either the old or
+the new store; the next run removes the remaining files.
 """
 
 import json
@@ -41,16 +41,16 @@ VIEWS: Final = "mcptally.duckdb"
 
 
 def read_manifest(folder: Path, *, archive: bool = True) -> dict[str, Any]:
-    """The content of `store.json`.
+    """Return the content of `store.json`.
 
     Args:
         folder: the store.
         archive: whether to read the archive's files, `archive`, as a list of `SourceFile`. With a
-            million files, it takes 1 s and 0.6 GB.
+            million files, this takes 1 s and 0.6 GB.
 
     Raises:
-        StoreError: there is no store, the first run into it did not end, it has another format, or
-            a file is missing or damaged; or its path is not UTF-8 or begins with `~`.
+        StoreError: there is no store, its first run did not end, its format is another, or a file
+            is missing or damaged; or its path is not UTF-8 or begins with `~`.
     """
     path = folder / MANIFEST
     require_plain_path(folder)
@@ -84,7 +84,7 @@ def _load(path: Path, *, archive: bool = True) -> Any:
         data = path.read_bytes()
         try:
             members = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-        except msgspec.ValidationError:  # valid JSON, and not an object
+        except msgspec.ValidationError:  # valid JSON, but not an object
             return json.loads(data)
         sources = members.pop("archive", msgspec.Raw(b"[]"))
         manifest = {name: json.loads(bytes(member)) for name, member in members.items()}
@@ -107,7 +107,7 @@ def _load(path: Path, *, archive: bool = True) -> Any:
 
 
 def _make_one(folder: Path) -> str:
-    """The end of a message about a folder that is not a store: the command that makes one."""
+    """Return the end of a message about a folder that is no store: the command that makes one."""
     holds = any(path.suffixes[:1] == [".jsonl"] for path in folder.iterdir())
     archive = as_argument(folder) if holds else "ARCHIVE"
     what = " but holds recordings" if holds else ""
@@ -120,7 +120,7 @@ def require_plain_path(folder: Path) -> None:
     Polars and DuckDB take paths as text, in which `~` means the home folder.
 
     Raises:
-        StoreError: it is not.
+        StoreError: the path is not UTF-8 or begins with `~`.
     """
     if folder.parts[:1] and folder.parts[0].startswith("~"):
         raise StoreError(
@@ -137,7 +137,7 @@ def require_plain_path(folder: Path) -> None:
 
 
 def _sources(data: msgspec.Raw) -> list[SourceFile] | None:
-    """The files of the archive; None if the member is not a list of them."""
+    """Return the files of the archive; None if the member is not a list of them."""
     try:
         return msgspec.json.decode(data, type=list[SourceFile])
     except msgspec.ValidationError:
@@ -145,7 +145,7 @@ def _sources(data: msgspec.Raw) -> list[SourceFile] | None:
 
 
 def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
-    """The manifest, if this version can read it.
+    """Return the manifest, if this version can read it.
 
     Raises:
         StoreError: the manifest is of another format, or not a manifest.
@@ -171,13 +171,13 @@ def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
 
 
 def _writing_commands(folder: Path) -> str:
-    """The two commands that write a store, for a store that does not say which of them made it."""
+    """Return the two commands that write a store, for a store made by an unknown command."""
     out = as_argument(folder)
     return f"mcptally score ARCHIVE -o {out}, or mcptally merge STORES -o {out}"
 
 
 def how_to_rebuild(folder: Path, manifest: Any) -> str:
-    """Advice for a store that cannot be read: merge again, or score again."""
+    """Return advice for a store that cannot be read: merge again, or score again."""
     if isinstance(manifest, dict) and manifest.get("made_by") == "merge":
         return f"merge the stores again: mcptally merge STORES -o {as_argument(folder)}"
     return f"rebuild it with: mcptally score ARCHIVE -o {as_argument(folder)}"
@@ -188,7 +188,7 @@ LiveFiles = Mapping[str, list[Path]]
 
 
 def live_files(folder: Path, manifest: Mapping[str, Any]) -> LiveFiles:
-    """The live files in the order of the manifest; every table has an entry."""
+    """Return the live files in the order of the manifest; every table has an entry."""
     files: dict[str, list[Path]] = {table.name: [] for table in TABLES}
     for name in manifest["parts"]:
         files.setdefault(name.rpartition("/")[0], []).append(folder / name)
@@ -200,7 +200,7 @@ _PART: Final = re.compile(rf"({re.escape(SUMMARIES)}/)?[a-z_]+/[A-Za-z0-9_-]+\.p
 
 
 def _is_ours(manifest: dict[str, Any]) -> bool:
-    """Whether the members of a manifest that are read have the right types."""
+    """Return whether the used members of a manifest have the right types."""
     sources, parts = manifest.get("archive", []), manifest.get("parts")
     return (
         isinstance(sources, list)
@@ -213,7 +213,7 @@ def _is_ours(manifest: dict[str, Any]) -> bool:
 
 
 def _require(folder: Path, manifest: Mapping[str, Any], name: str, size: int) -> None:
-    """Check that a Parquet file exists and has the length that it was written with."""
+    """Check that a Parquet file exists and has the length with which it was written."""
     try:
         now = (folder / name).stat().st_size
     except OSError as error:
@@ -225,7 +225,7 @@ def _require(folder: Path, manifest: Mapping[str, Any], name: str, size: int) ->
 
 
 def listed_files(folder: Path) -> Collection[str]:
-    """Names of the files that the manifest lists.
+    """Return the names of the files that the manifest lists.
 
     Raises:
         StoreError: there is no manifest that this version can read.
@@ -236,7 +236,7 @@ def listed_files(folder: Path) -> Collection[str]:
 
 
 def manifest_version(folder: Path) -> tuple[int, int]:
-    """Inode and time of the manifest: they change when a run replaces the store at `folder`."""
+    """Return inode and time of the manifest, which change when a run replaces the store."""
     try:
         stat = (folder / MANIFEST).stat()
     except OSError:
@@ -245,7 +245,7 @@ def manifest_version(folder: Path) -> tuple[int, int]:
 
 
 def has_views(folder: Path) -> bool:
-    """Whether `mcptally.duckdb` belongs to the current manifest: it has the manifest's time."""
+    """Return whether `mcptally.duckdb` belongs to the current manifest: the times are equal."""
     try:
         views, manifest = (folder / name for name in (VIEWS, MANIFEST))
         return views.stat().st_mtime_ns == manifest.stat().st_mtime_ns
@@ -254,9 +254,9 @@ def has_views(folder: Path) -> bool:
 
 
 def views_are_current(folder: Path) -> bool:
-    """Whether `mcptally.duckdb` belongs to the current manifest and reads from this folder."""
+    """Return whether `mcptally.duckdb` belongs to the current manifest and reads this folder."""
     try:
-        # DuckDB stores the texts of views uncompressed.
+        # DuckDB stores the views' SQL uncompressed.
         return (
             has_views(folder) and place_in_views(folder).encode() in (folder / VIEWS).read_bytes()
         )
@@ -265,24 +265,24 @@ def views_are_current(folder: Path) -> bool:
 
 
 def place_in_views(folder: Path) -> str:
-    """The folder as it is written in the views of `mcptally.duckdb`: absolute, as a glob."""
+    """Return the folder as written in the views of `mcptally.duckdb`: absolute, as a glob."""
     return f"{as_pattern(folder.resolve())}/"
 
 
 def as_pattern(path: Path) -> str:
-    """The path as a glob pattern that matches only itself, since DuckDB reads patterns."""
+    """Return the path as a glob pattern that only matches itself, since DuckDB reads patterns."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))
 
 
 def replace_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Replace `store.json` in one step, on the disk. The caller must hold the lock of the store."""
+    """Replace `store.json` in one step, on disk. The caller must have locked the store."""
     draft = folder / WORK / MANIFEST
     rest = {name: value for name, value in manifest.items() if name != "archive"}
     encoder = msgspec.json.Encoder()
     with draft.open("wb") as file:
         file.write(json.dumps(msgspec.to_builtins(rest), indent=1).removesuffix("\n}").encode())
         file.write(b',\n "archive": [')
-        # One line per file: json writes each member on a line, and takes eight times as long.
+        # Write one line per file: json writes one line per member and takes eight times as long.
         for number, source in enumerate(manifest["archive"]):
             file.write((b",\n  " if number else b"\n  ") + encoder.encode(source))
         file.write(b"\n ]\n}\n")

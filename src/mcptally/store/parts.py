@@ -1,4 +1,4 @@
-"""The Parquet files of a store: parts of tables, and summaries of partitions."""
+"""Writes a store's Parquet files: parts of tables, and summaries of partitions."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ SKIPPED: Final = "skipped"
 """The part with findings about paths of the archive that were not read."""
 
 _PAYLOADS: Final = frozenset({"response", "text"})
-"""Columns of payloads, for which Parquet dictionaries and statistics cost more than they save."""
+"""Payload columns, for which Parquet dictionaries and statistics cost more than they save."""
 
 _MOSTLY_DISTINCT: Final = frozenset(
     {"call_id", "attempt_of", "requested_at", "answered_at", "at", "latency_ms"}
@@ -34,30 +34,30 @@ _MOSTLY_DISTINCT: Final = frozenset(
 """Columns whose values rarely repeat, so that a dictionary would be as large as the column."""
 
 _FEW_ROWS: Final = 4096
-"""A table with fewer rows is written without dictionaries: it is about as large, and takes two
-thirds of the time."""
+"""Number of rows below which a table is written without dictionaries: the file is about as large,
+and writing takes two thirds of the time."""
 
 _DICTIONARY_BYTES: Final = 4 << 20
-"""Limit of a column's dictionary: enough for the error texts of a row group."""
+"""Maximum size of a column's dictionary: enough for a row group's error texts."""
 
 _VALUES_AT_A_TIME: Final = 256
-"""Values of a column after which the writer checks the size of a page. With its default of 1,024, a
-page of long responses takes tens of megabytes of fresh memory."""
+"""Number of values after which the writer checks a page's size. With its default of 1,024, a page
+of long responses takes tens of megabytes of new memory."""
 
 
 class Written(msgspec.Struct, frozen=True):
-    """Numbers of rows that were put into a store."""
+    """Numbers of rows written to a store."""
 
     rows: dict[str, int]
-    """Rows by name of table."""
+    """Rows by table name."""
     outcomes: dict[str, int]
     """Calls by outcome."""
     broken: int
-    """Findings of severity error about files."""
+    """Findings about files with the severity error."""
 
 
 class PartWriter:
-    """Writes a part of each table into the work folder; rows may come in several frames."""
+    """Writes a part of each table to the work folder; rows may come in several frames."""
 
     def __init__(self, work: Path, part: str) -> None:
         self.work = work
@@ -80,7 +80,7 @@ class PartWriter:
         """Write rows of a table, sorted by its key; return their number."""
         data = table.frame(frame)
         order = _order(table, data)
-        # One row group at a time: sorting and converting the whole frame would copy it twice.
+        # Write one row group at a time: sorting and converting the whole frame would copy it twice.
         for start in range(0, max(1, data.height), ROW_GROUP):
             rows = data.slice(start, ROW_GROUP)
             if order is not None:
@@ -90,11 +90,11 @@ class PartWriter:
         return data.height
 
     def _writer(self, table: type[Table], schema: pa.Schema, rows: int) -> pq.ParquetWriter:
-        """The writer of a table; it is opened for its first frame, which has `rows` rows."""
+        """Return the writer for a table, which is opened for its first frame (of `rows` rows)."""
         writer = self.writers.get(table.name)
         if writer is None:
             target = self.work / table.name / f"{self.part}.parquet"
-            # Without parents: a work folder that was removed must not be created again.
+            # Do not create parents: a work folder that was removed must not be created again.
             target.parent.mkdir(exist_ok=True)
             options = _options(schema.names, rows)
             writer = pq.ParquetWriter(target, table.described(schema), **options)
@@ -103,10 +103,10 @@ class PartWriter:
 
 
 def _order(table: type[Table], data: pl.DataFrame) -> pl.Series | None:
-    """The indices of the rows sorted by the table's key; None if they are in this order.
+    """Return the row indices sorted by the table's key; None if the rows are already sorted.
 
-    Never None for few rows: in their lists, which may all be empty, polars may leave offsets beyond
-    the end of the elements, which pyarrow refuses. Taking the rows makes new lists.
+    Never returns None for few rows: if all their lists are empty, polars may leave offsets beyond
+    the end of the elements, which pyarrow rejects. Taking the rows makes new lists.
     """
     if data.height <= 1:
         return None
@@ -122,7 +122,7 @@ def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -
 
 
 def copy_part(source: Path, target: Path, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> int:
-    """Write the rows of a part that the filter `keep` returns; return their count."""
+    """Write the rows of a part that the filter `keep` selects; return their count."""
     target.parent.mkdir(parents=True, exist_ok=True)
     rows = 0
     with pq.ParquetFile(source) as file:
@@ -140,12 +140,12 @@ def copy_part(source: Path, target: Path, keep: Callable[[pl.DataFrame], pl.Data
 
 
 _COPIED_BYTES: Final = 32 << 20
-"""Bytes, not compressed, of the rows that `copy_part` copies at a time; it needs a few times as
-much memory. They become a row group."""
+"""Uncompressed size of the rows that `copy_part` copies at a time, as one row group; it needs a few
+times as much memory."""
 
 
 def _rows_at_a_time(part: pq.FileMetaData) -> int:
-    """How many rows of a part have `_COPIED_BYTES`."""
+    """Return the number of rows of a part that have `_COPIED_BYTES`."""
     size = sum(part.row_group(number).total_byte_size for number in range(part.num_row_groups))
     return max(1, min(ROW_GROUP, int(part.num_rows) * _COPIED_BYTES // max(1, int(size))))
 
@@ -153,13 +153,13 @@ def _rows_at_a_time(part: pq.FileMetaData) -> int:
 _FILTERED: Final = frozenset(
     {"server", "tool", "recording", "session", "seq", "requested_at", "at", "outcome", "rule", "id"}
 )
-"""Columns that queries filter by; with their statistics a reader can skip row groups."""
+"""Columns that queries filter by; their statistics let a reader skip row groups."""
 
 ROW_GROUP: Final = 50_000
 
 
 def _options(names: Sequence[str], rows: int) -> dict[str, Any]:
-    """Return the options of a writer for these columns; `rows` is the number in the first frame."""
+    """Return writer options for these columns; `rows` is the number of rows in the first frame."""
     repeating = [name for name in names if name not in _PAYLOADS | _MOSTLY_DISTINCT]
     return {
         "version": "2.6",
@@ -175,7 +175,7 @@ def _options(names: Sequence[str], rows: int) -> dict[str, Any]:
 
 
 def write_summary(work: Path, part: str, frames: Mapping[str, pl.DataFrame]) -> None:
-    """Write the summary of a part (kind → rows) into the work folder, which has `SUMMARIES`."""
+    """Write the summary of a part (kind → rows) to the work folder, which has `SUMMARIES`."""
     for kind, frame in frames.items():
         target = work / SUMMARIES / kind / f"{part}.parquet"
         target.parent.mkdir(exist_ok=True)
@@ -190,7 +190,7 @@ def remove_orphan_summaries(work: Path) -> None:
 
 
 def part_files(work: Path) -> Iterator[tuple[str, Path]]:
-    """Name and path of each Parquet file in the table and summary folders of a work folder."""
+    """Yield name and path of each Parquet file in a work folder's table and summary folders."""
     for name in (*(table.name for table in TABLES), SUMMARIES):
         for path in sorted((work / name).rglob("*.parquet")):
             yield path.relative_to(work).as_posix(), path

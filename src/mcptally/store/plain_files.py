@@ -1,4 +1,4 @@
-"""Check that a store holds plain files and folders only, no links or devices."""
+"""Checks that a store contains only plain files and folders, no links or devices."""
 
 import os
 from pathlib import Path
@@ -12,13 +12,13 @@ def require_plain_files(folder: Path) -> None:
     The store's own folder may be a symbolic link: the caller named it.
 
     Raises:
-        StoreError: it has a symbolic link, a named pipe, a socket or a device.
+        StoreError: it contains a symbolic link, a named pipe, a socket or a device.
     """
     folders = [folder]
     while folders:
         try:
             entries = list(os.scandir(folders.pop()))
-        except FileNotFoundError:  # removed by a run in the meantime
+        except FileNotFoundError:  # removed meanwhile by a run
             continue
         except OSError as error:
             raise StoreError(f"{error.filename}: cannot be read: {error.strerror}") from error

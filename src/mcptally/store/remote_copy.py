@@ -1,9 +1,9 @@
-"""A store behind a URL: a run works on a local copy and uploads it at the end.
+"""Handles a store behind a URL: a run works on a local copy and uploads it at the end.
 
-As in a folder, new files get new names, one PUT of `store.json` makes them the store, and files
-that it no longer lists are removed afterwards. A bucket cannot be locked. On S3 the PUT is
-conditional: it fails if another run has published since the copy was made. Elsewhere the version of
-`store.json` is checked right before it is written.
+As in a folder, new files get new names, a PUT of `store.json` makes them live, and files that are
+no longer listed are removed afterwards. A bucket cannot be locked. On S3 the PUT is conditional: it
+fails if another run has published since the copy was made. Elsewhere, the version of `store.json`
+is checked immediately before writing.
 """
 
 import contextlib
@@ -22,21 +22,21 @@ from mcptally.tables.all_tables import TABLES
 from mcptally.transcript import remote
 
 LEFT_OVER: Final = datetime.timedelta(days=1)
-"""Age from which unlisted files are removed; newer ones may belong to a run that is uploading."""
+"""Age after which unlisted files are removed; newer ones may belong to a run that is uploading."""
 
 
 @contextlib.contextmanager
 def local_copy(out: str | Path, *, full: bool = False) -> Iterator[Path]:
-    """The folder to work on for the store at `out`: itself, or a copy that is uploaded at the end.
+    """Yield the folder to work on for the store at `out`: `out` or a copy, uploaded at the end.
 
     Args:
         out: a folder or a URL.
         full: whether no rows of the existing store will be reused.
 
     Raises:
-        StoreError: the URL holds something other than a store, or another run published meanwhile.
-        UsageError: the package that the protocol needs is not installed, or `out` is a `Path` made
-            from a URL.
+        StoreError: the URL contains something other than a store, or another run published
+            meanwhile.
+        UsageError: the protocol's package is not installed, or `out` is a `Path` made from a URL.
         McptallyError: the URL cannot be reached.
     """
     if not (isinstance(out, str) and remote.is_url(out)):
@@ -75,18 +75,18 @@ def _download(url: str, folder: Path, *, full: bool) -> _Downloaded:
                 f"{url}: is not a store and has other files ({others[0]}); name a new place"
             )
         return _Downloaded(None, {}, set())
-    # Ask for the version first: if another run publishes now, the PUT at the end fails.
+    # Get the version first: if another run publishes now, the PUT at the end fails.
     version = remote_folder.version(url, MANIFEST)
     remote_folder.download(url, folder, [MANIFEST])
     listed = _listed(folder)
     wanted = [] if full else sorted(listed & set(there))
     remote_folder.download(url, folder, wanted)
-    # Digests of the files, not those in store.json: a damaged file is uploaded again.
+    # Use the files' own digests, not those in store.json, so that a damaged file is uploaded again.
     return _Downloaded(version, {name: digest_of(folder / name) for name in wanted}, listed)
 
 
 def _listed(folder: Path) -> set[str]:
-    """The files that `store.json` lists, whichever version of mcptally wrote it."""
+    """Return the files that `store.json` lists, whichever version of mcptally wrote it."""
     with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, RecursionError):
         names = set(json.loads((folder / MANIFEST).read_bytes()).get("parts", {}))
         return {name for name in names if _is_of_store(name) and ".." not in name.split("/")}
@@ -109,7 +109,7 @@ def _publish(url: str, folder: Path, before: _Downloaded) -> None:
     ) != before.version or not remote_folder.upload_if_unchanged(
         folder / MANIFEST, url, MANIFEST, before=before.version
     ):
-        remote_folder.remove(url, new)  # no other run uses these names
+        remote_folder.remove(url, new)  # no other run uses these file names
         raise StoreError(
             f"{url}: another run has published there since this one began, and its store was kept; "
             "score again"
@@ -129,5 +129,5 @@ _STORE_FOLDERS: Final = frozenset({*(table.name for table in TABLES), SUMMARIES,
 
 
 def _is_of_store(name: str) -> bool:
-    """Whether a name is one of a store's files."""
+    """Return whether a name is one of a store's files."""
     return name.partition("/")[0] in _STORE_FOLDERS

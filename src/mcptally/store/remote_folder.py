@@ -11,10 +11,9 @@ from mcptally.transcript.remote import changed_at, is_s3, reaching, resolve
 
 
 def list_names(url: str) -> list[str]:
-    """The paths of all files below a URL, relative to it, sorted.
+    """Return the paths of all files below a URL, relative to it, sorted.
 
-    Raises:
-        McptallyError: it cannot be reached.
+    Raises: McptallyError: the URL cannot be reached.
     """
     system, path = resolve(url)
     with reaching(url):
@@ -40,7 +39,7 @@ def upload(folder: Path, url: str, parts: Sequence[str]) -> None:
 
 
 def version(url: str, name: str) -> str | None:
-    """The version of a file below a URL: its ETag on S3, elsewhere its SHA-256; None if missing.
+    """Return the version of a file below a URL: ETag (S3) or SHA-256; None if missing.
 
     Raises:
         McptallyError: it cannot be reached.
@@ -83,11 +82,11 @@ def upload_if_unchanged(file: Path, url: str, name: str, *, before: str | None) 
 _REFUSED: Final = frozenset(
     {"PreconditionFailed", "412", "ConditionalRequestConflict", "NoSuchKey"}
 )
-"""Error codes of S3 for a PUT whose condition does not hold."""
+"""S3's error codes for a PUT whose condition is false."""
 
 
 def ages(url: str) -> dict[str, datetime.timedelta]:
-    """Relative path of each file below a URL → its age; zero if it is not known.
+    """Map the relative path of each file below a URL to its age; zero if unknown.
 
     Raises:
         McptallyError: it cannot be reached.

@@ -1,4 +1,4 @@
-"""The files of an archive as a store knows them: size, digest and state when they were read."""
+"""Describes an archive's files as known to a store: size, digest and state when read."""
 
 import hashlib
 import time
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from mcptally.transcript.files import Digests
 
 TIMESTAMP_MARGIN_NS: Final = 2_000_000_000
-"""Nanoseconds within which two changes of a file may get the same time: file systems have coarse
-clocks."""
+"""Nanoseconds within which two changes to a file may get the same time, because file systems have
+coarse clocks."""
 
 
 class SourceFile(msgspec.Struct, frozen=True, gc=False):
-    """A file of the archive as it was when it was read.
+    """A file of the archive in its state when it was read.
 
-    Without `gc`, as there may be a million: it refers to nothing that could form a cycle.
+    It is exempt from garbage collection, as there may be a million: it cannot be part of a cycle.
     """
 
     file: str
@@ -30,20 +30,20 @@ class SourceFile(msgspec.Struct, frozen=True, gc=False):
     sha256: str
     stat: tuple[int, ...] | None = None
     """`mtime_ns`, `ctime_ns` and inode: a file with the same values is unchanged. None if a later
-    change might not show in them."""
+    change might not change these values."""
     whole: bool = True
     """Whether the file did not change while it was read; otherwise the next run reads it again."""
     unread: float = 0.0
-    """The share of it that could not be read."""
+    """The share of the file that could not be read."""
     fault: str = ""
-    """The first fault, with its line; empty: all of it was read."""
+    """The first fault, with its line; empty if the whole file was read."""
 
     def as_share(self, share: float) -> Self:
-        """What was read of a part of the file, which is this share of it."""
+        """Return the record for a part of the file that is this share of the whole."""
         return msgspec.structs.replace(self, unread=round(share * self.unread, 6))
 
     def with_rest(self, other: Self) -> Self:
-        """What was read of two parts of the file, the earlier one first."""
+        """Return the record for two parts of the file, the earlier one first."""
         return msgspec.structs.replace(
             other,
             stat=self.stat if self.stat == other.stat else None,
@@ -54,7 +54,7 @@ class SourceFile(msgspec.Struct, frozen=True, gc=False):
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     if is_remote(path):  # computed while it was read over the network
         return path.sha256()
     with path.open("rb") as file:
@@ -62,7 +62,7 @@ def digest_of(path: Path) -> str:
 
 
 def unread_of(sources: Collection[SourceFile]) -> Unread | None:
-    """What could not be read of the files of an archive; None: all was read."""
+    """Summarize what could not be read of an archive's files; None if all was read."""
     if not any(each.fault for each in sources):
         return None
     return summarize(UnreadFile(each.file, each.size, each.unread, each.fault) for each in sources)
@@ -74,17 +74,17 @@ class FileState(NamedTuple):
     identity: tuple[int, ...]
     """Size, mtime, ctime (nanoseconds) and inode."""
     stable: bool
-    """Whether every later change will show in them."""
+    """Whether every later change will change these values."""
 
 
 def identity_of(path: Path) -> tuple[int, int, int, int]:
-    """Size, mtime, ctime and inode of a file, as in `FileState.identity`."""
+    """Return size, mtime, ctime and inode of a file, as in `FileState.identity`."""
     stat = path.stat()
     return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 
 def file_state(path: Path) -> FileState:
-    """The state of a file now; of a missing file all zeros, and not stable."""
+    """Return a file's current state; for a missing file, all zeros and not stable."""
     try:
         identity = identity_of(path)
     except OSError:
@@ -95,12 +95,12 @@ def file_state(path: Path) -> FileState:
 def source_of(
     path: Path, before: FileState | None = None, digests: "Digests | None" = None
 ) -> SourceFile:
-    """Size and SHA-256 of a file of the archive.
+    """Return the record for a file of the archive, with size and SHA-256.
 
     Args:
         path: the file.
-        before: its state before it was read.
-        digests: digests computed while files were read; a file without one is read again.
+        before: the file's state before it was read.
+        digests: digests computed while files were read; a file without a digest is read again.
     """
     now = file_state(path)
     sha256 = digests.get(path, now.identity[0]) if digests else None

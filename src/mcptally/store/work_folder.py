@@ -1,4 +1,4 @@
-"""The work folder of a run: lock the store, publish finished parts, remove old files."""
+"""Manages a run's work folder: locks the store, publishes finished parts, removes old files."""
 
 import contextlib
 import datetime
@@ -35,7 +35,7 @@ from mcptally.tables.all_tables import TABLES
 
 
 class Provenance(msgspec.Struct, frozen=True):
-    """How a store was made: rules, program and selection, and records that its manifest keeps."""
+    """How a store was made: rules, program and selection, and other facts for the manifest."""
 
     rules: str = "default"
     """Digest of the rules, scenarios and tokenizer in force."""
@@ -43,28 +43,28 @@ class Provenance(msgspec.Struct, frozen=True):
     code: str = ""
     """Digest of the program, as another version may judge differently."""
     as_scored: Sequence[str] = ()
-    """Recordings that should have been scored again, and whose files were not available."""
+    """Recordings that should have been scored again but whose files were not available."""
     by: str = "score"
     """The command that can rebuild the store: `score` or `merge`."""
     selection: Mapping[str, Any] | None = None
-    """The part of the archive that was scored; None: all of it."""
+    """The part of the archive that was scored; None for all of it."""
     tokenizer: str | None = None
-    """Name of the tokenizer that tokens were counted with; None: they are bytes over four."""
+    """Name of the tokenizer used to count tokens; None if tokens are bytes over four."""
     own_rules: str = ""
-    """The user's rules as TOML text, by which `show` explains a call."""
+    """The user's rules as TOML text, which `show` needs to explain a call."""
     reviews_file: str | None = None
     """The file of reviewers' answers."""
     reviews: Sequence[Any] = ()
-    """Those of its answers that count, which the rows were scored with."""
+    """The answers with which the rows were scored."""
 
 
 @contextlib.contextmanager
 def working(folder: Path) -> Iterator[Path]:
-    """An empty work folder inside the store at `folder`, locked for this run; removed afterwards.
+    """Yield an empty work folder inside the store at `folder`, locked for this run.
 
     Raises:
-        StoreError: the folder holds something other than a store, another run works in it, or the
-            disk is full.
+        StoreError: the folder contains something other than a store, another run is working in it,
+            or the disk is full.
     """
     _require_store_or_empty(folder)
     new = not folder.exists()
@@ -90,18 +90,17 @@ def working(folder: Path) -> Iterator[Path]:
 
 
 def create_work_folder(folder: Path) -> Path:
-    """A new work folder inside the store at `folder`."""
-    # A new name: a process that survives its run must not write into the next work folder.
+    """Return a new work folder inside the store at `folder`."""
+    # Use a new name: a process that survives its run must not write into the next work folder.
     work = folder / WORK / secrets.token_hex(4)
     (work / SUMMARIES).mkdir(parents=True)
     return work
 
 
 def _require_store_or_empty(folder: Path) -> None:
-    """Check that a folder is empty, a store, or what a killed run left of one.
+    """Check that a folder is empty, a store, or the remains of one after a killed run.
 
-    Raises:
-        StoreError: it is something else, or its path is not UTF-8 or begins with `~`.
+    Raises: StoreError: the folder is something else, or its path is not UTF-8 or begins with `~`.
     """
     require_plain_path(folder)
     if not folder.exists():
@@ -116,8 +115,8 @@ def _require_store_or_empty(folder: Path) -> None:
 def remove_unlisted(folder: Path) -> list[Path]:
     """Remove the files that the manifest does not list; return those that could not be removed.
 
-    They belong to the previous store or to killed runs. The caller must hold the lock of the store.
-    Without a readable manifest only work folders are removed.
+    They belong to the previous store or to killed runs. The caller must have locked the store.
+    Without a readable manifest, only work folders are removed.
     """
     manifest = folder / MANIFEST
     listed: set[str] = set()
@@ -129,7 +128,7 @@ def remove_unlisted(folder: Path) -> list[Path]:
             return []
     left, old = [], list(_unlisted(folder, listed))
     if old and not has_views(folder):
-        (folder / VIEWS).unlink(missing_ok=True)  # its views may refer to these files
+        (folder / VIEWS).unlink(missing_ok=True)  # the views may refer to these files
     for path in old:
         try:
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -140,7 +139,7 @@ def remove_unlisted(folder: Path) -> list[Path]:
 
 
 def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
-    """Files in a store's folders that are not listed, and empty folders after their content."""
+    """Yield unlisted files in a store's folders, and empty folders after their content."""
     for name in (*(table.name for table in TABLES), SUMMARIES, MASKED):
         place = folder / name
         if place.is_symlink():
@@ -157,7 +156,7 @@ def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
 
 
 def _copied_from(name: Path) -> Path:
-    """The original of a masked file or folder; any other name unchanged."""
+    """Return the original of a masked file or folder; other names are returned unchanged."""
     return Path(*name.parts[2:]) if name.parts[0] == MASKED else name
 
 
@@ -188,16 +187,16 @@ def publish(
 ) -> None:
     """Move the parts of the work folder into the store and replace its manifest.
 
-    Readers see the previous store until `store.json` is replaced. The disk has the new files and
-    the manifest when this returns: `remove_unlisted` removes the old files afterwards.
+    Readers see the previous store until `store.json` is replaced. The new files and the manifest
+    are on disk when this function returns; `remove_unlisted` then removes the old files.
 
     Args:
         folder: the store.
-        work: the folder that `working` gave, with the parts written into it.
+        work: the folder from `working`, with the written parts.
         sources: the archive's files.
-        rows: name of each table → number of rows in the new store.
-        made: provenance of the rows.
-        kept: files of the store that stay, with their entries in its manifest.
+        rows: table name → number of rows in the new store.
+        made: the rows' provenance.
+        kept: files that stay in the store, with their manifest entries.
     """
     kept_tables = {name.rpartition("/")[0] for name in kept}
     for table in TABLES:

@@ -1,5 +1,5 @@
 """Owns the declarations of tables and columns: name, type, unit and meaning, each stated once.
 
-One module per table, `declaration` with the base classes, `all_tables` with the list, and helpers
-for ids, joins, formatted text, and values as text. May import only `redaction`.
+There is one module per table; `declaration` has the base classes, `all_tables` the list. Other
+modules are helpers for ids, joins, formatted text and values. May import only `redaction`.
 """

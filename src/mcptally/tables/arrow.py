@@ -9,15 +9,15 @@ import pyarrow as pa
 
 
 def series_from_arrow(array: pa.Array) -> pl.Series:
-    """Return a series with the values of an array, without a copy."""
+    """Return a series with the values of an array, without copying them."""
     return pl.Series(array)
 
 
 def series_from_numpy(values: npt.NDArray[Any], name: str = "") -> pl.Series:
     """Return a series with a copy of an array of numbers or truth values."""
-    return pl.Series(name, values.copy())  # polars would share the memory
+    return pl.Series(name, values.copy())  # polars would share the array's memory
 
 
 def indices(rows: npt.NDArray[np.integer[Any]]) -> pl.Series:
-    """Return row numbers in the type that polars indexes with."""
+    """Return row numbers in polars' index type."""
     return pl.Series(rows.astype(np.uint32))

@@ -8,7 +8,7 @@ from mcptally.tables.outcomes import FAULTS, OUTCOMES, Verdict
 
 
 def _one_of(values: Iterable[str]) -> str:
-    """Values as a sentence lists them."""
+    """Return the values as a list in prose."""
     *most, last = (f"`{value}`" for value in values)
     return f"{', '.join(most)} or {last}"
 
@@ -22,7 +22,7 @@ class Calls(Table):
     name = "calls"
     key = ("recording", "seq", "index", "dir")
 
-    # What was asked, of whom
+    # The request and its addressee
     call_id = Column(STRING, "Stable id: hash of recording, dir, seq and index (16 hex digits).")
     requested_at = Column(TIME, "When the request's last byte arrived.")
     server = Column(STRING, "Label in `open`.")
@@ -33,7 +33,7 @@ class Calls(Table):
     client = Column(STRING, "Name that the client reports.")
     dir = Column(STRING, "Side that sent the request: `c2s` (client) or `s2c` (server).")
 
-    # How it ended
+    # The end of the call
     outcome = Column(
         STRING,
         f"How the call ended: {_one_of(OUTCOMES)}. A call that started a task ended as the task "
@@ -68,7 +68,7 @@ class Calls(Table):
         "ms",
     )
 
-    # Who is at fault
+    # The verdict and the fault
     verdict = Column(
         STRING,
         f"{_one_of(Verdict)}; null unless the call failed.",
@@ -99,7 +99,7 @@ class Calls(Table):
         FLOAT64, "Calibrated probability that the hidden error is real.", "percent"
     )
 
-    # What was sent
+    # The arguments
     arguments = Column(STRING, "JSON text of the arguments (of a tool or prompt).")
     response = Column(STRING, "JSON text of the reply's `result` or `error` member.")
     text = Column(
@@ -108,7 +108,7 @@ class Calls(Table):
         "Omitted with --no-payloads.",
     )
 
-    # Whether it fits the tool's definition
+    # Validation against the tool's definition
     input_schema_state = Column(
         STRING,
         "Result of validating the arguments against inputSchema: `none` (no schema, or not "
@@ -182,7 +182,7 @@ class Calls(Table):
     has_structured_content = Column(BOOLEAN, "Whether the result has the member structuredContent.")
     has_meta = Column(BOOLEAN, "Whether the result has the member _meta.")
 
-    # Both ends and the wire between them
+    # Client, server and transport
     server_name = Column(STRING, "Name that the server reports.")
     server_version = Column(STRING, "Version that the server reports (often its SDK's).")
     client_version = Column(STRING, "Version that the client reports.")
@@ -198,7 +198,7 @@ class Calls(Table):
     transport = Column(STRING, "`stdio`, `streamable_http`, `http_sse` or `import`.")
     command = Column(STRING, "Command line or URL in `open` (JSON text or plain).")
 
-    # Where it is recorded
+    # Place in the recording
     recording = Column(STRING, "Recording.")
     session = Column(
         STRING, "Session: a pipe, an HTTP session, or a derived one where the protocol has none."

@@ -1,6 +1,6 @@
-"""Types of columns by name, so that declaring a table does not import polars.
+"""Names column types without importing polars.
 
-`mcptally query` needs the names of tables and columns, and not polars, whose import takes as long
+`mcptally query` needs the names of tables and columns, but not polars, whose import takes as long
 as the rest of the command.
 """
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class ColumnType(msgspec.Struct, frozen=True):
-    """A type of polars that is looked up when it is used."""
+    """A polars type that is looked up when it is used."""
 
     name: str
-    """Name of a class of polars."""
+    """Name of a polars class."""
     arguments: "tuple[str | ColumnType, ...]" = ()
     """The arguments of the class."""
 
     @property
     def dtype(self) -> "pl.DataType":
-        """The type itself."""
+        """The polars type."""
         import polars as pl  # noqa: PLC0415  (see above)
 
         given = [each.dtype if isinstance(each, ColumnType) else each for each in self.arguments]
@@ -31,7 +31,7 @@ class ColumnType(msgspec.Struct, frozen=True):
 
     @property
     def is_float(self) -> bool:
-        """Whether its values are floating-point numbers."""
+        """Whether the values are floating-point numbers."""
         return self.name.startswith("Float")
 
 
@@ -41,9 +41,9 @@ FLOAT64: Final = ColumnType("Float64")
 INT64: Final = ColumnType("Int64")
 UINT32: Final = ColumnType("UInt32")
 TIME: Final = ColumnType("Datetime", ("us", "UTC"))
-"""Points in time: UTC, in microseconds, which both DuckDB and Parquet can represent."""
+"""Points in time in UTC, in microseconds, which both DuckDB and Parquet can represent."""
 
 
 def list_of(items: ColumnType) -> ColumnType:
-    """The type of a list whose items have the type `items`."""
+    """Return the type of lists with items of the type `items`."""
     return ColumnType("List", (items,))

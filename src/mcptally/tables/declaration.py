@@ -1,9 +1,9 @@
-"""Base classes for tables: a table is a class, a column is an attribute of it.
+"""Defines base classes for tables: a table is a class, and a column is a class attribute.
 
-`Calls.method.col` is the column as an expression, `Calls.method.name` is its name. The reference
-page of the tables and the metadata of Parquet files are generated from the declarations.
+`Calls.method.col` is the column as an expression, `Calls.method.name` is its name. The tables'
+reference page and the metadata of Parquet files are generated from the declarations.
 
-Declaring the tables of a store imports neither polars nor pyarrow; see `column_types`.
+Declaring a store's tables imports neither polars nor pyarrow; see `column_types`.
 """
 
 import functools
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Column:
-    """A column of a table: its name, type, meaning and unit (empty where it has none)."""
+    """A table's column: its name, type, meaning and unit (may be empty)."""
 
     __slots__ = ("kind", "meaning", "name", "unit")
 
@@ -35,7 +35,7 @@ class Column:
 
     @property
     def dtype(self) -> "pl.DataType":
-        """The type of the column in polars."""
+        """The column's polars type."""
         if isinstance(self.kind, ColumnType):
             return self.kind.dtype
         return self.kind() if isinstance(self.kind, type) else self.kind
@@ -52,7 +52,7 @@ class Column:
 
 
 class Aggregate(Column):
-    """A column of `Usage`: the value that is aggregated over calls, and how.
+    """A column of `Usage`: a value and how it is aggregated over calls.
 
     `tables.usage_sums` makes SQL and polars expressions from these declarations.
     """
@@ -72,11 +72,11 @@ class Aggregate(Column):
         Args:
             how: `rows` counts calls, `count` counts calls for which `value` is true, `list`
                 collects values that are not null.
-            value: SQL over the columns of `Calls` and over `tables.usage_sums.FACTS`, in the
-                dialect that DuckDB and `polars.sql_expr` share.
-            kind: type of the column.
-            meaning: what the column holds.
-            unit: its unit.
+            value: SQL over the columns of `Calls` and `tables.usage_sums.FACTS`, in the dialect
+                that DuckDB and `polars.sql_expr` share.
+            kind: the column's type.
+            meaning: what the column contains.
+            unit: the column's unit.
         """
         super().__init__(kind, meaning, unit)
         self.how: Final = how
@@ -84,10 +84,10 @@ class Aggregate(Column):
 
 
 class StageTable:
-    """A table that passes between stages. Its columns, in order, are its `Column` attributes."""
+    """A table that is passed between stages. Its columns, in order, are its `Column` attributes."""
 
     meaning: ClassVar[str]
-    """What a row stands for: the docstring of the class, on one line."""
+    """The meaning of a row: the class's docstring on one line."""
 
     def __init_subclass__(cls) -> None:
         cls.meaning = " ".join((cls.__doc__ or "").split())
@@ -113,10 +113,10 @@ class StageTable:
 
     @classmethod
     def select(cls, data: "pl.DataFrame") -> "pl.DataFrame":
-        """Return this table's columns, in order, from `data`, which may have other columns too.
+        """Return this table's columns, in order, from `data`, which may have further columns.
 
-        Raises:
-            TypeError: a column is missing or has another type: a mistake in the stage that made it.
+        Raises: TypeError: a column is missing or has the wrong type, because the stage made a
+        mistake.
         """
         schema = data.schema
         if schema == cls.schema():
@@ -144,23 +144,23 @@ class StageTable:
 
     @classmethod
     def shared_with(cls, other: type["StageTable"]) -> list[str]:
-        """Return the names of the columns whose declaration `other` shares."""
+        """Return the names of the columns that have the same declaration in `other`."""
         theirs = other.columns()
         return [name for name, column in cls.columns().items() if theirs.get(name) is column]
 
 
 class Table(StageTable):
-    """A table of a store."""
+    """A table in a store."""
 
     name: ClassVar[str]
     key: ClassVar[tuple[str, ...]]
-    """The columns that rows are sorted by and that identify a row."""
+    """The columns that identify a row and by which rows are sorted."""
 
     @classmethod
     def frame(cls, data: "pl.DataFrame") -> "pl.DataFrame":
         """Return `data` with exactly this table's columns and types.
 
-        Columns that `data` lacks are null; columns that the table does not have are dropped.
+        Missing columns are null; columns that the table lacks are dropped.
         """
         import polars as pl  # noqa: PLC0415
 

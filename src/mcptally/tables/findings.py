@@ -43,7 +43,7 @@ class Findings(Table):
 
 
 class Finding(NamedTuple):
-    """A single finding, for code that does not make findings from columns."""
+    """A single finding, for code that does not derive findings from columns."""
 
     rule: str
     severity: Severity
@@ -56,7 +56,7 @@ class Finding(NamedTuple):
 
 
 def findings_frame(rows: Sequence[Finding]) -> "pl.DataFrame":
-    """Return single findings as a frame with all columns of `Findings`."""
+    """Return findings as a frame with all columns of `Findings`."""
     import polars as pl  # noqa: PLC0415  (see `column_types`)
 
     columns: Iterable[Any] = zip(*rows, strict=True) if rows else [()] * len(Finding._fields)

@@ -1,8 +1,8 @@
-"""Format text from a template and columns: a replacement for `pl.format`.
+"""Formats text from a template and columns; replaces `pl.format`.
 
-`pl.format` panics (polars 2.1.0: `assertion failed: i < self.len()`) on a column that has an empty
-chunk before its last one: it takes the first value of each chunk without checking that there
-is one. Such columns are common: a join makes one chunk per thread (from 256 rows each), `shift` and
+`pl.format` panics (polars 2.1.0: `assertion failed: i < self.len()`) on a column with an empty
+chunk before its last one: it takes the first value of each chunk without checking that there is
+one. Such columns are common: a join makes one chunk per thread (from 256 rows each), `shift` and
 `diff` make one for the rows they add, and a filter that drops all rows of a chunk keeps the empty
 chunk. `pl.concat_str` works with any chunks. Ruff forbids `pl.format` everywhere (`banned-api` in
 pyproject.toml); see docs/design/pipeline.md.
@@ -12,7 +12,7 @@ import polars as pl
 
 
 def formatted(template: str, *values: str | pl.Expr) -> pl.Expr:
-    """Return an expression for `template` with a value in place of each `{}`; null if one is null.
+    """Return an expression for `template` with a value for each `{}`; null if a value is null.
 
     Args:
         template: text with one `{}` per value; braces have no other meaning.
@@ -31,12 +31,12 @@ def formatted(template: str, *values: str | pl.Expr) -> pl.Expr:
 
 
 def counted(value: str | pl.Expr, singular: str, plural: str) -> pl.Expr:
-    """Return an expression for a count and its noun: `1 event`, `2 events`; null if it is null.
+    """Return an expression for a count and its noun: `1 event`, `2 events`; null stays null.
 
     Args:
-        value: column name or expression of the count.
-        singular: the noun in singular, and words that depend on it: `event is missing`.
-        plural: the same in plural.
+        value: column name or expression for the count.
+        singular: the noun in the singular, with words that depend on it: `event is missing`.
+        plural: the same in the plural.
     """
     number = pl.col(value) if isinstance(value, str) else value
     noun = pl.when(number == 1).then(pl.lit(singular)).otherwise(pl.lit(plural))

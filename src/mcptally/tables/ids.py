@@ -1,6 +1,6 @@
 """Compute stable ids of calls, definitions and sessions.
 
-The same input gives the same id in every version, on every machine and for every partitioning.
+The same input gives the same id in every version, on every machine and with any partitioning.
 """
 
 import binascii
@@ -25,7 +25,7 @@ def digest(text: str | bytes) -> str:
 
 
 def digests(texts: pl.Series) -> pl.Series:
-    """Return `digest` of every value; each distinct value is hashed once; null stays null."""
+    """Return the `digest` of every value; null stays null. Distinct values are hashed once."""
     distinct = texts.unique().drop_nulls()
     return texts.replace_strict(
         distinct, pl.Series([digest(t) for t in distinct], dtype=pl.String), default=None
@@ -35,7 +35,7 @@ def digests(texts: pl.Series) -> pl.Series:
 def call_ids(
     recording: pl.Series, is_s2c: pl.Series, seq: pl.Series, index: pl.Series
 ) -> pl.Series:
-    """Return ids of calls: 16 hex digits from recording, direction, seq and index.
+    """Return call ids: 16 hex digits from recording, direction, seq and index.
 
     The recording's BLAKE2b digest is mixed with the numbers by SplitMix64 (Steele et al., 2014),
     in one pass over whole columns. If a damaged archive gives several calls the same numbers, all

@@ -1,4 +1,4 @@
-"""Join and sort frames without copying columns that do not change."""
+"""Joins and sorts frames without copying unchanged columns."""
 
 import polars as pl
 
@@ -8,7 +8,7 @@ from mcptally.tables.queries import run_query
 def left_join_columns(
     rows: pl.DataFrame, other: pl.DataFrame | pl.LazyFrame, *on: str
 ) -> pl.DataFrame:
-    """Return `rows` with the columns of `other` for the same keys: a left join that keeps order.
+    """Return `rows` with the columns of `other` for the same keys (a left join in order).
 
     `DataFrame.join` copies the columns of both sides. This function copies only those of `other`,
     which matters for frames with a hundred columns and long texts.
@@ -37,6 +37,6 @@ def left_join_columns(
 
 
 def in_order(rows: pl.DataFrame, *by: str) -> pl.DataFrame:
-    """Return `rows` sorted, nulls last; unchanged if already sorted, as most transcripts are."""
+    """Return `rows` sorted, nulls last. Most transcripts are already sorted and are not copied."""
     order = rows.select(pl.arg_sort_by(by, nulls_last=True)).to_series()
     return rows if order.is_sorted() else rows[order]

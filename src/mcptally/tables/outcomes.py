@@ -1,7 +1,7 @@
-"""Declares outcomes, verdicts, reasons and faults of calls: their names, groups and words.
+"""Declares outcomes, verdicts, reasons and faults of calls: names, groups and wording.
 
-Everything else refers to these declarations. SQL reads them as macros: `_failed(outcome)` is true
-for the outcomes of the group `failed`, and `_is_business(verdict)` for the verdict `business`.
+All other code refers to these declarations. SQL uses them as macros: `_failed(outcome)` is true for
+the outcomes of the group `failed`, and `_is_business(verdict)` for the verdict `business`.
 """
 
 import enum
@@ -29,18 +29,18 @@ OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(
 """Outcome of a call → what happened."""
 
 MARKED_ERRORS: Final = ("tool_error", "protocol_error")
-"""Answers that are marked as errors."""
+"""Outcomes whose answer is marked as an error."""
 ERRORS: Final = (*MARKED_ERRORS, "hidden_error")
-"""Answers that report an error."""
+"""Outcomes whose answer reports an error."""
 UNANSWERED: Final = ("timeout", "no_response")
 FAILED: Final = (*ERRORS, *UNANSWERED)
-"""Calls that get a verdict."""
+"""Outcomes of calls that get a verdict."""
 ENDED: Final = ("ok", *FAILED)
-"""Calls that `success_rate` counts."""
+"""Outcomes that `success_rate` counts."""
 UNSUCCESSFUL: Final = (*FAILED, "cancelled")
-"""Calls that did not get the requested result."""
+"""Outcomes of calls that did not get the requested result."""
 UNFINISHED: Final = ("cancelled", "input_required", "task")
-"""Calls that neither worked nor failed."""
+"""Outcomes of calls that neither worked nor failed."""
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -69,7 +69,7 @@ class Verdict(enum.StrEnum):
 
 
 UNFORESEEABLE: Final = (Verdict.INFRASTRUCTURE, Verdict.AMBIGUOUS)
-"""Verdicts on failures that say nothing about the request or the tool."""
+"""Verdicts about failures that reveal nothing about the request or the tool."""
 
 VERDICTS: Final[Mapping[Verdict, str]] = MappingProxyType(
     {
@@ -79,7 +79,7 @@ VERDICTS: Final[Mapping[Verdict, str]] = MappingProxyType(
         Verdict.AMBIGUOUS: "the call does not show who is at fault",
     }
 )
-"""Verdict → what it says about the addressee of the call."""
+"""Verdict → its meaning for the addressee of the call."""
 
 
 class Fault(enum.StrEnum):
@@ -106,12 +106,12 @@ FAULTS: Final[Mapping[Fault, str]] = MappingProxyType(
 """Fault → what it means."""
 
 UNKNOWN: Final = "unknown"
-"""The word for a fault that is null."""
+"""The word for an unknown (null) fault."""
 
 ANSWERED_BY_CLIENT: Final[Mapping[Fault, Fault]] = MappingProxyType(
     {Fault.CALLER: Fault.TOOL, Fault.TOOL: Fault.CLIENT}
 )
-"""Fault of a request of the client → fault of the same request of the server, where they differ."""
+"""Fault for a client's request → fault for the same request by a server, where they differ."""
 
 
 class Reason(NamedTuple):
@@ -119,7 +119,7 @@ class Reason(NamedTuple):
 
     verdict: Verdict
     fault: Fault | None
-    """Whose fault it is, unless the rule that names the reason says otherwise."""
+    """The fault, unless the rule that gives the reason states another."""
 
 
 _REASONS: Final[Mapping[tuple[Verdict, Fault | None], str]] = {
@@ -144,11 +144,11 @@ _REASONS: Final[Mapping[tuple[Verdict, Fault | None], str]] = {
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(
     {name: Reason(*key) for key, names in _REASONS.items() for name in names.split()}
 )
-"""Every reason of the shipped rules; a rule of the user may have others."""
+"""All reasons in the shipped rules; a user's rules may have others."""
 
 
 def fault_of(reason: str, fault: str = "") -> str | None:
-    """The fault of a failure for this reason; `fault` is what its rule says, or empty."""
+    """Return the fault for a failure with this reason; `fault` is its rule's, or empty."""
     if fault:
         return None if fault == UNKNOWN else fault
     known = REASONS.get(reason)
@@ -156,17 +156,17 @@ def fault_of(reason: str, fault: str = "") -> str | None:
 
 
 def sql_list(values: Iterable[str]) -> str:
-    """Values as the right side of an SQL `IN`."""
+    """Return values as the right side of an SQL `IN`."""
     return "(" + ", ".join(f"'{value}'" for value in values) + ")"
 
 
 def is_verdict(verdict: Verdict) -> str:
-    """The SQL condition of calls with a verdict, without macros: users run it, too."""
+    """Return the SQL condition for calls with a verdict, without macros: users run it, too."""
     return f"verdict = '{verdict}'"
 
 
 def sql_macros() -> dict[str, str]:
-    """The SQL macros of groups and verdicts: name → first comment, parameter, expression."""
+    """Return the SQL macros for groups and verdicts: name → comment, parameter, expression."""
     groups = {
         f"_{name}": f"-- Outcomes of the group {name}.\n-- Value of: outcome\n"
         f"outcome IN {sql_list(members)}"

@@ -5,13 +5,14 @@ from typing import Final
 import polars as pl
 
 _AS_WRITTEN: Final = pl.QueryOptFlags(predicate_pushdown=False)
-"""Keeps filters where they are written: an early one leaves fewer rows to those with patterns."""
+"""Keeps filters where they are written: an early filter leaves fewer rows for those with
+patterns."""
 
-_AS_WRITTEN.join_order = False  # polars 1 has no such flag, and keeps the order
+_AS_WRITTEN.join_order = False  # polars 1 has no such flag and keeps the order
 
 
 def run_query(query: pl.LazyFrame) -> pl.DataFrame:
-    """Return the result of a query over frames in memory; `query.pipe(run_query)`.
+    """Return the result of a query on frames in memory; use as `query.pipe(run_query)`.
 
     One query of four operations takes half the CPU of four queries. The default engine of
     `LazyFrame.collect` streams and takes three times as long for a small frame.

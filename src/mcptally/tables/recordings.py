@@ -5,7 +5,7 @@ from mcptally.tables.declaration import Column, Table
 
 
 class Recordings(Table):
-    """One row per recording, with counts and how it ended."""
+    """One row per recording, with counts and its end."""
 
     name = "recordings"
     key = ("recording",)

@@ -8,9 +8,9 @@ from mcptally.tables.declaration import Column, Table
 
 
 class SeedScores(Table):
-    """One row per call: how the seed documents judge it.
+    """One row per call, with its assessment by the seed documents.
 
-    Null for requests that are not calls to a tool.
+    Values are null for requests that are not tool calls.
     """
 
     name = "seed_scores"
@@ -87,4 +87,4 @@ INTERPRETATION_COLUMNS: Final = tuple(
     for name in SeedScores.columns()
     if name.startswith(tuple(f"{each}_" for each in _INTERPRETATIONS))
 )
-"""Names of the columns of the seed score: `seed_*`, then `inspector_*`."""
+"""Names of the seed score's columns: `seed_*`, then `inspector_*`."""

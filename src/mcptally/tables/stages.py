@@ -1,8 +1,7 @@
-"""Tables that stages of the pipeline hand to each other; they are not part of a store.
+"""Declares the tables that pipeline stages pass to each other; they are not part of a store.
 
-A stage selects the columns of the declared table before it hands its frame on, with
-`StageTable.select`. So a missing or misspelt column fails there, and columns that are no longer
-needed use no memory.
+Before a stage passes a frame on, it selects the declared columns with `StageTable.select`. So a
+missing or misspelt column fails there, and columns that are no longer needed use no memory.
 """
 
 from typing import Final
@@ -21,7 +20,7 @@ _S, _I, _B, _F = pl.String, pl.Int64, pl.Boolean, pl.Float64
 _U = pl.UInt32
 _NS = "ns since 1970"
 TIME: Final = column_types.TIME.dtype
-"""The type of `column_types.TIME` in polars."""
+"""The polars type of `column_types.TIME`."""
 
 
 # --- from `gather` to `finish`, one partition ----------------------------------------------------
@@ -106,7 +105,7 @@ class GatheredCalls(StageTable):
 
 
 class Validated(GatheredCalls):
-    """Calls with the tool definition in force and the results of validating by its schemas."""
+    """Calls with the tool definition in force and the results of validation against its schemas."""
 
     definition = Calls.definition
     definition_source = Calls.definition_source
@@ -119,7 +118,7 @@ class Validated(GatheredCalls):
 
 
 class Evidenced(Validated):
-    """Validated calls with facts about other calls to the tool and server, from the archive."""
+    """Validated calls with facts from the archive about other calls to the tool and server."""
 
     concurrent_failure_share = Column(
         _F, "Share of failures among the concurrent calls to the server's other tools."
@@ -162,7 +161,7 @@ class NormalisedErrors(StageTable):
 
 
 class Scored(Judged, NormalisedErrors):
-    """Judged calls with seed scores, attempts, the normalised error and earlier validations."""
+    """Judged calls with seed scores, attempts, normalised errors and earlier validations."""
 
     attempt_of = Calls.attempt_of
     attempt = Calls.attempt
@@ -199,7 +198,7 @@ class GatheredMessages(StageTable):
 
 
 class GatheredRecordings(StageTable):
-    """The `recordings` table of a partition without the number of findings."""
+    """A partition's `recordings` table without the number of findings."""
 
 
 for _name, _column in Recordings.columns().items():
@@ -233,7 +232,7 @@ class Listings(StageTable):
 
 
 class Timeline(StageTable):
-    """The listings of the whole archive at which the definition of a tool changes."""
+    """The listings in the whole archive at which a tool's definition changes."""
 
     server = Listings.server
     tool = Listings.tool
@@ -257,7 +256,7 @@ class Definitions(StageTable):
 
 
 class ArgumentCombinations(StageTable):
-    """Numbers of calls to a tool with the same combination of argument names, by recording."""
+    """Counts of calls to a tool with the same combination of argument names, by recording."""
 
     recording = Calls.recording
     server = Calls.server
@@ -286,7 +285,7 @@ class DryRuns(StageTable):
 
 
 class ErrorForms(StageTable):
-    """Numbers of errors of a server in each form, by recording."""
+    """Counts of a server's errors in each form, by recording."""
 
     recording = Calls.recording
     server = Calls.server
@@ -295,7 +294,7 @@ class ErrorForms(StageTable):
 
 
 class CallsByMinute(StageTable):
-    """Numbers of calls and of failed calls, by recording, tool and minute."""
+    """Counts of calls and failed calls, by recording, tool and minute."""
 
     recording = Calls.recording
     server = Calls.server
@@ -306,7 +305,7 @@ class CallsByMinute(StageTable):
 
 
 class ResultForms(StageTable):
-    """Numbers of results of a tool in each form, and of its failed calls, by recording."""
+    """Counts of a tool's results in each form, and of its failed calls, by recording."""
 
     server = Calls.server
     tool = Calls.tool
@@ -322,7 +321,7 @@ class ResultForms(StageTable):
 
 
 class Needs(StageTable):
-    """The facts of other recordings that the rows of a recording depend on, each fact once."""
+    """The facts in other recordings that a recording's rows depend on, each fact once."""
 
     recording = Calls.recording
     server = Calls.server
@@ -337,7 +336,7 @@ class Needs(StageTable):
 
 
 class RecordingPlaces(StageTable):
-    """The part and the store that hold the rows of a recording; one row per file of it."""
+    """The part and the store with a recording's rows; one row per file of the recording."""
 
     store = Column(_I, "Number of the store.")
     part = Column(_S, "Name of the part.")
@@ -347,7 +346,7 @@ class RecordingPlaces(StageTable):
 
 
 class FilePlaces(StageTable):
-    """The part and the store with the findings of a file that belong to no recording."""
+    """The part and the store with a file's findings that belong to no recording."""
 
     store = RecordingPlaces.store
     part = RecordingPlaces.part

@@ -5,7 +5,7 @@ from mcptally.tables.declaration import Column, Table
 
 
 class UiErrors(Table):
-    """One row per error that a UI test run lists."""
+    """One row per error listed in a UI test run."""
 
     name = "ui_errors"
     key = ("recording", "call_id", "run_id", "position")

@@ -6,7 +6,7 @@ from mcptally.tables.outcomes import Verdict
 
 
 def _count(condition: str, meaning: str) -> Aggregate:
-    """The number of calls for which an SQL condition is true."""
+    """Declare the number of calls for which an SQL condition is true."""
     return Aggregate("count", condition, UINT32, meaning)
 
 
@@ -21,7 +21,7 @@ def _verdict(name: Verdict) -> Aggregate:
 class Usage(Table):
     """One row per session, tool and hour, with aggregates of its calls.
 
-    Questions about rates read it instead of the calls; every count can be summed over rows.
+    Questions about rates read this table instead of the calls; every count can be summed over rows.
     """
 
     name = "usage"

@@ -1,7 +1,7 @@
-"""The SQL that computes the rows of `Usage`, generated from the table's declaration.
+"""Generates the SQL that computes the rows of `Usage` from the table's declaration.
 
-A store keeps `usage` as `pipeline.usage` computes it with polars. If filters select calls, DuckDB
-recomputes it from these calls. Both read `AGGREGATES` and `FACTS`, so they agree.
+A store contains `usage` as computed by `pipeline.usage` with polars. If filters select calls,
+DuckDB recomputes it from these calls. Both read `AGGREGATES` and `FACTS`, so they agree.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from mcptally.tables.usage import Usage
 KEYS: Final = tuple(
     name for name, column in Usage.columns().items() if not isinstance(column, Aggregate)
 )
-"""The key of a row: recording, session, server, tool, and the hour in UTC."""
+"""The key of a row: recording, session, server, tool and hour (UTC)."""
 
 AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
     {name: column for name, column in Usage.columns().items() if isinstance(column, Aggregate)}
@@ -25,8 +25,8 @@ AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
 TOOL_CALL: Final = (
     "method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND continued_by IS NULL"
 )
-"""Condition of the calls that are counted. Calls without the name of a tool are not counted, and a
-chain of calls with input counts once."""
+"""Condition for the calls that are counted. Calls without a tool name are not counted, and an input
+chain counts once."""
 
 FACTS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -44,13 +44,13 @@ _HOUR_SQL: Final = "date_trunc('hour', requested_at AT TIME ZONE 'UTC') AT TIME 
 
 
 def calls_sql() -> str:
-    """The SELECT of the calls to count, which adds `hour` and the facts to their columns."""
+    """Return the SELECT for the calls to count; it adds `hour` and the facts."""
     facts = ",\n    ".join(f"{value} AS {name}" for name, value in FACTS.items())
     return f"SELECT *,\n    {_HOUR_SQL},\n    {facts}\nFROM calls\nWHERE {TOOL_CALL}"
 
 
 def usage_sql(source: str) -> str:
-    """The SELECT that computes the rows of `Usage` from a table with the columns of `calls_sql`."""
+    """Return the SELECT that computes the rows of `Usage` from the columns of `calls_sql`."""
     sums = [f"{_SQL[column.how](column)} AS {name}" for name, column in AGGREGATES.items()]
     columns = ",\n    ".join([*KEYS, *sums])
     return (

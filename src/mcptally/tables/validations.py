@@ -5,7 +5,7 @@ from mcptally.tables.declaration import Column, Table
 
 
 class Validations(Table):
-    """One row per call of the validation protocol (a `validate` tool, or `tools/validate`)."""
+    """One row per call in the validation protocol (a `validate` tool or `tools/validate`)."""
 
     name = "validations"
     key = ("recording", "call_id")

@@ -17,26 +17,26 @@ SHARE: Final = re.compile(
     r"_rate(_|$)|(?:^|_)share(_|$)|^(?:valid_worked|invalid_precision|invalid_recall|preventable"
     r"|refusal_precision)(_|$)"
 )
-"""Matches the names of columns that hold shares from 0 to 1; tables show them in percent."""
+"""Matches the names of columns with shares from 0 to 1, which tables show in percent."""
 _CERTAINTY: Final = re.compile(r"certainty$")
-"""Matches the names of columns that hold a probability in percent that a claim is right."""
+"""Matches the names of columns with the probability, in percent, that a claim is right."""
 
 FORMULA: Final = (
     "^[\\s\\x00-\\x1f\\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*"
     "[=+\\-@\uff1d\uff0b\uff0d\uff20]|^[\\t\\r\\n]"
 )
-"""Matches texts that a spreadsheet may run as a formula, in Python's and in Arrow's syntax.
+"""Match texts that a spreadsheet may run as a formula, in Python's and in Arrow's syntax.
 
 Arrow's `\\s` matches only ASCII spaces."""
 
 
 def plain(value: object) -> Any:
-    """A value as JSON: NaN is null, a decimal a number, a time ISO 8601, bytes are text."""
+    """Return a value as JSON: NaN as null, decimals as numbers, ISO times, bytes as text."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | int):
         return value
-    if isinstance(value, pa.MonthDayNano):  # before tuples: it is a subclass of tuple
+    if isinstance(value, pa.MonthDayNano):  # check before tuples: it is a subclass of tuple
         return _interval(value)
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
@@ -52,9 +52,9 @@ def plain(value: object) -> Any:
 
 
 def _interval(value: pa.MonthDayNano) -> str:
-    """The text of an SQL interval, as in `14 months 1 day 00:01:30`.
+    """Return the text of an SQL interval, as in `14 months 1 day 00:01:30`.
 
-    Months, days and time stay separate, because months and days differ in length.
+    Months, days and time are separate, because months and days vary in length.
     """
     units = ((value.months, "month"), (value.days, "day"))
     parts = [f"{n} {unit}{'' if abs(n) == 1 else 's'}" for n, unit in units if n]
@@ -69,7 +69,7 @@ def _interval(value: pa.MonthDayNano) -> str:
 
 
 def cell(name: str, value: object) -> str:
-    """The text of a value in a table for people: percent for shares, times to the second."""
+    """Return a value's text in a table for people: shares in percent, times to the second."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -100,12 +100,12 @@ def cell(name: str, value: object) -> str:
 
 
 def whole_certainty(percent: float) -> int:
-    """A certainty in whole percent, rounded down and never 100: no verdict is certain."""
+    """Return a certainty in whole percent, rounded down and never 100: no verdict is certain."""
     return min(int(percent), 99)
 
 
 CELL: Final = 1000
-"""Characters of a value that a table shows; laying out a name of megabytes would take minutes."""
+"""Maximum characters of a value that a table shows; laying out megabytes would take minutes."""
 
 
 def _cut(text: str) -> str:
@@ -117,11 +117,11 @@ NEVER_WORKED: Final = "never worked"
 
 
 def cell_of(name: str, row: Mapping[str, Any]) -> str:
-    """The text of a column of a row: `cell`, or words where a number would be misleading.
+    """Return a cell's text: `cell`, or words where a number would be misleading.
 
-    In a row of scores, a confidence that is null is `NO_EVIDENCE`, and a success rate without a
-    success is `NEVER_WORKED`. In a row of problems, an unknown fault names the suspected one, and
-    an unknown onset says when the problem was first seen.
+    In a row of scores, a null confidence is `NO_EVIDENCE`, and a success rate without a success is
+    `NEVER_WORKED`. In a row of problems, an unknown fault is replaced by the suspected one, and an
+    unknown onset by the time when the problem was first seen.
     """
     if name == "fault" and row[name] is None and "suspected" in row:
         return ", perhaps ".join(filter(None, (UNKNOWN, row["suspected"])))
@@ -135,7 +135,7 @@ def cell_of(name: str, row: Mapping[str, Any]) -> str:
 
 
 def first_seen(row: Mapping[str, Any]) -> str:
-    """When a problem without an onset was first seen; empty: not known."""
+    """Return when a problem without an onset was first seen; empty if unknown."""
     if row["from_start"] or row["kind"] == "not_started":
         return "from the beginning"
     if row["from_start"] is None:
@@ -144,7 +144,7 @@ def first_seen(row: Mapping[str, Any]) -> str:
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:
-    """The column names, with `_1`, `_2` … added to repeated ones, which SQL allows."""
+    """Return the column names, with `_1`, `_2` … added to repeated names, which SQL allows."""
     seen: dict[str, int] = {}
     distinct = []
     for name in names:
@@ -154,7 +154,7 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether tables align the values of this type to the right."""
+    """Return whether tables right-align values of this type."""
     return bool(
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     )

@@ -1,4 +1,4 @@
-"""The seed score of the document response-validation-core.md, and scenarios.
+"""Implements the seed score of response-validation-core.md, and scenarios.
 
 Reads calls with their responses and the tools' schemas. Writes the `seed_*` columns (the document
 as written), the `inspector_*` columns (the original program) and `scenario`, `scenario_source`.
@@ -6,6 +6,6 @@ as written), the `inspector_*` columns (the original program) and `scenario`, `s
 `model` has the document's types, `rows` the rule rows, `wording` the program's sentences.
 `document` and `inspector` are the two interpretations of one response, `single` offers both to the
 library. `columns` (with `regular_replies`, `score_columns` and `factors`) scores a table of calls.
-`scenario` (with `boundaries` and `scenario_file`) says what a call tested, `scenario_engine` gives
-a tool its status. `ajv/` is the program's schema validator.
+`scenario` (with `boundaries` and `scenario_file`) determines what a call tested, `scenario_engine`
+gives a tool its status. `ajv/` is the program's schema validator.
 """

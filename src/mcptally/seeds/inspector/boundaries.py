@@ -1,4 +1,4 @@
-"""Arguments at a boundary: a value that is empty, null, or at a limit that the schema sets."""
+"""Finds arguments at a boundary: a value that is empty, null, or at a limit set by the schema."""
 
 import functools
 import math
@@ -17,7 +17,7 @@ from mcptally.tables.stages import Definitions, Validated
 from mcptally.wire.json_text import json_value
 
 _EMPTY: Final = r'""|\[[ \t\n\r]*\]|\{[ \t\n\r]*\}|null'
-"""Matches arguments that may contain an empty value or null; text inside a string matches too."""
+"""Matches arguments that may contain an empty value or null; also matches text inside a string."""
 
 _ODD_NUMBER: Final = "[0-9](?:[eE]|[0-9]{15})"
 """Matches numbers with an exponent or 16 digits, which `_with_number` does not compare."""
@@ -27,10 +27,10 @@ _SCHEMAS: Final = [Definitions.definition.name, Definitions.input_schema.name]
 
 
 def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Series:
-    """Whether a value of the arguments is at a boundary, for each of `rows`.
+    """Return, for each of `rows`, whether a value in the arguments is at a boundary.
 
     Arguments are parsed only if they may have such a value: `_EMPTY` matches, the tool declares a
-    limit of size, or it declares limits of numbers and one of these numbers may be there.
+    size limit, or it declares numeric limits and one of these numbers may occur.
 
     Args:
         rows: `definition` and `arguments` of calls.
@@ -56,7 +56,7 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Serie
         .select("definition", "arguments")
         .with_row_index("row")
         .filter(Validated.arguments.col.is_not_null())
-        # Group by arguments alone, and then by their numbers: two columns would be copied.
+        # Group by arguments alone, then by their numbers: grouping by two columns copies them.
         .group_by("arguments")
         .agg("definition", "row")
         .with_row_index("number")
@@ -69,7 +69,7 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Serie
     candidates = pl.concat(
         [
             distinct.filter("likely"),
-            # Most arguments belong to schemas without limits, and `number` is slow.
+            # Check first: most arguments belong to schemas without limits, and `number` is slow.
             distinct.filter(~pl.col("likely") & pl.col("sized").is_not_null()).filter(
                 arguments.contains(number) | arguments.contains(_ODD_NUMBER)
             ),
@@ -102,7 +102,7 @@ _NUMBER_LIMIT: Final = re.compile(
     rf"(?:{'|'.join(_NUMBERS)})\s*:\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
 )
 _MAX_NUMBERS: Final = 500
-"""Numbers in a pattern: more would take long to compile."""
+"""Maximum numbers in a pattern: more would take long to compile."""
 
 
 def _has_any(text: str, names: Iterable[str]) -> bool:
@@ -110,7 +110,7 @@ def _has_any(text: str, names: Iterable[str]) -> bool:
 
 
 def _with_number(schemas: Iterable[str]) -> str:
-    """Return a pattern for arguments that may have a number at a limit of one of the schemas.
+    """Return a pattern for arguments that may have a number at one of the schemas' limits.
 
     It compares the digits before the decimal point, except in an `_ODD_NUMBER`.
     """
@@ -133,7 +133,7 @@ class _Limits(msgspec.Struct):
     elements: list["_Limits"] = msgspec.field(default_factory=list)
 
     def members(self, value: Any) -> bool:
-        """Whether `value` has a member or item at a boundary, or as many of them as a limit."""
+        """Return whether `value` has a member or item at a boundary, or its size is at a limit."""
         kind = value.__class__
         if kind is dict:
             if len(value) in self.sizes:
@@ -151,7 +151,7 @@ class _Limits(msgspec.Struct):
         return False
 
     def at_limit(self, value: Any) -> bool:
-        """Whether the value, or a value in it, equals a limit that the schema sets."""
+        """Return whether the value, or a value in it, equals a limit that the schema sets."""
         kind = value.__class__
         if kind is str:
             return len(value) in self.lengths
@@ -165,7 +165,7 @@ _NOTHING: Final = [_ANY]
 
 
 def at_boundary(value: Any, limits: list[_Limits]) -> bool:
-    """Whether a value, or a value in it, is empty, null or at one of the limits."""
+    """Return whether a value, or a value in it, is empty, null or at one of the limits."""
     # A plain loop: this runs for every argument, and a generator would double its time.
     kind = value.__class__
     if value is None or (not value and kind in _CAN_BE_EMPTY):
@@ -184,7 +184,7 @@ _CONTAINERS: Final = frozenset((list, dict))
 
 @functools.lru_cache(maxsize=1024)
 def _limits(text: str) -> tuple[_Limits, int | None]:
-    """The limits that a schema sets, and the deepest value for which they are used."""
+    """Return the limits that a schema sets, and the deepest value for which they are used."""
     try:
         schema = dialects.parse_schema(text)
         # Ignore an untrusted schema for values whose evaluation could take exponential time.
@@ -202,7 +202,7 @@ class _Reader:
         self.known: dict[int, _Limits] = {}
 
     def limits(self, schema: Any, depth: int) -> _Limits:
-        """The limits of a subschema, including those of its branches and references."""
+        """Return the limits of a subschema, including those of its branches and references."""
         if not isinstance(schema, dict) or depth > 100:
             return _ANY
         if id(schema) in self.known:
@@ -222,7 +222,7 @@ class _Reader:
         return found
 
     def _parts(self, schema: Any, depth: int, seen: set[int]) -> Iterator[dict[str, Any]]:
-        """The distinct subschemas that apply to the same value as `schema`."""
+        """Yield the distinct subschemas that apply to the same value as `schema`."""
         if not isinstance(schema, dict) or depth > 100 or id(schema) in seen:
             return
         seen.add(id(schema))

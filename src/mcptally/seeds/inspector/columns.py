@@ -1,8 +1,8 @@
-"""The seed scores of a table of calls, in both interpretations.
+"""Computes the seed scores of a table of calls, in both interpretations.
 
 The decoder's columns describe most replies completely: plain blocks, an isError that is true, false
-or absent, a first text that was not cut. `regular_replies` scores these. The others are irregular,
-a few in a thousand: the modules `inspector` and `document` score each distinct one.
+or absent, a first text that was not cut. `regular_replies` scores these. A few in a thousand are
+irregular: the modules `inspector` and `document` score each distinct one.
 """
 
 from typing import Any, Final
@@ -26,7 +26,7 @@ _INTERIM: Final = ("input_required", "task")
 
 
 class _Replies(StageTable):
-    """One row per call to a tool, with what decides how its reply is scored."""
+    """One row per call to a tool, with the facts that decide how its reply is scored."""
 
     seed_row = Column(pl.UInt32, "Number of the call, by which its scores are joined.")
     outcome = Judged.outcome
@@ -66,7 +66,7 @@ class _Replies(StageTable):
 
 
 def add_seed_scores(calls: pl.DataFrame, definitions: pl.DataFrame | None = None) -> pl.DataFrame:
-    """`calls` with the `seed_*` and `inspector_*` columns, in the same order.
+    """Return `calls` with the `seed_*` and `inspector_*` columns, in the same order.
 
     The columns are null for methods other than tools/call, for cancelled calls, and for replies
     that were too large to keep.
@@ -132,7 +132,7 @@ def add_seed_scores(calls: pl.DataFrame, definitions: pl.DataFrame | None = None
 
 
 def _indices(rows: pl.DataFrame, column: Column, *, is_not: bool = False) -> pl.Series:
-    """The indices of the rows for which a column is true, or for which it `is_not`."""
+    """Return the indices of the rows for which a column is true (with `is_not`, not true)."""
     mask = rows.get_column(column.name).to_numpy()
     return indices(np.flatnonzero(~mask if is_not else mask))
 
@@ -141,7 +141,7 @@ def _indices(rows: pl.DataFrame, column: Column, *, is_not: bool = False) -> pl.
 
 
 def _is_irregular() -> pl.Expr:
-    """Whether the decoder's columns do not describe the reply completely."""
+    """Return whether the decoder's columns do not describe the reply completely."""
     plain_error = _Replies.is_error.col.is_null() | _Replies.is_error.col.is_in(
         ["true", "false", "null"]
     )
@@ -154,7 +154,8 @@ def _is_irregular() -> pl.Expr:
     )
     # Without a first text, the JSON text of the content is examined.
     no_text = _Replies.first_text.col.is_null() | (_Replies.first_text.col == "")
-    # Unless the result is known to be valid in both interpretations, each validates it again.
+    # Unless the result is known to be valid in both interpretations, each interpretation validates
+    # it.
     schema = (
         ~_Replies.failed.col
         & array
@@ -174,7 +175,7 @@ def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 
 def _with_whole_text(answered: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    """`answered` with the whole first text where the decoder may have cut it (`is_cut`)."""
+    """Return `answered` with the whole first text where the decoder may have cut it (`is_cut`)."""
     cut = _indices(answered, _Replies.is_cut)
     if not len(cut):
         return answered
@@ -188,7 +189,7 @@ def _with_whole_text(answered: pl.DataFrame, responses: pl.Series) -> pl.DataFra
 
 
 def _with_schemas(rows: pl.LazyFrame, definitions: pl.DataFrame | None) -> pl.LazyFrame:
-    """`rows` with `output_schema`, `has_schema`, `refused` and `interpretations_agree`."""
+    """Return `rows` with `output_schema`, `has_schema`, `refused` and `interpretations_agree`."""
     if definitions is None:
         return rows.with_columns(
             output_schema=pl.lit(None, pl.String), has_schema=False, interpretations_agree=True,
@@ -221,7 +222,7 @@ def _with_schemas(rows: pl.LazyFrame, definitions: pl.DataFrame | None) -> pl.La
 
 
 def _irregular(rows: pl.DataFrame) -> pl.DataFrame:
-    """Scores of irregular replies, computed once per distinct call and response."""
+    """Return scores of irregular replies, computed once per distinct call and response."""
     keys = ["tool", "output_schema", "arguments", "response"]
     keyed = rows[[ROW, *keys]]
     if not keyed.height:
@@ -274,7 +275,7 @@ def _parsed(arguments: str | None) -> Any:
 
 
 def _without_interim(found: pl.LazyFrame, rows: pl.DataFrame) -> pl.LazyFrame:
-    """`found` without `seed_*` values for interim answers: the document scores final ones only."""
+    """Return `found` without `seed_*` for interim answers: the document only scores final ones."""
     interim = rows.get_column(ROW)[_indices(rows, _Replies.is_interim)]
     if not len(interim):
         return found
@@ -284,7 +285,7 @@ def _without_interim(found: pl.LazyFrame, rows: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _with_all_columns(part: pl.DataFrame) -> pl.LazyFrame:
-    """A part with every column of `COLUMNS`, in order."""
+    """Return the rows with all columns of `COLUMNS`, in order."""
     known = set(part.columns)
     return part.lazy().select(
         ROW,

@@ -1,8 +1,8 @@
-"""The `document` interpretation of one response: the seed document as written.
+"""Implements the `document` interpretation of a response: the seed document as written.
 
 `columns` is tested against this module, and uses it for responses that columns cannot describe.
-Where the document is ambiguous, rules/seed.toml and docs/reference/seed-documents.md say
-which meaning was chosen.
+Where the document is ambiguous, rules/seed.toml and docs/reference/seed-documents.md record the
+chosen meaning.
 """
 
 import json
@@ -39,17 +39,17 @@ CALL_FAILED: Final = "Call failed: "
 
 
 def business(context: ValidationContext) -> BusinessDecision:
-    """The document's decision whether the response is business logic, with its factors."""
+    """Return the document's decision on whether the response is business logic, with factors."""
     return decide(examined_text(context.response), str(context.tool.get("name", "")), context.input)
 
 
 def business_rpc(tool: str, arguments: Any, code: int | None, message: str) -> BusinessDecision:
-    """The decision on a JSON-RPC error, which has a code and is always structured."""
+    """Return the decision about a JSON-RPC error, which has a code and is always structured."""
     return decide(message, tool, arguments, code=code, structured=True)
 
 
 def examined_text(response: Any) -> str:
-    """The text that the factors examine: the first text, or else the content as JSON text."""
+    """Return the text that the factors examine: the first text, else the content as JSON."""
     content = javascript.member(response, "content")
     block = javascript.first(content)
     text = javascript.member(block, "text")
@@ -61,13 +61,13 @@ def examined_text(response: Any) -> str:
 def decide(
     text: str, tool: str, arguments: Any, *, code: int | None = None, structured: bool = False
 ) -> BusinessDecision:
-    """The decision on an examined text.
+    """Return the decision about an examined text.
 
     Args:
-        text: the text of the error.
-        tool: name of the tool.
-        arguments: arguments of the call.
-        code: the code of a JSON-RPC error.
+        text: the error's text.
+        tool: the tool's name.
+        arguments: the call's arguments.
+        code: a JSON-RPC error's code.
         structured: whether the error is structured, whatever its text.
     """
     low = text.lower()
@@ -110,7 +110,7 @@ def decide(
 
 
 def is_structured_error(text: str) -> bool:
-    """Whether the text is a JSON object with a member that names an error."""
+    """Return whether the text is a JSON object with a member that names an error."""
     if not text.lstrip(" \t\r\n").startswith("{"):
         return False
     try:
@@ -121,7 +121,7 @@ def is_structured_error(text: str) -> bool:
 
 
 def ids(arguments: Any) -> tuple[str, ...]:
-    """The ids in the arguments of a call, in lower case."""
+    """Return the ids in the arguments of a call, in lower case."""
     return tuple(dict.fromkeys(_ids(arguments, named=False)))
 
 
@@ -141,7 +141,7 @@ def _ids(value: Any, *, named: bool) -> Iterator[str]:
 
 
 def references_ids(text: str, carried: Sequence[str]) -> bool:
-    """Whether the lower-case `text` contains one of the ids in `carried` as a whole word."""
+    """Return whether the lower-case `text` contains one of the ids in `carried` as a whole word."""
     return any(
         each in text and re.search(f"(?<![0-9a-z]){re.escape(each)}(?![0-9a-z])", text)
         for each in carried
@@ -152,7 +152,7 @@ def references_ids(text: str, carried: Sequence[str]) -> bool:
 
 
 def metadata(context: ValidationContext) -> ResponseMetadata:
-    """The document's metadata of a response: every object in the content counts as a block."""
+    """Return the document's metadata for a response: any object in the content is a block."""
     response = context.response
     content = javascript.member(response, "content")
     blocks = (
@@ -175,7 +175,7 @@ def metadata(context: ValidationContext) -> ResponseMetadata:
 def output_schema(
     schema: Any, response: Any, blocks: Sequence[dict[str, Any]]
 ) -> OutputSchemaValidation | None:
-    """Whether the response conforms to the schema; None without a schema or without a value."""
+    """Return whether the response conforms to the schema; None without schema or value."""
     if schema is None:
         return None
     value = javascript.member(response, "structuredContent")
@@ -188,7 +188,7 @@ def output_schema(
 
 
 def validate_output(schema: Any, value: Any) -> OutputSchemaValidation | None:
-    """Whether a value conforms to a schema in the schema's dialect; None if it is unusable."""
+    """Return whether a value conforms to a schema in its dialect; None if it is unusable."""
     try:
         judge = compile_validator(json.dumps(schema))
     except (ValueError, RecursionError):
@@ -208,7 +208,7 @@ def validate_output(schema: Any, value: Any) -> OutputSchemaValidation | None:
 
 
 def validate(context: ValidationContext) -> ValidationResult:
-    """The document's result for one response."""
+    """Return the document's result for one response."""
     found = metadata(context)
     content = javascript.member(context.response, "content")
     if javascript.truthy(javascript.member(context.response, "isError")):
@@ -248,7 +248,7 @@ def _error_result(
 
 
 def validate_rpc(tool: str, arguments: Any, code: int | None, message: str) -> ValidationResult:
-    """The document's result for a call that was answered with a JSON-RPC error."""
+    """Return the document's result for a call that was answered with a JSON-RPC error."""
     decision = business_rpc(tool, arguments, code, message)
     if decision.is_business_error:
         return _error_result(decision, message, None)
@@ -262,12 +262,12 @@ def validate_rpc(tool: str, arguments: Any, code: int | None, message: str) -> V
 
 
 def rpc_message(code: int | None, message: str) -> str:
-    """The message of the SDK's exception for a JSON-RPC error."""
+    """Return the message of the SDK's exception for a JSON-RPC error."""
     return f"MCP error {'undefined' if code is None else code}: {message}"
 
 
 def unanswered() -> ValidationResult:
-    """The document's result for a call without an answer: a connection issue."""
+    """Return the document's result for a call without an answer, which is a connection issue."""
     return ValidationResult(
         is_valid=False,
         is_error=True,
@@ -281,12 +281,12 @@ def unanswered() -> ValidationResult:
 
 
 def overall_confidence(results: Sequence[ValidationResult | ScenarioResult]) -> float:
-    """The mean of confidence times class weight, 0 to 100; NaN without results (0/0)."""
+    """Return the mean of confidence times class weight, 0 to 100; NaN without results (0/0)."""
     return ROWS.mean_confidence(results) if results else math.nan
 
 
 def scenario_status(results: Sequence[ScenarioResult], planned: int) -> ScenarioStatus:
-    """The document's status of a tool with `planned` scenarios."""
+    """Return the document's status of a tool with `planned` scenarios."""
     executed = sum(result.executed for result in results)
     passed = sum(result.executed and result.is_valid for result in results)
     return ScenarioStatus(
@@ -308,7 +308,7 @@ def _status(planned: int, executed: int, passed: int) -> Status:
 
 
 def health(executed: int, passed: int, validation_errors: int) -> str:
-    """The health of a tool, as the document names it."""
+    """Return a tool's health in the document's terms."""
     too_few, broken, validation, functional = ROWS.part("health")
     if executed < (too_few.value or 0):
         return too_few.title

@@ -1,4 +1,4 @@
-"""The six factors of both interpretations as polars expressions over distinct texts and tools.
+"""Computes the six factors of both interpretations with polars, per distinct text and tool.
 
 The results must equal those of `inspector.decide` and `document.decide`. A test compares them on
 recorded traffic.
@@ -27,11 +27,11 @@ BUSINESS: Final = (
     "threshold",
     *(f"factor_{name}" for name in FACTORS),
 )
-"""Names of the business-error columns, without the prefix of the interpretation."""
+"""Names of the business-error columns, without the interpretation's prefix."""
 
 
 class Examined(StageTable):
-    """One row per text that a business-error decision is about."""
+    """One row per text examined for a business-error decision."""
 
     text = Column(pl.String, "The text.")
     tool = Judged.tool
@@ -44,7 +44,7 @@ class Examined(StageTable):
 
 
 class _Facts(Examined):
-    """Which rows match a text and a tool: `i_*` in the program, `s_*` in the document."""
+    """The rule rows that match a text and a tool: `i_*` for the program, `s_*` for the document."""
 
     low = Column(pl.String, "The text, or the name of the tool, in lower case.")
     object = Column(pl.String, "The text, if it begins like a JSON object.")
@@ -76,7 +76,7 @@ class _Facts(Examined):
 
 
 def decisions(inputs: pl.DataFrame) -> pl.DataFrame:
-    """The business-error columns of both interpretations: one row per row of `inputs`, in order.
+    """Return both interpretations' business-error columns: one row per row of `inputs`, in order.
 
     Args:
         inputs: `Examined`.
@@ -98,18 +98,18 @@ def decisions(inputs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _share(points: pl.Series, total: float) -> pl.Series:
-    """Points divided by the total, at most 1, with the same rounding as in Python."""
-    # polars multiplies by the inverse of a constant divisor: 5/9 and 5/6 would differ in the last
-    # digit. NumPy divides.
+    """Return points divided by the total, at most 1, with the same rounding as in Python."""
+    # Divide with NumPy: polars multiplies by the inverse of a constant divisor, so the last digit
+    # of 5/9 and 5/6 would differ.
     return series_from_numpy(np.minimum(1.0, points.to_numpy() / total))
 
 
 def _holds(rows: RuleRows, *parts: str) -> pl.Expr:
-    """Whether the column `low`, the text in lower case, matches any row of these parts."""
+    """Return whether the column `low`, the text in lower case, matches any row of these parts."""
     tests: list[pl.Expr] = []
     for part in parts:
-        # JavaScript compares after toLowerCase. A case-insensitive search differs from that for
-        # U+017F (matches s) and U+212A (does not match k).
+        # JavaScript compares after toLowerCase. A case-insensitive search would differ for U+017F
+        # (matches s) and U+212A (does not match k).
         if members := rows.members(part):
             tests.append(_Facts.low.col.str.contains_any(list(members)))
         tests += [_Facts.low.col.str.contains(regex) for regex in rows.regexes(part)]
@@ -117,7 +117,7 @@ def _holds(rows: RuleRows, *parts: str) -> pl.Expr:
 
 
 def _texts(inputs: pl.DataFrame) -> pl.LazyFrame:
-    """Which rows match each distinct text, in both interpretations."""
+    """Return the rule rows that match each distinct text, in both interpretations."""
     program, written = inspector.ROWS, document.ROWS
     text = Examined.text.col
     found = (
@@ -156,7 +156,7 @@ def _texts(inputs: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _tools(inputs: pl.DataFrame) -> pl.LazyFrame:
-    """Whether the name of each distinct tool says that it validates its input."""
+    """Return whether each distinct tool validates its input, according to its name."""
     names = inputs.lazy().select(Examined.tool.col.unique())
     return names.with_columns(low=Examined.tool.col.str.to_lowercase()).select(
         "tool",
@@ -166,13 +166,14 @@ def _tools(inputs: pl.DataFrame) -> pl.LazyFrame:
 
 
 _MAY_HOLD_IDS: Final = (r'[iI][dD][sS]?"[ \t\r\n]*:', "-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-", r"\\u00")
-"""Only arguments that match one are parsed: a name that ends in `id`, a UUID, an escaped letter.
+"""Only arguments that match one of these are parsed: a name ending in `id`, a UUID, an escape.
 
-A single pattern for all three takes five times as long, because it has no literal prefix."""
+A single pattern for all three takes five times as long, because it has no literal prefix.
+"""
 
 
 def _references(inputs: pl.DataFrame) -> pl.DataFrame:
-    """The pairs of text and arguments in which the text contains an id from the arguments."""
+    """Return the pairs of text and arguments whose text contains an id from the arguments."""
     worth = pl.any_horizontal(Examined.arguments.col.str.contains(each) for each in _MAY_HOLD_IDS)
     pairs = (
         inputs.lazy()
@@ -189,7 +190,7 @@ def _references(inputs: pl.DataFrame) -> pl.DataFrame:
         .filter(Examined.text.col.str.to_lowercase().str.contains(_Facts.id.col, literal=True))
         .pipe(run_query)
     )
-    # Check the word boundaries of the few that are left.
+    # Check the word boundaries of the few remaining pairs.
     found = [
         document.references_ids(text.lower(), (each,))
         for text, each in held[["text", "id"]].iter_rows()
@@ -227,7 +228,7 @@ _DOCUMENT: Final = (
 
 
 def _points(rows: RuleRows, weights: Mapping[str, pl.Expr]) -> pl.Expr:
-    """The sum of the weights of the parts that hold, added in the same order as in Python."""
+    """Return the sum of the weights of matching parts, added in the same order as in Python."""
     points = (holds.cast(pl.Float64) * rows.weight(part) for part, holds in weights.items())
     return functools.reduce(operator.add, points)
 

@@ -1,7 +1,7 @@
-"""The `inspector` interpretation of one response: the original program, reproduced exactly.
+"""Implements the `inspector` interpretation of a response: an exact copy of the program's logic.
 
 `columns` is tested against this module, and uses it for responses that columns cannot describe.
-Comments name the program's function above the functions that reproduce it.
+Comments above functions name the program's function that they reproduce.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ ROWS = rule_rows("inspector")
 
 
 def business(context: ValidationContext) -> BusinessDecision:
-    """The program's decision whether the response is business logic, with its factors."""
+    """Return the program's decision on whether the response is business logic, with factors."""
     try:
         text = examined_text(context.response)
     except Throws as error:
@@ -38,7 +38,7 @@ def business(context: ValidationContext) -> BusinessDecision:
 
 
 def examined_text(response: Any) -> str:
-    """The text that the factors examine, in lower case.
+    """Return the text that the factors examine, in lower case.
 
     Raises:
         Throws: the response has no content, or its first text is not a string.
@@ -58,7 +58,7 @@ def examined_text(response: Any) -> str:
 
 
 def decide(text: str, tool: str) -> BusinessDecision:
-    """The decision on an examined text, which must be in lower case."""
+    """Return the decision about an examined text, which must be in lower case."""
     if ROWS.holds("mcp_code_named", text) and ROWS.holds("mcp_code", text):
         return BusinessDecision(is_business_error=True, mcp_code=True)
     pattern = ROWS.holds("pattern", text)
@@ -102,7 +102,7 @@ def decide(text: str, tool: str) -> BusinessDecision:
 
 
 def metadata(context: ValidationContext) -> ResponseMetadata:
-    """The program's metadata of a response.
+    """Return the program's metadata for a response.
 
     Raises:
         Throws: the response is not an object.
@@ -129,7 +129,7 @@ def metadata(context: ValidationContext) -> ResponseMetadata:
 
 
 def accepted_blocks(content: Any) -> list[dict[str, Any]]:
-    """The content blocks; an empty list if one of them is not a valid block."""
+    """Return the content blocks, or an empty list if any of them is invalid."""
     if isinstance(content, list) and all(map(_is_block, content)):
         return content
     return []
@@ -174,7 +174,7 @@ def _output_schema(
 
 
 def json_in_text(blocks: Sequence[dict[str, Any]]) -> Any:
-    """The value of the first text block whose whole text is JSON; None if there is none."""
+    """Return the value of the first text block that is entirely JSON; None if there is none."""
     for block in blocks:
         text = block.get("text")
         if block["type"] == "text" and text:
@@ -189,7 +189,7 @@ def json_in_text(blocks: Sequence[dict[str, Any]]) -> Any:
 
 
 def validate(context: ValidationContext) -> ValidationResult:
-    """The program's result for one response."""
+    """Return the program's result for one response."""
     try:
         found = metadata(context)
         response = context.response
@@ -222,7 +222,7 @@ def _error_text(content: Any) -> str:
 
 
 def broken(issue: str, found: ResponseMetadata) -> ValidationResult:
-    """The result for a response without content."""
+    """Return the result for a response without content."""
     return ValidationResult(
         is_valid=False,
         is_error=False,
@@ -234,7 +234,7 @@ def broken(issue: str, found: ResponseMetadata) -> ValidationResult:
 
 
 def responded(found: ResponseMetadata) -> ValidationResult:
-    """The result for a response that has content and does not report an error."""
+    """Return the result for a response that has content and does not report an error."""
     schema = found.output_schema_validation
     if schema is not None and not schema.is_valid:
         return ValidationResult(
@@ -257,7 +257,7 @@ def responded(found: ResponseMetadata) -> ValidationResult:
 
 
 def present(found: ResponseMetadata) -> tuple[str, ...]:
-    """Sentences about the parts that a response has."""
+    """Return sentences about the parts that a response has."""
     counted = (
         (wording.TEXT_BLOCKS, found.text_block_count),
         (wording.IMAGES, found.image_count),
@@ -272,7 +272,7 @@ def present(found: ResponseMetadata) -> tuple[str, ...]:
 
 
 def failed_call(message: str, category: Scenario | None) -> ValidationResult:
-    """The scenario engine's result for a call that threw an exception with this message."""
+    """Return the scenario engine's result for a call that threw an exception with this message."""
     (rejected,) = ROWS.part("rejected")
     issues = (wording.EXECUTION_ERROR + message,)
     if category == "error_case" and wording.TIMEOUT not in message:
@@ -297,7 +297,7 @@ def failed_call(message: str, category: Scenario | None) -> ValidationResult:
 
 
 def overall_confidence(results: Sequence[ValidationResult | ScenarioResult]) -> float:
-    """The mean of confidence times class weight, 0 to 100.
+    """Return the mean of confidence times class weight, 0 to 100.
 
     It is 0 without results, and NaN if a classification is unknown.
     """

@@ -1,4 +1,4 @@
-"""The types of the seed document, which both interpretations use."""
+"""Declares the seed document's types, which both interpretations use."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
@@ -20,7 +20,7 @@ Scenario = Literal["happy_path", "edge_case", "boundary", "error_case"]
 SCENARIOS: Final[tuple[str, ...]] = get_args(Scenario)
 
 Status = Literal["fully_working", "partially_working", "connectivity_only", "broken", "untested"]
-"""Status of a tool over all its scenarios; only the program uses `untested`."""
+"""Status of a tool across all its scenarios; only the program uses `untested`."""
 
 FACTORS: Final = (
     "mcp_code",
@@ -30,14 +30,14 @@ FACTORS: Final = (
     "validates_test_data",
     "validation_expected",
 )
-"""The six factors, in the document's order; the `…factor_*` columns end in these names."""
+"""The six factors, in the document's order; the names of the `…factor_*` columns end in these."""
 
 
 class _JsonObject(msgspec.Struct, frozen=True):
-    """A record that can be written as a JSON object with the document's member names."""
+    """A record that can be converted to a JSON object with the document's member names."""
 
     def to_json(self) -> dict[str, Any]:
-        """The members by the names in the document; a member that is None is left out."""
+        """Return the members by their names in the document; members that are None are left out."""
         return {
             _camel_case(name): _json_value(value)
             for name, value in msgspec.structs.asdict(self).items()
@@ -69,7 +69,7 @@ class ValidationContext(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, given: "ValidationContext | Mapping[str, Any]") -> "ValidationContext":
-        """The context with plain JSON values.
+        """Return the context with plain JSON values.
 
         Args:
             given: a context, or a mapping with the member names of the document (`tool`, `input`,
@@ -117,7 +117,7 @@ def _too_deep(name: str) -> UsageError:
 
 
 class OutputSchemaValidation(_JsonObject, frozen=True):
-    """Whether a response conforms to the output schema of its tool."""
+    """The result of validating a response against its tool's output schema."""
 
     has_output_schema: bool
     is_valid: bool
@@ -137,12 +137,12 @@ class ResponseMetadata(_JsonObject, frozen=True):
 
 
 class ValidationResult(_JsonObject, frozen=True):
-    """Whether a response shows a working tool, and why."""
+    """The assessment of whether a response shows a working tool, with reasons."""
 
     is_valid: bool | None
     is_error: bool | None
     confidence: float | None
-    """0 to 100."""
+    """A number from 0 to 100."""
     classification: Classification | None
     """None if the original program throws; the exception is then in `throws`."""
     issues: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ class ValidationResult(_JsonObject, frozen=True):
 
 
 class BusinessDecision(_JsonObject, frozen=True):
-    """Whether an error is business logic, with the factors that decided it.
+    """The decision on whether an error is business logic, with the factors that led to it.
 
     A factor is None if the interpretation did not evaluate it: the program returns at once on an
     MCP code, and has no factors if it throws.
@@ -160,7 +160,7 @@ class BusinessDecision(_JsonObject, frozen=True):
 
     is_business_error: bool | None
     confidence: float | None = None
-    """Share of the possible points, 0 to 1."""
+    """Share of the possible points, from 0 to 1."""
     threshold: float | None = None
     mcp_code: bool | None = None
     business_pattern: bool | None = None
@@ -172,7 +172,7 @@ class BusinessDecision(_JsonObject, frozen=True):
 
 
 class ScenarioResult(_JsonObject, frozen=True):
-    """The result of one scenario of a tool."""
+    """The result of one scenario for a tool."""
 
     classification: Classification | None
     confidence: float | None
@@ -184,7 +184,7 @@ class ScenarioResult(_JsonObject, frozen=True):
 
 
 class ScenarioSummary(_JsonObject, frozen=True):
-    """The results of the executed scenarios of a tool, by category."""
+    """The results of a tool's executed scenarios, by category."""
 
     happy_path_success: bool
     edge_cases_handled: int
@@ -195,15 +195,15 @@ class ScenarioSummary(_JsonObject, frozen=True):
 
 
 class ScenarioStatus(_JsonObject, frozen=True):
-    """The status of a tool over all its scenarios."""
+    """The status of a tool across all its scenarios."""
 
     status: Status
     confidence: float
-    """0 to 100; NaN where the interpretation divides 0 by 0."""
+    """A number from 0 to 100; NaN where the interpretation divides 0 by 0."""
     executed: int
     passed: int
     failed: int
     summary: ScenarioSummary | None = None
-    """None in the document's interpretation, which has no summary."""
+    """None for the document, which defines no summary."""
     recommendations: tuple[str, ...] = ()
-    """What the program advises; the document has no recommendations."""
+    """The program's recommendations; the document defines none."""

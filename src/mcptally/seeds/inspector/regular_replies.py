@@ -1,4 +1,4 @@
-"""The seed scores of regular replies, as polars expressions in both interpretations.
+"""Computes the seed scores of regular replies with polars, in both interpretations.
 
 The decoder's columns describe a regular reply completely, so its response is not read.
 """
@@ -20,7 +20,7 @@ from mcptally.tables.stages import Judged
 
 
 class _Errors(StageTable):
-    """Columns of replies with an error, from which their scores are made."""
+    """Columns of error replies, from which their scores are computed."""
 
     message = Column(pl.String, "Message of a JSON-RPC error, as the program words it.")
     rejected = Column(pl.Boolean, "Whether the error is what the scenario expects.")
@@ -31,7 +31,7 @@ class _Errors(StageTable):
 
 
 def successes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Scores of replies without an error, computed once per distinct combination of parts."""
+    """Return scores of replies without an error, computed once per distinct set of parts."""
     counts = ["text_blocks", "image_blocks", "resource_blocks"]
     flags = ["has_structured_content", "has_meta", "empty", "array", "validated", "refused"]
     keyed = rows.select(
@@ -74,7 +74,7 @@ def _score_parts(
     validated: bool,
     refused: bool,
 ) -> dict[str, Any]:
-    """Both interpretations of a reply with these parts."""
+    """Return both interpretations of a reply with these parts."""
     scored: dict[str, Any] = {}
     for interpretation in ("seed", "inspector"):
         is_validated = validated and not (refused and interpretation == "inspector")
@@ -101,7 +101,7 @@ def _score_parts(
 
 
 def tool_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
-    """Scores of replies with isError and a text; `decided` has their business-error decisions."""
+    """Return scores of replies with isError and a text; `decided` has their decisions."""
     sentence = _error_sentence(rows.get_column(Judged.first_text.name))
     inspected = {
         "classification": pl.lit("fully_working"),
@@ -128,7 +128,7 @@ def tool_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
 
 
 def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
-    """Scores of calls that were answered with a JSON-RPC error; `decided` as in `tool_errors`."""
+    """Return scores of calls that got a JSON-RPC error; `decided` is as in `tool_errors`."""
     message = formatted(
         "MCP error {}: {}",
         Judged.error_code.col.cast(pl.String).fill_null("undefined"),
@@ -175,7 +175,7 @@ def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
 def _document_error(
     *, otherwise: str, confidence: pl.Expr, issues: pl.Expr, evidence: pl.Expr
 ) -> list[pl.Expr]:
-    """The document's columns for an error: `fully_working` for business logic, else `otherwise`."""
+    """Return the document's columns for an error: `fully_working` if business, else `otherwise`."""
     when_business = pl.when("seed_is_business_error")
     found = {
         "classification": when_business.then(pl.lit("fully_working")).otherwise(pl.lit(otherwise)),
@@ -193,7 +193,7 @@ def _document_error(
 
 
 def unanswered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Scores of calls without an answer: the program's own timeout applies in every scenario."""
+    """Return scores of calls without an answer; the program's timeout applies in all scenarios."""
     if not rows.height:
         return rows[[ROW]]
     scored = result_columns("seed", document.unanswered()) | result_columns(
@@ -205,10 +205,10 @@ def unanswered(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
-    """The business-error decisions about some replies, and the number of each reply's row.
+    """Return the business-error decisions about some replies, with the replies' row numbers.
 
     Args:
-        examined: replies, and the name of the column with the text that decides.
+        examined: replies, and the name of the column with the deciding text.
     """
     inputs = pl.concat(
         rows.lazy().select(
@@ -225,8 +225,8 @@ def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
 
 
 def _error_sentence(texts: pl.Series) -> pl.Series:
-    """The evidence sentence with the first 100 UTF-16 code units of an error's text."""
-    # polars counts characters, which differ from code units outside the basic plane only.
+    """Return the evidence sentence with the first 100 UTF-16 code units of an error's text."""
+    # polars counts characters, which differ from code units only outside the basic plane.
     text = Examined.text.col
     frame = (
         texts.alias("text")

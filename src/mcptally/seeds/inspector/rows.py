@@ -1,4 +1,4 @@
-"""The rule rows of both interpretations: word lists, weights, thresholds and confidences."""
+"""Loads the rule rows of both interpretations: word lists, weights, thresholds, confidences."""
 
 import functools
 import math
@@ -15,24 +15,24 @@ FILES: Final[dict[Interpretation, str]] = {"document": "seed.toml", "inspector":
 
 
 class SeedRule(rules.Rule, frozen=True, kw_only=True):
-    """A rule row of the seed score."""
+    """A rule row for the seed score."""
 
     part: str
     """The part of the score that uses the row; a part may have several rows."""
     members: tuple[str, ...] = ()
-    """Substrings in lower case, searched in the examined text or in the tool's name."""
+    """Lower-case substrings to find in the examined text or in the tool's name."""
     regex: str = ""
-    """Searched in the same text; it means the same to Python and polars."""
+    """Pattern to find in the same text; it means the same in Python and polars."""
     weight: float = 0.0
-    """Points of a factor, or weight of a classification in the overall confidence."""
+    """A factor's points, or a classification's weight in the overall confidence."""
     threshold: float | None = None
-    """The share of the points that makes a business error, if this row holds."""
+    """The share of the points required for a business error if this row matches."""
     value: float | None = None
     """The number that the row sets: a confidence, a share, a code or a count."""
     classification: str = ""
 
     def holds(self, text: str) -> bool:
-        """Whether a member or the regex matches the text, which must be in lower case."""
+        """Return whether a member or the regex matches the text, which must be in lower case."""
         return any(member in text for member in self.members) or bool(
             self.regex and re.search(self.regex, text)
         )
@@ -44,7 +44,7 @@ class RuleRows(msgspec.Struct, frozen=True):
     rows: tuple[SeedRule, ...]
 
     def part(self, part: str) -> tuple[SeedRule, ...]:
-        """The rows of a part of the score.
+        """Return the rows of a part of the score.
 
         Raises:
             LookupError: the rule file has no row of this part.
@@ -54,51 +54,51 @@ class RuleRows(msgspec.Struct, frozen=True):
         raise LookupError(f"no rule row has part = {part!r}")
 
     def members(self, *parts: str) -> tuple[str, ...]:
-        """The distinct substrings (`SeedRule.members`) of all rows of these parts of the score."""
+        """Return the distinct substrings (`SeedRule.members`) in all rows of these parts."""
         rows = [row for part in parts for row in self.part(part)]
         return tuple(dict.fromkeys(member for row in rows for member in row.members))
 
     def regexes(self, part: str) -> tuple[str, ...]:
-        """The regular expressions of the rows of a part."""
+        """Return the regular expressions in the rows of a part."""
         return tuple(row.regex for row in self.part(part) if row.regex)
 
     def holds(self, part: str, text: str) -> bool:
-        """Whether any row of the part matches the text, which must be in lower case."""
+        """Return whether any row of the part matches the text, which must be in lower case."""
         return any(row.holds(text) for row in self.part(part))
 
     def weight(self, part: str) -> float:
-        """The greatest weight among the rows of a part."""
+        """Return the greatest weight among the rows of a part."""
         return max(row.weight for row in self.part(part))
 
     def threshold(self, part: str) -> float:
-        """The lowest threshold among the rows of a part."""
+        """Return the lowest threshold among the rows of a part."""
         return min(row.threshold for row in self.part(part) if row.threshold is not None)
 
     def value(self, part: str) -> float:
-        """The value of a part that has exactly one row."""
+        """Return the value of a part that has exactly one row."""
         (row,) = self.part(part)
         if row.value is None:
             raise LookupError(f"rule {row.id} has no value")
         return row.value
 
     def confidence(self, classification: str) -> float:
-        """The confidence of a classification, 0 to 100."""
+        """Return the confidence of a classification, 0 to 100."""
         row = self._classification(classification)
         if row.value is None:
             raise LookupError(f"rule {row.id} has no value")
         return row.value
 
     def class_weight(self, classification: str) -> float:
-        """The weight of a classification in the overall confidence; NaN if it has no row."""
+        """Return the weight of a classification in the overall confidence; NaN if it has no row."""
         try:
             return self._classification(classification).weight
         except LookupError:
             return float("nan")
 
     def mean_confidence(self, results: Sequence[ValidationResult | ScenarioResult]) -> float:
-        """The mean of confidence times class weight over at least one result, 0 to 100.
+        """Return the mean of confidence times class weight over at least one result, 0 to 100.
 
-        It is NaN if a result has no confidence, or no classification with a row.
+        The result is NaN if a result has no confidence or no classification with a row.
         """
         total = 0.0
         for result in results:
@@ -115,5 +115,5 @@ class RuleRows(msgspec.Struct, frozen=True):
 
 @functools.cache
 def rule_rows(interpretation: Interpretation) -> RuleRows:
-    """The rule rows of an interpretation."""
+    """Return the rule rows of an interpretation."""
     return RuleRows(rules.load(SeedRule, FILES[interpretation]))

@@ -1,7 +1,7 @@
-"""The scenario of each call: what it tests, from a scenarios file or derived from its arguments.
+"""Determines each call's scenario (what it tests) from a scenarios file or from its arguments.
 
-The first condition that holds decides: an entry of the scenarios file matches; the arguments break
-the input schema (`error_case`); a value is empty or at a limit (`boundary`); the combination of
+The first true condition decides: an entry in the scenarios file matches; the arguments violate the
+input schema (`error_case`); a value is empty or at a limit (`boundary`); the combination of
 argument names is rare in the whole archive (`edge_case`). All other calls are `happy_path`. To find
 rare combinations, each partition counts its `argument_combinations`, and `assign_scenarios` gets
 the counts of all partitions.
@@ -23,7 +23,7 @@ from mcptally.wire.json_text import decode_or_none
 
 
 class ScenarioRule(rules.Rule, frozen=True, kw_only=True):
-    """A row that describes a scenario."""
+    """A rule row that describes a scenario."""
 
     scenario: str
     value: float = 0.0
@@ -33,7 +33,7 @@ ROWS: Final = {row.scenario: row for row in rules.load(ScenarioRule, "scenario.t
 
 
 def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
-    """`calls` with `combination`: the sorted names of the arguments; null for other methods."""
+    """Return `calls` with `combination`: the sorted argument names; null for other methods."""
     distinct = (
         calls.lazy()
         .filter(Validated.tool.col.is_not_null())
@@ -58,7 +58,7 @@ def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def argument_combinations(calls: pl.DataFrame) -> pl.DataFrame:
-    """The number of calls by recording, tool and `combination`, as `ArgumentCombinations`."""
+    """Count the calls by recording, tool and `combination`, as `ArgumentCombinations`."""
     named = calls.lazy().filter(Validated.tool.col.is_not_null())
     *keys, _ = ArgumentCombinations.columns()
     counts = named.group_by(keys).agg(calls=pl.len().cast(ArgumentCombinations.calls.dtype))
@@ -71,13 +71,13 @@ def assign_scenarios(
     counts: pl.DataFrame,
     entries: tuple[ScenarioEntry, ...] = (),
 ) -> pl.DataFrame:
-    """`scenario` and `scenario_source` (`given` or `arguments`), one row per call, in order.
+    """Return `scenario` and `scenario_source` (`given` or `arguments`), one row per call, in order.
 
     Args:
-        calls: `server`, `tool`, `combination`, `definition`, `arguments`, `input_schema_state`,
-            and the columns that `entries` name.
+        calls: `server`, `tool`, `combination`, `definition`, `arguments`, `input_schema_state`, and
+            the columns used by `entries`.
         definitions: `definition` and `input_schema` (JSON text).
-        counts: `argument_combinations` of the whole archive; rows may be summed over recordings.
+        counts: `argument_combinations` of the whole archive; may be summed over recordings.
         entries: entries of a scenarios file, in order.
     """
     inputs = calls[
@@ -121,7 +121,7 @@ def assign_scenarios(
 
 # --- combinations of argument names ---
 
-# JSON text from the decoder has no line breaks: one call decodes a batch of lines.
+# JSON text from the decoder has no line breaks, so one call decodes a batch of lines.
 _NAMES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -130,7 +130,7 @@ def _combination(names: Iterable[str]) -> str:
 
 
 _LONG: Final = 1 << 14
-"""Bytes of arguments from which they are decoded one by one: joining copies them."""
+"""Size of arguments from which they are decoded one by one, because joining copies them."""
 
 
 def _names(texts: pl.Series) -> Iterator[Iterable[str]]:
@@ -149,7 +149,7 @@ def _names_of(text: str) -> Iterable[str]:
 
 
 def rare_combinations(counts: pl.DataFrame) -> pl.LazyFrame:
-    """The combinations that are rare among the calls to their tool, with `rare` set to true.
+    """Return the combinations that are rare among the calls to their tool, with `rare` set to true.
 
     Args:
         counts: `argument_combinations` of the whole archive; rows may be summed over recordings.

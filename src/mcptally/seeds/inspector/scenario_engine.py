@@ -1,6 +1,6 @@
-"""The original program's engine of scenarios (`TestScenarioEngine`): status, summary, advice.
+"""Reproduces the program's scenario engine (`TestScenarioEngine`): status, summary, advice.
 
-Before the scenarios, the program also calls each tool with minimal and simple arguments of its own,
+Before the scenarios, the program also calls each tool with its own minimal and simple arguments,
 and its recommendations begin with the results. Recorded traffic has no such calls.
 """
 
@@ -17,7 +17,7 @@ ROWS = rule_rows("inspector")
 
 
 def scenario_status(results: Sequence[ScenarioResult], planned: int) -> ScenarioStatus:
-    """The engine's status of a tool with `planned` scenarios."""
+    """Return the engine's status of a tool with `planned` scenarios."""
     run = [result for result in results if result.executed]
     passed = sum(result.is_valid for result in run)
     business_logic = sum(
@@ -42,7 +42,7 @@ def scenario_status(results: Sequence[ScenarioResult], planned: int) -> Scenario
 
 
 def _summary(run: Sequence[ScenarioResult]) -> ScenarioSummary:
-    """The results of the executed scenarios of each category."""
+    """Return the results of the executed scenarios of each category."""
 
     def counted(category: str) -> tuple[int, int]:
         chosen = [result for result in run if result.category == category]
@@ -93,7 +93,7 @@ def _confidence(
         confidence *= 0.7
     if results:
         total = 0.0
-        for result in results:  # `sum` rounds less than the program's additions
+        for result in results:  # not `sum`, which rounds less than the program's additions
             total += result.confidence or 0
         confidence = confidence * 0.6 + total / len(results) * 0.4
     return javascript.rounded(confidence)

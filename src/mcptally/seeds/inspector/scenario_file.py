@@ -1,4 +1,4 @@
-"""Scenarios files: which scenario each recorded call belongs to.
+"""Reads scenarios files, which assign recorded calls to scenarios.
 
 The file is TOML or JSON with a list of entries named `scenario`; the first entry that matches a
 call counts:
@@ -10,7 +10,7 @@ call counts:
     arguments = { repo = "/nope" }   # members that the arguments must have, with these values
     session = "…"                    # exactly; likewise recording and call_id
 
-An entry matches calls with any value in the fields that it leaves out; it must have at least one.
+Omitted fields match any value; an entry must have at least one field.
 """
 
 import json
@@ -31,7 +31,7 @@ _FIELDS: Final = ("scenario", "arguments", *_PATTERNS, *_EXACT)
 
 
 class ScenarioEntry(msgspec.Struct, frozen=True):
-    """An entry of a scenarios file."""
+    """An entry in a scenarios file."""
 
     scenario: str
     like: tuple[tuple[str, str], ...] = ()
@@ -41,7 +41,7 @@ class ScenarioEntry(msgspec.Struct, frozen=True):
     """JSON text of the members that the arguments must contain."""
 
     def matched(self, calls: pl.DataFrame) -> pl.Series:
-        """The scenario for each call that the entry matches, null for the others."""
+        """Return the scenario for each call that the entry matches, null for the others."""
         tests = [
             pl.col(name).str.contains(f"^(?s:{_regex(pattern)})$") for name, pattern in self.like
         ]
@@ -59,7 +59,7 @@ class ScenarioEntry(msgspec.Struct, frozen=True):
 
 
 def _regex(pattern: str) -> str:
-    """The regular expression (Rust syntax) for a file-name pattern."""
+    """Return the regular expression (Rust syntax) for a file-name pattern."""
     return "".join({"*": ".*", "?": "."}.get(c, _escaped(c)) for c in pattern)
 
 
@@ -80,12 +80,12 @@ def _equal(ours: Any, theirs: Any) -> bool:
         return len(ours) == len(theirs) and all(map(_equal, ours, theirs))
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return ours.keys() == theirs.keys() and all(_equal(v, theirs[k]) for k, v in ours.items())
-    # In Python 1 == True, in JSON they differ; 1.0 equals 1 in both.
+    # In Python 1 == True, but in JSON they differ; 1.0 equals 1 in both.
     return bool(ours == theirs) and isinstance(ours, bool) == isinstance(theirs, bool)
 
 
 def load_scenarios(path: Path) -> tuple[ScenarioEntry, ...]:
-    """The entries of a scenarios file.
+    """Return the entries in a scenarios file.
 
     Raises:
         UsageError: the file cannot be read, or an entry is incomplete or has an unknown field.

@@ -1,4 +1,4 @@
-"""The columns of the seed scores: names and types, and the values that they take from a result."""
+"""Declares the columns of the seed scores: names, types, and values taken from a result."""
 
 from typing import Any, Final
 
@@ -10,16 +10,16 @@ from mcptally.seeds.inspector.model import BusinessDecision, ValidationResult
 from mcptally.tables.seed_scores import INTERPRETATION_COLUMNS, SeedScores
 
 ROW: Final = "seed_row"
-"""Number of a call, by which its scores are joined."""
+"""Number of a call, used to join its scores."""
 LIST: Final = pl.List(pl.String)
 RESULT: Final = ("classification", "confidence", "is_valid", "is_error", "issues", "evidence")
-"""Columns of a result, without the prefix of the interpretation."""
+"""Columns of a result, without the interpretation's prefix."""
 COLUMNS: Final = pl.Schema({name: SeedScores.schema()[name] for name in INTERPRETATION_COLUMNS})
-"""Every column that `add_seed_scores` adds."""
+"""All columns that `add_seed_scores` adds."""
 
 
 def result_columns(interpretation: str, result: ValidationResult) -> dict[str, Any]:
-    """The columns of a result, by name; `interpretation` is `seed` or `inspector`."""
+    """Return the columns of a result, by name; `interpretation` is `seed` or `inspector`."""
     issues = evidence = None
     if result.classification is not None:
         issues = [*map(javascript.printable, result.issues)]
@@ -36,7 +36,7 @@ def result_columns(interpretation: str, result: ValidationResult) -> dict[str, A
 
 
 def decision_columns(interpretation: str, decision: BusinessDecision) -> dict[str, Any]:
-    """The columns of a business-error decision, by name."""
+    """Return the columns of a business-error decision, by name."""
     return {
         f"{interpretation}_{end}": getattr(
             decision, {"business_confidence": "confidence"}.get(end, end.removeprefix("factor_"))

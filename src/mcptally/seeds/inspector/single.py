@@ -1,4 +1,4 @@
-"""The seed score of one response, in either interpretation, for test frameworks and the library.
+"""Computes the seed score of a response in either interpretation, for tests and the library.
 
     import mcptally as mt
 
@@ -7,8 +7,8 @@
     mt.is_business_error(context, rules="inspector")
 
 A context may also be a mapping with the document's member names (`tool`, `input`, `response`,
-`scenarioCategory`). The argument `rules` chooses the interpretation: `"document"` follows the seed
-document as written, `"inspector"` reproduces the original program and gives None where it throws.
+`scenarioCategory`). The argument `rules` selects the interpretation: `"document"` follows the seed
+document as written, `"inspector"` reproduces the original program and returns None where it throws.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,33 +33,33 @@ Context = ValidationContext | Mapping[str, Any]
 
 @with_raised_recursion_limit
 def validate_response(context: Context, *, rules: Interpretation = "document") -> ValidationResult:
-    """Whether a response shows a working tool, and why.
+    """Assess whether a response shows a working tool, and why.
 
     If the original program throws, `classification` is None and `throws` has the exception.
 
     Raises:
-        UsageError: `rules` is unknown, the context has no tool, or a value is nested too deep.
+        UsageError: `rules` is unknown, the context has no tool, or a value is nested too deeply.
     """
     return _interpretation_module(rules).validate(ValidationContext.of(context))
 
 
 @with_raised_recursion_limit
 def business_decision(context: Context, *, rules: Interpretation = "document") -> BusinessDecision:
-    """Whether an error is business logic, with the factors, confidence and threshold.
+    """Return whether an error is business logic, with the factors, confidence and threshold.
 
     The response is treated as an error: neither interpretation checks `isError` here.
 
     Raises:
-        UsageError: `rules` is unknown, the context has no tool, or a value is nested too deep.
+        UsageError: `rules` is unknown, the context has no tool, or a value is nested too deeply.
     """
     return _interpretation_module(rules).business(ValidationContext.of(context))
 
 
 def is_business_error(context: Context, *, rules: Interpretation = "document") -> bool | None:
-    """Whether an error is business logic of a working tool; None if the original throws.
+    """Return whether an error is business logic of a working tool; None if the original throws.
 
     Raises:
-        UsageError: `rules` is unknown, the context has no tool, or a value is nested too deep.
+        UsageError: `rules` is unknown, the context has no tool, or a value is nested too deeply.
     """
     return business_decision(context, rules=rules).is_business_error
 
@@ -68,10 +68,10 @@ def is_business_error(context: Context, *, rules: Interpretation = "document") -
 def response_metadata(
     context: Context, *, rules: Interpretation = "document"
 ) -> ResponseMetadata | None:
-    """The blocks and other parts of a response; None if the original throws.
+    """Return the blocks and other parts of a response; None if the original throws.
 
     Raises:
-        UsageError: `rules` is unknown, the context has no tool, or a value is nested too deep.
+        UsageError: `rules` is unknown, the context has no tool, or a value is nested too deeply.
     """
     try:
         return _interpretation_module(rules).metadata(ValidationContext.of(context))
@@ -82,7 +82,7 @@ def response_metadata(
 def overall_confidence(
     results: Sequence[ValidationResult | ScenarioResult], *, rules: Interpretation = "document"
 ) -> float:
-    """The mean of confidence times class weight, 0 to 100.
+    """Return the mean of confidence times class weight, 0 to 100.
 
     Without results it is NaN in the document (0/0) and 0 in the program.
 
@@ -98,7 +98,7 @@ def scenario_status(
     planned: int | None = None,
     rules: Interpretation = "document",
 ) -> ScenarioStatus:
-    """The status of a tool over all its scenarios.
+    """Return the status of a tool across all its scenarios.
 
     Args:
         results: the scenarios, in the order in which they ran.

@@ -1,4 +1,4 @@
-"""The sentences of issues, evidence and recommendations, as the original program has them."""
+"""Contains the original program's sentences for issues, evidence and recommendations."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ RESPONDED_ERROR: Final = "Tool responded with error (tool is functional)"
 ERROR_MESSAGE: Final = "Error message: "
 UNKNOWN_ERROR: Final = "Unknown error"
 ERROR_UNITS: Final = 100
-"""UTF-16 code units of an error's text that are kept as evidence."""
+"""Maximum UTF-16 code units of an error's text that are kept as evidence."""
 NO_CONTENT: Final = "Response has no content"
 EMPTY_CONTENT: Final = "Response content is empty or not an array"
 RESPONDED: Final = "Tool responded successfully with content"
@@ -23,7 +23,7 @@ EXECUTION_ERROR: Final = "Execution error: "
 REJECTED: Final = "Tool properly rejected invalid input with exception"
 TIMEOUT: Final = "Timeout"
 BUSINESS_LOGIC: Final = "business logic"
-"""Text in the evidence that the scenario engine counts; case-sensitive."""
+"""Text in the evidence that the scenario engine counts, case-sensitively."""
 
 ADVICE_BUSINESS_LOGIC: Final = (
     "✅ Tool properly validates business logic and rejects invalid resources",
@@ -50,7 +50,7 @@ ADVICE_ON_ISSUES: Final = {
         "Ensure responses clearly demonstrate the tool's intended purpose"
     ),
 }
-"""Issue → recommendation; no interpretation reports these issues, but callers may give them."""
+"""Issue → recommendation; no interpretation reports these issues, but callers may pass them."""
 ALL_PASSED: Final = (
     "✅ All test categories passed: {}/{} scenarios verified "
     "(happy path, edge cases, boundaries, error handling)"

@@ -1,4 +1,4 @@
-"""The forms in which servers report errors: JSON-RPC error, isError with text or JSON, and so on.
+"""Determines the forms in which servers report errors: JSON-RPC error, isError with text, ….
 
 A server that uses more than one form gets a finding: clients must parse each of them.
 """
@@ -18,9 +18,9 @@ _SAYS_ERROR: Final = "(?i)^\\W{0,3}(?:error|failed|failure|exception)\\b[^\\n]{0
 
 
 def error_form() -> pl.Expr:
-    """The form of each call's error, as the column `error_shape`; null without an error.
+    """Return the form of each call's error as the column `error_shape`; null without an error.
 
-    It reads the columns of paired calls, before hidden errors are known.
+    Reads the columns of paired calls, before hidden errors are known.
     """
     text = GatheredCalls.first_text.col.str.head(400)
     structured = GatheredCalls.structured_content.col.str.head(400)
@@ -49,14 +49,14 @@ def error_form() -> pl.Expr:
 
 
 def count_error_forms(calls: pl.DataFrame) -> pl.DataFrame:
-    """The number of errors of each form by recording and server, as `ErrorForms`."""
+    """Return the number of errors of each form by recording and server, as `ErrorForms`."""
     known = calls.lazy().filter(GatheredCalls.error_shape.col.is_not_null())
     counts = known.group_by("recording", "server", shape="error_shape").agg(calls=pl.len())
     return counts.cast(ErrorForms.schema()).pipe(run_query)
 
 
 def form_findings(counts: pl.DataFrame) -> pl.DataFrame:
-    """A finding for each server whose errors have more than one form.
+    """Return a finding for each server whose errors have more than one form.
 
     Args:
         counts: the `ErrorForms` rows of the whole archive; rows may be summed over recordings.

@@ -1,7 +1,8 @@
-"""Decides which results should be XML, by the server's other results and by tool definitions.
+"""Decides which results should be XML, by the server's other results and tool definitions.
 
 A server's results should be XML if at least one begins with an XML declaration, and at least half
-are XML with or without one. A tool's results should be XML if its title or description names XML.
+are XML with or without a declaration. A tool's results should be XML if its title or description
+mentions XML.
 """
 
 import re
@@ -15,7 +16,7 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import ResultForms, Validated
 
 HEAD: Final = 500
-"""Characters at the beginning of a text that decide whether it is taken for XML."""
+"""Number of characters at the beginning of a text that decide whether it is treated as XML."""
 
 _DECLARATION: Final = r"^\s*<\?xml[\s?]"
 _ELEMENT: Final = r"^\s*<[A-Za-z_]"
@@ -30,11 +31,11 @@ _IS_UNDECLARED: Final = (
 ) & ~_IS_DECLARED
 
 FORM_COUNTS: Final = MappingProxyType({"xml": _IS_DECLARED, "undeclared_xml": _IS_UNDECLARED})
-"""Column of `ResultForms` → condition of the results that it counts."""
+"""Column of `ResultForms` → condition for the results that it counts."""
 
 
 def xml_servers(forms: pl.DataFrame) -> pl.DataFrame:
-    """The servers whose results are XML, as the column `server`.
+    """Return the servers whose results are XML, as the column `server`.
 
     Args:
         forms: `ResultForms` of all tools of each server; rows may be summed over recordings.
@@ -45,7 +46,7 @@ def xml_servers(forms: pl.DataFrame) -> pl.DataFrame:
 
 
 def expectations(calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataFrame) -> pl.Series:
-    """The reason why a call's result should have an XML declaration that it lacks; else null.
+    """Return the reason why a call's result lacks a required XML declaration; else null.
 
     Args:
         calls: scored calls, with `first_text`.
@@ -77,7 +78,7 @@ def expectations(calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataF
 
 
 def undeclared(text: str, reason: str, path: str) -> Violation:
-    """The violation of a text at `path` for which there are `expectations`."""
+    """Return the violation for a text at `path` that does not meet `expectations`."""
     what = (
         "XML without a declaration" if re.match(_ELEMENT, text) else "text before the declaration"
     )

@@ -1,14 +1,14 @@
-"""Lists with `total_count`, `limit` and `offset`, compared with the number of their items."""
+"""Compares a list's `total_count`, `limit` and `offset` with the number of its items."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 NAMES: Final = ("total_count", "limit", "offset")
-"""Members of an object, or attributes of an XML root, that count a list (Redmine document)."""
+"""Members of an object, or attributes of an XML root, that describe a list (Redmine document)."""
 
 
 def count_messages(counts: Mapping[str, Any], items: int) -> Iterator[str]:
-    """Messages about counts that do not fit a list of `items` items; none without total_count."""
+    """Yield messages about counts that contradict a list of `items` items, given total_count."""
     if "total_count" not in counts:
         return
     numbers: dict[str, int] = {}
@@ -27,14 +27,15 @@ def count_messages(counts: Mapping[str, Any], items: int) -> Iterator[str]:
         yield f"offset {offset} and {items} items exceed total_count {total}"
     expected = max(0, total - offset)
     if limit is not None:
-        # The reported limit is the one that the server applied, even if it caps requested limits.
+        # The reported limit is the one that the server applied, even if it caps the requested
+        # limit.
         expected = min(expected, limit)
         if items < expected:
             yield f"{items} items but total_count {total} and offset {offset} leave {expected}"
 
 
 def object_messages(value: Any) -> Iterator[str]:
-    """The messages about a JSON object whose members include counts and exactly one array."""
+    """Yield the messages about a JSON object whose members include counts and exactly one array."""
     if isinstance(value, dict) and "total_count" in value:
         arrays = [item for item in value.values() if isinstance(item, list)]
         if len(arrays) == 1:
@@ -42,7 +43,7 @@ def object_messages(value: Any) -> Iterator[str]:
 
 
 def _number(value: Any) -> int | None:
-    """A non-negative integer, or one written in digits; None for anything else."""
+    """Return a non-negative integer, also if written as text; None for anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):

@@ -1,6 +1,6 @@
-"""XML in the texts of results: well-formedness, declaration, custom fields and list counts.
+"""Checks XML in result texts: well-formedness, declaration, custom fields and list counts.
 
-Expat parses it. A text whose DOCTYPE declares an entity is not checked, because entities can
+Expat parses the XML. A text whose DOCTYPE declares an entity is not checked, because entities can
 exhaust memory.
 """
 
@@ -22,7 +22,7 @@ MAX_DEPTH: Final = 500
 """Texts with more nested elements are not checked."""
 
 _RAW: Final = re.compile(r"[>\"']")
-"""Characters in text that the document wants escaped, although XML does not require it."""
+"""Characters in text that the document requires to be escaped, although XML does not."""
 _INVALID: Final = expat.errors.codes[expat.errors.XML_ERROR_INVALID_TOKEN]
 _AT_AMPERSAND: Final = (_INVALID, expat.errors.codes[expat.errors.XML_ERROR_UNDEFINED_ENTITY])
 
@@ -32,7 +32,7 @@ class _UncheckedError(Exception):
 
 
 class _Reader:
-    """The state of parsing one text: items at the root, custom fields, unescaped characters."""
+    """The state of parsing a text: items at the root, custom fields, unescaped characters."""
 
     def __init__(self, text: str) -> None:
         self.source = text.encode("utf-8", "replace")
@@ -94,7 +94,7 @@ class _Reader:
 
     def _characters(self, data: str) -> None:
         if self.raw is None and _RAW.search(data):
-            # Expat reports an escaped character alone, at the position of its `&`.
+            # Expat reports an escaped character separately, at the position of its `&`.
             start = self.parser.CurrentByteIndex
             if self.source[start : start + 1] != b"&":
                 line, column = self.parser.CurrentLineNumber, self.parser.CurrentColumnNumber
@@ -102,7 +102,7 @@ class _Reader:
 
 
 def check(text: str) -> Iterator[Violation]:
-    """The violations in an XML text; their codes are rule ids, their paths are empty."""
+    """Yield the violations in an XML text; their codes are rule ids, their paths are empty."""
     if len(text) > MAX_CHARS:
         return
     reader = _Reader(text)
@@ -129,7 +129,7 @@ def _not_well_formed(text: str, error: expat.ExpatError) -> Violation:
     line = lines[error.lineno - 1] if 0 < error.lineno <= len(lines) else ""
     column = error.offset
     if error.code in _AT_AMPERSAND and "&" in line[max(0, column - 40) : column + 1]:
-        # Expat reports the position after the `&`, where the entity's name is invalid.
+        # Expat reports the position after the `&`, at the invalid entity name.
         column = line.rindex("&", 0, column + 1)
         problem, rule = "an unescaped &", "content.xml_unescaped"
     elif error.code == _INVALID and line[max(0, column - 1) : column + 1].startswith("<"):

@@ -1,4 +1,4 @@
-"""The UI probe document (ui-probe-response-structure.md): envelopes and UI test runs.
+"""Implements the UI probe document (ui-probe-response-structure.md): envelopes, UI test runs.
 
 Reads JSON objects in tool results. Writes the tables `ui_runs`, `ui_steps`, `ui_errors`, and
 findings (`envelope.*`, `ui_probe.*`).

@@ -1,7 +1,7 @@
-"""The envelope `{success, data, error}` around a tool's answer (UI probe document, 2.1 and 2.3).
+"""Checks the envelope `{success, data, error}` of a tool's answer (UI probe document, 2.1, 2.3).
 
-`violations` also compares it with `isError`; findings are made from it, for every server that
-writes such envelopes. The program itself only checks the types of `success` and `error`.
+`violations` also compares the envelope with `isError`; its results become findings, for every
+server that writes such envelopes. The program only checks the types of `success` and `error`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,18 +14,18 @@ PREFILTER: Final = r'"success\\*"\s*:'
 
 
 def is_envelope(value: Any) -> bool:
-    """Whether a value is an envelope: an object with a member `success`."""
+    """Return whether a value is an envelope: an object with a member `success`."""
     return isinstance(value, dict) and "success" in value
 
 
 def violations(
     envelope: Mapping[str, Any], *, is_error: Any, path: str = ""
 ) -> Iterator[Violation]:
-    """The violations of an envelope in a result; their codes are rule ids.
+    """Yield the violations of an envelope in a result; their codes are rule ids.
 
     Args:
         envelope: an object with a member `success`.
-        is_error: the result's isError; None if it is absent.
+        is_error: the result's isError; None if absent.
         path: JSON Pointer of the envelope within the result.
     """
     success, error = envelope.get("success"), envelope.get("error")

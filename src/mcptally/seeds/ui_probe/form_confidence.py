@@ -1,4 +1,4 @@
-"""Findings about `fill_and_submit` calls on a form that was inferred with too little confidence."""
+"""Reports `fill_and_submit` calls on a form that was inferred with too little confidence."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -20,10 +20,10 @@ MAX_LOW_CONFIDENCE: Final = 0.7
 
 
 def low_confidence_findings(results: pl.DataFrame) -> pl.DataFrame:
-    """Findings for each `fill_and_submit` call whose form has a low confidence.
+    """Return findings for each `fill_and_submit` call whose form has a low confidence.
 
-    The confidence is that of the last earlier `infer_form` result for the same form in the session,
-    or of the last one for any form if none is for the same form.
+    The confidence comes from the last earlier `infer_form` result for the same form in the session
+    or, failing that, for any form.
     """
     fills = results.filter(Scored.tool.col == "fill_and_submit")
     inferred = results.filter(Scored.tool.col == "infer_form")
@@ -63,7 +63,7 @@ def low_confidence_findings(results: pl.DataFrame) -> pl.DataFrame:
 
 
 def _form_and_confidence(tool: str, response: str) -> tuple[str | None, float | None]:
-    """The name of the form in an `infer_form` result, and its confidence."""
+    """Return the name of the form in an `infer_form` result, and its confidence."""
     for value in _objects(tool, response):
         data = value.get("data", value)
         confidence = as_double(data.get("confidence")) if isinstance(data, dict) else None
@@ -84,7 +84,7 @@ def _filled_form(arguments: str | None) -> str | None:
 
 
 def _form_name(form: Any) -> str | None:
-    """The selector or the name of a form, which identifies it among the forms of its page."""
+    """Return a form's selector or name, which identifies it among the forms on its page."""
     if not isinstance(form, dict):
         return None
     name = form.get("selector") or form.get("name")

@@ -1,6 +1,6 @@
-"""The JSON shapes of the UI probe document, and the differences between a value and a shape.
+"""Finds differences between values and the UI probe document's JSON shapes.
 
-The shapes are in `ui_probe.toml`, which also says what a shape is.
+The shapes are in `ui_probe.toml`, which also defines what a shape is.
 """
 
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ from typing import Any, Final, NamedTuple
 from mcptally.toml_files import read_toml
 
 SHAPES: Final = read_toml("seeds/ui_probe.toml")
-"""The shapes by name; those of one interpretation are under `document` or `program`."""
+"""The shapes by name; those of a single interpretation are under `document` or `program`."""
 
 
 class Issue(NamedTuple):
-    """One difference between a value and a shape."""
+    """A difference between a value and a shape."""
 
     path: tuple[str | int, ...]
-    """Names of members and numbers of items that lead to it."""
+    """The member names and item numbers that lead to it."""
     code: str
     """`invalid_type` (also for a missing member) or `invalid_enum_value`."""
 
@@ -25,7 +25,7 @@ _ABSENT: Final = object()
 
 
 def differences(value: Any, shape: Any, path: tuple[str | int, ...] = ()) -> Iterator[Issue]:
-    """The differences between a value and a shape, in the order of the shape's members."""
+    """Yield the differences between a value and a shape, in the order of the shape's members."""
     if isinstance(shape, str) and shape.startswith("@"):
         shape = named(shape[1:])
     if isinstance(shape, dict):
@@ -53,7 +53,7 @@ def differences(value: Any, shape: Any, path: tuple[str | int, ...] = ()) -> Ite
 
 
 def named(name: str) -> Any:
-    """The shape with a name such as `program.run`."""
+    """Return the shape with a name such as `program.run`."""
     shape: Any = SHAPES
     for part in name.split("."):
         shape = shape[part]
@@ -61,7 +61,7 @@ def named(name: str) -> Any:
 
 
 def has_type(value: Any, kind: str) -> bool:
-    """Whether a JSON value has one of the types that a shape can name."""
+    """Return whether a JSON value has one of the types that a shape can name."""
     if kind == "any":
         return True
     if kind == "number":
@@ -70,7 +70,7 @@ def has_type(value: Any, kind: str) -> bool:
 
 
 def as_double(value: Any) -> float | None:
-    """A JSON number as a float; None for other values and for integers too large for a float."""
+    """Return a JSON number as a float; None for other values and too large integers."""
     if not has_type(value, "number"):
         return None
     try:

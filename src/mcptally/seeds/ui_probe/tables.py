@@ -1,4 +1,4 @@
-"""The tables `ui_runs`, `ui_steps` and `ui_errors`, made from UI test runs."""
+"""Makes the tables `ui_runs`, `ui_steps` and `ui_errors` from UI test runs."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from mcptally.tables.ui_steps import UiSteps
 def ui_tables(
     results: pl.DataFrame, runs: Sequence[tuple[int, dict[str, Any]]]
 ) -> dict[type[Table], pl.DataFrame]:
-    """The three tables.
+    """Return the three tables.
 
     Args:
         results: the calls in whose results the runs were found.

@@ -1,8 +1,8 @@
-"""Test runs of UI probes: their shape, their result, and their violations.
+"""Checks the shape and the result of UI probe test runs.
 
-`program` and `document` check the shape of a run in the two interpretations. `determined` is the
-result that the program gives a run, `allowed` are the results that the document permits.
-`violations` combines them and is what findings are made from.
+`program` and `document` check a run's shape in the two interpretations. `determined` returns the
+result that the program gives a run, `allowed` the results that the document permits. `violations`
+combines them for findings.
 """
 
 import re
@@ -21,12 +21,12 @@ RUN: Final = SHAPES["program"]["run"]
 
 
 def program(value: Any) -> list[Issue]:
-    """The differences between a test run and the program's schema, in its order."""
+    """Return the differences between a test run and the program's schema, in its order."""
     return list(differences(value, RUN))
 
 
 def document(value: Any) -> list[Issue]:
-    """The differences between a test run and the document's description."""
+    """Return the differences between a test run and the document's description."""
     return list(differences(value, SHAPES["document"]["run"]))
 
 
@@ -39,7 +39,7 @@ CODES: Final = words(
     "E_NETWORK_TIMEOUT E_NETWORK_CORS E_SELECTOR_NOT_FOUND E_NAVIGATION_FAILED "
     "E_FORM_INFERENCE_FAILED"
 )
-"""Error codes of the program and of its documents."""
+"""Error codes in the program and in its documents."""
 
 _CODE_FAMILY: Final = re.compile(r"E_\w+_(?:JOURNEY|RECORDING|PLAYBACK)\Z")
 _ISO: Final = re.compile(
@@ -48,17 +48,17 @@ _ISO: Final = re.compile(
 
 
 def is_run(value: Any) -> bool:
-    """Whether a value looks like a test run: it has `runId` and three other members of one."""
+    """Return whether a value looks like a test run: `runId` and three more of its members."""
     return isinstance(value, dict) and "runId" in value and len(value.keys() & RUN.keys()) >= 4
 
 
 def known_code(code: str) -> bool:
-    """Whether the program or its documents define an error code."""
+    """Return whether the program or its documents define an error code."""
     return code in CODES or _CODE_FAMILY.match(code) is not None
 
 
 def determined(run: Any) -> str | None:
-    """The result that the program derives from a run's errors; None if `errors` is not a list."""
+    """Return the result that the program derives from `errors`; None if it is not a list."""
     errors = run.get("errors") if isinstance(run, dict) else None
     if not isinstance(errors, list):
         return None
@@ -69,12 +69,12 @@ def determined(run: Any) -> str | None:
 
 
 def allowed(run: Mapping[str, Any]) -> tuple[str, ...]:
-    """The results that the document permits: `passed` if and only if there are no errors."""
+    """Return the results that the document permits: `passed` if and only if there are no errors."""
     return ("passed_with_warnings", "failed") if run.get("errors") else ("passed",)
 
 
 def violations(run: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    """The violations in a test run; `path` is its JSON Pointer, and their codes are rule ids."""
+    """Yield the violations in a test run at JSON Pointer `path`; their codes are rule ids."""
     for issue in program(run)[:20]:
         message = "has the wrong type or is missing"
         if issue.code == "invalid_enum_value":

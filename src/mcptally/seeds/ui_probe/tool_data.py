@@ -1,4 +1,4 @@
-"""The `data` of the seven simple UI probe tools: shape in both interpretations, and violations."""
+"""Checks the `data` of the seven simple UI probe tools in both interpretations."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -11,14 +11,14 @@ TOOLS: Final = tuple(SHAPES["document"]["data"])
 
 
 def issues(tool: str, data: Any, interpretation: str = "document") -> list[Issue]:
-    """The differences between the `data` of a tool and its shape in an interpretation."""
+    """Return the differences between a tool's `data` and its shape in an interpretation."""
     return list(differences(data, SHAPES[interpretation]["data"][tool]))
 
 
 def violations(tool: str, data: Any, path: str) -> Iterator[Violation]:
-    """The violations in the `data`, at `path`, of a tool's successful answer.
+    """Yield the violations in the `data`, at `path`, of a tool's successful answer.
 
-    A shape is a violation only if it differs from those of both interpretations.
+    `data` is a violation only if it fits neither interpretation's shape.
     """
     by_interpretation = {
         interpretation: issues(tool, data, interpretation)

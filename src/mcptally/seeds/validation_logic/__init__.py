@@ -1,9 +1,9 @@
-"""The validation-logic document (github-mcp-validation-logic.md): arguments and errors.
+"""Implements the validation-logic document (github-mcp-validation-logic.md): arguments, errors.
 
 Reads the arguments and the errors of calls. Writes the columns `error_category`,
 `error_code_name`, `http_equivalent`, `error_retryable`, `error_hint`, `error_details` and
 `error_source` of `calls`, and the finding `arguments.wrapped`.
 
 `arguments` unwraps arguments; `structured_error` reads errors that describe themselves,
-`error_categories` holds the categories, `normalised_error` writes the columns.
+`error_categories` defines the categories, `normalised_error` writes the columns.
 """

@@ -1,6 +1,6 @@
-"""Unwraps arguments: the object that a tool expects may be inside another object or a JSON string.
+"""Unwraps arguments: the expected object may be inside another object or a JSON string.
 
-Wrappers are `params` of a JSON-RPC request, `arguments`, `args`, `parameters` and `input`.
+Wrappers are a JSON-RPC request's `params`, and `arguments`, `args`, `parameters` and `input`.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,14 +15,14 @@ from mcptally.tables.stages import Scored
 from mcptally.wire.json_text import json_object, json_value
 
 WRAPPERS: Final = ("params", "arguments", "args", "parameters", "input")
-"""Members that may hold the arguments, in the order in which they are tried."""
+"""Members that may contain the arguments, in the order in which they are tried."""
 
 MAX_LAYERS: Final = 8
-"""The most nested wrappers that are removed."""
+"""Maximum number of nested wrappers that are removed."""
 
 
 class Unwrapped(NamedTuple):
-    """Arguments without wrappers."""
+    """Arguments with their wrappers removed."""
 
     arguments: dict[str, Any]
     layers: tuple[str, ...]
@@ -30,11 +30,11 @@ class Unwrapped(NamedTuple):
 
 
 def unwrapped(payload: Any, declared: Collection[str] = ()) -> Unwrapped:
-    """The arguments in a payload, without wrappers and without `_meta`.
+    """Return the arguments in a payload, without wrappers and without `_meta`.
 
     Args:
-        payload: an object, or a JSON string that holds one.
-        declared: parameters of the tool; a member with such a name is an argument, not a wrapper.
+        payload: an object, or a JSON string that contains one.
+        declared: the tool's parameters; a member with such a name is an argument, not a wrapper.
     """
     layers: list[str] = []
     value = payload
@@ -60,7 +60,7 @@ def unwrapped(payload: Any, declared: Collection[str] = ()) -> Unwrapped:
 
 
 def _wrapper(value: Mapping[str, Any], declared: Collection[str]) -> str | None:
-    """The name of the wrapper that holds an object or its JSON text; None if there is none."""
+    """Return the name of the wrapper that contains an object or its JSON text, or None."""
     for name in WRAPPERS:
         inner = value.get(name)
         if inner is None or name in declared:
@@ -70,15 +70,15 @@ def _wrapper(value: Mapping[str, Any], declared: Collection[str]) -> str | None:
 
 
 HEAD: Final = 300
-"""Characters of the arguments that are searched for a wrapper."""
+"""Maximum characters of the arguments that are searched for a wrapper."""
 
 _WRAPPED: Final = rf'^\s*"|"(?:{"|".join(WRAPPERS)})"\s*:\s*(?:\{{|"\s*\{{)'
 
 
 def wrapped_findings(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """A finding for each tool call whose arguments are wrapped."""
+    """Return a finding for each tool call whose arguments are wrapped."""
     calls = rule_findings.select_for_findings(calls, "arguments")
-    # Search the beginning only: after long values, the same name is part of an argument.
+    # Search the beginning only: later on, the same name is part of an argument.
     wrapped = Scored.arguments.col.str.head(HEAD).str.contains(_WRAPPED)
     rows = (
         calls.lazy()
@@ -111,7 +111,7 @@ def _layers(arguments: str, schema: str | None) -> tuple[str, ...]:
     properties = declared.get("properties") if isinstance(declared, dict) else None
     names = properties if isinstance(properties, dict) else {}
     if isinstance(payload, dict) and not names and len(payload.keys() - {*_ENVELOPE}) > 1:
-        return ()  # without declared parameters, a member among others may be an argument
+        return ()  # without declared parameters, one of several members may be an argument
     return unwrapped(payload, names).layers
 
 

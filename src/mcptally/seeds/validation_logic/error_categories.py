@@ -1,4 +1,4 @@
-"""Error categories of the validation-logic document, which are rows of `categories.toml`."""
+"""Loads the validation-logic document's error categories from `categories.toml`."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from mcptally.toml_files import read_toml
 
 
 class Category(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A category; `categories.toml` says what the fields mean."""
+    """A category; `categories.toml` explains the fields."""
 
     name: str
     http: int
@@ -25,18 +25,18 @@ CATEGORIES: Final[Mapping[str, Category]] = {
     row.name: row
     for row in msgspec.convert(read_toml("seeds/categories.toml")["category"], list[Category])
 }
-"""The categories, in the order in which a name is compared with their patterns."""
+"""The categories, in the order in which their patterns are tried."""
 
 _STATUS: Final = {status: row.name for row in CATEGORIES.values() for status in row.statuses}
 
 
 def category_of_status(status: int) -> str:
-    """The category of an HTTP status of 400 or more."""
+    """Return the category of an HTTP status from 400 on."""
     return _STATUS.get(status) or ("upstream" if status >= 500 else "validation")
 
 
 def category_named(name: Any) -> str | None:
-    """The category that a name of a category or code of another server means, if known."""
+    """Return the category for another server's category or code name, if known."""
     if not isinstance(name, str):
         return None
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[\s.:-]+", "_", name).lower()

@@ -1,9 +1,9 @@
-"""Normalised errors: category, code, HTTP equivalent, retryable, hint and details of every error.
+"""Normalises errors: category, code, HTTP equivalent, retryability, hint and details.
 
 If an error describes itself in a JSON structure, its values are used unchanged: `error_source` is
-`structured`, or `partial` where the structure is incomplete. Everything else is inferred from the
-rows of `rules/regular.toml`. The categories are those of the validation-logic document; `verdict`
-is decided elsewhere and may disagree.
+`structured`, or `partial` if the structure is incomplete. Everything else is inferred with the rows
+in `rules/regular.toml`. The categories are those of the validation-logic document; `verdict` is
+decided elsewhere and may disagree.
 """
 
 import functools
@@ -32,7 +32,7 @@ FILE: Final = "regular.toml"
 
 
 class _Errors(StageTable):
-    """The columns of calls that are read; a missing column counts as null."""
+    """The columns read from calls; a missing column counts as null."""
 
     outcome = Judged.outcome
     error_text = Judged.error_text
@@ -45,17 +45,17 @@ class _Errors(StageTable):
 
 
 _STRUCTURES: Final = ("structured_content", "text", "error_text", "error_data")
-"""Columns that may hold a structured error, in the order in which they are read."""
+"""Columns that may contain a structured error, in the order in which they are read."""
 
 
 class CategoryRule(TextRule, frozen=True, kw_only=True):
-    """A row that gives a category to errors without a structure."""
+    """A row that assigns a category to errors without a structure."""
 
     category: str
     code: str = ""
-    """Name of the code; by default that of the category."""
+    """The code's name; by default the category's."""
     http: int = 0
-    """HTTP status; by default that of the category."""
+    """The HTTP status; by default the category's."""
     codes: tuple[int, ...] = ()
     statuses: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
@@ -64,12 +64,12 @@ class CategoryRule(TextRule, frozen=True, kw_only=True):
 
 @functools.cache
 def category_rules() -> tuple[CategoryRule, ...]:
-    """The rows, in the order in which they decide."""
+    """Return the rows, in the order in which they are tried."""
     return tuple(sorted(rule_files.load(CategoryRule, FILE), key=lambda rule: rule.order))
 
 
 def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
-    """The `NormalisedErrors` of `calls`, one row per call; null where the call did not fail."""
+    """Return the `NormalisedErrors` of `calls`, one row per call; null without a failure."""
     present = set(calls.columns)
     structure = pl.any_horizontal(pl.col(*_STRUCTURES).str.contains(MEMBERS.pattern))
     errors = (
@@ -113,7 +113,7 @@ def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _deciding_rules(errors: pl.DataFrame) -> list[CategoryRule]:
-    """The first rule that holds for each of `errors`; the last rule holds for all."""
+    """Return the first rule that matches each of `errors`; the last rule matches all."""
     rules = category_rules()
     texts = (
         errors.lazy()
@@ -124,7 +124,7 @@ def _deciding_rules(errors: pl.DataFrame) -> list[CategoryRule]:
         .pipe(run_query)
     )
     matched = match.match_rules(rules, texts["text"], texts["text"])
-    # The status of the HTTP exchange counts from 400 on: a 200 carries every error of a tool.
+    # Use the HTTP status only from 400 on: tool errors are sent with status 200.
     exchange_status = pl.when(_Errors.http_status.col >= 400).then("http_status")
     rows = (
         errors.lazy()
@@ -166,7 +166,7 @@ def _conditions(rule: CategoryRule) -> Iterator[pl.Expr]:
 
 
 def _combined(error: StructuredError, rule: CategoryRule, *, has_code: bool) -> tuple[Any, ...]:
-    """`NormalisedErrors` from the structure, else the rule, else the category's defaults."""
+    """Return `NormalisedErrors` from the structure, else the rule, else the category's defaults."""
     category = error.category or rule.category
     defaults = CATEGORIES[category]
     agrees = category == rule.category
@@ -180,11 +180,11 @@ def _combined(error: StructuredError, rule: CategoryRule, *, has_code: bool) -> 
 
 
 _PATCH_STATUS: Final = {"PATCH_EMPTY": 400, "PATCH_MALFORMED": 400, "FILE_NOT_FOUND": 404}
-"""HTTP equivalents of patch codes that differ from the one of their category."""
+"""HTTP equivalents of patch codes that differ from their category's."""
 
 
 def deciding_rule_ids(examples: Sequence[str | Mapping[str, Any]]) -> list[str]:
-    """The id of the rule that decides each of a rule's examples, which have no structure."""
+    """Return the id of the rule that decides each of a rule's (unstructured) examples."""
     inputs = [
         {"outcome": "tool_error"}
         | ({"error_text": example} if isinstance(example, str) else dict(example))

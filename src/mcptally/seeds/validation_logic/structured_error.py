@@ -1,4 +1,4 @@
-"""Errors that describe themselves in a JSON structure: category, code, status, hint, details."""
+"""Reads errors that describe themselves in JSON: category, code, status, hint, details."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from mcptally.wire.json_text import first_present
 
 
 class StructuredError(NamedTuple):
-    """The members of a structured error that describe it; None for each that is missing."""
+    """The members of a structured error that describe it; missing ones are None."""
 
     category: str | None = None
     code: str | None = None
@@ -21,7 +21,7 @@ class StructuredError(NamedTuple):
     hint: str | None = None
     details: str | None = None
     complete: bool = False
-    """Whether it has both a category that we know and a code."""
+    """Whether it has both a known category and a code."""
 
 
 NOTHING: Final = StructuredError()
@@ -32,15 +32,15 @@ MEMBERS: Final = re.compile(
     r'retryable|hint)"\s*:'
 )
 
-"""Members by which a text with a structured error is recognised."""
+"""Members that identify a text with a structured error."""
 
 _ERROR_MEMBERS: Final = frozenset({"category", "code", "retryable", "status", "http_status"})
 
 
 def read_first(*sources: str | None) -> StructuredError:
-    """The first complete structure in the texts, or else the first that says anything.
+    """Return the first complete structure in the texts, or else the first non-empty one.
 
-    The last text is the `data` of a JSON-RPC error: it becomes the details if there are no others.
+    The last text is a JSON-RPC error's `data`, which becomes the details if there are no others.
     """
     best = NOTHING
     data = sources[-1]
@@ -58,7 +58,7 @@ def read_first(*sources: str | None) -> StructuredError:
 
 
 def _json_in(text: str) -> Any:
-    """The first JSON object or array in a text that is not empty; None if there is none."""
+    """Return the first non-empty JSON object or array in a text, or None."""
     starts = [match.start() for match in re.finditer(r"[{\[]", text[:400])][:4]
     for start in starts:
         try:
@@ -74,9 +74,9 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def read(payload: Any) -> StructuredError:
-    """The error that a payload describes in `error_detail`, in `error`, or in its own members.
+    """Return the error that a payload describes in `error_detail`, `error` or its own members.
 
-    A list of issues, as schema libraries write them, is a validation error with these details.
+    A list of issues, as written by schema libraries, is a validation error with these details.
     """
     if isinstance(payload, list) and payload and all(map(_is_issue, payload)):
         return StructuredError(category="validation", details=_text_of(payload))
@@ -105,7 +105,7 @@ def _is_issue(value: Any) -> bool:
 
 
 def _reports_failure(payload: Mapping[str, Any]) -> bool:
-    """Whether an object reports a failure; ordinary data may have a code and a status as well."""
+    """Return whether an object reports a failure; ordinary data may also have code and status."""
     flags = (payload.get("ok"), payload.get("success"), payload.get("valid"))
     status = payload.get("status")
     return (
@@ -151,5 +151,5 @@ def _status(value: Mapping[str, Any]) -> int | None:
 
 def _text_of(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    # JSON may escape a lone surrogate, which no column can hold.
+    # JSON may escape a lone surrogate, which a column cannot contain.
     return mask_and_cut(printable(text))

@@ -1,6 +1,6 @@
-"""The validation protocol document (mcp-validation-protocol.md): checks before a call is made.
+"""Implements the validation protocol document (mcp-validation-protocol.md): checks before calls.
 
-Reads calls of a `validate` tool or of the method `tools/validate`, and the calls they are about.
+Reads calls to a `validate` tool or the method `tools/validate`, and the calls they are about.
 Writes the table `validations`, the columns `validated_by` and `validated_as` of `seed_scores`, and
 findings (`validation.*`).
 

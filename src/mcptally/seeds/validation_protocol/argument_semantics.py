@@ -1,7 +1,7 @@
 """Checks the meaning of arguments without running anything: URLs, paths, cron, SQL, formats.
 
-The schema shows which parameters have a meaning that can be checked. DuckDB parses SQL and never
-runs it.
+The schema determines which parameters have a checkable meaning. DuckDB parses SQL and never runs
+it.
 """
 
 import functools
@@ -20,12 +20,12 @@ from mcptally.wire.json_text import json_value
 
 
 class Remark(NamedTuple):
-    """One result of a dry run about one argument."""
+    """A dry run's result about one argument."""
 
     level: str
-    """`error`, `warning`, or `unchecked` for what cannot be known offline."""
+    """`error`, `warning`, or `unchecked` if it cannot be checked offline."""
     name: str
-    """The argument, or "" if the remark is about the whole call."""
+    """The argument's name, or "" if the remark is about the whole call."""
     message: str
 
 
@@ -33,13 +33,13 @@ class SemanticParameter(NamedTuple):
     """A parameter whose meaning is checked."""
 
     path: tuple[str, ...]
-    """Names of the members that lead to it; `*` stands for every item of a list."""
+    """The member names that lead to it; `*` stands for every item in a list."""
     kind: str
     """`url`, `path`, `cron`, `schedule`, `sql`, `tool`, or `format:NAME`."""
 
 
 MAX_DEPTH: Final = 5
-"""The deepest level of members at which parameters are checked."""
+"""Maximum nesting at which parameters are checked."""
 
 MAX_TEXT: Final = 20_000
 """Values with more characters are not checked."""
@@ -67,7 +67,7 @@ _SNAKE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-.\s]+")
 
 @functools.lru_cache(maxsize=4096)
 def semantic_parameters(schema: str) -> tuple[SemanticParameter, ...]:
-    """The parameters of an inputSchema whose meaning is checked; none if it is not JSON."""
+    """Return the parameters of an inputSchema whose meaning is checked; none if it is not JSON."""
     return tuple(dict.fromkeys(_parameters(json_value(schema), ())))
 
 
@@ -117,7 +117,7 @@ def _kind(path: tuple[str, ...], schema: Mapping[str, Any]) -> str | None:
 def semantic_remarks(
     schema: str, arguments: Any, *, tools: frozenset[str] = frozenset()
 ) -> Iterator[Remark]:
-    """The remarks on the meaning of arguments.
+    """Yield the remarks on the meaning of arguments.
 
     Args:
         schema: the tool's inputSchema, as JSON text.
@@ -144,7 +144,7 @@ def _remarks(kind: str, name: str, value: str, tools: frozenset[str]) -> Iterato
 
 
 def errors(schema: str, arguments: Any) -> list[Remark]:
-    """The remarks of level `error`."""
+    """Return the remarks with level `error`."""
     return [remark for remark in semantic_remarks(schema, arguments) if remark.level == "error"]
 
 
@@ -239,14 +239,14 @@ def _sql(name: str, value: str) -> Iterator[Remark]:
 
 
 def _nesting(text: str) -> int:
-    """The greatest number of parentheses that are open at the same time."""
+    """Return the maximum nesting of parentheses."""
     steps = (1 if mark == "(" else -1 for mark in re.findall(r"[()]", text))
     return max(itertools.accumulate(steps), default=0)
 
 
 @functools.lru_cache(maxsize=4096)
 def sql_syntax_error(text: str) -> str | None:
-    """DuckDB's message about SQL that it cannot parse; None if it can. Nothing is run."""
+    """Return DuckDB's message about SQL that it cannot parse, or None. Nothing is run."""
     try:
         _parser().extract_statements(text)
     except duckdb.Error as error:
@@ -278,7 +278,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def tables_in_sql(text: str) -> set[str]:
-    """The tables that SQL names; none if DuckDB cannot parse it."""
+    """Return the tables named in SQL; none if DuckDB cannot parse it."""
     if _nesting(text) > MAX_NESTED:
         return set()
     try:

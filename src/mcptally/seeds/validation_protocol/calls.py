@@ -1,7 +1,7 @@
-"""Validations: requests that ask a server whether a call would be accepted.
+"""Finds validations: requests that ask a server whether a call would be accepted.
 
-A validation is a call to a tool `validate` (with or without a namespace), or of the method
-`tools/validate`, whose arguments name a tool and arguments for it. Each partition gathers its
+A validation is a call to a tool `validate` (with or without a namespace) or to the method
+`tools/validate`, whose arguments contain a tool and its arguments. Each partition gathers its
 validations for the whole archive, because the validated call may be in another recording.
 """
 
@@ -35,7 +35,7 @@ NAME: Final = r"(?i)^(?:.*(?:__|[:./]))?validate$"
 METHOD: Final = "tools/validate"
 
 SLOW_MS: Final = 1000.0
-"""A validation should take less time (document, Questions)."""
+"""Milliseconds that a validation should not exceed (document, Questions)."""
 
 PREDICTION_WINDOW_NS: Final = 3600 * 10**9
 """A validation in another session applies to calls within this many nanoseconds after it."""
@@ -55,11 +55,11 @@ _CHANGES: Final = (
     "notifications/tools/list_changed",
     "notifications/prompts/list_changed",
 )
-"""Notifications by which a server reports a change of state."""
+"""Notifications with which a server reports a change of state."""
 
 
 def gather_validations(calls: pl.DataFrame, params: pl.DataFrame) -> pl.DataFrame:
-    """The validations among the paired calls of a partition, as `DryRuns`.
+    """Return the validations among the paired calls of a partition, as `DryRuns`.
 
     Args:
         calls: the paired calls.
@@ -91,9 +91,9 @@ def gather_validations(calls: pl.DataFrame, params: pl.DataFrame) -> pl.DataFram
 
 
 def candidates(calls: pl.DataFrame, params: pl.DataFrame | None = None) -> pl.DataFrame:
-    """The calls that may be validations, selected without parsing their arguments.
+    """Return the calls that may be validations, selected without parsing their arguments.
 
-    With `params`, the column `arguments` of a call of the method holds its parameters.
+    With `params`, the column `arguments` of a call to the method contains its parameters.
     """
     is_method = Scored.method.col == METHOD
     by_name = Scored.tool.col.is_not_null() & Scored.tool.col.str.contains(NAME)
@@ -107,19 +107,19 @@ def candidates(calls: pl.DataFrame, params: pl.DataFrame | None = None) -> pl.Da
 
 
 def _without_server(tool: str) -> str:
-    """The name of the tool in `server:tool`."""
+    """Return the name of the tool in `server:tool`."""
     return tool.rpartition(":")[2] or tool
 
 
 def validations_table(
     validations: pl.DataFrame, calls: pl.DataFrame, *, payloads: bool
 ) -> pl.DataFrame:
-    """The `validations` table of a partition.
+    """Return the `validations` table of a partition.
 
     Args:
-        validations: what `gather_validations` found in the partition.
-        calls: the calls of the partition, with the `definition` that was in force.
-        payloads: whether the column `arguments` is kept.
+        validations: the result of `gather_validations` for the partition.
+        calls: the partition's calls, with the `definition` in force.
+        payloads: whether to keep the column `arguments`.
     """
     if not validations.height:
         return Validations.frame(validations)
@@ -145,7 +145,7 @@ def validations_table(
 
 
 def with_validations(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataFrame:
-    """`calls` with `validated_by` and `validated_as`, from the last validation before each call.
+    """Return `calls` with `validated_by` and `validated_as`: the last validation before each.
 
     A validation in the same session takes precedence over one in another session of the server.
 
@@ -215,7 +215,7 @@ def _arguments_digest(text: str) -> str | None:
 def validation_findings(
     calls: pl.DataFrame, messages: pl.DataFrame, definitions: pl.DataFrame
 ) -> list[pl.DataFrame]:
-    """Findings about the validations among `calls`."""
+    """Return findings about the validations among `calls`."""
     rows = candidates(calls)
     if not rows.height:
         return []
@@ -275,7 +275,7 @@ def _violations(row: dict[str, Any]) -> Iterator[Violation]:
 
 
 def _changes(rows: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:
-    """Findings about notifications of a change that arrived during a validation."""
+    """Return findings about change notifications that arrived during a validation."""
     changes = messages.filter(
         Scored.dir.col == "s2c", Scored.method.col.is_in(list(_CHANGES))
     ).select("session", change="method", change_pos="pos")
@@ -287,7 +287,7 @@ def _changes(rows: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:
 
 
 def declaration_findings(listed: pl.DataFrame, definitions: pl.DataFrame) -> list[pl.DataFrame]:
-    """Findings about servers whose validate tool is missing or differs from the protocol's.
+    """Return findings about servers whose validate tool is missing or violates the protocol.
 
     Args:
         listed: the tools that servers listed, in the whole archive.

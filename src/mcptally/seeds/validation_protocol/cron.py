@@ -1,4 +1,4 @@
-"""Cron expressions: five fields as in crontab(5), seconds or a year beside them, or `@daily`."""
+"""Checks cron expressions: five fields as in crontab(5), also with seconds or a year; `@daily`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ _READINGS: Final[Mapping[int, tuple[tuple[_Field, ...], ...]]] = {
     6: ((_SECOND, *_FIELDS), (*_FIELDS, _YEAR)),
     7: ((_SECOND, *_FIELDS, _YEAR),),
 }
-"""What the fields may mean, by their number: Quartz and Spring begin with seconds, EventBridge
-ends with a year."""
+"""Possible meanings of the fields by their number: Quartz and Spring begin with seconds,
+EventBridge ends with a year."""
 
 MACROS: Final = frozenset(
     ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly", "@reboot"]
@@ -42,7 +42,7 @@ _LOOKS: Final = re.compile(r"\s*(?:@\w+|(?:[\d*/,\-?LW#A-Za-z]+\s+){4,6}[\d*/,\-
 
 
 def looks_like(text: str) -> bool:
-    """Whether a text looks like a cron expression: a name after `@`, or fields of cron characters.
+    """Return whether a text looks like a cron expression: `@` and a name, or cron fields.
 
     Fields must contain at least one digit or `*`.
     """
@@ -52,7 +52,7 @@ def looks_like(text: str) -> bool:
 
 
 def syntax_error(text: str) -> str | None:
-    """A message about the first error in a cron expression; None if it is valid."""
+    """Return a message about the first error in a cron expression; None if it is valid."""
     stripped = text.strip()
     if stripped.startswith("@"):
         known = stripped.lower() in MACROS or _EVERY.match(stripped)
@@ -89,7 +89,7 @@ def _range_error(base: str, field: _Field) -> str | None:
     low, high = _number(low_text, field), _number(high_text if dash else low_text, field)
     if low is None or high is None:
         return f"{field.name}: {base[:40]!r} is not a value from {field.low} to {field.high}"
-    # A range of weekdays may pass the end of the week: FRI-MON.
+    # A range of weekdays may extend past the end of the week: FRI-MON.
     if low > high and field.name != "day of the week":
         return f"{field.name}: the range {base[:40]!r} ends before it begins"
     return None

@@ -1,7 +1,7 @@
-"""The two original validators of the validation protocol: the document's listing and the program.
+"""Reproduces the two original validators: the document's listing and the program.
 
-They reproduce the originals' answers, including their bugs, for comparison. `in`, `typeof` and
-template strings follow JavaScript. docs/reference/seed-documents.md says where the two differ.
+The answers equal the originals', including their bugs, for comparison. `in`, `typeof` and template
+strings follow JavaScript. docs/reference/seed-documents.md lists the differences between the two.
 """
 
 import json
@@ -13,7 +13,7 @@ from mcptally.redaction.key_patterns import words
 from mcptally.seeds.javascript import number, parse, truthy
 
 Answer = dict[str, Any]
-"""`valid`, `errors`, `warnings`, and members that one validator adds."""
+"""`valid`, `errors`, `warnings`, and members added by one of the validators."""
 
 PROTOTYPE: Final = words(
     "constructor hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf "
@@ -31,7 +31,7 @@ class ThrownError(Exception):
 
 
 def document_answer(tools: Mapping[str, Any], tool: Any, arguments: Any) -> Answer:
-    """The answer of the document's basic listing.
+    """Return the answer of the document's basic listing.
 
     Args:
         tools: input schemas by tool.
@@ -85,7 +85,7 @@ _TYPES: Final = {
 
 
 def program_schema_check(schema: Any, parameters: Any) -> Answer:
-    """The `errors` and `warnings` of the program's check by schema alone.
+    """Return the `errors` and `warnings` of the program's check that only uses the schema.
 
     Raises:
         ThrownError: the program throws, for example because `parameters` is not an object.
@@ -131,7 +131,7 @@ _SCHEDULE: Final = re.compile(
 )
 """Matches the schedules that the program accepts.
 
-It accepts no cron expressions, although its description promises them."""
+The program accepts no cron expressions, although its description promises them."""
 
 _MINUTES: Final = re.compile(r"every (\d+) minutes?")
 
@@ -141,13 +141,13 @@ def program_answer(
     catalog: Mapping[str, Mapping[str, Any]],
     internal: Mapping[str, Mapping[str, Any]],
 ) -> Answer:
-    """The answer of the program's `validate`, without its list of accepted schedules.
+    """Return the answer of the program's `validate`, without its list of accepted schedules.
 
     Args:
         request: `tool` (as mcp:tool), `parameters`, `schedule`.
         catalog: input schemas by server and tool.
-        internal: by server, `capability`, and the `result` of the server's own validation or what
-            it `throws`.
+        internal: by server, `capability`, and the `result` of the server's own validation or the
+            error that it `throws`.
     """
     tool, parameters = request.get("tool"), request.get("parameters")
     if not truthy(tool) or not truthy(parameters):
@@ -167,7 +167,7 @@ def program_answer(
 
 
 def accepts_schedule(schedule: Any) -> bool:
-    """Whether the program accepts a schedule.
+    """Return whether the program accepts a schedule.
 
     Raises:
         ThrownError: the schedule is not a string.
@@ -225,7 +225,7 @@ def _validate_tool(
 
 
 def _native_answer(server: Mapping[str, Any] | None) -> Answer | None:
-    """The answer of a server's own validation; None if it has none that the program can read."""
+    """Return the answer of a server's own validation, or None if the program cannot read it."""
     if not server or server.get("capability") is not True or "throws" in server:
         return None
     result = server.get("result")
@@ -244,7 +244,7 @@ def _native_answer(server: Mapping[str, Any] | None) -> Answer | None:
 
 
 def parse_native_answer(content: Any) -> dict[str, Any] | None:
-    """The answer that the program finds in the `content` of a validation; None if there is none."""
+    """Return the answer that the program finds in a validation's `content`, or None."""
     if isinstance(content, list) and content and isinstance(content[0], dict):
         content = content[0].get("text", content)
     if isinstance(content, str):
@@ -258,7 +258,7 @@ def parse_native_answer(content: Any) -> dict[str, Any] | None:
 
 
 def _spread(value: Any) -> list[Any]:
-    """`[...(value || [])]`: a string becomes its characters."""
+    """Return `[...(value || [])]`: a string becomes its characters."""
     if not truthy(value):
         return []
     if isinstance(value, str | list):
@@ -286,7 +286,7 @@ def _truthy(value: Any) -> bool:
 
 
 def _each(value: Any) -> list[Any]:
-    """`for (x of value || [])`."""
+    """Return `for (x of value || [])`."""
     if value is _UNDEFINED or not truthy(value):
         return []
     if not isinstance(value, str | list):
@@ -296,7 +296,7 @@ def _each(value: Any) -> list[Any]:
 
 
 def _in(name: Any, value: Any) -> bool:
-    """`name in value`."""
+    """Return `name in value`."""
     if not isinstance(value, dict | list):
         shown = {"object": "#<Object>", "array": "[object Array]"}
         key = _to_string(name) if name is None else shown.get(_type(name)) or _to_string(name)
@@ -309,11 +309,11 @@ def _in(name: Any, value: Any) -> bool:
 
 
 _INDEX: Final = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
-"""Matches the names of members that are indices of an array."""
+"""Matches member names that are array indices."""
 
 
 def _entries(value: Any) -> list[tuple[str, Any]]:
-    """`Object.entries(value)`: first the members named like array indices, in ascending order."""
+    """Return `Object.entries(value)`, which begins with array indices in ascending order."""
     if value is None:
         raise ThrownError("Cannot convert undefined or null to object")
     if isinstance(value, str | list):
@@ -326,7 +326,7 @@ def _entries(value: Any) -> list[tuple[str, Any]]:
 
 
 def _type(value: Any) -> str:
-    """`Array.isArray(value) ? "array" : typeof value`."""
+    """Return `Array.isArray(value) ? "array" : typeof value`."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int | float):
@@ -335,14 +335,14 @@ def _type(value: Any) -> str:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """`left === right`, for values parsed from two JSON texts."""
+    """Return `left === right` for values parsed from two JSON texts."""
     if isinstance(left, dict | list) or isinstance(right, dict | list):
         return False
     return _type(left) == _type(right) and bool(left == right)
 
 
 def _to_string(value: Any) -> str:
-    """`${value}`."""
+    """Return `${value}`."""
     if value is _UNDEFINED:
         return "undefined"
     if isinstance(value, str):
@@ -359,5 +359,5 @@ def _to_string(value: Any) -> str:
 
 
 def _joined(values: list[Any], between: str) -> str:
-    """`values.join(between)`: null becomes an empty string."""
+    """Return `values.join(between)`, where null becomes an empty string."""
     return between.join("" if value is None else _to_string(value) for value in values)

@@ -1,4 +1,4 @@
-"""Checks arguments against an inputSchema; messages name the parameter and what is expected."""
+"""Checks arguments against an inputSchema; messages name the parameter and the expected value."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -13,7 +13,7 @@ from mcptally.seeds.validation_protocol.argument_semantics import Remark
 
 
 def schema_remarks(schema: str, arguments: Any) -> Iterator[Remark]:
-    """The remarks on arguments that a schema (JSON text) gives; unknown parameters are warnings."""
+    """Yield a schema's remarks about arguments; unknown parameters are warnings."""
     judge = validators.compile_validator(schema)
     if isinstance(judge, str):
         why = f"the tool's inputSchema cannot be used: {judge}"
@@ -33,14 +33,14 @@ def schema_remarks(schema: str, arguments: Any) -> Iterator[Remark]:
 
 
 def _errors(schema: str, arguments: Any) -> Iterator[Remark]:
-    """The errors that jsonschema-rs lists; none if it rejects the schema."""
+    """Yield the errors that jsonschema-rs lists; none if it rejects the schema."""
     try:
         value = parse_schema(schema)
         name = dialect_of(value)
         value = validators.without_schema_keyword(value)
         engine = validators.compile_engine(name, value)
         errors = collect_errors(engine, ErrorCost(value), arguments)
-    except validators.ENGINE_ERRORS:  # includes `UnusableSchemaError`
+    except validators.ENGINE_ERRORS:  # also for `UnusableSchemaError`
         return
     for error in errors:
         path = [str(part) for part in error.instance_path]
@@ -76,7 +76,7 @@ def _shortened(allowed: Any) -> str:
 
 
 def _unknown_parameters(schema: Any, value: Any, path: tuple[str, ...]) -> Iterator[Remark]:
-    """Warnings about parameters that the schema neither names nor forbids."""
+    """Yield warnings about parameters that the schema neither names nor forbids."""
     if not isinstance(schema, dict) or not isinstance(value, dict) or len(path) > 20:
         return
     properties = schema.get("properties")
@@ -98,7 +98,7 @@ _OTHER_SOURCES: Final = frozenset(
 
 
 def _dotted(path: Sequence[str]) -> str:
-    """A path in the notation `a.b[0]`."""
+    """Return a path in the notation `a.b[0]`."""
     return "".join(
         f"[{part}]" if part.isdigit() else f".{part}" if place else part
         for place, part in enumerate(path)

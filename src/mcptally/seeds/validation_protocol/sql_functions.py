@@ -1,9 +1,9 @@
-"""DuckDB functions that check the meaning of recorded arguments, for `preventable_failures`.
+"""Defines DuckDB functions that check recorded arguments' meaning, for `preventable_failures`.
 
-`meaning_error(input_schema, arguments)` is the first error of `argument_semantics`, or null;
-`has_meaning(input_schema)` is whether there can be one. They run when the question is asked, not
-when an archive is scored. Results are not cached: the question asks for each distinct pair once,
-and arguments may be large.
+`meaning_error(input_schema, arguments)` is the first error from `argument_semantics`, or null;
+`has_meaning(input_schema)` is whether an error is possible. They run when the question is asked,
+not when an archive is scored. Results are not cached: each distinct pair is checked once, and
+arguments may be large.
 """
 
 import duckdb
@@ -40,7 +40,7 @@ def _meaning_errors(schemas: pa.ChunkedArray, arguments: pa.ChunkedArray) -> pa.
 
 
 def meaning_error(schema: str | None, arguments: str | None) -> str | None:
-    """The first error in the meaning of arguments; None if there is none.
+    """Return the first error in the meaning of arguments; None if there is none.
 
     Args:
         schema: the tool's inputSchema, as JSON text.

@@ -1,6 +1,6 @@
-"""The JSON texts of a validation: request, answer and input schema.
+"""Parses the JSON texts of a validation: request, answer and input schema.
 
-The texts are untrusted: invalid parts become violations and the rest is still read.
+The texts are untrusted: invalid parts become violations, and the rest is still read.
 """
 
 import functools
@@ -17,11 +17,11 @@ from mcptally.verdict import match
 from mcptally.wire.json_text import first_present, json_value
 
 ANSWER: Final = ("valid", "errors", "warnings")
-"""The members that an answer must have; it may not have others."""
+"""The members that an answer must have; no others are allowed."""
 
 
 class PhaseRule(rule_files.Rule, frozen=True, kw_only=True):
-    """A rule whose texts show how thoroughly a validation checks: its phase."""
+    """A rule whose texts show the phase of a validation: how thoroughly it checks."""
 
     phase: str
     matches: tuple[str, ...]
@@ -33,7 +33,7 @@ class Request(NamedTuple):
     tool: str | None
     arguments: Any
     member: str | None
-    """Where its arguments are: `arguments` (document), `parameters` (program), None if missing."""
+    """The member with its arguments: `arguments` (document), `parameters` (program), or None."""
 
 
 class Answer(NamedTuple):
@@ -46,7 +46,7 @@ class Answer(NamedTuple):
 
 
 def parse_request(arguments: str | None) -> Request:
-    """The request in the arguments of a validation (JSON text)."""
+    """Return the request in the arguments of a validation (JSON text)."""
     value = json_value(arguments)
     if not isinstance(value, dict):
         return Request(None, None, None)
@@ -56,7 +56,7 @@ def parse_request(arguments: str | None) -> Request:
 
 
 def parse_answer(response: str | None) -> Answer:
-    """The answer in the result of a validation (JSON text); violations have rule ids as codes."""
+    """Return the answer in a validation's result (JSON text); violations' codes are rule ids."""
     result = json_value(response)
     if not isinstance(result, dict):
         return Answer()
@@ -81,15 +81,15 @@ def parse_answer(response: str | None) -> Answer:
 
 
 def _find_answer(result: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
-    """The pointer and the members of the answer in a result; None if there is no answer.
+    """Return the pointer and the members of the answer in a result; None if there is no answer.
 
-    It is in structuredContent, in a text, or (for the method) the result itself.
+    The answer is in structuredContent, in a text, or (for the method) the result itself.
     """
     structured = result.get("structuredContent")
     if isinstance(structured, dict) and "valid" in structured:
         return "/structuredContent", structured
     content = result.get("content")
-    if isinstance(content, str):  # as in the document's own listing
+    if isinstance(content, str):  # as in the document's listing
         content = [{"type": "text", "text": content}]
     for number, block in enumerate(content if isinstance(content, list) else ()):
         value = json_value(block.get("text")) if isinstance(block, dict) else None
@@ -116,12 +116,12 @@ def _shape_violations(members: dict[str, Any], path: str) -> Iterator[Violation]
 
 
 def is_vague(text: str, arguments: Any) -> bool:
-    """Whether an error names nothing specific: no value, quoted text, location or number.
+    """Return whether an error contains nothing specific: no value, quote, location or number.
 
-    The name of a parameter is enough if the text also says what is expected: `path is required`
-    is specific, `Invalid path` is vague.
+    A parameter's name is enough if the text also states the expected value: `path is required` is
+    specific, `Invalid path` is vague.
     """
-    text = text[:_VAGUE_CHARS]  # bounds the time of the searches
+    text = text[:_VAGUE_CHARS]  # limits the time of the searches
     if _SPECIFIC.search(text):
         return False
     members = arguments if isinstance(arguments, dict) else {}
@@ -146,12 +146,12 @@ _NAMED_PARAMETER: Final = re.compile(
 
 @functools.cache
 def phases() -> tuple[PhaseRule, ...]:
-    """The phase rules, from the shallowest phase to the deepest."""
+    """Return the phase rules, from the shallowest phase to the deepest."""
     return rule_files.load(PhaseRule, "phases.toml")
 
 
 def phase(texts: Sequence[str]) -> str | None:
-    """The deepest phase that the texts of an answer show; None if they show none."""
+    """Return the deepest phase that an answer's texts show, or None."""
     column = pl.Series(list(texts), dtype=pl.String)
     shown = [
         rule.phase
@@ -162,12 +162,12 @@ def phase(texts: Sequence[str]) -> str | None:
 
 
 def canonical(value: Any) -> str:
-    """The JSON text of a value with sorted members, so that equal arguments have equal texts."""
+    """Return a value as JSON with sorted members, so that equal arguments have equal texts."""
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
 def declares_validation(schema: str | None) -> bool:
-    """Whether an input schema has the members of a validation: a tool and arguments for it."""
+    """Return whether an input schema has a validation's members: a tool and its arguments."""
     value = json_value(schema)
     properties = value.get("properties") if isinstance(value, dict) else None
     if not isinstance(properties, dict):
@@ -176,7 +176,7 @@ def declares_validation(schema: str | None) -> bool:
 
 
 def schema_differences(schema: str | None) -> list[str]:
-    """The differences between the input schema of a validate tool and the protocol's."""
+    """Return the differences between a validate tool's input schema and the protocol's."""
     value = json_value(schema)
     if not isinstance(value, dict):
         return ["inputSchema is not an object"]

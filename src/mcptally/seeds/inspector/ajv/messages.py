@@ -1,7 +1,7 @@
-"""AJV 6's error message about a value that is invalid by its schema.
+"""Produces AJV 6's error message about a value that does not match its schema.
 
-AJV stops at the first error, and it checks keywords in a fixed order, whatever their order in the
-schema. A message about anyOf or oneOf includes the errors of every branch.
+AJV stops at the first error, and it checks keywords in a fixed order, regardless of their order in
+the schema. A message about anyOf or oneOf includes the errors of every branch.
 """
 
 import itertools
@@ -33,11 +33,11 @@ _RANK: Final = {
     for rank, (kind, keyword) in enumerate(
         (kind, keyword) for kind, group in _GROUPS.items() for keyword in group
     )
-    # All formats of AJV apply to strings only.
+    # All of AJV's formats apply to strings only.
     if (kind, keyword) != ("number", "format")
 }
 ORIGINAL: Final = "x-original-pattern"
-"""Member of a schema that holds its pattern before translation."""
+"""Member of a schema that contains its pattern before translation."""
 
 _INWARD: Final = (
     *("properties", "patternProperties", "additionalProperties"),
@@ -49,7 +49,7 @@ _IDENTIFIER: Final = re.compile("[A-Za-z$_][0-9A-Za-z$_]*")
 
 
 def first(errors: Iterable[jsonschema_rs.ValidationError], schema: Any, value: Any) -> str:
-    """AJV's message for the errors that jsonschema-rs found in a value."""
+    """Return AJV's message for the errors that jsonschema-rs found in a value."""
     return ", ".join(_first_sentences(errors, schema, value))
 
 
@@ -62,7 +62,7 @@ def _first_sentences(
 def _key(
     error: jsonschema_rs.ValidationError, schema: Any, value: Any
 ) -> tuple[tuple[int, int], ...]:
-    """The sort key that puts errors in the order in which AJV checks them."""
+    """Return the sort key that puts errors in the order in which AJV checks them."""
     key: list[tuple[int, int]] = []
     path = list(error.evaluation_path)
     steps = list(error.instance_path)
@@ -99,7 +99,7 @@ def _key(
 
 
 def _item_number(value: Any, step: Any) -> int:
-    """The position of a member or item in its value."""
+    """Return the position of a member or item in its value."""
     if isinstance(step, int):
         return step
     return list(value).index(step) if isinstance(value, dict) and step in value else 0
@@ -113,14 +113,14 @@ def _item(value: Any, step: str | int) -> Any:
 
 
 def type_first(part: dict[str, Any]) -> bool:
-    """Whether AJV checks the type before all other keywords, even if the schema has a $ref."""
+    """Return whether AJV checks the type before all other keywords, even beside a $ref."""
     kind = part.get("type")
     # Otherwise AJV checks it before the first keyword that applies to that type.
     return not isinstance(kind, str) or part.keys().isdisjoint(_GROUPS.get(kind, ()))
 
 
 def has_rules(schema: Any) -> bool:
-    """Whether a schema has a keyword that AJV compiles."""
+    """Return whether a schema has a keyword that AJV compiles."""
     if isinstance(schema, dict):
         return "type" in schema or not _RANK.keys().isdisjoint(schema)
     return schema is False
@@ -144,7 +144,7 @@ def _position(part: Any, keyword: str, name: str) -> int:
 
 
 def resolved(schema: Any, ref: str) -> Any:
-    """The target of a reference within the schema; None for any other reference."""
+    """Return the target of a reference within the schema; None for any other reference."""
     if not ref.startswith("#"):
         return None
     part = schema
@@ -208,7 +208,7 @@ def _sentences(error: jsonschema_rs.ValidationError, schema: Any, value: Any) ->
         return [f'{where} should match format "{found["format"]}"']
     if kind == "pattern":
         part = _part(schema, list(error.evaluation_path)[:-1])
-        # The error lacks the pattern if its match was abandoned for its cost.
+        # The error lacks the pattern if matching was abandoned because of its cost.
         text = (part or found).get(ORIGINAL, found.get("pattern", ""))
         return [f'{where} should match pattern "{text}"']
     if kind == "falseSchema":
@@ -225,7 +225,7 @@ def _matches_many(error: jsonschema_rs.ValidationError) -> bool:
 
 
 def _required(error: jsonschema_rs.ValidationError, schema: Any) -> str:
-    """The name of the missing property: bare if it is declared, else as a JavaScript accessor."""
+    """Return the missing property: its name if declared, else a JavaScript accessor."""
     name = str(error.kind.as_dict()["property"])
     part = _part(schema, list(error.evaluation_path)[:-1])
     declared = part.get("properties") if isinstance(part, dict) else None
@@ -248,7 +248,7 @@ def _dependency(error: jsonschema_rs.ValidationError, schema: Any, value: Any) -
 
 
 def _where(error: jsonschema_rs.ValidationError) -> str:
-    """AJV's path to the value: declared properties follow a dot, other names are in brackets."""
+    """Return AJV's path to the value, with declared properties after dots, others in brackets."""
     declared = {
         str(name)
         for keyword, name in itertools.pairwise(error.evaluation_path)
@@ -267,7 +267,7 @@ def _where(error: jsonschema_rs.ValidationError) -> str:
 
 
 def _duplicates(items: Any) -> tuple[int, int]:
-    """The positions of the two equal items that AJV names: it searches from the end."""
+    """Return the positions of the two equal items that AJV reports; it searches from the end."""
     texts = [javascript.stringify(item) for item in items]
     for later in range(len(texts) - 1, 0, -1):
         for earlier in range(later - 1, -1, -1):

@@ -1,4 +1,4 @@
-r"""Translation of regular expressions from JavaScript without the u flag to strict ECMAScript.
+r"""Translates JavaScript regular expressions without the u flag to strict ECMAScript.
 
 `new RegExp(text)` accepts a brace that is not a quantifier as a literal, `\Z` as Z, and the dash in
 `[\w-.]` as a literal; jsonschema-rs rejects them. One difference remains: JavaScript counts a
@@ -24,7 +24,7 @@ _ANY: Final = r"[^\n\r\u2028\u2029]"
 
 
 def translate_pattern(pattern: str) -> str:
-    """The pattern in strict ECMAScript; one that JavaScript rejects stays invalid."""
+    """Return the pattern in strict ECMAScript; a pattern that JavaScript rejects stays invalid."""
     out: list[str] = []
     place = 0
     while place < len(pattern):
@@ -48,7 +48,7 @@ def translate_pattern(pattern: str) -> str:
 
 
 def _escape(pattern: str, place: int) -> tuple[str, int]:
-    """The translated escape at `place`, and the position of its end."""
+    """Return the translated escape at `place`, and the position of its end."""
     following = pattern[place + 1 : place + 2]
     if not following:
         return "\\", place + 1
@@ -66,7 +66,7 @@ def _escape(pattern: str, place: int) -> tuple[str, int]:
 
 
 def _class(pattern: str, place: int) -> tuple[str, int]:
-    """The translated character class at `place`, and the position of its end."""
+    """Return the translated character class at `place`, and the position of its end."""
     negated = pattern.startswith("[^", place)
     start = place + (2 if negated else 1)
     if pattern.startswith("]", start):
@@ -83,12 +83,12 @@ def _class(pattern: str, place: int) -> tuple[str, int]:
             place += 1
         items.append(piece)
     if place >= len(pattern):
-        return "[", place  # never closed: stays invalid
+        return "[", place  # never closed, so it stays invalid
     return f"[{'^' if negated else ''}{''.join(_with_dashes(items))}]", place + 1
 
 
 def _with_dashes(items: list[str]) -> list[str]:
-    """The items of a class, with a dash at an end or beside a class escape made a literal."""
+    """Return a class's items, with a dash at an end or beside a class escape made literal."""
     out = list(items)
     for index, item in enumerate(items):
         if item != "-":

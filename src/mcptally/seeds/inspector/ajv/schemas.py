@@ -1,9 +1,9 @@
-"""Validation of output schemas as AJV 6.12.6 does it with default options.
+"""Validates output schemas in the same way as AJV 6.12.6 with default options.
 
-AJV asserts formats and follows draft 7. If it rejects the output schema, the tool counts as one
-without a schema. It rejects a `$schema` other than draft 7, an unknown format, a `$ref` that cannot
-be resolved, and what the draft-7 meta-schema rejects. jsonschema-rs validates values; this module
-adds what AJV does differently.
+AJV asserts formats and follows draft 7. If it rejects the output schema, the tool is treated as if
+it had none. It rejects a `$schema` other than draft 7, an unknown format, a `$ref` that cannot be
+resolved, and any schema that the draft-7 meta-schema rejects. jsonschema-rs validates values; this
+module adds AJV's differences.
 """
 
 import functools
@@ -24,10 +24,10 @@ _DIALECTS: Final = ("", "http://json-schema.org/draft-07/schema", "http://json-s
 """The values of `$schema` that AJV 6 accepts, without a trailing #."""
 
 _BACKTRACKS: Final = 100_000
-"""The most steps of a pattern match; then the pattern counts as not matching."""
+"""Maximum steps of a pattern match, after which the pattern counts as not matching."""
 
 _MAX_MESSAGE: Final = 16_000
-"""Characters kept of a message; AJV lists every branch of an `anyOf`."""
+"""Maximum characters kept of a message; AJV lists every branch of an `anyOf`."""
 
 _ASCII: Final = re.ASCII | re.IGNORECASE
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -59,7 +59,7 @@ _FORMAT_PATTERNS: Final[dict[str, str]] = {
 
 
 def _full_match(pattern: str) -> Callable[[str], bool]:
-    """A test for a match of the pattern, which is compiled when it is first used."""
+    """Return a test for a full match of the pattern, which is compiled on first use."""
     return lambda text: _format_pattern(pattern).fullmatch(text) is not None
 
 
@@ -81,7 +81,7 @@ _KNOWN: Final = frozenset((*_FORMATS, *_BUILT_IN, "url"))
 
 
 class Refused(Exception):  # noqa: N818 - an expected result of the original program
-    """AJV does not compile the schema; the message is the reason."""
+    """AJV does not compile the schema; the message gives the reason."""
 
 
 class Compiled:
@@ -89,7 +89,7 @@ class Compiled:
 
     def __init__(self, schema: Any, limit: int | None = None) -> None:
         self._limit = limit
-        schema = _with_integers(schema)  # a copy, which is modified below
+        schema = _with_integers(schema)  # a copy, to be modified below
         reason = _refusal(schema)
         if reason:
             raise Refused(reason)
@@ -98,7 +98,7 @@ class Compiled:
         self._cost = cost.ErrorCost(self._schema)
 
     def first_error(self, value: Any) -> str | None:
-        """AJV's message about a value; None if the value is valid.
+        """Return AJV's message about a value; None if the value is valid.
 
         Raises:
             Throws: the value is nested so deeply that AJV's recursion overflows the stack.
@@ -134,14 +134,14 @@ def _draft7(schema: Any) -> jsonschema_rs.Draft7Validator:
 
 @functools.cache
 def _meta_schema() -> jsonschema_rs.Draft7Validator:
-    """The validator of AJV's draft-7 meta-schema, which also requires distinct enum values."""
-    # Read from our own file: jsonschema has the standard one, but takes 0.05 s to import.
+    """Return a validator for AJV's draft-7 meta-schema, which requires distinct enum values."""
+    # Read our own file: jsonschema has the standard meta-schema, but takes 0.05 s to import.
     text = Path(__file__).with_name("metaschema.json").read_text(encoding="utf-8")
     return _draft7(json.loads(text))
 
 
 def compiled(schema: Any) -> Compiled | None:
-    """The schema as AJV compiles it; None if AJV rejects it."""
+    """Return the schema as AJV compiles it; None if AJV rejects it."""
     try:
         text = json.dumps(schema)
         if patterns.may_have_patterns(text):
@@ -152,9 +152,9 @@ def compiled(schema: Any) -> Compiled | None:
 
 
 def compile_status(text: str) -> tuple[bool, bool]:
-    """Whether AJV rejects a schema (JSON text), and whether its dialect makes no difference.
+    """Return whether AJV rejects a schema (JSON text), and whether its dialect is irrelevant.
 
-    If it makes none, a value that is valid in the schema's own dialect is valid for AJV.
+    If it is irrelevant, a value that is valid in the schema's own dialect is valid for AJV.
     """
     try:
         schema = json.loads(text)
@@ -188,7 +188,7 @@ _PORTABLE: Final = _ANNOTATIONS | {
 def _compiled(text: str) -> Compiled | None:
     try:
         schema = dialects.parse_schema(text)
-        # Bound the depth of values for an untrusted schema that could take exponential time.
+        # Limit the depth of values for an untrusted schema that could take exponential time.
         limit = cost.max_value_depth(schema) if cost.may_be_costly(text) else None
         return Compiled(schema, limit)
     except (Refused, dialects.UnusableSchemaError):
@@ -200,7 +200,7 @@ _compiled_with_patterns: Final = functools.lru_cache(maxsize=patterns.MAX_CACHED
 
 
 def _adapt_to_draft7(schema: Any) -> Any:
-    """The schema, modified so that a draft-7 validator agrees with AJV.
+    """Return the schema, modified so that a draft-7 validator agrees with AJV.
 
     AJV does not resolve references in unused definitions. Draft 7 ignores every keyword beside a
     `$ref`, but AJV checks a `type` there if it checks the type first.
@@ -239,7 +239,7 @@ def _translate_patterns(part: dict[str, Any]) -> None:
 
 
 def _with_integers(value: Any) -> Any:
-    """A copy with 1.0 replaced by 1, which JavaScript does not distinguish."""
+    """Return a copy with 1.0 replaced by 1, which JavaScript does not distinguish."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, list):
@@ -250,7 +250,7 @@ def _with_integers(value: Any) -> Any:
 
 
 class _MultipleOf:
-    """`multipleOf` by floating-point division as in JavaScript: 0.29 is not a multiple of 0.01."""
+    """`multipleOf` by floating-point division, as in JavaScript: 0.29 is no multiple of 0.01."""
 
     def __init__(self, _schema: dict[str, Any], value: Any, _path: list[str | int]) -> None:
         self.divisor = float(value)
@@ -266,7 +266,7 @@ class _MultipleOf:
 
 
 def _refusal(schema: Any) -> str:
-    """AJV's reason for rejecting a schema; an empty string if it accepts the schema."""
+    """Return AJV's reason for rejecting a schema; an empty string if it accepts the schema."""
     if not isinstance(schema, dict | bool):
         return "schema should be object or boolean"
     meta = _meta_schema()
@@ -288,7 +288,7 @@ _MAPS: Final = ("properties", "patternProperties", "dependencies")
 
 
 def _reachable(schema: Any) -> Iterator[dict[str, Any]]:
-    """The subschemas that AJV compiles; those in unused definitions are left out."""
+    """Yield the subschemas that AJV compiles; those in unused definitions are left out."""
     seen: set[int] = set()
     stack = [schema]
     while stack:
