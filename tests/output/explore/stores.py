@@ -1,4 +1,4 @@
-"""Makes a store of 40,000 calls in which things go wrong for reasons that the tests know."""
+"""Makes a store of 4,800 calls in which things go wrong for reasons that the tests know."""
 
 import itertools
 from collections.abc import Iterator
@@ -7,15 +7,15 @@ from typing import Any, Final
 
 from tests.output.html.stores import scored
 
-SESSIONS: Final = 400
-CALLS: Final = 100
+SESSIONS: Final = 80
+CALLS: Final = 60
 """Calls of a session."""
 DAY: Final = 86_400_000_000_000
 SECOND: Final = 1_000_000_000
 START: Final = 1_790_000_000 * SECOND
-BROKEN_FROM: Final = 240
+BROKEN_FROM: Final = 48
 """The session from which on `list_dir` fails for one client."""
-SLOW: Final = (150, 40)
+SLOW: Final = (30, 40)
 """The session and the place in it of the slowest call."""
 
 READ: Final = {
@@ -79,7 +79,7 @@ class _Recording:
 def _session(number: int) -> Iterator[dict[str, Any]]:
     server = ("files", "files", "search", "mail")[number % 4]
     client = "beta" if number % 3 == 0 else "alpha"
-    one = _Recording(f"s{number:03}", server, START + number * DAY // 20)
+    one = _Recording(f"s{number:02}", server, START + number * DAY // 4)
     yield one.first
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
     about = {"name": client, "version": "1"}
@@ -97,7 +97,7 @@ def _session(number: int) -> Iterator[dict[str, Any]]:
     yield one.message("s2c", 5, id=1, result={"tools": tools})
     for place in range(CALLS):
         yield from _call(one, number, place, server, client)
-    if server == "mail" and number % 40 == 3:
+    if server == "mail" and number % 8 == 3:
         yield one.stderr("RuntimeError: out of cheese\n")
         yield one.close(1)
     else:

@@ -81,7 +81,7 @@ def test_all_links_of_the_pages_lead_to_pages(visit, addresses):
         parts = urlsplit(address)
         kind = parts.path.split("/", 3)[2] if parts.path.count("/") > 1 else ""
         kinds[kind] = kinds.get(kind, 0) + 1
-        if kinds[kind] > 6:
+        if kinds[kind] > 2:
             continue
         answer = page.request.get(address, timeout=WAIT)
         assert answer.status == 200, address
@@ -149,7 +149,7 @@ def test_columns_are_chosen_and_downloaded(visit):
     with page.expect_download() as waiting:
         link(page, "main", "CSV").click()
     lines = waiting.value.path().read_text().splitlines()
-    assert len(lines) == 1 + 10_000
+    assert len(lines) == 1 + 1_200
     assert set(lines[0].replace('"', "").split(",")) == {"call_id", "latency_ms"}
     link(page, "main", "SQL").click()
     page.wait_for_url("**/sql?**")
@@ -256,7 +256,7 @@ def places(addresses, browser) -> list[str]:
     answer = context.request.get(addresses["busy"] + "table/calls?is.outcome=tool_error")
     call = re.search(r"/call/([0-9a-f]+)", answer.text())[1]
     context.close()
-    of_call = (f"call/{call}", f"group?call={call}", f"session?session=s240&at={call}")
+    of_call = (f"call/{call}", f"group?call={call}", f"session?session=s48&at={call}")
     return [*PAGES, *of_call, f"review/call?call={call}"]
 
 
@@ -296,13 +296,13 @@ def test_recorded_markup_neither_runs_nor_becomes_an_element(visit, addresses):
     calls = [link for link in links if "/call/" in link]
     tools = page.eval_on_selector_all("a[href*='/tool?']", "all => all.map(one => one.href)")
     servers = page.eval_on_selector_all("a[href*='/server?']", "all => all.map(one => one.href)")
-    ids = [link.rpartition("/")[2].partition("#")[0] for link in calls[:4]]
+    ids = [link.rpartition("/")[2].partition("#")[0] for link in calls[:2]]
     places = ["table/calls", "table/tools", "table/error_groups", "search?q=<script>", "compare"]
     places += ["review", "review/next", *(f"review/call?call={call}" for call in ids)]
     places += [f"group?call={call}" for call in ids[:2]]
     own = [addresses["hostile"] + place for place in places]
     foreign = "img,iframe,object,embed,base,audio,video,math,foreignObject,style"
-    for address in dict.fromkeys([*calls[:8], *tools[:12], *servers[:12], *own]):
+    for address in dict.fromkeys([*calls[:2], *tools[:3], *servers[:3], *own]):
         answer = page.goto(address, wait_until="load", timeout=WAIT)
         assert answer.status == 200, address
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")

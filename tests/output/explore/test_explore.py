@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 from urllib.parse import quote, urljoin, urlsplit
 
 import pytest
@@ -22,7 +23,7 @@ import pytest
 import mcptally as mt
 from mcptally.output.explore.listener import HEADERS
 from tests.output.explore.conftest import serving
-from tests.output.html.stores import ATTACKS, session
+from tests.output.html.stores import ATTACKS, asked, defined, failed, session
 from tests.transcripts import write
 
 pytestmark = pytest.mark.slow
@@ -56,9 +57,22 @@ def served(tmp_path_factory) -> Iterator[Served]:
             for name in ATTACKS
         ),
     ]  # fmt: skip
-    write(folder / "traces.jsonl", list(session("one", "files", tools, calls)))
-    mt.score([folder / "traces.jsonl"], out=folder / "store")
-    with serving(folder / "store") as address:
+    archive = folder / "archive"
+    archive.mkdir()
+    write(archive / "traces.jsonl", list(session("one", "files", tools, calls)))
+    for server, tool, said in (
+        (f"masked {TOKEN}", f"read {TOKEN}", "no"),
+        ("x", "findx", "getaddrinfo ENOTFOUND h.test"),
+        ("y", "findy", "getaddrinfo ENOTFOUND h.test"),
+    ):
+        calls = [(asked(tool), failed(said))]
+        write(archive / f"{tool}.jsonl", list(session(tool, server, [defined(tool)], calls)))
+    mt.score(archive, out=folder / "store")
+    # A zone of its own: times on pages and in addresses are in UTC whatever the machine's zone is.
+    with (
+        mock.patch.dict(os.environ, {"TZ": "America/New_York"}),
+        serving(folder / "store") as address,
+    ):
         yield Served(address, folder / "store")
 
 
@@ -90,10 +104,10 @@ def test_the_first_page_links_to_servers_problems_and_their_calls(served: Served
     assert status == 200
     assert "calls got what they asked for" in text_of(page)
     links = {html.unescape(link) for link in re.findall(r'href="(/[^"#]*)[^"]*"', page)}
-    for kind in ("server?server=files", "tool?server=files&tool=read", "call/", "group?call="):
-        assert any(kind in link for link in links), kind
-    statuses = {link: get(urljoin(served.address, link))[0] for link in links}
-    assert set(statuses.values()) == {200}, statuses
+    kinds = ("server?server=files", "tool?server=files&tool=read", "call/", "group?call=")
+    for kind in kinds:
+        link = next(link for link in links if kind in link)
+        assert get(urljoin(served.address, link))[0] == 200, link
 
 
 def test_a_page_is_sent_again_only_after_a_run_replaced_the_store(tmp_path: Path):
@@ -212,10 +226,11 @@ def test_recorded_text_never_becomes_markup(served: Served):
             "search?q=script",
         )
     ]
-    ids = mt.open_store(served.store).sql("SELECT call_id FROM calls").fetchall()
-    for (name,) in ids:
-        pages += [get(f"{served.address}{kind}{name}")[1] for kind in ("call/", "group?call=")]
-    for name in map(quote, ATTACKS):
+    ids = mt.open_store(served.store).sql("SELECT call_id FROM calls ORDER BY seq").fetchall()
+    pages += [get(f"{served.address}call/{name}")[1] for (name,) in ids]
+    # All templates escape alike: a part of the texts shows it for the other kinds of pages.
+    pages += [get(f"{served.address}group?call={name}")[1] for (name,) in ids[::4]]
+    for name in map(quote, ATTACKS[::4]):
         pages.append(get(f"{served.address}tool?server=files&tool={name}")[1])
     for page in (text.replace('<script src="/', '<our src="/', 1) for text in pages):
         assert not re.search(r"<(script|iframe|img|base|meta http)|href=.javascript", page)
@@ -271,36 +286,21 @@ def test_every_response_forbids_frames_unasked_caching_and_foreign_content(
     assert "frame-ancestors 'none'" in policy
 
 
-def test_links_of_masked_names_lead_to_their_pages(tmp_path: Path):
-    tools = [{"name": "read", "inputSchema": {"type": "object"}}]
-    asked = {"method": "tools/call", "params": {"name": f"read {TOKEN}", "arguments": {}}}
-    said = {"result": {"content": [{"type": "text", "text": "no"}], "isError": True}}
-    write(tmp_path / "a.jsonl", list(session("one", f"files {TOKEN}", tools, [(asked, said)])))
-    mt.score([tmp_path / "a.jsonl"], out=tmp_path / "store")
-    query = "SELECT call_id FROM calls WHERE tool IS NOT NULL"
-    ((call_id,),) = mt.open_store(tmp_path / "store").sql(query).fetchall()
-    with serving(tmp_path / "store") as address:
-        _, page = get(f"{address}call/{call_id}")
-        links = re.findall(r'href="(/[^"#]*/(?:server|tool|group|table|session)[?/][^"#]*)', page)
-        answers = [get(urljoin(address, html.unescape(link))) for link in links]
+def test_links_of_masked_names_lead_to_their_pages(served: Served):
+    query = "SELECT call_id FROM calls WHERE tool LIKE 'read ghp%'"
+    ((call_id,),) = mt.open_store(served.store).sql(query).fetchall()
+    _, page = get(f"{served.address}call/{call_id}")
+    links = re.findall(r'href="(/[^"#]*/(?:server|tool|group|table|session)[?/][^"#]*)', page)
+    answers = [get(urljoin(served.address, html.unescape(link))) for link in links]
     assert any("redacted" in link for link in links)
     assert [status for status, _ in answers] == [200] * len(links)
     assert all(TOKEN not in said for _, said in answers)
 
 
-def test_a_problem_of_several_servers_has_no_link_to_a_tool_of_the_wrong_one(tmp_path: Path):
-    said = {"content": [{"type": "text", "text": "getaddrinfo ENOTFOUND h.test"}], "isError": True}
-    for server in "xy":
-        tool = f"find{server}"
-        asked = {"method": "tools/call", "params": {"name": tool, "arguments": {}}}
-        tools = [{"name": tool, "inputSchema": {"type": "object"}}]
-        calls = [(asked, {"result": said})]
-        write(tmp_path / f"{server}.jsonl", list(session(server, server, tools, calls)))
-    mt.score([tmp_path / "x.jsonl", tmp_path / "y.jsonl"], out=tmp_path / "store")
-    [problem] = mt.open_store(tmp_path / "store").ask("priorities").pl().to_dicts()
-    assert problem["servers"] == ["x", "y"]
-    with serving(tmp_path / "store") as address:
-        _, page = get(address)
+def test_a_problem_of_several_servers_has_no_link_to_a_tool_of_the_wrong_one(served: Served):
+    problems = mt.open_store(served.store).ask("priorities").pl()["servers"].to_list()
+    assert ["x", "y"] in problems
+    _, page = get(served.address)
     assert "findy" in page
     assert "server=x&tool=findy" not in html.unescape(page)
 
@@ -317,12 +317,16 @@ def test_the_token_is_not_on_the_browsers_command_line(served: Served, tmp_path:
     browser.chmod(0o700)
     command = [sys.executable, "-I", "-m", "mcptally", "explore", str(served.store), "--open"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    environment = os.environ | {"BROWSER": f"{browser} %s"}
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = os.environ | {"BROWSER": f"{browser} %s", "TMPDIR": str(temporary)}
     with subprocess.Popen(command, env=environment, **pipes) as process:
         address = process.stdout.readline().decode().strip()
         assert get(address)[0] == 200
         process.send_signal(signal.SIGINT)
         process.wait(60)
+    assert process.returncode == 128 + signal.SIGINT
+    assert not list(temporary.iterdir())
     words, mode = log.read_text().splitlines()
     assert words.startswith("file://")
     assert address.split("/")[3] not in words
@@ -331,8 +335,7 @@ def test_the_token_is_not_on_the_browsers_command_line(served: Served, tmp_path:
     assert not Path(urlsplit(words).path).exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_nothing_is_left_in_the_temporary_folder(served: Served, tmp_path: Path, number):
+def test_nothing_is_left_in_the_temporary_folder(served: Served, tmp_path: Path):
     command = [sys.executable, "-I", "-m", "mcptally", "explore", str(served.store)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     environment = os.environ | {"TMPDIR": str(tmp_path)}
@@ -340,20 +343,18 @@ def test_nothing_is_left_in_the_temporary_folder(served: Served, tmp_path: Path,
         address = process.stdout.readline().decode().strip()
         status, _ = get(address)
         made = [path.name for path in tmp_path.iterdir()]
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         process.wait(60)
-    assert (status, process.returncode) == (200, 128 + number)
+    assert (status, process.returncode) == (200, 128 + signal.SIGTERM)
     assert any(name.startswith("mcptally-explore-") for name in made)
     assert not list(tmp_path.iterdir())
 
 
-def test_errors_since_a_moment_are_found_in_every_zone(served: Served, monkeypatch):
-    monkeypatch.setenv("TZ", "America/New_York")
-    with serving(served.store) as address:
-        _, page = get(f"{address}compare?at=2000-01-01T00:00")
-        _, later = get(f"{address}compare?at=2100-01-01T00:00")
-        _, ended = get(f"{address}compare?since=2000-01-01T00:00&until=2000-01-02T00:00")
-        status, wrong = get(f"{address}compare?since=2000-01-02T00:00&until=2000-01-01T00:00")
+def test_errors_since_a_moment_are_found_in_every_zone(served: Served):
+    _, page = get(f"{served.address}compare?at=2000-01-01T00:00")
+    _, later = get(f"{served.address}compare?at=2100-01-01T00:00")
+    _, ended = get(f"{served.address}compare?since=2000-01-01T00:00&until=2000-01-02T00:00")
+    status, wrong = get(f"{served.address}compare?since=2000-01-02T00:00&until=2000-01-01T00:00")
     assert "KeyError" in page
     assert "KeyError" not in later
     assert "KeyError" not in ended

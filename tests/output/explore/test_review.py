@@ -61,6 +61,14 @@ def desk(busy_store, tmp_path) -> Iterator[Desk]:
         yield Desk(address, file)
 
 
+@pytest.fixture(scope="module")
+def refusing(busy_store, tmp_path_factory) -> Iterator[Desk]:
+    """A desk at which no answer is accepted, for all tests of that."""
+    file = tmp_path_factory.mktemp("refusing") / "answers.jsonl"
+    with serving(busy_store, "--reviews", str(file), "--as", "ann") as address:
+        yield Desk(address, file)
+
+
 @pytest.fixture
 def page(desk: Desk, browser: Any) -> Iterator[Any]:
     if chromium() is None:
@@ -116,13 +124,11 @@ def test_a_sample_is_drawn_answered_and_gives_rates(desk: Desk, page):
     assert len(read(desk.file).samples) == 1
 
 
-def test_forms_of_other_pages_write_nothing(desk: Desk):
-    call = desk.first_call()
+def test_forms_of_other_pages_write_nothing(refusing: Desk):
+    call = refusing.first_call()
     for origin in (None, "null", "http://evil.example"):
-        assert desk.post("review/answer", origin, call=call, answer="tool") == 403
-    assert not desk.file.exists()
-    assert desk.post("review/answer", call=call, answer="tool") == 200
-    assert [row[1] for row in desk.answers()] == ["tool"]
+        assert refusing.post("review/answer", origin, call=call, answer="tool") == 403
+    assert not refusing.file.exists()
 
 
 @pytest.mark.parametrize(
@@ -136,14 +142,15 @@ def test_forms_of_other_pages_write_nothing(desk: Desk):
         ("review", {"n": "20"}, 405),
     ],
 )
-def test_a_form_that_cannot_be_used_writes_nothing(desk: Desk, path, fields, status):
-    assert desk.post(path, **fields) == status
-    assert not desk.file.exists()
+def test_a_form_that_cannot_be_used_writes_nothing(refusing: Desk, path, fields, status):
+    assert refusing.post(path, **fields) == status
+    assert not refusing.file.exists()
 
 
-def test_an_unknown_answer_is_refused(desk: Desk):
-    assert desk.post("review/answer", call=desk.first_call(), answer="callers") == 400
-    assert not desk.file.exists()
+def test_an_unknown_answer_is_refused(refusing: Desk):
+    call = refusing.first_call()
+    assert refusing.post("review/answer", call=call, answer="callers") == 400
+    assert not refusing.file.exists()
 
 
 def test_a_second_reviewer_does_not_see_what_the_first_one_answered(tmp_path):

@@ -147,15 +147,15 @@ def test_search_and_filters_show_only_matching_rows(open_page):
     page, _ = open_page("large")
     shown_rows = "#t-tools tbody tr:visible"
     assert page.locator(shown_rows).count() == 25
-    page.fill("#tools input[type=search]", "number_0123")
+    page.fill("#tools input[type=search]", "number_0113")
     assert page.locator(shown_rows).count() == 1
-    assert page.inner_text("#tools output") == "1 of 500"
+    assert page.inner_text("#tools output") == "1 of 120"
     page.fill("#tools input[type=search]", "")
     page.check("#tools input[data-flag=failed]")
-    assert page.inner_text("#tools output") == "334 of 500"
+    assert page.inner_text("#tools output") == "80 of 120"
     page.uncheck("#tools input[data-flag=failed]")
     page.locator("#tools button.all").click()
-    assert page.locator(shown_rows).count() == 500
+    assert page.locator(shown_rows).count() == 120
     page.select_option("#errors select", "tool_failure")
     verdicts = page.eval_on_selector_all(
         "#t-errors tbody tr:not([hidden])", "rows => rows.map(row => row.dataset.verdict)"
@@ -176,7 +176,7 @@ def test_the_call_and_commands_of_a_row_open_below_it_and_close_when_the_table_i
     assert "What decided" in below.inner_text()
     page.locator("#t-tools thead button").first.click()
     assert below.count() == 0
-    assert rows.count() == 500
+    assert rows.count() == 120
     folded = page.locator("#t-tools tbody tr", has_text=name).locator("details .cmd")
     assert name in "".join(folded.all_text_contents())
     assert page.locator("#t-tools .whole").count() == 0
@@ -198,7 +198,7 @@ def test_order_and_filters_are_in_the_address_and_come_back_with_it(open_page):
     assert again.input_value("#tools input[type=search]") == "number_01"
     assert again.is_checked("#tools input[data-flag=failed]")
     counts = [one.text_content("#tools output") for one in (page, again)]
-    assert counts == ["67 of 500", "67 of 500"]
+    assert counts == ["13 of 120", "13 of 120"]
     assert again.input_value("#errors select") == "tool_failure"
     head = again.locator("#t-tools thead [aria-sort]")
     assert head.get_attribute("aria-sort") == "descending"
@@ -325,7 +325,7 @@ def test_the_copy_button_copies_the_whole_command(open_page):
 
 def test_without_javascript_all_rows_are_visible(open_page):
     page, _ = open_page("large", java_script_enabled=False)
-    assert page.locator("#t-tools tbody tr:visible").count() == 500
+    assert page.locator("#t-tools tbody tr:visible").count() == 120
     assert page.locator("form.filters:visible").count() == 0
     assert page.locator("#theme:visible").count() == 0
 
@@ -349,10 +349,7 @@ def test_all_details_are_open_in_print(open_page, name, tmp_path):
     ("name", "scheme", "width"),
     [
         ("sample", "light", 1280),
-        ("sample", "dark", 390),
-        ("worse", "light", 390),
-        ("worse", "dark", 1280),
-        ("hostile", "light", 1280),
+        ("worse", "dark", 390),
         ("calm", "dark", 1280),
     ],
 )
