@@ -129,7 +129,7 @@ def test_a_store_whose_name_is_a_pattern_can_be_queried(folder: Path):
     assert answer_of_duckdb(store, "SELECT tool, calls FROM tool_scores") == [("read", 1)]
     assert answer_of_duckdb(store, COUNT) == [("read", 1)]
     assert mt.open_store(store).sql(COUNT).fetchall() == [("read", 1)]
-    assert mt.open_store(store, store).ask("latency").pl().height == 1
+    assert mt.open_store(store).ask("latency").pl().height == 1
 
 
 def test_a_failed_write_leaves_no_files(folder: Path):

@@ -490,7 +490,7 @@ CALLS = [
 def test_letters_white_space_and_comments_cannot_hide_a_call(small: mt.Store):
     """Random statements that would run SQL from a text; 68,000 more were tried once."""
     chosen = random.Random(7)
-    connection = Connections([small.path], None).get()
+    connection = Connections(small.path, None).get()
     passed = []
     for _ in range(1000):
         blanks = [chosen.choice(BLANKS) for _ in range(4)]

@@ -65,11 +65,10 @@ def score_an_archive() -> None:
 
 
 def open_and_query() -> None:
-    store = mt.open_store("store", Path("second"), memory="2GB", masked=True)
+    store = mt.open_store("store", memory="2GB", masked=True)
     assert_type(store, Store)
-    assert_type(Store(Path("store"), Path("second"), memory=None), Store)
+    assert_type(Store(Path("store"), memory=None), Store)
     assert_type(store.path, Path)
-    assert_type(store.paths, tuple[Path, ...])
     assert_type(store.manifest, dict[str, Any])
     assert_type(store.memory, str | None)
     answer = store.ask(
@@ -98,7 +97,7 @@ def open_and_query() -> None:
     limited: contextlib.AbstractContextManager[None] = store.within(1.5, rows=10)
     with limited:
         store.sql("SELECT 1")
-    assert_type(store.mark(), tuple[tuple[int, int], ...])
+    assert_type(store.mark(), tuple[int, int])
     store.ask("tool_scores", "time")  # type: ignore[call-arg]
     store.ask("tool_scores", servers="time")  # type: ignore[call-arg]
     store.sql(b"SELECT 1")  # type: ignore[arg-type]

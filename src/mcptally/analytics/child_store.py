@@ -1,6 +1,6 @@
 """Answers of stores in child processes, which may not allocate more than their memory limit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ from mcptally.errors import QueryError
 class MemoryLimitedStore(Store):
     """A store for a child process: the process may not allocate more than its memory limit."""
 
-    def __init__(self, *paths: Path, memory: str | None, masked: bool, exact: bool = False) -> None:
-        super().__init__(*paths, memory=memory, masked=masked)
-        self._connections.exact = exact
+    def __init__(self, path: Path, *, memory: str | None, masked: bool) -> None:
+        super().__init__(path, memory=memory, masked=masked)
+        self._connections.exact = True
         # This masks the tables and creates the views, so that no answer waits for them.
         connection = retry_if_replaced([self], self._connections.get)
         [(limit,)] = connection.execute("SELECT current_setting('memory_limit')").fetchall()
@@ -31,12 +31,12 @@ class MemoryLimitedStore(Store):
 
 
 def answer_function(
-    paths: Sequence[Path],
+    path: Path,
     memory: str | None,
     masked: bool,  # noqa: FBT001  (a child process gets its arguments by position)
 ) -> Callable[..., memoryview]:
     """The function that a child process calls: a store's answers as Arrow IPC streams."""
-    store = MemoryLimitedStore(*paths, memory=memory, masked=masked, exact=True)
+    store = MemoryLimitedStore(path, memory=memory, masked=masked)
 
     def answer(name: str, args: Any, kwargs: Any, rows: int) -> memoryview:
         relation: duckdb.DuckDBPyRelation = getattr(store, name)(*args, **kwargs)

@@ -116,16 +116,16 @@ class Comparison:
 
 
 class Side(NamedTuple):
-    """One side of a comparison: a store, or several as one."""
+    """One side of a comparison: a store."""
 
-    paths: Sequence[Path]
-    """The folders."""
-    files: Sequence[LiveFiles]
-    """The live files of each folder, by table."""
+    path: Path
+    """The folder."""
+    files: LiveFiles
+    """Its live files, by table."""
     memory: str | None
     """Memory limit of DuckDB, such as `2GB`."""
     made_by: str | None = None
-    """The version of mcptally that wrote the first store."""
+    """The version of mcptally that wrote the store."""
     filters: Collection[str] = ()
     """Names of filters that choose the calls that count; `compare` gets their values."""
 
@@ -156,11 +156,11 @@ def compare(
     for name, side in (("base", base), ("new", new)):
         connection.execute(f"ATTACH ':memory:' AS {name}")
         connection.execute(f"USE {name}")
-        with reporting_the_version(side.paths[0], side.made_by):
+        with reporting_the_version(side.path, side.made_by):
             created = create_tables(connection, side.files, side.filters)
             create_questions(connection, {n: text for n, text in read.items() if n not in created})
     connection.execute("USE memory")
-    lock(connection, (*base.paths, *new.paths))
+    lock(connection, (base.path, new.path))
     connection.execute(f"CREATE TABLE pairs AS {pairs}")
     connection.execute(f"CREATE TABLE changes AS {changes}", parameters)
     connection.execute(f"INSERT INTO changes BY NAME {p95}")
@@ -168,7 +168,7 @@ def compare(
     connection.register("summarised", summary)
     connection.execute("CREATE TABLE summary AS SELECT * FROM summarised")
     connection.unregister("summarised")
-    return Comparison(base.paths[0], new.paths[0], connection)
+    return Comparison(base.path, new.path, connection)
 
 
 def limits(

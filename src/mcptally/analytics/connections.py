@@ -1,12 +1,12 @@
-"""Opens stores: DuckDB connections with their tables and questions as views.
+"""Opens a store: DuckDB connections with its tables and questions as views.
 
-SQL may come from an untrusted source, so a connection can read the stores' tables and nothing else.
+SQL may come from an untrusted source, so a connection can read the store's tables and nothing else.
 """
 
 import contextlib
 import re
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -29,13 +29,13 @@ PAYLOAD_TABLES: Final = TABLE_NAMES - WITHOUT_PAYLOADS
 
 
 class Connections:
-    """The connections to a store, or to several as one. Threads may share them.
+    """The connections to a store. Threads may share them.
 
     Attributes:
-        paths: folders of the stores.
+        path: folder of the store.
         memory: memory limit of DuckDB, such as `2GB`; None: four fifths of the machine's memory.
-        manifest: content of the first store's `store.json`, without the files of the archive.
-        has_payloads: whether arguments and results were kept; with several stores, in all of them.
+        manifest: content of `store.json`, without the files of the archive.
+        has_payloads: whether arguments and results were kept.
         masked: whether the tables are copies without secrets (`masked_tables`), for SQL from
             untrusted sources.
         exact: whether Arrow data keeps DuckDB's own types, which other programs cannot read.
@@ -44,8 +44,8 @@ class Connections:
         StoreError: from the constructor: there is no store, or this version cannot read it.
     """
 
-    def __init__(self, paths: Sequence[Path], memory: str | None, *, masked: bool = False) -> None:
-        self.paths: Final = tuple(paths)
+    def __init__(self, path: Path, memory: str | None, *, masked: bool = False) -> None:
+        self.path: Final = path
         self.masked: Final = masked
         self.memory: Final = memory
         self.exact = False
@@ -58,18 +58,10 @@ class Connections:
 
     def _load(self) -> None:
         self._mark = self.mark()
-        manifests = [read_manifest(path, archive=False) for path in self.paths]
-        self.manifest = manifests[0]
-        self.has_payloads = all(manifest.get("payloads") for manifest in manifests)
-        self._files = [
-            live_files(path.resolve(), manifest)
-            for path, manifest in zip(self.paths, manifests, strict=True)
-        ]
-        self._copies = [
-            MaskedTables(path.resolve(), files)
-            for path, files in zip(self.paths, self._files, strict=True)
-            if self.masked
-        ]
+        self.manifest = read_manifest(self.path, archive=False)
+        self.has_payloads = bool(self.manifest.get("payloads"))
+        self._files = live_files(self.path.resolve(), self.manifest)
+        self._copies = MaskedTables(self.path.resolve(), self._files) if self.masked else None
 
     def close(self) -> None:
         """Close all connections; the next question opens new ones."""
@@ -79,17 +71,17 @@ class Connections:
             self._open.clear()
             self._created.clear()
 
-    def mark(self) -> tuple[tuple[int, int], ...]:
-        """A value that changes when a run replaces one of the stores."""
-        return tuple(map(manifest_version, self.paths))
+    def mark(self) -> tuple[int, int]:
+        """A value that changes when a run replaces the store."""
+        return manifest_version(self.path)
 
     @property
-    def folders(self) -> Sequence[Path]:
-        """The folder of each store's tables: the store, or that of its masked copies."""
-        return [copies.folder for copies in self._copies] or self.paths
+    def folder(self) -> Path:
+        """The folder of the tables: the store, or that of its masked copies."""
+        return self.path if self._copies is None else self._copies.folder
 
-    def files(self, tables: Collection[str] = TABLE_NAMES) -> Sequence[LiveFiles]:
-        """The current files of each store, by table; read again if a run has replaced a store.
+    def files(self, tables: Collection[str] = TABLE_NAMES) -> LiveFiles:
+        """The current files of the store, by table; read again if a run has replaced it.
 
         Args:
             tables: the tables that will be read; the masked copies of others may not exist yet.
@@ -99,9 +91,10 @@ class Connections:
                 self._load()
                 self._open.clear()
                 self._created.clear()
-            for copies in self._copies:
-                copies.write(tables)
-            return [copies.files for copies in self._copies] or self._files
+            if self._copies is None:
+                return self._files
+            self._copies.write(tables)
+            return self._copies.files
 
     def get(
         self, filters: frozenset[str] = frozenset(), tables: frozenset[str] = TABLE_NAMES
@@ -126,14 +119,14 @@ class Connections:
             return self._connect(self.files(), frozenset(), TABLE_NAMES)
 
     def _connect(
-        self, files: Sequence[LiveFiles], filters: frozenset[str], tables: frozenset[str]
+        self, files: LiveFiles, filters: frozenset[str], tables: frozenset[str]
     ) -> tuple[duckdb.DuckDBPyConnection, set[str]]:
         connection = views.connect(self.memory)
         with self.reporting_the_version():
             created = views.create_tables(connection, files, filters, tables)
         if self.exact:
             connection.execute("SET arrow_lossless_conversion = true")
-        lock(connection, self.folders)
+        lock(connection, [self.folder])
         return connection, created
 
     def get_for(
@@ -152,10 +145,7 @@ class Connections:
                 takes longer than most questions, and many do not read them.
         """
         without_payloads = (
-            self.masked
-            and not (payloads or filters)
-            and len(self.paths) == 1
-            and (filters, TABLE_NAMES) not in self._open
+            self.masked and not (payloads or filters) and (filters, TABLE_NAMES) not in self._open
         )
         connection = self.get(filters, WITHOUT_PAYLOADS if without_payloads else TABLE_NAMES)
         # Each view takes 0.01 s.
@@ -193,7 +183,7 @@ class Connections:
 
     def reporting_the_version(self) -> contextlib.AbstractContextManager[None]:
         """Turn errors about missing columns into one that names the version of the store."""
-        return views.reporting_the_version(self.paths[0], self.manifest.get("mcptally"))
+        return views.reporting_the_version(self.path, self.manifest.get("mcptally"))
 
 
 def answer_of(connection: duckdb.DuckDBPyConnection, query: str, params: Any = None) -> Answer:

@@ -45,7 +45,7 @@ def open_session(
         UsageError: no file is given, and none can be written beside the archive.
         UnreadableError: the file has a line that is not an answer.
     """
-    recorded = type(store)(*store.paths, memory=store.memory) if store.masked else store
+    recorded = type(store)(store.path, memory=store.memory) if store.masked else store
     _require_calls(recorded, server, tool)
     return Session(recorded, reviews, who=who, server=server, tool=tool)
 

@@ -1,6 +1,6 @@
-"""Answers predefined questions and SQL about a store, or about several as one, within limits.
+"""Answers predefined questions and SQL about a store, within limits.
 
-`connections` opens the stores; `child_store` computes answers with limits in child processes.
+`connections` opens the store; `child_store` computes answers with limits in child processes.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 
 class Store:
-    """An open store, or several as one.
+    """An open store.
 
     Every answer is a DuckDB relation that notebooks show as a table: `.pl()`, `.to_arrow_table()`,
     `.fetchall()`, and `.df()` with the extra `mcptally[pandas]`. Threads may share a store.
@@ -43,20 +43,16 @@ class Store:
     that is killed when it reaches the limit. The relation then reads the finished rows.
 
     Attributes:
-        path: folder of the store, or of the first of several.
-        paths: folders of all of them.
+        path: folder of the store.
         memory: memory limit of DuckDB, such as `2GB`; None: four fifths of the machine's memory.
         masked: whether all texts are without secrets, so that SQL cannot find them.
     """
 
-    def __init__(
-        self, path: Path, *more: Path, memory: str | None = None, masked: bool = False
-    ) -> None:
+    def __init__(self, path: Path, *, memory: str | None = None, masked: bool = False) -> None:
         self.path: Final = path
-        self.paths: Final = (path, *more)
         self.memory: Final = memory
         self.masked: Final = masked
-        self._connections: Final = Connections(self.paths, memory, masked=masked)
+        self._connections: Final = Connections(path, memory, masked=masked)
         self._lock: Final = threading.Lock()
         self._child: ChildProcessPool | None = None
         self._limits: Final[list[tuple[float, int]]] = []
@@ -75,7 +71,7 @@ class Store:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The first store's `store.json`, without the files of the archive.
+        """The content of `store.json`, without the files of the archive.
 
         It is read again when a question is asked after a run replaced the store.
         """
@@ -88,22 +84,22 @@ class Store:
 
     @property
     def has_payloads(self) -> bool:
-        """Whether arguments and results were kept, in all of several stores."""
+        """Whether arguments and results were kept."""
         return self._connections.has_payloads
 
-    def mark(self) -> tuple[tuple[int, int], ...]:
-        """A value that changes when a run replaces one of the stores."""
+    def mark(self) -> tuple[int, int]:
+        """A value that changes when a run replaces the store."""
         return self._connections.mark()
 
     @property
-    def files(self) -> Sequence[LiveFiles]:
-        """The live files of each store, by table; read again after a run replaced a store."""
+    def files(self) -> LiveFiles:
+        """The live files of the store, by table; read again after a run replaced it."""
         return self._connections.files()
 
     @property
-    def folders(self) -> Sequence[Path]:
-        """The folder of each store's tables."""
-        return self._connections.folders
+    def folder(self) -> Path:
+        """The folder of the tables: the store, or that of its masked copies."""
+        return self._connections.folder
 
     def ask(
         self,
@@ -196,7 +192,7 @@ class Store:
         from mcptally.analytics import explain, explanation  # noqa: PLC0415  (loads polars)
 
         # The rules judge what was recorded.
-        recorded = Store(*self.paths, memory=self.memory) if self.masked else self
+        recorded = Store(self.path, memory=self.memory) if self.masked else self
         found = retry_if_replaced(
             [recorded], lambda: explain.explain(recorded, call, seed=seed), consistent=True
         )
@@ -233,7 +229,7 @@ class Store:
                 most = self.memory or "four fifths of this machine's memory"
                 self._child = ChildProcessPool(
                     "mcptally.analytics.child_store:answer_function",
-                    self.paths,
+                    self.path,
                     self.memory,
                     self.masked,
                     memory=f"{most} of memory (or {SPILL} of disk)",
@@ -260,7 +256,7 @@ class Store:
         """What changed from this store to `other`.
 
         Args:
-            other: the store after; each of the two may be several stores opened as one.
+            other: the store after.
             min_difference: smallest change of a rate that is reported (0.05: five points).
             min_ratio: smallest ratio of latencies and sizes that is reported (1.25: a quarter
                 more).
@@ -273,7 +269,7 @@ class Store:
 
         def compared() -> compare.Comparison:
             base, new = (
-                compare.Side(s.folders, s.files, s.memory, s.manifest.get("mcptally"))
+                compare.Side(s.folder, s.files, s.memory, s.manifest.get("mcptally"))
                 for s in (self, other)
             )
             return compare.compare(base, new, parameters)
@@ -340,7 +336,7 @@ class Store:
         return reviewing.save(self, filled, who=who, reviews=reviews)
 
     def __repr__(self) -> str:
-        return f"Store({', '.join(repr(str(path)) for path in self.paths)})"
+        return f"Store({str(self.path)!r})"
 
 
 _SHOW_TABLES: Final = re.compile(r"\s*SHOW\s+(?:ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
@@ -386,16 +382,11 @@ def retry_if_replaced(
 _ATTEMPTS: Final = 5
 
 
-def open_store(
-    path: str | Path, *more: str | Path, memory: str | None = None, masked: bool = False
-) -> Store:
-    """Open the store at `path`, or several stores as one.
-
-    A recording that several of them contain counts once, as the first of them has it.
+def open_store(path: str | Path, *, memory: str | None = None, masked: bool = False) -> Store:
+    """Open the store at `path`.
 
     Args:
         path: folder of a store.
-        more: folders of other stores.
         memory: memory limit of DuckDB, such as `2GB`; by default four fifths of the machine's
             memory. With a limit, answers are computed in a child process that cannot exceed it.
         masked: whether tokens and passwords are replaced by `[redacted:NAME]` in everything that
@@ -405,4 +396,4 @@ def open_store(
     Raises:
         StoreError: there is no store, or this version cannot read it.
     """
-    return Store(Path(path), *map(Path, more), memory=memory, masked=masked)
+    return Store(Path(path), memory=memory, masked=masked)

@@ -1,4 +1,4 @@
-"""Creates DuckDB views over stores: their tables, and every question in `queries/*.sql`.
+"""Creates DuckDB views over a store: its tables, and every question in `queries/*.sql`.
 
 The first line of a question's file is a comment with its title. The second line, `-- Shows: a, b`,
 names the columns that a terminal shows first.
@@ -20,13 +20,12 @@ from typing import Final, Literal
 
 import duckdb
 
-from mcptally.analytics import union
 from mcptally.analytics.contrasts import is_masked
 from mcptally.analytics.filters import ORDER, predicates
 from mcptally.errors import QueryError, StoreError, UsageError, as_argument
 from mcptally.seeds.validation_protocol import sql_functions as validation_sql_functions
 from mcptally.statistics import sql_functions
-from mcptally.store.manifest import LiveFiles
+from mcptally.store.manifest import LiveFiles, as_pattern
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
 from mcptally.tables.findings import Findings
@@ -186,15 +185,15 @@ def reporting_the_version(path: Path, made_by: str | None) -> Iterator[None]:
 
 def create_tables(
     connection: duckdb.DuckDBPyConnection,
-    stores: Sequence[LiveFiles],
+    files: LiveFiles,
     filters: Collection[str] = (),
     names: Collection[str] = ORDER,
 ) -> set[str]:
-    """Create views of the tables of stores, without the rows that these filters leave out.
+    """Create views of the tables of a store, without the rows that these filters leave out.
 
     Args:
         connection: where to create them.
-        stores: the current files of each store, by table.
+        files: the current files of the store, by table.
         filters: names of filters; their values are variables of the cursor that asks.
         names: the tables; with filters, all of them.
 
@@ -205,7 +204,6 @@ def create_tables(
         StoreError: a table is missing or damaged.
         QueryError: the memory limit of the connection is too small to read the files.
     """
-    tables = union.tables(connection, stores)
     wanted = [(name, name) for name in ORDER if name in names]
     if filters:
         # `usage` aggregates all calls: it is computed again from the calls that count.
@@ -215,14 +213,14 @@ def create_tables(
         where = "true" if view != name else " AND ".join(predicates(name, filters)) or "true"
         try:
             connection.execute(
-                f'CREATE VIEW "{view}" AS SELECT * FROM {tables[name]} WHERE {where}'
+                f'CREATE VIEW "{view}" AS SELECT * FROM {_reading(files[name])} WHERE {where}'
             )
         except duckdb.OutOfMemoryException as error:
             raise QueryError(
                 f"the memory limit is too small to open the store: {str(error).splitlines()[0]}"
             ) from error
         except duckdb.Error as error:
-            place = stores[0][name][0].parent.parent if len(stores) == 1 else "one of the stores"
+            place = files[name][0].parent.parent
             raise StoreError(
                 f"{place}: table {name} is damaged: {str(error).splitlines()[0]}; rebuild it "
                 "with: mcptally score ARCHIVE -o STORE"
@@ -232,6 +230,12 @@ def create_tables(
     texts = {name: text for name, text in texts_of("_usage").items() if name not in ARCHIVE_VIEWS}
     create_questions(connection, texts | {Usage.name: "SELECT * FROM _usage"})
     return texts.keys() | ARCHIVE_VIEWS.keys()
+
+
+def _reading(files: Sequence[Path]) -> str:
+    """The SQL expression that reads these files as one table."""
+    names = ", ".join("'" + as_pattern(path).replace("'", "''") + "'" for path in files)
+    return f"read_parquet([{names}])"
 
 
 def texts_read_by(question: str) -> dict[str, str]:

@@ -23,14 +23,6 @@ from mcptally.output.formats import ANSWERS
     help="Only rows that are based on at least this many calls.",
 )
 @click.option(
-    "--with",
-    "more",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    metavar="STORE",
-    help="A further store, read together with the first one. Can be repeated.",
-)
-@click.option(
     "--limit",
     type=click.IntRange(min=0),
     help="Maximum number of rows; 0: all. Default: 50 for a table in a terminal, otherwise all.",
@@ -50,7 +42,6 @@ def command(
     store: Path,
     question: str | None,
     *,
-    more: tuple[Path, ...],
     limit: int | None,
     seconds: float | None,
     memory: float | None,
@@ -81,7 +72,7 @@ def command(
     from mcptally.tables.all_tables import TABLES
 
     limit_of_memory = None if memory is None else size_text(memory)
-    opened = open_store(store, *more, memory=limit_of_memory, masked=not raw)
+    opened = open_store(store, memory=limit_of_memory, masked=not raw)
     if keep:
         kept = ", ".join(duckdb_file.write_with_answers(store))
         sys.stderr.write(f"{store / duckdb_file.FILE} has the tables {kept}\n")

@@ -148,7 +148,7 @@ def _comparison(answers: Answers, ranges: Ranges | None) -> Comparison:
 
     def side(store: Store, *, is_base: bool) -> Side:
         names = tuple(name for name in given if name.startswith(BASE) == is_base)
-        return Side(store.folders, store.files, None, store.manifest.get("mcptally"), names)
+        return Side(store.folder, store.files, None, store.manifest.get("mcptally"), names)
 
     return retry_if_replaced(
         [new],

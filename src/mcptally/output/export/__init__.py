@@ -82,7 +82,7 @@ def export(
         raise UsageError(f"{to} can hold the table calls only; export {table} as {', '.join(ROWS)}")
     opened = store if isinstance(store, Store) else open_store(store)
     if opened.masked == raw:
-        opened = open_store(*opened.paths, memory=opened.memory, masked=not raw)
+        opened = open_store(opened.path, memory=opened.memory, masked=not raw)
     name = '"' + table.replace('"', '""') + '"'
     condition = f" WHERE ({where})" if where else ""
     order = f" ORDER BY {_ORDER[table]}" if table in _ORDER else ""

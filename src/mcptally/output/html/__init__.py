@@ -135,7 +135,7 @@ def page_text(
 
     def context() -> dict[str, Any]:
         found = answers.ask(asked, opened_base, examples=examples)
-        command_lines = commands.Commands(*map(str, opened.paths), filters=found.filters)
+        command_lines = commands.Commands(str(opened.path), filters=found.filters)
         return _context(opened, found, command_lines, examples)
 
     variables = retry_if_replaced(

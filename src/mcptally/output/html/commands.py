@@ -23,22 +23,16 @@ _NAMES_LIMIT: Final = 300
 
 
 class Commands:
-    """The commands about the stores and the filters of a page.
+    """The commands about the store and the filters of a page.
 
     Args:
         store: the folder of the store.
-        more: the folders of further stores that are read as one with it.
         filters: the filters of the page, as in `Store.ask`.
     """
 
-    def __init__(
-        self, store: str, *more: str, filters: Mapping[str, Any] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, store: str, filters: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.store = _path(store)
-        self._single = not more
-        self._query = " ".join(
-            ["mcptally query", self.store, *(f"--with {_path(s)}" for s in more)]
-        )
+        self._query = f"mcptally query {self.store}"
         # Filters that are unsafe to paste are left out; the command then returns more rows.
         safe = {key: str(value) for key, value in filters.items() if _is_safe(str(value))}
         self._flags = "".join(f" {shlex.quote(f'--{key}={value}')}" for key, value in safe.items())
@@ -51,8 +45,8 @@ class Commands:
                 self._where.append(f"requested_at {operator} TIMESTAMPTZ '{time}'")
 
     def show(self, call: str | None) -> str | None:
-        """The command that explains a call; None for several stores or an id of another form."""
-        if call is None or not self._single or not _ID.fullmatch(call):
+        """The command that explains a call; None for an id of another form."""
+        if call is None or not _ID.fullmatch(call):
             return None
         return f"mcptally show {self.store} {call}"
 
