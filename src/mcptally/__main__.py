@@ -1,4 +1,4 @@
-"""`python -m mcptally` is the command line."""
+"""Runs the command line as `python -m mcptally`."""
 
 from mcptally.cli import main
 

@@ -1,4 +1,4 @@
-"""Recognises that a disk is full, whichever library reports it, and syncs files to the disk."""
+"""Recognises full disks, whichever library reports them, and syncs files to disk."""
 
 import errno
 import os
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 _NUMBERS: Final = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _LIBRARIES: Final = frozenset({"polars", "pyarrow", "duckdb", "_duckdb", "pyo3_runtime"})
-"""Modules of exceptions that may be about a full disk; many of them do not say so."""
+"""Modules whose exceptions may be caused by a full disk; many do not say so."""
 _NEARLY_FULL: Final = 1 << 20
-"""Bytes of free space below which an error of these libraries is taken for one of a full disk."""
+"""Free bytes below which an error of these libraries is attributed to a full disk."""
 
 
 def is_full(error: BaseException, *places: "str | Path") -> bool:
-    """Whether an error was raised because a disk is full.
+    """Return whether an error was raised because a disk is full.
 
     Args:
         error: the error.
@@ -32,7 +32,7 @@ def is_full(error: BaseException, *places: "str | Path") -> bool:
 
 
 def full_place(places: "Iterable[str | Path]") -> str | None:
-    """The first of some paths whose disk has next to no free space; None if none has."""
+    """Return the first path whose disk has almost no free space, or None."""
     from pathlib import Path  # noqa: PLC0415  (takes 5 % of the recorder's start-up time)
 
     for place in places:
@@ -41,13 +41,13 @@ def full_place(places: "Iterable[str | Path]") -> str | None:
             folder = next(each for each in (path, *path.parents) if each.exists())
             if shutil.disk_usage(folder).free < _NEARLY_FULL:
                 return str(place)
-        except (OSError, ValueError):  # not a path
+        except (OSError, ValueError):  # not a valid path
             continue
     return None
 
 
 def sync(path: "Path") -> None:
-    """Wait until the content of a file, or the names in a folder, are on the disk.
+    """Wait until a file's content, or a folder's names, are on disk.
 
     Some network file systems cannot sync folders.
     """

@@ -1,17 +1,16 @@
-"""The exceptions that mcptally raises on purpose, and the exit codes of its commands.
+"""Defines the exceptions that mcptally raises deliberately, and its commands' exit codes.
 
-An exception means that mcptally could not continue. Malformed traffic raises none; it becomes rows
-of `findings`.
+An exception means that mcptally could not continue. Malformed traffic does not raise; it becomes
+rows of `findings`.
 
-    McptallyError
-    ├── UsageError        invalid arguments or options                       (exit 2)
-    ├── UnreadableError   none of the given files could be read              (exit 3)
-    ├── UnreachableError  a file of a remote archive cannot be had           (exit 3)
-    ├── StoreError        not a store, or a store of another format version  (exit 3)
-    ├── RuleError         a rule file that cannot be loaded                  (exit 2)
-    └── QueryError        an unknown question, or SQL that DuckDB rejects    (exit 2)
+    McptallyError ├── UsageError        invalid arguments or options                       (exit 2)
+    ├── UnreadableError   none of the given files could be read              (exit 3) ├──
+    UnreachableError  a file of a remote archive cannot be fetched (exit 3) ├── StoreError
+    not a store, or a store of another format version  (exit 3) ├── RuleError         a rule file
+    that cannot be loaded                  (exit 2) └── QueryError        an unknown question, or
+    SQL that DuckDB rejects    (exit 2)
 
-A message says what is wrong, where (`file:line` if known) and what to do next.
+A message states what is wrong, where (`file:line` if known) and what to do next.
 """
 
 import enum
@@ -21,7 +20,7 @@ from typing import ClassVar
 
 
 class Exit(enum.IntEnum):
-    """Exit codes of all commands except `record`, which exits with the code of its server."""
+    """Exit codes of all commands except `record`, which exits with its server's code."""
 
     DONE = 0
     """The command succeeded; no limit is exceeded, and no check failed."""
@@ -36,7 +35,7 @@ class Exit(enum.IntEnum):
 
 
 class McptallyError(Exception):
-    """The base class of all errors that mcptally raises on purpose."""
+    """The base class of all errors that mcptally raises deliberately."""
 
     exit_code: ClassVar[Exit] = Exit.FAILED
 
@@ -78,9 +77,9 @@ class QueryError(McptallyError):
 
 
 def reason(error: Exception) -> str:
-    """Why a file cannot be read, parsed or written, in the same words for every command.
+    """Return why a file cannot be read, parsed or written, worded alike for all commands.
 
-    The system's own words have capitals and numbers, and a decoder's say more than a user needs.
+    The system's messages have capitals and numbers, and a decoder's contain more than a user needs.
     """
     import errno  # noqa: PLC0415  (the recorder starts without it)
 
@@ -93,25 +92,25 @@ def reason(error: Exception) -> str:
         return "is not UTF-8"
     if isinstance(error, RecursionError):
         return "is nested too deep"
-    if column := getattr(error, "colno", None):  # of JSON
+    if column := getattr(error, "colno", None):  # from JSON
         line = getattr(error, "lineno", 1)
         return (
             f"is not JSON: unexpected text at {f'line {line}, ' if line > 1 else ''}column {column}"
         )
-    return f"{error}".replace("JSON is malformed", "is not JSON")  # words of msgspec
+    return f"{error}".replace("JSON is malformed", "is not JSON")  # worded by msgspec
 
 
 NOT_IN_RECORDER = (
     "{} is not part of mcptally-recorder; install mcptally in another environment, for example: "
     "uvx mcptally"
 )
-"""What is said of names and commands that only the distribution `mcptally` has."""
+"""Message for names and commands that only the distribution `mcptally` has."""
 
 
 def near(name: str, names: Iterable[str]) -> str:
-    """The end of a message: `; did you mean A or B?` with the names most similar to `name`.
+    """Return the end of a message: `; did you mean A or B?` with the names most like `name`.
 
-    Empty if no name is similar.
+    The text is empty if no name is similar.
     """
     import difflib  # noqa: PLC0415  (the recorder starts without it)
 
@@ -120,7 +119,7 @@ def near(name: str, names: Iterable[str]) -> str:
 
 
 def as_argument(path: str | os.PathLike[str]) -> str:
-    """A path as it is written in a command of a shell."""
+    """Return a path as written in a shell command."""
     import shlex  # noqa: PLC0415  (the recorder starts without it)
 
     text = os.fspath(path)

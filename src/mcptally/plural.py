@@ -1,13 +1,13 @@
-"""Formats a count with its noun in singular or plural: `1 file`, `2 files`."""
+"""Formats a count with its noun in the singular or plural: `1 file`, `2 files`."""
 
 
 def count(n: int | float | None, noun: str = "", plural: str = "") -> str:
-    """`n` with thousands separators, followed by the noun in singular or plural.
+    """Return `n` with thousands separators, and the noun in the singular or plural.
 
     Args:
         n: the count; None counts as 0.
-        noun: the noun in singular; if empty, the result is the number alone.
-        plural: the noun in plural; by default the singular with `s`.
+        noun: the noun in the singular; if empty, only the number is returned.
+        plural: the noun in the plural; by default the singular with `s`.
     """
     number = f"{n or 0:,}" if isinstance(n, int | None) else f"{n:,.0f}"
     if not noun:

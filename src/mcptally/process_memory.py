@@ -1,8 +1,8 @@
-"""Memory of this process: how much is available, and settings of its allocators.
+"""Measures this process's available memory, and configures its allocators.
 
-A process that scores keeps freed memory for the next partition. The kernel zeroes each page when it
-is first touched, which takes as long per byte as parsing JSON. If the process released memory and
-requested it again, most of a run's system time would go into this. The settings must be made before
+A scoring process keeps freed memory for the next partition. The kernel zeroes each page when it is
+first touched, which takes as long per byte as parsing JSON. If the process released memory and
+requested it again, this would take most of a run's system time. The settings must be made before
 the columnar libraries load.
 """
 
@@ -24,11 +24,11 @@ ENVIRONMENT: Final = {
     "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1),
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
-"""Environment of a process that scores: one thread, because one process per core runs, and
-allocators that keep freed memory until the next partition needs it."""
+"""Environment of a scoring process: one thread, because one process per core runs, and allocators
+that keep freed memory until the next partition needs it."""
 
 LARGE_HEAP: Final = 1 << 30
-"""Bytes of memory above which a process releases free memory: it has a large recording."""
+"""Bytes of memory above which a process releases free memory; only large recordings exceed it."""
 
 _CGROUPS: Final = {
     "": ("/sys/fs/cgroup", "memory.max", "memory.current", ""),
@@ -37,8 +37,8 @@ _CGROUPS: Final = {
         "total_",
     ),
 }
-"""For cgroups of version 2 and 1: their root, the files with limit and usage, and the prefix of
-`memory.stat` lines that include child groups."""
+"""For cgroups (version 2 and 1): root, files with limit and usage, and the prefix of `memory.stat`
+lines that include child groups."""
 
 _MALLOPT: Final = {
     "MALLOC_MMAP_THRESHOLD_": -3,
@@ -49,7 +49,7 @@ _MALLOPT: Final = {
 
 
 def configure_allocators() -> None:
-    """Apply `ENVIRONMENT` to this process, except to libraries that are loaded already."""
+    """Apply `ENVIRONMENT` to this process, except to libraries that are already loaded."""
     if "polars" not in sys.modules:
         for name in ENVIRONMENT.keys() - _MALLOPT.keys():
             os.environ.setdefault(name, ENVIRONMENT[name])
@@ -72,10 +72,10 @@ def gc_paused() -> Iterator[None]:
 
 
 def available_memory() -> int | None:
-    """Bytes that this process may still allocate; None if that is unknown.
+    """Return the bytes that this process may still allocate; None if unknown.
 
-    The least of `MemAvailable` in /proc/meminfo and what the limits of its cgroups (version 2 and
-    1) leave, not counting their file cache.
+    This is the minimum of `MemAvailable` in /proc/meminfo and the remaining bytes in its cgroups
+    (version 2 and 1), not counting their file cache.
     """
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
@@ -100,18 +100,18 @@ def _available_in_cgroups() -> Iterator[int]:
                 break
             try:
                 left = available_in_cgroup(group, limit_file, usage_file, prefix)
-            except (OSError, ValueError):  # no limit, or not readable
+            except (OSError, ValueError):  # no limit, or unreadable
                 continue
             yield left
 
 
 def available_in_cgroup(group: Path, limit_file: str, usage_file: str, prefix: str = "") -> int:
-    """Bytes that processes of a cgroup may still allocate.
+    """Return the bytes that processes in a cgroup may still allocate.
 
-    Cached pages of files count as used until the memory is needed, so they are added.
+    Cached file pages count as used until the memory is needed, so they are added.
 
     Args:
-        group: its folder.
+        group: the cgroup's folder.
         limit_file: name of the file with the limit.
         usage_file: name of the file with the usage.
         prefix: prefix of the lines of `memory.stat` that include child groups.
@@ -130,10 +130,10 @@ def available_in_cgroup(group: Path, limit_file: str, usage_file: str, prefix: s
 
 
 def trim_heap() -> None:
-    """Release free memory of the C allocator if this process has more than `LARGE_HEAP` bytes.
+    """Release the C allocator's free memory if this process has more than `LARGE_HEAP` bytes.
 
-    Called between two steps: each allocator keeps its own free memory, so that a large recording
-    would take the peaks of all of them.
+    Called between two steps: each allocator keeps its own free memory, so a large recording would
+    need the sum of their peaks.
     """
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_bytes().split()[1])

@@ -1,13 +1,13 @@
-"""A pytest plugin: records the MCP traffic of a test run, and prints what mcptally finds in it.
+"""Implements a pytest plugin: records a test run's MCP traffic and prints mcptally's findings.
 
     def test_search(mcp_recorder):
         command = mcp_recorder.command("python", "server.py")  # start this instead
         with mcp_recorder.url(app) as url:  # an HTTP server, connect to this instead
             ...
 
-pytest imports this module in every run, so it imports what analyzes recordings only at the end of a
-run that recorded something. With pytest-xdist, the workers record into one folder, and the
-controller reads it.
+pytest imports this module in every run, so the analysis is only imported at the end of a run that
+recorded something. With pytest-xdist, the workers record into one folder, and the controller reads
+it.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _ADDRESS: Final = re.compile(r"clients connect to (?P<url>http://\S+)")
 _FOLDER: Final = "mcptally_folder"
-"""The name of the setting that tells a worker of pytest-xdist where to record."""
+"""The name of the setting that tells a pytest-xdist worker where to record."""
 
 
 class McpRecorder:
@@ -45,7 +45,7 @@ class McpRecorder:
         self.folder = folder
 
     def command(self, *command: str, name: str | None = None) -> list[str]:
-        """The command that runs a stdio server behind the recorder.
+        """Return the command that runs a stdio server behind the recorder.
 
         Args:
             command: the server's program and its arguments.
@@ -55,7 +55,7 @@ class McpRecorder:
 
     @contextlib.contextmanager
     def url(self, server: Any, *, name: str | None = None, path: str = "/mcp") -> Iterator[str]:
-        """The URL at which an HTTP server can be reached through the recorder, in a `with` block.
+        """Provide the URL of an HTTP server behind the recorder, in a `with` block.
 
         Args:
             server: the URL of a running server, an ASGI app, or a server object of the MCP SDK or
@@ -86,7 +86,9 @@ class McpRecorder:
                     break
             else:
                 raise RuntimeError(f"the recorder did not start: {''.join(first)}")
-            threading.Thread(target=said.read, daemon=True).start()  # a full pipe would block it
+            threading.Thread(
+                target=said.read, daemon=True
+            ).start()  # a full pipe would block the recorder
             try:
                 yield found["url"]
             finally:
@@ -94,7 +96,7 @@ class McpRecorder:
 
 
 def _app_of(server: Any) -> Any:
-    """The ASGI app of a server object; an app itself is returned as it is."""
+    """Return the ASGI app of a server object; an app itself is returned unchanged."""
     for method in ("streamable_http_app", "http_app"):
         if hasattr(server, method):
             return getattr(server, method)()
@@ -105,7 +107,7 @@ def _app_of(server: Any) -> Any:
 
 @contextlib.contextmanager
 def _served(app: Any) -> Iterator[str]:
-    """Serve an ASGI app in a thread; the URL of its root."""
+    """Serve an ASGI app in a thread; yield its root URL."""
     import uvicorn  # noqa: PLC0415  (only needed for apps)
 
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
@@ -118,7 +120,7 @@ def _served(app: Any) -> Iterator[str]:
             time.sleep(0.01)
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         server.should_exit = True
-        server.force_exit = True  # clients of the recorder may keep streams open
+        server.force_exit = True  # the recorder's clients may keep streams open
         thread.join()
 
 
@@ -150,7 +152,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Decide where to record, and refuse a gate that cannot work."""
+    """Decide where to record, and reject invalid gates."""
     config.pluginmanager.register(_Run(config), "mcptally_run")
 
 
@@ -159,7 +161,7 @@ def _run_of(config: pytest.Config) -> "_Run":
 
 
 class _Run:
-    """The recordings of this run of pytest, and what is found in them at its end."""
+    """The recordings of a pytest run, and the results of analyzing them."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.lines: list[str] = []
@@ -170,7 +172,7 @@ class _Run:
 
     @functools.cached_property
     def traces(self) -> Path:
-        """The folder of the recordings; it exists if something was recorded."""
+        """Return the recordings' folder, which exists if something was recorded."""
         if self._is_worker:
             return Path(cast("Any", self._config).workerinput[_FOLDER])
         kept, started_in = self._kept, self._config.invocation_params.dir
@@ -179,7 +181,7 @@ class _Run:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker of pytest-xdist where to record."""
+        """Tell a pytest-xdist worker where to record."""
         node.workerinput[_FOLDER] = str(self.traces)
 
     @pytest.hookimpl(trylast=True)
@@ -218,7 +220,7 @@ class _Run:
         return any(result.state == "failed" for result in results)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print what was found."""
+        """Print the results."""
         if self.lines:
             terminalreporter.write_sep("=", "mcptally: recorded MCP traffic")
             for line in self.lines:
@@ -226,7 +228,7 @@ class _Run:
 
 
 def _cache_folder(config: pytest.Config) -> Path:
-    """A folder in pytest's cache; without the cache, a temporary one."""
+    """Return a folder in pytest's cache; without the cache, a temporary one."""
     cache = getattr(config, "cache", None)
     return Path(tempfile.mkdtemp(prefix="mcptally-")) if cache is None else cache.mkdir("mcptally")
 

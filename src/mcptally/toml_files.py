@@ -1,10 +1,10 @@
-"""Reads the TOML files of this program: the rules and the tables of words.
+"""Reads the TOML files of this program: the rules and the word tables.
 
-The build (`hatch_build.py`) writes `compiled.json` beside them: the same as JSON, which is read in
-a fiftieth of the time. It is used for files that have not changed since.
+The build (`hatch_build.py`) writes their content to `compiled.json` beside them, which is read in a
+fiftieth of the time. It is used for files that have not changed since.
 """
 
-# Neither hashlib nor pathlib: the recorder starts without them.
+# Do not import hashlib or pathlib: the recorder starts without them.
 import functools
 import os
 from binascii import crc32
@@ -16,16 +16,16 @@ _PACKAGE: Final = os.path.dirname(__file__)  # noqa: PTH120
 
 
 class CompiledFile(msgspec.Struct, frozen=True):
-    """A TOML file in `compiled.json`."""
+    """The entry for a TOML file in `compiled.json`."""
 
     crc32: int
     """Checksum of the file's bytes."""
     table: msgspec.Raw
-    """Its content as JSON."""
+    """The file's content as JSON."""
 
 
 def read_toml(name: str) -> dict[str, Any]:
-    """A parsed TOML file.
+    """Return a parsed TOML file.
 
     Args:
         name: folder and file in the package `mcptally`, as in `rules/leaks.toml`.
@@ -43,7 +43,7 @@ def read_toml(name: str) -> dict[str, Any]:
 
 @functools.cache
 def compiled_files(folder: str) -> dict[str, CompiledFile]:
-    """The files in the `compiled.json` of a folder, by name; empty if it cannot be read."""
+    """Return the files in a folder's `compiled.json` by name; empty if unreadable."""
     try:
         return msgspec.json.decode(_read(folder, "compiled.json"), type=dict[str, CompiledFile])
     except (OSError, msgspec.DecodeError):

@@ -24,13 +24,13 @@ from mcptally.tables.outcomes import REASONS, Fault
 from mcptally.verdict import classify, hidden_errors
 
 MAX_BLOCKS: Final = 32
-"""Text blocks read per labelled result."""
+"""Maximum number of text blocks read per labelled result."""
 FAULT_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
     **{cause: (reason.fault,) for cause, reason in REASONS.items() if reason.fault},
     "network": (Fault.UPSTREAM, Fault.NETWORK),
     "timeout_or_cancel": (Fault.UPSTREAM, Fault.NETWORK),
 }
-"""Sub-class of the labelling guideline → the values of `fault` that agree with it."""
+"""Sub-class in the labelling guideline → the values of `fault` that agree with it."""
 RETRYABLE_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         ("validation", "unknown_tool", "not_found", "precondition_state", "conflict"),
@@ -51,7 +51,7 @@ RETRYABLE_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scorer:
-    """How well one method distinguishes business errors from other errors."""
+    """A method's ability to distinguish business errors from other errors."""
 
     name: str
     """`mcptally`, `seed heuristic` or `always business`."""
@@ -64,10 +64,10 @@ class Scorer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Calibration:
-    """How well certainties match the share of correct results."""
+    """The match between certainties and the share of correct results."""
 
     brier: float
-    """The mean squared difference of certainty and correctness, 0 to 1 (Brier, 1950)."""
+    """The mean squared difference between certainty and correctness, 0 to 1 (Brier, 1950)."""
     calibration_error: float
     """Expected calibration error, 0 to 1."""
     table: list[dict[str, Any]]
@@ -76,12 +76,12 @@ class Calibration:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VerdictQuality:
-    """The verdict against labels."""
+    """The verdict compared with labels."""
 
     n: int
-    """Labelled errors."""
+    """Number of labelled errors."""
     families: int
-    """Families of their servers (`labels.family`)."""
+    """Number of their server families (`labels.family`)."""
     accuracy: Rate
     """The share of errors whose verdict equals the label."""
     confusion: dict[str, dict[str, int]]
@@ -89,12 +89,12 @@ class VerdictQuality:
     classes: dict[str, dict[str, Rate]]
     """Class → `precision` and `recall`."""
     weighted: list[measures.WeightedShares]
-    """The same by text, by group, by calls and as the mean of the servers."""
+    """The same by text, by group, by calls and as the mean over servers."""
     changing_tools: list[dict[str, Any]]
-    """Tools whose most frequent verdict, by calls, is not their most frequent label: `server`,
-    `tool`, `calls`, `label`, `verdict`."""
+    """Tools whose most frequent verdict, by calls, differs from their most frequent label:
+    `server`, `tool`, `calls`, `label`, `verdict`."""
     tool_failures: Rate
-    """The share of the tools' own failures that were found."""
+    """The share of tool failures that were found."""
     hidden_causes: Rate
     """The share of right verdicts among errors that are not marked as errors."""
     fault: Rate
@@ -109,16 +109,16 @@ class VerdictQuality:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HiddenQuality:
-    """Hidden errors against labels."""
+    """Hidden errors compared with labels."""
 
     n: int
-    """Labelled results that are not marked as errors."""
+    """Number of labelled results that are not marked as errors."""
     families: int
-    """Families of their servers."""
+    """Number of their server families."""
     precision: Rate
     recall: Rate
     calibration: Calibration
-    """The calibration on results with a certainty, that is, on which some rule decided."""
+    """The calibration on results with a certainty, that is, decided by a rule."""
     rules: list[dict[str, Any]]
     """As in `VerdictQuality`; `(none)` if no rule decided."""
 
@@ -134,14 +134,14 @@ class Evaluation:
 def evaluate(
     path: str | Path, *, traffic: str | Path | None = None, cross_validate: bool = False
 ) -> Evaluation:
-    """Measure the verdict and the hidden errors on the labelled calls of `path`.
+    """Measure the verdict and the hidden errors on the labelled calls in `path`.
 
     Args:
         path: a labelled file in either format (see `labels`).
         traffic: the recordings of the labelled calls, for full texts, schemas and context.
         cross_validate: whether to compute the certainties of hidden errors from the labels of other
             servers in this file, instead of the counts in the rules, which may include these
-            labels. Cross-validated figures of verdicts are printed where the weights are fitted
+            labels. Cross-validated figures for verdicts are printed where the weights are fitted
             (`python -m tests.benchmarks.calibrate`).
 
     Raises:
@@ -157,14 +157,14 @@ def evaluate(
 
 
 def evaluate_rows(rows: pl.DataFrame) -> Evaluation:
-    """Measure verdicts that `verdict_rows` returned, or that were made in another way."""
+    """Measure verdicts from `verdict_rows` or from another source."""
     return Evaluation(
         verdict=_verdict(rows.filter(DecidedCalls.label.col.is_not_null())), hidden=None
     )
 
 
 def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
-    """The calls with a label for the verdict, with `correct` and the columns of `judge`.
+    """Return the calls with a verdict label, with `correct` and the columns of `judge`.
 
     Recorded calls keep the verdict of their archive (`labels.with_traffic`).
     """
@@ -175,9 +175,9 @@ def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
 
 
 def judged(labelled: pl.DataFrame) -> pl.DataFrame:
-    """The labelled calls with the columns of `judge`.
+    """Return the labelled calls with the columns of `judge`.
 
-    As in scoring, the verdict on a hidden error reads the text that reports the failure.
+    As in scoring, the verdict on a hidden error uses the text that reports the failure.
     """
     names = list(classify.Verdicts.columns())
     calls = labelled.drop(names, strict=False)
@@ -195,7 +195,7 @@ def judged(labelled: pl.DataFrame) -> pl.DataFrame:
 
 
 def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
-    """The results labelled for hidden errors, with `correct` and the verdict on each result."""
+    """Return the results labelled for hidden errors, with `correct` and each result's verdict."""
     rows = labelled.filter(DecidedCalls.is_hidden.col.is_not_null()).drop(
         list(classify.Verdicts.columns()), strict=False
     )
@@ -272,7 +272,7 @@ def _share(right: pl.Series) -> Rate:
 
 
 def _changing_tools(rows: pl.DataFrame) -> list[dict[str, Any]]:
-    """The rows of `VerdictQuality.changing_tools`, the tools with the most calls first."""
+    """Return the rows of `VerdictQuality.changing_tools`, tools with the most calls first."""
 
     def most_frequent(name: str) -> pl.DataFrame:
         counted = rows.group_by("server", "tool", name).agg(DecidedCalls.calls.col.sum())
@@ -293,7 +293,7 @@ def _changing_tools(rows: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _agrees(rows: pl.DataFrame, name: str, expected: Mapping[str, tuple[str, ...]]) -> pl.Series:
-    """Whether the column `name` has one of the values that the labelled cause allows."""
+    """Return whether the column `name` has a value that the labelled cause allows."""
     allowed = DecidedCalls.cause.col.replace_strict(
         {cause: list(values) for cause, values in expected.items()},
         default=None,
@@ -348,7 +348,7 @@ def _by_rule(rows: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _seed(rows: pl.DataFrame) -> pl.Series:
-    """The results of the seed heuristic, as its document describes it, called once per row."""
+    """Return the results of the seed heuristic (by its document), called once per row."""
     contexts = (
         {
             "tool": {"name": tool or ""},
@@ -360,7 +360,7 @@ def _seed(rows: pl.DataFrame) -> pl.Series:
 
 
 def recorded_calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
-    """The calls of an archive in the recordings that labels name, as `score` makes them."""
+    """Return the calls in an archive's labelled recordings, as made by `score`."""
     with tempfile.TemporaryDirectory(prefix="mcptally-") as folder:
         store = Path(folder) / "store"
         run.score([archive], out=store)

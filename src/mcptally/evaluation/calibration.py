@@ -1,4 +1,4 @@
-"""Counts how often each rule was right per server family, and computes certainties from it."""
+"""Counts how often each rule was right per server family, and computes certainties from this."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,14 +10,14 @@ from mcptally.verdict import certainty
 from mcptally.verdict.rule_model import TextRule
 
 PER_FAMILY: Final = 1.0
-"""The maximum number of hits that one server family adds to a rule: the same message 50 times from
+"""The maximum number of hits that one server family adds to a rule: a message repeated 50 times by
 one server is not 50 independent observations. Limits of 1, 3 and none, with prior weights from 2 to
-25, were tried on families that were not used to write the rules; 1 with a strong prior gave the
-best calibration."""
+25, were tried on families not used to write the rules; 1 with a strong prior gave the best
+calibration."""
 
 
 def counts(decided: pl.DataFrame) -> pl.DataFrame:
-    """One row per rule and family with `hits` and `right`, scaled to at most `PER_FAMILY` hits.
+    """Return `hits` and `right` per rule and family, scaled to at most `PER_FAMILY` hits.
 
     Args:
         decided: one row per labelled call with `rule`, `family` and `correct`.
@@ -32,9 +32,9 @@ def counts(decided: pl.DataFrame) -> pl.DataFrame:
 
 
 def held_out(ruleset: Sequence[TextRule], decided: pl.DataFrame) -> pl.Series:
-    """The certainty of each row's rule, 0 to 100, computed without the row's own family.
+    """Return the certainty of each row's rule, 0 to 100, computed without the row's family.
 
-    Null if no rule decided.
+    The certainty is null if no rule decided.
     """
     by_family = counts(decided)
     parts = []
@@ -55,6 +55,6 @@ def held_out(ruleset: Sequence[TextRule], decided: pl.DataFrame) -> pl.Series:
 
 
 def total(by_family: pl.DataFrame) -> dict[str, tuple[float, float]]:
-    """Rule id → (hits, right): the result of `counts`, summed over families."""
+    """Return rule id → (hits, right): the result of `counts`, summed over families."""
     summed = by_family.group_by("rule").agg(pl.sum("hits", "right"))
     return {rule: (hits, right) for rule, hits, right in summed.iter_rows()}

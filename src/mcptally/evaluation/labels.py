@@ -18,7 +18,7 @@ from mcptally.tables.declaration import Column, StageTable
 from mcptally.verdict import classify
 
 VERDICTS: Final = ("business", "tool_failure", "infrastructure")
-"""The classes that the verdict is measured on; calls labelled ambiguous are left out."""
+"""The classes on which the verdict is measured; calls labelled ambiguous are left out."""
 
 
 class LabelledCalls(StageTable):
@@ -48,7 +48,7 @@ class LabelledCalls(StageTable):
 
 
 class DecidedCalls(LabelledCalls):
-    """Labelled calls with what mcptally says about them."""
+    """Labelled calls with mcptally's verdicts."""
 
     verdict = Calls.verdict
     rule = Calls.rule
@@ -65,7 +65,7 @@ CALL_COLUMNS: Final = (
     *classify.Verdicts.columns(),
     "calls",
 )
-"""The columns of recorded calls that `with_traffic` reads."""
+"""The columns that `with_traffic` reads from recorded calls."""
 
 _CLASSES: Final = {
     "protocol_error": "business",
@@ -77,7 +77,7 @@ _STRINGS: Final = (
     *("server", "tool", "text", "recording", "method", "input_schema_state"),
     *("channel", "wire", "verdict", "class", "reason"),
 )
-"""Members of a label that must be strings or null."""
+"""Members of a label whose value must be a string or null."""
 _VALUES: Final = {
     "verdict": (*VERDICTS, "ambiguous", "not_error"),
     "class": (*_CLASSES, "hidden_error", "ok", "ambiguous"),
@@ -91,7 +91,7 @@ _CODE: Final = re.compile(r"(-?\d{1,18}) (.*)", re.DOTALL)
 
 
 def read(path: Path) -> pl.DataFrame:
-    """The labelled calls of the file at `path`, as `LabelledCalls`.
+    """Return the labelled calls in the file at `path`, as `LabelledCalls`.
 
     Raises:
         UnreadableError: the file cannot be read, or a line is not a labelled call; the message
@@ -119,10 +119,10 @@ def read(path: Path) -> pl.DataFrame:
 
 
 def family(server: str) -> str:
-    """The name that all releases and variants of a server share.
+    """Return the name shared by all releases and variants of a server.
 
     `npm:@scope/mcp-thing-server`, `thing-v1` and `thing-http` are one family. Cross-validation
-    keeps a family together, because its members return the same texts.
+    keeps families together, because their members return the same texts.
     """
     name = server.lower().split(":", 1)[-1].strip()
     scope, _, name = name.rpartition("/")
@@ -132,7 +132,7 @@ def family(server: str) -> str:
 
 
 def _problem(row: Any) -> str | None:
-    """Why the JSON value of a line is not a labelled call; None if it is one."""
+    """Return why a line's JSON value is not a labelled call; None if it is one."""
     if not isinstance(row, dict) or not row.keys() & _VALUES.keys():
         return "is not a labelled call: it must be an object with 'verdict' or 'class'"
     for name in _STRINGS:
@@ -201,7 +201,7 @@ def _traffic_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _recorded_call(row: dict[str, Any]) -> dict[str, Any]:
-    """The key of the recorded call; its members are null if the label names no recording."""
+    """Return the key of the recorded call; its members are null without a recording."""
     if row.get("recording") is None:
         return dict.fromkeys(_KEY)
     request_id = None if row.get("id") is None else json.dumps(row["id"])
@@ -215,14 +215,14 @@ def _arguments(value: Any) -> str | None:
 
 
 def _valid_text(value: Any) -> Any:
-    """The value with lone surrogates, which polars cannot store, replaced by question marks."""
+    """Return the value with question marks for lone surrogates, which polars cannot store."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def with_traffic(labelled: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """The labelled calls with the full texts, schema states and verdicts of the recorded calls.
+    """Return the labelled calls with full texts, schema states and verdicts from recordings.
 
-    Rows that match no recorded call, or more than one, are not changed.
+    Rows that match no recorded call, or several, are not changed.
 
     Args:
         labelled: the result of `read`.

@@ -19,7 +19,7 @@ server are not independent."""
 NORMAL: Final = 1.959963984540054
 """The half-width of a 95 % interval in standard errors."""
 SURE: Final = 95.0
-"""Certainty, in percent, from which on a verdict is sure."""
+"""Certainty in percent from which on a verdict is sure."""
 BINS: Final = 6
 """The number of bins of equal size in the reliability table."""
 
@@ -37,7 +37,7 @@ class Rate:
 
     @classmethod
     def of(cls, k: int, n: int) -> "Rate":
-        """The rate `k` of `n` with its interval."""
+        """Return the rate `k` of `n` with its interval."""
         if not n:
             return cls(0, 0, math.nan, math.nan, math.nan)
         value = k / n
@@ -56,24 +56,23 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WeightedShares:
-    """Shares of labelled errors (0 to 1; NaN without any), each error with a weight."""
+    """Weighted shares of labelled errors (0 to 1; NaN without errors)."""
 
     weighting: str
-    """`text`: each label counts once. `group`: each group of labels with the same server, tool and
-    template does. `calls`: a group counts as often as it was recorded. `server`: each family of
-    servers counts once."""
+    """The unit that counts once: `text` (each label), `group` (labels with the same server, tool
+    and template), `calls` (each recorded call of a group) or `server` (each server family)."""
     accuracy: float
-    """Right verdicts."""
+    """Share of right verdicts."""
     sure: float
-    """Right verdicts among those with a certainty of 95 % and more."""
+    """Share of right verdicts among those with a certainty of 95 % or more."""
     tool_precision: float
-    """Right verdicts among those that say `tool_failure`."""
+    """Share of right verdicts among the verdicts `tool_failure`."""
     tool_recall: float
-    """Tool failures that were found."""
+    """Share of tool failures that were found."""
 
 
 def weighted_shares(rows: pl.DataFrame) -> list[WeightedShares]:
-    """Measure verdicts with each of the weightings; by calls only if some call was recorded.
+    """Measure verdicts with each weighting; by calls only if some call was recorded.
 
     Args:
         rows: `DecidedCalls` with labels for the verdict.
@@ -112,7 +111,7 @@ def _weighted_share(rows: pl.DataFrame, weighting: str) -> float:
 
 
 def confusion(label: pl.Series, verdict: pl.Series) -> dict[str, dict[str, int]]:
-    """Label → verdict → count; `none` stands for no verdict."""
+    """Return label → verdict → count; `none` stands for no verdict."""
     frame = pl.DataFrame({"label": label, "verdict": verdict.fill_null("none")})
     counts = {(row[0], row[1]): row[2] for row in frame.group_by("label", "verdict").len().rows()}
     columns = [*VERDICTS, "ambiguous", "none"]
@@ -122,7 +121,7 @@ def confusion(label: pl.Series, verdict: pl.Series) -> dict[str, dict[str, int]]
 
 
 def two_by_two(label: pl.Series, predicted: pl.Series) -> tuple[int, int, int, int]:
-    """True positives, false negatives, false positives, true negatives of two boolean columns."""
+    """Return true positives, false negatives, false positives and true negatives."""
     return (
         int((label & predicted).sum()),
         int((label & ~predicted).sum()),
@@ -132,20 +131,20 @@ def two_by_two(label: pl.Series, predicted: pl.Series) -> tuple[int, int, int, i
 
 
 def balanced_accuracy(tp: int, fn: int, fp: int, tn: int) -> float:
-    """The mean of sensitivity and specificity; NaN if there are no positives or no negatives."""
+    """Return the mean of sensitivity and specificity; NaN without positives or negatives."""
     if not tp + fn or not fp + tn:
         return math.nan
     return (tp / (tp + fn) + tn / (fp + tn)) / 2
 
 
 def matthews(tp: int, fn: int, fp: int, tn: int) -> float:
-    """The Matthews correlation; 0 if a row or column of the table is empty."""
+    """Return the Matthews correlation; 0 if a row or column of the table is empty."""
     scale = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
     return (tp * tn - fp * fn) / scale if scale else 0.0
 
 
 def clustered(label: pl.Series, predicted: pl.Series, families: pl.Series) -> dict[str, Estimate]:
-    """`balanced_accuracy` and `matthews` with intervals from a bootstrap over whole families.
+    """Return `balanced_accuracy` and `matthews` with bootstrap intervals over whole families.
 
     The intervals are percentiles of `RESAMPLES` samples with a fixed seed.
     """
@@ -183,7 +182,7 @@ def _estimate(value: float, samples: npt.NDArray[np.float64]) -> Estimate:
 
 
 def brier(certainty: pl.Series, right: pl.Series) -> float:
-    """The Brier score: mean squared difference of certainty (0 to 100) and correctness.
+    """Return the Brier score: mean squared difference of certainty (0 to 100) and correctness.
 
     The result is from 0 to 1; NaN if there are no rows.
     """
@@ -193,7 +192,7 @@ def brier(certainty: pl.Series, right: pl.Series) -> float:
 
 
 def reliability(certainty: pl.Series, right: pl.Series) -> list[dict[str, Any]]:
-    """The reliability table: `BINS` bins of equal size, the least confident results first.
+    """Return the reliability table: `BINS` bins of equal size, least confident results first.
 
     Each row has `from` and `to` (certainties, 0 to 100), `n`, `mean_certainty` (0 to 1) and
     `right`, a `Rate`. Results with the same certainty are distributed among bins at random.
@@ -214,9 +213,10 @@ def reliability(certainty: pl.Series, right: pl.Series) -> list[dict[str, Any]]:
 
 
 def calibration_error(table: Sequence[dict[str, Any]]) -> float:
-    """The expected calibration error of a table made by `reliability`; NaN if it is empty.
+    """Return the expected calibration error of a `reliability` table; NaN if it is empty.
 
-    This is the mean difference of certainty and share of correct results, weighted by bin size.
+    This is the mean difference between certainty and share of correct results, weighted by bin
+    size.
     """
     total = sum(row["n"] for row in table)
     gaps = [float(row["n"] * abs(row["mean_certainty"] - row["right"].value)) for row in table]

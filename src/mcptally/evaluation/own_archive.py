@@ -1,4 +1,4 @@
-"""Measures the verdict on a user's own archive, from a reviewed sample of it."""
+"""Measures the verdict on a user's own archive from a reviewed sample."""
 
 import dataclasses
 from collections import Counter, defaultdict
@@ -21,19 +21,19 @@ from mcptally.statistics.reviewed import Interval, Stratum, reviewed_rate
 
 NORMAL: Final = 1.959963984540054
 NO_RULE: Final = "(none)"
-"""Stands for the rule where the text model decided, and no rule with its verdict matched."""
+"""Stands for the rule if the text model decided and no rule with its verdict matched."""
 TEXTS: Final = 3
-"""Texts shown per rule."""
+"""Maximum number of texts shown per rule."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServerAccuracy:
-    """How often the verdict was right at one server, from the calls of the sample."""
+    """The accuracy of the verdict at one server, from the sampled calls."""
 
     server: str | None
     answers: int
     right: float
-    """Weighted by the calls that each answer stands for."""
+    """Share of right verdicts, weighted by the calls that each answer represents."""
     low: float
     high: float
 
@@ -44,23 +44,23 @@ class WrongRule:
 
     rule: str
     answers: int
-    """Answers to calls that it decided."""
+    """Number of answers about calls that the rule decided."""
     wrong: int
     texts: list[str]
-    """Texts of the wrong ones, with secrets masked."""
+    """Texts of the wrongly judged calls, with secrets masked."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OwnQuality:
-    """The verdict on the calls of one archive."""
+    """The accuracy of the verdict on one archive's calls."""
 
     calls: int
-    """Calls that the sample was drawn from."""
+    """Number of calls from which the sample was drawn."""
     answers: int
     accuracy: Interval
-    """Share of all calls whose verdict is right; no verdict is right for a call that worked."""
+    """Share of calls whose verdict is right; for a call that worked, this means no verdict."""
     failed: Interval
-    """The same of the calls that we said failed."""
+    """The same for the calls reported as failed."""
     servers: list[ServerAccuracy]
     rules: list[WrongRule]
 
@@ -68,10 +68,10 @@ class OwnQuality:
 def evaluate_store(
     store: Store, *, reviews: str | Path | None = None, server: str | None = None
 ) -> OwnQuality:
-    """Measure the verdict from the last sample of a store, or of one of its servers.
+    """Measure the verdict from the last sample of a store or of one of its servers.
 
     Raises:
-        UsageError: there is no sample, or some of its calls are not answered.
+        UsageError: there is no sample, or some of its calls have no answer.
     """
     session = open_session(store, reviews, server=server)
     sample, settled = session.sample(), session.settled
@@ -114,7 +114,7 @@ class _Weighed(NamedTuple):
 
 
 def _by_server(sample: Sample, settled: Settled) -> list[ServerAccuracy]:
-    """The accuracy at each server, with an interval from Kish's effective sample size."""
+    """Return the accuracy at each server, with an interval from Kish's effective sample size."""
     weights = estimates.weights(sample)
     by_server: dict[str | None, list[_Weighed]] = defaultdict(list)
     for each in sample.drawn:
@@ -134,7 +134,7 @@ def _of_server(server: str | None, rows: Sequence[_Weighed]) -> ServerAccuracy:
 
 
 def _wrong_rules(store: Store, settled: Settled) -> list[WrongRule]:
-    """The rules that answers of any mode contradict, those with most wrong answers first."""
+    """Return the rules contradicted by answers in any mode, most contradicted first."""
     decided: dict[str, list[Answer]] = defaultdict(list)
     for answer in settled.calls.values():
         if answer.verdict is not None and answer.answer != CANNOT_TELL:
@@ -158,7 +158,7 @@ def _texts(store: Store, rows: Sequence[Answer]) -> list[str]:
 
 
 def lines(quality: OwnQuality) -> Iterator[str]:
-    """The result as Markdown."""
+    """Yield the result as lines of Markdown."""
     yield "## Verdict on this archive\n"
     yield (
         f"{quality.answers} calls of {quality.calls:,} were drawn and reviewed. Right: "
@@ -181,7 +181,7 @@ def _share(found: Interval) -> str:
 
 
 def plain(quality: OwnQuality) -> dict[str, Any]:
-    """The result as values for JSON."""
+    """Return the result as values for JSON."""
     return dataclasses.asdict(quality) | {
         name: getattr(quality, name)._asdict() for name in ("accuracy", "failed")
     }

@@ -20,16 +20,16 @@ WEIGHTINGS: Final = {
 }
 """Headings of the weightings (`WeightedShares.weighting`)."""
 MAX_TOOLS: Final = 20
-"""Tools listed in the text; the JSON has all."""
+"""Maximum number of tools listed in the text; the JSON has all."""
 
 
 def as_json(evaluation: Evaluation) -> str:
-    """The evaluation as JSON; numbers that cannot be computed are null."""
+    """Return the evaluation as JSON; numbers that cannot be computed are null."""
     return json.dumps(_plain(dataclasses.asdict(evaluation)), indent=1)
 
 
 def as_text(evaluation: Evaluation) -> str:
-    """The evaluation as Markdown: one section for verdicts, one for hidden errors."""
+    """Return the evaluation as Markdown: one section for verdicts, one for hidden errors."""
     parts: list[str] = []
     if evaluation.verdict:
         parts += _verdict(evaluation.verdict)
@@ -106,7 +106,7 @@ def _verdict(quality: VerdictQuality) -> Iterable[str]:
 
 
 def weighted_table(shares: Sequence[WeightedShares]) -> str:
-    """The weightings side by side."""
+    """Return a table of the weightings side by side."""
     return _table(
         ("", *(WEIGHTINGS[each.weighting] for each in shares)),
         [
@@ -122,7 +122,7 @@ def weighted_table(shares: Sequence[WeightedShares]) -> str:
 
 
 def share(value: float) -> str:
-    """A share with three digits, `-` if there is none."""
+    """Return a share with three digits, or `-` without one."""
     return "-" if math.isnan(value) else f"{value:.3f}"
 
 

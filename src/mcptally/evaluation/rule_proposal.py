@@ -1,4 +1,4 @@
-"""Proposes rows for a user's rule file from reviewers' answers, and says what they would change."""
+"""Proposes rows for a user's rule file from reviewers' answers, and shows their effects."""
 
 import json
 import re
@@ -22,12 +22,12 @@ from mcptally.verdict.rule_set import RuleSet
 FILE: Final = "rules.toml"
 """Name of the user's rule file in messages and commands."""
 EXAMPLES: Final = 3
-"""Texts that must match, and texts that must not, per row."""
+"""Maximum number of matching and non-matching texts per row."""
 LONGEST: Final = 300
 """Maximum length of an example in characters."""
 _PLACEHOLDERS: Final = re.compile("<[a-z]+>")
 _SPECIAL: Final = re.compile(r"[\\.^$*+?{}\[\]|()]")
-"""Characters that have a meaning in a pattern."""
+"""Characters with a special meaning in a pattern."""
 
 
 class Proposal(NamedTuple):
@@ -36,10 +36,10 @@ class Proposal(NamedTuple):
     id: str
     toml: str
     changes: list[tuple[str | None, str | None, str, str | None, int]]
-    """What the row would change: server, tool, template, previous verdict, number of calls."""
+    """Effects of the row: server, tool, template, previous verdict, number of calls."""
     verdict: str
     refused: str = ""
-    """Why the row cannot be used as it is; empty if it can."""
+    """Why the row cannot be used unchanged; empty if it can."""
 
 
 class _Reviewed(NamedTuple):
@@ -51,7 +51,7 @@ class _Reviewed(NamedTuple):
 
 
 def propose(store: Store, settled: Settled) -> str:
-    """Rows for a rule file with what each would change, as TOML; a comment if there are none."""
+    """Return rule rows and their effects as TOML; a comment if there are none."""
     rows = list(proposals(store, settled))
     if not rows:
         return (
@@ -63,7 +63,7 @@ def propose(store: Store, settled: Settled) -> str:
 
 
 def proposals(store: Store, settled: Settled) -> Iterator[Proposal]:
-    """A row for each template whose answers agree with each other but contradict our verdict."""
+    """Yield a row for each template whose answers agree but contradict our verdict."""
     reviewed = _reviewed(store, settled)
     by_template: dict[tuple[str, str], list[_Reviewed]] = defaultdict(list)
     for each in reviewed:
@@ -106,7 +106,7 @@ def _row(
     others: Sequence[_Reviewed],
     meaning: Meaning,
 ) -> dict[str, Any]:
-    """The fields of a rule that matches the template, with texts of reviewed calls as examples."""
+    """Return the fields of a rule that matches the template, with reviewed texts as examples."""
     answer = group[0].answer.answer
     slug = "-".join(re.findall("[a-z]+", _PLACEHOLDERS.sub("", template).lower())[:6])
     literals = (_SPECIAL.sub(r"\\\g<0>", part) for part in _PLACEHOLDERS.split(template))
@@ -132,7 +132,7 @@ def _row(
 def _tried(
     row: Mapping[str, Any], own: str, failed: pl.DataFrame, before: pl.DataFrame
 ) -> Proposal:
-    """The row, and what it would change among the failed calls of the store."""
+    """Return the row, and its effects on the store's failed calls."""
     text = _toml({**row, **_examples(row)})
     try:
         rules = RuleSet.parse(f"{own}\n{text}", "the proposed row").verdict
@@ -152,7 +152,7 @@ def _tried(
 
 
 def _examples(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The examples of a row; they name the tool if the row is about one tool."""
+    """Return the examples for a row; they include the tool if the row is about one tool."""
     tool = row.get("tool")
     if tool is None:
         return {name: row[name] for name in ("fires", "silent") if name in row}

@@ -1,4 +1,4 @@
-"""Writes the results of gates as JUnit XML, as SARIF 2.1.0, and as lines of text."""
+"""Writes gate results as JUnit XML, as SARIF 2.1.0, and as lines of text."""
 
 import json
 import os
@@ -15,11 +15,11 @@ from mcptally.plural import count
 from mcptally.redaction.display import clean_line, mask_text
 
 _MAX_FAILURES: Final = 20
-"""Failures that are listed in text; the rest are counted."""
+"""Maximum number of failures listed in text; the rest are only counted."""
 
 
 def lines(results: Sequence[Result]) -> list[str]:
-    """Lines of text: the failures, the number of undecided results, and the totals."""
+    """Return the results as lines: failures, number of undecided results, and totals."""
     texts = [
         f"FAILED {_display_text(result.subject)}: {_display_text(result.message)}"
         for result in results
@@ -46,7 +46,7 @@ def lines(results: Sequence[Result]) -> list[str]:
 def write_reports(
     results: Sequence[Result], *, junit: Path | None = None, sarif: Path | None = None
 ) -> None:
-    """Write the reports whose paths are given."""
+    """Write the reports for which a path is given."""
     if junit is not None:
         _write(junit, as_junit(results))
     if sarif is not None:
@@ -54,7 +54,7 @@ def write_reports(
 
 
 def as_junit(results: Sequence[Result]) -> bytes:
-    """JUnit XML with one suite per gate and one case per tool; undecided results are skipped."""
+    """Return JUnit XML with one suite per gate, one case per tool; undecided ones are skipped."""
     root = ET.Element("testsuites", name="mcptally")
     for gate, found in _by_gate(results):
         states = [result.state for result in found]
@@ -82,7 +82,7 @@ def as_junit(results: Sequence[Result]) -> bytes:
 
 
 def as_sarif(results: Sequence[Result]) -> bytes:
-    """SARIF 2.1.0 with one rule per gate and one result per failure.
+    """Return SARIF 2.1.0 with one rule per gate and one result per failure.
 
     Transcripts are named relative to the root of the repository, as code hosts expect: the working
     folder or the nearest folder above it that has `.git`; without one, the working folder.
@@ -135,23 +135,23 @@ def _sarif_result(result: Result, root: Path) -> dict[str, Any]:
 
 
 _ROOT: Final = "%SRCROOT%"
-"""Name of the root that relative URIs refer to; for code hosts, it is the repository."""
+"""Name of the root for relative URIs; for code hosts, it is the repository."""
 
 
 def _root() -> Path:
-    """The repository of the working folder, or the working folder."""
+    """Return the repository that contains the working folder, or the working folder."""
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
 
 
 def _artifact(file: str, root: Path) -> dict[str, str]:
-    """A transcript's path or URL as a SARIF artifactLocation; relative if it is below `root`."""
+    """Return a transcript's SARIF artifactLocation, relative if the file is below `root`."""
     if "://" in file:
         return {"uri": quote(mask_text(file), safe="/:@")}
     path = Path(os.path.abspath(file))  # noqa: PTH100  (`resolve` would follow links)
     if path.is_relative_to(root):
         relative = path.relative_to(root).as_posix()
-        # `./`: a colon in the first part would end a scheme.
+        # Prefix `./`: a colon in the first part would end a scheme.
         dot = "./" if ":" in relative.partition("/")[0] else ""
         return {"uri": dot + quote(mask_text(relative), safe="/:@"), "uriBaseId": _ROOT}
     return {"uri": Path(mask_text(str(path))).as_uri()}
@@ -175,5 +175,5 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _display_text(text: str) -> str:
-    """Recorded text for a report: with secrets masked, on one line."""
+    """Return recorded text for a report, with secrets masked, on one line."""
     return clean_line(mask_text(text))

@@ -1,7 +1,7 @@
-"""Checks gates: limits for the columns of a store's scores or for a comparison.
+"""Checks gates: limits on the columns of a store's scores or on a comparison.
 
 A gate is a short text: a column, `>` or `<`, and a number (`failure_rate > 5%`); for a comparison
-also a kind of change (`worse`). The interval decides alone: a gate fails if the whole interval is
+also a kind of change (`worse`). Only the interval decides: a gate fails if the whole interval is
 beyond the limit, and passes if the whole interval is within it. Otherwise, or with fewer than
 `MIN_SESSIONS` sessions, it is undecided.
 """
@@ -29,7 +29,7 @@ from mcptally.tables.values import SHARE
 State = Literal["failed", "undecided", "passed"]
 
 MIN_SESSIONS: Final = 3
-"""With fewer sessions, an interval decides nothing: a lone failure in a single session would fail
+"""Number of sessions below which a gate is undecided: a lone failure in a single session would fail
 limits of 20 % too often."""
 
 _SCOPES: Final = {"tool": "tool_scores", "server": "server_scores"}
@@ -41,12 +41,12 @@ _GATE: Final = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gate:
-    """One limit, and the servers and tools that it applies to."""
+    """A limit, and the servers and tools that it applies to."""
 
     text: str
     scope: str
-    """`tool`, `server`, `findings`, `reviewed`: a rate from a sample that people reviewed, or
-    `change`: a kind of change between two stores."""
+    """`tool`, `server`, `findings`, `reviewed` (a rate from a reviewed sample) or `change` (a kind
+    of change between two stores)."""
     column: str
     beyond: str = ">"
     limit: float = 0.0
@@ -54,13 +54,13 @@ class Gate:
     tool: str = "*"
 
     def matches(self, server: str | None, tool: str | None) -> bool:
-        """Whether the gate applies to this tool or, without a tool, to this server."""
+        """Return whether the gate applies to this tool or, without a tool, to this server."""
         return fnmatch.fnmatchcase(server or "", self.server) and (
             tool is None or fnmatch.fnmatchcase(tool, self.tool)
         )
 
     def state(self, low: float, high: float) -> State:
-        """The state of the gate for an interval from `low` to `high`."""
+        """Return the gate's state for an interval from `low` to `high`."""
         if self.beyond == "<":
             low, high, limit = -high, -low, -self.limit
         else:
@@ -72,7 +72,7 @@ class Gate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one gate for one tool, server or store."""
+    """The result of a gate for a tool, server or store."""
 
     gate: Gate
     state: State
@@ -83,7 +83,7 @@ class Result:
     line: int | None = None
 
     def failed_if_undecided(self) -> "Result":
-        """The same result; an undecided one counts as failed, and its message says why."""
+        """Return the result; an undecided one becomes failed, and its message explains why."""
         if self.state != "undecided":
             return self
         return dataclasses.replace(self, state="failed", message=f"undecided: {self.message}")
@@ -118,15 +118,15 @@ def parse(text: str, *, server: str = "*", tool: str = "*") -> Gate:
 
 
 def load(texts: Iterable[str], *, comparing: bool = False) -> list[Gate]:
-    """Load gates from the command line: each text is a gate or the path of a TOML file of gates.
+    """Load gates from the command line: each text is a gate or the path of a TOML file with gates.
 
     Args:
-        texts: gates, and paths of files of gates.
-        comparing: whether they are about the change between two stores.
+        texts: gates, and paths of gate files.
+        comparing: whether the gates are about the change between two stores.
 
     Raises:
-        UsageError: a text is not a gate, a file cannot be read, a gate names something that does
-            not exist, or its limit is not a value that the column can have.
+        UsageError: a text is not a gate, a file cannot be read, a gate refers to something that
+            does not exist, or its limit is impossible for the column.
     """
     gates: list[Gate] = []
     for text in texts:
@@ -142,7 +142,7 @@ def load(texts: Iterable[str], *, comparing: bool = False) -> list[Gate]:
 
 
 def _check_comparing(gate: Gate) -> None:
-    """Reject a gate that no comparison can answer."""
+    """Reject a gate that a comparison cannot answer."""
     if gate.scope == "findings":
         raise UsageError(f"{gate.text!r} is about one store; use mcptally score --fail-on")
     if gate.scope in _SCOPES:
@@ -153,7 +153,7 @@ def _check_comparing(gate: Gate) -> None:
 
 
 def _check_names(gate: Gate) -> None:
-    """Reject a gate that no store can answer."""
+    """Reject a gate that a store cannot answer."""
     if gate.scope == "change":
         raise UsageError(
             f"{gate.text!r} compares two stores; use mcptally compare BASE NEW --fail-on"
@@ -175,9 +175,9 @@ def _check_names(gate: Gate) -> None:
 
 
 _NUMBERS: Final = frozenset({"bigint", "double", "hugeint", "integer", "ubigint", "uinteger"})
-"""DuckDB types of columns that a limit can apply to."""
+"""DuckDB types of the columns that a limit can apply to."""
 _PERCENT: Final = re.compile("confidence(?!_n_eff)")
-"""Matches the names of columns that hold percentages from 0 to 100."""
+"""Matches the names of columns with percentages from 0 to 100."""
 
 
 def _load_file(path: Path) -> list[Gate]:
@@ -208,7 +208,7 @@ def _load_file(path: Path) -> list[Gate]:
 
 
 def check_store(store: Store, gates: Sequence[Gate]) -> list[Result]:
-    """Check gates on one store. Of several gates on a column, the last one that matches counts."""
+    """Check gates on one store. Among the gates on a column, the last one that matches counts."""
     results: list[Result] = []
     for scope, question in _SCOPES.items():
         if mine := [gate for gate in gates if gate.scope == scope]:
@@ -225,7 +225,7 @@ def check_store(store: Store, gates: Sequence[Gate]) -> list[Result]:
 
 
 def _sessions(store: Store, scope: str) -> dict[tuple[str | None, str | None, str], int]:
-    """Server, tool and rate → the sessions with a call that the rate counts."""
+    """Map server, tool and rate to the sessions with a call that the rate counts."""
     rows = store.sql(f"SELECT server, tool, metric, sessions FROM _rates_per('{scope}')").fetchall()
     return {(server, tool, metric): sessions for server, tool, metric, sessions in rows}
 
@@ -235,14 +235,14 @@ def check_changes(
 ) -> list[Result]:
     """Check gates on a comparison.
 
-    The column of a gate is a metric, and its limit is a change: a difference of rates, or a ratio
-    of other metrics. The gate fails if the whole interval is beyond the limit and the change is
-    significant by its q-value.
+    A gate's column is a metric, and its limit is a change: a difference for rates, a ratio for
+    other metrics. The gate fails if the whole interval is beyond the limit and the q-value shows
+    that the change is significant.
 
     Args:
         comparison: the comparison.
         gates: the gates.
-        stores: the new store and the base; a failure names a call in the first that has one.
+        stores: the new store and the base; a failure cites a call in the first that has one.
     """
     tools = comparison.tools.to_arrow_table().to_pylist()
     metrics = comparison.metrics.to_arrow_table().to_pylist()
@@ -283,7 +283,7 @@ def _check_column(gate: Gate, columns: Iterable[str], where: str) -> None:
 
 
 def _last_matching(gates: Iterable[Gate], row: Mapping[str, Any]) -> Iterable[Gate]:
-    """The last gate that matches a row, for each column and direction."""
+    """Return the last gate that matches a row, for each column and direction."""
     fitting = {
         (gate.column, gate.beyond): gate
         for gate in gates
@@ -295,10 +295,10 @@ def _last_matching(gates: Iterable[Gate], row: Mapping[str, Any]) -> Iterable[Ga
 def _check_row(
     gate: Gate, row: Mapping[str, Any], sessions: Mapping[tuple[str | None, str | None, str], int]
 ) -> Result | None:
-    """The result of a gate for a tool or server.
+    """Return the result of a gate for a tool or server.
 
-    None if the column is null, except for a confidence: a gate on it must not pass in silence where
-    no call shows whether the tool works.
+    Returns None if the column is null, except for a confidence: a gate on it must not pass silently
+    if no call shows whether the tool works.
     """
     server, tool, value = row["server"], row.get("tool"), row[gate.column]
     limit = f"limit: {gate.beyond} {gate.limit:g}"
@@ -329,7 +329,7 @@ def _check_row(
 
 
 _RATES: Final = {"confidence_shrunk": "confidence", "confidence_tool_mean": "confidence"}
-"""Derived column → the rate whose sessions it is derived from."""
+"""Derived column → the rate from whose sessions it is derived."""
 
 
 _CONFIDENCES: Final = frozenset({"confidence", "confidence_shrunk", "confidence_tool_mean"})
@@ -341,7 +341,7 @@ def _check_change(gate: Gate, row: Mapping[str, Any]) -> Result:
     if low is not None and high is not None:
         state = gate.state(low, high)
         if state == "failed" and row["verdict"] not in ("worse", "better"):
-            state = "undecided"  # with many changes, some are beyond a limit by chance
+            state = "undecided"  # with many changes, some exceed a limit by chance
     span = "" if low is None or high is None else f" ({low:.3g} to {high:.3g})"
     q = "" if row["q_value"] is None else f", q {row['q_value']:.3f}"
     change = "none" if row["change"] is None else f"{row['change']:.3g}"
@@ -352,7 +352,7 @@ def _check_change(gate: Gate, row: Mapping[str, Any]) -> Result:
 
 
 def _check_findings(store: Store, gate: Gate) -> Result:
-    """Check the number of findings of a severity or rule at the matching servers and tools."""
+    """Check the number of findings of a severity or rule at matching servers and tools."""
     rows = store.sql(
         "SELECT server, tool, count(*), min((file, line)) FROM findings "
         "WHERE severity = $1 OR rule = $1 GROUP BY server, tool",
@@ -367,7 +367,7 @@ def _check_findings(store: Store, gate: Gate) -> Result:
 
 
 def _with_places(store: Store, results: Sequence[Result]) -> list[Result]:
-    """The results; each failure has file and line of an example, if the store has one."""
+    """Return the results; each failure has the file and line of an example, if available."""
     return [
         _with_place(store, result) if result.state == "failed" and result.file is None else result
         for result in results
@@ -375,7 +375,7 @@ def _with_places(store: Store, results: Sequence[Result]) -> list[Result]:
 
 
 def _with_place(store: Store, result: Result) -> Result:
-    """The result with file and line of an example: the first failure, or the first call."""
+    """Return the result with file and line of an example: the first failure or first call."""
     rows = store.sql(
         "SELECT file, line FROM calls WHERE ($1 IS NULL OR server = $1) "
         "AND ($2 IS NULL OR tool = $2) "

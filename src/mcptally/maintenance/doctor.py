@@ -1,6 +1,6 @@
-"""Checks whether mcptally can work on this machine; each check says what to do about a problem.
+"""Checks whether mcptally can work on this machine; each check suggests a solution.
 
-No value of an environment variable and no content of a configuration is shown.
+Values of environment variables and contents of configurations are never shown.
 """
 
 import dataclasses
@@ -31,14 +31,14 @@ from mcptally.transcript import check
 from mcptally.transcript.remote import is_url
 
 State = Literal["ok", "warning", "error"]
-"""Result of a check, best first. With an error something does not work."""
+"""Result of a check, best first. An error means that something does not work."""
 
 TESTED_PYTHON: Final = ((3, 11), (3, 13))
-"""First and last version of Python that the tests run with."""
+"""First and last Python version that the tests run with."""
 START_UP_LIMIT: Final = 2.5
-"""Limit for the recorder's start-up time, as a multiple of a Python interpreter with asyncio."""
+"""Limit for the recorder's start-up time, as a multiple of that of Python with asyncio."""
 FREE_BYTES: Final = (100 * 10**6, 10**9)
-"""Free bytes below which there is an error, and a warning."""
+"""Free bytes below which there is an error or a warning."""
 
 VARIABLES: Final = {
     "PATH": "where servers are found",
@@ -54,7 +54,7 @@ VARIABLES: Final = {
     "DASK_SCHEDULER_ADDRESS": "which cluster works with --engine dask",
     "PYTHONPATH": "which mcptally runs",
 }
-"""Environment variables that change what mcptally does, and how."""
+"""Environment variables that change mcptally's behaviour, and how."""
 REQUIRED: Final = ("PATH", "HOME")
 """Environment variables that must be set."""
 
@@ -66,9 +66,9 @@ class Check:
     name: str
     state: State
     says: str
-    """What was found."""
+    """The result in words."""
     do: str = ""
-    """What to do about it; empty if there is nothing to do."""
+    """The action to take; empty if none."""
 
 
 def examine(
@@ -77,7 +77,7 @@ def examine(
     stores: Sequence[Path] = (),
     configs: Sequence[Path] | None = None,
 ) -> list[Check]:
-    """All checks, in the order of the report.
+    """Return all checks, in the order of the report.
 
     Args:
         archives: archives to check.
@@ -97,7 +97,7 @@ def examine(
 
 
 def worst(checks: Iterable[Check]) -> State:
-    """The worst state of the checks."""
+    """Return the worst state among the checks."""
     return max((found.state for found in checks), key=get_args(State).index, default="ok")
 
 
@@ -173,7 +173,7 @@ def _places(stores: Iterable[Path]) -> Iterator[Check]:
             yield Check(f"write {what}", "error", f"{error}", "set HOME and TMPDIR")
     for place in dict.fromkeys([*places, *stores]):
         around = (place, *place.absolute().parents)
-        # `Path.exists` raises where a folder may not be looked into.
+        # `Path.exists` raises for a folder without permission.
         there = next(path for path in around if os.path.exists(path))  # noqa: PTH110
         name = f"write to {place}"
         if not os.access(there, os.W_OK | os.X_OK):
@@ -201,7 +201,7 @@ def _start_up() -> Check:
 
     bare, recorder = [], []
     try:
-        for _ in range(3):  # alternate, so that load on the machine affects both alike
+        for _ in range(3):  # alternate, so that the machine's load affects both equally
             bare.append(seconds("import asyncio"))
             recorder.append(seconds("import mcptally.cli.record, mcptally.record.stdio"))
     except (OSError, subprocess.CalledProcessError) as error:
@@ -215,7 +215,7 @@ def _start_up() -> Check:
 
 
 def usual_configurations() -> list[Path]:
-    """The client configurations that exist in their usual places."""
+    """Return the client configurations that exist in their usual places."""
     if sys.platform == "darwin":
         base = "~/Library/Application Support"
     else:

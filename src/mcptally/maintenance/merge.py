@@ -1,9 +1,9 @@
 """Merges stores into one, as if their archives had been scored together.
 
-Rows are carried over unchanged. If several stores hold a recording, its rows come from the first of
-them. A recording is scored again from its transcripts if the merged facts about its servers change
-its results, or if several stores have different files of it. If its transcripts are not available,
-its rows stay as the first store has them, and `store.json` lists it under `as_scored`, so that a
+Rows are carried over unchanged. If several stores contain a recording, its rows come from the first
+of them. A recording is scored again from its transcripts if the merged facts about its servers
+change its results, or if several stores have different files for it. If its transcripts are not
+available, the first store's rows are kept, and `store.json` lists it under `as_scored`, so that a
 later `score` can score it again.
 """
 
@@ -37,17 +37,17 @@ class Merged:
 
     out: Path
     stores: int
-    """Stores that were merged."""
+    """Number of merged stores."""
     files: int
-    """Files of the archive that the store has now."""
+    """Number of files in the new store's archive."""
     rows: dict[str, int]
-    """Rows of each table."""
+    """Number of rows in each table."""
     reused: int
-    """Files whose rows were carried over."""
+    """Number of files whose rows were carried over."""
     twice: int
-    """Recordings that several stores held."""
+    """Number of recordings that several stores contained."""
     as_scored: list[str]
-    """Recordings that should have been scored again, and whose files are not available."""
+    """Recordings that should have been scored again but whose files are not available."""
 
 
 def merge_stores(
@@ -61,15 +61,15 @@ def merge_stores(
     """Merge several stores into one.
 
     Args:
-        paths: stores that were scored by this version of mcptally with the same rules and options.
-            The first one has precedence.
+        paths: stores scored by this version of mcptally with the same rules and options. The first
+            one has precedence.
         out: the folder of the merged store; it may be one of `paths`.
-        rules: the rule file that the stores were scored with, if any.
-        scenarios: the scenarios file that the stores were scored with, if any.
-        tokenizer: the tokenizer that the stores were scored with, if any.
+        rules: the rule file with which the stores were scored, if any.
+        scenarios: the scenarios file with which the stores were scored, if any.
+        tokenizer: the tokenizer with which the stores were scored, if any.
 
     Raises:
-        UsageError: no store is given, `out` is a URL, or two stores have different files of the
+        UsageError: no store is given, `out` is a URL, or two stores have different files with the
             same name.
         StoreError: a path is not a store, or a store was scored by another version of mcptally or
             with other rules or options.
@@ -137,7 +137,7 @@ def merge_stores(
 
 
 def _require_same_files(manifests: Sequence[Mapping[str, Any]]) -> None:
-    """Check that files of the same name in different stores are the same file."""
+    """Check that files with the same name in different stores are equal."""
     digests: dict[str, str] = {}
     for manifest in manifests:
         for source in manifest["archive"]:
@@ -149,10 +149,10 @@ def _require_same_files(manifests: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _without_copies(earlier: EarlierStores) -> tuple[EarlierStores, int]:
-    """The stores with each recording once, and how many recordings are in several of them.
+    """Return the stores with each recording once, and the number of recordings in several.
 
-    If the files of a recording differ between stores, it is scored again from all of them, or stays
-    as the first store has it if a file is unavailable.
+    If the files of a recording differ between stores, it is scored again from all of them; if a
+    file is unavailable, the first store's rows are kept.
     """
     digests = {name: source.sha256 for name, source in earlier.sources.items()}
     places = earlier.places.all().with_columns(
@@ -190,12 +190,12 @@ def _without_copies(earlier: EarlierStores) -> tuple[EarlierStores, int]:
 
 
 def _values(column: pl.LazyFrame) -> pl.Series:
-    """The distinct values of a table with one column."""
+    """Return the distinct values of a table with one column."""
     return column.unique().collect().to_series()
 
 
 def _without_unused_files(earlier: EarlierStores) -> EarlierStores:
-    """The stores without unused files: copies of files whose rows come from another store."""
+    """Return the stores without unused files (copies whose rows come from another store)."""
     places = earlier.places.all().select("file")
     reused = earlier.reused(earlier.places.all()).select("file")
     used = {*_values(reused), *earlier.file_places.get_column(RecordingPlaces.file.name)}

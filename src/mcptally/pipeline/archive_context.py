@@ -1,9 +1,9 @@
-"""The facts of the whole archive, combined from the summaries of all partitions in bounded memory.
+"""Combines the summaries of all partitions into facts about the archive, in bounded memory.
 
     stored summaries → sums, first listings, a timeline → an excerpt for each partition
 
-Memory grows with the number of servers and tools and with how often definitions change, not with
-the number of calls. Facts that grow with time (calls by minute) go to disk above a size.
+Memory grows with the number of servers, tools and changes to definitions, not with the number of
+calls. Facts that grow with time (calls by minute) go to disk above a certain size.
 """
 
 import functools
@@ -38,34 +38,35 @@ AT_A_TIME: Final = 8
 """Number of partitions whose summaries are read together."""
 
 ROWS: Final = 500_000
-"""About how many rows of a kind stay in memory; more are read again, or written to disk."""
+"""Approximate maximum number of rows of a kind in memory; more are read again or written to
+disk."""
 
 _BY_SERVER: Final = ("combinations", "validations", "minutes", "forms")
-"""Kinds of facts that only calls to the same server depend on."""
+"""Kinds of facts that only affect calls to the same server."""
 
 _SHARES: Final = 1 << 16
 _SHARE: Final = (pl.struct("server", "tool").hash() % _SHARES).cast(pl.UInt32).alias("share")
-"""Number of the share of all tools to which a listing belongs."""
+"""Number of the share of tools that a listing belongs to."""
 
 COMPACT_FROM: Final = 10_000
 """Number of rows below which they are not compacted."""
 
 
 class StoredSummaries(msgspec.Struct, frozen=True):
-    """The summaries of some partitions, in files, and which of their rows are used."""
+    """The stored summaries of some partitions, and a selection of their rows."""
 
     folder: Path
-    """Has a folder of files for each kind."""
+    """The folder with a folder of files for each kind."""
     parts: Sequence[str]
     recordings_of: Callable[[Sequence[str]], pl.DataFrame] | None = None
-    """Parts → their recordings that are used (column `recording`); None: all."""
+    """Parts → the recordings that are used (column `recording`); None for all."""
     servers: pl.DataFrame | None = None
-    """The servers that are used (column `server`), for kinds that are by server; None: all."""
+    """The servers that are used (column `server`), for kinds by server; None for all."""
     recordings: pl.DataFrame | None = None
-    """The same for `parts`, in `batches`."""
+    """The recordings used in `parts`; set by `batches`."""
 
     def read(self, kind: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """The used rows of one kind, with the given columns; by default with all."""
+        """Return the used rows of one kind, with the given columns (by default all)."""
         names = None if columns is None else [*columns]
         files = [self.folder / kind / f"{part}.parquet" for part in self.parts]
         rows = pl.read_parquet(files, columns=names, glob=False)
@@ -80,7 +81,7 @@ class StoredSummaries(msgspec.Struct, frozen=True):
         return rows
 
     def batches(self) -> Iterator["StoredSummaries"]:
-        """Yield these summaries in groups of `AT_A_TIME` partitions."""
+        """Yield the summaries in groups of `AT_A_TIME` partitions."""
         for start in range(0, len(self.parts), AT_A_TIME):
             parts = self.parts[start : start + AT_A_TIME]
             recordings = self.recordings_of and self.recordings_of(parts)
@@ -88,7 +89,7 @@ class StoredSummaries(msgspec.Struct, frozen=True):
 
 
 class ArchiveContext:
-    """The facts of the whole archive about servers and tools."""
+    """The facts about servers and tools from the whole archive."""
 
     def __init__(self, summaries: Iterable[StoredSummaries], spool: Path) -> None:
         """Read the summaries; facts that do not fit into memory go to files in `spool`."""
@@ -130,7 +131,7 @@ class ArchiveContext:
                     ["valid", "answered_ns"]
                 )
             )
-        # The timeline of one tool does not depend on others: make it for some tools at a time.
+        # A tool's timeline does not depend on other tools: make timelines for some tools at a time.
         groups = -(-total // ROWS) or 1
         bounds = [group * _SHARES // groups for group in range(groups + 1)]
         return pl.concat(
@@ -139,7 +140,7 @@ class ArchiveContext:
         )
 
     def summary(self) -> PartitionSummary:
-        """The facts from which the `tools` table and findings about servers are made."""
+        """Return the facts needed for the `tools` table and for findings about servers."""
         none = pl.DataFrame()
         return PartitionSummary(
             self.listed.rows,
@@ -152,7 +153,7 @@ class ArchiveContext:
         )
 
     def excerpt(self, needs: pl.DataFrame, own: pl.Series) -> PartitionSummary:
-        """The facts that calls with these needs depend on.
+        """Return the facts that calls with these needs depend on.
 
         Args:
             needs: `Needs` rows.
@@ -173,7 +174,7 @@ class ArchiveContext:
         )
 
     def _minutes(self, needs: pl.DataFrame) -> pl.DataFrame:
-        """Calls by minute to the same servers, in the same and the adjacent minutes."""
+        """Return calls by minute to the same servers, in the same and adjacent minutes."""
         at = needs.lazy().select("server", "minute").unique()
         near = pl.concat([at.with_columns(Needs.minute.col + step) for step in (-1, 0, 1)])
         minute = Needs.minute.col
@@ -184,7 +185,7 @@ class ArchiveContext:
 
 
 class _CompactRows:
-    """Rows that are compacted whenever their number has doubled."""
+    """A table of rows that is compacted whenever their number has doubled."""
 
     def __init__(self, compact: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
         self.compact = compact
@@ -199,7 +200,7 @@ class _CompactRows:
 
     @property
     def rows(self) -> pl.DataFrame:
-        """All rows, compacted."""
+        """Return all rows, compacted."""
         if len(self.frames) > 1:
             self.frames = [self.compact(pl.concat(self.frames))]
         return self.frames[0]
@@ -229,9 +230,9 @@ class _SpilledRows:
             self.in_memory.add(written.clear())
 
     def between(self, first: int | None, last: int | None) -> pl.DataFrame:
-        """The rows whose value is between `first` and `last`.
+        """Return the rows whose value is between `first` and `last`.
 
-        All rows if these are None, or if all are in memory.
+        Returns all rows if these are None, or if all rows are in memory.
         """
         if not self.files:
             return self.in_memory.rows
@@ -246,7 +247,7 @@ def _summed(counts: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_tool(minutes: pl.DataFrame) -> pl.DataFrame:
-    """Calls and failed calls to each tool."""
+    """Return the number of calls and failed calls to each tool."""
     return minutes.group_by("server", "tool").agg(pl.col("calls", "failed").sum())
 
 

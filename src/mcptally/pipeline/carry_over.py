@@ -1,7 +1,7 @@
-"""Rows of earlier stores, put into a new store unchanged.
+"""Carries rows of earlier stores over into a new store, unchanged.
 
-A part that is reused as a whole is linked or stays where it is. From other parts, the reused rows
-are copied. Small parts are joined.
+A part that is reused as a whole is linked or stays in place. From other parts, the reused rows are
+copied. Small parts are joined.
 """
 
 import os
@@ -29,10 +29,10 @@ from mcptally.tables.stages import Listings, RecordingPlaces
 from mcptally.tables.tools import Tools
 
 SMALL: Final = 4 << 20
-"""Bytes in all tables below which a part is small."""
+"""Total size of a part's tables below which the part is small."""
 
 MANY: Final = 8
-"""Number of small parts from which they are joined."""
+"""Number of small parts from which on they are joined."""
 
 
 class CarriedOver(NamedTuple):
@@ -40,23 +40,23 @@ class CarriedOver(NamedTuple):
 
     written: Written
     kept: dict[str, Mapping[str, Any]]
-    """Files that stay where they are, with their entries in the manifest."""
+    """Files that stay in place, with their manifest entries."""
 
 
 class _Reused(NamedTuple):
-    """The rows of a part that are reused."""
+    """The reused rows of a part."""
 
     recordings: list[str]
     files: list[str]
-    """Files whose findings belong to no recording."""
+    """Files with findings that belong to no recording."""
     whole: bool
-    """Whether this is all that the part has."""
+    """Whether these are all rows of the part."""
 
 
 def carry_over(earlier: EarlierStores, work: Path, target: Path) -> CarriedOver:
     """Put the reused rows of earlier stores into the work folder of the store at `target`.
 
-    Parts of that store that are reused as a whole stay where they are.
+    Parts of that store that are reused as a whole stay in place.
     """
     number = 0
     small: list[Part] = []
@@ -101,7 +101,7 @@ def _reused(earlier: EarlierStores, part: Part) -> _Reused:
 
 
 def _manifest_entries(earlier: EarlierStores, part: Part) -> dict[str, Mapping[str, Any]]:
-    """The manifest's entries of all files of a part, including its summary."""
+    """Return the manifest's entries for all files of a part, including its summary."""
     names = [
         *(f"{table}/{part.name}.parquet" for table, _ in _tables(earlier, part)),
         *(f"{SUMMARIES}/{kind}/{part.name}.parquet" for kind in KINDS),
@@ -116,7 +116,7 @@ def _size(earlier: EarlierStores, part: Part) -> int:
 
 
 def _groups(earlier: EarlierStores, parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """Groups of small parts to join; a group ends as soon as it is not small, to limit memory."""
+    """Yield groups of small parts to join; to limit memory, a group ends once it is not small."""
     group: list[Part] = []
     for part in parts:
         group.append(part)
@@ -168,7 +168,7 @@ def _join(earlier: EarlierStores, work: Path, name: str, parts: Sequence[Part]) 
 def _summary(
     earlier: EarlierStores, reused: Sequence[tuple[Part, _Reused]]
 ) -> dict[str, pl.DataFrame]:
-    """The summary of the reused recordings of some parts: kind → frame."""
+    """Return the summary of the reused recordings in some parts: kind → frame."""
 
     def read(part: Part, kind: str, recordings: list[str]) -> pl.DataFrame:
         path = earlier.file(part, f"{SUMMARIES}/{kind}")
@@ -189,7 +189,7 @@ def _summary(
 
 
 def _tables(earlier: EarlierStores, part: Part) -> Iterator[tuple[str, Path]]:
-    """Name and file of each table of a part, except `tools`, which every run writes anew."""
+    """Yield name and file of each table of a part, except `tools`, which each run writes anew."""
     for table in TABLES:
         path = earlier.file(part, table.name)
         if table is not Tools and path.exists():
@@ -197,7 +197,7 @@ def _tables(earlier: EarlierStores, part: Part) -> Iterator[tuple[str, Path]]:
 
 
 def _row_filter(table: str, reused: _Reused) -> Callable[[pl.DataFrame], pl.DataFrame]:
-    """A function that keeps the reused rows of a table."""
+    """Return a function that keeps only the reused rows of a table."""
     chosen = Findings.recording.col.is_in(reused.recordings)
     if table == Findings.name:
         chosen |= Findings.recording.col.is_null() & Findings.file.col.is_in(reused.files)
@@ -212,7 +212,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def count_rows(files: Iterable[Path]) -> Written:
-    """The numbers of rows in files of a store; those of summaries are ignored."""
+    """Return the numbers of rows in files of a store; summaries are ignored."""
     import pyarrow.parquet as pq  # noqa: PLC0415  (only runs that change nothing count rows)
 
     by_table: dict[str, list[Path]] = {table.name: [] for table in TABLES}

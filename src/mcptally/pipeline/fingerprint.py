@@ -1,8 +1,8 @@
 """Decides whether rows of an earlier run can be reused: compares files, programs and stores.
 
-A file is unchanged if its size, times and inode are, or else if its bytes are. The program is
-unchanged if its source files are, and the versions of the packages it judges with. The files of a
-store are compared with the digests in `store.json`.
+A file is unchanged if its size, times and inode are unchanged, or else if its bytes are. The
+program is unchanged if its source files and the versions of the packages that affect rows are. A
+store's files are compared with the digests in `store.json`.
 """
 
 import functools
@@ -31,7 +31,7 @@ DECIDING_PACKAGES: Final = (
 
 @functools.cache
 def code_digest() -> str:
-    """Digest of this program and the packages that affect rows: if it changes, no row is reused."""
+    """Return a digest of this program and of packages that affect rows; both must be unchanged."""
     folder = Path(mcptally.__file__).parent
     code = hashlib.sha256(f"{mcptally.__version__} {platform.python_version()}".encode())
     for name in DECIDING_PACKAGES:
@@ -53,7 +53,7 @@ def _version(name: str) -> str:
         PackageNotFoundError: it is not installed.
     """
     installed = importlib.metadata.distribution(name)
-    # `installed.version` parses all metadata as an e-mail message, which takes 1 ms per package.
+    # Avoid `installed.version`: it parses all metadata as e-mail, which takes 1 ms per package.
     found = _VERSION.search(installed.read_text("METADATA") or "")
     return found[1] if found else installed.version
 
@@ -62,7 +62,7 @@ _VERSION: Final = re.compile("^Version: (.+)$", re.MULTILINE)
 
 
 def deciding_files(folder: Path) -> list[str]:
-    """The files of this program, installed in `folder`, that may change a row: relative paths."""
+    """Return the relative paths of this program's files in `folder` that may change a row."""
     names = []
     for at, folders, files in os.walk(folder):
         inside = f"{at}{os.sep}"[len(str(folder)) + 1 :].replace(os.sep, "/")
@@ -88,7 +88,7 @@ _WITHOUT_EFFECT: Final = (
 
 
 def reuse_blocker(folder: Path, manifest: Mapping[str, Any], made: Provenance) -> str | None:
-    """Why rows of a store cannot be reused by a run with provenance `made`; None if they can."""
+    """Return why a run with provenance `made` cannot reuse a store's rows; None if it can."""
     if manifest.get("code") != made.code:
         return "another version of mcptally, or of a package that it judges with, made it"
     if manifest.get("rules") != made.rules:
@@ -103,7 +103,7 @@ def reuse_blocker(folder: Path, manifest: Mapping[str, Any], made: Provenance) -
 
 
 def damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
-    """Names of a store's live files that are missing or changed since they were written."""
+    """Return the names of a store's live files that are missing or changed since written."""
     return sorted(
         name
         for name, part in manifest["parts"].items()
@@ -115,10 +115,11 @@ def refuse_damaged(names: Iterable[str]) -> None:
     """Check the digests of all stores among these names.
 
     Raises:
-        StoreError: a file of a store is damaged; the message names it and says what to do.
+        StoreError: a store's file is damaged; the message names it and says what to do.
     """
     for folder in map(Path, names):
-        # A name may be SQL, too long for a path: os.path.isfile says no where Path.is_file raises.
+        # A name may be SQL that is too long for a path: os.path.isfile is false where Path.is_file
+        # raises.
         if not os.path.isfile(folder / MANIFEST):  # noqa: PTH113
             continue
         manifest = read_manifest(folder)
@@ -137,7 +138,7 @@ def _has_digest(path: Path, sha256: str) -> bool:
 
 
 def is_same(path: Path, source: SourceFile) -> bool:
-    """Whether a file is unchanged since it was scored, by size, times and inode or by its bytes."""
+    """Return whether a file is unchanged since scoring, by size, times and inode or by bytes."""
     if not source.whole:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Gathers the partitions of a run: files that changed, and then the files that depend on them."""
+"""Gathers the partitions of a run: changed files, and then the files that depend on them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,11 +16,11 @@ from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.store.manifest import SUMMARIES
 
 Progress = Callable[[int, int], None]
-"""Called with bytes of work done and bytes in all; every file counts twice: gathered, finished."""
+"""Called with the bytes of work done and in total; every file counts twice (gather, finish)."""
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The settings that all steps of a run share."""
+    """The settings shared by all steps of a run."""
 
     store: Path
     work: Path
@@ -35,14 +35,14 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Gathered(msgspec.Struct, frozen=True):
-    """A partition that a worker has gathered."""
+    """A partition gathered by a worker."""
 
     partition: Partition
     report: GatherReport
 
 
 def files_to_gather(named: Mapping[str, Path], earlier: EarlierStores | None) -> list[Path]:
-    """The files that are new or whose rows are not reused."""
+    """Return the files that are new or whose rows are not reused."""
     if earlier is None:
         return list(named.values())
     new = named.keys() - earlier.sources.keys()
@@ -50,7 +50,7 @@ def files_to_gather(named: Mapping[str, Path], earlier: EarlierStores | None) ->
 
 
 def plan_groups(files: Sequence[Path], settings: Settings, engine: Engine) -> list[Group]:
-    """The files of each partition, with the limits of this run."""
+    """Return the files of each partition, within the limits of this run."""
     return plan(files, limit=settings.partition_bytes, jobs=engine.jobs)
 
 
@@ -62,10 +62,10 @@ def gather_with_dependents(
     named: Mapping[str, Path],
     earlier: EarlierStores | None,
 ) -> tuple[list[Gathered], EarlierStores | None, ArchiveContext]:
-    """Gather groups of files, and then the files whose rows depend on what was gathered.
+    """Gather groups of files, and then the files whose rows depend on them.
 
     Returns all gathered partitions, the earlier stores without the rows of their files, and the
-    resulting facts of the archive.
+    archive's resulting facts.
     """
     first = len(earlier.parts) + 1 if earlier else 0  # lower numbers are for parts carried over
     gathered: list[Gathered] = []
@@ -89,7 +89,7 @@ def _gather(
     before: Sequence[Gathered],
     first: int,
 ) -> list[Gathered]:
-    """Gather groups of files as partitions, numbered after those of `before`, or from `first`."""
+    """Gather groups of files as partitions, numbered from `first` or after those of `before`."""
     first = max((each.partition.number + 1 for each in before), default=first)
     chunk = bytes_in_slice(settings.partition_bytes)
     partitions = [
@@ -110,24 +110,24 @@ def _gather(
 
 
 def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> list[Gathered]:
-    """The partitions, where those that share a recording are gathered again as one.
+    """Return the partitions; those that share a recording are gathered again as one.
 
-    A file may hold several recordings. The plan knows only the first one of each file, so it cannot
-    put all files that share a recording together.
+    A file may contain several recordings. The plan only knows the first one in each file, so it
+    cannot put all files that share a recording together.
     """
     partitions = {each.partition.number: each for each in gathered}
     while groups := _sharing_recordings(partitions):
         for shared in groups:
             if not partitions.keys() >= set(shared):
-                continue  # merged into a group before; looked at in the next round
+                continue  # already merged into a group; examined in the next round
             files = sorted({path for each in shared for path in partitions[each].partition.files})
-            # With one span of a file all others: the merged partition has whole files.
+            # Merge all spans of a file: the merged partition has whole files.
             group = [
                 each
                 for each, part in partitions.items()
                 if each in shared or (part.partition.span and part.partition.files[0] in files)
             ]
-            # A new number, because a late worker may still write a discarded partition.
+            # Use a new number, because a late worker may still write a discarded partition.
             number = max(partitions) + 1
             parts = [partitions.pop(each) for each in group]
             pool.discard(group)
@@ -141,8 +141,8 @@ def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> l
 
 
 def _sharing_recordings(partitions: Mapping[int, Gathered]) -> list[list[int]]:
-    """Groups of partitions, by number, that share recordings directly or through others."""
-    # A partition has each id once. Counting hashes takes a sixth of the memory of grouping ids.
+    """Return groups of partition numbers that share recordings, directly or indirectly."""
+    # A partition has each id once. Counting hashes takes a sixth of the memory for grouping ids.
     hashes = [each.report.recordings.hash() for each in partitions.values()]
     every = pl.concat([pl.Series(dtype=pl.UInt64), *hashes], rechunk=True)
     if every.n_unique() == every.len():
@@ -179,10 +179,10 @@ def _sharing_recordings(partitions: Mapping[int, Gathered]) -> list[list[int]]:
 def _without_dependents(
     settings: Settings, gathered: Sequence[Gathered], earlier: EarlierStores
 ) -> tuple[EarlierStores, ArchiveContext | None]:
-    """Leave out the rows of earlier stores that depend on what was gathered.
+    """Leave out the rows of earlier stores that depend on gathered partitions.
 
-    Returns the stores without these rows, and the facts of the archive. The facts are None if a
-    gathered recording still has rows in the stores: its other files must be gathered first.
+    Returns the stores without these rows, and the archive's facts. The facts are None if a gathered
+    recording still has rows in the stores: its other files must be gathered first.
     """
     none = pl.Series("recording", dtype=pl.String)
     recordings = pl.concat([none, *(each.report.recordings for each in gathered)])
@@ -196,19 +196,19 @@ def _without_dependents(
 
 
 def affected_servers(gathered: Sequence[Gathered], earlier: EarlierStores) -> set[str | None]:
-    """The servers about which this run has other facts than the stores."""
+    """Return the servers about which this run's facts differ from the stores'."""
     return {name for each in gathered for name in each.report.servers} | earlier.changed_servers()
 
 
 def stored_summaries(work: Path, numbers: Iterable[int]) -> StoredSummaries:
-    """The summaries that workers wrote for partitions of these numbers."""
+    """Return the summaries that workers wrote for the partitions with these numbers."""
     return StoredSummaries(work / SUMMARIES, [f"{number:06d}" for number in numbers])
 
 
 def _archive_context(
     settings: Settings, gathered: Sequence[Gathered], earlier: EarlierStores | None
 ) -> ArchiveContext:
-    """The facts of the archive: on all tools, and on the servers that this run affects."""
+    """Return the archive's facts about all tools and about the servers that this run affects."""
     numbers = sorted(each.partition.number for each in gathered)
     summaries = [stored_summaries(settings.work, numbers)]
     if earlier is not None:

@@ -1,4 +1,4 @@
-"""The stores of earlier runs, and which of their rows a new run can reuse.
+"""Determines which rows of earlier stores a new run can reuse.
 
 A recording is scored again if one of its files changed, or if facts of the archive changed on which
 its rows depend (`affected_recordings`). All other rows are carried over unchanged (`carry_over`).
@@ -28,8 +28,8 @@ from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import ExcludedFiles, ExcludedRecordings, FilePlaces, RecordingPlaces
 
 IN_MEMORY: Final = 1_000_000
-"""Number of places of recordings that are kept in memory; more are read whenever they are needed.
-A place takes about 150 bytes."""
+"""Maximum number of recordings' places kept in memory; more are read whenever needed. A place takes
+about 150 bytes."""
 
 
 class Part(NamedTuple):
@@ -41,38 +41,39 @@ class Part(NamedTuple):
 
 
 class EarlierStores(msgspec.Struct, frozen=True):
-    """Stores of earlier runs, and which of their rows are reused.
+    """Stores of earlier runs, with the rows of theirs that are reused.
 
     If a recording is in several stores, the first store has precedence.
     """
 
     folders: Sequence[Path]
     manifests: Sequence[Mapping[str, Any]]
-    """The contents of their `store.json` files."""
+    """The contents of the stores' `store.json` files."""
     sources: Mapping[str, SourceFile]
-    """The files of their archives by name, as they were when they were scored."""
+    """The files of their archives by name, in their state when scored."""
     parts: Sequence[Part]
     places: "Places"
-    """The part with the rows of a recording, and the files with its events."""
+    """`RecordingPlaces`: the part with a recording's rows, and the files with its events."""
     file_places: pl.DataFrame
-    """`FilePlaces`: the part with the findings of a file that belong to no recording."""
+    """`FilePlaces`: the part with a file's findings that belong to no recording."""
     as_scored: frozenset[str]
-    """Recordings that should be scored again and cannot be: a file of theirs is unavailable."""
+    """Recordings that should be scored again but cannot be, because a file is unavailable."""
     conflicting: frozenset[str] = frozenset()
-    """Recordings whose files differ between the stores, with some files unavailable."""
+    """Recordings whose files differ between the stores and are partly unavailable."""
     rescored: frozenset[str] = frozenset()
-    """Files whose rows are not reused. All files that share a recording are in here together."""
+    """Files whose rows are not reused. It contains either all or none of the files that share a
+    recording."""
     unavailable: frozenset[str] = frozenset()
-    """Files that are gone or changed and cannot be scored again: their rows are kept."""
+    """Files that are gone or changed and cannot be scored again; their rows are kept."""
     excluded_recordings: pl.DataFrame = msgspec.field(default_factory=ExcludedRecordings.empty)
-    """`ExcludedRecordings`: recordings whose rows in a store are not reused: they are taken from
-    another store."""
+    """`ExcludedRecordings`: recordings whose rows in a store are not reused, because they are taken
+    from another store."""
     excluded_files: pl.DataFrame = msgspec.field(default_factory=ExcludedFiles.empty)
     """`ExcludedFiles`: the same for findings that belong to no recording."""
 
     @classmethod
     def read(cls, folders: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> Self:
-        """The stores in these folders, with nothing excluded."""
+        """Return the stores in these folders, with nothing excluded."""
         sources: dict[str, SourceFile] = {}
         for manifest in manifests:
             for source in manifest["archive"]:
@@ -94,16 +95,16 @@ class EarlierStores(msgspec.Struct, frozen=True):
         )
 
     def file(self, part: Part, table: str) -> Path:
-        """The file of a part in the folder of a table."""
+        """Return a part's file in a table's folder."""
         return self.folders[part.store] / table / f"{part.name}.parquet"
 
     # --- which rows are reused ---
 
     def without(self, files: Iterable[str]) -> Self:
-        """These stores without the rows of `files`, and of files that share a recording with them.
+        """Return these stores without the rows of `files` and of files that share their recordings.
 
-        Rows of an unavailable file are kept, and so are those of all files that are connected with
-        it; their recordings are added to `as_scored`.
+        Rows of an unavailable file are kept, as are those of all files connected with it; their
+        recordings are added to `as_scored`.
         """
         found = self._connected({*files} - self.rescored)
         as_scored = self.as_scored
@@ -114,10 +115,10 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, rescored=self.rescored | found, as_scored=as_scored)
 
     def without_changed(self, archive: Iterable[Path]) -> Self:
-        """These stores without the rows of files that are not in `archive`, or changed.
+        """Return these stores without the rows of files that changed or are not in `archive`.
 
-        The rows of recordings that have a new segment among the files are also left out, and those
-        of recordings that could not be scored again until now.
+        Also left out are the rows of recordings that have a new segment among the files, or that
+        could not be scored again until now.
         """
         files = {str(path): path for path in archive}
         changed = {
@@ -133,10 +134,9 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, as_scored=frozenset()).without(changed)
 
     def is_same_store(self, files: Iterable[str], made: Provenance) -> bool:
-        """Whether a run over these files would write the store that already exists.
+        """Return whether a run over these files would write the store that already exists.
 
-        Call it on a result of `without_changed`, and only if the run reads all paths that it was
-        given.
+        Call this on a result of `without_changed`, and only if the run reads all given paths.
         """
         if len(self.manifests) != 1 or self.rescored or self.as_scored or self.conflicting:
             return False
@@ -148,7 +148,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         )
 
     def excluding(self, store: int, recordings: Iterable[str]) -> Self:
-        """A copy of these stores without the rows of the given recordings in one of them."""
+        """Return a copy of these stores without the rows of the given recordings in one store."""
         names = pl.DataFrame({"recording": list(recordings)}, schema={"recording": pl.String})
         rows = ExcludedRecordings.select(names.with_columns(store=pl.lit(store, pl.Int64)))
         return msgspec.structs.replace(
@@ -156,7 +156,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         )
 
     def _connected(self, files: set[str]) -> set[str]:
-        """These files and all that share a recording with them, directly or through others."""
+        """Return these files and all that share recordings with them, directly or indirectly."""
         found, new = set(files), set(files)
         while new:
             here = RecordingPlaces.file.col.is_in(list(new))
@@ -168,37 +168,37 @@ class EarlierStores(msgspec.Struct, frozen=True):
     # --- what is in the stores ---
 
     def recordings_of(self, files: Iterable[str]) -> set[str]:
-        """The recordings that have events in these files."""
+        """Return the recordings that have events in these files."""
         rows = self.places.all().filter(RecordingPlaces.file.col.is_in(list(files)))
         return set(rows.select("recording").collect().to_series())
 
     def files_of(self, recordings: Iterable[str] | pl.Series) -> set[str]:
-        """The files that hold events of these recordings, where their rows are reused."""
+        """Return the files with events of these recordings, where their rows are reused."""
         ids = recordings if isinstance(recordings, pl.Series) else list(recordings)
         names = pl.DataFrame({"recording": ids}, schema={"recording": pl.String})
         return set(_files(self.reused(self.places.all()), names))
 
     def reused_files(self, files: Iterable[str]) -> set[str]:
-        """Which of these files, and of the unavailable ones, keep their rows."""
+        """Return those of these files and of the unavailable ones that keep their rows."""
         return ({*files} | self.unavailable) & self.sources.keys() - self.rescored
 
     def reused(self, places: pl.LazyFrame) -> pl.LazyFrame:
-        """The rows of `places` that are reused."""
+        """Return the reused rows of `places`."""
         return places.filter(~self.is_rescored()).join(
             self.excluded_recordings.lazy(), on=["store", "recording"], how="anti"
         )
 
     def is_rescored(self) -> pl.Expr:
-        """Whether the rows of column `file` are not reused."""
+        """Return an expression: whether the rows of column `file` are not reused."""
         return RecordingPlaces.file.col.is_in(list(self.rescored))
 
     def changed_servers(self) -> set[str | None]:
-        """The servers about which the new store has other facts than each of these stores.
+        """Return the servers about which the new store's facts differ from each of these stores'.
 
         These are the servers of recordings that are not reused, and those in several stores.
         """
         places = self.places.all()
-        # All rows of a recording are about the same files: those that are not reused suffice.
+        # All rows of a recording refer to the same files, so those that are not reused suffice.
         excluded = places.join(
             self.excluded_recordings.lazy(), on=["store", "recording"], how="semi"
         )
@@ -211,7 +211,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
     # --- what reused rows depend on ---
 
     def summaries(self, servers: Iterable[str | None]) -> list[StoredSummaries]:
-        """The partition summaries of reused rows, for these servers (of tools: for all)."""
+        """Return the partition summaries of reused rows for these servers; for tools, all."""
         chosen = pl.DataFrame({"server": list(servers)}, schema={"server": pl.String})
         return [
             StoredSummaries(
@@ -224,14 +224,14 @@ class EarlierStores(msgspec.Struct, frozen=True):
         ]
 
     def _reused_recordings(self, store: int, parts: Iterable[str]) -> pl.DataFrame:
-        """The recordings of some parts of a store whose rows are reused."""
+        """Return the recordings whose rows in some parts of a store are reused."""
         places = self.places.of([Part(store, name) for name in parts])
         return self.reused(places).select("recording").collect()
 
     def known_lint(self, changed: Iterable[str | None]) -> KnownLint | None:
-        """The store's findings about definitions of servers other than these.
+        """Return the store's findings about definitions of servers other than these.
 
-        None if there are several stores: each has findings about its own listings only.
+        Returns None if there are several stores: each only has findings about its own listings.
         """
         if len(self.folders) != 1:
             return None
@@ -254,10 +254,10 @@ class EarlierStores(msgspec.Struct, frozen=True):
     def affected_recordings(
         self, now: ArchiveContext, servers: Iterable[str | None], spool: Path
     ) -> set[str]:
-        """Recordings whose rows would differ with the facts that the archive has now.
+        """Return the recordings whose rows would differ with the archive's current facts.
 
         Args:
-            now: the facts of the archive about these servers.
+            now: the archive's facts about these servers.
             servers: the servers about which facts were added or removed.
             spool: a folder for temporary files.
         """
@@ -271,7 +271,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
 
 
 def open_earlier(folder: Path, made: Provenance) -> EarlierStores | str | None:
-    """The store in a folder, or why its rows cannot be reused; None if there is no store."""
+    """Return the store in a folder, or why its rows cannot be reused; None without a store."""
     if not (folder / MANIFEST).exists():
         return None
     try:
@@ -282,7 +282,7 @@ def open_earlier(folder: Path, made: Provenance) -> EarlierStores | str | None:
 
 
 class Places:
-    """`RecordingPlaces` of the parts of some stores: in memory, or read when they are asked for."""
+    """`RecordingPlaces` of the parts of some stores, in memory or read when needed."""
 
     def __init__(
         self, folders: Sequence[Path], parts: Sequence[Part], in_memory: pl.DataFrame | None
@@ -293,7 +293,7 @@ class Places:
 
     @classmethod
     def read(cls, folders: Sequence[Path], parts: Sequence[Part]) -> Self:
-        """The places of all parts, in memory if they are not more than `IN_MEMORY`."""
+        """Return the places of all parts, in memory if there are at most `IN_MEMORY`."""
         found = cls(folders, parts, None)
         frames, rows = [RecordingPlaces.empty()], 0
         for part in parts:
@@ -304,11 +304,11 @@ class Places:
         return cls(folders, parts, pl.concat(frames))
 
     def all(self) -> pl.LazyFrame:
-        """The places of all parts."""
+        """Return the places of all parts."""
         return self.of(self.parts) if self.in_memory is None else self.in_memory.lazy()
 
     def of(self, parts: Sequence[Part]) -> pl.LazyFrame:
-        """The places of some parts."""
+        """Return the places of some parts."""
         if self.in_memory is not None:
             chosen = pl.LazyFrame(parts, schema=["store", "part"], orient="row")
             return self.in_memory.lazy().join(chosen, on=["store", "part"], how="semi")
@@ -326,13 +326,13 @@ class Places:
 
 
 def _files(places: pl.LazyFrame, recordings: pl.DataFrame) -> pl.Series:
-    """The files of these recordings among `places`."""
+    """Return the files of these recordings among `places`."""
     found = places.join(recordings.lazy(), on="recording", how="semi")
     return found.select("file").unique().collect().to_series()
 
 
 def _file_places(folders: Sequence[Path], parts: Sequence[Part]) -> pl.DataFrame:
-    """`FilePlaces` of the parts of some stores."""
+    """Return the `FilePlaces` of the parts of some stores."""
     files = [FilePlaces.empty()]
     for part in parts:
         path = folders[part.store] / Findings.name / f"{part.name}.parquet"

@@ -1,7 +1,7 @@
 """Finds the recordings that must be scored again because the facts of the archive changed.
 
-The `Needs` of a recording are the facts that it depends on. For each need, the facts of the archive
-before and now are compared with the precision with which the rules read them.
+The `Needs` of a recording are the facts that it depends on. For each need, the archive's facts
+before and now are compared with the precision with which the rules use them.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from mcptally.verdict.hidden_errors import usually_json
 def stale_recordings(
     summaries: StoredSummaries, before: ArchiveContext, now: ArchiveContext
 ) -> Iterator[pl.DataFrame]:
-    """Rows with a column `recording`: the recordings whose rows would differ, by kind of fact."""
+    """Yield, by kind of fact, the recordings whose rows would differ (column `recording`)."""
     needs, forms, combinations = map(summaries.read, (NEEDS, "forms", "combinations"))
     if needs.height:
         none = pl.Series(dtype=pl.String)
@@ -66,7 +66,7 @@ def _stale(
 
 
 def _coarse_evidence(needs: pl.DataFrame, summary: PartitionSummary) -> pl.DataFrame:
-    """The evidence of each need: share of failed calls in tenths, results in JSON, and records."""
+    """Return each need's evidence: failed calls in tenths, results in JSON, and records."""
     calls = needs.select("server", "tool", ts_ns=Needs.minute.col * evidence.MINUTE_NS)
     return evidence.add_evidence(calls, summary.minutes, summary.forms).select(
         "tool_record",
@@ -79,7 +79,7 @@ def _coarse_evidence(needs: pl.DataFrame, summary: PartitionSummary) -> pl.DataF
 
 
 def _definitions(unlisted: pl.DataFrame, listed: pl.DataFrame) -> pl.Series:
-    """The definition in force for each call to a tool that its own session does not list."""
+    """Return the definition in force for each call to a tool that its session does not list."""
     calls = unlisted.with_row_index("pos").select(
         "pos",
         *("server", "tool"),
@@ -94,7 +94,7 @@ def _definitions(unlisted: pl.DataFrame, listed: pl.DataFrame) -> pl.Series:
 def _changed_validations(
     needs: pl.DataFrame, before: pl.DataFrame, now: pl.DataFrame
 ) -> pl.DataFrame:
-    """The needs of calls whose validations differ between two summaries of the archive."""
+    """Return the needs of calls whose validations differ between two archive summaries."""
     names = PREDICTION_COLUMNS
     both = (before.select(names), now.select(names))
     changed = pl.concat(

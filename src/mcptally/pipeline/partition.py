@@ -1,9 +1,9 @@
-"""The two steps that score one partition: a set of files with whole recordings.
+"""Implements the two steps that score a partition: a set of files with whole recordings.
 
-    gather:  files → calls, messages, findings, recordings, summary     (needs only these files)
-    finish:  gathered partition + excerpt of the archive → tables       (what the store holds)
+gather: files → calls, messages, findings, recordings, summary (needs only these files) finish:
+gathered partition + excerpt of the archive → tables (content of the store)
 
-Both depend on their arguments only, so that one process, many and a cluster give the same tables.
+Both only depend on their arguments, so that one process, many and a cluster give the same tables.
 """
 
 import functools
@@ -83,12 +83,12 @@ class GatheredPartition(msgspec.Struct, frozen=True):
     messages: pl.DataFrame
     """`GatheredMessages`."""
     findings: pl.DataFrame
-    """`Findings` that depend on the partition alone."""
+    """`Findings` that only depend on the partition."""
     recordings: pl.DataFrame
     """`GatheredRecordings`."""
     summary: PartitionSummary
     left_out: int = 0
-    """Calls of its recordings that are not selected."""
+    """Number of calls in its recordings that are not selected."""
 
 
 class GatheredSlices(NamedTuple):
@@ -99,15 +99,15 @@ class GatheredSlices(NamedTuple):
     digests: Digests
     """Digests of the files that were read to their end."""
     tallies: list[ReadTally]
-    """What could not be read of each file."""
+    """How much of each file could not be read."""
 
 
 def gather(
     files: Sequence[Path], names: Sequence[str], selection: Selection = EVERYTHING
 ) -> GatheredPartition:
-    """Decode and pair the events of `files`; tables and findings call the files by `names`.
+    """Decode and pair the events of `files`; tables and findings refer to the files by `names`.
 
-    Calls that are not selected are left out, but count as context of those that are.
+    Calls that are not selected are left out, but count as context for those that are.
     """
     return next(gather_slices(files, names, selection).parts)
 
@@ -119,9 +119,9 @@ def gather_slices(
     slicing: Slicing | None = None,
     span: Span | None = None,
 ) -> GatheredSlices:
-    """Do what `gather` does, in slices of whole recordings if there are many events.
+    """Do the same as `gather`, in slices of whole recordings if there are many events.
 
-    With a `span`, `files` is a single file, of which only this part is read.
+    With a `span`, `files` is a single file, and only that part is read.
     """
     slices = decode_slices(files, names, slicing, span)
     gathered = functools.partial(_gather_next, slices.events, files, names, selection)
@@ -133,7 +133,7 @@ def _gather_next(
     slices: Iterator[Events], files: Sequence[Path], names: Sequence[str], selection: Selection
 ) -> GatheredPartition | None:
     """Gather the next slice; return None after the last."""
-    # Not an argument, because the caller would keep the events in memory until the end.
+    # Do not pass the events as an argument: the caller would keep them in memory until the end.
     events = next(slices, None)
     if events is None:
         return None
@@ -176,7 +176,7 @@ def _gather_next(
 
 
 def _of_calls(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """The rows that are about these calls, about their recordings, or about files."""
+    """Return the rows about these calls, their recordings, or files."""
     call_ids = calls.get_column(GatheredCalls.call_id.name)
     recordings = calls.get_column(GatheredCalls.recording.name).unique()
     about_call, recording = Findings.call_id.col.is_not_null(), Findings.recording.col
@@ -207,11 +207,11 @@ def finish(
     *,
     payloads: bool = True,
 ) -> dict[type[Table], pl.DataFrame]:
-    """The tables of one partition, except `Tools`, which is about the whole archive (`tools`).
+    """Return the tables of one partition, except `Tools`, which covers the archive (`tools`).
 
     Args:
         part: the gathered partition.
-        archive: the excerpt of the archive's facts that its calls depend on.
+        archive: the archive's facts that the partition's calls depend on.
         judging: rules, scenarios and tokenizer.
         payloads: whether arguments, responses and their text are kept.
     """
@@ -283,10 +283,10 @@ def _score(calls: pl.DataFrame, archive: PartitionSummary) -> pl.DataFrame:
 
 
 class KnownLint(NamedTuple):
-    """What an earlier run found about definitions (`lint_definitions`)."""
+    """An earlier run's findings about definitions (`lint_definitions`)."""
 
     findings: pl.DataFrame
-    """The findings about definitions of servers that did not change."""
+    """The findings about definitions of unchanged servers."""
     servers: pl.DataFrame
     """The servers that changed (column `server`)."""
 
@@ -298,13 +298,13 @@ def tools(
     tokenizer: Tokenizer | None = None,
     known: KnownLint | None = None,
 ) -> dict[type[Table], pl.DataFrame]:
-    """The `tools` table of the whole archive, and the findings about definitions.
+    """Return the `tools` table of the whole archive, and the findings about definitions.
 
     Args:
-        archive: facts of all partitions; of listings at least the `relevant_listings`.
+        archive: facts from all partitions, including at least the `relevant_listings`.
         seen: `ListingCounts` of all listings, if `archive` does not have all of them.
-        tokenizer: what counts the tokens of definitions; None: bytes over four.
-        known: what an earlier run found; only definitions of other servers are checked.
+        tokenizer: counts the tokens of definitions; None for bytes over four.
+        known: an earlier run's findings; only definitions of other servers are checked.
     """
     seen = count_listings(archive.listed) if seen is None else seen
     texts = dict(
@@ -344,7 +344,7 @@ _INPUT_TIMES: Final = {
 def _times(columns: Mapping[Column, Column]) -> list[pl.Expr]:
     """Convert columns of nanoseconds to columns of times."""
     return [
-        # 0 is the time of an imported event whose source has none.
+        # The time is 0 for imported events whose source has no times.
         pl.from_epoch(pl.when(source.col > 0).then(source.col), time_unit="ns")
         .cast(TIME)
         .alias(column.name)
@@ -353,19 +353,19 @@ def _times(columns: Mapping[Column, Column]) -> list[pl.Expr]:
 
 
 def _renamed(rows: pl.DataFrame, name: str, other: str) -> pl.DataFrame:
-    """The rows with one column renamed; `DataFrame.rename` would plan a query."""
+    """Return the rows with one column renamed; `DataFrame.rename` would plan a query."""
     return rows.hstack([rows.get_column(name).alias(other)])
 
 
 def _with_file_names(frame: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
-    """The frame with names of files in place of their numbers."""
+    """Return the frame with file names in place of file numbers."""
     return frame.with_columns(file=names[frame.get_column(Event.file.name)])
 
 
 def _recordings(
     events: Events, conversation: Conversation, calls: pl.DataFrame, file_names: pl.Series
 ) -> pl.DataFrame:
-    """`GatheredRecordings`, with further columns."""
+    """Return `GatheredRecordings`, with further columns."""
     frames = {
         "messages": events.messages,
         "raws": events.raws,
@@ -376,14 +376,14 @@ def _recordings(
         "http_events": events.http,
     }
     envelope = ["recording", "file", "seq", "ts_ns"]
-    known = Event.ts_ns.col.filter(Event.ts_ns.col > 0)  # 0: an imported event without a time
+    known = Event.ts_ns.col.filter(Event.ts_ns.col > 0)  # 0 for an imported event without a time
     kind = np.repeat(np.arange(len(frames), dtype=np.uint8), [f.height for f in frames.values()])
     every = (
         pl.concat([frame[envelope] for frame in frames.values()])
         .hstack([series_from_numpy(kind, "kind")])
         .lazy()
     )
-    # Few rows: sums of them give what is counted by recording and by file.
+    # Make a few rows, whose sums give the counts by recording and by file.
     sums = every.group_by("recording", "file", "kind").agg(
         Event.seq.col.min(), events=pl.len(), opened=known.min(), ended=known.max()
     )

@@ -1,8 +1,8 @@
-"""The summary of a partition: facts about its servers and tools, and the needs of its calls.
+"""Summarizes a partition: facts about its servers and tools, and the needs of its calls.
 
-A call is judged with the facts of the whole archive, so that the tables do not depend on how files
-were grouped. Facts are kept by recording, so that a recording can be removed later.
-`archive_context` combines the summaries of all partitions.
+A call is judged with facts from the whole archive, so that the tables do not depend on the grouping
+of files. Facts are kept by recording, so that a recording can be removed later. `archive_context`
+combines the summaries of all partitions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from mcptally.verdict import evidence
 
 
 class PartitionSummary(msgspec.Struct, frozen=True):
-    """Facts about servers and tools: those of a partition, or an excerpt of the archive's."""
+    """Facts about servers and tools, from a partition or (an excerpt) from the archive."""
 
     listed: pl.DataFrame
     """`Listings`; in an excerpt `Timeline`."""
@@ -54,10 +54,10 @@ COUNTS: Final = {
     "minutes": ("calls", "failed"),
     "forms": ("seen", "json", "all", "failed", *FORM_COUNTS),
 }
-"""Kinds of facts that are numbers, and their columns that add up over recordings."""
+"""Kinds of facts that are counts, and their columns that can be summed over recordings."""
 
 NEEDS: Final = "needs"
-"""The kind of `Needs` rows: what calls depend on, not a fact."""
+"""The kind of `Needs` rows, which are not facts but dependencies of calls."""
 
 SUMMARY_TABLES: Final[Mapping[str, type[StageTable]]] = MappingProxyType(
     {
@@ -71,20 +71,20 @@ SUMMARY_TABLES: Final[Mapping[str, type[StageTable]]] = MappingProxyType(
         NEEDS: Needs,
     }
 )
-"""The table of each kind of rows in a stored summary; each kind has a folder of files."""
+"""The table for each kind of rows in a stored summary; each kind has a folder of files."""
 
 KINDS: Final = tuple(SUMMARY_TABLES)
 
 
 def summed(frames: Sequence[pl.DataFrame], counts: Sequence[str]) -> pl.DataFrame:
-    """The columns `counts` summed over recordings."""
+    """Return the columns `counts` summed over recordings."""
     keys = [name for name in frames[0].columns if name not in ("recording", *counts)]
     every = pl.concat([frame[[*keys, *counts]] for frame in frames])
     return every.group_by(keys).agg(pl.col(counts).sum())
 
 
 def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
-    """The `Needs` of calls, given the `Listings` of their partition."""
+    """Return the `Needs` of calls, given the `Listings` of their partition."""
     is_tool = (GatheredCalls.dir.col == "c2s") & GatheredCalls.tool.col.is_not_null()
     own = listed.lazy().select("session", "tool", own=pl.lit(value=True)).unique()
     rows = (
@@ -104,9 +104,9 @@ def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def summary_frames(summary: PartitionSummary, calls: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """The summary of a partition that is stored for this run and later ones: kind → rows."""
+    """Return the partition summary that is stored for this and later runs: kind → rows."""
     frames = {kind: getattr(summary, kind) for kind in KINDS if kind != NEEDS}
-    # Arguments may hold secrets: only their digest is stored.
+    # Arguments may contain secrets, so only their digest is stored.
     hidden = summary.validations
     if hidden.height:
         hidden = hidden.with_columns(arguments=pl.lit(None, pl.String))

@@ -1,4 +1,4 @@
-"""The plan of a run: the files of each partition, all segments of a recording together."""
+"""Plans a run: the files of each partition, with all segments of a recording together."""
 
 import concurrent.futures
 import functools
@@ -25,47 +25,47 @@ from mcptally.transcript.files import (
 from mcptally.transcript.spans import spans_of
 
 PARTITION: Final = 160 << 20
-"""Bytes of transcript per partition at most, unless files that belong together are larger."""
+"""Maximum bytes of transcript per partition, unless files that belong together are larger."""
 
 SINGLE_PROCESS: Final = 240 << 20
-"""The same for a single process: it may use more memory than each of several, and each partition
-costs a third of a second whatever its size."""
+"""The maximum for a single process, which may use more memory than each of several; every partition
+costs a third of a second, whatever its size."""
 
 WORTHWHILE: Final = 16 << 20
-"""Bytes of transcript that each of several processes gets at least."""
+"""Minimum bytes of transcript for each of several processes."""
 
 ONE_PROCESS: Final = 96 << 20
-"""Bytes of transcript below which one process is faster than two: to start a second one and compile
-the rules in it takes as long as scoring 45 MB of transcript."""
+"""Bytes of transcript below which one process is faster than two: starting a second one and
+compiling its rules takes as long as scoring 45 MB of transcript."""
 
 _USUAL_EXPANSION: Final = 8
-"""The plan assumes at least this expansion of a compressed transcript. Real ones expand by 5 to 10,
-and by 40 where calls repeat."""
+"""Minimum expansion that is assumed for a compressed transcript. Real transcripts expand by 5 to
+10, and by 40 where calls repeat."""
 
 _SMALL: Final = 1 << 14
-"""Bytes of a compressed file below which its expansion is not measured."""
+"""Size of a compressed file below which its expansion is not measured."""
 
 _HEAD_LIMIT: Final = 1 << 16
-"""Bytes that are read to find the first event of a file; an `open` event is far smaller."""
+"""Bytes read to find a file's first event; an `open` event is far smaller."""
 
 _AT_A_TIME: Final = 16
-"""Number of files behind URLs whose first bytes are read at the same time."""
+"""Number of files behind URLs whose first bytes are read concurrently."""
 
 
 def default_partition_bytes(jobs: int) -> int:
-    """Default limit of a partition in bytes of transcript, for `jobs` processes."""
+    """Return the default partition limit in bytes of transcript, for `jobs` processes."""
     return SINGLE_PROCESS if jobs == 1 else PARTITION
 
 
 def limit_for_archive(files: Iterable[Path], limit: int, jobs: int) -> int:
-    """The limit of a partition for these files: 1.5 times `limit` if no partition then waits.
+    """Return the partition limit for these files: 1.5 times `limit` if no partition then waits.
 
     One partition per process takes less time than several, and less memory than one that is
-    finished while others wait. A limit that is not the default is not changed: it may have been
-    chosen for the available memory.
+    finished while others wait. Only the default limit is changed: another may have been chosen for
+    the available memory.
 
     Args:
-        files: the files that are scored.
+        files: the files to score.
         limit: the limit in bytes of transcript.
         jobs: number of processes.
     """
@@ -81,7 +81,7 @@ def limit_for_archive(files: Iterable[Path], limit: int, jobs: int) -> int:
 
 
 def bytes_in_memory(limit: int) -> int:
-    """How many bytes of transcript stay in memory as gathered partitions, in all processes.
+    """Return the bytes of transcript that all processes keep in memory as gathered partitions.
 
     Further partitions wait on disk. A gathered partition takes twice the bytes of its transcript;
     `BYTES_PER_TRANSCRIPT_BYTE` includes that.
@@ -93,9 +93,9 @@ def bytes_in_memory(limit: int) -> int:
 
 
 def bytes_in_slice(limit: int) -> int:
-    """Bytes of memory from which a partition is divided into slices of whole recordings.
+    """Return the bytes of memory from which a partition is divided into slices.
 
-    Partitions are planned by their size. One that is a large file, or has many short lines, needs
+    Partitions are planned by size. A partition that is a large file or has many short lines needs
     more memory than planned.
 
     Args:
@@ -105,14 +105,14 @@ def bytes_in_slice(limit: int) -> int:
 
 
 def jobs_for_memory(memory: int, cores: int) -> int:
-    """How many processes can share `memory` bytes, with enough for each; at most one per core."""
+    """Return the number of processes that `memory` bytes suffice for, at most one per core."""
     return max(
         1, min(cores, memory // (PROCESS_BASE_BYTES + BYTES_PER_TRANSCRIPT_BYTE * WORTHWHILE))
     )
 
 
 def partition_bytes_for_memory(memory: int, jobs: int = 1) -> int:
-    """The limit of a partition in bytes of transcript if `jobs` processes share `memory` bytes.
+    """Return the partition limit in bytes of transcript if `jobs` processes share `memory`.
 
     Raises:
         UsageError: the memory is too little for this number of processes.
@@ -129,19 +129,19 @@ def partition_bytes_for_memory(memory: int, jobs: int = 1) -> int:
 
 
 class Group(NamedTuple):
-    """What becomes a partition: files, or a part of one file."""
+    """The files or the part of a file that become a partition."""
 
     files: list[Path]
     size: int
-    """About how many bytes of transcript it has."""
+    """Approximate bytes of transcript."""
     span: Span | None = None
 
 
 def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> list[Group]:
-    """The files of each partition, about `limit` bytes of transcript each, largest first.
+    """Return the files of each partition, about `limit` bytes of transcript each, largest first.
 
-    Files whose first event is of the same recording are segments of it and stay together. A file
-    with several recordings is cut between them if it is larger than a partition. The number of
+    Files that begin with the same recording are segments of it and stay together. A file with
+    several recordings is cut between them if it is larger than a partition. The number of
     partitions is a multiple of `jobs` if there is work for as many.
     """
     sizes = dict(zip(files, map(transcript_bytes, files), strict=True))
@@ -168,7 +168,7 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
     ]
     for size, group in sorted(whole, reverse=True):
         filled, number, paths = bins[0]
-        paths += group  # in place: a copy for each file takes time with the square of their number
+        paths += group  # in place: copying for each file would take quadratic time
         heapq.heapreplace(bins, (filled + size, number, paths))
     return cut + [
         Group(sorted(paths), size) for size, _, paths in sorted(bins, reverse=True) if paths
@@ -176,10 +176,10 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
 
 
 def _cut(files: Sequence[Path], size: int, target: int) -> list[Span]:
-    """Parts of about `target` bytes of a file of `size` bytes; empty if it is not cut.
+    """Return parts of about `target` bytes of a file of `size` bytes; empty if not cut.
 
-    Not cut are files that are segments of one recording, files behind URLs, and compressed ones,
-    which cannot be read from the middle.
+    Segments of one recording, files behind URLs and compressed files (which cannot be read from the
+    middle) are not cut.
     """
     path = files[0]
     if (
@@ -200,12 +200,12 @@ def _cut(files: Sequence[Path], size: int, target: int) -> list[Span]:
 def find_transcripts(
     paths: Iterable[str | Path], skipped: Callable[[SkippedFile], Any] = lambda _: None
 ) -> list[Path]:
-    """The transcript files that `paths` name, on this machine (`discover`) or behind URLs.
+    """Return the transcript files at `paths`, on this machine (`discover`) or behind URLs.
 
-    `skipped` is called with each path in a folder that has a transcript's name and is not read.
+    `skipped` is called with each path in a folder that has a transcript's name but is not read.
 
     Raises:
-        UnreadableError: a path or URL names nothing that can be read.
+        UnreadableError: nothing can be read at a path or URL.
         UsageError: the package that a URL's protocol needs is not installed.
         McptallyError: a URL cannot be reached.
     """
@@ -219,7 +219,7 @@ def find_transcripts(
 
 
 def transcript_bytes(path: Path) -> int:
-    """The approximate unpacked size of a transcript file in bytes; 0 if the file is gone."""
+    """Return the approximate unpacked size of a transcript in bytes; 0 if the file is gone."""
     try:
         stat = path.stat()
     except OSError:
@@ -233,7 +233,7 @@ def transcript_bytes(path: Path) -> int:
 
 @functools.lru_cache(1 << 16)
 def _expansion(path: Path, size: int, mtime_ns: int) -> float:
-    """Unpacked size over size of a compressed file; at least `_USUAL_EXPANSION`."""
+    """Return the expansion of a compressed file, at least `_USUAL_EXPANSION`."""
     del size, mtime_ns  # part of the cache's key
     try:
         measured = expansion_ratio(path)
@@ -243,7 +243,7 @@ def _expansion(path: Path, size: int, mtime_ns: int) -> float:
 
 
 def _first_recordings(files: Sequence[Path]) -> list[str | None]:
-    """The `first_recording` of each file; files behind URLs are read in parallel."""
+    """Return the `first_recording` of each file; files behind URLs are read in parallel."""
     if not any(isinstance(path, remote.RemoteFile) for path in files):
         return [first_recording(path) for path in files]
     with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME) as pool:
@@ -255,7 +255,7 @@ class _FirstEvent(msgspec.Struct):
 
 
 def first_recording(path: Path) -> str | None:
-    """The recording of a file's first event; None if the event cannot be read."""
+    """Return the recording of a file's first event; None if the event cannot be read."""
     try:
         with open_stream(path) as stream:
             line, _, _ = stream.read(_HEAD_LIMIT).partition(b"\n")
@@ -267,12 +267,12 @@ def first_recording(path: Path) -> str | None:
 def undivided(files: Sequence[Path], limit: int) -> Iterator[str]:
     """Yield a message about each recording that is larger than a partition but stays undivided.
 
-    Files whose first and last event are of the same recording count as one recording. Remote
-    files are skipped.
+    A file that begins and ends with the same recording counts as one recording. Remote files are
+    skipped.
 
     Args:
-        files: the files that are scored.
-        limit: the limit of a partition in bytes of transcript.
+        files: the files to score.
+        limit: the partition limit in bytes of transcript.
     """
     sizes = {path: transcript_bytes(path) for path in files if not remote.is_remote(path)}
     if sum(sizes.values()) <= limit:
@@ -293,7 +293,7 @@ def undivided(files: Sequence[Path], limit: int) -> Iterator[str]:
 
 
 def _last_recording(path: Path) -> str | None:
-    """The recording of a file's last whole line; None if it cannot be read."""
+    """Return the recording of a file's last complete line; None if it cannot be read."""
     before = last = b""
     try:
         with open_stream(path) as stream:

@@ -1,7 +1,7 @@
-"""A run from an archive to a store: find, plan, gather, add dependents, finish, publish.
+"""Runs an archive into a store: find, plan, gather, add dependents, finish, publish.
 
-Each step is a function of its arguments. If the store exists already, only files that changed are
-scored, with the recordings that depend on them; all other rows are carried over (`incremental`).
+Each step only depends on its arguments. If the store already exists, only changed files are scored,
+with the recordings that depend on them; all other rows are carried over (`incremental`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -71,41 +71,41 @@ class Summary(msgspec.Struct, frozen=True):
 
     out: str | Path
     files: int
-    """Files of the archive, whether read in this run or reused."""
+    """Number of files in the archive, read in this run or reused."""
     bytes: int
-    """Their size on disk."""
+    """The files' size on disk."""
     rows: dict[str, int]
-    """Rows of each table that the store has now."""
+    """Number of rows in each table of the new store."""
     broken_lines: int
-    """Findings of severity error about files: what could not be read."""
+    """Number of findings with severity error about files, for unreadable parts."""
     outcomes: dict[str, int]
     """Calls by outcome."""
     reused: int = 0
-    """Files whose rows are those of an earlier run."""
+    """Number of files whose rows are from an earlier run."""
     in_full: str | None = None
     """Why no row of the existing store could be reused."""
     files_left_out: int = 0
-    """Files without a selected call; they were not decoded."""
+    """Number of files without a selected call; they were not decoded."""
     calls_left_out: int = 0
-    """Calls that are not selected, in recordings of the files that were read now."""
+    """Number of calls that are not selected, in recordings of files read in this run."""
     unread: Unread | None = None
-    """What of the archive could not be read; None: all of it was read."""
+    """The parts of the archive that could not be read; None if all was read."""
 
 
 class Build(msgspec.Struct, frozen=True):
-    """The contents of a new store, written into the work folder or kept from earlier stores."""
+    """The content of a new store, written to the work folder or kept from earlier stores."""
 
     written: Written
     kept: Mapping[str, Mapping[str, Any]]
-    """Files of the store that stay, with their entries in the manifest."""
+    """Files that stay in the store, with their manifest entries."""
     sources: Sequence[SourceFile]
     """The files of the archive."""
     reused: int
-    """How many of them were not scored again."""
+    """The number of files that were not scored again."""
     as_scored: Sequence[str]
-    """Recordings that should have been scored again, and whose files are not available."""
+    """Recordings that should have been scored again but whose files are not available."""
     left_out: int = 0
-    """Calls that are not selected."""
+    """Number of calls that are not selected."""
 
 
 def score(
@@ -136,31 +136,31 @@ def score(
         out: the store, a folder or a URL. If it exists, rows of unchanged files are reused. It
             stays as it was until the run is complete.
         rules: a TOML file that adds, replaces or disables rules.
-        scenarios: a TOML or JSON file that says which calls were tests of what.
-        tokenizer: the `tokenizer.json` of a model, to count tokens with instead of bytes over
-            four; needs the extra `tokens`.
-        reviews: a file of answers of `mcptally review`; by default `reviews.jsonl` in the folder
-            that holds all of the archive's files, if it exists.
-        payloads: whether arguments, responses and their text are kept.
-        servers: only recordings of servers with these labels; empty: all.
-        tools: only calls to tools with these names; empty: all calls.
-        since: only calls made then or later: a date or time, its ISO text, `7d` or `24h`.
-        until: only calls made before then.
-        full: whether every file is scored again, changed or not.
-        jobs: processes to use at most; 0 means one per core. With more than one, a script needs
-            `if __name__ == "__main__":`, as with every process pool.
+        scenarios: a TOML or JSON file that assigns calls to test scenarios.
+        tokenizer: a model's `tokenizer.json` for counting tokens (by default bytes over four);
+            needs the extra `tokens`.
+        reviews: a file of answers from `mcptally review`; by default `reviews.jsonl` in the folder
+            that contains all of the archive's files, if it exists.
+        payloads: whether to keep arguments, responses and their text.
+        servers: only recordings of servers with these labels; empty for all.
+        tools: only calls to tools with these names; empty for all calls.
+        since: only calls made at or after this time: a date or time, its ISO text, `7d` or `24h`.
+        until: only calls made before this time.
+        full: whether to score every file again, changed or not.
+        jobs: maximum number of processes; 0 means one per core. With more than one, a script needs
+            `if __name__ == "__main__":`, as for any process pool.
         engine: "local", "dask", or a `distributed.Client` of a Dask cluster.
-        scheduler: address or scheduler file of the Dask cluster; by default what Dask's
-            configuration says (`DASK_SCHEDULER_ADDRESS`), or else `jobs` workers on this machine.
+        scheduler: address or scheduler file of the Dask cluster; by default the one in Dask's
+            configuration (`DASK_SCHEDULER_ADDRESS`), or else `jobs` workers on this machine.
         partition_bytes: bytes of transcript that a process works on at a time; by default 160 MiB,
-            or 240 MiB for a single process; half more if no process then works on several.
-        progress: called with the bytes of work done and in all.
+            or 240 MiB for a single process; 50 % more if no process then works on several.
+        progress: called with the bytes of work done and in total.
         warn: called before work begins, with a message about each recording that needs more memory
             than planned.
 
     Raises:
         UnreadableError: nothing could be read, or no call is selected.
-        StoreError: `out` holds something other than a store, or another run writes to it.
+        StoreError: `out` contains something other than a store, or another run is writing to it.
         RuleError: the rule file cannot be used.
         UsageError: the scenarios, the tokenizer or a time cannot be used, `jobs` is negative, the
             engine is unknown, or a package that the engine, the tokenizer or a URL needs is not
@@ -215,7 +215,7 @@ def score(
 
 
 def _answers(file: Path) -> AppliedReviews:
-    """The answers of a file that count."""
+    """Return the valid answers in a file."""
     if not file.exists():
         return AppliedReviews()
     from mcptally.review.apply import counted  # noqa: PLC0415  (few archives are reviewed)
@@ -224,7 +224,7 @@ def _answers(file: Path) -> AppliedReviews:
 
 
 def _without_changed_answers(earlier: EarlierStores, now: AppliedReviews) -> EarlierStores:
-    """The earlier stores without the rows that a changed answer of a reviewer may be about."""
+    """Return the earlier stores without rows that a reviewer's changed answer may affect."""
     if not now and not any(each.get("reviews") for each in earlier.manifests):
         return earlier
     from mcptally.review.changes import changed_recordings  # noqa: PLC0415  (as above)
@@ -244,10 +244,10 @@ def build(
     *,
     skipped: Sequence[SkippedFile] = (),
 ) -> Build:
-    """Score what is new among `files`, and carry over the other rows of `earlier` stores.
+    """Score the new files among `files`, and carry over the other rows of `earlier` stores.
 
-    `earlier` is without the rows of files that changed. `skipped` are paths that were not read;
-    each becomes a finding.
+    `earlier` excludes the rows of changed files. `skipped` are paths that were not read; each
+    becomes a finding.
     """
     named = {str(path): path for path in files}
     new = files_to_gather(named, earlier)
@@ -278,7 +278,7 @@ def build(
 
 
 def publish(settings: Settings, built: Build, made: Provenance) -> Summary:
-    """Replace the store by what was built, and remove the files of the store before.
+    """Replace the store with the new one, and remove the previous store's files.
 
     Raises:
         UnreadableError: nothing could be read.
@@ -296,7 +296,7 @@ def publish(settings: Settings, built: Build, made: Provenance) -> Summary:
         made=msgspec.structs.replace(made, as_scored=built.as_scored),
         kept=built.kept,
     )
-    # The views name live files: replace them before `working` removes the old files.
+    # The views refer to live files: replace them before `working` removes the old files.
     _refresh_views(settings.store)
     return Summary(
         settings.store,
@@ -312,7 +312,7 @@ def publish(settings: Settings, built: Build, made: Provenance) -> Summary:
 
 
 def _refresh_views(store: Path) -> None:
-    """Write `mcptally.duckdb` again if the store has one that is not about its files and place."""
+    """Write `mcptally.duckdb` again if the store has one that is outdated or was moved."""
     if (store / VIEWS).exists() and not views_are_current(store):
         from mcptally.analytics import duckdb_file  # noqa: PLC0415  (loads DuckDB)
 
@@ -320,7 +320,7 @@ def _refresh_views(store: Path) -> None:
 
 
 def _unchanged(store: Path, earlier: EarlierStores) -> Summary:
-    """The summary of a run that leaves the store as it is."""
+    """Return the summary of a run that leaves the store unchanged."""
     written = count_rows(
         path
         for name, paths in live_files(store, earlier.manifests[0]).items()
@@ -388,7 +388,7 @@ def _write_archive_tables(
 
 
 def _total(written: Iterable[Written]) -> Written:
-    """The sum of what was written."""
+    """Return the sum of the written numbers."""
     rows = dict.fromkeys((table.name for table in TABLES), 0)
     outcomes: dict[str, int] = {}
     broken = 0
@@ -404,7 +404,7 @@ def _total(written: Iterable[Written]) -> Written:
 def _sources(
     gathered: Sequence[Gathered], earlier: EarlierStores | None, reused: Iterable[str]
 ) -> list[SourceFile]:
-    """The files of the archive, sorted: those that were gathered, and those that are reused."""
+    """Return the archive's gathered and reused files, sorted."""
     sources: dict[str, SourceFile] = {}
     for each in gathered:
         span = each.partition.span
@@ -418,13 +418,13 @@ def _sources(
 
 
 def _nothing_selected(selection: Selection, servers: Collection[str]) -> str:
-    """The message if the archive has no call that is selected."""
+    """Return the message for an archive without selected calls."""
     known = f"; servers of the archive: {', '.join(sorted(servers)[:20])}" if servers else ""
     return f"the archive has no call of the selection: {selection.in_words()}{known}"
 
 
 def _nothing_readable(work: Path, files: Sequence[str]) -> str:
-    """The message if no file held an event: the first finding of each file, of five at most."""
+    """Return the message for files without events: the first findings of up to five files."""
     findings = pl.read_parquet(sorted((work / Findings.name).glob("*.parquet")), glob=False)
     first = findings.unique("file", keep="first", maintain_order=True).head(5)
     faults = [

@@ -1,4 +1,4 @@
-"""Judges calls: scenario, hidden errors, verdict, tokens and template of the error."""
+"""Judges calls: scenario, hidden errors, verdict, tokens and error template."""
 
 from pathlib import Path
 
@@ -36,11 +36,11 @@ class ScoringRules(msgspec.Struct, frozen=True):
         scenarios: str | Path | None = None,
         tokenizer: str | Path | None = None,
     ) -> "ScoringRules":
-        """The shipped rules with a user's changes, and a user's scenarios and tokenizer.
+        """Return the shipped rules with a user's changes, and the user's scenarios and tokenizer.
 
         Raises:
-            RuleError: the rule file cannot be read, a row is incomplete, or a rule does not do
-                what its examples say.
+            RuleError: the rule file cannot be read, a row is incomplete, or a rule contradicts its
+                examples.
             UsageError: the scenarios or the tokenizer cannot be used, or the package that the
                 tokenizer needs is not installed.
         """
@@ -52,14 +52,14 @@ class ScoringRules(msgspec.Struct, frozen=True):
 
     @property
     def tokenizer_name(self) -> str | None:
-        """Name of the tokenizer's file; None: tokens are bytes over four."""
+        """The name of the tokenizer's file; None if tokens are bytes over four."""
         return None if self.tokenizer is None else self.tokenizer.name
 
     @property
     def digest(self) -> str:
-        """16 hex digits that change when the rules, the scenarios or the tokenizer change.
+        """Return 16 hex digits that change with the rules, the scenarios and the tokenizer.
 
-        A changed answer of a reviewer changes few rows, so a run compares answers by themselves.
+        A reviewer's changed answer changes few rows, so a run compares answers separately.
         """
         tokenizer = self.tokenizer and self.tokenizer.digest
         given = (self.rules.verdict, self.rules.hidden, self.given, tokenizer)
@@ -77,8 +77,7 @@ def judge_calls(
     Args:
         calls: `Evidenced`.
         definitions: `Definitions` of the tools.
-        combinations: `ArgumentCombinations` of the whole archive, in which rows may be summed over
-            recordings.
+        combinations: `ArgumentCombinations` of the whole archive; may be summed over recordings.
         judging: the rules in force.
     """
     calls = calls.hstack(assign_scenarios(calls, definitions, combinations, judging.given))
@@ -113,7 +112,7 @@ def judge_calls(
 
 
 def _with_hidden_errors(calls: pl.DataFrame, judging: ScoringRules) -> pl.DataFrame:
-    """`calls`, where results that report a failure in their text have outcome `hidden_error`."""
+    """Return `calls` with outcome `hidden_error` where a result's text reports a failure."""
     is_result = (Judged.outcome.col == "ok") & Judged.tool.col.is_not_null()
     results = calls.select(
         *(name for name in hidden_errors.READ if name in calls.columns),

@@ -1,8 +1,8 @@
 """Selects a part of an archive to score: servers, tools, and a time.
 
 Files without a selected event are left out before they are decoded, by searching their bytes for
-`open` events and times. Of the other files, recordings and calls that are not selected are left out
-after decoding and pairing, so that the state of a session (its client, its definitions) is known.
+`open` events and times. In the other files, recordings and calls that are not selected are left out
+after decoding and pairing, so that a session's state (its client, its definitions) is known.
 """
 
 import concurrent.futures
@@ -30,16 +30,16 @@ _TIME: Final = re.compile(rb'"ts_ns"\s*:\s*(\d{1,19})')
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """The part of an archive that is scored. The default is all of it."""
+    """The part of an archive that is scored; by default, all of it."""
 
     servers: tuple[str, ...] = ()
-    """Labels of servers; empty: all."""
+    """Labels of servers; empty for all."""
     tools: tuple[str, ...] = ()
-    """Names of tools, whose calls alone are kept; empty: calls to every tool and method."""
+    """Names of tools to whose calls the selection is limited; empty for all tools and methods."""
     since: datetime.datetime | None = None
-    """Only calls made then or later."""
+    """Only calls made at or after this time."""
     until: datetime.datetime | None = None
-    """Only calls made before then."""
+    """Only calls made before this time."""
 
     @classmethod
     def of(
@@ -50,7 +50,7 @@ class Selection(msgspec.Struct, frozen=True):
         since: Moment | None = None,
         until: Moment | None = None,
     ) -> Self:
-        """The selection that these names and times describe; `Store.ask` has the forms of times.
+        """Return the selection with these names and times; see `Store.ask` for the forms of times.
 
         Raises:
             UsageError: a time cannot be parsed, or `until` is not after `since`.
@@ -60,7 +60,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> Self:
-        """The selection that a store was made with."""
+        """Return the selection with which a store was made."""
         kept = manifest.get("selection") or {}
         times = {
             name: datetime.datetime.fromisoformat(kept[name])
@@ -70,7 +70,7 @@ class Selection(msgspec.Struct, frozen=True):
         return cls(tuple(kept.get("servers", ())), tuple(kept.get("tools", ())), **times)
 
     def for_manifest(self) -> dict[str, Any] | None:
-        """The selection as JSON; None if it is the whole archive."""
+        """Return the selection as JSON; None for the whole archive."""
         if not self:
             return None
         return {
@@ -81,11 +81,11 @@ class Selection(msgspec.Struct, frozen=True):
         }
 
     def __bool__(self) -> bool:
-        """Whether any filter is set."""
+        """Return whether any filter is set."""
         return self != Selection()
 
     def in_words(self) -> str:
-        """The selection for people, as in `server git, since 2026-11-21 00:00 UTC`."""
+        """Return the selection in words, as in `server git, since 2026-11-21 00:00 UTC`."""
         parts = [f"server {', '.join(self.servers)}"] if self.servers else []
         parts += [f"tool {', '.join(self.tools)}"] if self.tools else []
         parts += [
@@ -96,17 +96,17 @@ class Selection(msgspec.Struct, frozen=True):
         return ", ".join(parts)
 
     def files(self, files: Sequence[Path]) -> tuple[list[Path], set[str]]:
-        """The files that may hold selected calls, and the server labels found in the other files.
+        """Return files that may contain selected calls, and the server labels in the other files.
 
         A file that cannot be read is kept: scoring reports it.
         """
         if not (self.servers or self.since or self.until):
             return list(files), set()
-        # zstd, gzip and file reads run beside each other in threads.
+        # zstd, gzip and file reads run concurrently in threads.
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             looks = list(pool.map(self._look, files))
         may_hold = [may for may, _ in looks]
-        if self.since or self.until:  # other segments of a recording hold the state of its sessions
+        if self.since or self.until:  # other segments of a recording contain its sessions' state
             recordings = [first_recording(path) for path in files]
             chosen = set(itertools.compress(recordings, may_hold)) - {None}
             may_hold = [
@@ -116,7 +116,7 @@ class Selection(msgspec.Struct, frozen=True):
         return list(itertools.compress(files, may_hold)), labels
 
     def _look(self, path: Path) -> tuple[bool, set[str]]:
-        """Whether a file may hold selected calls, and the server labels in what was read of it."""
+        """Return whether a file may contain selected calls, and the server labels found in it."""
         has_server, has_late, has_early = not self.servers, self.since is None, self.until is None
         labels: set[str] = set()
         try:
@@ -137,7 +137,7 @@ class Selection(msgspec.Struct, frozen=True):
         return False, labels
 
     def events(self, events: Events) -> Events:
-        """The events of recordings of selected servers, as far as `open` events name them."""
+        """Return the events of recordings whose servers are selected, judging by `open` events."""
         if not self.servers:
             return events
         chosen = (
@@ -154,7 +154,7 @@ class Selection(msgspec.Struct, frozen=True):
         )
 
     def calls(self) -> pl.Expr:
-        """Whether a gathered call is selected. A call at an unknown time is in no time span."""
+        """Return an expression: whether a call is selected. Unknown times are in no time span."""
         chosen = pl.lit(value=True)
         if self.tools:
             chosen &= GatheredCalls.tool.col.is_in(self.tools).fill_null(value=False)
@@ -170,7 +170,7 @@ class Selection(msgspec.Struct, frozen=True):
 EVERYTHING: Final = Selection()
 
 _BY_RECORDING: Final = ("messages", "raws", "http", "opens", "closes", "gaps", "stderr")
-"""Fields of `Events` that name the recording."""
+"""Fields of `Events` with a recording."""
 
 
 class _Open(msgspec.Struct):
@@ -179,7 +179,7 @@ class _Open(msgspec.Struct):
 
 
 def _labels(lines: bytes) -> set[str]:
-    """The labels of servers in `open` events. `"event":"open"` may also be in a payload."""
+    """Return the server labels in `open` events. `"event":"open"` may also be in a payload."""
     found: set[str] = set()
     for place in _OPEN.finditer(lines):
         start = lines.rfind(b"\n", 0, place.start()) + 1
@@ -194,7 +194,7 @@ def _labels(lines: bytes) -> set[str]:
 
 
 def _ns(time: datetime.datetime) -> int:
-    """Nanoseconds since 1970."""
+    """Return nanoseconds since 1970."""
     return int((time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) / _MICROSECOND) * 1000
 
 

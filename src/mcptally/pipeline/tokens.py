@@ -1,4 +1,4 @@
-"""Counts the tokens of texts: bytes over four, or by the tokenizer of a model that a user gave."""
+"""Counts the tokens of texts: bytes over four, or with a model's tokenizer given by the user."""
 
 import dataclasses
 import functools
@@ -13,10 +13,10 @@ import polars as pl
 from mcptally.errors import UsageError, reason
 
 BYTES_PER_TOKEN: Final = 4
-"""Bytes of UTF-8 that count as a token where no tokenizer is given."""
+"""UTF-8 bytes per token if no tokenizer is given."""
 
 _PIECE: Final = 1 << 20
-"""Characters that are encoded at once: a token takes about 60 bytes of memory."""
+"""Maximum characters encoded at once: a token takes about 60 bytes of memory."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Tokenizer:
     name: str
     """Name of the file."""
     text: str = dataclasses.field(repr=False)
-    """Its content: workers on other machines do not have the file."""
+    """The file's content, since workers on other machines do not have the file."""
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """The tokenizer in a file.
+        """Return the tokenizer in a file.
 
         Raises:
             UsageError: the package `tokenizers` is not installed, the file cannot be read, or it
@@ -47,12 +47,12 @@ class Tokenizer:
 
     @property
     def digest(self) -> str:
-        """16 hex digits that change with the tokenizer and with the package that runs it."""
+        """Return 16 hex digits that change with the tokenizer and with the package that runs it."""
         version = importlib.metadata.version("tokenizers")
         return hashlib.sha256(f"{version}\n{self.text}".encode()).hexdigest()[:16]
 
     def count(self, text: str) -> int:
-        """Number of tokens of a text, without special tokens at its ends."""
+        """Return the number of tokens in a text, without special tokens at its ends."""
         encoder = _encoder(self.text, self.name)
         pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
         return sum(
@@ -62,7 +62,7 @@ class Tokenizer:
 
 
 def count_tokens(texts: pl.Series, tokenizer: Tokenizer | None) -> pl.Series:
-    """Number of tokens of each text; null where the text is."""
+    """Return the number of tokens in each text; null stays null."""
     if tokenizer is None:
         return texts.str.len_bytes().cast(pl.Int64) // BYTES_PER_TOKEN
     distinct = texts.drop_nulls().unique()
@@ -85,7 +85,7 @@ def _encoder(text: str, name: str) -> Any:
         ) from error
     try:
         encoder = tokenizers.Tokenizer.from_str(text)
-    except Exception as error:  # the package raises nothing narrower
+    except Exception as error:  # the package raises no narrower exception
         raise UsageError(
             f"{name}: is not a tokenizer ({error}); give the tokenizer.json of a model"
         ) from error

@@ -1,7 +1,7 @@
-"""The `usage` table: aggregates of the calls to tools, per session, tool and hour.
+"""Computes the `usage` table: aggregates of tool calls, per session, tool and hour.
 
-Questions about rates read it instead of ten million calls. What is aggregated is declared in
-`tables.usage.Usage`; `tables.usage_sums` makes the same in SQL, and a test compares the two.
+Questions about rates read this table instead of ten million calls. `tables.usage.Usage` declares
+the aggregates; `tables.usage_sums` computes the same in SQL, and a test compares the two.
 """
 
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ from mcptally.tables.usage_sums import AGGREGATES, FACTS, KEYS, TOOL_CALL
 
 
 def usage(calls: pl.DataFrame) -> pl.DataFrame:
-    """The rows of `Usage` from the `Calls` rows of whole recordings."""
+    """Return the rows of `Usage` for the `Calls` rows of whole recordings."""
     tools = calls.lazy().filter(pl.sql_expr(TOOL_CALL))
     hour = Calls.requested_at.col.dt.truncate("1h").alias(Usage.hour.name)
     tools = tools.with_columns(hour, *_chain_flags(tools))
     for name, value in FACTS.items():
         tools = tools.with_columns(pl.sql_expr(value).alias(name))
-    # Values are made for all rows at once, and only then aggregated: groups are many and small.
+    # Compute values for all rows at once before aggregating: groups are many and small.
     values = {
         f"value_{name}": _value(column)
         for name, column in AGGREGATES.items()
@@ -60,7 +60,7 @@ def _aggregated(name: str, column: Aggregate) -> pl.Expr:
 
 
 def _chain_flags(tools: pl.LazyFrame) -> Iterator[pl.Expr]:
-    """Flags of the first retry of each chain, and of the first retry that succeeded.
+    """Yield flags for the first retry of each chain, and for the first successful retry.
 
     A chain counts once, in the hour of the flagged call.
     """

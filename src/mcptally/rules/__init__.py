@@ -1,11 +1,11 @@
-"""The rule files (TOML) and the functions that read them, make findings of them and list them.
+"""Contains the rule files (TOML) and functions that read and list them and make findings.
 
 May import `tables`, `redaction`, `toml_files` and `errors`. A rule file is a list of `[[rule]]`
 tables. Every rule has an id (`group.name`; never reused, because old reports quote it), a title, a
 source (a section of a specification with its revision, a seed document, or "mcptally"), examples on
 which it must fire and examples on which it must stay silent. The module that reads a file declares
-the other fields as a subclass of `Rule`. Measured counts of rules are in `measured.json`, which
-`python -m tests.benchmarks.calibrate` writes.
+the other fields as a subclass of `Rule`. `measured.json` contains measured counts per rule, written
+by `python -m tests.benchmarks.calibrate`.
 """
 
 import functools
@@ -23,13 +23,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of every rule; subclasses add the condition."""
 
     id: str
-    """`group.name`, or `group.section.name`; never used again for another rule."""
+    """`group.name`, or `group.section.name`; never reused for another rule."""
     title: str
     """What the rule finds, in a few words, without a full stop."""
     source: str
     """A section of a specification with its revision, a seed document, or "mcptally"."""
     fires: tuple[Any, ...] = ()
-    """Examples on which the rule must fire: strings for text rules, else see the rule's class."""
+    """Examples on which the rule must fire: strings for text rules; otherwise see the rule's
+    class."""
     silent: tuple[Any, ...] = ()
     """Examples on which the rule must stay silent."""
     note: str = ""
@@ -56,7 +57,7 @@ def load(cls: type[R], *names: str) -> tuple[R, ...]:
 
 @functools.cache
 def measured() -> Mapping[str, Mapping[str, float]]:
-    """Return `hits` and `right` by rule id: decided labelled calls, and correct decisions."""
+    """Return `hits` (decided labelled calls) and `right` (correct decisions) by rule id."""
     text = (_FOLDER / "measured.json").read_bytes()
     counts: dict[str, dict[str, float]] = msgspec.json.decode(text)
     return counts
@@ -71,8 +72,7 @@ def parse(cls: type[R], table: Mapping[str, Any], *, where: str) -> list[R]:
         where: the file's name, for error messages.
 
     Raises:
-        RuleError: a row lacks a field, has an unknown field, a value that is not allowed, or no
-            examples.
+        RuleError: a row lacks a field or examples, or has an unknown field or an invalid value.
     """
     fields = cls.__struct_fields__
     rows = []

@@ -1,8 +1,8 @@
 """Makes findings from rules and the rows of a table that break them.
 
-Rules are rows of the TOML files `FILES`. A rule says what its findings are about, how severe they
-are and for which revisions of the protocol it holds; the caller says which rows of a table break
-it. Every finding has a rule: `finding_rule` raises an error for an unknown id.
+Rules are rows in the TOML files `FILES`. A rule states the subject and severity of its findings and
+the protocol revisions that it applies to; the caller selects the rows of a table that break it.
+Every finding has a rule: `finding_rule` raises an error for an unknown id.
 """
 
 import functools
@@ -33,34 +33,35 @@ FILES: Final = (
 """The rule files whose rules make findings."""
 
 REVISIONS: Final = tuple(row["name"] for row in read_toml("protocol/revisions.toml")["revisions"])
-"""Every released revision of MCP, oldest first."""
+"""All released revisions of MCP, oldest first."""
 
 EVIDENCE: Final = 500
-"""Characters of `message` and `evidence` that a finding keeps."""
+"""Maximum characters of `message` and `evidence` in a finding."""
 
 
 class FindingRule(rules.Rule, frozen=True, kw_only=True):
-    """A rule that makes findings. Its examples are conversations: docs/reference/rules.md."""
+    """A rule that makes findings. Its examples are conversations (docs/reference/rules.md)."""
 
     severity: Severity
     """`error`: the source says "must (not)"; `warning`: "should (not)"; `info`: good to know."""
     about: About
     """What the rule checks: a file, a message, a call, …"""
     since: str = ""
-    """The first revision that the rule holds for; empty: all, and unknown ones as well."""
+    """The first revision that the rule applies to; if empty, all, including unknown ones."""
     until: str = ""
-    """The last revision that the rule holds for; empty: it holds for later ones as well."""
+    """The last revision that the rule applies to; if empty, it also applies to later ones."""
     apart_from: tuple[str, ...] = ()
-    """Revisions in between that the rule does not hold for."""
+    """Revisions in between that the rule does not apply to."""
     document: str = ""
-    """What the seed document says, where its program does something else."""
+    """The seed document's requirement, where its program differs."""
     program: str = ""
-    """What the program behind that document does."""
+    """The behaviour of that document's program."""
     matches: tuple[str, ...] = ()
-    """Patterns (Rust regex) of a rule about texts; the module that applies it defines the text."""
+    """Patterns (Rust regex) of a rule about texts; the module that applies the rule defines the
+    text."""
 
     def __post_init__(self) -> None:
-        """Check that each field has a value that its column in the table allows."""
+        """Check that each field's value is allowed in its column of the table."""
         for name, value, allowed in (
             ("severity", self.severity, get_args(Severity)),
             ("about", self.about, get_args(About)),
@@ -76,7 +77,7 @@ class FindingRule(rules.Rule, frozen=True, kw_only=True):
 
     @property
     def revisions(self) -> tuple[str, ...]:
-        """Revisions that the rule holds for. Empty: all, and unknown revisions as well."""
+        """Revisions that the rule applies to; if empty, all, including unknown ones."""
         if not self.since:
             return ()
         last = REVISIONS.index(self.until or REVISIONS[-1])
@@ -86,7 +87,7 @@ class FindingRule(rules.Rule, frozen=True, kw_only=True):
 
 @functools.cache
 def finding_rules() -> Mapping[str, FindingRule]:
-    """Return every rule that makes findings, by id."""
+    """Return all rules that make findings, by id."""
     return {rule.id: rule for rule in rules.load(FindingRule, *FILES)}
 
 
@@ -110,13 +111,13 @@ def make_findings(
     evidence: str | pl.Expr | None = None,
     path: str | pl.Expr | None = None,
 ) -> pl.DataFrame:
-    """Return one finding of the rule `name` per row whose revision the rule holds for.
+    """Return one finding of the rule `name` per row whose revision the rule applies to.
 
     Args:
         name: the rule's id.
         rows: the rows that break the rule, with any columns of `Findings`; also `revision` if the
-            rule holds for some revisions only.
-        message: the text, or the expression that makes it.
+            rule only applies to some revisions.
+        message: the text, or an expression for it.
         evidence: the column or expression with the offending value.
         path: a JSON Pointer, or the column or expression with one.
 
@@ -141,7 +142,7 @@ def _collected(rows: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
 
 
 def _holds_for(rule: FindingRule) -> pl.Expr:
-    """Return an expression: whether the rule holds for the revision of a row."""
+    """Return an expression: whether the rule applies to a row's revision."""
     return pl.col("revision").is_in(rule.revisions) if rule.revisions else pl.lit(value=True)
 
 
@@ -153,7 +154,7 @@ def _findings(
     evidence: str | pl.Expr | None,
     path: str | pl.Expr | None,
 ) -> pl.DataFrame:
-    """Return one finding per row, whatever its revision; see `make_findings`."""
+    """Return one finding per row, regardless of its revision; see `make_findings`."""
     if not rows.height:
         return Findings.empty()
     values = {
@@ -176,11 +177,11 @@ def _findings(
 
 
 class _Column(NamedTuple):
-    """Expressions for a column of `Findings`; making them again takes longer than the query."""
+    """Cached expressions for a column of `Findings`; creating them takes longer than the query."""
 
     dtype: pl.DataType
     value: pl.Expr
-    """The column of the same name."""
+    """The column with the same name."""
     null: pl.Expr
 
 
@@ -194,7 +195,7 @@ def _columns() -> Mapping[str, _Column]:
 
 
 class Check(NamedTuple):
-    """A rule's id, the condition under which a row breaks it, and what its findings say."""
+    """A rule's id, the condition under which a row breaks it, and the content of its findings."""
 
     rule: str
     when: pl.Expr
@@ -204,7 +205,7 @@ class Check(NamedTuple):
 
 
 def run_checks(rows: pl.DataFrame | pl.LazyFrame, *checks: Check) -> Iterator[pl.DataFrame]:
-    """Yield the findings of many checks of the same rows; all conditions are tested in one pass."""
+    """Yield the findings of many checks on the same rows; one pass tests all conditions."""
     rows = _collected(rows)
     if not rows.height:
         return
@@ -225,17 +226,16 @@ def run_checks(rows: pl.DataFrame | pl.LazyFrame, *checks: Check) -> Iterator[pl
 
 
 def concat_findings(parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Return findings of many rules as one table."""
+    """Return the findings of many rules as one table."""
     rows = [part for part in parts if part.height]
     findings: pl.DataFrame = pl.concat(rows) if rows else Findings.empty()
     return findings
 
 
 def require_known_rules(findings: pl.DataFrame) -> pl.DataFrame:
-    """Return `findings` unchanged after checking that each names a known rule.
+    """Return `findings` after checking that each has a known rule.
 
-    Raises:
-        RuleError: a finding names an unknown rule.
+    Raises: RuleError: a finding has an unknown rule.
     """
     for name in set(findings.get_column(Findings.rule.name).to_list()):
         finding_rule(name)

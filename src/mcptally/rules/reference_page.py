@@ -1,4 +1,4 @@
-"""Lists the rules of all files: as rows for `mcptally rules`, and as the reference page."""
+"""Lists the rules of all files, as rows for `mcptally rules` and as the reference page."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ FILES: Final = (
     "scenario.toml",
     "redaction",
 )
-"""Rule files in the order of the page. Files not named here come last, by name."""
+"""Rule files in the order of the page. Other files come last, by name."""
 
 FIRST: Final = (
     "id",
@@ -69,7 +69,7 @@ class RuleFile:
 
 
 def rule_files() -> tuple[RuleFile, ...]:
-    """Return every rule file of the package with its rows, in the order of `FILES`."""
+    """Return all rule files of the package with their rows, in the order of `FILES`."""
     texts = {
         item.name: item.read_text(encoding="utf-8")
         for item in resources.files(__package__).iterdir()
@@ -89,7 +89,7 @@ def _rows(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _redaction() -> RuleFile:
-    """Return the redaction rules of the recorder, `redaction.RULES`."""
+    """Return the recorder's redaction rules, `redaction.RULES`."""
     rows = []
     patterns: tuple[NameRule | SecretPattern | TokenPrefix, ...] = (
         *NAME_RULES,
@@ -125,7 +125,7 @@ def _position(name: str) -> tuple[int, str]:
 
 
 def _heading(text: str) -> str:
-    """Return the first paragraph of comments."""
+    """Return a file's first paragraph of comments."""
     lines: list[str] = []
     for line in text.splitlines():
         if not line.startswith("#"):
@@ -138,7 +138,7 @@ def find_rules(name: str | None = None) -> list[dict[str, Any]]:
     """Return the rule with the id `name`, the rules of a group such as `protocol`, or all rules.
 
     Raises:
-        UsageError: no rule and no group has this name.
+        UsageError: there is no rule or group with this name.
     """
     rows = [row for file in rule_files() for row in file.rows]
     if name is None:
@@ -191,7 +191,7 @@ def render_reference_page() -> str:
 
 
 def _description(row: dict[str, Any]) -> str:
-    """Return the table cell about a rule: title, note, sources that differ, and revisions."""
+    """Return the table cell about a rule: title, note, differing sources, and revisions."""
     text = f"{row['title']}."
     if row.get("note"):
         text += f" {row['note']}"

@@ -1,4 +1,4 @@
-"""Computes how far two reviewers agree: share and Cohen's kappa with its interval."""
+"""Computes the agreement of two reviewers: share and Cohen's kappa with its interval."""
 
 import math
 from collections import Counter
@@ -9,15 +9,15 @@ NORMAL: Final = 1.959963984540054
 
 
 class Agreement(NamedTuple):
-    """How often two reviewers gave the same answer; NaN where it cannot be computed."""
+    """The agreement of two reviewers; NaN where it cannot be computed."""
 
     n: int
-    """Items that both answered."""
+    """Number of items that both answered."""
     share: float
     """Share of equal answers."""
     kappa: float
-    """Cohen's kappa (1960): agreement beyond chance, 1 at most; NaN if both always gave one and the
-    same answer."""
+    """Cohen's kappa (1960): agreement beyond chance, at most 1; NaN if both always gave the same
+    answer."""
     low: float
     high: float
     """95 % interval of kappa, from its asymptotic standard error (Fleiss, Cohen and Everitt 1969).
@@ -25,7 +25,7 @@ class Agreement(NamedTuple):
 
 
 def agreement(pairs: Sequence[tuple[str, str]]) -> Agreement:
-    """The agreement of pairs of answers to the same items."""
+    """Return the agreement between pairs of answers to the same items."""
     n = len(pairs)
     if not n:
         return Agreement(0, math.nan, math.nan, math.nan, math.nan)
@@ -51,7 +51,7 @@ def agreement(pairs: Sequence[tuple[str, str]]) -> Agreement:
     last = (observed * chance - 2 * chance + observed) ** 2
     variance = max(0.0, equal + different - last) / (n * (1 - chance) ** 4)
     half = NORMAL * math.sqrt(variance)
-    if not half:  # all answers agree: a bound from the share, by the rule of three
+    if not half:  # if all answers agree, use a bound from the share, by the rule of three
         share_low = 0.05 ** (1 / n)
         return Agreement(n, observed, kappa, (share_low - chance) / (1 - chance), kappa)
     return Agreement(n, observed, kappa, max(-1.0, kappa - half), min(1.0, kappa + half))

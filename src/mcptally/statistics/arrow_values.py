@@ -1,7 +1,6 @@
 """Converts numbers between Arrow and NumPy, for the functions that DuckDB calls.
 
-pyarrow's own conversions import pandas where it is installed, which takes longer than most
-questions.
+pyarrow's conversions import pandas if it is installed, which takes longer than most questions.
 """
 
 import itertools
@@ -23,19 +22,19 @@ _KINDS: Final = {type_: kind for kind, type_ in _TYPES.items() if kind is not np
 
 
 def numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """The numbers of a column; null becomes NaN."""
+    """Return the numbers in a column; null becomes NaN."""
     return values(column.combine_chunks())
 
 
 def number_lists(column: pa.ChunkedArray) -> list[npt.NDArray[Any]]:
-    """The lists of numbers of a column, as views of its values."""
+    """Return the lists of numbers in a column, as views of its values."""
     lists = column.combine_chunks()
     of_all = values(lists.values)
     return [of_all[i:j] for i, j in itertools.pairwise(values(lists.offsets))]
 
 
 def values(array: pa.Array) -> npt.NDArray[Any]:
-    """The numbers of an array; null becomes NaN."""
+    """Return the numbers in an array; null becomes NaN."""
     kind, part = _KINDS[array.type], slice(array.offset, array.offset + len(array))
     validity, data = array.buffers()
     if not len(array):
@@ -48,7 +47,7 @@ def values(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def array(found: npt.ArrayLike, kind: type = np.float64) -> pa.Array:
-    """Numbers as an Arrow array; NaN becomes null."""
+    """Return numbers as an Arrow array; NaN becomes null."""
     given: npt.NDArray[Any] = np.ascontiguousarray(found, kind)
     missing = np.isnan(given) if kind is np.float64 else np.zeros(0, np.bool_)
     validity = pa.py_buffer(_bits(~missing)) if missing.any() else None
@@ -57,12 +56,12 @@ def array(found: npt.ArrayLike, kind: type = np.float64) -> pa.Array:
 
 
 def list_array(rows: Sequence[Sequence[float | None]]) -> pa.Array:
-    """One list of numbers per row; None becomes null."""
+    """Return one list of numbers per row; None becomes null."""
     return _grouped(rows, array(np.array([*itertools.chain(*rows)], np.float64)))
 
 
 def struct_array(columns: Mapping[str, pa.Array]) -> pa.Array:
-    """One struct per row, from the columns of its fields."""
+    """Return one struct per row, from the columns of its fields."""
     fields = pa.struct([(name, column.type) for name, column in columns.items()])
     rows = len(next(iter(columns.values())))
     return pa.Array.from_buffers(fields, rows, [None], children=list(columns.values()))
@@ -71,11 +70,11 @@ def struct_array(columns: Mapping[str, pa.Array]) -> pa.Array:
 def struct_list_array(
     rows: Sequence[Sequence[tuple[Any, ...]]], kinds: Mapping[str, type]
 ) -> pa.Array:
-    """One list of structs per row.
+    """Return one list of structs per row.
 
     Args:
-        rows: the values of the fields of each struct, in order.
-        kinds: name of each field → the NumPy type of its values.
+        rows: the field values of each struct, in order.
+        kinds: field name → NumPy type of its values.
     """
     structs = [*itertools.chain(*rows)]
     columns = zip(*structs, strict=True) if structs else [()] * len(kinds)

@@ -1,7 +1,7 @@
 """Computes intervals of quantiles by a studentised bootstrap over whole sessions, on NumPy arrays.
 
-docs/explanation/statistics.md describes it and says when there is no interval,
-docs/design/statistics.md why it was chosen.
+docs/explanation/statistics.md describes the method and when there is no interval;
+docs/design/statistics.md explains the choice.
 """
 
 import functools
@@ -17,17 +17,18 @@ Whole = npt.NDArray[np.int64]
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
 MIN_SESSIONS: Final = 30
-"""Number of sessions that an interval needs."""
+"""Minimum number of sessions for an interval."""
 MIN_CALLS_BEYOND: Final = 10
-"""Number of calls that must lie beyond a quantile, on its smaller side, for an interval."""
+"""Minimum number of calls beyond a quantile, on its smaller side, for an interval."""
 MIN_SESSIONS_BEYOND: Final = 3
-"""Number of sessions that these calls must fill if all calls of a session are equally slow."""
+"""Minimum number of sessions that these calls would fill if each session's calls were equally
+slow."""
 RESAMPLES: Final = 599
-"""Number of resamples; 2.5 % on either side are fifteen of them."""
+"""Number of resamples, of which 2.5 % on either side are fifteen."""
 MAX_CLUSTERS: Final = 256
-"""Maximum number of units to resample: more sessions are grouped by their hashes into this many."""
+"""Maximum number of units to resample; more sessions are grouped by their hashes into this many."""
 SEED: Final = 20261122
-"""Fixed, so that the same calls in the same sessions have the same interval."""
+"""A fixed seed, so that the same calls in the same sessions have the same interval."""
 
 _SLICE: Final = 60
 """Resamples per matrix product; see `_weights`."""
@@ -37,7 +38,7 @@ _ROUNDING: Final = 1e-4
 """Relative size below which a variance in single precision counts as zero."""
 _LEVELS: Final = (0.025, 0.975)
 _STEPS: Final = np.linspace(0, 3, 13)
-"""Grid of the search for a bound, in multiples of its expected distance from the quantile."""
+"""Search grid for a bound, in multiples of its expected distance from the quantile."""
 
 
 class Sample(NamedTuple):
@@ -46,16 +47,16 @@ class Sample(NamedTuple):
     values: Floats
     """The latency of each call."""
     owners: npt.NDArray[np.uint64]
-    """The hash of each call's session, or with `lengths` of each session."""
+    """The hash of each call's session, or (with `lengths`) of each session."""
     lengths: Whole | None = None
-    """The number of consecutive calls of each session; None: `owners` has one hash per call."""
+    """The number of consecutive calls in each session; None if `owners` has one hash per call."""
 
 
 def quantiles(samples: Sequence[Sample]) -> list[list[float | None]]:
-    """Each of `QUANTILES` with the bounds of its 95 % interval: nine numbers per sample.
+    """Return each of `QUANTILES` with the bounds of its 95 % interval: nine numbers per sample.
 
-    The bounds are None if there is too little data. Samples are independent of each other; many
-    samples in one call take less time each.
+    The bounds are None if there is too little data. Samples are independent; computing many in one
+    call takes less time per sample.
     """
     found: list[list[float | None]] = []
     for first in range(0, len(samples), _BATCH):
@@ -64,16 +65,16 @@ def quantiles(samples: Sequence[Sample]) -> list[list[float | None]]:
 
 
 class _Clustered(NamedTuple):
-    """A sample, prepared for resampling."""
+    """A sample prepared for resampling."""
 
     values: Floats
     ordered: Floats
     session: Whole
-    """The number of each value's session, or of the group of sessions that it is in."""
+    """The number of each value's session or group of sessions."""
     sizes: Floats
-    """The number of calls of each session or group."""
+    """The number of calls in each session or group."""
     has_interval: list[bool]
-    """Which of `QUANTILES` have an interval."""
+    """Whether each of `QUANTILES` has an interval."""
 
 
 def _clustered(sample: Sample) -> _Clustered:
@@ -102,10 +103,10 @@ def _quantiles(samples: list[_Clustered]) -> list[list[float | None]]:
 
 
 def has_enough_data(q: float, sizes: Floats) -> bool:
-    """Whether sessions of these sizes are enough for an interval of the quantile `q`.
+    """Return whether sessions of these sizes suffice for an interval for the quantile `q`.
 
-    The latencies have no effect. A rule that used them would accept samples whose slow calls are by
-    chance spread over several sessions, and the intervals of those would be too short.
+    The latencies have no effect. A rule that used them would accept samples whose slow calls are
+    spread over several sessions by chance, and their intervals would be too short.
     """
     beyond, calls = min(q, 1 - q), float(sizes.sum())
     return (
@@ -116,7 +117,7 @@ def has_enough_data(q: float, sizes: Floats) -> bool:
 
 
 def quantile(ordered: Floats, q: float) -> float:
-    """The quantile of sorted values with linear interpolation, like DuckDB's `quantile_cont`."""
+    """Return a quantile of sorted values by linear interpolation, like DuckDB's `quantile_cont`."""
     position = (len(ordered) - 1) * min(max(q, 0.0), 1.0)
     low = int(position)
     high = min(low + 1, len(ordered) - 1)
@@ -127,7 +128,7 @@ _Ends: TypeAlias = tuple[float, float] | tuple[None, None]
 
 
 def _bounds(samples: list[_Clustered], estimates: list[list[float]]) -> list[list[_Ends]]:
-    """Low and high end of the interval of each quantile of each sample."""
+    """Return the low and high ends of the interval for each quantile in each sample."""
     if not samples:
         return []
     sizes = np.zeros((len(samples), MAX_CLUSTERS))
@@ -142,16 +143,18 @@ def _bounds(samples: list[_Clustered], estimates: list[list[float]]) -> list[lis
 
 
 def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
-    """Low and high end of each quantile, or None for both.
+    """Return the low and high ends for each quantile, or None for both.
 
-    The interval contains each value for which the share of calls that are no slower than it differs
-    from the quantile by a number of standard errors within `limits`.
+    The interval contains the values for which the share of calls that are not slower differs from
+    the quantile by a number of standard errors within `limits`.
     """
     last = len(sample.ordered) - 1
     _, errors = _shares(below, sample.sizes)
     ranks: dict[float, Whole] = {}
     for q, wanted, limit, error in zip(QUANTILES, sample.has_interval, limits, errors, strict=True):
-        if wanted and np.isfinite(limit).all():  # else too many resamples have no call beyond it
+        if (
+            wanted and np.isfinite(limit).all()
+        ):  # otherwise too many resamples have no call beyond the quantile
             inside = np.rint((q + _STEPS[:, None] * limit * error) * last)
             inside = np.clip(inside, 0, last).astype(np.int64)
             ranks[q] = np.sort(np.append(inside, (0, int(q * last), last)))
@@ -173,13 +176,13 @@ def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
 
 
 def _limits(below: Floats, sizes: Floats) -> Floats:
-    """The 2.5 % and 97.5 % quantiles of the t values of resamples, per sample and quantile.
+    """Return the 2.5 % and 97.5 % quantiles of resampled t values, per sample and quantile.
 
     A t value is the difference between the share of calls below the quantile in a resample and in
     the sample, divided by its standard error.
 
     Args:
-        below: number of calls no slower than each quantile, per sample, session and quantile.
+        below: number of calls not slower than each quantile, per sample, session and quantile.
         sizes: number of calls per sample and session; 0 for unused columns.
     """
     sessions = (sizes > 0).sum(1)
@@ -187,7 +190,7 @@ def _limits(below: Floats, sizes: Floats) -> Floats:
     scale = sizes / (calls / sessions)[:, None]
     rest = below / (calls / sessions)[:, None, None]
     rest -= scale[:, :, None] * (below.sum(1) / calls[:, None])[:, None]
-    rest[np.abs(rest) <= _ROUNDING**2] = 0  # equal sessions have no variance
+    rest[np.abs(rest) <= _ROUNDING**2] = 0  # identical sessions have no variance
     parts = np.concatenate(
         (scale[:, :, None], scale[:, :, None] ** 2, rest, rest**2, rest * scale[:, :, None]), 2
     )
@@ -210,10 +213,10 @@ def _limits(below: Floats, sizes: Floats) -> Floats:
 
 @functools.cache
 def _weights() -> npt.NDArray[np.float32]:
-    """How often each session is in each resample, in slices of `_SLICE` resamples.
+    """Return how often each session is in each resample, in slices of `_SLICE` resamples.
 
-    A product with one slice is small enough for one thread. For a larger one, NumPy would start a
-    thread per core thousands of times, each for a tenth of a millisecond.
+    A product with one slice is small enough for one thread. For larger products, NumPy would start
+    a thread per core thousands of times, each for a tenth of a millisecond.
     """
     drawn = np.zeros((MAX_CLUSTERS, -(-RESAMPLES // _SLICE) * _SLICE), np.float32)
     drawn[:, :RESAMPLES] = np.random.default_rng(SEED).poisson(1, (MAX_CLUSTERS, RESAMPLES))
@@ -221,7 +224,7 @@ def _weights() -> npt.NDArray[np.float32]:
 
 
 def _counts(ends: Floats, sample: _Clustered) -> Floats:
-    """The number of values of each session that are no larger than each of the sorted `ends`."""
+    """Return the number of values in each session up to each of the sorted `ends`."""
     width = len(ends) + 1
     cells = sample.session * width + np.searchsorted(ends, sample.values)
     sessions = len(sample.sizes)
@@ -231,26 +234,26 @@ def _counts(ends: Floats, sample: _Clustered) -> Floats:
 
 
 def _shares(below: Floats, sizes: Floats) -> tuple[Floats, Floats]:
-    """The share of calls up to each end, and its standard error with sessions as clusters."""
+    """Return the share of calls up to each end, and its standard error clustered by session."""
     share = below.sum(0) / sizes.sum()
     rest = below - sizes[:, None] * share
     return share, np.sqrt((rest**2).sum(0) * _correction(len(sizes))) / sizes.sum()
 
 
 def _correction(sessions: Whole | int) -> Floats:
-    """The small-sample correction of a variance over this number of sessions."""
+    """Return the small-sample correction for a variance over this number of sessions."""
     return np.asarray(sessions / (sessions - 1), np.float64)
 
 
 def _in_errors(difference: Floats, error: Floats) -> Floats:
-    """A difference divided by its standard error: 0 without one, infinite if the error is 0."""
+    """Return a difference over its standard error: 0 for no difference, infinite for no error."""
     with np.errstate(invalid="ignore", divide="ignore"):
         distance: Floats = np.where(difference == 0, 0, difference / error)
     return distance
 
 
 def _crossing(rank: Whole, distances: Floats, limit: float, beyond: npt.NDArray[np.bool_]) -> float:
-    """The rank at which the distance reaches the limit, interpolated between two ranks."""
+    """Return the rank at which the distance reaches the limit, interpolated between two ranks."""
     first = int(np.argmax(beyond)) if beyond[-1] else len(rank) - 1
     here, before = rank[first], max(first - 1, 0)
     near = distances[[before, first]]

@@ -1,6 +1,6 @@
 """Finds the times at which a rate changed, in series of calls with sessions as clusters.
 
-docs/explanation/statistics.md explains the test, docs/design/statistics.md the reasons for it.
+docs/explanation/statistics.md explains the test, docs/design/statistics.md its choice.
 """
 
 import functools
@@ -17,41 +17,45 @@ Whole = npt.NDArray[np.int64]
 
 MIN_CALLS: Final = 5
 MIN_SESSIONS: Final = 3
-"""Calls, and sessions, that a change needs before it and after it."""
+"""Minimum numbers of calls and of sessions before and after a change."""
 MIN_DIFFERENCE: Final = 0.05
-"""The smallest change of a rate that is reported."""
+"""The smallest change in a rate that is reported."""
 MAX_P_VALUE: Final = 0.01
-"""The largest p-value of a change that is reported, and that is searched for further changes."""
+"""The largest p-value of a change that is reported and at which the series is split further."""
 MAX_ENDS: Final = 25
 """A range of sessions begins and ends at one of this many places."""
 STAGES: Final = (49, 950)
-"""Numbers of permutations; after the first, a test stops if its p-value is clearly too large."""
+"""Numbers of permutations; a test stops after the first number if its p-value is clearly too
+large."""
 CLEARLY_TOO_LARGE: Final = 5 * MAX_P_VALUE
 BLOCKS: Final = (3, 5)
-"""Lengths of blocks of sessions that are tried if neighbouring sessions have similar rates."""
+"""Lengths of blocks of sessions to try if neighbouring sessions have similar rates."""
 SIMILAR: Final = 1.5
-"""From this many standard errors on, neighbouring sessions are similar."""
+"""Number of standard errors from which on neighbouring sessions are similar."""
 PENALTY: Final = 4.0
-"""By how much the statistic of two changes has to exceed that of a single one."""
+"""Amount by which the statistic for two changes has to exceed that for a single one."""
 SEED: Final = 20261124
-"""Fixed, so that the same series has the same changes."""
+"""A fixed seed, so that the same series has the same changes."""
 SLICES: Final = 32
-"""Slices of a series, of about equally many calls, between which sessions change."""
+"""Number of slices with about equally many calls between which changes within sessions are
+sought."""
 MIN_SPANNING: Final = 8
-"""Sessions with calls before and after such a change; signs of fewer show nothing."""
+"""Minimum number of sessions with calls before and after such a change; fewer signs prove
+nothing."""
 EPSILON: Final = 1e-9
-"""Differences that rounding can cause."""
+"""Maximum difference that rounding can cause."""
 _CELLS: Final = 1 << 20
-"""Limit of the size of an intermediate array."""
+"""Maximum size of an intermediate array."""
 
 
 class Change(NamedTuple):
-    """A change of a rate.
+    """A change in a rate.
 
     Attributes:
-        at: time of the first call after it, in the unit of the series.
-        difference: by how much the rate of the same tools is higher after it than before it.
-        p_value: probability of such a change by chance at any time between its neighbours.
+        at: time of the first call after the change, in the series' unit.
+        difference: the rate after the change minus the rate before it, for the same tools.
+        p_value: probability of such a change by chance at any time between the neighbouring
+            changes.
     """
 
     at: float
@@ -60,17 +64,17 @@ class Change(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Calls in order of time; calls of a session and tool with the same time form one element."""
+    """Calls in order of time; those with equal session, tool and time form one element."""
 
     at: Floats
     calls: Floats
     hits: Floats
-    """The calls of the kind whose share of all calls is the rate."""
+    """The number of hits, whose share of all calls is the rate."""
     tool: Whole
     session: Whole
 
     def piece(self, chosen: slice) -> "Series":
-        """The part of the series with the chosen elements."""
+        """Return the part of the series with the chosen elements."""
         return Series(
             self.at[chosen],
             self.calls[chosen],
@@ -81,11 +85,11 @@ class Series(NamedTuple):
 
 
 def change_points(series: Series) -> list[Change]:
-    """Return the changes of the rate of hits in a series, in order of time.
+    """Return the changes in the hit rate of a series, in order of time.
 
-    Each tool is compared with itself, so a change of the mix of tools does not change the rate.
-    Changes are found by binary segmentation: a series is cut at its most certain change, and its
-    two pieces are searched again.
+    Each tool is compared with itself, so a change in the mix of tools does not change the rate.
+    Changes are found by binary segmentation: a series is cut at its most certain change, and both
+    pieces are searched again.
     """
     return list(_changes(series))
 
@@ -112,12 +116,13 @@ class _Sessions(NamedTuple):
     """The sessions of a series, in order of the mean time of their calls."""
 
     weight: Floats
-    """Calls that a session counts for: a long one only for the information that it contains."""
+    """The number of calls that each session counts for: a long session only counts for its
+    information."""
     score: Floats
-    """Hits beyond those expected from the rates of the tools, weighted; their sum is 0."""
+    """Weighted hits beyond those expected from the tools' rates; their sum is 0."""
     calls: Floats
     place: Whole
-    """The place of the session of each element of the series in this order."""
+    """The position of each element's session in this order."""
 
 
 def _sessions(series: Series) -> _Sessions:
@@ -125,7 +130,7 @@ def _sessions(series: Series) -> _Sessions:
     rate = (np.bincount(tool, series.hits) / np.bincount(tool, series.calls))[tool]
     session = np.unique(series.session, return_inverse=True)[1]
     calls = np.bincount(session, series.calls).astype(np.float64)
-    # Of several tools, the time is that of the calls; ties keep the order of the numbers.
+    # With several tools, the time is that of the calls; ties are in order of session numbers.
     order = np.argsort(np.bincount(session, series.at * series.calls) / calls, kind="stable")
     place = np.argsort(order, kind="stable")[session]
     calls = calls[order]
@@ -144,7 +149,7 @@ def _sessions(series: Series) -> _Sessions:
 
 
 def _correlation(excess: Floats, known: Floats, calls: Floats, hits: Floats) -> float:
-    """The correlation of hits within a session, by the method of moments; shrunk to 1/2."""
+    """Return the correlation of hits within a session, by the method of moments; shrunk to 1/2."""
     pairs = (known * (calls - 1)).sum()
     found = ((excess**2).sum() - known.sum()) / pairs if pairs > 0 else 0.0
     sessions = min(int((hits > 0).sum()), int((hits < calls).sum()), len(calls) - 1)
@@ -154,21 +159,21 @@ def _correlation(excess: Floats, known: Floats, calls: Floats, hits: Floats) -> 
 
 class _Cut(NamedTuple):
     first: int
-    """The place of the first session, or slice of time, after the change."""
+    """The position of the first session or slice after the change."""
     difference: float
     p_value: float
     place: Whole
-    """The place of the session or slice of each element of the series, in order of time."""
+    """The position of each element's session or slice, in order of time."""
 
 
 class _Ranges(NamedTuple):
-    """Ranges of sessions that are compared with all others: from `low` up to before `high`."""
+    """Ranges of sessions to compare with all others, from `low` up to but not including `high`."""
 
     low: Whole
     high: Whole
 
     def sums(self, values: Floats) -> Floats:
-        """The sum of values over each range; rows of values give rows of sums."""
+        """Return the sum of values over each range; rows of values give rows of sums."""
         running = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
         np.cumsum(values, axis=-1, out=running[..., 1:])
         return np.asarray(running[..., self.high] - running[..., self.low], np.float64)
@@ -176,7 +181,7 @@ class _Ranges(NamedTuple):
 
 @functools.lru_cache(maxsize=128)
 def _ranges(sessions: int) -> _Ranges:
-    """The ranges that are tried: those of single changes end with the last session."""
+    """Return the ranges to try; ranges for single changes end with the last session."""
     single = np.arange(MIN_SESSIONS, sessions - MIN_SESSIONS + 1)
     ends = np.unique(np.linspace(0, sessions, min(sessions + 1, MAX_ENDS)).round().astype(np.int64))
     low, high = (ends[side] for side in np.triu_indices(len(ends), 1))
@@ -190,7 +195,7 @@ def _ranges(sessions: int) -> _Ranges:
 
 
 def _close_to(low: int, high: int, sessions: int) -> _Ranges:
-    """The ranges whose ends are close to those of a range, which lie on a grid."""
+    """Return the ranges whose ends are close to those of a range on the grid."""
     step = -(-sessions // (MAX_ENDS - 1))
     lows = np.arange(max(1, low - step), low + step + 1)
     highs = np.arange(high - step, min(sessions - 1, high + step) + 1)
@@ -201,7 +206,7 @@ def _close_to(low: int, high: int, sessions: int) -> _Ranges:
 
 
 def _statistics(score: Floats, weight: Floats, ranges: _Ranges) -> Floats:
-    """The squared CUSUM of each range in units of its variance if all sessions are alike.
+    """Return each range's squared CUSUM, divided by its variance if all sessions are alike.
 
     There are many more pairs of changes than single changes, so pairs get a `PENALTY`.
     """
@@ -214,7 +219,7 @@ def _statistics(score: Floats, weight: Floats, ranges: _Ranges) -> Floats:
 
 
 def _differences(sessions: _Sessions, ranges: _Ranges) -> Floats:
-    """By how much the rate in each range is higher; 0 where there is too little data."""
+    """Return the difference in the rate for each range; 0 where there is too little data."""
     inside, total = ranges.sums(sessions.weight), sessions.weight.sum()
     found = ranges.sums(sessions.score) * total / (inside * (total - inside))
     calls = ranges.sums(sessions.calls)
@@ -223,7 +228,7 @@ def _differences(sessions: _Sessions, ranges: _Ranges) -> Floats:
 
 
 def _between_sessions(series: Series) -> _Cut | None:
-    """The most certain change between two sessions; None if none can be tested."""
+    """Return the most certain change between two sessions; None if none can be tested."""
     sessions = _sessions(series)
     count = len(sessions.calls)
     if count < 2 * MIN_SESSIONS or not np.abs(sessions.score).max() > EPSILON:
@@ -235,14 +240,14 @@ def _between_sessions(series: Series) -> _Cut | None:
     if high < count:
         _, low, high, change = _largest(sessions, _close_to(low, high, count))
     p_value = _p_value(sessions, ranges, seen, low, high)
-    # Of two changes, take the one with more calls on its outer side; the other is found next.
+    # Of a pair of changes, take the one with more calls on its outer side; the other is found next.
     outer = sessions.calls[:low].sum(), sessions.calls[high:].sum()
     cut, change = (low, change) if outer[0] >= outer[1] else (high, -change)
     return _Cut(cut, change, p_value, sessions.place)
 
 
 def _largest(sessions: _Sessions, ranges: _Ranges) -> tuple[float, int, int, float]:
-    """The largest statistic, its range, and its difference; 0 if no range has enough data."""
+    """Return the largest statistic, its range and difference; 0 if no range has enough data."""
     differences = _differences(sessions, ranges)
     seen = _statistics(sessions.score, sessions.weight, ranges)
     best = int(np.argmax(np.where(differences != 0, seen, -np.inf)))
@@ -251,10 +256,10 @@ def _largest(sessions: _Sessions, ranges: _Ranges) -> tuple[float, int, int, flo
 
 
 def _within_sessions(series: Series) -> _Cut | None:
-    """The most certain change during sessions at the same time; None if too few span one time.
+    """Return the most certain change during sessions; None if too few sessions span one time.
 
-    Each session and tool is compared with itself, and the p-value is the share of random signs of
-    the sessions with as large a statistic at any time.
+    Each session and tool is compared with itself. The p-value is the share of random session signs
+    that give as large a statistic at any time.
     """
     new = np.concatenate(([0], np.diff(series.at) > 0)).astype(np.int64)
     before = np.cumsum(series.calls) - series.calls
@@ -269,7 +274,7 @@ def _within_sessions(series: Series) -> _Cut | None:
     cell = session * shape[1] + place
 
     def early(values: Floats) -> Floats:
-        """Sums over the calls of each session before each boundary of slices."""
+        """Return sums over each session's calls before each slice boundary."""
         sums = np.bincount(cell, values, minlength=shape[0] * shape[1]).reshape(shape)
         return np.asarray(sums.cumsum(1)[:, :-1], np.float64)
 
@@ -280,14 +285,15 @@ def _within_sessions(series: Series) -> _Cut | None:
     spans = (calls > 0) & (calls < all_calls)
     if not ((np.abs(excess) > EPSILON).sum(0) >= MIN_SPANNING).any():
         return None
-    # The differences of sessions, with the same variance if calls are independent.
+    # The sessions' differences, which have equal variance if calls are independent.
     excess = excess / np.sqrt(np.where(spans, calls * (all_calls - calls) / all_calls, np.inf))
     spread = np.sqrt((excess**2).sum(0))
     with np.errstate(invalid="ignore", divide="ignore"):
         first = (hits * spans).sum(0) / (calls * spans).sum(0)
         second = ((all_hits - hits) * spans).sum(0) / ((all_calls - calls) * spans).sum(0)
         enough = (spans.sum(0) >= MIN_SPANNING) & (np.abs(second - first) >= MIN_DIFFERENCE)
-        # The difference is largest at the change; its ratio to the spread can be the same anywhere.
+        # Use the difference, which is largest at the change; its ratio to the spread may be equal
+        # elsewhere.
         best = int(np.where(enough, np.abs(excess.sum(0)), 0).argmax())
         seen = float(np.abs(excess[:, best].sum()) / spread[best]) if enough[best] else 0.0
         signs = np.random.default_rng((SEED, shape[0])).integers(0, 2, (sum(STAGES), shape[0]))
@@ -296,16 +302,17 @@ def _within_sessions(series: Series) -> _Cut | None:
     p_value = (extreme + 1) / (len(signs) + 1)
     changed = excess[:, best][spans[:, best]]
     if seen > 0 and np.abs(changed.sum()) >= np.abs(changed).sum() - EPSILON:
-        # All sessions changed in one direction, and few sessions have few other signs.
+        # All sessions changed in the same direction, and with few sessions there are few other
+        # signs.
         p_value = min(p_value, _t_tail(len(changed) + 1, seen**2) * shape[1])
     return _Cut(best + 1, float((second - first)[best]), p_value, place.astype(np.int64))
 
 
 def _p_value(sessions: _Sessions, ranges: _Ranges, seen: float, low: int, high: int) -> float:
-    """The share of permutations of the sessions with a statistic as large as `seen` in any range.
+    """Return the share of session permutations with a statistic as large as `seen`.
 
     If neighbouring sessions are similar, for example because clients come in runs, blocks of
-    sessions are permuted. The change from `low` to `high` does not count for this.
+    sessions are permuted. The change from `low` to `high` does not count as similarity.
     """
     count = len(sessions.score)
     length = _block_length(sessions, low, high)
@@ -327,18 +334,18 @@ def _p_value(sessions: _Sessions, ranges: _Ranges, seen: float, low: int, high: 
 
 
 def _orders(random: np.random.Generator, rows: int, count: int, length: int) -> Whole:
-    """Random orders of the sessions in blocks of this length, one per row."""
-    # Blocks begin at a random place, so that the first one may be shorter.
+    """Return random orders of the sessions in blocks of this length, one per row."""
+    # Blocks begin at a random position, so the first one may be shorter.
     block = (np.arange(count) + random.integers(length)) // length
     keys = random.random((rows, int(block[-1]) + 1))[:, block]
-    # Within blocks keys are equal, and only a stable sort keeps the order; it takes longer.
+    # Keys are equal within blocks, so the order needs a stable sort, which takes longer.
     return np.argsort(keys, axis=1, kind="stable" if length > 1 else None)
 
 
 def _block_length(sessions: _Sessions, low: int, high: int) -> int:
-    """The length of blocks beyond which the rates of sessions are no longer similar.
+    """Return the block length beyond which the rates of sessions are no longer similar.
 
-    The length is the one whose blocks vary most compared with independent sessions.
+    This is the length whose blocks vary most compared with independent sessions.
     """
     inside = np.zeros(len(sessions.score), np.bool_)
     inside[low:high] = True
@@ -365,7 +372,7 @@ def _block_length(sessions: _Sessions, low: int, high: int) -> int:
 
 
 def _t_tail(sessions: int, seen: float) -> float:
-    """The two-sided p-value of a statistic by Student's t."""
+    """Return the two-sided p-value of a statistic by Student's t."""
     from scipy.special import stdtr  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
 
     z2 = seen * (sessions - 1) / sessions
@@ -374,15 +381,15 @@ def _t_tail(sessions: int, seen: float) -> float:
 
 
 def _onset(series: Series, cut: _Cut) -> int:
-    """The first element after a change, which lies in the sessions or slices next to the cut."""
+    """Return the first element after a change, in the sessions or slices next to the cut."""
     near = np.flatnonzero((cut.place >= cut.first - 1) & (cut.place <= cut.first))
     low, high = int(near[0]), int(near[-1]) + 1
     sides = (cut.place < cut.first, cut.place >= cut.first)
     rates = [float(series.hits[side].sum() / series.calls[side].sum()) for side in sides]
     excess = (series.hits - sum(rates) / 2 * series.calls)[low:high] * np.sign(cut.difference)
-    # The sum of what comes before the change is the lowest.
+    # The cumulative sum is lowest before the change.
     sums = np.concatenate(([0.0], np.cumsum(excess)[:-1]))
     same_time = np.diff(series.at[max(low - 1, 0) : high], prepend=-np.inf)[-len(sums) :] == 0
     sums[same_time] = np.inf
-    sums[: max(0, 1 - low)] = np.inf  # the first element of the series has nothing before it
+    sums[: max(0, 1 - low)] = np.inf  # nothing precedes the first element of the series
     return int(low + np.argmin(sums))

@@ -1,9 +1,9 @@
 """Finds what the failing calls to a tool have in common that its working calls lack.
 
-A *fact* is a statement that holds for some calls, such as "`path` is empty". For each group of
-failures of a tool, `strongest` chooses the fact, or the absence of a fact, that separates the group
-best from the calls that worked. Hundreds of facts are tried, so a fact counts only if it separates
-better than the best fact does in nearly all of `DRAWS` data sets in which no fact has an effect.
+A *fact* is a statement that is true for some calls, such as "`path` is empty". For each group of a
+tool's failures, `strongest` chooses the fact, or absence of a fact, that best separates the group
+from the calls that worked. Hundreds of facts are tried, so a fact only counts if it separates
+better than the best fact in nearly all of `DRAWS` data sets without any effect.
 docs/design/contrasts.md explains the test.
 """
 
@@ -17,62 +17,64 @@ Integers = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
 MIN_FAILURES: Final = 5
-"""Distinct failing calls below which a group is not examined."""
+"""Minimum number of distinct failing calls for a group to be examined."""
 MIN_SUCCESSES: Final = 5
 MIN_SUPPORT: Final = 3
-"""Minimum number of calls for which a fact must hold, and of calls for which it must not."""
+"""Minimum number of calls for which a fact must be true, and for which it must be false."""
 MIN_EFFECT: Final = 0.3
-"""Smallest difference between the shares of failing and of working calls that is reported."""
+"""Smallest reported difference between the shares of failing and working calls."""
 CLEAR_EFFECT: Final = 0.9
-"""From this effect on, no conjunction of two facts is tried."""
+"""Effect from which on no conjunction of two facts is tried."""
 GAIN: Final = 0.15
-"""By how much a conjunction must separate better than its better half."""
+"""Amount by which a conjunction must separate better than its better half."""
 AROUND: Final = 1_000_000
-"""From this number on, facts are about what surrounds a call, such as the call before it.
+"""Number from which on facts are about a call's surroundings, such as the call before it.
 
-Such a fact is reported if it separates clearly better than facts about the call itself: clients
-that make the same calls in the same order make it hold for calls that fail for other reasons."""
+Such a fact is reported if it separates clearly better than facts about the call itself: if clients
+repeat a sequence of calls, it is also true for calls that fail for other reasons.
+"""
 NEAR: Final = 0.02
-"""Effects that differ by less count as equal."""
+"""Difference below which effects count as equal."""
 DRAWS: Final = 199
 LEVEL: Final = 0.05
 MIN_SESSIONS: Final = 8
-"""With fewer sessions, calls are permuted within sessions; otherwise sessions are drawn whole."""
+"""Number of sessions below which calls are permuted within sessions; otherwise whole sessions are
+drawn."""
 SEED: Final = 20261124
 
 
 class Calls(NamedTuple):
-    """The distinct calls to a tool, and the facts that hold for them."""
+    """The distinct calls to a tool, and the facts that are true for them."""
 
     group: Hashes
     """The group of each call; 0 if it worked."""
     session: Integers
     """Number of each call's session, from 0."""
     fact_call: Integers
-    """The call that a fact holds for, for each pair of a call and a fact."""
+    """The call in each pair of a call and a fact that is true for it."""
     fact: Integers
-    """The fact, numbered from 0 in order of preference, for each such pair."""
+    """The fact in each such pair, numbered from 0 in order of preference."""
 
 
 class Contrast(NamedTuple):
-    """The fact that separates a group of failures best from the calls that worked."""
+    """The fact that best separates a group of failures from the calls that worked."""
 
     group: int
     fact: int = -1
-    """Number of the fact; -1: nothing separates the group."""
+    """Number of the fact; -1 if nothing separates the group."""
     absent: bool = False
     """Whether failing calls lack the fact."""
     other: int = -1
-    """Number of a second fact that holds too; -1: none."""
+    """Number of a second fact that is also true; -1 if none."""
     other_absent: bool = False
     effect: float = 0.0
-    """Share of the failing calls minus share of the working calls for which it holds."""
+    """Share of the failing calls with the fact minus that of the working calls."""
     p_value: float = 1.0
-    """How often the best of all facts separates as well if no fact has an effect."""
+    """Probability that the best of all facts separates as well if no fact has an effect."""
 
 
 def strongest(calls: Calls) -> list[Contrast]:
-    """The strongest contrast of each group of failures with enough calls, or that there is none."""
+    """Return the strongest contrast, or none, for each group of failures with enough calls."""
     worked = np.flatnonzero(calls.group == 0)
     if len(worked) < MIN_SUCCESSES:
         return []
@@ -85,15 +87,15 @@ def strongest(calls: Calls) -> list[Contrast]:
 
 
 class _Table(NamedTuple):
-    """The calls of a group and those that worked, with the facts that tell calls apart."""
+    """The calls of a group and those that worked, with the facts that distinguish them."""
 
     failed: Floats
-    """1 for each failing call, 0 for each that worked."""
+    """1 for each failing call, 0 for each working call."""
     session: Integers
     holds: Floats
-    """Calls by facts: 1 where a fact holds."""
+    """A matrix of calls by facts: 1 where a fact is true."""
     fact: Integers
-    """Number of the fact of each column."""
+    """The number of each column's fact."""
 
 
 def _table(calls: Calls, rows: Integers) -> _Table:
@@ -107,7 +109,7 @@ def _table(calls: Calls, rows: Integers) -> _Table:
     column, call = new[column[kept[column]]], place[calls.fact_call[used]][kept[column]]
     holds = np.zeros((len(rows), int(kept.sum())), np.float64)
     holds[call, column] = 1
-    # Facts that hold for the same calls are one; the first is preferred.
+    # Facts that are true for the same calls count as one; keep the first.
     keys = np.random.default_rng(SEED).random(len(rows)) @ holds
     first = np.sort(np.unique(keys, return_index=True)[1])
     session = np.unique(calls.session[rows], return_inverse=True)[1]
@@ -116,9 +118,9 @@ def _table(calls: Calls, rows: Integers) -> _Table:
 
 
 def _with_possible_effect(table: _Table) -> _Table:
-    """The table without facts that hold for too few or too many calls to reach `MIN_EFFECT`.
+    """Return the table without facts that are too rare or too common to reach `MIN_EFFECT`.
 
-    The choice uses only the number of failed calls, not which calls failed, so the test stays
+    The choice only uses the number of failed calls, not which calls failed, so the test stays
     valid.
     """
     holds, failed = table.holds.sum(0), table.failed.sum()
@@ -149,8 +151,8 @@ def _contrast(group: int, table: _Table) -> Contrast:
 def _best(
     group: int, table: _Table, usable: npt.NDArray[np.bool_], effects: Floats, p_values: Floats
 ) -> Contrast:
-    """The contrast with the largest effect of the usable facts."""
-    # Of facts with nearly the same effect, one that holds is preferred, then the first.
+    """Return the contrast with the largest effect among the usable facts."""
+    # Among facts with nearly the same effect, prefer one that is true, then the first.
     best = np.abs(effects[usable]).max()
     near = np.flatnonzero(usable & (np.abs(effects) >= best - NEAR))
     chosen = int(near[np.argmax(effects[near] > 0)])
@@ -166,14 +168,14 @@ def _best(
 
 
 def _effects(failed: Floats, holds: Floats) -> Floats:
-    """The share of the failing calls minus that of the working calls for which each fact holds."""
+    """Return each fact's share of the failing calls minus its share of the working calls."""
     among_failed: Floats = failed @ holds / failed.sum()
     among_worked: Floats = (1 - failed) @ holds / (1 - failed).sum()
     return among_failed - among_worked
 
 
 def _p_values(table: _Table) -> Floats:
-    """For each fact, the share of draws in which the best fact separates at least as well."""
+    """Return, for each fact, the share of draws whose best fact separates at least as well."""
     random = np.random.default_rng(SEED)
     sessions = int(table.session.max()) + 1
     if sessions >= MIN_SESSIONS:
@@ -187,10 +189,10 @@ def _p_values(table: _Table) -> Floats:
 def _by_sessions(
     table: _Table, sessions: int, random: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """The statistic of each fact, and its maximum in draws in which sessions' scores change sign.
+    """Return each fact's statistic, and the maximum in draws that flip session scores' signs.
 
-    The score of a session is the sum over its calls of (failed - mean)(holds - mean). Without an
-    effect it is as often positive as negative, whatever the correlation within the session.
+    A session's score is the sum over its calls of (failed - mean)(holds - mean). Without an effect,
+    it is as often positive as negative, whatever the correlation within the session.
     """
     scores = np.zeros((sessions, table.holds.shape[1]))
     centred = table.failed - table.failed.mean()
@@ -204,7 +206,7 @@ def _by_sessions(
 def _within_sessions(
     table: _Table, sessions: int, random: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """The statistic of each fact, and its maximum with outcomes permuted within sessions."""
+    """Return each fact's statistic, and the maximum with outcomes permuted within sessions."""
     order = np.argsort(table.session, kind="stable")
     totals = np.bincount(table.session, table.failed, sessions)
     mixed = (totals > 0) & (totals < np.bincount(table.session, minlength=sessions))
@@ -222,14 +224,14 @@ def _within_sessions(
     variance = (centred**2 * share[session][:, None]).sum(0)
     spread = np.sqrt(variance)
     spread[spread <= 1e-12] = np.inf
-    # Sorting random numbers within sessions permutes the calls of each session.
+    # Sorting random numbers within sessions permutes each session's calls.
     keys = random.random((DRAWS, len(failed))) + session
     permuted = failed[np.argsort(keys, axis=1)]
     return np.abs(failed @ centred) / spread, (np.abs(permuted @ centred) / spread).max(1)
 
 
 def _conjunction(single: Contrast, chosen: int, table: _Table) -> Contrast:
-    """Two facts that hold together, if they separate clearly better than the one.
+    """Return a conjunction of two facts if it separates clearly better than the first fact.
 
     The second fact is chosen on half of the sessions (or calls) and must gain on the other half.
     """
@@ -256,6 +258,6 @@ def _conjunction(single: Contrast, chosen: int, table: _Table) -> Contrast:
     if tested - _effects(table.failed[rest], one[rest, None])[0] < GAIN:
         return single
     effect, alone = _effects(table.failed, np.hstack((both, second[:, None])))
-    if alone >= effect - NEAR:  # the second implies the first, or nearly so
+    if alone >= effect - NEAR:  # the second fact (nearly) implies the first
         return single._replace(fact=int(table.fact[place]), absent=absent, effect=float(alone))
     return single._replace(other=int(table.fact[place]), other_absent=absent, effect=float(effect))

@@ -1,6 +1,6 @@
 """Computes intervals of rates with sessions as clusters, on NumPy arrays.
 
-docs/explanation/statistics.md explains the formula, docs/design/statistics.md the reasons for it.
+docs/explanation/statistics.md explains the formula, docs/design/statistics.md its choice.
 """
 
 from typing import Final, NamedTuple
@@ -13,16 +13,16 @@ Floats = npt.NDArray[np.float64]
 LEVEL: Final = 0.975
 """The quantile at the upper end of a two-sided 95 % interval."""
 PRIOR_SESSIONS: Final = 1.5
-"""Weight of the assumption that a session counts as one call. The unit is the weight of a session
-with the rarer result."""
+"""Weight of the assumption that a session counts as one call, relative to a session with the rarer
+result."""
 
 
 def wilson(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:
-    """Low and high end of Wilson's interval; `t` is that of `RateInterval` or a quantile of t.
+    """Return the ends of Wilson's interval; `t` is `RateInterval.t` or a quantile of t.
 
-    The errors of a rate and of its variance are correlated: a sample with too few failures by
-    chance also has too small a variance. So the end towards 1/2 uses all of `t`. The other end uses
-    a value between the normal quantile (at rates 0 and 1) and `t` (at 1/2).
+    The errors of a rate and its variance are correlated: a sample with too few failures by chance
+    also has too small a variance. So the end towards 1/2 uses the whole `t`. The other end uses a
+    value between the normal quantile (at rates 0 and 1) and `t` (at 1/2).
     """
     from scipy.special import ndtri  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
 
@@ -30,7 +30,7 @@ def wilson(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:
     outer = normal + (t - normal) * 2 * np.minimum(rate, 1 - rate)
     low, _ = _ends(rate, n_eff, np.where(rate <= 0.5, outer, t))
     _, high = _ends(rate, n_eff, np.where(rate <= 0.5, t, outer))
-    # At rates 0 and 1 the exact end is the rate; rounding must not move the end past it.
+    # At rates 0 and 1, the exact end is the rate; rounding must not move the end past it.
     return np.clip(low, 0, rate), np.clip(high, rate, 1)
 
 
@@ -50,7 +50,7 @@ class RateInterval(NamedTuple):
     """Half-width of the interval in standard errors, for the end towards 1/2."""
     low: Floats
     high: Floats
-    """Ends of the 95 % interval: `wilson`."""
+    """Ends of the 95 % interval, from `wilson`."""
 
 
 def rate_intervals(
@@ -65,20 +65,20 @@ def rate_intervals(
     alike_of_all: Floats | None = None,
     known_of_all: Floats | None = None,
 ) -> RateInterval:
-    """The intervals of rates from sums over sessions; each array has one element per rate.
+    """Return the intervals of rates from sums over sessions; arrays have one element per rate.
 
     Args:
-        n: calls.
-        y: hits: calls that the rate is the share of.
-        nn: sum over sessions of their calls squared.
-        yy: sum over sessions of their hits squared.
+        n: number of calls.
+        y: number of hits; the rate is their share of the calls.
+        nn: sum over sessions of the squared number of calls.
+        yy: sum over sessions of the squared number of hits.
         yn: sum over sessions of hits times calls.
         mixed: sum over sessions of hits times misses, divided by calls.
         sessions: number of sessions with a call.
         rarer: number of sessions with a hit or with a miss, whichever is smaller.
-        alike_of_all: correlation of the calls of a session, estimated from all tools together; it
-            is used where all calls or none are hits. NaN: not known.
-        known_of_all: sessions from which it was estimated: the sum over tools of `rarer`.
+        alike_of_all: correlation of a session's calls, estimated from all tools together, used
+            where all calls or none are hits; NaN if unknown.
+        known_of_all: number of sessions used for this estimate: the sum over tools of `rarer`.
     """
     from scipy.special import ndtri, stdtrit  # noqa: PLC0415  (as above)
 
@@ -86,7 +86,7 @@ def rate_intervals(
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = y / n
         binomial = mean * (1 - mean)
-        # The correlation of the calls of a session, as Fleiss and Cuzick (1979) estimate it.
+        # The correlation of a session's calls, estimated as by Fleiss and Cuzick (1979).
         alike = 1 - mixed / ((n - sessions) * binomial)
         alike = np.where((n > sessions) & (binomial > 0), np.clip(alike, 0, 1), 0)
         known = np.minimum(rarer, sessions - 1)
@@ -99,14 +99,15 @@ def rate_intervals(
             weight_of_all = known_of_all / (known_of_all + PRIOR_SESSIONS)
             likely = 1 + (nn / n - 1) * np.clip(alike_of_all, 0, 1)
             likely = likely**weight_of_all * (n / sessions) ** (1 - weight_of_all)
-            # Never more than one call per session: long sessions could not show it.
+            # At most one call per session, since long sessions could not show more.
             effect = np.where(uniform, np.fmin(effect, likely), effect)
-        # At least the observed design effect: larger if long sessions have a different rate.
+        # Use at least the observed design effect, which is larger if long sessions have a different
+        # rate.
         spread = np.maximum(0, yy - 2 * mean * yn + mean**2 * nn)
         shown = sessions / (sessions - 1) * spread / n / binomial
         effect = np.where(known > 0, np.fmax(effect, shown), effect)
         n_eff = np.where(n > 0, n / effect, np.nan)
-        # The variance of single calls is known; the rest has the weight that was estimated.
+        # The variance of single calls is known; the rest has the estimated weight.
         freedom = np.maximum(1, np.minimum(sessions - 1, 2 * known))
         t = normal + (stdtrit(freedom, LEVEL) - normal) * weight * (1 - 1 / effect)
         low, high = wilson(mean, n_eff, t)

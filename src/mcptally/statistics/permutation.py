@@ -1,6 +1,6 @@
 """Tests whether a rate differs between two groups of sessions, by permuting sessions.
 
-docs/explanation/statistics.md explains the test, docs/design/questions.md the reasons for it.
+docs/explanation/statistics.md explains the test, docs/design/questions.md its choice.
 """
 
 import functools
@@ -18,26 +18,27 @@ FIRST: Final = 999
 """Number of permutations after which a test stops if its p-value exceeds `CLEARLY_UNCHANGED`."""
 CLEARLY_UNCHANGED: Final = 0.1
 MIN_EXTREME: Final = 10
-"""With fewer permutations as extreme as the data, a smaller p-value of Student's t is used."""
+"""Number of permutations as extreme as the data below which a smaller p-value from Student's t is
+used."""
 MAX_SESSIONS: Final = 1_000
-"""With more sessions on both sides together, the p-value is that of Student's t."""
+"""Total number of sessions above which the p-value is from Student's t."""
 SEED: Final = 20261122
-"""Fixed, so that the same sessions have the same p-value."""
+"""A fixed seed, so that the same sessions have the same p-value."""
 
 
 class RateChange(NamedTuple):
-    """The change of a rate from one group of sessions to another."""
+    """The change in a rate from one group of sessions to another."""
 
     p_value: float
-    """Two-sided; 1 if all calls have the same result."""
+    """Two-sided p-value; 1 if all calls have the same result."""
     low: float
     high: float
-    """Ends of the 95 % interval of the difference."""
+    """Ends of the 95 % interval for the difference."""
 
 
 class _Side(NamedTuple):
     rate: float
-    """The mean over sessions, each with its weight."""
+    """The weighted mean over sessions."""
     n_eff: float
     """Number of independent calls with the same information."""
 
@@ -45,11 +46,10 @@ class _Side(NamedTuple):
 def rate_change(
     base_hits: Floats, base_sizes: Floats, new_hits: Floats, new_sizes: Floats
 ) -> RateChange:
-    """The change of a rate between two groups of sessions.
+    """Return the change in a rate between two groups of sessions.
 
-    A session of n calls has the weight n / (1 + (n - 1) * rho), where rho is the correlation of the
-    calls of a session, estimated from both groups. So a long session counts only for the
-    information it contains.
+    A session of n calls has the weight n / (1 + (n - 1) * rho), where rho is the correlation of a
+    session's calls, estimated from both groups. So a long session only counts for its information.
 
     Args:
         base_hits: hits per session before.
@@ -58,7 +58,7 @@ def rate_change(
         new_sizes: calls per session after; at least 1.
     """
     split, sessions = len(base_sizes), len(base_sizes) + len(new_sizes)
-    # Sorted, since SQL returns sessions in any order.
+    # Sort, since SQL returns sessions in any order.
     before, after = np.lexsort((base_hits, base_sizes)), np.lexsort((new_hits, new_sizes))
     hits = np.concatenate((base_hits[before], new_hits[after]))
     sizes = np.concatenate((base_sizes[before], new_sizes[after]))
@@ -74,10 +74,10 @@ def rate_change(
 
 
 def _correlation(hits: Floats, sizes: Floats, known: int) -> float:
-    """The correlation of the calls of a session around the rate of both sides together.
+    """Return the correlation of a session's calls around the rate of both sides together.
 
-    It is the mean of Fleiss and Cuzick's estimate and of 1/2, which has the weight of a few
-    sessions. It is the same for every permutation, and so are the weights of sessions.
+    This is the weighted mean of Fleiss and Cuzick's estimate and 1/2, which has the weight of a few
+    sessions. The correlation and the sessions' weights are the same for all permutations.
     """
     rate = hits.sum() / sizes.sum()
     expected = (sizes - 1).sum() * rate * (1 - rate)
@@ -98,7 +98,7 @@ def _side(hits: Floats, sizes: Floats, weights: Floats) -> _Side:
 
 
 def _interval(base: _Side, new: _Side, known: int, sessions: int) -> tuple[float, float]:
-    """Newcombe's interval of a difference, from the Wilson intervals of both sides."""
+    """Return Newcombe's interval for a difference, from the Wilson intervals of both sides."""
     from scipy.special import stdtrit  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
 
     rates, n_eff = np.asarray([base, new]).T
@@ -110,11 +110,11 @@ def _interval(base: _Side, new: _Side, known: int, sessions: int) -> tuple[float
 
 
 def _p_value(weighted: Floats, weights: Floats, split: int, known: int) -> float:
-    """The share of permutations of the sessions with at least as large a difference as observed."""
+    """Return the share of session permutations with at least the observed difference."""
     from scipy.special import stdtr  # noqa: PLC0415  (as above)
 
     sessions = len(weights)
-    # Scores sum to 0, so that their sum over one side is large if the sides differ.
+    # Scores sum to 0, so their sum over one side is large if the sides differ.
     scores = weighted - weights * weighted.sum() / weights.sum()
     seen = abs(scores[split:].sum())
     variance = (scores**2).sum() * split * (sessions - split) / (sessions * (sessions - 1))
@@ -137,6 +137,6 @@ def _p_value(weighted: Floats, weights: Floats, split: int, known: int) -> float
 
 @functools.lru_cache(maxsize=16)
 def _orders(sessions: int) -> npt.NDArray[np.int16]:
-    """Random permutations of this number of sessions, one per row."""
+    """Return random permutations of this number of sessions, one per row."""
     random = np.random.default_rng((SEED, sessions))
     return random.random((PERMUTATIONS, sessions), np.float32).argsort(1).astype(np.int16)

@@ -1,10 +1,10 @@
 """Draws a sample of calls for review, and computes a rate with its interval from the answers.
 
-The calls are in strata by the verdict. In a stratum, the groups of equal errors that are at least
-as large as the sampling step are drawn with certainty, the others with a probability proportional
-to their size (Särndal, Swensson and Wretman 1992, sections 3.6 and 3.7). The rate of a stratum is
-the Horvitz-Thompson estimate; its interval is Wilson's, which does not collapse where all answers
-are equal, and the strata are combined by MOVER (Donner and Zou 2012).
+The calls are stratified by verdict. In a stratum, groups of equal errors that are at least as large
+as the sampling step are drawn with certainty, the others with a probability proportional to their
+size (Särndal, Swensson and Wretman 1992, sections 3.6 and 3.7). A stratum's rate is the
+Horvitz-Thompson estimate with Wilson's interval, which does not collapse if all answers are equal;
+the strata are combined by MOVER (Donner and Zou 2012).
 """
 
 import math
@@ -21,42 +21,43 @@ Ints = npt.NDArray[np.int64]
 
 LEAST_PER_STRATUM: Final = 3
 CORRECTED_FROM: Final = 40
-"""Answers from which groups that were drawn with certainty have no sampling error. With fewer, the
-interval would be too short: one answer stands for too many calls."""
+"""Number of answers from which on groups drawn with certainty have no sampling error. With fewer,
+the interval would be too short: one answer represents too many calls."""
 LARGE: Final = 2.0
-"""Groups of this many sampling steps are asked about twice, since a group may be mixed."""
+"""Size in sampling steps from which two calls of a group are reviewed, since a group may be
+mixed."""
 MIXED: Final = (1.0, 25.0)
-"""Assumed pairs of calls of a group with different answers, and pairs in all. Two labelled calls
-with equal server, tool and template never differed in 109 pairs (2026-11-24); this keeps the
-coverage at 94 % where 5 % of the groups are mixed."""
+"""Assumed number of pairs of calls in a group with different answers, and of all pairs. Two
+labelled calls with equal server, tool and template never differed in 109 pairs (2026-11-24); this
+keeps the coverage at 94 % where 5 % of the groups are mixed."""
 SPREAD: Final = (0.45, 0.35, 0.20)
-"""Assumed standard deviations of the answers within the strata `tool_failure`, `other_error` and
-`ok`: more answers go where the verdict is more often wrong."""
+"""Assumed standard deviations of answers in the strata `tool_failure`, `other_error` and `ok`:
+strata whose verdict is wrong more often get more answers."""
 
 
 class Drawn(NamedTuple):
-    """The groups of a stratum that a sample asks about."""
+    """The groups of a stratum in a sample."""
 
     certain: list[tuple[int, int]]
-    """Group and number of its calls to ask about, for groups drawn with certainty."""
+    """Group and number of its calls to review, for groups drawn with certainty."""
     rest: list[tuple[int, int]]
-    """The same for the others."""
+    """The same for the other groups."""
     probability: Floats
-    """The probability of each group of the stratum to be drawn."""
+    """Each group's probability of being drawn."""
 
 
 class Stratum(NamedTuple):
-    """The answers about a stratum: 1 for a hit, 0 for none, NaN if the reviewer cannot tell."""
+    """The answers for a stratum: 1 for a hit, 0 for none, NaN if the reviewer cannot tell."""
 
     calls: float
     certain: Sequence[tuple[float, Sequence[float]]] = ()
-    """Size and answers of each group that was drawn with certainty."""
+    """Size and answers of each group drawn with certainty."""
     rest: Sequence[float] = ()
-    """Answers about calls of the others."""
+    """Answers about calls in the other groups."""
 
 
 class Interval(NamedTuple):
-    """A rate with its interval; the rate is NaN while a stratum has no answer."""
+    """A rate with its interval; the rate is NaN while a stratum has no answers."""
 
     rate: float
     low: float
@@ -64,7 +65,7 @@ class Interval(NamedTuple):
 
 
 def allocate(sizes: Sequence[int], n: int) -> list[int]:
-    """The number of answers per stratum, by size and `SPREAD`; at least three, or all calls."""
+    """Return the number of answers per stratum, by size and `SPREAD`; at least three, or all."""
     least = [min(size, LEAST_PER_STRATUM) for size in sizes]
     left = max(0, n - sum(least))
     weights = np.array([size * spread for size, spread in zip(sizes, SPREAD, strict=True)])
@@ -74,7 +75,7 @@ def allocate(sizes: Sequence[int], n: int) -> list[int]:
     room = np.array([size - k for size, k in zip(sizes, least, strict=True)])
     given = np.zeros(len(sizes), dtype=np.int64)
     while left and (open_ := (given < room)).any():
-        # The stratum that is furthest behind its share gets the next answer.
+        # The stratum furthest below its share gets the next answer.
         behind = np.where(open_, more - given, -np.inf)
         given[int(np.argmax(behind))] += 1
         left -= 1
@@ -112,10 +113,9 @@ def draw(sizes: Ints, n: int, rng: np.random.Generator) -> Drawn:
 
 
 def reviewed_rate(strata: Sequence[Stratum], *, alpha: float = 0.05) -> Interval:
-    """The rate over all calls with its interval, from answers to a sample.
+    """Return the rate over all calls with its interval, from answers to a sample.
 
-    The low end counts calls of which the reviewer cannot tell as no hits, the high end as hits;
-    the rate counts them as none.
+    Calls that the reviewer could not decide count as hits for the high end only.
     """
     low = _combined(strata, 0.0, alpha)
     high = _combined(strata, 1.0, alpha)
@@ -125,12 +125,12 @@ def reviewed_rate(strata: Sequence[Stratum], *, alpha: float = 0.05) -> Interval
 def expected_half_width(
     sizes: Sequence[int], certain: Sequence[Sequence[int]], rest: Sequence[int]
 ) -> float:
-    """The half-width to expect of a rate whose strata have these calls and answers.
+    """Return the expected half-width for a rate whose strata have these calls and answers.
 
     Args:
-        sizes: calls of each stratum.
-        certain: of each stratum, the sizes of the groups that are drawn with certainty.
-        rest: of each stratum, the answers about other groups.
+        sizes: number of calls in each stratum.
+        certain: for each stratum, the sizes of the groups drawn with certainty.
+        rest: for each stratum, the number of answers about other groups.
     """
     strata = []
     for size, groups, n, share in zip(sizes, certain, rest, EXPECTED, strict=True):
@@ -142,11 +142,11 @@ def expected_half_width(
 
 
 EXPECTED: Final = (0.7, 0.1, 0.02)
-"""The shares of the tool's own failures that planning assumes in the strata."""
+"""The shares of tool failures that planning assumes in the strata."""
 
 
 def combined(parts: Sequence[tuple[float, Interval]]) -> Interval:
-    """The sum of independent rates with their weights, by MOVER."""
+    """Return the weighted sum of independent rates, by MOVER."""
     rate = sum(weight * part.rate for weight, part in parts)
     down = math.sqrt(sum((weight * (part.rate - part.low)) ** 2 for weight, part in parts))
     up = math.sqrt(sum((weight * (part.high - part.rate)) ** 2 for weight, part in parts))
@@ -154,7 +154,7 @@ def combined(parts: Sequence[tuple[float, Interval]]) -> Interval:
 
 
 def difference(base: Interval, new: Interval) -> Interval:
-    """The difference of two independent rates, by MOVER (Newcombe 1998, method 10)."""
+    """Return the difference of two independent rates, by MOVER (Newcombe 1998, method 10)."""
     change = new.rate - base.rate
     down = math.hypot(new.rate - new.low, base.high - base.rate)
     up = math.hypot(new.high - new.rate, base.rate - base.low)
@@ -177,7 +177,7 @@ def _combined(strata: Sequence[Stratum], unknown: float, alpha: float) -> Interv
                 parts.append((calls / total, interval))
     found = combined(parts)
     if unseen:
-        # What nobody looked at may be anything.
+        # Without answers, the rate may be anything.
         return Interval(math.nan, found.low, min(1.0, found.high + unseen))
     return found
 
@@ -198,7 +198,7 @@ def _with_unknown(stratum: Stratum, value: float) -> Stratum:
 
 
 def _mixed(strata: Sequence[Stratum]) -> float:
-    """How often two calls of a group have different answers."""
+    """Return how often two calls in a group have different answers."""
     differing, pairs = MIXED
     for stratum in strata:
         for _, answers in stratum.certain:
@@ -210,7 +210,7 @@ def _mixed(strata: Sequence[Stratum]) -> float:
 def _cells(
     stratum: Stratum, alpha: float, mixed: float, *, exact: bool
 ) -> list[tuple[float, Interval]]:
-    """The number of calls and the interval of each part of a stratum."""
+    """Return the number of calls and the interval for each part of a stratum."""
     certain = [(size, answers) for size, answers in stratum.certain if len(answers)]
     covered = sum(size for size, _ in certain)
     rest_calls = max(0.0, stratum.calls - covered)
@@ -244,7 +244,7 @@ def _cells(
 
 
 def _of_group(size: float, answers: Sequence[float], alpha: float, mixed: float) -> Interval:
-    """The rate of a group that was drawn with certainty, whose calls may differ."""
+    """Return the rate in a group drawn with certainty, whose calls may differ."""
     rate, n = float(np.mean(answers)), len(answers)
     if rate not in (0.0, 1.0):
         return _wilson(rate, n, alpha)

@@ -1,9 +1,9 @@
-"""Registers quantiles of distributions and intervals as functions in DuckDB.
+"""Registers quantiles of distributions, and intervals, as DuckDB functions.
 
 `register` adds `t_quantile`, `t_test`, `beta_quantile`, `wilson_low`, `wilson_high`,
 `rate_interval`, `rate_change`, `latency_quantiles`, `change_points` and `contrasts` to a
-connection. They get aggregated rows, such as one per tool. SciPy is imported on first use, since
-most questions do not need it.
+connection. Their input is aggregated, such as one row per tool. SciPy is imported on first use,
+since most questions do not need it.
 """
 
 import atexit
@@ -62,7 +62,7 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("change_points", change_points, (numbers,) * 3 + ("UBIGINT[]",) * 2, _CHANGES),
     )
     for name, function, takes, gives in functions:
-        # Functions of numbers get null as NaN, and NaN becomes null. DuckDB handles null lists.
+        # Functions of numbers get null as NaN, and return NaN for null. DuckDB handles null lists.
         nulls = DEFAULT if gives.endswith("[]") else SPECIAL
         connection.create_function(
             name, function, list(takes), gives, type=ARROW, null_handling=nulls
@@ -85,7 +85,7 @@ def _close() -> None:
 
 
 def t_quantile(p: pa.ChunkedArray, df: pa.ChunkedArray) -> pa.Array:
-    """Quantile `p` of Student's t with `df` degrees of freedom; if infinite, of the normal."""
+    """Return quantile `p` of Student's t with `df` degrees of freedom (infinite: the normal)."""
     from scipy.special import ndtri, stdtrit  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
 
     level, freedom = arrow.numbers(p), arrow.numbers(df)
@@ -94,14 +94,14 @@ def t_quantile(p: pa.ChunkedArray, df: pa.ChunkedArray) -> pa.Array:
 
 
 def t_test(t: pa.ChunkedArray, df: pa.ChunkedArray) -> pa.Array:
-    """Two-sided p-value of the statistic `t` with `df` degrees of freedom."""
+    """Return the two-sided p-value of the statistic `t` with `df` degrees of freedom."""
     from scipy.special import stdtr  # noqa: PLC0415
 
     return arrow.array(2 * stdtr(arrow.numbers(df), -np.abs(arrow.numbers(t))))
 
 
 def beta_quantile(p: pa.ChunkedArray, a: pa.ChunkedArray, b: pa.ChunkedArray) -> pa.Array:
-    """Quantile `p` of the Beta distribution with parameters `a` and `b`."""
+    """Return quantile `p` of the Beta distribution with parameters `a` and `b`."""
     from scipy.special import betaincinv  # noqa: PLC0415
 
     return arrow.array(betaincinv(arrow.numbers(a), arrow.numbers(b), arrow.numbers(p)))
@@ -119,21 +119,21 @@ def rate_interval(
     alike_of_all: pa.ChunkedArray,
     known_of_all: pa.ChunkedArray,
 ) -> pa.Array:
-    """The intervals of rates from sums over sessions, as structs: `intervals.rate_intervals`."""
+    """Return the intervals of rates from sums over sessions (`intervals.rate_intervals`)."""
     sums = (n, y, nn, yy, yn, mixed, sessions, rarer, alike_of_all, known_of_all)
     found = intervals.rate_intervals(*map(arrow.numbers, sums))._asdict()
     return arrow.struct_array({name: arrow.array(column) for name, column in found.items()})
 
 
 def wilson_low(rate: pa.ChunkedArray, n_eff: pa.ChunkedArray, t: pa.ChunkedArray) -> pa.Array:
-    """Low end of `intervals.wilson`."""
+    """Return the low end of `intervals.wilson`."""
     return arrow.array(
         intervals.wilson(arrow.numbers(rate), arrow.numbers(n_eff), arrow.numbers(t))[0]
     )
 
 
 def wilson_high(rate: pa.ChunkedArray, n_eff: pa.ChunkedArray, t: pa.ChunkedArray) -> pa.Array:
-    """High end of `intervals.wilson`."""
+    """Return the high end of `intervals.wilson`."""
     return arrow.array(
         intervals.wilson(arrow.numbers(rate), arrow.numbers(n_eff), arrow.numbers(t))[1]
     )
@@ -145,9 +145,9 @@ def rate_change(
     new_hits: pa.ChunkedArray,
     new_sizes: pa.ChunkedArray,
 ) -> pa.Array:
-    """p-value and interval of a change of a rate, as one list per row: `permutation.rate_change`.
+    """Return p-value and interval of a change in a rate, one list per row (`rate_change`).
 
-    A row has four lists, the hits and the calls of each session before and after.
+    A row has four lists: the hits and the calls of each session, before and after.
     """
     rows = zip(*map(arrow.number_lists, (base_hits, base_sizes, new_hits, new_sizes)), strict=True)
     return arrow.list_array([permutation.rate_change(*row) for row in rows])
@@ -160,7 +160,7 @@ def change_points(
     tool: pa.ChunkedArray,
     session: pa.ChunkedArray,
 ) -> pa.Array:
-    """The changes of a rate over time, as one list of structs per row.
+    """Return the changes in a rate over time, as one list of structs per row.
 
     A row has five lists of equal length, in any order: times, calls, hits, and hashes
     of the tool and the session.
@@ -175,9 +175,9 @@ def change_points(
 
 
 def latency_quantiles(latencies: pa.ChunkedArray, sessions: pa.ChunkedArray) -> pa.Array:
-    """Latency quantiles with the bounds of their 95 % intervals: `bootstrap.quantiles` per row.
+    """Return latency quantiles with their 95 % intervals: `bootstrap.quantiles` per row.
 
-    A row has lists of latencies, and for each of these lists the hash of its session.
+    A row has lists of latencies, with the hash of each list's session.
     """
     lists, hashes = latencies.combine_chunks(), sessions.combine_chunks()
     rows, parts = arrow.values(lists.offsets), arrow.values(lists.values.offsets)
@@ -200,10 +200,10 @@ def contrasts(
     pair_calls: pa.ChunkedArray,
     pair_facts: pa.ChunkedArray,
 ) -> pa.Array:
-    """The strongest contrast of each group of failures of a tool, as one list of structs per row.
+    """Return the strongest contrast of each group of a tool's failures, one list per row.
 
     A row has the group and the session of each call, as hashes (0: the call worked), and two lists
-    of equal length with the number of a call and of a fact that holds for it.
+    of equal length with the number of a call and of a fact that is true for it.
     """
     found = []
     for row in zip(
@@ -216,5 +216,5 @@ def contrasts(
 
 
 def _codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Numbers from 0 in place of hashes."""
+    """Return numbers from 0 in place of hashes."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)

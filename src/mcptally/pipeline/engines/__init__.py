@@ -1,4 +1,4 @@
-"""Engines that do the work of a run: processes of this machine, or a Dask cluster.
+"""Provides the engines that do the work of a run: processes on this machine, or a Dask cluster.
 
 May import the modules of `pipeline` that work on one partition, and the folders below `pipeline`.
 """
@@ -19,14 +19,14 @@ ENGINES: Final = ("local", "dask")
 def open_engine(
     engine: Any, *, scheduler: str | None = None, jobs: int = 1, upload_url: str | None = None
 ) -> Iterator[Engine]:
-    """An engine, closed at the end if it was opened here.
+    """Yield an engine, closed at the end if it was opened here.
 
     Args:
-        engine: its name, one of `ENGINES`, or a `distributed.Client`.
-        scheduler: address or scheduler file of the Dask cluster.
+        engine: one of `ENGINES`, or a `distributed.Client`.
+        scheduler: address or scheduler file of a Dask cluster.
         jobs: processes on this machine; 0 means one per core.
-        upload_url: the URL below which Dask workers put what they write, if the store is not a
-            folder that they see.
+        upload_url: the URL below which Dask workers put their files, if the store is not a folder
+            that they can access.
 
     Raises:
         UsageError: there is no such engine, its package is not installed, `jobs` is negative, or a
@@ -60,5 +60,5 @@ def open_engine(
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()) or 1

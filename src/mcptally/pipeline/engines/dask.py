@@ -1,6 +1,6 @@
-"""The worker pool of a Dask cluster.
+"""Implements the worker pool of a Dask cluster.
 
-This process reads no transcripts: it submits tasks and combines their reports. Dask knows which
+This process reads no transcripts: it submits tasks and combines their reports. Dask tracks which
 worker has which result, and repeats the tasks of a worker that dies (see `dask_tasks`).
 """
 
@@ -34,13 +34,13 @@ from mcptally.store import remote_folder
 from mcptally.store.parts import Written
 
 CHECK_SECONDS: Final = 30.0
-"""Seconds without a result after which the cluster is asked whether it has a worker."""
+"""Seconds without a result after which the cluster is checked for workers."""
 
 EMPTY_CHECKS: Final = 10
-"""Checks in a row without a worker after which the run ends: clusters grow and shrink slowly."""
+"""Consecutive checks without a worker after which the run ends: clusters grow and shrink slowly."""
 
 ANSWER_SECONDS: Final = 60.0
-"""Seconds in which a cluster must start, and workers must answer what is not a task."""
+"""Time limit in seconds for a cluster to start, and for workers to answer calls outside tasks."""
 
 _T = TypeVar("_T")
 
@@ -53,15 +53,15 @@ def connected(
     jobs: int,
     upload_url: str | None = None,
 ) -> Iterator["DaskEngine"]:
-    """The engine of a Dask cluster.
+    """Yield the engine of a Dask cluster.
 
     Args:
-        scheduler: address of the cluster, or the path of a scheduler file (`*.json`); if None,
-            what Dask's configuration says (`DASK_SCHEDULER_ADDRESS`), or else a new cluster on
-            this machine.
-        client: a client that is connected already.
+        scheduler: address of the cluster, or the path of a scheduler file (`*.json`); if None, the
+            one in Dask's configuration (`DASK_SCHEDULER_ADDRESS`), or else a new cluster on this
+            machine.
+        client: a client that is already connected.
         jobs: workers of a cluster on this machine.
-        upload_url: the URL below which workers put what they write, if they do not write into the
+        upload_url: the URL below which workers put their files, if they do not write into the
             store's folder.
 
     Raises:
@@ -107,18 +107,17 @@ def _on_this_machine(jobs: int) -> Iterator["distributed.Client"]:
             )
 
     with contextlib.ExitStack() as closing:
-        with _interrupt_afterwards():  # a cluster that is half started cannot be closed
+        with _interrupt_afterwards():  # a partly started cluster cannot be closed
             cluster = closing.enter_context(_within(ANSWER_SECONDS, start))
         yield closing.enter_context(distributed.Client(cluster, set_as_default=False))
 
 
 def _within(seconds: float, call: Callable[[], _T]) -> _T:
-    """The result of a call, which runs in a thread in which Ctrl-C is blocked.
+    """Return the result of a call, which runs in a thread with Ctrl-C blocked.
 
     Processes that the call starts do not get Ctrl-C either.
 
-    Raises:
-        TimeoutError: it takes longer; it goes on, and its result is ignored.
+    Raises: TimeoutError: the call takes longer; it continues, but its result is ignored.
     """
     result: concurrent.futures.Future[_T] = concurrent.futures.Future()
 
@@ -138,7 +137,7 @@ def _within(seconds: float, call: Callable[[], _T]) -> _T:
 
 @contextlib.contextmanager
 def _handling_interrupts(handle: Callable[[Callable[..., Any]], None]) -> Iterator[None]:
-    """Let `handle` handle Ctrl-C; it gets the previous handler as a function without arguments."""
+    """Let `handle` handle Ctrl-C; its argument is the previous handler, as a function."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
@@ -154,7 +153,7 @@ def _handling_interrupts(handle: Callable[[Callable[..., Any]], None]) -> Iterat
 def _second_interrupt_kills() -> Iterator[None]:
     """Let the first Ctrl-C end the run, and the second kill this process.
 
-    Its child processes end when it does. The store stays as it is.
+    Its child processes end with it. The store stays unchanged.
     """
 
     def handle(interrupt: Callable[..., Any]) -> None:
@@ -167,7 +166,7 @@ def _second_interrupt_kills() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupt_afterwards() -> Iterator[None]:
-    """Handle a Ctrl-C at the end; a second one kills this process."""
+    """Postpone a Ctrl-C until the end; a second one kills this process."""
     waiting: list[Callable[..., Any]] = []
 
     def handle(interrupt: Callable[..., Any]) -> None:
@@ -181,7 +180,7 @@ def _interrupt_afterwards() -> Iterator[None]:
 
 
 _LOG_LEVEL: Final = 50
-"""Log level of a cluster that mcptally started: mcptally itself reports important events."""
+"""Log level of a cluster started by mcptally, which reports important events itself."""
 
 
 class DaskEngine:
@@ -201,11 +200,11 @@ class DaskEngine:
         self.jobs = len(client.nthreads())
 
     def pool(self, _partitions: int, work: Path, _memory: int) -> "DaskPool":
-        """The workers of the cluster, for a run that writes to the work folder `work`."""
+        """Return the cluster's workers, for a run that writes to the work folder `work`."""
         return DaskPool(self.client, work, upload_url=self.upload_url)
 
     def _require_versions(self) -> None:
-        """Check the versions of all workers; workers that join later are checked in each task."""
+        """Check the versions of all workers; each task checks workers that join later."""
         ours = dask_tasks.versions()
         for worker, version in self._ask_workers(metadata.version, "mcptally").items():
             if isinstance(version, BaseException):
@@ -265,7 +264,7 @@ class DaskPool:
         trace: TracebackType | None,
     ) -> None:
         self.gathered.clear()
-        # A worker that cannot be reached any more removes its scratch folder itself.
+        # A worker that can no longer be reached removes its scratch folder itself.
         with contextlib.suppress(OSError, RuntimeError):
             _run_on_workers(self.client, dask_tasks.clear, self.run, on_error="ignore")
 
@@ -294,7 +293,8 @@ class DaskPool:
         self, numbers: Iterable[int], context_of: ContextOf, settings: FinishSettings
     ) -> Iterator[Written]:
         """Finish partitions, where possible on the worker that gathered them; see `WorkerPool`."""
-        # A task, not an argument: the scheduler gets it once and can repeat it on any worker.
+        # Send it as a task, not as an argument: the scheduler gets it once and can repeat it on any
+        # worker.
         shared = self._submit(dask_tasks.share_settings, settings)
 
         def submitted() -> Iterator[distributed.Future]:
@@ -310,7 +310,7 @@ class DaskPool:
         self._download()
 
     def _download(self) -> None:
-        """Fetch what workers uploaded, if they do not see the work folder."""
+        """Fetch the workers' uploads, if they cannot access the work folder."""
         if self.run.upload_url is not None:
             uploaded = f"{self.run.upload_url}/{self.run.name}"
             parts = remote_folder.list_names(uploaded)
@@ -327,8 +327,7 @@ class DaskPool:
     ) -> Iterator[tuple["distributed.Future", Any]]:
         """Yield futures with their results in the order of completion, at most `ahead` in progress.
 
-        Raises:
-            McptallyError: a task raised it, or the cluster has no workers any more.
+        Raises: McptallyError: a task raised it, or the cluster has no workers left.
         """
         done: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
         coming = iter(futures)
@@ -344,8 +343,8 @@ class DaskPool:
                 waiting.discard(future)
                 yield future, self._result(future)
         except BaseException:
-            # Only after an error: otherwise Dask may be repeating tasks of a dead worker whose
-            # results are still needed.
+            # Cancel only after an error: otherwise Dask may be repeating a dead worker's tasks,
+            # whose results are still needed.
             self.client.cancel([future for future in waiting if not future.done()])
             raise
 
@@ -382,10 +381,9 @@ class DaskPool:
 def _run_on_workers(
     client: "distributed.Client", function: Callable[..., Any], *arguments: object, **named: str
 ) -> dict[str, Any]:
-    """The results of a function by worker.
+    """Return the results of a function by worker.
 
-    Raises:
-        TimeoutError: they do not answer in `ANSWER_SECONDS`.
+    Raises: TimeoutError: the workers do not answer within `ANSWER_SECONDS`.
     """
     return _within(ANSWER_SECONDS, lambda: client.run(function, *arguments, **named))
 

@@ -1,8 +1,8 @@
-"""The Dask tasks of a run: gather a partition, and finish it.
+"""Defines the Dask tasks of a run: gather a partition, and finish it.
 
-When a worker dies, Dask repeats its tasks on another one, so a task depends on its arguments only.
-A gathered partition waits in the scratch folder of the worker that gathered it; if that folder is
-gone, the partition is gathered again.
+When a worker dies, Dask repeats its tasks on another worker, so a task only depends on its
+arguments. A gathered partition waits in the scratch folder of its worker; if that folder is gone,
+the partition is gathered again.
 """
 
 import contextlib
@@ -39,43 +39,43 @@ from mcptally.store.remote_folder import upload
 from mcptally.transcript.remote import is_remote
 
 _ENDED: Final[set[str]] = set()
-"""Names of runs that have ended: their tasks that still run leave no files."""
+"""Names of runs that have ended; their remaining tasks leave no files."""
 
 _ONE_AT_A_TIME: Final = threading.Lock()
-"""Memory is planned per process, so a worker with many threads works on one partition at a time."""
+"""Serializes a worker's threads: memory is planned per process, for one partition at a time."""
 
 
 def versions() -> dict[str, str]:
-    """The versions that must be equal on all workers, because they could change the tables."""
+    """Return the versions that must be equal on all workers, because they affect the tables."""
     python = ".".join(platform.python_version_tuple()[:2])
     return {"mcptally": mcptally.__version__, "polars": pl.__version__, "python": python}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DaskRun:
-    """The parameters that all tasks of a run share."""
+    """The parameters shared by all tasks of a run."""
 
     name: str
-    """A name that no other run has."""
+    """A unique name."""
     work: Path
-    """The store's work folder; without an upload URL every worker sees it under this path."""
+    """The store's work folder; without an upload URL, all workers can access it at this path."""
     upload_url: str | None
-    """URL below which workers put what they write; the process that started the run fetches it."""
+    """URL below which workers put their files; the process that started the run fetches them."""
     versions: dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SavedPartition:
-    """A gathered partition in the scratch folder of a worker."""
+    """A gathered partition in a worker's scratch folder."""
 
     partition: Partition
     report: GatherReport
     folder: Path
     transcript_bytes: int
-    """Bytes of its files, unpacked."""
+    """Unpacked size of its files in bytes."""
 
     def __sizeof__(self) -> int:
-        """The size that Dask uses to choose the worker for the next task: twice the transcript.
+        """Return the size that Dask uses to choose the next task's worker: twice the transcript.
 
         Another worker would have to gather the partition again. That takes about as long as
         sending twice the transcript at the 100 MB/s that Dask assumes.
@@ -87,15 +87,15 @@ def gather(run: DaskRun, partition: Partition) -> SavedPartition:
     """Gather a partition and save it in this worker's scratch folder.
 
     Raises:
-        UnreadableError: a file is not there on this machine.
-        UsageError: this worker does not see the work folder, or has another version of mcptally.
+        UnreadableError: a file does not exist on this machine.
+        UsageError: this worker cannot access the work folder, or has another version of mcptally.
     """
     with _prepared(run):
         return _gather(run, partition)[1]
 
 
 def share_settings(settings: FinishSettings) -> FinishSettings:
-    """The settings unchanged: Dask sends the result of a task to each worker once."""
+    """Return the settings unchanged: Dask sends a task's result to each worker only once."""
     return settings
 
 
@@ -110,15 +110,15 @@ def finish(
 
     Args:
         run: the run.
-        saved: the partition as the last worker that gathered it saved it.
-        report: the report that the context of the archive was made with.
-        settings: what the partition is finished with.
-        context: the facts of the whole archive about its servers and tools.
+        saved: the partition as saved by the last worker that gathered it.
+        report: the report with which the archive's context was made.
+        settings: the settings for finishing the partition.
+        context: the whole archive's facts about the partition's servers and tools.
 
     Raises:
-        UnreadableError: the partition must be gathered again, and one of its files is gone or
+        UnreadableError: the partition must be gathered again, but one of its files is gone or has
             changed.
-        UsageError: this worker does not see the work folder, or has another version of mcptally.
+        UsageError: this worker cannot access the work folder, or has another version of mcptally.
     """
     with _prepared(run):
         try:
@@ -142,7 +142,7 @@ def finish(
 
 @contextlib.contextmanager
 def _output_folder(run: DaskRun) -> Iterator[Path]:
-    """A folder whose files are moved into the work folder at the end, or uploaded."""
+    """Yield a folder whose files are moved into the work folder at the end, or uploaded."""
     if run.upload_url is None:
         with _draft(run.work) as folder:
             yield folder
@@ -159,11 +159,11 @@ def _output_folder(run: DaskRun) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _draft(work: Path) -> Iterator[Path]:
-    """A temporary folder; at the end each of its files is renamed into the work folder.
+    """Yield a temporary folder whose files are renamed into the work folder at the end.
 
-    The scheduler of a cluster may give a partition to a second worker while the first still
-    writes it. So a part must never be visible half written, and a work folder that was removed at
-    the end of its run must not be created again.
+    A cluster's scheduler may give a partition to a second worker while the first is still writing
+    it. So a part must never be visible half written, and a work folder that was removed at the end
+    of its run must not be created again.
     """
     draft = work / f"draft-{secrets.token_hex(4)}"
     draft.mkdir()
@@ -172,16 +172,18 @@ def _draft(work: Path) -> Iterator[Path]:
         yield draft
         for written in list(draft.rglob("*.parquet")):
             target = work / written.relative_to(draft)
-            try:  # with its folder, which has no other file
+            try:  # together with its folder, which has no other file
                 written.parent.rename(target.parent)
-            except OSError:  # the work folder has this folder, with parts of other partitions
+            except (
+                OSError
+            ):  # the work folder already has this folder, with parts of other partitions
                 written.replace(target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
 def clear(run: DaskRun, dask_worker: Any = None) -> None:
-    """Remove the run's files from the worker's scratch folder, and stop its tasks from writing.
+    """Remove the run's files from the worker's scratch folder, and stop tasks from writing.
 
     This is not a task, so Dask passes the worker as `dask_worker`.
     """
@@ -191,11 +193,11 @@ def clear(run: DaskRun, dask_worker: Any = None) -> None:
 
 def dask_setup(_worker: object) -> None:
     """Ignore Ctrl-C; Dask calls this when it starts a worker of a cluster that mcptally started."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started the run ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started the run ends this one
 
 
 def sees(folder: Path) -> bool:
-    """Whether the folder exists on this machine."""
+    """Return whether the folder exists on this machine."""
     return folder.is_dir()
 
 
@@ -204,7 +206,7 @@ def _gather(
 ) -> tuple[GatheredPartition | SavedSlices, SavedPartition]:
     folder = _scratch(_worker()) / run.name / f"{partition.number:06d}-{secrets.token_hex(4)}"
     for path in partition.files:
-        # On one machine a missing file is a finding; on a worker it means a wrong setup.
+        # On one machine, a missing file is a finding; on a worker, it means a wrong setup.
         if not is_remote(path) and not path.exists():
             raise UnreadableError(
                 f"{path}: worker {_me()} has no such file; every worker reads the archive itself: "
@@ -221,7 +223,7 @@ def _gather(
 
 @contextlib.contextmanager
 def _prepared(run: DaskRun) -> Iterator[None]:
-    """Check that this worker can take part in the run, and let it work on nothing else."""
+    """Check that this worker can take part in the run, and keep it from working on other tasks."""
     require_versions(_me(), versions(), run.versions)
     if run.upload_url is None and not sees(run.work):
         raise UsageError(not_seen(_me(), run.work))
@@ -252,7 +254,7 @@ def require_versions(worker: str, theirs: dict[str, str], ours: dict[str, str]) 
 
 
 def not_seen(worker: str, work: Path) -> str:
-    """The message about a worker that does not see the store's folder."""
+    """Return the message about a worker that cannot access the store's folder."""
     return (
         f"worker {worker} does not see {work.parent.parent}: workers write the store themselves; "
         "put it where all of them find it under the same path"
@@ -264,12 +266,12 @@ def _me() -> str:
 
 
 def _scratch(worker: Any) -> Path:
-    """The worker's folder for temporary files; Dask removes it when the worker ends."""
+    """Return the worker's folder for temporary files, which Dask removes when the worker ends."""
     return Path(worker.local_directory) / "mcptally"
 
 
 def _worker() -> Any:
-    """The worker that runs this task."""
+    """Return the worker that runs this task."""
     from distributed import get_worker  # noqa: PLC0415  (an extra; loaded already on a worker)
 
     return get_worker()

@@ -1,4 +1,4 @@
-"""The worker pool of one machine: this process, and child processes if there is work for them."""
+"""Implements the worker pool of one machine: this process, and child processes if needed."""
 
 import collections
 import contextlib
@@ -26,7 +26,7 @@ from mcptally.pipeline.engines.worker import (
 from mcptally.store.parts import Written
 
 _AHEAD: Final = 2
-"""Own tasks that are sent to a child process at a time, so that it never waits for the next."""
+"""Number of own tasks sent ahead to a child process, so that it never waits for the next."""
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -35,20 +35,20 @@ Task = tuple[str, tuple[Any, ...]]
 
 
 class LocalEngine:
-    """Processes of this machine."""
+    """The engine that uses processes on this machine."""
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
 
     def pool(self, partitions: int, work: Path, memory: int) -> "LocalPool":
-        """One process per partition, at most `jobs`; see `Engine.pool`."""
+        """Return a pool with one process per partition, at most `jobs`; see `Engine.pool`."""
         return LocalPool(min(self.jobs, partitions), work, memory)
 
 
 class LocalPool:
     """`jobs` processes including this one, each with a `PartitionWorker`.
 
-    Together they keep partitions of `memory` bytes of transcript in memory, besides the latest of
+    Together they keep partitions of `memory` bytes of transcript in memory, plus the latest of
     each. A partition is finished by the process that gathered it.
     """
 
@@ -99,7 +99,7 @@ class LocalPool:
             for number in mine:
                 yield "finish", (number, context_of(number))
 
-        # The latest first: it is still in memory as it was gathered.
+        # Take the latest first: it is still in memory as it was gathered.
         own = {process: tasks(mine[::-1]) for process, mine in self._by_owner(numbers).items()}
         for _, (method, _), written in self.run(own=own):
             if method == "finish":
@@ -121,8 +121,8 @@ class LocalPool:
 
         Args:
             shared: tasks for whichever process is free.
-            own: tasks of a certain process, by its number. They are drawn from the iterable as
-                they are sent, `_AHEAD` at a time.
+            own: tasks for a certain process, by its number. They are drawn from the iterable when
+                sent, `_AHEAD` at a time.
         """
         waiting = collections.deque(shared)
         mine = {process: iter(tasks) for process, tasks in own.items()}
@@ -145,7 +145,7 @@ class LocalPool:
             yield from self._answers(wait=here is None)
 
     def _answers(self, *, wait: bool) -> Iterator[tuple[int, Task, Any]]:
-        """Process, task and result of each answer that has arrived; with `wait`, at least one."""
+        """Yield process, task and result of each answer that arrived; with `wait`, at least one."""
         while wait or not self.answers.empty():
             answer = self.answers.get()
             child = self.children[answer.process - 1]
@@ -159,7 +159,7 @@ class LocalPool:
 
 
 class _Answer(NamedTuple):
-    """The result of a task of a child process, or the error to raise."""
+    """The result of a child process's task, or the error to raise."""
 
     process: int
     task: Task | None
@@ -169,7 +169,7 @@ class _Answer(NamedTuple):
 
 
 def _pop(tasks: collections.deque[Task]) -> Task | None:
-    """Remove and return the first of `tasks`, which other threads use too; None if it is empty."""
+    """Remove and return the first of `tasks` (shared by threads); None if it is empty."""
     try:
         return tasks.popleft()
     except IndexError:
@@ -179,8 +179,8 @@ def _pop(tasks: collections.deque[Task]) -> Task | None:
 class _Child:
     """A child process with a `PartitionWorker`, and the pipe to it.
 
-    A thread waits for its answers and sends it the next shared task, so that it does not wait while
-    this process is busy with a task.
+    A thread waits for its answers and sends the next shared task, so that the child never waits
+    while this process is busy with a task.
     """
 
     def __init__(
@@ -216,21 +216,21 @@ class _Child:
         threading.Thread(target=self._receive_all, daemon=True).start()
 
     def send(self, task: Task) -> None:
-        with self.sending:  # two threads send: keep both queues in the same order
+        with self.sending:  # two threads send, so keep both queues in the same order
             self.sent.append(task)
             self.sent_in_all += 1
             self.outbox.put(task)
 
     @property
     def unanswered(self) -> int:
-        """How many tasks `LocalPool.run` waits for.
+        """Number of tasks that `LocalPool.run` waits for.
 
-        The next shared task is counted before the answer that it follows can be taken.
+        The next shared task is counted before the preceding answer can be taken.
         """
         return self.sent_in_all - self.answered
 
     def send_shared(self) -> None:
-        """Send the next shared task, if there is one."""
+        """Send the next shared task, if any."""
         if (task := _pop(self.shared)) is not None:
             self.send(task)
 
@@ -246,7 +246,7 @@ class _Child:
             self.process.terminate()
 
     def _receive_all(self) -> None:
-        """Pass on the answers of the process, in a thread."""
+        """Pass on the process's answers, in a thread."""
         while True:
             try:
                 result, error = self.pipe.recv()
@@ -294,13 +294,13 @@ def _child_environment() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_blocked() -> Iterator[None]:
-    """Block SIGINT in this thread for now, and permanently in child processes started meanwhile.
+    """Block SIGINT in this thread, and permanently in child processes started meanwhile.
 
     Otherwise, Ctrl-C could end a starting child with a traceback before `_serve` ignores SIGINT.
     """
     from multiprocessing import resource_tracker  # noqa: PLC0415  (a small archive has no children)
 
-    resource_tracker.ensure_running()  # its start would unblock SIGINT
+    resource_tracker.ensure_running()  # starting it would unblock SIGINT
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -312,7 +312,7 @@ def _serve(pipe: Any, work: Path, memory: int) -> None:
     """Run tasks from the pipe until its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     if sys.platform == "linux":
-        # Without this the process would outlive a parent that was killed.
+        # Otherwise the process would outlive a killed parent.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     worker = PartitionWorker(work, memory)
     while True:
@@ -329,10 +329,10 @@ def _serve(pipe: Any, work: Path, memory: int) -> None:
 def _answer(
     method: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> tuple[Any, BaseException | None]:
-    """The result of a task, or the error to raise in the parent."""
+    """Return the result of a task, or the error to raise in the parent."""
     try:
         return method(*arguments), None
-    except (McptallyError, OSError) as error:  # a full disk, say
+    except (McptallyError, OSError) as error:  # for example, a full disk
         return None, error
     except Exception:  # noqa: BLE001  (the parent reports it)
         return None, RuntimeError(f"in another process:\n{traceback.format_exc()}")

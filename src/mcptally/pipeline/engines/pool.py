@@ -1,6 +1,6 @@
-"""The protocol between a run and the workers that gather and finish its partitions.
+"""Declares the protocol between a run and the workers that gather and finish its partitions.
 
-Implemented by the processes of this machine (`local`) and the workers of a Dask cluster (`dask`).
+Implemented by processes on this machine (`local`) and by workers of a Dask cluster (`dask`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,14 +13,14 @@ from mcptally.pipeline.partition_summary import PartitionSummary
 from mcptally.store.parts import Written
 
 ContextOf = Callable[[int], PartitionSummary]
-"""Number of a partition → the facts of the whole archive about its servers and tools."""
+"""Number of a partition → the whole archive's facts about its servers and tools."""
 
 
 class WorkerPool(Protocol):
     """Workers that gather partitions, keep them, and finish them.
 
-    Errors of a worker (`McptallyError`, `OSError`) are raised here. `McptallyError` also means
-    that a worker process died.
+    A worker's errors (`McptallyError`, `OSError`) are raised here. `McptallyError` is also raised
+    if a worker process dies.
     """
 
     def __enter__(self) -> Self: ...
@@ -33,10 +33,10 @@ class WorkerPool(Protocol):
     ) -> None: ...
 
     def gather(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, GatherReport]]:
-        """Gather partitions and keep them; yield number and report in the order of completion."""
+        """Gather and keep partitions; yield number and report in the order of completion."""
 
     def discard(self, numbers: Iterable[int]) -> None:
-        """Delete gathered partitions: their files will be gathered again with others."""
+        """Delete gathered partitions, whose files will be gathered again with others."""
 
     def finish(
         self, numbers: Iterable[int], context_of: ContextOf, settings: FinishSettings
@@ -51,11 +51,11 @@ class Engine(Protocol):
     """The processes or the cluster that work on partitions."""
 
     jobs: int
-    """How many partitions it works on at a time."""
+    """The number of partitions worked on at a time."""
 
     def pool(self, partitions: int, work: Path, memory: int) -> WorkerPool:
-        """Workers for a run that writes at most `partitions` partitions to the work folder `work`.
+        """Return workers for a run that writes up to `partitions` partitions to the work folder.
 
-        Processes of this machine keep gathered partitions of `memory` bytes of transcript in
+        Processes on this machine keep gathered partitions of `memory` bytes of transcript in
         memory, and the others on disk.
         """

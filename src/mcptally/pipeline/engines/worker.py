@@ -1,6 +1,6 @@
-"""The work of a worker on a partition: gather it, keep it in memory or on disk, finish it.
+"""Does a worker's work on a partition: gathers it, keeps it in memory or on disk, finishes it.
 
-The steps are functions of their arguments. `PartitionWorker` runs them in one process and keeps
+The steps only depend on their arguments. `PartitionWorker` runs them in one process and keeps
 gathered partitions in between; Dask tasks (`dask_tasks`) call the same functions.
 """
 
@@ -41,14 +41,14 @@ class Partition(msgspec.Struct, frozen=True):
     number: int
     files: Sequence[Path]
     size: int
-    """About how many bytes of transcript it has."""
+    """Approximate bytes of transcript."""
     selection: Selection = EVERYTHING
     chunk: int = sys.maxsize
-    """Bytes of memory from which it is divided into slices of whole recordings."""
+    """Bytes of memory from which the partition is divided into slices of whole recordings."""
     names: Sequence[str] = ()
-    """The names of the files in tables and findings; empty: their paths."""
+    """The files' names in tables and findings; if empty, their paths are used."""
     span: Span | None = None
-    """The part of its only file that it has; None: it has all of its files."""
+    """The part of its only file that belongs to the partition; None for whole files."""
 
 
 class SavedSlices(msgspec.Struct, frozen=True):
@@ -61,21 +61,21 @@ class GatherReport(msgspec.Struct, frozen=True):
     """The facts about a gathered partition that a run needs immediately."""
 
     recordings: pl.Series
-    """Ids of its recordings, each once."""
+    """Distinct ids of its recordings."""
     sources: list[SourceFile]
-    """Its files as they were when they were read."""
+    """The state of its files when they were read."""
     servers: list[str | None]
-    """Labels of its servers, each once."""
+    """Distinct labels of its servers."""
     left_out: int
-    """Calls of its recordings that are not selected."""
+    """Number of calls in its recordings that are not selected."""
 
 
 class FinishSettings(msgspec.Struct, frozen=True):
-    """The settings with which every partition of a run is finished."""
+    """The settings with which all partitions of a run are finished."""
 
     judging: ScoringRules
     payloads: bool
-    """Whether arguments, responses and their text are kept."""
+    """Whether to keep arguments, responses and their text."""
 
 
 def gather_files(
@@ -83,11 +83,11 @@ def gather_files(
 ) -> tuple[GatheredPartition | SavedSlices, GatherReport, Mapping[str, pl.DataFrame]]:
     """Gather the files of a partition.
 
-    Returns the partition, what a run needs of it now, and its summary to be stored (kind → rows).
+    Returns the partition, its report for the run, and the summary to be stored (kind → rows).
 
     Args:
-        partition: the files and how they are gathered.
-        folder: a folder for slices, which does not exist yet.
+        partition: the files, and how to gather them.
+        folder: a folder to create for slices.
     """
     files = partition.files
     names = partition.names or [str(path) for path in files]
@@ -100,7 +100,7 @@ def gather_files(
     left_out = 0
     slices = gather_slices(files, names, partition.selection, slicing, partition.span)
     for part in slices.parts:
-        # Copy: a slice would keep the buffer with all texts of its frame alive.
+        # Copy: a slice would keep the buffer with all of its frame's texts in memory.
         ids, labels = (
             part.recordings.get_column(each.name).to_list()
             for each in (Recordings.recording, Recordings.server)
@@ -112,10 +112,10 @@ def gather_files(
         if slices.several:
             folders.append(folder / f"{len(folders):04d}")
             save(folders[-1], part)
-            # To a file: the frames would keep the texts of all calls alive.
+            # Write to a file: the frames would keep the texts of all calls in memory.
             (slicing.folder / SUMMARIES).mkdir(parents=True, exist_ok=True)
             parts.write_summary(slicing.folder, folders[-1].name, summary)
-            del part, summary  # before the next slice is gathered
+            del part, summary  # free it before the next slice is gathered
     if folders:
         summary = {
             kind: pl.read_parquet(slicing.folder / SUMMARIES / kind / "*.parquet") for kind in KINDS
@@ -135,26 +135,26 @@ def gather_files(
 
 
 _LONG_TEXTS: Final = ("response", "structured_content", "arguments", "text", "first_text")
-"""Columns of calls whose texts are most of a partition; many of their values are equal."""
+"""Columns of calls whose texts make up most of a partition; many values are equal."""
 
 
 def pack(part: GatheredPartition) -> GatheredPartition:
-    """The partition with each distinct long text stored once, which halves its memory."""
+    """Return the partition with each distinct long text stored once, which halves its size."""
     categories = pl.Categorical(pl.Categories.random())
     calls = part.calls.with_columns(pl.col(_LONG_TEXTS).cast(categories))
     return msgspec.structs.replace(part, calls=calls)
 
 
 def unpack(part: GatheredPartition) -> GatheredPartition:
-    """The partition that was given to `pack`."""
+    """Return the partition that was given to `pack`."""
     calls = part.calls.with_columns(_strings(part.calls.get_column(name)) for name in _LONG_TEXTS)
     return msgspec.structs.replace(part, calls=calls)
 
 
 def _strings(texts: pl.Series) -> pl.Series:
-    """Return a Categorical column as String, with each distinct text in memory once.
+    """Return a Categorical column as String, with each distinct text in memory only once.
 
-    A cast would copy the text of every row.
+    A cast would copy the text for every row.
     """
     distinct = texts.drop_nulls().unique()
     codes = distinct.to_physical().to_numpy()
@@ -175,7 +175,7 @@ def save(folder: Path, part: GatheredPartition) -> None:
 
 
 def load(folder: Path) -> GatheredPartition:
-    """The partition that `save` wrote into a folder.
+    """Return the partition that `save` wrote into a folder.
 
     Raises:
         OSError: the file or folder is missing.
@@ -191,7 +191,7 @@ def load(folder: Path) -> GatheredPartition:
 
 
 def load_saved(folder: Path) -> GatheredPartition | SavedSlices:
-    """The partition that was saved in a folder, or its slices.
+    """Return the partition that was saved in a folder, or its slices.
 
     Raises:
         OSError: the file or folder is missing.
@@ -223,7 +223,7 @@ def finish_and_write(
     with PartWriter(work, f"{number:06d}") as writer:
         for each in _slices(part):
             tables = finish(each, context, settings.judging, payloads=settings.payloads)
-            del each  # before the next slice is loaded
+            del each  # free it before the next slice is loaded
             for table, frame in tables.items():
                 rows[table.name] += writer.write(table, frame)
             for outcome, count in tables[Calls].group_by("outcome").len().iter_rows():
@@ -236,7 +236,7 @@ def finish_and_write(
 class PartitionWorker:
     """Gathers and finishes partitions in this process, and keeps them in between.
 
-    The latest partition stays as it is. Earlier partitions stay in memory in packed form, up to
+    The latest partition stays unchanged. Earlier partitions stay in memory in packed form, up to
     `memory` bytes of transcript; the others go to the work folder.
     """
 
@@ -278,7 +278,7 @@ class PartitionWorker:
             shutil.rmtree(self._folder(number))
 
     def configure(self, settings: FinishSettings) -> None:
-        """Set the settings with which the following partitions are finished."""
+        """Set the settings for finishing the following partitions."""
         self.settings = settings
 
     def finish(self, number: int, context: PartitionSummary) -> Written:
