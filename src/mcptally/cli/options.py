@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcptally.cli.completion import names
 from mcptally.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -54,28 +53,18 @@ def call_filters(command: Callable[..., None]) -> Callable[..., None]:
     """Add the filters `--server`, `--tool`, `--since`, `--until`, `--client` and `--model`."""
     return _with(
         command,
-        click.option(
-            "--server", metavar="NAME", shell_complete=names("server"), help="Only this server."
-        ),
-        click.option(
-            "--tool", metavar="NAME", shell_complete=names("tool"), help="Only this tool."
-        ),
+        click.option("--server", metavar="NAME", help="Only this server."),
+        click.option("--tool", metavar="NAME", help="Only this tool."),
         click.option(
             "--since",
             metavar="WHEN",
             help="Only calls made at this time or later: 2026-11-21, 7d, 24h.",
         ),
         click.option("--until", metavar="WHEN", help="Only calls made before this time."),
-        click.option(
-            "--client",
-            metavar="NAME",
-            shell_complete=names("client"),
-            help="Only calls of this client.",
-        ),
+        click.option("--client", metavar="NAME", help="Only calls of this client."),
         click.option(
             "--model",
             metavar="NAME",
-            shell_complete=names("model"),
             help="Only calls that this language model asked for.",
         ),
     )

@@ -5,17 +5,28 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from mcptally.cli.completion import questions
 from mcptally.cli.options import FormatChoice, call_filters, raw
 from mcptally.cli.quantity import SECONDS, SIZE, size_text
 from mcptally.errors import UsageError, as_argument, near
 from mcptally.output.formats import ANSWERS
 
 
+def _questions(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the names of questions, with what they answer."""
+    from mcptally.analytics.views import question_titles
+
+    return [
+        CompletionItem(name, help=title)
+        for name, title in question_titles().items()
+        if name.startswith(incomplete)
+    ]
+
+
 @click.command(name="query")
 @click.argument("store", type=click.Path(path_type=Path))
-@click.argument("question", required=False, shell_complete=questions)
+@click.argument("question", required=False, shell_complete=_questions)
 @call_filters
 @click.option(
     "--min-calls",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcptally.cli.completion import names
 from mcptally.errors import UsageError
 from mcptally.plural import count
 
@@ -32,8 +31,8 @@ _HELP = (
     help="Ask about a random sample of N calls and compute rates from it. Default: about the "
     "largest doubtful groups of failed calls, from which no rate can be computed.",
 )
-@click.option("--server", metavar="NAME", shell_complete=names("server"), help="Only this server.")
-@click.option("--tool", metavar="NAME", shell_complete=names("tool"), help="Only this tool.")
+@click.option("--server", metavar="NAME", help="Only this server.")
+@click.option("--tool", metavar="NAME", help="Only this tool.")
 @click.option(
     "--reviews",
     type=click.Path(path_type=Path),
