@@ -19,12 +19,6 @@ from mcptally.errors import UsageError
     type=click.Path(path_type=Path),
     help="The recordings of the labelled calls, which supply full texts, schemas and context.",
 )
-@click.option(
-    "--cross-validate",
-    is_flag=True,
-    help="Compute the certainty in hidden errors from the labels of other servers in this file, "
-    "instead of taking it from the rules.",
-)
 @click.option("--server", metavar="NAME", help="With STORE: the sample of this server.")
 @click.option(
     "--reviews",
@@ -35,7 +29,6 @@ def command(
     labels: Path,
     form: str,
     traffic: Path | None,
-    cross_validate: bool,
     server: str | None,
     reviews: Path | None,
 ) -> None:
@@ -56,7 +49,6 @@ def command(
     Examples:
       mcptally evaluate store
       mcptally evaluate labels.jsonl
-      mcptally evaluate labels.jsonl --cross-validate --format json
       mcptally evaluate traffic-labels.jsonl --traffic recordings/
     """
     if (labels / "store.json").exists():
@@ -66,7 +58,7 @@ def command(
         raise UsageError("--server and --reviews are about a store; labels are given as a file")
     from mcptally.evaluation import evaluate, report
 
-    result = evaluate(labels, traffic=traffic, cross_validate=cross_validate)
+    result = evaluate(labels, traffic=traffic)
     sys.stdout.write(report.as_json(result) + "\n" if form == "json" else report.as_text(result))
 
 

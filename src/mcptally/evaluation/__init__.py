@@ -1,8 +1,8 @@
 """Measures the accuracy of the verdict on labelled calls: `evaluate`.
 
 May import `pipeline` and the folders below it. `labels` reads labelled files, `measures` computes
-rates and intervals, `calibration` computes held-out certainties, `report` prints the result. The
-verdict is compared with the seed heuristic and with "always business".
+rates and intervals, `report` prints the result. The verdict is compared with the seed heuristic and
+with "always business".
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from mcptally.evaluation import calibration, labels, measures
+from mcptally.evaluation import labels, measures
 from mcptally.evaluation.labels import DecidedCalls
 from mcptally.evaluation.measures import Estimate, Rate
 from mcptally.pipeline import run
@@ -131,18 +131,12 @@ class Evaluation:
     hidden: HiddenQuality | None
 
 
-def evaluate(
-    path: str | Path, *, traffic: str | Path | None = None, cross_validate: bool = False
-) -> Evaluation:
+def evaluate(path: str | Path, *, traffic: str | Path | None = None) -> Evaluation:
     """Measure the verdict and the hidden errors on the labelled calls in `path`.
 
     Args:
         path: a labelled file in either format (see `labels`).
         traffic: the recordings of the labelled calls, for full texts, schemas and context.
-        cross_validate: whether to compute the certainties of hidden errors from the labels of other
-            servers in this file, instead of the counts in the rules, which may include these
-            labels. Cross-validated figures for verdicts are printed where the weights are fitted
-            (`python -m tests.benchmarks.calibrate`).
 
     Raises:
         UnreadableError: the file or the recordings cannot be read, or a label is invalid.
@@ -152,7 +146,7 @@ def evaluate(
         labelled = labels.with_traffic(labelled, recorded_calls(Path(traffic), labelled))
     return Evaluation(
         verdict=_verdict(verdict_rows(labelled)),
-        hidden=_hidden(hidden_rows(labelled), cross_validate=cross_validate),
+        hidden=_hidden(hidden_rows(labelled)),
     )
 
 
@@ -239,20 +233,10 @@ def _verdict(rows: pl.DataFrame) -> VerdictQuality | None:
     )
 
 
-def _hidden(rows: pl.DataFrame, *, cross_validate: bool) -> HiddenQuality | None:
+def _hidden(rows: pl.DataFrame) -> HiddenQuality | None:
     if rows.is_empty():
         return None
     certainty = rows["hidden_certainty"]
-    if cross_validate:
-        no_failure = [rule.id for rule in hidden_errors.hidden_error_rules() if not rule.failure]
-        by_rule = rows.with_columns(
-            correct=DecidedCalls.is_hidden.col
-            == ~DecidedCalls.rule.col.is_in(no_failure).fill_null(value=False)
-        )
-        right = calibration.held_out(hidden_errors.hidden_error_rules(), by_rule)
-        certainty = rows.select(
-            pl.when(DecidedCalls.rule.col.is_in(no_failure)).then(100 - right).otherwise(right)
-        ).to_series()
     is_hidden = rows.get_column(DecidedCalls.is_hidden.name)
     found = rows.get_column(DecidedCalls.hidden_error.name)
     tp, fn, fp, _ = measures.two_by_two(is_hidden, found)

@@ -1,6 +1,6 @@
 """The certainty of a rule: its measured precision, shrunk towards that of its section."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from mcptally.verdict.rule_model import HiddenRule, TextRule
@@ -24,9 +24,7 @@ def section(rule: TextRule) -> str:
     return rest.partition(".")[0]
 
 
-def certainty_percent(
-    rules: Sequence[TextRule], counts: Mapping[str, tuple[float, float]] | None = None
-) -> list[float]:
+def certainty_percent(rules: Sequence[TextRule]) -> list[float]:
     """Return the mean of each rule's Beta posterior, in percent.
 
     The prior is the pooled precision of the rules of the same `section`, with the weight of
@@ -34,14 +32,11 @@ def certainty_percent(
 
     Args:
         rules: all rules about failures, or all about hidden errors.
-        counts: rule id → (hits, right), in place of the rules' own counts.
     """
-    measured = {rule.id: (rule.hits, rule.right) for rule in rules} if counts is None else counts
     pools: dict[str, tuple[float, float]] = {}
     for rule in rules:
-        hits, right = measured.get(rule.id, (0.0, 0.0))
         pool = pools.get(section(rule), (0.0, 0.0))
-        pools[section(rule)] = (pool[0] + hits, pool[1] + right)
+        pools[section(rule)] = (pool[0] + rule.hits, pool[1] + rule.right)
     total = (sum(pool[0] for pool in pools.values()), sum(pool[1] for pool in pools.values()))
     weight, unmeasured = (
         HIDDEN_PRIOR if any(isinstance(rule, HiddenRule) for rule in rules) else VERDICT_PRIOR
@@ -49,8 +44,7 @@ def certainty_percent(
     overall = _shrunk(*total, unmeasured, weight)
     priors = {name: _shrunk(*pool, overall, weight) for name, pool in pools.items()}
     posteriors = (
-        _shrunk(*measured.get(rule.id, (0.0, 0.0)), priors[section(rule)], PRIOR_WEIGHT)
-        for rule in rules
+        _shrunk(rule.hits, rule.right, priors[section(rule)], PRIOR_WEIGHT) for rule in rules
     )
     return [round(100 * posterior, 1) for posterior in posteriors]
 
