@@ -5,8 +5,7 @@ import json
 import pytest
 
 from mcptally.importers import import_logs
-from tests.commands import run
-from tests.importers.imported_logs import SAMPLES, Logs, all_records_accounted_for, events
+from tests.importers.imported_logs import SAMPLES, Logs, all_records_accounted_for
 
 NAMES = ("server", "tool", "arguments", "outcome", "text", "latency_ms")
 
@@ -229,58 +228,3 @@ CODEX = [
         )
     ),
 ]
-
-
-def built_in(form, lines, *expected):
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    number = LOGS.add("session.jsonl", text, format=form, built_in=True)
-    return pytest.param(number, [(form, *row) for row in expected], id=form)
-
-
-@pytest.mark.parametrize(
-    ("number", "expected"),
-    [
-        built_in(
-            "claude-code",
-            CLAUDE,
-            ("Edit", '{"path":"x"}', "tool_error", 2000.0),
-            ("Read", '{"path":"x"}', "ok", 2000.0),
-        ),
-        built_in(
-            "codex",
-            CODEX,
-            ("apply_patch", '{"input":"*** Begin Patch"}', "ok", 1000.0),
-            ("shell", '{"command":["ls"]}', "tool_error", 1000.0),
-        ),
-        built_in("gemini-cli", GEMINI, ("read_file", '{"url":"x"}', "ok", 2000.0)),
-        built_in(
-            "opencode",
-            LINES,
-            ("apply_patch", '{"url":"x"}', "ok", 1500.0),
-            ("bash", '{"url":"x"}', "ok", 1500.0),
-        ),
-    ],
-)
-def test_built_in_tools_of_an_agent_are_imported_on_their_own(logs, number, expected):
-    done, _, calls, _ = logs[number]
-    assert all_records_accounted_for(done)
-    found = calls.sort("tool").select("server", "tool", "arguments", "outcome", "latency_ms").rows()
-    assert found == expected
-
-
-def test_all_tools_imports_built_in_tools_into_a_folder_of_their_own(tmp_path):
-    source = tmp_path / "session.jsonl"
-    source.write_text("".join(json.dumps(line) + "\n" for line in CLAUDE))
-    done = run("import", "auto", source, "-o", tmp_path / "t", "--all-tools")
-    assert (done.returncode, done.stderr) == (0, "")
-    scored, built_in = (f"mcptally score {tmp_path / name} -o" for name in ("t", "t-builtin"))
-    first = f"1 file: 1 recording, 4 events, 0 lines not used; next: {scored} store"
-    second = f"1 file: 1 recording, 6 events, 0 lines not used; next: {built_in} store-builtin"
-    assert done.stdout.splitlines() == [first, f"built-in tools: {second}"]
-    requests = [
-        event["msg"]["params"]["name"]
-        for name in ("t", "t-builtin")
-        for event in events(tmp_path / name)
-        if event.get("dir") == "c2s" and event["msg"]["method"] == "tools/call"
-    ]
-    assert requests == ["open", "Read", "Edit"]

@@ -163,7 +163,6 @@ def import_other_logs() -> None:
         format="har",
         redaction="none",
         timezone="UTC",
-        built_in=False,
         server="time",
         envelope=None,
         progress=count,

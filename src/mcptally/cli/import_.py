@@ -46,12 +46,6 @@ if TYPE_CHECKING:
     help="Redaction policy: default, strict or none, plus rules to add or remove, as in "
     "default,+emails.",
 )
-@click.option(
-    "--all-tools",
-    is_flag=True,
-    help="Also import the calls to agents' built-in tools (Bash, Read …), into the folder "
-    "OUT-builtin: Claude Code, Codex, Gemini CLI, opencode.",
-)
 @click.option("--time", metavar="FIELD", help="jsonrpc: path of the time, as in meta.at.")
 @click.option("--direction", metavar="FIELD", help="jsonrpc: path of the direction.")
 @click.option("--message", metavar="FIELD", help="jsonrpc: path of the message (object or text).")
@@ -79,7 +73,6 @@ def command(
     server: str | None,
     timezone: str,
     redaction: str,
-    all_tools: bool,
     time: str | None,
     direction: str | None,
     message: str | None,
@@ -114,29 +107,23 @@ def command(
         received = _received(listen, out)
         paths = (received,)
     envelope = Envelope(time, direction, message, session, c2s, s2c)
-    folders = [out, out.with_name(f"{out.name}-builtin")] if all_tools else [out]
-    imported = [
-        import_logs(
-            paths,
-            folder,
-            format=format_,
-            redaction=redaction,
-            timezone=timezone,
-            server=server,
-            envelope=envelope,
-            built_in=folder is not out,
-            progress=_progress if sys.stderr.isatty() else None,
-        )
-        for folder in folders
-    ]
+    imported = import_logs(
+        paths,
+        out,
+        format=format_,
+        redaction=redaction,
+        timezone=timezone,
+        server=server,
+        envelope=envelope,
+        progress=_progress if sys.stderr.isatty() else None,
+    )
     if received:
         received.unlink()
-    _print_files(imported[0])
-    for folder, part in zip(folders, imported, strict=True):
-        _print_sums(part, folder, built_in=folder is not out)
-    if not any(part.recordings for part in imported):
+    _print_files(imported)
+    _print_sums(imported, out)
+    if not imported.recordings:
         ctx.exit(Exit.UNREADABLE)
-    ctx.exit(Exit.FAILED if any(part.unused_lines for part in imported) else Exit.DONE)
+    ctx.exit(Exit.FAILED if imported.unused_lines else Exit.DONE)
 
 
 def _received(listen: str, out: Path) -> Path:
@@ -187,10 +174,9 @@ def _print_message(text: str) -> None:
     click.echo(f"mcptally: {as_message(text)}", err=True)
 
 
-def _print_sums(done: "Imported", folder: Path, *, built_in: bool) -> None:
-    kind, store = ("built-in tools: ", "store-builtin") if built_in else ("", "store")
+def _print_sums(done: "Imported", folder: Path) -> None:
     following = (
-        f"next: mcptally score {as_argument(folder)} -o {store}"
+        f"next: mcptally score {as_argument(folder)} -o store"
         if done.recordings
         else "there is nothing to score"
     )
@@ -202,7 +188,7 @@ def _print_sums(done: "Imported", folder: Path, *, built_in: bool) -> None:
         else ""
     )
     click.echo(
-        f"{kind}{count(files, 'file')}: {count(done.recordings, 'recording')}, "
+        f"{count(files, 'file')}: {count(done.recordings, 'recording')}, "
         f"{count(done.events, 'event')}, {count(done.unused_lines, 'line')} not used{share}; "
         f"{following}"
     )

@@ -30,8 +30,6 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an `initialize` starts a new recording, because the log has no session ids."""
     names: tuple[str, ...] = ()
     """Patterns of file names in a folder."""
-    has_built_in: bool = False
-    """Whether the format also contains calls to an agent's built-in tools."""
     may_be_related: bool = False
     """Whether several files may have records about the same calls (its module's `related`)."""
     cut: str = ""

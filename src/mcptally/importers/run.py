@@ -89,7 +89,6 @@ def import_logs(
     timezone: str = "local",
     server: str | None = None,
     envelope: Envelope | None = None,
-    built_in: bool = False,
     progress: Callable[[Path, int], None] | None = None,
 ) -> Imported:
     """Convert logs of other programs to transcripts in the folder `out`.
@@ -102,8 +101,6 @@ def import_logs(
         timezone: time zone for times without one: `local`, `UTC`, `+02:00` or `Europe/Berlin`.
         server: label for the servers, overriding the source's.
         envelope: names of the fields in JSON-RPC lines.
-        built_in: whether to read calls to agents' built-in tools instead of MCP tools, from formats
-            that have them. The agent is then the server.
         progress: called occasionally with the file and the number of records read.
 
     Raises:
@@ -119,8 +116,6 @@ def import_logs(
     naive = parse_timezone(timezone)
     done = Imported()
     plan = list(_plan([paths] if isinstance(paths, (str, Path)) else paths, format, done))
-    if built_in:
-        plan = [each for each in plan if each[2].has_built_in]
     own = {
         (path.parent, path.name.removeprefix("mcp-server-").split(".log")[0])
         for path, _, form in plan
@@ -132,14 +127,14 @@ def import_logs(
         beside = frozenset(server for folder, server in own if folder == path.parent)
         source = Source(path, name, server=server, timezone=naive, room=room)
         source.envelope = envelope or Envelope()
-        source.built_in, source.servers_with_own_log = built_in, beside
+        source.servers_with_own_log = beside
         sources.setdefault(form, []).append(source)
     done.files += (
         _file(source, form, Path(out), hide, timezone, progress)
         for form, some in sources.items()
         for source in form.related(some)
     )
-    if not done.files and not built_in:
+    if not done.files:
         first = next(iter(done.passed_over.items()), None)
         raise UnreadableError(f"nothing to import{f': {first[0]}: {first[1]}' if first else ''}")
     return done

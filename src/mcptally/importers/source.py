@@ -22,9 +22,8 @@ _LOG_NAME: Final = re.compile(
 
 _T = TypeVar("_T")
 
-OTHER_TOOL: Final = ("not a call to an MCP tool", "not a call to a built-in tool")
-"""Reasons under which records without a call are counted; the second applies to
-`Source.built_in`."""
+OTHER_TOOL: Final = "not a call to an MCP tool"
+"""The reason under which a record without a call is counted."""
 
 _RECORD: Final = 16
 """Minimum bytes that a line or object takes from the `DecompressionBudget`: a few compressed bytes
@@ -58,8 +57,6 @@ class Source:
     timezone: datetime.tzinfo | None = None
     """Time zone for times without one; None for this machine's."""
     envelope: Envelope = dataclasses.field(default_factory=Envelope)
-    built_in: bool = False
-    """Whether to read calls to an agent's built-in tools instead of MCP tools."""
     servers_with_own_log: frozenset[str] = frozenset()
     """Servers that have their own log in the same folder."""
     tally: Tally = dataclasses.field(default_factory=Tally)

@@ -37,12 +37,10 @@ _OWN_REFUSALS: Final = (
     "The user doesn't want to proceed with this tool use",
     "Claude requested permissions to use",
     "[Request interrupted by user",
+    "<tool_use_error>",
 )
-"""Start of a result that the client created because the user or a rule did not allow the call."""
-_INVALID: Final = "<tool_use_error>"
-"""Start of a result that the client created because the call is invalid.
-
-Such a call to an MCP tool never reached the server; built-in tools belong to the client."""
+"""Start of a result that the client created because the user or a rule did not allow the call, or
+because the call is invalid."""
 
 
 class _Line(msgspec.Struct):
@@ -75,9 +73,6 @@ def read(source: Source) -> Iterator[Item]:
     reader = _Reader(source, folder["server"] if folder else None)
     for line, event in source.records(_LINE, "not a JSON object"):
         if isinstance(event.debug, str) or isinstance(event.error, str):
-            if source.built_in:
-                source.tally.context["a message about an MCP server"] += 1
-                continue
             yield from reader.log(event, line)
         else:
             yield from reader.turn(event, line)
@@ -180,16 +175,14 @@ class _Reader:
         if found:
             self.tally.used += 1
         else:
-            self.tally.context[OTHER_TOOL[self.source.built_in]] += 1
+            self.tally.context[OTHER_TOOL] += 1
 
     def use(self, event: _Line, block: dict[str, Any], line: int) -> int:
         name, call = block.get("name"), block.get("id")
         match = _TOOL.match(name) if isinstance(name, str) else None
-        if not isinstance(name, str) or not isinstance(call, str) or call in self.uses:
+        if match is None or not isinstance(call, str) or call in self.uses:
             return 0
-        if (match is None) != self.source.built_in:
-            return 0
-        server, tool = ("claude-code", name) if match is None else match.group("server", "tool")
+        server, tool = match.group("server", "tool")
         session = event.session if isinstance(event.session, str) else ""
         connection = self.source.connection(session, server=server)
         arguments = (
@@ -218,8 +211,7 @@ class _Reader:
         failed = block.get("is_error") is True
         content = block.get("content")
         said = _text(content)
-        invalid = said.startswith(_INVALID) and not self.source.built_in
-        if failed and (invalid or said.startswith(_OWN_REFUSALS)):
+        if failed and said.startswith(_OWN_REFUSALS):
             self.tally.notes[call_records.REFUSED] += 1
             return
         yield ask

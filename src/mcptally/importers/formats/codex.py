@@ -8,19 +8,17 @@ r"""Reads Codex rollouts (`sessions/**/rollout-*.jsonl`) and the output of `code
      "type":"McpToolCall","id":"…","server":"…","tool":"…","arguments":{},"status":"completed",
      "result":{"content":[],"isError":false},"duration":{"secs":1,"nanos":0}}}}
 
-    {"timestamp":"…","type":"response_item","payload":{"type":"function_call","name":"shell",
-     "arguments":"{\"command\":[…]}","call_id":"…"}}
+    {"timestamp":"…","type":"response_item","payload":{"type":"function_call","name":"…",
+     "namespace":"mcp__SERVER","arguments":"{…}","call_id":"…"}}
     {"timestamp":"…","type":"response_item","payload":{"type":"function_call_output",
-     "call_id":"…","output":"{\"output\":\"…\",\"metadata\":{\"exit_code\":0}}"}}
+     "call_id":"…","output":"…"}}
 
 A call to an MCP tool is logged at its end, with its duration: by version 0.169 as the second of
 these lines, by earlier versions as the first, or as `{"id":"…","msg":{…}}`. The last two lines are
-a call to a built-in tool or, with `"namespace":"mcp__SERVER"`, a request for an MCP tool, which has
-no reply unless an end follows. Newer versions write a command's output as text after lines such as
-`Process exited with code 0`. The output of `exec --json` has no times.
+a request for an MCP tool, which has no reply unless an end follows; without `namespace`, they are a
+call to a built-in tool. The output of `exec --json` has no times.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -30,7 +28,7 @@ from mcptally.importers import call_records
 from mcptally.importers.items import Connection, Item
 from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.timestamps import add_duration
-from mcptally.importers.values import dict_of, parsed, text_of
+from mcptally.importers.values import dict_of, text_of
 
 _SECOND: Final = 10**9
 _CANCELLED: Final = ("user cancelled", "user canceled", "user rejected", "cancelled", "canceled")
@@ -77,9 +75,6 @@ class _Rollout:
             self._session = body["id"]
         if event.type == "turn_context":
             self._model = text_of(body.get("model"))
-        if self._source.built_in:
-            yield from self._built_in(body)
-            return
         kind = body.get("type")
         if kind == "mcp_tool_call" and event.type in ("item.started", "item.completed"):
             kind = "mcp_tool_call_begin" if event.type == "item.started" else "mcp_tool_call_end"
@@ -91,7 +86,7 @@ class _Rollout:
         elif kind in ("mcp_tool_call_begin", "mcp_tool_call_end"):
             yield from self._of_mcp(body, is_begin=kind == "mcp_tool_call_begin")
         else:
-            self._tally.context[OTHER_TOOL[False]] += 1
+            self._tally.context[OTHER_TOOL] += 1
 
     def _of_mcp(self, body: dict[str, Any], *, is_begin: bool) -> Iterator[Item]:
         """Remember the beginning of a call to an MCP tool, or yield the call at its end."""
@@ -132,31 +127,7 @@ class _Rollout:
             else:
                 self._tally.notes[call_records.REFUSED] += 1
         else:
-            self._tally.context[OTHER_TOOL[False]] += 1
-
-    def _built_in(self, body: dict[str, Any]) -> Iterator[Item]:
-        """Remember a request for a built-in tool, or yield the call when its output is read."""
-        if body.get("type") == "command_execution":
-            body = _of_command(body)
-        call, name = body.get("call_id"), body.get("name")
-        if not isinstance(call, str) or str(body.get("type")) not in _BUILT_IN:
-            self._tally.context[OTHER_TOOL[True]] += 1
-        elif isinstance(name, str) and "__" not in name and _server(body) is None:
-            self._tally.used += 1
-            given = parsed(body.get("arguments", body.get("input")))
-            arguments = given if isinstance(given, dict) else {"input": given}
-            invocation = {"server": "codex", "tool": name, "arguments": arguments}
-            self.pending.add(call, self._request(invocation, call, at=self._at))
-        elif (request := self.pending.pop(call)) is not None:
-            self._tally.used += 1
-            said, failed = _result(body.get("output"))
-            result = call_records.result_of(said, is_error=failed)
-            yield request
-            yield call_records.result_reply(
-                request.connection, call, self._line, self._at, result=result
-            )
-        else:
-            self._tally.context[OTHER_TOOL[True]] += 1
+            self._tally.context[OTHER_TOOL] += 1
 
     def _request(self, invocation: dict[str, Any], call: str, *, at: int | None) -> Item:
         arguments = call_records.NOT_RECORDED
@@ -181,51 +152,6 @@ def _server(body: dict[str, Any]) -> str | None:
     space = body.get("namespace")
     of_mcp = isinstance(space, str) and space.startswith("mcp__")
     return str(space).removeprefix("mcp__") if of_mcp else None
-
-
-def _result(output: Any) -> tuple[Any, bool | None]:
-    """Return a built-in tool's result, and whether the tool failed (None if unknown)."""
-    if isinstance(output, str):
-        if output.startswith("unsupported call: "):
-            return output, True
-        if text := _AFTER_HEAD.match(output):
-            code = _EXIT_CODE.search(text["head"])
-            return text["output"], None if code is None else int(code["code"]) != 0
-    about = dict_of(output)
-    metadata = about.get("metadata")
-    code = metadata.get("exit_code") if isinstance(metadata, dict) else None
-    return about.get("output", output), None if code is None else code != 0
-
-
-def _of_command(item: dict[str, Any]) -> dict[str, Any]:
-    """Return a command from the output of `exec --json`, converted to the fields of a rollout."""
-    ended = item.get("status") != "in_progress"
-    output = {"output": item.get("aggregated_output"), "metadata": item}
-    return {
-        "call_id": item.get("id"),
-        **(
-            {"type": "function_call_output", "output": output}
-            if ended
-            else {
-                "type": "function_call",
-                "name": "command_execution",
-                "arguments": {"command": item.get("command")},
-            }
-        ),
-    }
-
-
-_AFTER_HEAD: Final = re.compile(
-    r"(?P<head>(?:(?!Output:)[A-Z][^\n]{1,80}\n){1,8})Output:\n(?P<output>.*)\Z", re.DOTALL
-)
-_EXIT_CODE: Final = re.compile(
-    r"^(?:Process exited with code|Exit code:) (?P<code>-?\d{1,9})$", re.MULTILINE
-)
-
-_BUILT_IN: Final = frozenset(
-    {"function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"}
-)
-"""Kinds of items about built-in tools. MCP tools have `__` in their names."""
 
 
 def _answered(connection: Connection, call: str, result: Any, *, line: int, at: int | None) -> Item:

@@ -34,10 +34,6 @@ _REFUSED: Final = re.compile(r"params(?:/\S{1,200})? must ")
 _WRAPPED: Final = re.compile(
     r"<untrusted_context>\n(?P<text>.*)\n</untrusted_context>\Z", re.DOTALL
 )
-_SHELL: Final = "run_shell_command"
-_EXIT_CODE: Final = re.compile(
-    r"(?:\A|\n)Exit Code: (?P<code>-?\d{1,9})(?:\n[A-Z][^\n:]{1,40}: [^\n]*){0,4}\Z"
-)
 
 
 class _Line(msgspec.Struct):
@@ -63,11 +59,10 @@ def read(source: Source) -> Iterator[Item]:
         for call in event.calls if isinstance(event.calls, list) else ():
             if not isinstance(call, dict) or not isinstance(call.get("id"), str):
                 continue
-            if (_server_and_tool(call) is None) != source.built_in:
-                if not source.built_in:
-                    tally.notes["calls to built-in tools: left out"] += 1
+            if _server_and_tool(call) is None:
+                tally.notes["calls to built-in tools: left out"] += 1
                 continue
-            if not source.built_in and _REFUSED.match(_response(call)[1] or ""):
+            if _REFUSED.match(_response(call)[1] or ""):
                 calls.pop(call["id"], None)
                 tally.notes[call_records.REFUSED] += 1
                 continue
@@ -77,7 +72,7 @@ def read(source: Source) -> Iterator[Item]:
         if found:
             tally.used += 1
         else:
-            tally.context[OTHER_TOOL[source.built_in]] += 1
+            tally.context[OTHER_TOOL] += 1
     for line, message, call in calls.values():
         yield from items_of(source, _record(call, message, session), line)
 
@@ -120,13 +115,10 @@ def _function_response(parts: Any) -> dict[str, Any]:
 
 
 def _record(call: dict[str, Any], message: _Line, session: str) -> ToolRecord:
-    server, tool = _server_and_tool(call) or ("gemini-cli", text_of(call.get("name")))
+    server, tool = _server_and_tool(call) or (None, None)
     status = call.get("status")
     value, error, raised = _response(call)
     is_error = {"success": False, "error": True}.get(str(status))
-    if is_error is False and server == "gemini-cli" and tool == _SHELL and isinstance(value, str):
-        code = _EXIT_CODE.search(value)
-        is_error = code is not None and int(code["code"]) != 0
     return ToolRecord(
         id=str(call["id"]),
         tool=tool,

@@ -8,7 +8,6 @@ The database has the parts of all sessions in the table `part`, as JSON in `data
 
 An MCP server's tool is called `SERVER_TOOL`. Names are separated at the first underscore. A call
 that opencode refuses is logged as a call to the tool `invalid`, with the tool's name in its input.
-A shell command's exit status is in `state.metadata.exit`, null if opencode stopped it.
 """
 
 from collections.abc import Iterator
@@ -56,25 +55,20 @@ def read(source: Source) -> Iterator[Item]:
                 name = dict_of(dict_of(part.get("state")).get("input")).get("tool")
             if not isinstance(name, str):
                 continue
-            built_in = "_" not in name.strip("_") or name in _BUILT_IN
-            if refused and not built_in:
-                tally.notes[call_records.REFUSED] += not source.built_in
+            if "_" not in name.strip("_") or name in _BUILT_IN:
+                tally.notes["calls to built-in tools: left out"] += 1
                 continue
-            if built_in != source.built_in:
-                if built_in:
-                    tally.notes["calls to built-in tools: left out"] += 1
+            if refused:
+                tally.notes[call_records.REFUSED] += 1
                 continue
             found = 1
-            named = ("opencode", name) if built_in else tuple(name.split("_", 1))
-            record = _record(part, *named)
+            record = _record(part, *name.split("_", 1))
             record.model = text_of(dict_of(message.info).get("modelID"))
-            if refused:
-                record.is_error = True
             yield from items_of(source, record, line)
         if found:
             tally.used += 1
         else:
-            tally.context[OTHER_TOOL[source.built_in]] += 1
+            tally.context[OTHER_TOOL] += 1
 
 
 def _messages(source: Source) -> Iterator[tuple[int, _Line]]:
@@ -118,9 +112,6 @@ def _record(part: dict[str, Any], server: str, tool: str) -> ToolRecord:
     times = dict_of(state.get("time"))
     status = state.get("status")
     is_error = {"completed": False, "error": True}.get(str(status))
-    metadata = dict_of(state.get("metadata"))
-    if is_error is False and server == "opencode" and "exit" in metadata:
-        is_error = metadata["exit"] != 0
     return ToolRecord(
         id=str(part.get("callID")),
         tool=tool,
