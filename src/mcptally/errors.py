@@ -3,12 +3,13 @@
 An exception means that mcptally could not continue. Malformed traffic does not raise; it becomes
 rows of `findings`.
 
-    McptallyError ├── UsageError        invalid arguments or options                       (exit 2)
-    ├── UnreadableError   none of the given files could be read              (exit 3) ├──
-    UnreachableError  a file of a remote archive cannot be fetched (exit 3) ├── StoreError
-    not a store, or a store of another format version  (exit 3) ├── RuleError         a rule file
-    that cannot be loaded                  (exit 2) └── QueryError        an unknown question, or
-    SQL that DuckDB rejects    (exit 2)
+    McptallyError
+    ├── UsageError        invalid arguments or options                       (exit 2)
+    ├── UnreadableError   none of the given files could be read              (exit 3)
+    ├── UnreachableError  a file of a remote archive cannot be fetched       (exit 3)
+    ├── StoreError        not a store, or a store of another format version  (exit 3)
+    ├── RuleError         a rule file that cannot be loaded                  (exit 2)
+    └── QueryError        an unknown question, or SQL that DuckDB rejects    (exit 2)
 
 A message states what is wrong, where (`file:line` if known) and what to do next.
 """

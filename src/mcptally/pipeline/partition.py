@@ -1,7 +1,7 @@
 """Implements the two steps that score a partition: a set of files with whole recordings.
 
-gather: files → calls, messages, findings, recordings, summary (needs only these files) finish:
-gathered partition + excerpt of the archive → tables (content of the store)
+    gather: files → calls, messages, findings, recordings, summary (needs only these files)
+    finish: gathered partition + excerpt of the archive → tables (content of the store)
 
 Both only depend on their arguments, so that one process, many and a cluster give the same tables.
 """
