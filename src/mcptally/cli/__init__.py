@@ -1,8 +1,8 @@
 """Defines the commands of `mcptally`: each parses its options and calls the library.
 
-May import all other folders; no folder imports this one. One module per command; `options` and
-`quantity` hold what several commands share. Results go to stdout, messages to stderr. A command's
-module is imported only when the command runs: clients wait for `record` to start.
+May import all other folders; no folder imports this one. There is one module per command; `options`
+and `quantity` contain shared code. Results go to stdout, messages to stderr. A command's module is
+imported only when the command runs: clients wait for `record` to start.
 """
 
 import codecs
@@ -66,7 +66,7 @@ def _module(name: str) -> str:
 
 
 def _is_installed(name: str) -> bool:
-    """Whether this distribution has the command: mcptally-recorder has a few of them."""
+    """Return whether this distribution has the command: mcptally-recorder only has a few."""
     import importlib.util
 
     return importlib.util.find_spec(_module(name)) is not None
@@ -115,7 +115,8 @@ class _Lazy(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # A reader such as `head` closed the pipe: not an error, but click would exit with 1.
+            # A reader such as `head` closed the pipe: this is not an error, but click would exit
+            # with 1.
             _discard_stdout()
             ctx.exit(Exit.DONE)
         except KeyboardInterrupt:
@@ -152,7 +153,7 @@ def _exit_interrupted(ctx: click.Context) -> NoReturn:
 
 
 def _is_interrupt(error: Exception) -> bool:
-    """Whether DuckDB raised this error because of Ctrl-C during a query or one of our functions."""
+    """Return whether Ctrl-C in a query or one of our functions made DuckDB raise this error."""
     return str(error) == "Query interrupted" or "executing the UDF: KeyboardInterrupt" in str(error)
 
 
@@ -161,12 +162,12 @@ _OF_PATHS: Final = "overview"
 
 
 def _is_path(word: str) -> bool:
-    """Whether a word that is not a command is meant as a path or a pattern."""
+    """Return whether a word that is not a command is probably a path or a pattern."""
     return os.path.lexists(word) or any(sign in word for sign in (os.sep, "*", "?", "["))
 
 
 _READERS: Final = frozenset({"duckdb", "_duckdb", "polars", "pyarrow"})
-"""Packages that read the files of a store. They are known by name: importing them is slow."""
+"""Names of packages that read the files of a store; importing them would be slow."""
 
 _QUERY_ERRORS: Final = frozenset(
     {"Parser", "Syntax", "Binder", "Catalog", "Conversion", "OutOfRange"}
@@ -175,7 +176,7 @@ _QUERY_ERRORS: Final = frozenset(
 
 
 def _may_be_damage(error: BaseException) -> bool:
-    """Whether a damaged file of a store may have caused the error."""
+    """Return whether a damaged file in a store may have caused the error."""
     kind = type(error)
     return (
         kind.__module__.partition(".")[0] in _READERS
@@ -207,7 +208,7 @@ def main() -> None:
             code = cli(standalone_mode=False, prog_name="mcptally") or Exit.DONE
         except SystemExit as end:
             code = end.code
-        sys.stdout.flush()  # here, errors of writing become messages
+        sys.stdout.flush()  # here, write errors become messages
     except click.ClickException as error:
         sys.stderr.write(f"mcptally: {_usage_problem(error)}\n")
         code = error.exit_code
@@ -222,12 +223,13 @@ def main() -> None:
         failed = _os_error(error)
         sys.stderr.write(f"mcptally: {failed}\n")
         code = failed.exit_code
-    # Outside of the handler: objects that the error refers to, such as a store, are closed first.
+    # Outside the handler, so that objects referred to by the error, such as a store, are closed
+    # first.
     sys.exit(code)
 
 
 def _usage_problem(error: click.ClickException) -> str:
-    """What click found wrong with a command line, in the words of the other messages."""
+    """Return click's error about a command line, worded like the other messages."""
     text = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
     more = "" if context is None or text.endswith("?") else f"; see {context.command_path} --help"
@@ -235,15 +237,15 @@ def _usage_problem(error: click.ClickException) -> str:
 
 
 def _disk_full(arguments: Sequence[str]) -> UnreadableError:
-    """The error that says that a disk is full, and which of the arguments is on it."""
+    """Return the error about a full disk, with the argument that is on this disk."""
     place = full_place([*arguments, tempfile.gettempdir()])
     where = f"{place}: cannot be written: " if place else ""
     return UnreadableError(f"{where}the disk is full; free some space and start the command again")
 
 
 def _os_error(error: OSError, arguments: Sequence[str] = ()) -> UnreadableError:
-    """Convert an error of the system to `UnreadableError`, with the file's name if it is known."""
-    _discard_stdout()  # perhaps stdout could not be written
+    """Convert a system error to `UnreadableError`, with the file's name if known."""
+    _discard_stdout()  # perhaps writing to stdout failed
     if error.filename is None and is_full(error):
         return _disk_full(arguments)
     where = f"{error.filename}: " if error.filename else ""
@@ -253,7 +255,7 @@ def _os_error(error: OSError, arguments: Sequence[str] = ()) -> UnreadableError:
 def _open_closed_streams() -> None:
     """Connect the standard streams that the caller has closed to the null device.
 
-    Otherwise the next files that are opened would get their descriptors.
+    Otherwise files opened later would get their descriptors.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -266,14 +268,14 @@ _JSON_ESCAPES: Final = "mcptally.json"
 
 
 def _escape_unknown_characters() -> None:
-    """Let stdout escape characters that its encoding lacks, where it would raise an error."""
+    """Let stdout escape characters that its encoding lacks, to avoid an error."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         codecs.register_error(_JSON_ESCAPES, _json_escapes)
         sys.stdout.reconfigure(errors=_JSON_ESCAPES)
 
 
 def _json_escapes(error: UnicodeError) -> tuple[str, int]:
-    """The characters that cannot be encoded, escaped as JSON does it: output may be JSON."""
+    """Return characters that cannot be encoded as JSON escapes, since output may be JSON."""
     found = cast("UnicodeEncodeError", error)
     units = found.object[found.start : found.end].encode("utf-16-be", "surrogatepass")
     pairs = zip(units[::2], units[1::2], strict=True)
@@ -281,7 +283,7 @@ def _json_escapes(error: UnicodeError) -> tuple[str, int]:
 
 
 class _Stdout(io.FileIO):
-    """The descriptor of stdout; errors while writing to it name the file `stdout`."""
+    """The descriptor of stdout; write errors name the file `stdout`."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
         try:

@@ -50,7 +50,8 @@ def command(store: Path, *, port: int, opens: bool, **options: Any) -> None:
     """
     from mcptally.output.explore.listener import listening, redirect_file
 
-    # uvicorn raises the signal that stopped it again: leave as by sys.exit, so that all is removed.
+    # uvicorn re-raises the signal that stopped it: exit as with sys.exit, so that everything is
+    # removed.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with (
         listening(store, port=port, **options) as (address, run),

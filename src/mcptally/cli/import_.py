@@ -102,7 +102,7 @@ def command(
         raise click.UsageError("give PATHS, or the format otlp and --listen")
     received = None
     if listen:
-        policy(redaction)  # which is refused before anything is received
+        policy(redaction)  # refused before anything is received
         parse_timezone(timezone)
         received = _received(listen, out)
         paths = (received,)
@@ -127,7 +127,7 @@ def command(
 
 
 def _received(listen: str, out: Path) -> Path:
-    """A file of the spans that were sent to an address, until Ctrl-C."""
+    """Return a file with the spans sent to an address until Ctrl-C."""
     import datetime
 
     from mcptally.importers.otlp_protobuf import require_library
@@ -170,7 +170,7 @@ def _print_files(done: "Imported") -> None:
 def _print_message(text: str) -> None:
     from mcptally.redaction.display import as_message
 
-    # Names of files and texts of logs are untrusted.
+    # File names and log texts are untrusted.
     click.echo(f"mcptally: {as_message(text)}", err=True)
 
 

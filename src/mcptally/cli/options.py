@@ -1,4 +1,4 @@
-"""Options that several commands share: filters, gate reports, and `--raw`."""
+"""Defines options shared by several commands: filters, gate reports, and `--raw`."""
 
 import importlib.metadata
 import sys
@@ -30,10 +30,10 @@ def require_mcp_2(command: str) -> None:
 
 
 class FormatChoice(click.Choice[str]):
-    """A format of a command; the error about a format of another command names that command."""
+    """A format of a command; the error for another command's format names that command."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         if value not in self.choices:
             from mcptally.output.formats import ANSWERS, EXPORTS
 
@@ -71,7 +71,7 @@ def call_filters(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def gate_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--fail-on-undecided`, `--junit` and `--sarif`, which are about `--fail-on`."""
+    """Add `--fail-on-undecided`, `--junit` and `--sarif`, which modify `--fail-on`."""
     path = click.Path(path_type=Path)
     return _with(
         command,
@@ -102,10 +102,10 @@ def _with(command: Callable[..., None], *options: Decorator) -> Callable[..., No
 def require_gates(
     fail_on: Sequence[str], junit: Path | None, sarif: Path | None, *, fail_on_undecided: bool
 ) -> None:
-    """Reject options about gates without `--fail-on`.
+    """Reject gate options without `--fail-on`.
 
     Raises:
-        UsageError: an option about gates is given, but no gate.
+        UsageError: a gate option is given without a gate.
     """
     if fail_on_undecided and not fail_on:
         raise UsageError("--fail-on-undecided needs --fail-on, the gates that it is about")
@@ -121,13 +121,13 @@ def write_gate_reports(
     *,
     fail_on_undecided: bool,
 ) -> None:
-    """Write the results of gates to the files and to stderr; exit with 1 if a gate failed.
+    """Write gate results to the files and to stderr; exit with 1 if a gate failed.
 
     Args:
         ctx: context of the command.
         results: the results.
-        junit: where to write them as JUnit XML.
-        sarif: where to write them as SARIF.
+        junit: path of the JUnit XML report.
+        sarif: path of the SARIF report.
         fail_on_undecided: whether undecided results count as failures.
 
     Raises:
@@ -144,7 +144,7 @@ def write_gate_reports(
 
 
 def write_unread(unread: "Unread | None") -> None:
-    """Write to stderr what could not be read of an archive, if anything."""
+    """Report on stderr which parts of an archive could not be read, if any."""
     from mcptally.redaction.display import as_message
     from mcptally.transcript.unread import in_words
 

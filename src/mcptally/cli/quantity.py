@@ -1,4 +1,4 @@
-"""Option types for sizes and durations with units: `64M`, `7d`, `off`."""
+"""Defines option types for sizes and durations with units: `64M`, `7d`, `off`."""
 
 import math
 from typing import Any, Final
@@ -20,7 +20,7 @@ class Quantity(click.ParamType[float | None]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float | None:
-        """The value in bytes or seconds; None for `off`.
+        """Return the value in bytes or seconds; None for `off`.
 
         Raises:
             click.BadParameter: the text is not a number with a unit, or the number is not above 0.
@@ -52,19 +52,19 @@ class Seconds(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The text as a number.
+        """Return the text as a number.
 
         Raises:
             click.BadParameter: the text is not a number above 0.
         """
         seconds: float = super().convert(value, param, ctx)
-        if math.isnan(seconds):  # a comparison with it is never true
+        if math.isnan(seconds):  # comparisons with NaN are never true
             self.fail(f"{value!r} is not a number of seconds", param, ctx)
         return seconds
 
 
 def size_text(size: float) -> str:
-    """A size in bytes as DuckDB reads it, in the largest unit that gives a whole number."""
+    """Return a size in DuckDB's notation, in the largest unit with a whole number."""
     unit = next(unit for unit in ("tib", "gib", "mib", "kib", "b") if size % _SIZES[unit] == 0)
     return f"{int(size // _SIZES[unit])}{unit.upper().replace('I', 'i')}"
 

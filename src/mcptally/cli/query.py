@@ -111,7 +111,7 @@ def command(
         raise UsageError(f"{flags} cannot be used with SQL; use WHERE instead")
     limit = render.default_limit(form) if limit is None else limit
     columns = displayed_columns(question) if predefined else []
-    # To count the rows of any SQL may take long; with limits, not all rows are computed.
+    # Counting the rows of arbitrary SQL may take long; with limits, not all rows are computed.
     counts = (predefined or is_table) and seconds is None and memory is None
 
     def answer() -> None:

@@ -159,8 +159,8 @@ def command(
         )
 
     if policy not in ("default", "strict", "none"):
-        # Report a misspelt rule before the server starts. The usual policies need no check, which
-        # saves start-up time.
+        # Report a misspelt rule before the server starts. Common policies need no check, to save
+        # start-up time.
         from mcptally.redaction.policy import policy as policy_named
 
         policy_named(policy)
@@ -177,7 +177,7 @@ def command(
 
 
 def _check_folder(out: str) -> None:
-    """Refuse a path that cannot become a folder; a full disk or a missing right may pass."""
+    """Refuse a path that cannot become a folder; full disks and missing permissions may pass."""
     place = os.path.abspath(out)  # noqa: PTH100  (importing pathlib would delay the start)
     while not os.path.isdir(place):  # noqa: PTH112
         if os.path.islink(place):  # noqa: PTH114

@@ -144,7 +144,7 @@ def _say_sample(session: "Session", n: int) -> None:
 
 
 def _ask_person(store: "Store", session: "Session", mode: "Mode", *, second: bool) -> None:
-    """Show items and read answers until there are no items, or the reviewer stops."""
+    """Show items and read answers until no items are left or the reviewer stops."""
     reader = _keys() if sys.stdin.isatty() else _lines()
     while shown := session.next_items(mode=mode, second=second):
         sys.stdout.write(_described(store, session, shown[0], mode))
@@ -154,7 +154,7 @@ def _ask_person(store: "Store", session: "Session", mode: "Mode", *, second: boo
 
 
 def _settle(session: "Session", item: "Item", reader: Iterator[tuple[str, str]]) -> bool:
-    """Read keys until an item is answered, skipped, or left for an earlier one; False: stop."""
+    """Read keys until an item is answered, skipped, or left for an earlier one; False to stop."""
     from mcptally.review.answers import KEYS
 
     why, group = "", False
@@ -240,7 +240,7 @@ def _described(store: "Store", session: "Session", item: "Item", mode: "Mode") -
     ]
     if item.group and not item.sample:
         lines[-1] += f", {100 * item.share:.0f} % of the failed calls"
-    # An error's text says what its reply does, without the members around it.
+    # An error's text equals its reply, without the enclosing members.
     for name in ("request", "error" if facts["error"] else "reply"):
         lines += _block(name, facts[name])
     for name in ("stderr", "description", "input_schema"):
@@ -292,7 +292,7 @@ def _ask_program(
 
 
 def _after(session: "Session", mode: "Mode") -> Iterator[str]:
-    """What the review has reached, and the commands that can follow."""
+    """Yield the review's progress, and commands that can follow."""
     from mcptally.review import words
 
     progress = session.progress(mode)

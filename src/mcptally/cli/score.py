@@ -207,7 +207,7 @@ def command(
 
 
 def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) -> None:
-    """Print what was read and scored, and what can be done next."""
+    """Print a summary of the run, and possible next steps."""
     write = sys.stderr.write
     write_unread(summary.unread)
     if summary.in_full:
@@ -242,7 +242,7 @@ def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) 
 
 
 def _fit_memory(memory: int, jobs: int) -> tuple[int, int]:
-    """The number of processes and the bytes of a partition that fit into `memory` bytes."""
+    """Return the number of processes and the partition size that fit into `memory` bytes."""
     from mcptally.pipeline.engines import cores
     from mcptally.pipeline.plan import (
         default_partition_bytes,
@@ -256,7 +256,7 @@ def _fit_memory(memory: int, jobs: int) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Callable[[int, int], None]]:
-    """A function that updates a progress bar on stderr, if this is a terminal."""
+    """Return a function that updates a progress bar on stderr, if this is a terminal."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return
@@ -280,7 +280,7 @@ def progress_bar() -> Iterator[Callable[[int, int], None]]:
         task = bar.add_task("reading", total=None, megabytes="")
 
         def update(done: int, total: int) -> None:
-            # Each byte counts twice: when it is read and when it is scored.
+            # Each byte counts twice: when read and when scored.
             bar.update(
                 task,
                 completed=done,
@@ -293,7 +293,7 @@ def progress_bar() -> Iterator[Callable[[int, int], None]]:
 
 
 def _state_after_interrupt(out: Path | str) -> str:
-    """The state of the store after an interrupted run."""
+    """Return the state of the store after an interrupted run."""
     if isinstance(out, str) or (out / "store.json").exists():
         return f"the store {out} was not changed"
     return f"no store was written to {out}"

@@ -1,4 +1,4 @@
-"""The MCP client of the demo: starts the servers behind the recorder and calls their tools."""
+"""Implements the demo's MCP client: starts servers behind the recorder and calls their tools."""
 
 import asyncio
 import contextlib
@@ -11,9 +11,9 @@ from typing import Any, Final
 from mcptally.demo.servers import BOOKSHOP, NEWSLETTER, VERSIONS
 
 SESSIONS: Final = 6
-"""Sessions with each version of the bookshop: enough for intervals."""
+"""Number of sessions with each version of the bookshop, enough for intervals."""
 SECONDS: Final = 1.0
-"""The client's time limit of a call."""
+"""The client's time limit for a call, in seconds."""
 REVISION: Final = "2025-11-25"
 
 CALLS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
@@ -32,7 +32,7 @@ CALLS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("print_catalogue", {"format": "markdown"}),
     ("print_catalogue", {"format": "pdf"}),
 )
-"""The calls of a session, each with tool and arguments."""
+"""The calls in a session, each with tool and arguments."""
 
 
 def record(folder: Path) -> None:
@@ -64,7 +64,7 @@ async def _session(folder: Path, server: str, version: str) -> None:
 
 
 class _Client:
-    """An MCP client of a process."""
+    """An MCP client for a server process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018

@@ -1,7 +1,7 @@
-"""The MCP servers of the demo: `python -m mcptally.demo.servers NAME VERSION` serves one on stdio.
+"""Implements the demo's MCP servers: `python -m mcptally.demo.servers NAME VERSION` runs one.
 
-`TOOLS` says of each tool what it does and what is wrong with it, so that a reader can compare the
-findings with the truth.
+`TOOLS` describes each tool's function and fault, so that a reader can compare the findings with the
+truth.
 """
 
 import dataclasses
@@ -21,16 +21,16 @@ Arguments = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool, and what it does with arguments."""
+    """A tool, and its behaviour for given arguments."""
 
     description: str
     arguments: Mapping[str, str]
     """Name → type of each required argument."""
     truth: str
-    """What is wrong with the tool, and whose fault that is."""
+    """The tool's fault, and the party responsible."""
     answer: Callable[[Arguments, str], Any]
-    """Arguments and the server's version → text or structured content; None: no reply. An exception
-    becomes a result with `isError`."""
+    """Arguments and the server's version → text or structured content; None for no reply. An
+    exception becomes a result with `isError`."""
     output: Mapping[str, str] | None = None
     """Name → type of each required member of the structured content."""
 
@@ -132,7 +132,7 @@ def _definition(name: str, tool: Tool) -> dict[str, Any]:
 
 
 def _call(params: Mapping[str, Any], version: str) -> dict[str, Any] | None:
-    """The result of `tools/call`; None: there is no reply."""
+    """Return the result of `tools/call`; None for no reply."""
     try:
         answer = TOOLS[params["name"]].answer(params["arguments"], version)
     except Exception as error:  # noqa: BLE001  (becomes the result, as in most servers)
@@ -148,7 +148,7 @@ def _call(params: Mapping[str, Any], version: str) -> dict[str, Any] | None:
 
 
 def _result(request: Mapping[str, Any], version: str) -> dict[str, Any] | None:
-    """The result of a request; None: there is no reply."""
+    """Return the result of a request; None for no reply."""
     match request["method"]:
         case "initialize":
             return {
@@ -164,7 +164,7 @@ def _result(request: Mapping[str, Any], version: str) -> dict[str, Any] | None:
 
 
 def main(name: str, version: str) -> None:
-    """Serve a server of the demo until stdin ends."""
+    """Run a demo server until stdin ends."""
     if name == NEWSLETTER:
         sys.exit("RuntimeError: the environment variable NEWSLETTER_TOKEN is not set")
     for line in sys.stdin:

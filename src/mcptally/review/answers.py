@@ -1,7 +1,7 @@
 """Reads and writes `reviews.jsonl`: one line per answer or sample, without recorded payload.
 
-The file is the user's. Lines are only added, so that files of several people can be merged by
-concatenation. If a person answered a call several times, the newest answer counts.
+The file belongs to the user. Lines are only added, so that files from several people can be
+concatenated. If a person answered a call several times, the newest answer counts.
 """
 
 import datetime
@@ -21,9 +21,9 @@ from mcptally.tables.outcomes import FAULTS, Fault
 NOT_AN_ERROR: Final = "not_an_error"
 CANNOT_TELL: Final = "cannot_tell"
 WITHDRAWN: Final = "withdrawn"
-"""The answer that takes back an earlier one of the same person."""
+"""The answer that withdraws an earlier one by the same person."""
 ANSWERS: Final = (*map(str, FAULTS), NOT_AN_ERROR, CANNOT_TELL)
-"""The possible answers: whose fault the failure is, that it is none, or that nobody can tell."""
+"""The possible answers: the party at fault, no error, or cannot tell."""
 KEYS: Final = {
     "c": "caller",
     "a": "account",
@@ -41,25 +41,25 @@ RATES: Final[Mapping[str, frozenset[str]]] = {
     "refusal_rate": frozenset({Fault.CALLER, Fault.ACCOUNT, Fault.CLIENT}),
     "infrastructure_rate": frozenset({Fault.UPSTREAM, Fault.NETWORK}),
 }
-"""Rate → the answers that are hits, as our verdicts count them."""
+"""Rate → the answers that count as hits, corresponding to our verdicts."""
 
 
 class CallKey(NamedTuple):
-    """The place of a call in its recording, which is the same in all runs and versions."""
+    """A call's place in its recording, which is the same in all runs and versions."""
 
     recording: str
     seq: int
     dir: str
     place: int
-    """In a JSON-RPC batch; 0 otherwise."""
+    """Position in a JSON-RPC batch; 0 otherwise."""
 
 
 class Scope(enum.StrEnum):
-    """What an answer is about."""
+    """The calls that an answer is about."""
 
     CALL = "call"
     GROUP = "group"
-    """All calls of this group with the same definition of the tool."""
+    """All calls in this group with the same tool definition."""
 
 
 class Reviewer(enum.StrEnum):
@@ -70,7 +70,7 @@ class Reviewer(enum.StrEnum):
 
 
 class Answer(msgspec.Struct, frozen=True, tag_field="kind", tag="answer", omit_defaults=True):
-    """What someone said about a call, or about all calls of its group."""
+    """A reviewer's answer about a call, or about all calls in its group."""
 
     recording: str
     seq: int
@@ -79,7 +79,7 @@ class Answer(msgspec.Struct, frozen=True, tag_field="kind", tag="answer", omit_d
     """One of `ANSWERS`, or `withdrawn`."""
     who: str
     at: str
-    """When, in ISO 8601 with microseconds, UTC."""
+    """Time in UTC, in ISO 8601 with microseconds."""
     index: int = 0
     scope: Scope = Scope.CALL
     server: str | None = None
@@ -93,18 +93,18 @@ class Answer(msgspec.Struct, frozen=True, tag_field="kind", tag="answer", omit_d
     why: str = ""
     by: Reviewer = Reviewer.PERSON
     verdict: str | None = None
-    """Our verdict at that time; null for a call that worked."""
+    """Our verdict at the time; null for a call that worked."""
     rule: str | None = None
-    """The rule of that verdict."""
+    """The rule for that verdict."""
 
     @property
     def key(self) -> CallKey:
-        """The call that it is about."""
+        """The call that the answer is about."""
         return CallKey(self.recording, self.seq, self.dir, self.index)
 
 
 class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A call of a sample."""
+    """A call in a sample."""
 
     recording: str
     seq: int
@@ -112,13 +112,13 @@ class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
     stratum: str
     """`tool_failure`, `other_error` or `ok`."""
     size: int
-    """Calls that it represents; those of the whole group if this was not drawn with certainty."""
+    """Number of calls that it represents; the whole group's if not drawn with certainty."""
     probability: float
-    """The probability with which its group was drawn; in the stratum `ok`, the call itself."""
+    """The probability of drawing its group or, in the stratum `ok`, the call itself."""
     index: int = 0
     group: str | None = None
     verdict: str | None = None
-    """Our verdict at that time; null for a call that worked."""
+    """Our verdict at the time; null for a call that worked."""
 
     @property
     def key(self) -> CallKey:
@@ -127,7 +127,7 @@ class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sample(msgspec.Struct, frozen=True, tag_field="kind", tag="sample", omit_defaults=True):
-    """Calls drawn at random from the calls that a store had at that time, the frame."""
+    """Calls drawn at random from the store's calls at the time, the frame."""
 
     id: str
     at: str
@@ -136,14 +136,14 @@ class Sample(msgspec.Struct, frozen=True, tag_field="kind", tag="sample", omit_d
     frame: str
     """Digest of the ids of all calls that could be drawn."""
     calls: int
-    """Their number."""
+    """The number of these calls."""
     n: int
-    """Answers that were asked for; there are fewer if the frame has fewer calls or groups."""
+    """Requested number of answers; there are fewer if the frame has fewer calls or groups."""
     strata: dict[str, int]
-    """Calls of each stratum."""
+    """Number of calls in each stratum."""
     drawn: tuple[Drawn, ...]
     server: str | None = None
-    """Only calls to this server were drawn; null: of all."""
+    """The server to which calls were limited; null for all."""
     tool: str | None = None
     look: int = 1
     """1 for the first sample of this frame, 2 for the second, and so on."""
@@ -153,14 +153,14 @@ Row = Answer | Sample
 
 
 class Reviews(msgspec.Struct, frozen=True):
-    """The rows of a file, in its order."""
+    """The rows of a file, in order."""
 
     answers: tuple[Answer, ...] = ()
     samples: tuple[Sample, ...] = ()
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> "Reviews":
-        """The rows, each once."""
+        """Return the rows without repetitions."""
         distinct: dict[bytes, Row] = {_ENCODER.encode(row): row for row in rows}
         return cls(
             tuple(row for row in distinct.values() if isinstance(row, Answer)),
@@ -168,19 +168,19 @@ class Reviews(msgspec.Struct, frozen=True):
         )
 
     def current(self) -> dict[tuple[CallKey, str], Answer]:
-        """Call and reviewer → the newest answer, without those that were withdrawn."""
+        """Map call and reviewer to the newest answer, without withdrawn ones."""
         newest = {(row.key, row.who): row for row in sorted(self.answers, key=lambda row: row.at)}
         return {key: row for key, row in newest.items() if row.answer != WITHDRAWN}
 
 
 class AppliedReviews(msgspec.Struct, frozen=True):
-    """The answers of a file that count, as `apply` reads them."""
+    """The answers in a file that count, in the form that `apply` reads."""
 
     calls: tuple[Answer, ...] = ()
     groups: tuple[Answer, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there is an answer."""
+        """Return whether there is an answer."""
         return bool(self.calls)
 
 
@@ -189,10 +189,11 @@ _DECODER: Final = msgspec.json.Decoder(Row)
 
 
 def read(path: Path) -> Reviews:
-    """The rows of a file; none if it does not exist.
+    """Return the rows of a file; none if it does not exist.
 
     Raises:
-        UnreadableError: it cannot be read, or a line is not a row; the message names the line.
+        UnreadableError: the file cannot be read, or a line is not a row; the message names the
+            line.
     """
     if not path.exists():
         return Reviews()
@@ -220,7 +221,7 @@ def _row(line: bytes, where: str) -> Row:
 
 
 def append(path: Path, rows: Iterable[Row]) -> None:
-    """Add rows at the end of a file, which is made if it does not exist.
+    """Add rows at the end of a file, which is created if it does not exist.
 
     Raises:
         UsageError: the file cannot be written.
@@ -241,12 +242,12 @@ def append(path: Path, rows: Iterable[Row]) -> None:
 
 
 def now() -> str:
-    """The current time in the format of `Answer.at`."""
+    """Return the current time in the format of `Answer.at`."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
 
 
 def user_name() -> str:
-    """Name of the user who runs this process."""
+    """Return the name of the user who runs this process."""
     import getpass  # noqa: PLC0415  (scoring does not need it)
 
     try:
@@ -256,15 +257,15 @@ def user_name() -> str:
 
 
 def group_id(server: str | None, tool: str | None, template: str) -> str:
-    """The id of all failed calls to a tool with one template of their error."""
+    """Return the id of a group: a tool's failed calls with one error template."""
     return digest("\0".join((server or "", tool or "", template)))
 
 
 def template_of(template: str | None, outcome: str) -> str:
-    """The template of a failed call; those without a text are grouped by outcome."""
+    """Return the template of a failed call; calls without a text are grouped by outcome."""
     return template if template is not None else f"(no text: {outcome})"
 
 
 def text_digest(response: str | None) -> str:
-    """A digest of the JSON text of a reply's `result` or `error`, or of "" without a reply."""
+    """Return a digest of a reply's `result` or `error` as JSON, or of "" without a reply."""
     return hashlib.sha256((response or "").encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Puts answers on calls while an archive is scored: the reviewer's verdict replaces ours."""
+"""Applies answers to calls during scoring: the reviewer's verdict replaces ours."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -22,14 +22,14 @@ from mcptally.tables.stages import Judged
 from mcptally.verdict import error_template
 
 REVIEWED: Final = "review"
-"""The `rule` of a call that someone answered."""
+"""The `rule` of calls with an answer."""
 INFERRED: Final = "review.group"
-"""The `rule` of a call that an answer about its group reaches."""
+"""The `rule` of calls to which an answer about their group applies."""
 CERTAINTY: Final = {REVIEWED: 98.0, INFERRED: 95.0}
-"""Careful reviewers contradict themselves on about 2 % of the calls; a template may have several
-causes."""
+"""Certainty of these verdicts: careful reviewers contradict themselves on about 2 % of calls, and a
+template may have several causes."""
 LEAST_LETTERS: Final = 8
-"""Letters outside of placeholders that a template needs before its answer reaches other calls."""
+"""Minimum letters outside placeholders in a template for its answer to apply to other calls."""
 
 
 _PLACEHOLDER: Final = re.compile("<[a-z]+>")
@@ -41,7 +41,7 @@ class Meaning(NamedTuple):
     verdict: Verdict
     reason: str
     retryable: str | None
-    """`reason` and `retryable` replace ours only if our verdict named another fault."""
+    """`reason` and `retryable` only replace ours if our verdict named another fault."""
 
 
 _MEANINGS: Final = {
@@ -53,22 +53,22 @@ _MEANINGS: Final = {
     Fault.NETWORK: Meaning(Verdict.INFRASTRUCTURE, "network", "yes"),
     CANNOT_TELL: Meaning(Verdict.AMBIGUOUS, "unclear", None),
 }
-"""Answer → the values that a call gets. With `not_an_error`, a call gets none and loses its own."""
+"""Answer → the values that a call gets. With `not_an_error`, a call loses its values."""
 
 
 def meaning_of(answer: str) -> Meaning | None:
-    """The verdict, reason and retryability that an answer expresses; None for `not_an_error`."""
+    """Return the verdict, reason and retryability of an answer; None for `not_an_error`."""
     return _MEANINGS.get(answer)
 
 
 def verdict_of(answer: str) -> str | None:
-    """The verdict that an answer expresses; None for `not_an_error`."""
+    """Return the verdict of an answer; None for `not_an_error`."""
     meaning = meaning_of(answer)
     return None if meaning is None else str(meaning.verdict)
 
 
 def counted(reviews: Reviews) -> AppliedReviews:
-    """The answers that count (`settled.settle`)."""
+    """Return the answers that count (`settled.settle`)."""
     settled = settle(reviews)
     return AppliedReviews(
         tuple(settled.calls[key] for key in sorted(settled.calls)),
@@ -80,7 +80,7 @@ def counted(reviews: Reviews) -> AppliedReviews:
 
 
 def apply(calls: pl.DataFrame, reviews: AppliedReviews) -> pl.DataFrame:
-    """`Judged` rows with the answers to them and to their groups.
+    """Return `Judged` rows with the answers to them and to their groups.
 
     An answer is ignored if the text of the call's reply differs from the text that was reviewed.
     """
@@ -88,7 +88,7 @@ def apply(calls: pl.DataFrame, reviews: AppliedReviews) -> pl.DataFrame:
         return calls
     calls = calls.with_row_index("_row")
     answers = pl.concat([_of_calls(calls, reviews.calls), _of_groups(calls, reviews.groups)])
-    # The answer to a call outranks the one to its group.
+    # An answer about a call outranks one about its group.
     answers = answers.unique("_row", keep="first", maintain_order=True)
     if answers.is_empty():
         return calls.drop("_row")
@@ -115,7 +115,7 @@ _ANSWERS: Final = {"_row": pl.UInt32, "_answer": pl.String, "_by": pl.String}
 
 
 def _of_calls(calls: pl.DataFrame, answers: Iterable[Answer]) -> pl.DataFrame:
-    """The answers that still fit a call: its `_row`, `_answer` and `_by`."""
+    """Return the answers that still apply to a call: its `_row`, `_answer` and `_by`."""
     given = pl.DataFrame(
         [(*row.key, row.answer, row.text) for row in answers],
         orient="row",
@@ -134,7 +134,7 @@ def _of_calls(calls: pl.DataFrame, answers: Iterable[Answer]) -> pl.DataFrame:
 
 
 def _of_groups(calls: pl.DataFrame, answers: Iterable[Answer]) -> pl.DataFrame:
-    """The rows that an answer to their group reaches."""
+    """Return the rows to which an answer about their group applies."""
     given = {(row.group, row.definition): row.answer for row in answers}
     tools = pl.DataFrame(
         list({(row.server, row.tool) for row in answers}),
@@ -169,14 +169,14 @@ def _reached(
 
 
 def is_informative(template: str | None) -> bool:
-    """Whether a template says enough for its answer to reach other calls."""
+    """Return whether a template is specific enough for its answer to apply to other calls."""
     if template is None:
         return False
     return sum(map(str.isalpha, _PLACEHOLDER.sub("", template))) >= LEAST_LETTERS
 
 
 def _changes() -> list[pl.Expr]:
-    """The columns of calls with the answer `_answer`, given by `_by`; others stay as they are."""
+    """Return the columns changed by the answer `_answer` of `_by`; other calls are unchanged."""
     answer, answered = pl.col("_answer"), pl.col("_answer").is_not_null()
     cleared = answer == NOT_AN_ERROR
     blamed = answered & ~cleared
@@ -184,7 +184,7 @@ def _changes() -> list[pl.Expr]:
     outcome = Judged.outcome.col
 
     def told(column: str, default: pl.Expr) -> pl.Expr:
-        """The column's own value if it agrees with the answer, otherwise the answer's default."""
+        """Return the column's value if it agrees with the answer, else the answer's default."""
         return (
             pl.when(cleared)
             .then(None)

@@ -14,10 +14,10 @@ from mcptally.tables.calls import Calls
 def changed_recordings(
     before: Iterable[Mapping[str, Any]], now: AppliedReviews, calls: Collection[Path]
 ) -> set[str]:
-    """The recordings with a call that an added, changed or removed answer may be about.
+    """Return the recordings with calls that an added, changed or removed answer may affect.
 
     Args:
-        before: the answers that the rows were scored with, from the store's manifest.
+        before: the answers used to score the rows, from the store's manifest.
         now: the answers of this run.
         calls: the Parquet files of `calls`.
     """

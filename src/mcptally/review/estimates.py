@@ -1,4 +1,4 @@
-"""Computes rates from a reviewed sample: of the recorded calls, and of the service behind them."""
+"""Computes rates from a reviewed sample, for the recorded calls and for the service."""
 
 import math
 from collections import defaultdict
@@ -25,7 +25,7 @@ class ReviewedRate(msgspec.Struct, frozen=True):
 
     metric: str
     server: str | None
-    """The calls that the rate is about; null: all calls."""
+    """The server that the rate is about; null for all calls."""
     tool: str | None
     sample: str
     answers: int
@@ -34,30 +34,30 @@ class ReviewedRate(msgspec.Struct, frozen=True):
     """Share of the recorded calls."""
     low: float
     high: float
-    """The 95 % interval of that share; of later samples of one frame 97.5 %, 98.75 % and so on."""
+    """The 95 % interval for that share; for later samples of a frame 97.5 %, 98.75 % and so on."""
     service_low: float
     service_high: float
-    """The interval of the same rate of the service, of which the sessions are a sample."""
+    """The interval for the service's rate, if the sessions are a sample of its use."""
     n_eff: float
     """The effective sample size of the sessions, from the corrected calls."""
 
     @property
     def service(self) -> Interval:
-        """The rate of the service with its interval."""
+        """The service's rate with its interval."""
         return Interval(self.rate, self.service_low, self.service_high)
 
 
 def missing(sample: Sample, settled: Settled) -> list[Drawn]:
-    """The calls in a sample that have no answer yet; conflicting answers count as an answer."""
+    """Return a sample's calls without an answer; conflicting answers count as an answer."""
     known = settled.calls.keys() | {each.key for each in settled.conflicts}
     return [each for each in sample.drawn if each.key not in known]
 
 
 def rates(store: ReviewedStore, sample: Sample, settled: Settled) -> list[ReviewedRate]:
-    """The rates from a sample; none while an answer is missing.
+    """Return the rates from a sample; none while an answer is missing.
 
-    The size of a sample is fixed when it is drawn: an interval that is read after every few answers
-    is not valid.
+    The size of a sample is fixed when it is drawn: an interval that is checked repeatedly during a
+    review is not valid.
     """
     if missing(sample, settled):
         return []
@@ -84,7 +84,7 @@ def _rate(store: ReviewedStore, sample: Sample, settled: Settled, metric: str) -
 
 
 def strata(sample: Sample, settled: Settled, metric: str = "failure_rate") -> list[Stratum]:
-    """The answers to the drawn calls by stratum; answers to other calls are not used."""
+    """Return the answers to the drawn calls by stratum; answers to other calls are not used."""
     answers = {
         each.key: _value(settled.calls[each.key].answer, RATES[metric])
         if each.key in settled.calls
@@ -95,7 +95,7 @@ def strata(sample: Sample, settled: Settled, metric: str = "failure_rate") -> li
 
 
 def by_stratum(sample: Sample, answers: Mapping[CallKey, float]) -> dict[str, Stratum]:
-    """The strata of a sample that have calls, with a number for each drawn call."""
+    """Return the strata of a sample that have calls, with a number for each drawn call."""
     found = {}
     for name in STRATA:
         own = [each for each in sample.drawn if each.stratum == name]
@@ -110,7 +110,7 @@ def by_stratum(sample: Sample, answers: Mapping[CallKey, float]) -> dict[str, St
 
 
 def weights(sample: Sample) -> dict[CallKey, float]:
-    """The number of calls that each drawn call represents."""
+    """Return the number of calls that each drawn call represents."""
     found: dict[CallKey, float] = {}
     for name in STRATA:
         own = [each for each in sample.drawn if each.stratum == name]
@@ -124,7 +124,7 @@ def weights(sample: Sample) -> dict[CallKey, float]:
 
 
 def _certain(drawn: Iterable[Drawn]) -> dict[str | CallKey, list[Drawn]]:
-    """The drawn calls with an inclusion probability of 1, by group."""
+    """Return the drawn calls with an inclusion probability of 1, by group."""
     found: dict[str | CallKey, list[Drawn]] = defaultdict(list)
     for each in drawn:
         if each.probability == 1:
@@ -151,7 +151,7 @@ _VERDICTS: Final = {
 def _sessions(
     store: ReviewedStore, sample: Sample, settled: Settled, metric: str
 ) -> tuple[float, float]:
-    """`n_eff` and `t` of the sessions' calls, with the answers to their groups in force."""
+    """Return `n_eff` and `t` of the sessions' calls, corrected by the answers to their groups."""
     counts: pl.DataFrame = store.sql(_COUNTS, params=[sample.server, sample.tool]).pl()
     groups = counts.filter("failed").select("server", "tool", "shown").unique()
     known = _shares_of_groups(sample, settled, metric)
@@ -188,7 +188,7 @@ def _sessions(
 
 
 def _shares_of_groups(sample: Sample, settled: Settled, metric: str) -> dict[str, float]:
-    """Group → the share of hits among the answers to its drawn calls."""
+    """Map each group to the share of hits among the answers to its drawn calls."""
     answers: dict[str, list[float]] = defaultdict(list)
     for each in sample.drawn:
         if each.group and each.key in settled.calls:
@@ -198,7 +198,7 @@ def _shares_of_groups(sample: Sample, settled: Settled, metric: str) -> dict[str
 
 
 def _of_service(found: Interval, n_eff: float, t: float) -> Interval:
-    """The interval of the service's rate: that of the sample and that of the sessions, by MOVER."""
+    """Return the service rate's interval, from those of sample and sessions by MOVER."""
     if math.isnan(found.rate) or math.isnan(n_eff):
         return Interval(found.rate, 0.0, 1.0)
     low, high = intervals.wilson(*(np.asarray(value) for value in (found.rate, n_eff, t)))

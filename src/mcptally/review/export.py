@@ -1,4 +1,4 @@
-"""Writes answers as labels in the format of the labelled files that come with mcptally."""
+"""Writes answers as labels, in the format of the labelled files in mcptally's tests."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from mcptally.review.sample import ReviewedStore
 from mcptally.review.settled import Settled
 
 LONGEST: Final = 2000
-"""Characters of a text that are kept."""
+"""Maximum characters kept of a text."""
 _TEXTS: Final = """
 SELECT recording, seq, dir, "index", coalesce(error_text, text) AS text, error_code, outcome
 FROM calls WHERE recording IN (SELECT unnest($1)) AND seq IN (SELECT unnest($2))
@@ -19,7 +19,7 @@ FROM calls WHERE recording IN (SELECT unnest($1)) AND seq IN (SELECT unnest($2))
 
 
 def labels(store: ReviewedStore, settled: Settled) -> Iterator[str]:
-    """One JSON line per settled answer: verdict, fault, and the masked text without its payload.
+    """Yield one JSON line per settled answer: verdict, fault, and masked text without payload.
 
     Arguments, names of recordings and of reviewers, and their reasons are left out.
     """
@@ -35,7 +35,7 @@ def labels(store: ReviewedStore, settled: Settled) -> Iterator[str]:
 
 def _label(answer: Answer, text: str | None, code: int | None, outcome: str) -> dict[str, Any]:
     is_failure = answer.answer != NOT_AN_ERROR
-    # What we called an error before the review was applied is still marked as one.
+    # Calls that we marked as errors before the review was applied are still marked.
     is_marked = outcome in ("tool_error", "protocol_error")
     return {
         "server": answer.server,

@@ -1,4 +1,4 @@
-"""Finds the calls that are worth a look: the largest doubtful groups, or the calls of a sample."""
+"""Finds calls worth reviewing: the largest doubtful groups, or the calls in a sample."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from mcptally.tables.outcomes import FAILED, sql_list
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Item:
-    """A call to answer. Its texts are as recorded: mask them before they are shown to others."""
+    """A call to review. Its texts are as recorded: mask them before showing them to others."""
 
     call_id: str
     key: CallKey
@@ -30,20 +30,20 @@ class Item:
     """`answers.group_id` of a failed call; None for others, whose groups are mixed."""
     template: str | None
     calls: int
-    """Calls that an answer about the group decides; 1 without a group."""
+    """Number of calls that an answer about the group decides; 1 without a group."""
     share: float
-    """The share of these among the failed calls; 0 for a call that did not fail."""
+    """The share of these calls among the failed calls; 0 for a call that did not fail."""
     sample: str | None = None
-    """The sample that asks about it; None: it is shown because its group is large."""
+    """The sample that contains the call; None if it is shown because its group is large."""
 
     @property
     def is_ours(self) -> bool:
-        """Whether the verdict is ours, and not that of an earlier review."""
+        """Whether the verdict is ours, not from an earlier review."""
         return not (self.rule or "").startswith("review")
 
     @property
     def text(self) -> str | None:
-        """`answers.text_digest` of its reply; None if the store has no payloads."""
+        """`answers.text_digest` of the reply; None if the store has no payloads."""
         return (
             None if self.response is None and self.arguments is None else text_digest(self.response)
         )
@@ -73,14 +73,14 @@ class Group:
     definition: str | None
     calls: int
     share: float
-    """Of the failed calls without an answer."""
+    """Share of the failed calls without an answer."""
     call_id: str
 
 
 def largest(
     store: ReviewedStore, *, server: str | None = None, tool: str | None = None
 ) -> list[Group]:
-    """The groups of failed calls, ordered by calls times doubt, the largest first."""
+    """Return the groups of failed calls by number of calls times doubt, largest first."""
     rows = store.sql(_LARGEST, params=[server, tool]).fetchall()
     return [
         Group(group_id(row[0], row[1], row[2]), row[3], row[4], row[4] / row[7], row[6])
@@ -89,7 +89,7 @@ def largest(
 
 
 def of_groups(store: ReviewedStore, groups: Sequence[Group]) -> list[Item]:
-    """The example of each group as an item."""
+    """Return the example of each group as an item."""
     by_call = {each.call_id: each for each in groups}
     rows = _rows(store, "WHERE call_id IN (SELECT unnest($1))", [list(by_call)])
     found = {row["call_id"]: row for row in rows}
@@ -104,14 +104,14 @@ _OF_KEYS: Final = "WHERE recording IN (SELECT unnest($1)) AND seq IN (SELECT unn
 
 
 def of_keys(store: ReviewedStore, keys: Sequence[CallKey]) -> list[Item]:
-    """These calls as items, in this order; those that the store does not have are left out."""
+    """Return these calls as items, in this order; calls missing from the store are omitted."""
     rows = _rows(store, _OF_KEYS, [[key.recording for key in keys], [key.seq for key in keys]])
     found = {_key(row): row for row in rows}
     return [_item(found[key], 1, 0.0) for key in keys if key in found]
 
 
 def of_sample(store: ReviewedStore, drawn: Sequence[Drawn], sample: str) -> list[Item]:
-    """The drawn calls as items, in their order; those that the store does not have are left out."""
+    """Return the drawn calls as items, in order; calls missing from the store are omitted."""
     sizes = {each.key: each.size for each in drawn}
     return [
         dataclasses.replace(item, calls=sizes[item.key], sample=sample)
@@ -120,7 +120,7 @@ def of_sample(store: ReviewedStore, drawn: Sequence[Drawn], sample: str) -> list
 
 
 def of_calls(store: ReviewedStore, calls: Sequence[str]) -> list[Item]:
-    """Calls by their ids as items; those that the store does not have are left out."""
+    """Return calls by their ids as items; calls missing from the store are omitted."""
     return [
         _item(row, 1, 0.0)
         for row in _rows(store, "WHERE call_id IN (SELECT unnest($1))", [list(calls)])
@@ -135,7 +135,7 @@ SELECT count(*) FROM calls WHERE {FILTERED} AND starts_with(coalesce(rule, ''), 
 def decided_calls(
     store: ReviewedStore, *, server: str | None = None, tool: str | None = None
 ) -> int:
-    """The number of calls whose verdict is a reviewer's."""
+    """Return the number of calls with a reviewer's verdict."""
     found: int = store.sql(_REVIEWED, params=[server, tool]).fetchall()[0][0]
     return found
 

@@ -1,4 +1,4 @@
-"""Where the answers about an archive are: `reviews.jsonl` in the folder of its files."""
+"""Locates the answers about an archive: `reviews.jsonl` in the folder of its files."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from mcptally.transcript.remote import is_remote, url_of_path
 
 
 def reviews_file_of(files: Iterable[Path], given: str | Path | None = None) -> Path | None:
-    """The file with answers about these transcripts, which need not exist unless it was given.
+    """Return the file with answers about these transcripts; it must exist only if given.
 
     Raises:
         UnreadableError: the given file does not exist.
@@ -24,7 +24,7 @@ def reviews_file_of(files: Iterable[Path], given: str | Path | None = None) -> P
 
 
 def _beside(files: Iterable[Path]) -> Path | None:
-    """`reviews.jsonl` in the folder that holds all of these files; None if they are not local."""
+    """Return `reviews.jsonl` in the folder that contains these files; None if not local."""
     folders = {os.path.dirname(path): path for path in files}  # noqa: PTH120  (of every file)
     if not folders or any(is_remote(path) or url_of_path(path) for path in folders.values()):
         return None
@@ -35,10 +35,10 @@ def _beside(files: Iterable[Path]) -> Path | None:
 
 
 def from_store(file: Path | None, store: Path | None) -> str | None:
-    """The path of a file as the store's manifest has it: relative to the folder of the store.
+    """Return a file's path for the store's manifest: relative to the store's folder.
 
-    So the file is found from any folder, and after store and archive were moved together. Without
-    a folder (the store is remote) it is absolute.
+    So the file is found from any folder, and after store and archive are moved together. For a
+    remote store, which has no folder, the path is absolute.
     """
     if file is None:
         return None
@@ -51,7 +51,7 @@ def from_store(file: Path | None, store: Path | None) -> str | None:
 
 
 def file_of_store(manifest: Mapping[str, Any], store: Path) -> Path | None:
-    """The file of answers that a store's manifest names; it need not exist."""
+    """Return the file of answers named in a store's manifest; it need not exist."""
     name = manifest.get("reviews_file")
     if not name:
         return None
@@ -60,7 +60,7 @@ def file_of_store(manifest: Mapping[str, Any], store: Path) -> Path | None:
 
 
 def file_for_answers(manifest: Mapping[str, Any], given: str | Path | None, store: Path) -> Path:
-    """The file that answers about a store's calls are written to.
+    """Return the file for answers about a store's calls.
 
     Args:
         manifest: the store's manifest.
@@ -68,7 +68,7 @@ def file_for_answers(manifest: Mapping[str, Any], given: str | Path | None, stor
         store: the folder of the store, for messages.
 
     Raises:
-        UsageError: none is given, and the folder of the archive cannot be written to.
+        UsageError: no file is given, and the archive's folder is not writable.
     """
     place = Path(given) if given is not None else file_of_store(manifest, store)
     if place is None or not os.access(place.parent, os.W_OK):

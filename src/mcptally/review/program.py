@@ -1,4 +1,4 @@
-"""Asks a program about calls: an item as JSON on its stdin, the answer on its stdout."""
+"""Asks a program about calls: writes an item as JSON to its stdin, reads the answer from stdout."""
 
 import json
 import shlex
@@ -13,18 +13,18 @@ from mcptally.review.items import Item
 from mcptally.review.session import Mode, Session
 
 SECONDS: Final = 120.0
-"""How long a program may take for one item."""
+"""Maximum seconds that a program may take for one item."""
 
 
 class Reply(NamedTuple):
-    """What a program said about a call."""
+    """A program's answer about a call."""
 
     answer: str
     why: str
 
 
 def command_of(text: str) -> list[str]:
-    """The words of a command line.
+    """Return the words of a command line.
 
     Raises:
         UsageError: a quote is not closed, or there is no word.
@@ -39,21 +39,21 @@ def command_of(text: str) -> list[str]:
 
 
 def name_of(command: Sequence[str]) -> str:
-    """The name of a program as a reviewer."""
+    """Return the name of a program as a reviewer."""
     return f"program {Path(command[0]).name}"
 
 
 def ask(command: Sequence[str], about: Mapping[str, Any], *, seconds: float = SECONDS) -> Reply:
-    """The answer of a program about one call.
+    """Return the answer of a program about one call.
 
     Args:
         command: the program and its arguments; it runs once per call.
-        about: what is sent, without secrets.
-        seconds: how long it may take.
+        about: the item to send, without secrets.
+        seconds: maximum seconds to wait.
 
     Raises:
         UsageError: there is no such program.
-        McptallyError: it fails, takes too long, or prints no answer.
+        McptallyError: the program fails, takes too long, or prints no answer.
     """
     question = json.dumps({**about, "answers": list(ANSWERS)}, default=str)
     where = f"{shlex.join(command)} (call {about['call_id']})"
@@ -73,7 +73,7 @@ def ask(command: Sequence[str], about: Mapping[str, Any], *, seconds: float = SE
 
 
 def _parse(text: str, where: str) -> Reply:
-    """An answer as a word or key, with a reason after it, or as JSON with `answer` and `why`."""
+    """Return an answer given as a word or key with a reason, or as JSON (`answer`, `why`)."""
     try:
         value = json.loads(text) if text.startswith(("{", '"')) else text
     except ValueError:
@@ -92,6 +92,6 @@ def _parse(text: str, where: str) -> Reply:
 
 
 def items_for(session: Session, n: int, mode: Mode) -> list[Item]:
-    """The next items for a program: first those that people answered, which measure agreement."""
+    """Return the next items for a program, first those answered by people (for agreement)."""
     common = session.next_items(n, mode=mode, second=True)
     return (common + session.next_items(n, mode=mode))[:n]

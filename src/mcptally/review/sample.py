@@ -1,4 +1,4 @@
-"""Draws a sample of a store's calls for review, and says what interval to expect from it."""
+"""Draws a sample of a store's calls for review, and predicts the interval."""
 
 import datetime
 import hashlib
@@ -13,9 +13,9 @@ from mcptally.tables.outcomes import FAILED, Verdict, is_verdict, sql_list
 from mcptally.tables.usage_sums import TOOL_CALL
 
 STRATA: Final = ("tool_failure", "other_error", "ok")
-"""What our verdict says about a call: the tool's failure, another failure, or none."""
+"""Strata by our verdict: tool failure, another failure, or no failure."""
 LEAST: Final = 20
-"""Answers of the smallest sample."""
+"""Minimum number of answers in a sample."""
 
 
 class ReviewedStore(Protocol):
@@ -35,28 +35,28 @@ class ReviewedStore(Protocol):
         ...
 
     def sql(self, query: str, params: Any = None) -> Any:
-        """The answer to a SELECT, as a DuckDB relation."""
+        """Return the result of a SELECT as a DuckDB relation."""
         ...
 
 
 class Frame(NamedTuple):
-    """The calls that a sample is drawn from."""
+    """The calls from which a sample is drawn."""
 
     digest: str
     calls: int
 
 
 class Plan(NamedTuple):
-    """The number of answers that a sample asks for, and the interval to expect."""
+    """The number of answers that a sample asks for, and the expected interval."""
 
     answers: int
-    """Answers that it asks for: never more than the frame has calls."""
+    """Number of answers to ask for, at most the number of calls in the frame."""
     half_width: float
-    """Half of the interval of the failure rate, as expected with the usual errors of verdicts."""
+    """Expected half-width of the failure rate's interval, given typical errors in verdicts."""
 
 
 FILTERED: Final = f"{TOOL_CALL} AND ($1 IS NULL OR server = $1) AND ($2 IS NULL OR tool = $2)"
-"""The calls of the frame: calls to tools, as rates count them, of one server or tool if named."""
+"""The calls in the frame: tool calls as counted by rates, for one server or tool if given."""
 _FAILED: Final = f"outcome IN {sql_list(FAILED)}"
 SHOWN_TEMPLATE: Final = "coalesce(template, '(no text: ' || outcome || ')')"
 """SQL of `answers.template_of`."""
@@ -79,7 +79,7 @@ ORDER BY md5(call_id || $3) LIMIT $4
 
 
 def frame(store: ReviewedStore, *, server: str | None = None, tool: str | None = None) -> Frame:
-    """The calls that a sample would be drawn from now."""
+    """Return the calls from which a sample would be drawn now."""
     calls, digest, _ = store.sql(_FRAME, params=[server, tool]).fetchall()[0]
     return Frame(f"{digest or 0:016x}", calls)
 
@@ -87,7 +87,7 @@ def frame(store: ReviewedStore, *, server: str | None = None, tool: str | None =
 def plan(
     store: ReviewedStore, n: int, *, server: str | None = None, tool: str | None = None
 ) -> Plan:
-    """What a sample of `n` answers would give."""
+    """Return the plan for a sample of `n` answers."""
     drawn = draw(store, n, who="", server=server, tool=tool, seed=0)
     strata = [[each for each in drawn.drawn if each.stratum == name] for name in STRATA]
     certain = [
@@ -112,11 +112,11 @@ def draw(
     seed: int | None = None,
     look: int = 1,
 ) -> Sample:
-    """A sample of `n` calls of the store, or of one server or tool.
+    """Return a sample of `n` calls of the store, or of one server or tool.
 
     Args:
         store: the store.
-        n: answers that the sample asks for.
+        n: number of answers to ask for.
         who: who draws it.
         server: only calls to this server.
         tool: only calls to this tool.
@@ -146,14 +146,16 @@ def draw(
     given = dict(zip(STRATA, reviewed.allocate([sizes[name] for name in STRATA], n), strict=True))
     rng = np.random.default_rng(seed)
     drawn = [each for name in groups for each in _errors(name, groups[name], given[name], rng)]
-    # A stratum of few groups needs fewer answers than it was given.
+    # A stratum with few groups needs fewer answers than allocated.
     left = min(ok, max(given["ok"], n - len(drawn)))
     chosen = store.sql(_OK, params=[server, tool, str(seed), left]).fetchall()
     drawn += [
         Drawn(recording, seq, direction, "ok", 1, left / ok, index=index)
         for recording, seq, direction, index in chosen
     ]
-    order = rng.permutation(len(drawn))  # a reviewer who stops has seen a random part
+    order = rng.permutation(
+        len(drawn)
+    )  # shuffle, so that a reviewer who stops has seen a random part
     at = now()
     name = hashlib.sha256(f"{digest} {seed} {at}".encode()).hexdigest()[:12]
     return Sample(
@@ -175,7 +177,7 @@ def draw(
 def _errors(
     stratum: str, rows: list[dict[str, Any]], n: int, rng: np.random.Generator
 ) -> list[Drawn]:
-    """The drawn calls of a stratum of groups."""
+    """Return the drawn calls in a stratum of groups."""
     found = reviewed.draw(np.array([row["size"] for row in rows], dtype=np.int64), n, rng)
     certain = {group for group, _ in found.certain}
     return [
@@ -196,7 +198,7 @@ def _errors(
 
 
 def is_current(sample: Sample, found: Frame) -> bool:
-    """Whether a sample was drawn from the calls that the store has now."""
+    """Return whether a sample was drawn from the store's current calls."""
     return (sample.frame, sample.calls) == (found.digest, found.calls)
 
 
@@ -206,5 +208,5 @@ def _about(server: str | None, tool: str | None) -> str:
 
 
 def age(sample: Sample) -> str:
-    """The day on which a sample was drawn."""
+    """Return the day on which a sample was drawn."""
     return datetime.datetime.fromisoformat(sample.at).date().isoformat()

@@ -1,7 +1,8 @@
-"""A review of a store by one person or program: next items, answer, skip, undo, progress.
+"""Conducts a person's or program's review of a store: next items, answer, skip, undo, progress.
 
-The command line, notebooks and the browser call the same few methods. Everything is in the file of
-answers, so a review stops and goes on at any time, and several people may review at once.
+The command line, notebooks and the browser call the same few methods. All state is in the file of
+answers, so a review can be stopped and continued at any time, and several people may review at
+once.
 """
 
 import dataclasses
@@ -36,15 +37,15 @@ Mode = Literal["largest", "sample"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a review is."""
+    """The progress of a review."""
 
     mode: Mode
     answered: int
-    """Of a sample: its answered calls. Otherwise: groups that an answer decides."""
+    """For a sample: its answered calls. Otherwise: groups decided by an answer."""
     total: int
-    """Of a sample: its calls. Otherwise: groups of failed calls."""
+    """For a sample: its calls. Otherwise: groups of failed calls."""
     decided: float
-    """Share of the failed calls that answers about calls and groups decide, 0 to 1."""
+    """Share of the failed calls that are decided by answers, 0 to 1."""
     next_share: float
     """Share of the failed calls that the next ten answers about groups would decide."""
 
@@ -57,7 +58,7 @@ class Session:
         path: the file of answers.
         who: name of the reviewer.
         by: whether this is a person or a program.
-        server: only calls to this server; None: of all.
+        server: only calls to this server; None for all.
         tool: only calls to this tool.
     """
 
@@ -73,16 +74,13 @@ class Session:
     ) -> None:
         """Begin or continue a review.
 
-        Args:
-            store: the store; not a masked one.
-            path: the file of answers; by default the one beside the archive.
-            who: name of the reviewer; by default that of the user.
-            by: whether a person or a program answers.
-            server: only calls to this server.
-            tool: only calls to this tool.
+        Args: store: the store, not a masked one. path: the file of answers; by default the one
+        beside the archive. who: name of the reviewer; by default that of the user. by: whether a
+        person or a program answers. server: only calls to this server. tool: only calls to this
+        tool.
 
         Raises:
-            UsageError: no file is given, and there is no folder beside the archive to write to.
+            UsageError: no file is given, and there is no writable folder beside the archive.
             UnreadableError: the file has a line that is not an answer.
         """
         self.store = store
@@ -98,7 +96,7 @@ class Session:
 
     @property
     def reviews(self) -> Reviews:
-        """All answers and samples of the file, as it is now."""
+        """All answers and samples in the file at this moment."""
         return read(self.path)
 
     @property
@@ -107,12 +105,12 @@ class Session:
         return settled.settle(self.reviews)
 
     def next_items(self, n: int = 1, *, mode: Mode = "largest", second: bool = False) -> list[Item]:
-        """The next items to answer.
+        """Return the next items to answer.
 
         Args:
             n: how many.
-            mode: `largest`: groups of failed calls by calls and doubt, which corrects them and
-                estimates nothing; `sample`: the calls of the sample that was drawn last.
+            mode: `largest`: groups of failed calls by size and doubt, to correct verdicts without
+                estimating rates; `sample`: the calls in the last sample.
             second: only calls that another reviewer answered, to measure agreement.
 
         Raises:
@@ -140,7 +138,7 @@ class Session:
         return items.of_groups(self.store, groups[:n])
 
     def item(self, call: str) -> Item:
-        """A call by its id, with the size of its group.
+        """Return a call by its id, with the size of its group.
 
         Raises:
             UsageError: the store has no such call.
@@ -159,12 +157,12 @@ class Session:
 
         Args:
             item: the item.
-            answer: whose fault it is, `not_an_error` or `cannot_tell`.
+            answer: the party at fault, `not_an_error` or `cannot_tell`.
             why: a reason, in the reviewer's words.
             group: whether the answer is about all calls of the item's group.
 
         Raises:
-            UsageError: it is not an answer, the item has no group, or the file cannot be written.
+            UsageError: `answer` is invalid, the item has no group, or the file cannot be written.
         """
         if answer not in ANSWERS:
             known = ", ".join(ANSWERS)
@@ -231,7 +229,7 @@ class Session:
         return drawn
 
     def ensure_sample(self, n: int) -> Sample:
-        """The last sample if it is of `n` answers and about the store's calls, else a new one."""
+        """Return the last sample if it has `n` answers about the store's calls, else a new one."""
         found = self.sample()
         if found is not None and found.n == n:
             frame = sample.frame(self.store, server=self.server, tool=self.tool)
@@ -240,16 +238,16 @@ class Session:
         return self.draw(n)
 
     def sample(self, reviews: Reviews | None = None) -> Sample | None:
-        """The sample of these calls that was drawn last."""
+        """Return the last sample of these calls."""
         return max(self._samples(reviews or self.reviews), key=lambda each: each.at, default=None)
 
     def rates(self) -> list[estimates.ReviewedRate]:
-        """The rates from the last sample; none while an answer of it is missing."""
+        """Return the rates from the last sample; none while an answer is missing."""
         found = self.sample()
         return [] if found is None else estimates.rates(self.store, found, self.settled)
 
     def progress(self, mode: Mode = "largest") -> Progress:
-        """How far the review is, and what the next answers would decide."""
+        """Return the review's progress, and the effect of the next answers."""
         reviews = self.reviews
         every = self._every_group()
         open_ = self._open_groups(reviews)
@@ -273,7 +271,7 @@ class Session:
         ]
 
     def _every_group(self) -> list[items.Group]:
-        """The groups of failed calls, read again only if a run replaced the store."""
+        """Return the groups of failed calls, read again only after a run replaced the store."""
         scored_at = self.store.manifest.get("scored_at", "")
         if self._groups[0] != scored_at:
             found = items.largest(self.store, server=self.server, tool=self.tool)
@@ -281,7 +279,7 @@ class Session:
         return self._groups[1]
 
     def _open_groups(self, reviews: Reviews) -> list[items.Group]:
-        """The groups that no answer about them decides, and whose example is not answered."""
+        """Return the groups that no answer decides and whose example has no answer."""
         known = settled.settle(reviews)
         groups = {(key.group, key.definition) for key in known.groups}
         called = {row.group for row in reviews.current().values() if row.who == self.who}
@@ -298,7 +296,7 @@ _Place = TypeVar("_Place")
 def _first(
     n: int, places: Sequence[_Place], read: Callable[[list[_Place]], list[Item]]
 ) -> list[Item]:
-    """The first `n` items of these places; some calls may be gone. Reading many takes long."""
+    """Return the first `n` items at these places; some calls may be gone."""
     found: list[Item] = []
     left = list(places)
     while left and len(found) < n:

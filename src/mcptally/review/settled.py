@@ -13,14 +13,14 @@ from mcptally.statistics.agreement import Agreement, agreement
 from mcptally.statistics.intervals import wilson
 
 COMMON_ITEMS: Final = 20
-"""Calls that a program and people must both have answered before the program's answers count."""
+"""Number of calls that both a program and people must answer before the program's answers count."""
 LEAST_AGREEMENT: Final = 0.8
-"""The lower end of the 95 % interval of their agreement must be at least this."""
+"""Minimum for the lower end of the 95 % interval of their agreement."""
 NORMAL: Final = 1.959963984540054
 
 
 class GroupKey(NamedTuple):
-    """What a group's answer reaches: calls of one template, under one definition of the tool."""
+    """The calls to which a group's answer applies: one template, one tool definition."""
 
     group: str
     definition: str | None
@@ -37,7 +37,7 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """How often two reviewers gave the same answer to the same call."""
+    """The agreement of two reviewers about the same calls."""
 
     first: str
     second: str
@@ -49,16 +49,16 @@ class Settled(msgspec.Struct, frozen=True):
 
     calls: dict[CallKey, Answer]
     groups: dict[GroupKey, Answer]
-    """The answers that reach other calls of their group."""
+    """The answers that apply to other calls in their group."""
     conflicts: tuple[Conflict, ...] = ()
     split: frozenset[str] = frozenset()
-    """Groups whose calls got different answers: no answer reaches other calls of theirs."""
+    """Groups whose calls got different answers, none of which applies to other calls."""
     waiting: dict[str, Agreement] = msgspec.field(default_factory=dict)
-    """Programs whose answers do not count yet → their agreement with people."""
+    """Programs whose answers do not yet count → their agreement with people."""
 
 
 def settle(reviews: Reviews) -> Settled:
-    """The answers that count: of people, and of programs that agree with people often enough."""
+    """Return the answers that count: people's, and those of programs that agree with people."""
     current = list(reviews.current().values())
     people = [row for row in current if row.by is Reviewer.PERSON]
     calls, conflicts = _agreed(people)
@@ -87,7 +87,7 @@ def settle(reviews: Reviews) -> Settled:
 
 
 def counts(found: Agreement) -> bool:
-    """Whether a program agrees with people often enough for its answers to count."""
+    """Return whether a program agrees with people often enough for its answers to count."""
     if found.n < COMMON_ITEMS:
         return False
     low, _ = wilson(np.asarray(found.share), np.asarray(float(found.n)), np.asarray(NORMAL))
@@ -95,7 +95,7 @@ def counts(found: Agreement) -> bool:
 
 
 def pairs(reviews: Reviews) -> list[Pair]:
-    """The agreement of each pair of reviewers who answered the same calls."""
+    """Return the agreement of each pair of reviewers who answered the same calls."""
     by_reviewer: dict[str, dict[CallKey, str]] = defaultdict(dict)
     for row in reviews.current().values():
         by_reviewer[row.who][row.key] = row.answer
@@ -109,7 +109,7 @@ def pairs(reviews: Reviews) -> list[Pair]:
 
 
 def _agreed(people: Iterable[Answer]) -> tuple[dict[CallKey, Answer], list[Conflict]]:
-    """The calls on which all people who answered agree, and the others."""
+    """Return the calls on which all answering people agree, and the others."""
     by_call: dict[CallKey, list[Answer]] = defaultdict(list)
     for row in people:
         by_call[row.key].append(row)
@@ -117,7 +117,7 @@ def _agreed(people: Iterable[Answer]) -> tuple[dict[CallKey, Answer], list[Confl
     conflicts = []
     for key, rows in by_call.items():
         if len({row.answer for row in rows}) == 1:
-            # An answer about the whole group says more than the same one about the call.
+            # An answer about the whole group takes precedence over the same answer about the call.
             agreed[key] = max(rows, key=lambda row: (row.scope is Scope.GROUP, row.at))
         else:
             said = {row.who: row.answer for row in rows}

@@ -1,4 +1,4 @@
-"""Says how far a review is, what rates its sample gives, and how far reviewers agree."""
+"""Describes a review in words: progress, rates from its sample, agreement of reviewers."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from mcptally.review.session import Session
 
 
 def groups(session: Session) -> str:
-    """The calls that the answers decide, and those that the next answers would decide."""
+    """Return the calls decided by the answers, and those that the next answers would decide."""
     progress = session.progress()
     return (
         f"{progress.answered} of {progress.total} answered; answers decide "
@@ -18,7 +18,7 @@ def groups(session: Session) -> str:
 
 
 def rates(session: Session) -> Iterator[str]:
-    """The rates from the sample, or why there are none."""
+    """Yield the rates from the sample, or why there are none."""
     drawn = session.sample()
     if drawn is None:
         yield "no sample: draw one with --sample N to compute rates"
@@ -39,7 +39,7 @@ def rates(session: Session) -> Iterator[str]:
 
 
 def agreement(session: Session) -> Iterator[str]:
-    """The agreement of reviewers, programs whose answers do not count yet, and each conflict."""
+    """Yield the agreement of reviewers, programs that do not yet count, and each conflict."""
     known = session.settled
     for pair in settled.pairs(session.reviews):
         yield (

@@ -1,8 +1,8 @@
-"""The verdict: who is at fault for a failed call, and which successful results hide an error.
+"""Computes the verdict: who is at fault for a failed call, and which results hide an error.
 
-May import `rules`, `tables` and `errors`. Rules are rows of `rules/verdict-*.toml` and
-`rules/hidden.toml`; `classify` applies the former, `hidden_errors` the latter. `languages.toml` has
-the words of other languages.
+May import `rules`, `tables` and `errors`. Rules are rows of `rules/verdict-*.toml` (applied by
+`classify`) and of `rules/hidden.toml` (applied by `hidden_errors`). `languages.toml` has the words
+of other languages.
 """
 
 from mcptally.verdict.classify import judge

@@ -1,4 +1,4 @@
-"""The certainty of a rule: its measured precision, shrunk towards that of its section."""
+"""Computes the certainty of a rule: its measured precision, shrunk towards its section's."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,20 +6,20 @@ from typing import Final
 from mcptally.verdict.rule_model import HiddenRule, TextRule
 
 PRIOR_WEIGHT: Final = 20.0
-"""Weight of a section's precision in that of its rules, as a number of observations. Chosen by the
-reliability table in docs/reference/accuracy.md."""
+"""Weight of a section's precision in the certainty of its rules, as a number of observations.
+Chosen by the reliability table in docs/reference/accuracy.md."""
 VERDICT_PRIOR: Final = (100.0, 0.8)
 HIDDEN_PRIOR: Final = (20.0, 0.9)
 """Weight, as a number of observations, and precision of the prior.
 
-The precision is assumed for rules without measurements. The weight applies twice: to this
-precision in that of all rules, and to the precision of all rules in that of one section. Verdicts
-get more weight: on servers that were never labelled they fail in ways that the labels do not show,
-while findings of hidden errors hardly do."""
+The precision is assumed for rules without measurements. The weight applies twice: when all rules
+are shrunk towards this precision, and when a section is shrunk towards all rules. Verdicts get more
+weight: on unlabelled servers they fail in ways that the labels do not show, while findings of
+hidden errors hardly do."""
 
 
 def section(rule: TextRule) -> str:
-    """Return the section of a rule's id, `group.<section>.name`; its rules share a prior."""
+    """Return the section in a rule's id, `group.<section>.name`; its rules share a prior."""
     _, _, rest = rule.id.partition(".")
     return rest.partition(".")[0]
 
@@ -27,8 +27,8 @@ def section(rule: TextRule) -> str:
 def certainty_percent(rules: Sequence[TextRule]) -> list[float]:
     """Return the mean of each rule's Beta posterior, in percent.
 
-    The prior is the pooled precision of the rules of the same `section`, with the weight of
-    `PRIOR_WEIGHT` observations. That pool in turn is shrunk towards all rules together.
+    The prior is the pooled precision of the rules in the same `section`, with the weight of
+    `PRIOR_WEIGHT` observations. The pool in turn is shrunk towards all rules together.
 
     Args:
         rules: all rules about failures, or all about hidden errors.

@@ -31,7 +31,7 @@ FILES: Final = (
 
 
 class Verdicts(StageTable):
-    """What `judge` returns, one row per call; null where the outcome is not a failure."""
+    """The result of `judge`, one row per call; null where the outcome is not a failure."""
 
     verdict = Judged.verdict
     reason = Judged.reason
@@ -43,8 +43,8 @@ class Verdicts(StageTable):
 
 
 MOST_BY_WORDS: Final = 84.9
-"""Highest certainty, in percent, of a verdict that only words of the text speak for. Rules that
-know no more are right less often on unread servers than on read ones."""
+"""Maximum certainty, in percent, of a verdict supported only by words in the text. Such rules are
+right less often on servers whose texts were not read when they were written."""
 
 _WITHOUT_RULE: Final = {
     Verdict.BUSINESS: ("other_refusal", "after_change"),
@@ -52,7 +52,7 @@ _WITHOUT_RULE: Final = {
     Verdict.INFRASTRUCTURE: ("dependency_down", "yes"),
     Verdict.AMBIGUOUS: ("unclear", None),
 }
-"""`reason` and `retryable` of verdicts that no matching rule names."""
+"""`reason` and `retryable` for verdicts that no matching rule states."""
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 _Opinions: TypeAlias = tuple[text_model.Opinions, tuple[float, float, float]]
@@ -60,7 +60,7 @@ _Opinions: TypeAlias = tuple[text_model.Opinions, tuple[float, float, float]]
 
 @functools.cache
 def failure_rules() -> tuple[VerdictRule, ...]:
-    """Return the shipped rules about failures, in the order in which they decide."""
+    """Return the shipped rules about failures, in order of precedence."""
     return shipped_rules(VerdictRule, *FILES)
 
 
@@ -74,8 +74,8 @@ def judge(
 
     Args:
         calls: some or all columns of `facts.Inputs`.
-        ruleset: rules to use in place of the ones that come with mcptally.
-        weights: weights to use in place of the ones that come with mcptally.
+        ruleset: rules to use in place of the shipped ones.
+        weights: weights to use in place of the shipped ones.
         definitions: `Definitions` of the tools, if `calls` has no `input_schema`.
 
     Returns:
@@ -102,11 +102,12 @@ def judge_evidence(
     """Return the verdicts that `judge` gives to calls with this evidence.
 
     Args:
-        evidence: the column that `judge` returns: lists of rule ids. Ids of rules that are not in
+        evidence: the column that `judge` returns: lists of rule ids. Rules that are not in
             `ruleset` are left out.
         weights: see `judge`.
         ruleset: see `judge`.
-        opinions: the text model's opinions on the calls, and how they are pooled; None: rules only.
+        opinions: the text model's opinions on the calls, and how they are pooled; None for rules
+            only.
     """
     chosen = tuple(failure_rules() if ruleset is None else ruleset)
     kinds = _weigh_evidence(evidence, chosen)
@@ -127,13 +128,13 @@ class _Weighed(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     features: weighing.Features
     first: _Numbers
-    """For each kind the number of the first rule that matches; the number of rules if none does."""
+    """For each kind, the number of the first matching rule; the number of rules if none matches."""
     first_of_class: npt.NDArray[np.int64]
-    """For each kind and class the first rule with that verdict; the number of rules if none."""
+    """For each kind and class, the first rule with that verdict; the number of rules if none."""
     backed: match.Mask
-    """For each kind and class whether a rule that knows more than words has that verdict."""
+    """For each kind and class, whether a rule that tests more than words has that verdict."""
     evidence: pl.Series
-    """The ids of the rules that match."""
+    """The ids of the matching rules."""
 
 
 def _weigh(
@@ -142,7 +143,7 @@ def _weigh(
     """Collect the features of `height` kinds of calls. Calls of one kind have the same facts.
 
     Args:
-        matches: numbers of rules, by order, each with the kinds that it matches.
+        matches: rule numbers, by order, each with the kinds that the rule matches.
         height: number of kinds.
         chosen: the rules.
     """
@@ -175,7 +176,7 @@ def _weigh(
 
 
 def _lists(owners: Sequence[_Numbers], ids: Sequence[str], height: int) -> pl.Series:
-    """Return `height` lists of ids; `owners[i]` has the indices of the lists with `ids[i]`.
+    """Return `height` lists of ids; `owners[i]` has the indices of the lists that contain `ids[i]`.
 
     Lists without ids are null.
     """
@@ -212,7 +213,7 @@ def _verdicts(
     best = weighing.decide(probability, named)
     every = np.arange(len(best))
     rule = kinds.first_of_class[every, best]
-    # The rows after those of the rules are for verdicts that no matching rule has.
+    # The rows after the rules' rows are for verdicts that no matching rule has.
     rule += np.where(rule == len(chosen), best, 0)
     decides = np.array([*(each.decides for each in chosen), False])[kinds.first]
     rule[decides] = kinds.first[decides]
@@ -226,7 +227,7 @@ def _verdicts(
 
 
 def _rule_columns(chosen: tuple[VerdictRule, ...]) -> pl.DataFrame:
-    """Return the columns that a rule sets: one row per rule, then one per class without a rule."""
+    """Return the columns set by rules: one row per rule, then one per class without a rule."""
     rows: list[tuple[str | None, ...]] = [
         (
             rule.verdict,
@@ -249,10 +250,10 @@ def _rule_columns(chosen: tuple[VerdictRule, ...]) -> pl.DataFrame:
 def matching_rules(
     calls: pl.DataFrame, ruleset: Sequence[VerdictRule] | None = None
 ) -> pl.DataFrame:
-    """Return every rule that matches each failed call, not only the one that decides.
+    """Return all rules that match each failed call, not only the deciding one.
 
     Returns:
-        `row` (row number in `calls`) and `rule` (id), in the order in which rules decide.
+        `row` (row number in `calls`) and `rule` (id), in order of precedence.
     """
     chosen = tuple(failure_rules() if ruleset is None else ruleset)
     failed = facts.failed_calls(calls)

@@ -19,10 +19,10 @@ from mcptally.tables.queries import run_query
 from mcptally.verdict import error_text
 
 MAX_TEMPLATE: Final = 200
-"""Length limit of a template in characters."""
+"""Maximum length of a template in characters."""
 
 _MAX_PASSES: Final = 8
-"""Limit of the number of layers around a message that are removed."""
+"""Maximum number of layers around a message that are removed."""
 
 _PREFIXES: Final = "(?i)^(?:[\\s\"'`]*(?:" + "|".join(error_text.PREFIXES) + "))+"
 _ENCLOSED: Final = r"""(?s)^(?:"([^"]*)"|'([^']*)'|`([^`]*)`)$"""
@@ -33,7 +33,7 @@ _BARE_LINES: Final = (
     rf"^(?:[{_SYMBOL}]*(?:(?i)errors?|failed|failure|warning|stdout|stderr|output|results?)"
     r"[:!.=\- ]*\n)+"
 )
-"""Lines at the start that only say that something failed."""
+"""Matches lines at the start that only report that something failed."""
 
 
 # Tracebacks of Python, also boxed by rich and joined to one line.
@@ -46,9 +46,9 @@ _EXCEPTIONS: Final = (
     rf"(?s){_TRACEBACK}.*\n[ \t|+^~╰│][^\n]*\n+([^\s|+^~╰│][^\n]*)",
     rf"(?s){_TRACEBACK}.*\s({_EXCEPTION_NAME}: .*)$",
 )
-"""The last exception of a traceback: by its name, after an indented line, in a single line."""
+"""Matches a traceback's last exception: by its name, after an indented line, in one line."""
 
-# The first line names only what failed; the message follows.
+# The first line only names the failed operation; the message follows.
 _PYDANTIC: Final = (
     r"(?s)^(?:[\w.]+: )?\d+ validation errors? for ([^\n]+)\n(\S[^\n]*)\n\s+([^\n]*?)"
     r"(?: \[type=[^\n]*)?(?:\n.*)?$"
@@ -59,7 +59,7 @@ _EXIT_CODE: Final = (
     r"(?is)^([^\n]*(?:exit|failed with)[^\n]{0,20}(?:code|status)[: =-]*[0-9]+|"
     r"[^\n]{0,40} failed)[.:! ]*\n\s*(\S.*)$"
 )
-"""A first line that says how a program ended, and the line that says why."""
+"""Matches a first line with a program's exit status, and the line with the reason."""
 _ANNOUNCED: Final = (
     r"(?is)^([^\n]*\b(?:errors?|exception|failed|invalid|panicked|reason|message|details?|output"
     r"|results?)\b[^\n]*[:：])\s*\n\s*(\S.*)$"  # noqa: RUF001
@@ -75,10 +75,10 @@ _MESSAGE_MEMBERS: Final = (
     *("error_?message", "message", "msg", "error_?description", "detail", "details", "reason"),
     *("error", "errors", "err", "description", "title", "cause", "stderr", "code"),
 )
-"""Members that hold the message, the most specific first; at any depth."""
+"""Members that contain the message, most specific first, at any depth."""
 _LITERALS: Final = {name: max(re.split(r"_\?|[sk]", name), key=len) for name in _MESSAGE_MEMBERS}
-"""Member → letters that are in every text with the member, in lower case. Without s and k, which
-also match U+017F and U+212A where case is ignored."""
+"""Member → lower-case letters that occur in every text with the member, except s and k, which also
+match U+017F and U+212A where case is ignored."""
 _JSON_PATH: Final = r"""(?s)["']path["']\s*:\s*\[\s*((?:"[^"]*"|\d+|[,\s])*)\]"""
 
 _MASKS: Final = (
@@ -95,13 +95,13 @@ _MASKS: Final = (
     (r"(?:\B-)?\b\d+(?:[.,]\d+)*(?:[kMGT]?i?[Bb]|[mnµ]?s|min|[hd%])?\b", "<n>"),
     (r"(<text>|<n>)(?:(?:\s*[,|]\s*|\s*,?\s+(?:or|and)\s+)(?:<text>|<n>))+", "${1}, …"),
 )
-"""Pattern of a text that varies between calls → its placeholder."""
+"""Pattern of text that varies between calls → its placeholder."""
 
 
 def templates(texts: pl.Series) -> pl.Series:
     """Return the template of each text: at most `MAX_TEMPLATE` characters.
 
-    It is null where the text is null or white space, and never empty.
+    The template is null where the text is null or white space, and never empty.
     """
     text = pl.col("text")
     short = pl.concat_str(
@@ -123,7 +123,7 @@ def templates(texts: pl.Series) -> pl.Series:
 
 
 def _until_stable(texts: pl.Series, step: Callable[[pl.Series], pl.Series]) -> pl.Series:
-    """Apply a step again to the texts that it changed, up to `_MAX_PASSES` times."""
+    """Repeat a step on the texts that it changed, up to `_MAX_PASSES` times."""
     rows = np.arange(len(texts))
     done: list[tuple[npt.NDArray[np.int64], pl.Series]] = []
     for _ in range(_MAX_PASSES):
@@ -139,7 +139,7 @@ def _until_stable(texts: pl.Series, step: Callable[[pl.Series], pl.Series]) -> p
 
 
 def _unwrap(texts: pl.Series) -> pl.Series:
-    """Return the texts without one layer of the text around their messages."""
+    """Return the texts with one layer around their messages removed."""
     query = texts.alias("text").to_frame().lazy()
     for columns in _layers():
         query = query.with_columns(columns)
@@ -155,10 +155,10 @@ def _unwrap(texts: pl.Series) -> pl.Series:
 
 @functools.cache
 def _layers() -> list[list[pl.Expr]]:
-    """Return the columns that `_unwrap` adds; making the expressions takes as long as the query.
+    """Return the columns that `_unwrap` adds, cached: making them takes as long as the query.
 
     Each list is evaluated before the next one reads its columns: nested expressions would be
-    planned anew wherever they occur.
+    planned again wherever they occur.
     """
     text = pl.col("text")
     steps = [[text.str.strip_chars()]]
@@ -176,7 +176,7 @@ def _layers() -> list[list[pl.Expr]]:
         **{f"exit_{n}": (_EXIT_CODE, n) for n in (1, 2)},
         **{f"announced_{n}": (_ANNOUNCED, n) for n in (1, 2)},
         "line": (r"^([^\r\n]*[0-9A-Za-z[^\x00-\x7f]][^\r\n]*)", 1),
-        # JSON without a message that is indented: its first member.
+        # Indented JSON without a message: take its first member.
         "member": (r"""^[\s{\["']+([^\r\n]+)""", 1),
     }
     every = [
@@ -188,7 +188,7 @@ def _layers() -> list[list[pl.Expr]]:
 
 @functools.cache
 def _message() -> pl.Expr:
-    """Return the message of a text: the first column of `_layers` that has one, or the text."""
+    """Return a text's message: the first column of `_layers` that has one, or the text."""
     return pl.coalesce(
         *(f"exception_{n}" for n in range(len(_EXCEPTIONS))),
         _joined("json_1", "json_2"),
@@ -204,16 +204,16 @@ def _message() -> pl.Expr:
 
 
 def _joined(head: str, message: str) -> pl.Expr:
-    """Return the last line of a column, a colon and the message column; null without a message."""
+    """Return the last line of a column, a colon and the message; null without a message."""
     before = pl.col(head).str.extract(r"([^\n]*)$", 1).str.strip_chars(" :：([{-")  # noqa: RUF001
     both = pl.concat_str(before, pl.lit(": "), message)
     return pl.when(before != "").then(both).otherwise(message)
 
 
 def _json_messages(texts: pl.Series) -> pl.Series:
-    """Return the string of the first of `_MESSAGE_MEMBERS` that is not empty, unescaped.
+    """Return the unescaped string in the first non-empty member of `_MESSAGE_MEMBERS`.
 
-    Null where a text has none of these members.
+    The result is null where a text has none of these members.
     """
     if texts.null_count() == len(texts):
         return texts  # compiling the patterns would take longer than everything else
@@ -240,7 +240,7 @@ def _json_messages(texts: pl.Series) -> pl.Series:
         .str.replace_all(",", "."),
     )
     escaped = pl.concat_str(pl.lit('{"text":"'), "message", pl.lit('"}'))
-    # Zod lists one issue per field: `Required` says nothing without the field.
+    # Zod lists one issue per field: `Required` means nothing without the field.
     at_field = pl.concat_str("message", pl.lit(" at "), "field")
     message = pl.when(pl.col("field") != "").then(at_field).otherwise("message")
     return (
@@ -267,11 +267,11 @@ def _mask(texts: pl.Series) -> pl.Series:
 
 @functools.cache
 def _masked_and_cut() -> tuple[pl.Expr, pl.Expr]:
-    """Return the expressions for a masked text, and for this text at its maximal length."""
+    """Return expressions for a masked text, and for this text cut to the maximum length."""
     masked = pl.col("text").str.replace_all(r"\s+", " ").str.strip_chars()
     for pattern, placeholder in _MASKS:
         masked = masked.str.replace_all(pattern, placeholder)
-    # Cut between words: a number or a name that is cut in two would be masked in another way.
+    # Cut between words: a number or name that is cut in two would be masked differently.
     text = pl.col("text")
     head = text.str.head(MAX_TEMPLATE - 1).str.replace(r"\s\S*$", "") + "…"
     cut = pl.when(text.str.len_chars() > MAX_TEMPLATE).then(head).otherwise(text)

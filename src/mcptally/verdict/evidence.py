@@ -1,9 +1,9 @@
 """Computes evidence for the verdict that is not in the reply itself.
 
-Two facts are known inside a partition: how the call's recording ended, and which exception is on
+Two facts are known within a partition: how the call's recording ended, and which exception is on
 stderr. Three facts are counted per partition (`count_calls_per_minute`, `count_result_forms`) and
 summed over the archive: how many other calls to the server failed at that time, whether the tool's
-other results are JSON, and how often the tool and the server's other tools work. Rules read such
+other results are JSON, and how often the tool and the server's other tools work. Rules use such
 numbers in bands (`RECORD_SHARES`), so that a new file seldom changes the verdict on calls in other
 files.
 """
@@ -30,25 +30,25 @@ from mcptally.tables.stages import (
 from mcptally.verdict import hidden_errors, tool_kinds
 
 MINUTE_NS: Final = 60 * 10**9
-"""One minute in nanoseconds. Calls of the same and the adjacent minutes are concurrent."""
+"""One minute in nanoseconds. Calls in the same and adjacent minutes are concurrent."""
 
 MIN_CONCURRENT: Final = 5
-"""With fewer concurrent calls to other tools, `concurrent_failure_share` is null."""
+"""Number of concurrent calls to other tools below which `concurrent_failure_share` is null."""
 
 _FAILED: Final = (*MARKED_ERRORS, *UNANSWERED)
-"""Outcomes that count as a failure here: hidden errors are not known yet."""
+"""Outcomes that count as failures here, where hidden errors are not yet known."""
 
 MIN_CALLS: Final = 5
-"""With fewer calls, the record of a tool is null."""
+"""Number of calls below which a tool's record is null."""
 
 RECORD_SHARES: Final = (("seldom", 0.2), ("mostly", 0.95))
-"""Bands of the share of calls that returned a result, below `always`, and their upper limits."""
+"""Bands for the share of calls that returned a result, below `always`, with their upper limits."""
 
 _MINUTE_KEYS: Final = ("recording", "server", "minute", "tool")
 
 
 class _ToolCounts(StageTable):
-    """Numbers of calls to a tool, beside those to all tools of its server."""
+    """Numbers of calls to a tool and to all tools of its server."""
 
     own_calls = Column(pl.Int64, "Calls to the tool at that time.")
     own_failed = Column(pl.Int64, "Of those, failed.")
@@ -58,8 +58,8 @@ class _ToolCounts(StageTable):
 def add_recording_end(calls: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
     """Add `exit_code`, `signal` and `closed` to calls that were in flight when the recording ended.
 
-    A call was in flight if it has no reply and no later call of its side has one. For all other
-    calls the three columns are null: how a recording ended does not explain them.
+    A call was in flight if neither it nor a later call by the same side has a reply. For all other
+    calls the three columns are null: the recording's end does not explain them.
     """
     signals = set(closes.get_column(Closes.signal.name).drop_nulls().to_list())
     numbers = {text: _signal_number(text) for text in sorted(signals)}
@@ -87,7 +87,7 @@ def add_recording_end(calls: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame
 
 
 def _signal_number(text: str) -> int | None:
-    """Return the number of a signal, which transcripts write as a number or a name."""
+    """Return the number of a signal, which transcripts contain as a number or a name."""
     value: Any = msgspec.json.decode(text)
     if isinstance(value, str):
         return signal.Signals[value] if value in signal.Signals.__members__ else None
@@ -112,11 +112,11 @@ def count_calls_per_minute(calls: pl.DataFrame) -> pl.DataFrame:
 def keep_working_tools(at: pl.DataFrame, counted: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the rows of `at` whose tool has at least one call that did not fail.
 
-    A tool that always fails, for example because it does not exist, says nothing about an outage.
+    A tool that always fails, for example because it does not exist, is no evidence of an outage.
 
     Args:
         at: rows of `CallsByMinute`.
-        counted: `calls` and `failed` per tool, if `at` does not have all calls to a tool.
+        counted: `calls` and `failed` per tool, if `at` may lack calls to a tool.
     """
     per_tool = at if counted is None else counted
     totals = per_tool.lazy().group_by("server", "tool").agg(pl.col("calls", "failed").sum())
@@ -130,7 +130,7 @@ def count_result_forms(calls: pl.DataFrame, more: Mapping[str, pl.Expr]) -> pl.D
 
     Args:
         calls: `GatheredCalls`.
-        more: further columns → conditions of the results that they count.
+        more: further columns → conditions for the results that they count.
     """
     rows = calls.lazy().filter(
         (GatheredCalls.dir.col == "c2s") & GatheredCalls.tool.col.is_not_null()
@@ -160,9 +160,9 @@ def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> 
 
     Args:
         calls: the calls of a partition.
-        at: `CallsByMinute` of the whole archive, only of tools that `keep_working_tools` keeps,
-            possibly summed over recordings; rows far from any call may be missing.
-        usual: `ResultForms` of the whole archive; rows may be summed over recordings.
+        at: `CallsByMinute` of the whole archive, filtered by `keep_working_tools`, possibly summed
+            over recordings; rows far from any call may be missing.
+        usual: `ResultForms` of the whole archive; may be summed over recordings.
     """
     keys = ["server", "minute"]
     counts = [CallsByMinute.calls.col.sum(), CallsByMinute.failed.col.sum()]
@@ -218,7 +218,7 @@ def add_kinds(definitions: pl.DataFrame) -> pl.DataFrame:
 
 
 def add_tool_kinds(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """Add `tool_kind` to calls; where no definition of the tool is known, by the arguments.
+    """Add `tool_kind` to calls, by the arguments where no definition of the tool is known.
 
     Args:
         calls: `Validated`.
@@ -253,7 +253,7 @@ def add_tool_kinds(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
 def record(worked: pl.Expr, failed: pl.Expr) -> pl.Expr:
     """Return how often calls return a result: `never`, `seldom`, `mostly` or `always`.
 
-    Null with fewer than `MIN_CALLS` calls.
+    The record is null with fewer than `MIN_CALLS` calls.
 
     Args:
         worked: number of calls that returned a result.

@@ -10,16 +10,16 @@ from mcptally.verdict import classify, facts, hidden_errors
 from mcptally.verdict.rule_model import HiddenRule, TextRule, VerdictRule
 
 _USUAL_FORM: Final = "usual"
-"""Key in an example of a hidden error; the value `json` means the tool's other results are JSON."""
+"""Key in an example of a hidden error; `json` means that the tool's other results are JSON."""
 
 _OTHER_RESULTS: Final = 19
 """Number of other results that the check adds to such an example."""
 
 _SHOWN: Final = 200
-"""Characters of an example that an error message quotes."""
+"""Maximum characters of an example quoted in an error message."""
 
 Example = tuple[str, Any]
-"""`fires` or `silent`, and the text or table on which the rule must do that."""
+"""`fires` or `silent`, and the text or table on which the rule must do so."""
 
 
 def examples(rule: TextRule) -> Iterator[Example]:
@@ -32,18 +32,18 @@ def examples(rule: TextRule) -> Iterator[Example]:
 def contradicted_failure_examples(
     rules: Sequence[VerdictRule],
 ) -> list[tuple[VerdictRule, Example]]:
-    """Return each rule about failures with each of its examples that it contradicts.
+    """Return each rule about failures with the examples that it contradicts.
 
     An example is an error text, or a table with columns of a call (`facts.Inputs`).
 
     Raises:
-        RuleError: an example is neither.
+        RuleError: an example is neither a text nor a table.
     """
     expected = [(rule, example) for rule in rules for example in examples(rule)]
     calls = [_failed_call(rule, value) for rule, (_, value) in expected]
     if not calls:
         return []
-    # One frame of all calls: evaluating the rules takes hardly longer on many calls than on one.
+    # Evaluate all calls in one frame: this takes hardly longer than evaluating one call.
     matched = set(classify.matching_rules(pl.concat(calls), rules).select("row", "rule").rows())
     return [
         (rule, example)
@@ -66,10 +66,10 @@ def contradicted_result_examples(
 
     Args:
         rule: the rule.
-        others: all rules; used for an `echo` rule, which overrules the matches of others.
+        others: all rules; needed for an `echo` rule, which overrules others' matches.
 
     Raises:
-        RuleError: an example is neither.
+        RuleError: an example is neither a text nor a table.
     """
     wrong = []
     for kind, example in examples(rule):
@@ -97,7 +97,7 @@ def check(
 
     Args:
         ruleset: all rules in force.
-        changed: the rows of the file; a row that disables a rule has no rule in `ruleset`.
+        changed: the file's rows; a disabled rule is not in `ruleset`.
         where: the file's name, for error messages.
 
     Raises:

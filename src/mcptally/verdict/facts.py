@@ -1,4 +1,4 @@
-"""Collects the facts about failed calls that the conditions of rules test."""
+"""Collects the facts about failed calls that rules test."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
@@ -26,7 +26,7 @@ from mcptally.verdict.rule_model import VerdictRule, status_in
 
 
 class Inputs(StageTable):
-    """The columns that `judge` reads; a missing column counts as null."""
+    """The columns read by `judge`; a missing column counts as null."""
 
     outcome = Judged.outcome
     error_text = Judged.error_text
@@ -49,7 +49,7 @@ class Inputs(StageTable):
 
 
 class _Facts(Inputs):
-    """One row per failed call, with the facts that rules test."""
+    """One row per failed call, with the facts tested by rules."""
 
     row = Column(pl.UInt32, "Number of the call.")
     text = Column(pl.UInt32, "Number of its distinct text.")
@@ -69,19 +69,19 @@ _WORDS: Final = {
     "lacks_argument": whose_words.lacks_argument,
     "own_default": whose_words.own_default,
 }
-"""Fields of rules that are true or not, and the functions that return them for calls."""
+"""Boolean fields of rules, and the functions that compute them for calls."""
 
 TIME_LIMITS: Final = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
-"""Usual time limits in seconds."""
+"""Common time limits in seconds."""
 
 ARGUMENT_VALUE: Final = r"""[:\[]\s*(?:"[^"\\]{3,80}"|-?[0-9]{3,})"""
-"""Values in the JSON text of arguments that are rare enough to recognise in a text."""
+"""Matches values in the arguments' JSON text that are rare enough to recognise in a text."""
 
 MASKED_VALUES: Final = 3
-"""Values of the arguments that are masked in one text, the longest ones."""
+"""Maximum number of argument values, longest first, that are masked in a text."""
 
 _MAX_NAME: Final = 1_000
-"""Bytes of a tool's name above which it is not looked for: polars compiles what it searches."""
+"""Size of a tool's name above which it is not searched for, because polars compiles each name."""
 _NAMED_TOOL: Final = pl.when(
     pl.concat_str(
         Inputs.error_text.col, Inputs.stderr_error.col, separator="\n", ignore_nulls=True
@@ -117,7 +117,7 @@ def failed_calls(calls: pl.DataFrame, definitions: pl.DataFrame | None = None) -
 
 
 def _with_inputs(calls: pl.DataFrame) -> pl.LazyFrame:
-    """Return the columns of `Inputs`; those that are missing are null."""
+    """Return the columns of `Inputs`; missing ones are null."""
     present = set(calls.columns)
     return calls.lazy().select(
         (pl.col(name) if name in present else pl.lit(None)).cast(dtype).alias(name)
@@ -126,22 +126,22 @@ def _with_inputs(calls: pl.DataFrame) -> pl.LazyFrame:
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """The distinct combinations of facts about failed calls that rules test."""
+    """The distinct combinations of facts about failed calls."""
 
     kinds: pl.DataFrame
     """One row per distinct combination of facts ("kind" of call)."""
     kind_of_row: _Numbers
-    """For each failed call the row of its kind in `kinds`."""
+    """For each failed call, the row of its kind in `kinds`."""
     matched: list[match.Rows | None]
-    """For each rule the distinct texts that its patterns match; None: it has no patterns."""
+    """For each rule, the distinct texts that its patterns match; None without patterns."""
     text_count: int
-    """How many distinct texts there are."""
+    """The number of distinct texts."""
     masked: pl.Series
-    """The distinct masked texts, which the text model reads; `kinds` has their numbers."""
+    """The distinct masked texts for the text model; `kinds` has their numbers."""
 
 
 def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
-    """Match the rules' patterns against the distinct texts and collect all other facts.
+    """Match the rules' patterns against the distinct texts, and collect all other facts.
 
     Args:
         failed: the result of `failed_calls`.
@@ -168,7 +168,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
         .with_columns(
             status=pl.coalesce("http_status", "text_status"),
             end=pl.when(Inputs.outcome.col == "no_response").then(_recording_end()),
-            # Rounded down to tenths, so that there are few kinds of calls.
+            # Round down to tenths, so that there are few kinds of calls.
             outage=Inputs.concurrent_failure_share.col.mul(10).floor().truediv(10),
             time_limit=_took_a_time_limit(),
         )
@@ -246,15 +246,15 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
 def matched_texts(
     calls: pl.DataFrame, chosen: Iterable[VerdictRule], rows: Mapping[str, list[int]]
 ) -> dict[str, dict[int, str | None]]:
-    """Return the parts of calls' texts that rules about the text match.
+    """Return the parts of calls' texts that are matched by rules about the text.
 
     Args:
         calls: some or all columns of `Inputs`.
         chosen: the rules.
-        rows: id of each rule → the calls whose text it matches.
+        rows: rule id → the calls whose text the rule matches.
 
     Returns:
-        Id of each rule about the text → row of each of these calls → the part of its text.
+        Rule id → row of a call → the matched part of its text.
     """
     columns = (Inputs.error_text.col, Inputs.stderr_error.col, _NAMED_TOOL.alias("named_tool"))
     inputs = _with_inputs(calls).select(*columns).pipe(run_query)
@@ -271,7 +271,7 @@ def matched_texts(
 
 
 def masked_texts(calls: pl.DataFrame) -> pl.Series:
-    """Return what the text model reads of each call.
+    """Return each call's text as read by the text model.
 
     Args:
         calls: some or all columns of `Inputs`.
@@ -299,7 +299,7 @@ def _recording_end() -> pl.Expr:
 
 
 def _took_a_time_limit() -> pl.Expr:
-    """Return whether a call took just over one of `TIME_LIMITS`."""
+    """Return whether a call took slightly longer than one of `TIME_LIMITS`."""
     seconds = Inputs.latency_ms.col / 1000
     return pl.any_horizontal(
         (seconds - limit).is_between(0, max(0.3, 0.02 * limit)) for limit in TIME_LIMITS
@@ -307,7 +307,7 @@ def _took_a_time_limit() -> pl.Expr:
 
 
 def _call_pattern_columns(chosen: tuple[VerdictRule, ...]) -> dict[tuple[str, str], str]:
-    """Map each (field of rules, pattern) that some rule tests to the name of a column."""
+    """Map each pair of rule field and pattern to the name of a column."""
     tests = {("tool", rule.tool) for rule in chosen if rule.tool}
     tests |= {("arguments", rule.arguments) for rule in chosen if rule.arguments}
     tests |= {
@@ -323,10 +323,10 @@ def _column_matches(
     chosen: tuple[VerdictRule, ...],
     matched: list[match.Rows | None],
 ) -> pl.Series:
-    """Return whether the column that `field` tests matches; False for rows that are not needed.
+    """Return whether the column tested by `field` matches; False for rows that are not needed.
 
-    A rule needs the column only for rows whose text its patterns match. Unknown arguments count as
-    a match of `arguments_unless`, because a rule with that field must not match them.
+    A rule only needs the column for rows whose text matches its patterns. Unknown arguments count
+    as a match of `arguments_unless`, because a rule with that field must not match them.
     """
     rows = _rows_of_texts(
         frame,
@@ -353,9 +353,9 @@ def _quoted_from(
     chosen: tuple[VerdictRule, ...],
     matched: list[match.Rows | None],
 ) -> pl.Series:
-    """Return where the object that each text names comes from (`VerdictRule.quotes`).
+    """Return the origin of the object that each text names (`VerdictRule.quotes`).
 
-    Null where no rule with this condition matches the text.
+    The origin is null where no rule with this condition matches the text.
     """
     rows = _rows_of_texts(
         frame, [texts for rule, texts in zip(chosen, matched, strict=True) if rule.quotes]
@@ -385,7 +385,7 @@ def _whose_words(
     chosen: tuple[VerdictRule, ...],
     matched: list[match.Rows | None],
 ) -> pl.Series:
-    """Return a column of `_WORDS`; False where no rule with this condition matches the text."""
+    """Return a column of `_WORDS`, False where no rule with this condition matches the text."""
     rows = _rows_of_texts(
         frame, [texts for rule, texts in zip(chosen, matched, strict=True) if getattr(rule, name)]
     )
@@ -399,7 +399,7 @@ def _whose_words(
 def _named_arguments(frame: pl.DataFrame) -> pl.DataFrame:
     """Return `row` and `value`: values of the arguments (`ARGUMENT_VALUE`) that the text contains.
 
-    Short values have to be whole words of the text.
+    Short values must be whole words in the text.
     """
     value = _Facts.value.col.str.strip_chars(':[" \t\r\n')
     named = (
@@ -422,13 +422,13 @@ def _named_arguments(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _masked(frame: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
-    """Return the masked text of each row (`text_model`), without the caller's values in it.
+    """Return each row's masked text (`text_model`), without the caller's values.
 
     Args:
         frame: has `text` and `stripped`.
         named: the result of `_named_arguments`.
     """
-    # Longer values first: a shorter one may be a part of them.
+    # Mask longer values first: a shorter one may be a part of them.
     longest = _Facts.value.col.unique().sort_by(
         _Facts.value.col.unique().str.len_bytes(), _Facts.value.col.unique(), descending=True
     )
@@ -462,7 +462,7 @@ def _masked(frame: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
 
 
 def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Numbers:
-    """Return the rows of `frame` whose text is in at least one of `matched`; None is every text."""
+    """Return the rows of `frame` whose text is in any of `matched`; None means every text."""
     number = frame.get_column(_Facts.text.name).to_numpy()
     wanted = np.zeros(frame.get_column(_Facts.text.name).n_unique(), dtype=np.bool_)
     for texts in matched:
@@ -473,7 +473,7 @@ def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Nu
 def matching_kinds(
     facts: Facts, chosen: tuple[VerdictRule, ...]
 ) -> Iterator[tuple[int, match.Mask]]:
-    """Yield, in order, each rule that matches some kind of call, and a mask of these kinds."""
+    """Yield, in order, each rule that matches any kind of call, and a mask of these kinds."""
     columns = _call_pattern_columns(chosen)
     text_of_kind = facts.kinds.get_column(_Facts.text.name).to_numpy()
     tried = {
@@ -500,7 +500,7 @@ def matching_kinds(
 
 
 def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Iterator[pl.Expr]:
-    """Yield the conditions of a rule besides its patterns."""
+    """Yield a rule's conditions other than its patterns."""
     for column, allowed in (
         ("outcome", rule.outcomes),
         ("error_code", rule.codes),

@@ -18,24 +18,23 @@ from mcptally.verdict.rule_model import HiddenRule, TextRule, shipped_rules
 FILES: Final = ("hidden.toml",)
 
 HEAD: Final = 1200
-"""Characters of the text that rules read: a failure is reported at the start."""
+"""Characters that rules read at the start of a text, where failures are reported."""
 TAIL: Final = 80
-"""Characters that rules read at the end of a longer text: an exit code is reported at the end."""
+"""Characters that rules read at the end of a longer text, where exit codes are reported."""
 MAX_REPORT: Final = 2000
-"""Characters kept of the text that reports the failure."""
+"""Maximum characters kept of the text that reports the failure."""
 THRESHOLD: Final = 50.0
 """Lowest certainty, in percent, at which a result counts as a failure."""
 MAX_INSIDE: Final = 4000
-"""Characters of the longest text in which a JSON text is looked for."""
+"""Maximum characters of a text that is searched for embedded JSON."""
 MAX_ECHO: Final = 60
-"""Characters of a line that are searched for in the arguments to detect an echo."""
+"""Maximum characters of a line that is searched for in the arguments to detect an echo."""
 
 
 class HiddenErrors(StageTable):
-    """What `find_hidden_errors` returns, one row per result.
+    """The result of `find_hidden_errors`, one row per result.
 
-    `hidden_rule` may also name a rule by which the text is not a failure; then `hidden_text` is
-    null.
+    `hidden_rule` may also be a rule by which the text is not a failure; then `hidden_text` is null.
     """
 
     hidden_error = Column(pl.Boolean, "Whether the result reports a failure.")
@@ -47,15 +46,15 @@ class HiddenErrors(StageTable):
 USUAL_SHARE: Final = 0.8
 """A tool usually answers in JSON if at least this share of its results is JSON."""
 MIN_RESULTS: Final = 5
-"""Results of a tool that must be known before it has a usual form."""
+"""Minimum number of known results before a tool has a usual form."""
 MIN_ECHO: Final = 6
-"""Shorter lines may be among the arguments by chance."""
+"""Minimum length of an echoed line; shorter lines may occur in the arguments by chance."""
 
 _JSON: Final = r"""^\s*(?:\{\s*["}]|\[\s*[\[{"\]\d-])"""
 _JSON_INSIDE: Final = (
     r"\A(?:[^\n{\[]{0,100}[:\n]\s*)?(?:```\w*\s*)?([{\[][\s\S]*[}\]])\s*(?:```\s*)?\z"
 )
-"""A fenced JSON text, or one after a short line, such as `API response: 422`."""
+"""Matches a fenced JSON text, or one after a short line such as `API response: 422`."""
 _MESSAGE_LINES: Final = (
     r"(?mi)^(?:\S*[.\]])?(?:error\w*|errors|err\w*msg|message|msg|reason|details?|description|exception"
     r"|failure\w*|title|summary|result|text)(?:\[\])?(?:\.\w+)? = \"[^\n]+"
@@ -64,15 +63,15 @@ _MESSAGE_LINES: Final = (
 _SECOND_LINE: Final = r"^[^\r\n]*[\r\n]+([^\r\n]*)"
 
 _TEXT_NAME: Final = '"text":'
-"""The name of the member with a content block's text, in the JSON of a result."""
+"""Matches the name of the member with a content block's text, in a result's JSON."""
 _TEXT_VALUE: Final = r'^\s*"((?:[^"\\]|\\[ -~])+)'
 _LATER_CHARS: Final = 600
-"""Characters of a later text that are kept. As a repetition in the pattern, they take 2 ms to
+"""Maximum characters kept of a later text. As a repetition in the pattern, they take 2 ms to
 compile."""
 
 
 class Inputs(StageTable):
-    """The columns that `find_hidden_errors` reads; a missing column counts as null."""
+    """The columns read by `find_hidden_errors`; a missing column counts as null."""
 
     server = Judged.server
     text = Column(pl.String, "Text of the first block.")
@@ -84,7 +83,7 @@ class Inputs(StageTable):
 
 
 class _Results(Inputs):
-    """The inputs, and how many results of the tool in the archive have a text and are JSON."""
+    """The inputs, and the number of the tool's results in the archive with a text and with JSON."""
 
     results_seen = Judged.results_seen
     results_json = Judged.results_json
@@ -108,12 +107,12 @@ READ: Final = tuple(
         *(_Results.results_seen, _Results.results_json),
     )
 )
-"""The inputs besides texts."""
+"""The inputs other than texts."""
 
 
 @functools.cache
 def hidden_error_rules() -> tuple[HiddenRule, ...]:
-    """Return the shipped rules about results, in the order in which they decide."""
+    """Return the shipped rules about results, in order of precedence."""
     return shipped_rules(HiddenRule, *FILES)
 
 
@@ -124,7 +123,7 @@ def find_hidden_errors(
 
     Args:
         calls: results not marked as errors, with some or all columns of `Inputs`.
-        ruleset: rules to use in place of the ones that come with mcptally.
+        ruleset: rules to use in place of the shipped ones.
 
     Returns:
         `HiddenErrors`.
@@ -138,8 +137,7 @@ def find_hidden_errors(
         rule_of_block[mask & (rule_of_block == none)] = number
     rule_of_result = rule_of_block[: results.height]
     _apply_echo_rule(results, chosen, rule_of_result)
-    # The later blocks decide on results on which no rule decided: the first one that reports a
-    # failure.
+    # Where no rule decided, the first later block that reports a failure decides.
     block_of_result = np.arange(results.height)
     fails = np.array([*(rule.failure for rule in chosen), False])
     later = np.flatnonzero(fails[rule_of_block])
@@ -163,13 +161,13 @@ def find_hidden_errors(
 
 
 def later_texts(response: pl.Expr, count: pl.Expr) -> pl.Expr:
-    """Return the beginnings of all text blocks but the first.
+    """Return the beginnings of all text blocks except the first.
 
     Args:
         response: the JSON of a result.
-        count: how many text blocks it has.
+        count: its number of text blocks.
     """
-    # An escape has two characters. There may be white space before the text.
+    # An escape has two characters. White space may precede the text.
     begin = pl.element().str.head(2 * _LATER_CHARS + 100)
     values = response.str.split(_TEXT_NAME).list.slice(1)
     texts = values.list.eval(begin.str.extract(_TEXT_VALUE, 1).drop_nulls())
@@ -182,7 +180,7 @@ def later_texts(response: pl.Expr, count: pl.Expr) -> pl.Expr:
 
 
 def _blocks(results: pl.DataFrame) -> pl.DataFrame:
-    """Return `_Blocks`: the first block of each result comes first, then the later ones."""
+    """Return `_Blocks`: first the first block of each result, then the later ones."""
     numbered = results.lazy().with_row_index("result")
     first = numbered.drop("later_texts")
     if results.get_column(_Results.later_texts.name).null_count() < results.height:
@@ -199,7 +197,7 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
         first.with_columns(is_json=is_json)
         .with_columns(
             prose=pl.when(~_Blocks.is_json.col).then("text"),
-            # Leave out texts that are too long, so that they are not copied.
+            # Leave out texts that are too long to avoid copying them.
             parsed=pl.coalesce(
                 pl.when("is_json").then("text"),
                 pl.when(_Results.structured.col.str.len_chars() <= json_paths.MAX_TEXT).then(
@@ -217,7 +215,7 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
 
 
 def _decisions(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
-    """Return the certainty of a failure per rule, and a last row of nulls: no rule matched."""
+    """Return the certainty of a failure per rule, plus a row of nulls for no matching rule."""
     rows = [
         (percent if rule.failure else round(100 - percent, 1), rule.id)
         for rule, percent in zip(chosen, certainty.certainty_percent(chosen), strict=True)
@@ -232,7 +230,7 @@ def count_result_forms(calls: pl.LazyFrame, *by: str, **more: pl.Expr) -> pl.Laz
     Args:
         calls: results with `server`, `tool` and `text`.
         by: further columns to group by.
-        more: further columns, and the conditions of the results that they count.
+        more: further columns, and the conditions for the results that they count.
 
     Returns:
         `seen` (results with a text), `json`, `all` and `more` per `server`, `tool` and `by`.
@@ -254,7 +252,7 @@ def usually_json(seen: pl.Expr, json: pl.Expr) -> pl.Expr:
 def _inputs(calls: pl.DataFrame) -> pl.DataFrame:
     """Return the columns of `_Results`.
 
-    If `calls` does not have the last two, the results in `calls` are counted.
+    If `calls` lacks the last two, the results in `calls` are counted.
     """
     if "results_seen" not in calls.columns:
         missing = [name for name in ("server", "tool") if name not in calls.columns]
@@ -289,7 +287,7 @@ class _ViewTexts(StageTable):
 
 
 class _ViewMatches:
-    """The distinct texts of one view of the blocks, and which rules match which of them."""
+    """The distinct texts of one view of the blocks, and the rules that match them."""
 
     def __init__(self, blocks: pl.DataFrame, column: str, rules: list[HiddenRule]) -> None:
         texts = blocks[[column]]
@@ -307,7 +305,7 @@ class _ViewMatches:
             )
             .with_columns(
                 start=error_text.strip_decoration(_Results.text.col),
-                # Cut only where some rule reads it: few do.
+                # Cut only if a rule reads it: few do.
                 **({"line": error_text.first_line(_Results.text.col)} if reads_line else {}),
             )
             .pipe(run_query)
@@ -343,7 +341,7 @@ class _ViewMatches:
         return mask
 
     def _short_enough(self, rule: TextRule) -> match.Mask | None:
-        """Return which texts are within the rule's limits of size; None if it has no limits."""
+        """Return which texts are within the rule's size limits; None without limits."""
         limits = {"lines": rule.lines, "chars": rule.chars} if isinstance(rule, HiddenRule) else {}
         masks = [(self._sizes[name] <= limit).to_numpy() for name, limit in limits.items() if limit]
         return np.logical_and.reduce(masks) if masks else None
@@ -352,7 +350,7 @@ class _ViewMatches:
 def _matching_blocks(
     blocks: pl.DataFrame, chosen: tuple[HiddenRule, ...]
 ) -> Iterator[tuple[int, match.Mask]]:
-    """Yield, in order, each rule that matches some block, and a mask of these blocks.
+    """Yield, in order, each rule that matches any block, and a mask of these blocks.
 
     Rules with `echo` are left out: `_apply_echo_rule` applies them.
     """
@@ -376,7 +374,7 @@ def _matching_blocks(
 
 
 def _contains(values: pl.Series, mask: match.Mask, pattern: str) -> match.Mask:
-    """Return for each value that `mask` selects whether it contains the pattern."""
+    """Return, for each value selected by `mask`, whether it contains the pattern."""
     tested = values.filter(series_from_numpy(mask)).to_frame("value")
     contains = pl.col("value").str.contains(match.alternation([pattern])).fill_null(value=False)
     found: match.Mask = tested.select(contains)["value"].to_numpy()
@@ -386,11 +384,11 @@ def _contains(values: pl.Series, mask: match.Mask, pattern: str) -> match.Mask:
 def _apply_echo_rule(
     results: pl.DataFrame, chosen: tuple[HiddenRule, ...], rule_of_result: npt.NDArray[np.int64]
 ) -> None:
-    """Let the first `echo` rule decide where the text repeats the caller's own words.
+    """Let the first `echo` rule decide where the text repeats the arguments.
 
-    Its first two lines are in the arguments, apart from short ones.
-    Changes `rule_of_result`. Runs last and only on results that another rule matches, because it
-    compares row by row.
+    The text's first two lines (except short ones) must occur in the arguments. Changes
+    `rule_of_result`. Runs last and only on results matched by another rule, because it compares row
+    by row.
     """
     echoes = [number for number, rule in enumerate(chosen) if rule.echo]
     suspects = np.flatnonzero(rule_of_result < len(chosen))
@@ -408,7 +406,7 @@ def _apply_echo_rule(
             text=text.str.strip_chars(),
             arguments=_Results.arguments.col.str.replace_all('\\"', '"', literal=True),
         )
-        # Few first lines are in the arguments: look for the second lines of those alone.
+        # Few first lines are in the arguments: only search for the second lines of those.
         .with_columns(line=text.str.head(MAX_ECHO).str.extract(r"^([^\r\n]*)", 1))
         .filter(echoed)
         .with_columns(first_is_long=is_long)
@@ -422,7 +420,7 @@ def _apply_echo_rule(
 
 
 def _failure_texts(blocks: pl.DataFrame) -> pl.Series:
-    """Return the text that reports each failure: the messages inside JSON, or the whole text."""
+    """Return the text that reports each failure: the messages in JSON, or the whole text."""
     messages = (
         _Blocks.json.col.str.extract_all(_MESSAGE_LINES)
         .list.join("\n")

@@ -1,4 +1,4 @@
-"""Returns the messages inside error texts that are JSON objects, without data, hints and input."""
+"""Extracts the messages from error texts that are JSON objects, without data, hints and input."""
 
 import re
 from collections.abc import Iterator
@@ -8,21 +8,21 @@ import msgspec
 import polars as pl
 
 MAX_TEXT: Final = 20_000
-"""Characters of the longest text that is parsed; a longer one is data with an error in it."""
+"""Maximum characters of a text that is parsed; a longer text is data that contains an error."""
 MAX_DEPTH: Final = 4
-"""Levels of nesting that are searched."""
+"""Maximum nesting that is searched."""
 MAX_ITEMS: Final = 20
-"""Items of a list that are searched."""
+"""Maximum number of list items that are searched."""
 
 _MESSAGE: Final = re.compile(
     r"(?i)(?:\w+_)?(?:errors?|err|message|msg|reason|details?|description|exception|cause|failure"
     r"|stderr|title|summary|text)(?:_?(?:message|msg|text|details?|description))?\Z"
 )
-"""Members that hold messages."""
+"""Matches members that contain messages."""
 _CONTAINER: Final = re.compile(r"(?i)(?:data|results?|response|content|body|structuredContent)\Z")
-"""Other members that are searched if they hold an object or a list."""
+"""Matches other members that are searched if they contain an object or a list."""
 _CODE: Final = re.compile(r"(?i)(?:error_?)?(?:code|type|name|kind|class|category|status)\Z")
-"""Members that hold the name of an error."""
+"""Matches members that contain the name of an error."""
 _IDENTIFIER: Final = re.compile(r"[A-Za-z]\w*(?:[.-]\w+)*\Z")
 _UNINFORMATIVE: Final = frozenset({"error", "fail", "failed", "failure", "exception", "unknown"})
 _MEMBER: Final = re.compile(r'"([A-Za-z_]\w{0,40})"\s*:\s*"((?:[^"\\]|\\.)*)(?:"|\Z)')
@@ -32,7 +32,7 @@ _DECODER: Final = msgspec.json.Decoder()
 def messages(texts: pl.Series) -> pl.Series:
     """Return the messages in each text that is a JSON object, one per line; null for other texts.
 
-    Names of errors follow the messages. In a JSON text that is cut off, all strings are searched.
+    Error names follow the messages. In truncated JSON, all strings are searched.
     """
     found = [_messages(text) if text and text.lstrip()[:1] == "{" else None for text in texts]
     return pl.Series(found, dtype=pl.String)
@@ -50,7 +50,7 @@ def _messages(text: str) -> str | None:
     found = [line for line in _strings(value, 0) if line.lower() not in _UNINFORMATIVE]
     found.sort(key=_is_name)
     if all(map(_is_name, found)):
-        # As words as well: patterns with word boundaries find none around underscores.
+        # Add the words too: patterns find no word boundaries around underscores.
         found += [line.replace("_", " ") for line in found]
     return "\n".join(dict.fromkeys(found)) or None
 
@@ -60,7 +60,7 @@ def _is_name(line: str) -> bool:
 
 
 def _unescaped(string: str) -> str:
-    """Return a JSON string without its escapes; one that is cut off inside an escape as it is."""
+    """Return a JSON string without its escapes; unchanged if cut off within an escape."""
     try:
         text: str = _DECODER.decode(f'"{string}"'.encode("utf-8", "surrogatepass"))
     except (msgspec.DecodeError, UnicodeError):
@@ -69,7 +69,7 @@ def _unescaped(string: str) -> str:
 
 
 def _strings(value: Any, depth: int) -> Iterator[str]:
-    """Yield the messages and the names of errors in `value`."""
+    """Yield the messages and error names in `value`."""
     if depth > MAX_DEPTH:
         return
     if isinstance(value, list):

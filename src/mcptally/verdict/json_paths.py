@@ -1,8 +1,8 @@
 """Writes JSON texts as lines `path = value`, which patterns can match.
 
 `{"ok": false, "items": [{"error": "no"}]}` becomes `ok = false` and `items[].error = "no"`. A key
-that is not a plain word is written `*`. Strings that hold JSON are parsed as well, because servers
-nest one JSON envelope in another. Each distinct text is parsed once.
+that is not a plain word becomes `*`. Strings that contain JSON are parsed too, because servers nest
+JSON envelopes. Each distinct text is parsed once.
 """
 
 import functools
@@ -17,18 +17,18 @@ import polars as pl
 from mcptally.tables.queries import run_query
 
 MAX_LINES: Final = 160
-"""Lines written per text: an envelope says at its start that it failed."""
+"""Maximum lines written per text: an envelope reports a failure at its start."""
 MAX_DEPTH: Final = 6
-"""Levels of nesting that are written."""
+"""Maximum nesting that is written."""
 MAX_STRING: Final = 400
-"""Characters written per string."""
+"""Maximum characters written per string."""
 MAX_TEXT: Final = 200_000
-"""Characters of the longest text that is parsed; longer ones hold data, not an error."""
+"""Maximum characters of a text that is parsed; longer ones contain data, not an error."""
 
 _WORD: Final = re.compile(r"[A-Za-z_$][\w$-]{0,40}\Z")
 _PAIR: Final = re.compile(
     r'"([A-Za-z_]\w{0,40})"\s*:\s*'
-    # The first alternative matches strings without escapes, faster than the second one.
+    # The first alternative matches strings without escapes, and is faster.
     r'("[^"\\]{0,400}"|"(?:[^"\\]|\\.){0,400}"?|true|false|null|-?\d+)'
 )
 _DECODER: Final = msgspec.json.Decoder()
@@ -53,7 +53,7 @@ Two patterns, because one with `\\b` and all words takes thirty times as long.""
 
 
 def lines(texts: pl.Series) -> pl.Series:
-    """Return the lines of each text; an empty string if it is not JSON or no word is `LIKELY`."""
+    """Return the lines for each text; an empty string if it is not JSON or not `LIKELY`."""
     text = pl.col("text")
     words, whole_words = map(text.str.head(4000).str.contains, LIKELY)
     frame = texts.to_frame("text")
@@ -66,7 +66,7 @@ def lines(texts: pl.Series) -> pl.Series:
         .pipe(run_query)
         .get_column("text")
     )
-    # Bytes: the decoder would encode text beyond ASCII again.
+    # Pass bytes: the decoder would encode non-ASCII text again.
     written = pl.Series([_written(text) for text in likely.cast(pl.Binary)], dtype=pl.String)
     known = pl.LazyFrame({"text": likely, "lines": written})
     return (
@@ -79,8 +79,8 @@ def lines(texts: pl.Series) -> pl.Series:
 
 
 def _written(text: bytes) -> str:
-    """Return the lines of one text."""
-    # Most truncated texts end within a value: do not decode them.
+    """Return the lines for one text."""
+    # Most truncated texts end within a value, so do not decode them.
     if text.rstrip().endswith(_CLOSES_BYTES):
         try:
             value = _DECODER.decode(text)
@@ -98,7 +98,7 @@ def _written(text: bytes) -> str:
 def _write(path: str, value: Any, depth: int, written: list[str]) -> None:
     """Append the lines of `value` to `written`.
 
-    Scalars of a level come before its nested values: a status is beside the data, not inside it.
+    A level's scalars precede its nested values: a status is beside the data, not inside.
     """
     if value.__class__ is str:
         try:
@@ -139,7 +139,7 @@ def _children(path: str, value: dict[str, Any] | list[Any]) -> Iterator[tuple[st
 
 @functools.lru_cache(maxsize=256)
 def _paths(path: str, keys: tuple[str, ...]) -> list[str]:
-    """Return the path of each member of an object; rows of a table have the same members."""
+    """Return the path of each member of an object, cached: table rows have the same members."""
     names = [key if _WORD.match(key) else "*" for key in keys]
     return [f"{path}.{name}" for name in names] if path else names
 

@@ -1,8 +1,8 @@
 r"""Matches many rules against many texts.
 
-One pass finds the keywords of all patterns; each pattern is then tried only on the texts that
-contain one of its keywords. RE2, which pyarrow brings, compiles a pattern eight times as fast as
-polars' engine. Polars reads the patterns whose `\b` or `\w` stands for letters beyond ASCII.
+One pass finds the keywords of all patterns; each pattern is then only tried on texts that contain
+one of its keywords. RE2, which is part of pyarrow, compiles patterns eight times as fast as polars.
+Polars handles the patterns whose `\b` or `\w` must match non-ASCII letters.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 _KNOWS_LETTERS: Final = re.compile(r"\\[bBwW]")
 _BEYOND_ASCII: Final = r"[^\x00-\x7F\pP\pS\pZ]"
 _AT_ONCE: Final = 4096
-"""Texts in which keywords are looked for at once; limits memory."""
+"""Number of texts searched for keywords at once; this limits memory."""
 
 
 def match_rules(
@@ -40,14 +40,12 @@ def match_rules(
     *,
     within: Callable[[TextRule], Mask | None] = lambda _: None,
 ) -> list[Rows | None]:
-    """Return for each rule the rows of `texts` that its patterns match; None: it has no patterns.
+    """Return, for each rule, the rows of `texts` that match its patterns; None without patterns.
 
-    Args:
-        rules: the rules, in the order in which they decide.
-        texts: distinct texts, without nulls.
-        starts: the texts that rules with `where = "start"` read, one per row of `texts`.
-        lines: the first lines of `texts`; needed if a rule has `where = "first_line"`.
-        within: the rows that a rule may match; None for all.
+    Args: rules: the rules, in order of precedence. texts: distinct texts, without nulls. starts:
+    the texts for rules with `where = "start"`, one per row of `texts`. lines: the first lines of
+    `texts`; needed if a rule has `where = "first_line"`. within: the rows that a rule may match;
+    None for all.
     """
     whole_texts = _Texts(texts)
     places = {"anywhere": whole_texts, "start": _Texts(starts)}
@@ -79,7 +77,7 @@ def _keywords_of(rule: TextRule) -> Sequence[tuple[str, ...]]:
 def _matching(
     rule: TextRule, candidates: Sequence[Rows | None], texts: "_Texts", tried: Mask
 ) -> Rows:
-    """Return the rows that one of the rule's patterns matches, among those that are `tried`."""
+    """Return the rows among `tried` that match one of the rule's patterns."""
     start = rule.where == "start"
     found = [np.zeros(0, dtype=np.int64)]
     without_keywords = []
@@ -96,23 +94,23 @@ def _matching(
 
 
 def alternation(patterns: Sequence[str], *, start: bool = False) -> str:
-    """Return one regular expression that matches what any of `patterns` matches, ignoring case."""
+    """Return one regular expression that matches any of `patterns`, ignoring case."""
     return f"(?i){'^' if start else ''}(?:{'|'.join(patterns)})"
 
 
 def found_parts(texts: pl.Series, patterns: Sequence[str], *, start: bool = False) -> pl.Series:
-    """Return the part of each text that one of `patterns` matches first; null without one."""
+    """Return the first part of each text that matches one of `patterns`; null without a match."""
     regex = f"(?P<found>{alternation(patterns, start=start)})"
     if all(map(uses_re2, patterns)):
         column = texts.to_arrow(compat_level=pl.CompatLevel.oldest())
-        # Syntax that only polars knows, or a group without a name, in a user's pattern.
+        # A user's pattern may have syntax that only polars supports, or a group without a name.
         with contextlib.suppress(pa.ArrowInvalid):
             return series_from_arrow(pc.struct_field(pc.extract_regex(column, regex), "found"))
     return texts.str.extract(regex, 1)
 
 
 def uses_re2(pattern: str) -> bool:
-    r"""Return whether RE2 reads a pattern, whose `\b` and `\w` know only the letters of ASCII."""
+    r"""Return whether a pattern is run by RE2, whose `\b` and `\w` only know ASCII letters."""
     if pattern.isascii() or not _KNOWS_LETTERS.search(pattern):
         return True
     return not any(char.isalpha() and not char.isascii() for char in pattern)
@@ -130,15 +128,15 @@ class _Texts:
 
     @functools.cached_property
     def _beyond_ascii(self) -> Mask:
-        """Whether each text has letters, digits or marks beyond ASCII."""
+        """Return whether each text has non-ASCII letters, digits or marks."""
         return self._search_by_re2(np.arange(len(self.texts)), _BEYOND_ASCII)
 
     def contain(self, rows: Rows, patterns: Sequence[str], *, start: bool = False) -> Mask:
-        """Return for each of `rows` whether one of `patterns` matches its text."""
+        """Return, for each of `rows`, whether its text matches one of `patterns`."""
         if not len(rows):
             return np.zeros(0, dtype=np.bool_)
         others = [pattern for pattern in patterns if not uses_re2(pattern)]
-        # Where a text has no letters beyond ASCII, both engines agree.
+        # For texts without non-ASCII letters, both engines agree.
         left = np.flatnonzero(self._beyond_ascii[rows]) if others else np.zeros(0, dtype=np.int64)
         matched = self._search_by_re2(rows, alternation(patterns, start=start))
         if len(left):
@@ -167,7 +165,7 @@ class _Texts:
 
 
 def _candidates(keywords: Sequence[tuple[str, ...]], texts: pl.Series) -> list[Rows | None]:
-    """Return for each of `keywords` the rows with one of the words; None, all rows, for no word."""
+    """Return, for each of `keywords`, the rows with one of the words; None without words."""
     words, owners = _numbered(tuple(keywords))
     parts = [
         _occurrences(words, owners, texts[start : start + _AT_ONCE]).with_columns(
@@ -184,7 +182,7 @@ def _candidates(keywords: Sequence[tuple[str, ...]], texts: pl.Series) -> list[R
 
 
 def _occurrences(words: list[str], owners: pl.DataFrame, texts: pl.Series) -> pl.DataFrame:
-    """Return `row` and `owner` wherever a text has one of the owner's words, by row."""
+    """Return `row` and `owner` for each text that has one of the owner's words, by row."""
     lower = pl.col("text").str.to_lowercase()
     return (
         texts.to_frame("text")
@@ -205,7 +203,7 @@ def _occurrences(words: list[str], owners: pl.DataFrame, texts: pl.Series) -> pl
 
 @functools.lru_cache(maxsize=8)
 def _numbered(keywords: tuple[tuple[str, ...], ...]) -> tuple[list[str], pl.DataFrame]:
-    """Return all words, each once, and the table of each `word` and the number of its `owner`."""
+    """Return the distinct words, and a table of each `word` with the number of its `owner`."""
     words = list(itertools.chain.from_iterable(keywords))
     owner = np.repeat(np.arange(len(keywords)), [len(each) for each in keywords])
     owners = pl.DataFrame(

@@ -17,7 +17,7 @@ from mcptally.tables.stages import Judged
 
 _QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
 _NO_SUCH: Final = r"(?i)\bno such (?:table|column|function|module|view|index)[:=]? ((?-i:[\w.])+)"
-"""SQLite's name of an object. The quoted words behind it are the values of a query."""
+"""Matches an object named by SQLite. The quoted words after it are values in a query."""
 _UNQUOTED: Final = (
     r"(?i)\bNOT NULL constraint failed: \S+\.((?-i:\w)+)|\bno enum constant \S+\.((?-i:\w)+)"
     r"|\bno such file or directory(?: @ \S+)? - (\S+)|\bhas no column named ((?-i:\w)+)"
@@ -28,7 +28,7 @@ _UNQUOTED: Final = (
     r"|log|html|tmpl|j2|so|dll|dat|pkl|npz|gguf|pt|csv|tsv|txt|xml))\b"
     r"|^((?-i:[\w.+-])+): (?:command not found|not found$|no such file or directory)"
 )
-"""A column, a path, a file of a program, or a program that a shell names."""
+"""Matches a column, a path, a program's file, or a program named by a shell."""
 _DONE: Final = (
     r"(?:started|initiali[sz]ed|loaded|opened|mounted|spawned|launched|booted|compiled|allocated"
     r"|instantiated|bound|rendered|refreshed|acquired|written|flushed|serialized|restored|decrypted)"
@@ -53,24 +53,25 @@ _COMPONENT: Final = (
     r"|service account|accounts?|history|language server|web ?hook|converter|renderer|environment"
     r"|profile|proxy|worker|provider|client|graph|memory)\b"
 )
-"""What could not be used, or a word for a part of a server."""
+"""Matches an unusable object, or a word for a part of a server."""
 _ALIASES: Final = {"database": "db", "directory": "dir"}
 _STEM: Final = 4
-"""Letters of a component's name that a call contains if it mentions the component."""
+"""Number of letters of a component's name that a call must contain to mention it."""
 _LAST_PART: Final = r"[/\\]([^/\\]{2,}?|\d)(?:\.[0-9A-Za-z_[^\x00-\x7f]]{1,8})?[/\\]?$"
-r"""The last component of a path, without its suffix. Eight copies of `\w` take 1 ms to compile."""
+r"""Matches a path's last component, without its suffix. Eight copies of `\w` take 1 ms to
+compile."""
 _VALUE: Final = r"""(?:"[^"\\]{3,200}"|[-\d.]{2,})\s*[,\]}]"""
-"""A string or number among the values of JSON; keys are followed by a colon."""
+"""Matches a string or number among JSON values; keys are followed by a colon."""
 _NUMBER: Final = r"^\d{1,3}$"
-"""A quoted number is often a code; the object is a name or path behind it, if there is one."""
+"""Matches a quoted number, which is often a code; the object is a name or path after it, if any."""
 LONG: Final = 16
-"""Names of more bytes are not parts of other words by chance, so they are not compared by words:
+"""Size from which names are not compared word by word: they are not part of other words by chance,
 finding words takes long, and a text may cut a name."""
 _MAX_BYTES: Final = 4096
-"""Nor are names looked for by words in arguments of more bytes."""
+"""Size of arguments above which names are not compared word by word either."""
 _BETWEEN_WORDS: Final = r"(?:\\[nrtbf]|[^\p{L}\p{N}])+"
 _PLAIN: Final = r"^[ -!#-\[\]-~]+$"
-"""JSON may escape any other character, so that an object with one may be there and not be found."""
+"""Matches objects without characters that JSON may escape; others might not be found."""
 
 
 class _Objects(StageTable):
@@ -110,12 +111,12 @@ class _Components(StageTable):
 
 
 def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return for each call `caller` or `server`, or null where it is not known.
+    """Return `caller` or `server` for each call, or null if unknown.
 
-    The object is the caller's if it, or the last part of its path, is in the arguments, or if it
-    contains a value of the arguments. It is the name after SQLite's "no such", else the first
-    quoted word, else an unquoted name or path; an unquoted one rather than a quoted number of up to
-    three digits.
+    The object is the caller's if the object or the last part of its path is in the arguments, or if
+    it contains an argument's value. The object is the name after SQLite's "no such", else the first
+    quoted word, else an unquoted name or path; an unquoted one takes precedence over a quoted
+    number of up to three digits.
 
     Args:
         texts: texts without wrappers.
@@ -156,10 +157,10 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def names_unmentioned_component(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which calls do not mention the component of the server that their text names.
+    """Return which calls do not mention the server component that their text names.
 
-    A call mentions a component if its arguments or, where it has arguments, the tool's name contain
-    the beginning of the word. False for texts that name none.
+    A call with arguments mentions a component if they or the tool's name contain the beginning of
+    the word. The result is False for texts that name no component.
 
     Args:
         texts: texts without wrappers.
@@ -199,14 +200,14 @@ def names_unmentioned_component(texts: pl.Series, calls: pl.DataFrame) -> pl.Ser
 def as_words(text: pl.Expr) -> pl.Expr:
     """Return the letters and digits of `text` in lower case, with a space around each word.
 
-    One such text contains another if its words include the other's, one after the other.
+    Such a text contains another if its words include the other's in sequence.
     """
     words = text.str.to_lowercase().str.replace_all(_BETWEEN_WORDS, " ").str.strip_chars(" ")
     return pl.concat_str(pl.lit(" "), words, pl.lit(" "))
 
 
 def _is_named(named: pl.DataFrame) -> pl.Series:
-    """Return which objects are in the arguments: short ones word by word."""
+    """Return which objects are in the arguments; short ones are compared word by word."""
     words = pl.col("words")
     found = (
         named.lazy()
@@ -226,7 +227,7 @@ def _is_named(named: pl.DataFrame) -> pl.Series:
 
 
 def _name(text: pl.Expr) -> pl.Expr:
-    """Return the words of a name; the empty text if it has neither letters nor digits."""
+    """Return the words of a name; empty if it has neither letters nor digits."""
     words = as_words(text)
     return pl.when(words.str.strip_chars(" ") == "").then(pl.lit("")).otherwise(words)
 
@@ -263,7 +264,7 @@ def _objects(texts: pl.Series) -> pl.DataFrame:
 
 
 def _has_value(named: pl.DataFrame) -> pl.Series:
-    """Return which objects contain a value of the arguments; False where `is_named` is true."""
+    """Return which objects contain an argument's value; False where `is_named` is true."""
     found = (
         named.lazy()
         .filter(~_Named.is_named.col)

@@ -1,7 +1,7 @@
-"""Declares the rules about texts of replies, and applies a user's changes to them.
+"""Declares the rules about reply texts, and applies a user's changes to them.
 
-Patterns are regular expressions of the Rust `regex` crate (no look-around) that ignore case. Rules
-are data: to disagree with a verdict, change one row.
+Patterns are regular expressions for the Rust `regex` crate (no look-around) and ignore case. Rules
+are data: to change a verdict, change one row.
 """
 
 import functools
@@ -23,14 +23,14 @@ from mcptally.verdict import tool_kinds
 _DESCRIPTIVE: Final = frozenset(
     {"id", "title", "source", "note", "order", "kept_for", "fires", "silent"}
 )
-"""Fields whose change leaves a rule's measured counts valid."""
+"""Fields that can change without invalidating a rule's measured counts."""
 
 _BESIDE_TEXT: Final = (
     *("tool", "arguments", "arguments_unless", "codes", "statuses", "schema", "end", "quotes"),
     *("outage", "names_argument", "stack_trace", "tool_record", "peer_record", "tool_kind"),
     *("offered", "in_code", "foreign_field", "lacks_argument", "own_default", "time_limit"),
 )
-"""Fields of rules about failures that test what is not in the text."""
+"""Fields of rules about failures that test facts outside the text."""
 
 PLACES: Final = ("anywhere", "start", "first_line")
 QUOTES: Final = ("caller", "server", "component")
@@ -42,24 +42,25 @@ _STATUS: Final = re.compile(r"[0-9]{3}(?:-[0-9]{3})?")
 
 
 class TextRule(rules.Rule, frozen=True, kw_only=True):
-    """A condition on the text of a reply and on the facts of its call."""
+    """A condition on a reply's text and on facts about its call."""
 
     order: int
-    """Of the rules that match, the one with the lowest order comes first. About failures, it is
-    also the tier of a rule (`weighing.TIERS`)."""
+    """Precedence among matching rules, lowest first. For failures, it also determines the rule's
+    tier (`weighing.TIERS`)."""
     matches: tuple[str, ...] = ()
-    """One of these patterns must match. Empty: the rule does not test the text."""
+    """One of these patterns must match; if empty, the rule does not test the text."""
     keywords: tuple[tuple[str, ...], ...] = ()
-    """For each of `matches` words in lower case: every text that the pattern matches contains one
-    of them, other texts are not searched. No words: all texts are searched."""
+    """For each of `matches`, lower-case words of which every matching text contains one. Other
+    texts are not searched; without words, all texts are."""
     words: str = ""
-    """A class of words in verdict/languages.toml; `matches` gets its words in all languages."""
+    """A class of words in verdict/languages.toml; its words in all languages are added to
+    `matches`."""
     also: tuple[str, ...] = ()
     """If given, one of these patterns must match as well."""
     unless: tuple[str, ...] = ()
     """None of these patterns may match."""
     where: str = "anywhere"
-    """Where `matches` are tried: `anywhere`, `start` (after wrappers like "Error executing tool
+    """Where `matches` are tried: `anywhere`, `start` (after wrappers such as "Error executing tool
     x:"), or `first_line`."""
     tool: str = ""
     """A pattern that the tool's name must match."""
@@ -68,9 +69,9 @@ class TextRule(rules.Rule, frozen=True, kw_only=True):
     arguments: str = ""
     """A pattern that the JSON text of the arguments must match."""
     hits: float = 0
-    """How often the rule decided on labelled calls (rules/measured.json)."""
+    """Number of labelled calls that the rule decided (rules/measured.json)."""
     right: float = 0
-    """How often its decision agreed with the label."""
+    """Number of its decisions that agreed with the label."""
     disabled: bool = False
     """Only in a user's file: removes the rule with this id."""
 
@@ -92,70 +93,70 @@ class TextRule(rules.Rule, frozen=True, kw_only=True):
 
 
 class VerdictRule(TextRule, frozen=True, kw_only=True):
-    """A rule about failed calls: evidence for the verdict that it names."""
+    """A rule about failed calls, as evidence for a verdict."""
 
     verdict: str
     reason: str
     fault: str = ""
-    """Whose fault it is, or `unknown`; empty: as `tables.outcomes.REASONS` says."""
+    """The party at fault, or `unknown`; if empty, as in `tables.outcomes.REASONS`."""
     retryable: str = ""
     outcomes: tuple[str, ...] = ()
     codes: tuple[int, ...] = ()
     """JSON-RPC error codes."""
     statuses: tuple[str, ...] = ()
-    """HTTP statuses of the reply, or named in the text beside a word such as "status".
+    """HTTP statuses of the reply, or in the text beside a word such as "status".
 
     Each is one status ("404") or a range ("500-599")."""
     schema: tuple[str, ...] = ()
-    """Values of `input_schema_state`: how the arguments fit the tool's input schema."""
+    """Values of `input_schema_state`: the result of validating the arguments."""
     end: tuple[str, ...] = ()
     """How the recording ended: `crashed`, `killed`, `exited`, `closed`, `unknown`."""
     quotes: str = ""
-    """Where the object that the text names comes from: `caller` if the arguments name it, else
-    `server` (`named_object.source`). The object is the first quoted word, else a path; `component`:
-    the text has neither, and names a part of the server that the call does not mention. No rule
-    with `quotes` matches a text without an object, or a call whose arguments are not known."""
+    """Origin of the object that the text names: `caller` if the arguments name it, else `server`
+    (`named_object.source`). The object is the first quoted word, else a path; `component` means
+    that the text has neither, but names a part of the server that the call does not mention. Rules
+    with `quotes` never match a text without an object or a call with unknown arguments."""
     arguments_unless: str = ""
-    """A pattern that the JSON text of the arguments must not match. No rule with it matches a call
-    whose arguments are not known."""
+    """A pattern that the JSON text of the arguments must not match. Such rules never match a call
+    with unknown arguments."""
     outage: float = 0
-    """At least this share of the server's other calls failed at that time."""
+    """Minimum share of the server's other calls that failed at that time."""
     names_argument: bool = False
-    """Match only texts that contain a value of the call's arguments (`facts.ARGUMENT_VALUE`)."""
+    """Only match texts that contain an argument value (`facts.ARGUMENT_VALUE`)."""
     stack_trace: str = ""
-    """Match only calls during which the server wrote a stack trace to stderr, and whose text masks
+    """Only match calls during which the server wrote a stack trace to stderr, and whose text masks
     the exception (`masked`) or has its message (`repeated`)."""
     tool_record: tuple[str, ...] = ()
-    """How often calls to the tool return a result in the archive: `never`, `seldom`, `mostly`,
-    `always`."""
+    """How often the tool returns a result in the archive: `never`, `seldom`, `mostly`, `always`."""
     peer_record: tuple[str, ...] = ()
-    """The same of the server's other tools."""
+    """The same for the server's other tools."""
     offered: bool = False
-    """Match only texts about a missing program that the tool's own schema offers
+    """Only match texts about a missing program that the tool's schema offers
     (`whose_words.offered`)."""
     in_code: bool = False
-    """Match only texts about a name in a program of the caller (`whose_words.in_code`)."""
+    """Only match texts about a name in the caller's program (`whose_words.in_code`)."""
     foreign_field: bool = False
-    """Match only texts of a validator about a field that neither the arguments nor the schema have
+    """Only match validator texts about a field that neither the arguments nor the schema have
     (`whose_words.foreign_field`)."""
     lacks_argument: bool = False
-    """Match only texts that ask for an argument that the schema has and the call does not
+    """Only match texts that ask for an argument in the schema that the call lacks
     (`whose_words.lacks_argument`)."""
     own_default: bool = False
-    """Match only texts that reject an argument that has a default and that the call does not have
+    """Only match texts that reject an argument that the call lacks and that has a default
     (`whose_words.own_default`)."""
     time_limit: bool = False
-    """Match only calls that took just over a round number of seconds (`facts.TIME_LIMITS`)."""
+    """Only match calls that took slightly longer than a common limit (`facts.TIME_LIMITS`)."""
     overrules: bool = False
-    """Rules about the text with a higher `order` are not weighed: it says whose words they read."""
+    """Whether rules about the text with a higher `order` are not weighed, because this rule
+    identifies the origin of the text."""
     decides: bool = False
-    """If it is the first rule that matches, it decides alone, whatever other rules match."""
+    """Whether the rule decides alone if it is the first that matches."""
     kept_for: str = ""
     """Why the rule is kept although no verdict on a labelled call needs it.
 
-    It has texts of a named `product`, library or runtime; it reads what a `specification` defines;
-    it is for a `language` with few or no labels; it ends a known class of `mistakes`; it is about
-    the `context` of calls, which most labels lack; or the `fit` of the model is worse without it.
+    It covers texts of a `product`, library or runtime; a text defined by a `specification`; a
+    `language` with few or no labels; a known class of `mistakes`; or the `context` of calls, which
+    most labels lack. Or the model's `fit` is worse without it.
     """
 
     @property
@@ -187,25 +188,25 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
 
 
 class HiddenRule(TextRule, frozen=True, kw_only=True):
-    """A rule that decides whether a result that is not marked as an error reports a failure."""
+    """A rule that decides whether a result not marked as an error reports a failure."""
 
     failure: bool = True
-    """False: the text only looks like a failure (a file that was read, a validator's answer)."""
+    """False if the text only looks like a failure (a file that was read, a validator's answer)."""
     view: str = "text"
-    """`text`, or `json`: the lines `path = value` of a JSON text or of structuredContent."""
+    """`text`, or `json` for the lines `path = value` of a JSON text or of structuredContent."""
     lines: int = 0
-    """If given, the text has at most this many lines."""
+    """Maximum number of lines in the text, if given."""
     chars: int = 0
-    """If given, the text has at most this many characters."""
+    """Maximum number of characters in the text, if given."""
     unusual: bool = False
-    """Match only where the text is prose and nearly all results of this tool are JSON."""
+    """Only match if the text is prose and nearly all of the tool's results are JSON."""
     unless_kind: tuple[str, ...] = ()
-    """Kinds that the tool may not have."""
+    """Kinds that the tool must not have."""
     echo: bool = False
-    """Match only where the text is in the arguments."""
+    """Only match if the text is in the arguments."""
 
     def __post_init__(self) -> None:
-        """Check `view` and the limits of size."""
+        """Check `view` and the size limits."""
         super().__post_init__()
         _check_choice(self, "view", self.view, ("text", "json"))
         for kind in self.unless_kind:
@@ -239,7 +240,7 @@ def shipped_rules(cls: type[R], *files: str) -> tuple[R, ...]:
 
 
 class _Words(msgspec.Struct, frozen=True):
-    """A class of words in verdict/languages.toml: one pattern for each language."""
+    """A class of words in verdict/languages.toml, with one pattern per language."""
 
     patterns: tuple[str, ...]
     keywords: tuple[tuple[str, ...], ...]
@@ -257,10 +258,9 @@ def words_of_languages() -> Mapping[str, _Words]:
 
 
 def with_words(rule: R) -> R:
-    """Return the rule with the patterns of its class of words.
+    """Return the rule with the patterns of its word class.
 
-    Raises:
-        RuleError: there is no such class.
+    Raises: RuleError: there is no such class.
     """
     if not rule.words:
         return rule
@@ -277,7 +277,7 @@ def with_words(rule: R) -> R:
 
 
 def in_order(rows: Iterable[R]) -> tuple[R, ...]:
-    """Return the rules that are not disabled, in the order in which they decide."""
+    """Return the enabled rules, in order of precedence."""
     return tuple(sorted((row for row in rows if not row.disabled), key=lambda row: row.order))
 
 
@@ -285,11 +285,11 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
     """Return `base` with a user's rows applied.
 
     A row with a known id changes the fields that it has; a row with a new id adds a rule. A rule
-    whose condition or verdict changes loses its measured counts, which no longer describe it.
-    Such a rule and a new one decide alone (`VerdictRule.decides`) unless the row says otherwise.
+    whose condition or verdict changes loses its measured counts, which no longer apply. Changed and
+    new rules decide alone (`VerdictRule.decides`) unless the row states otherwise.
 
     Args:
-        base: the rules that come with mcptally.
+        base: the shipped rules.
         rows: the rows, each with an id (`parse_changes`).
         where: the file's name, for error messages.
 
@@ -328,7 +328,7 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
 
 
 def parse_changes(text: str, where: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the rows of a user's rules: those about failures, and those about hidden errors.
+    """Return the rows of a user's rules about failures, and those about hidden errors.
 
     A row is about hidden errors if its id begins with `hidden.`.
 
@@ -337,7 +337,7 @@ def parse_changes(text: str, where: str) -> tuple[list[dict[str, Any]], list[dic
         where: name of the file, for messages.
 
     Raises:
-        RuleError: the text is not TOML, or holds anything but `[[rule]]` tables with ids.
+        RuleError: the text is not TOML, or contains anything but `[[rule]]` tables with ids.
     """
     import tomllib  # noqa: PLC0415  (for a user's file only)
 
@@ -375,7 +375,7 @@ def _check_choice(rule: TextRule, field: str, value: str, allowed: Sequence[str]
 
 
 def check_patterns(rule: TextRule) -> None:
-    """Compile every pattern of a user's rule. The shipped rules are checked by their tests.
+    """Compile all patterns of a user's rule. Tests check the shipped rules.
 
     Raises:
         RuleError: a pattern is not a valid regular expression.

@@ -23,11 +23,10 @@ class RuleSet(msgspec.Struct, frozen=True):
 
     @classmethod
     def load(cls, path: Path | None = None) -> "RuleSet":
-        """Return the rules that come with mcptally, with the changes in the TOML file `path`.
+        """Return the shipped rules with the changes in the TOML file `path`.
 
-        Raises:
-            RuleError: the file cannot be read, a rule is incomplete, or a rule contradicts one of
-                its own examples.
+        Raises: RuleError: the file cannot be read, a rule is incomplete, or a rule contradicts one
+        of its own examples.
         """
         if path is None:
             return cls()
@@ -39,10 +38,10 @@ class RuleSet(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, changes: str, where: str) -> "RuleSet":
-        """Return the rules that come with mcptally, with changes from TOML text.
+        """Return the shipped rules with changes from TOML text.
 
         Args:
-            changes: the text; if it is empty, nothing is changed.
+            changes: the text; if empty, nothing is changed.
             where: name of the file, for messages.
 
         Raises:

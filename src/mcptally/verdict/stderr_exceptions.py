@@ -1,7 +1,7 @@
 """Finds the exceptions in stack traces on stderr, and the calls that raised them.
 
 Some SDKs hide an unexpected exception from the client ("Error executing tool x") and log it with
-its stack trace. Traces of Python (plain, or in a box that the library rich draws), JavaScript and
+its stack trace. Traces in Python (plain, or in a box drawn by the library rich), JavaScript and
 Java are supported.
 """
 
@@ -16,14 +16,14 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import GatheredCalls
 
 MAX_CHARS: Final = 500
-"""Characters of an exception that are kept."""
+"""Maximum characters kept of an exception."""
 LATE_NS: Final = 1_000_000_000
-"""A trace may be logged this long after the reply: stdout and stderr are separate pipes."""
+"""Maximum delay of a trace after the reply, since stdout and stderr are separate pipes."""
 
 _MARK: Final = "Traceback ("
-"""Literal in the first line of each trace of Python."""
+"""Literal in the first line of each Python trace."""
 _HEAD: Final = r"Traceback \(most recent call last\)|╭─+ Traceback \("
-"""The first line of a trace. Rich cuts the title of a box that is too narrow for it."""
+"""Matches the first line of a trace. Rich cuts the title of a box that is too narrow."""
 _CHAIN: Final = r"\babove(?: exception(?: was|,|$)|$)|(?i)exception group traceback"
 _TOOL: Final = r"""(?i)\btool:?\s+['"`]?((?-i:[\w.\-/])+)"""
 _TERMINAL_CODES: Final = r"\x1b\[[0-9;]*m"
@@ -34,11 +34,11 @@ _LOG_LINE: Final = (
 )
 _EXCEPTION: Final = r"^[A-Za-z_][\w.]*(?::\s|:?$)"
 _MASK: Final = r"Error (?:executing|calling) tool ['\"\w.\-/]+$"
-"""Exceptions that an SDK raises around another one without saying more."""
+"""Matches exceptions that an SDK wraps around another one without adding information."""
 _FRAME: Final = r"^\s+at\s\S.*(?:[:)\]>]|\d)\s*$"
 _NAMED_ERROR: Final = r"(?:Error|Exception|Failure)\b"
 _UNPREFIXED: Final = r"([\w.$]*(?:Error|Exception|Failure)(?: \[[\w ]+\])?(?::\s.*)?)$"
-"""An exception at the end of a line, without what a log writes before it."""
+"""Matches an exception at the end of a line, without the log's prefix."""
 _CAUSE: Final = r"^(?:Caused by|\[cause\]): "
 
 
@@ -52,7 +52,7 @@ class StderrExceptions(StageTable):
 
 
 class _Lines(StderrEvents):
-    """One row per line on stderr, with facts about the trace that it is part of."""
+    """One row per stderr line, with facts about its trace."""
 
     head = Column(pl.Boolean, "Whether the line is the first of a trace of Python.")
     boxed = Column(pl.Boolean, "Whether it is part of a box that rich draws.")
@@ -70,7 +70,7 @@ class _Lines(StderrEvents):
 
 
 class _Owned(StderrExceptions):
-    """One row per exception and reply that it may belong to."""
+    """One row per exception and possible reply."""
 
     at = Column(pl.Int64, "Time of the exception.", "ns")
     call = Column(pl.UInt32, "Number of the call.")
@@ -80,7 +80,7 @@ class _Owned(StderrExceptions):
 def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
     """Return one row per stack trace on stderr (`StderrExceptions`), in order of time.
 
-    An exception that another one caused is part of the same row: the one raised last comes first.
+    Chained exceptions share a row: the one raised last comes first.
 
     Args:
         stderr: `StderrEvents`.
@@ -122,7 +122,7 @@ def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_python(lines: pl.DataFrame) -> pl.LazyFrame:
-    """Return the exceptions of Python: the line after the frames of each trace names one."""
+    """Return Python exceptions, which are named on the line after each trace's frames."""
     block = ["recording", "block"]
     text = _Lines.text.col
     body = _Lines.boxed.col | _Lines.head.col | (text == "")
@@ -144,7 +144,7 @@ def _of_python(lines: pl.DataFrame) -> pl.LazyFrame:
         .with_columns(after=_Lines.ends.col.cum_sum().over(block))
         .pipe(run_query)
     )
-    # Rich wraps an exception at the width of its box: the next word would not have fitted.
+    # Rich wraps an exception at the width of its box, where the next word would not have fitted.
     width = _Lines.width.col.first().over(block)
     word = text.str.strip_chars_start().str.extract(r"^(\S+)", 1).str.len_chars()
     margin = text.str.len_chars() - text.str.strip_chars_start().str.len_chars()
@@ -157,7 +157,7 @@ def _of_python(lines: pl.DataFrame) -> pl.LazyFrame:
         .filter(_Lines.after.col.is_between(1, 4) & ~body)
         .filter(_Lines.goes_on.col.cast(pl.Int8).cum_min().over(block) == 1)
     )
-    # A log entry may begin with an exception that has no frames: its chain begins there.
+    # A log entry may begin with an exception without frames, where its chain begins.
     new_entry = (_Lines.after.col > 1) & (text.str.contains(_TOOL) | text.str.contains(_LOG_LINE))
     chained = (
         lines.lazy()
@@ -193,7 +193,7 @@ def _of_python(lines: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _of_frames(lines: pl.DataFrame) -> pl.LazyFrame:
-    """Return the exceptions of JavaScript and Java: the line before the frames names one."""
+    """Return JavaScript and Java exceptions, which are named on the line before the frames."""
     frame = _Lines.text.col.str.contains(_FRAME)
     exception = _Lines.exception.col
     is_cause = exception.str.contains(_CAUSE)
@@ -225,9 +225,9 @@ def _of_frames(lines: pl.DataFrame) -> pl.LazyFrame:
 def add_stderr_error(calls: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
     """Add `stderr_error` to calls: the exception whose trace was written while the call ran.
 
-    A trace belongs to the next failed reply of the tool that is named in the line before the trace,
-    or else to the last such reply within `LATE_NS` before it. If there is neither, replies of all
-    tools are searched in the same way. Results that are not marked as errors are searched last.
+    A trace belongs to the next failed reply by the tool named in the line before the trace, or else
+    to the last such reply within `LATE_NS` before it. If there is neither, replies by all tools are
+    searched in the same way, and finally results not marked as errors.
 
     Args:
         calls: calls with `recording`, `tool`, `ts_ns`, `reply_ns` and `outcome`.

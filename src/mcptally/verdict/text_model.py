@@ -1,11 +1,11 @@
-r"""A second opinion on failed calls: a linear model over the words of the error text.
+r"""Gives a second opinion on failed calls: a linear model over the words of the error text.
 
     text → masked text → terms → weights (rules/text_model.json) → probabilities
 
-It was fitted on labelled texts (`python -m tests.benchmarks.calibrate`). It reads no names: the
-tool's name, the caller's values, URLs, paths, quoted words and numbers other than statuses are
-masked. A term is a part of a word (`FileNotFoundError` has four), or up to three of them in a row.
-It has no part in finding hidden errors, where it gained nothing.
+The model was fitted on labelled texts (`python -m tests.benchmarks.calibrate`). It reads no names:
+the tool's name, the caller's values, URLs, paths, quoted words and numbers other than statuses are
+masked. A term is a part of a word (`FileNotFoundError` has four), or up to three consecutive parts.
+The model is not used to find hidden errors, where it did not help.
 """
 
 import functools
@@ -26,11 +26,11 @@ FILE: Final = "text_model.json"
 CLASSES: Final = (Verdict.BUSINESS, Verdict.TOOL_FAILURE, Verdict.INFRASTRUCTURE)
 """The classes in the order of the probabilities."""
 LONGEST: Final = 3
-"""Parts of words in the longest term."""
+"""Maximum number of word parts in a term."""
 HEAD: Final = 600
-"""Characters of a text that are read."""
+"""Maximum characters of a text that are read."""
 QUOTED: Final = " quoted "
-"""Stands for a quoted word or a value of the caller."""
+"""Stands for a quoted word or a caller's value."""
 
 _MASKED: Final = (
     (r"https?://\S+", " url "),
@@ -42,10 +42,10 @@ _MASKED: Final = (
     (r"(\b[45]\d\d\b)|\d+", "${1}"),
 )
 _PART: Final = r"\p{Lu}?\p{Ll}+|\p{Lu}+|\p{L}|[45]\d\d|[^\w\s]"
-"""A part of a word, an HTTP status, or a mark. Each sign of a script without cases is a part."""
+"""Matches a part of a word, an HTTP status, or a mark. Each sign of a caseless script is a part."""
 
 Opinions: TypeAlias = npt.NDArray[np.float64]
-"""Probabilities: one row per text, one column per class; all equal where no term is known."""
+"""Probabilities: one row per text, one column per class; all equal without a known term."""
 
 
 class Terms(StageTable):
@@ -58,17 +58,19 @@ class Terms(StageTable):
 
 
 class TextModel(msgspec.Struct, frozen=True, dict=True):
-    """The fitted model, and how its opinion is pooled with the rules (`weighing.pooled`)."""
+    """The fitted model, and the parameters for pooling it with the rules (`weighing.pooled`)."""
 
     pooled: tuple[float, float, float]
-    """Its weight beside the rules, and the temperature where both agree and where they do not."""
+    """The model's weight relative to the rules, and the temperatures for agreement and
+    disagreement."""
     intercept: tuple[float, ...]
     terms: tuple[str, ...]
     idf: tuple[float, ...]
     unknown_idf: float
-    """That of all other terms, which have no weights: a text of unknown words has no opinion."""
+    """The idf of all other terms, which have no weights: a text of unknown words gives no
+    opinion."""
     weights: tuple[tuple[float, ...], ...]
-    """For each of `CLASSES` the weights of all terms."""
+    """For each of `CLASSES`, the weights of all terms."""
 
     @functools.cached_property
     def table(self) -> pl.DataFrame:
@@ -79,13 +81,13 @@ class TextModel(msgspec.Struct, frozen=True, dict=True):
 
 @functools.cache
 def shipped_model() -> TextModel:
-    """Return the model that comes with mcptally."""
+    """Return the shipped model."""
     text = Path(rule_files.__file__).with_name(FILE).read_bytes()
     return msgspec.json.decode(text, type=TextModel)
 
 
 def masked(text: pl.Expr) -> pl.Expr:
-    """Return `text` without what names things instead of saying what happened."""
+    """Return `text` with names, values and numbers masked."""
     for pattern, replacement in _MASKED:
         text = text.str.replace_all(pattern, replacement)
     return text
@@ -130,7 +132,7 @@ def opinions(texts: pl.Series, model: TextModel) -> Opinions:
     )
     scores = np.zeros((len(texts), len(CLASSES)))
     rows = sums.get_column(Terms.row.name).to_numpy()
-    # Rounded: the order of the terms, and with it the last digits, differs between runs.
+    # Round, because the order of terms, and thus the last digits, differs between runs.
     found = sums[list(map(str, CLASSES))].to_numpy().round(9)
     scores[rows] = found + np.array(model.intercept)
     scores = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
@@ -141,15 +143,15 @@ def opinions(texts: pl.Series, model: TextModel) -> Opinions:
 def words(
     texts: pl.Series, verdicts: pl.Series, model: TextModel, most: int
 ) -> list[list[tuple[str, float]]]:
-    """Return how much known terms of masked texts speak for verdicts, largest first.
+    """Return the weights of known terms in masked texts for the verdicts, largest first.
 
-    A weight is the change of the log odds of the verdict against the mean of the other classes.
+    A weight is the change in the verdict's log odds against the mean of the other classes.
 
     Args:
         texts: the masked texts.
         verdicts: the verdict on each text.
         model: the model.
-        most: how many terms of a text are returned.
+        most: maximum number of terms returned per text.
     """
     own, others = pl.lit(None, pl.Float64), pl.lit(None, pl.Float64)
     for name in map(str, CLASSES):
@@ -176,7 +178,7 @@ def words(
 
 
 def _weighed(texts: pl.Series, model: TextModel) -> pl.DataFrame:
-    """Return the known terms of each text with their weights: idf values, scaled to length 1."""
+    """Return each text's known terms with their weights (idf values scaled to length 1)."""
     idf = Terms.idf.col.fill_null(model.unknown_idf)
     length = (idf**2).sum().over(Terms.row.name).sqrt()
     return (

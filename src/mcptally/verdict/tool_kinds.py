@@ -1,8 +1,8 @@
-"""Names the kind of a tool whose results are other people's words.
+"""Determines the kind of a tool whose results contain foreign texts.
 
-A tool that runs a program, a query or a browser returns the errors of what the caller handed in.
-One that reads files, pages or search results returns texts about errors. The kind follows from the
-tool's name, its description and the names of its arguments.
+A tool that runs a program, a query or a browser returns errors in the caller's input. A tool that
+reads files, pages or search results returns texts about errors. The kind follows from the tool's
+name, description and argument names.
 """
 
 from typing import Final
@@ -15,16 +15,16 @@ _SQL: Final = "sql|cypher|mongo|redis|sqlite|postgres|duckdb|bigquery|influx|pro
 
 
 class _Kind(msgspec.Struct, frozen=True):
-    """A kind, and patterns of tools that are of this kind."""
+    """A kind, and patterns for tools of this kind."""
 
     kind: str
     name: str = ""
-    """Words of the name, between separators."""
+    """Words in the name, between separators."""
     within: str = ""
     """Words that may be anywhere in the name."""
     description: str = ""
     arguments: str = ""
-    """Names of arguments. If given, the tool has one of them, whatever else fits."""
+    """Argument names; if given, the tool must have one of them, whatever else fits."""
 
     def fits(self, name: pl.Expr, description: pl.Expr, arguments: pl.Expr) -> pl.Expr:
         """Return which tools are of this kind."""
@@ -97,9 +97,9 @@ _KINDS: Final = (
 """The kinds, in the order in which they are tried."""
 
 KINDS: Final = tuple(each.kind for each in _KINDS)
-"""Their names."""
+"""The names of all kinds."""
 _READ: Final = 300
-"""Characters of a description that are read."""
+"""Maximum characters of a description that are read."""
 
 
 def kind(name: pl.Expr, description: pl.Expr, arguments: pl.Expr) -> pl.Expr:
@@ -108,8 +108,8 @@ def kind(name: pl.Expr, description: pl.Expr, arguments: pl.Expr) -> pl.Expr:
     Args:
         name: the tool's name.
         description: its description.
-        arguments: JSON text with the names of its arguments: its input schema, or the arguments of
-            a call.
+        arguments: JSON text with the argument names: the tool's input schema, or a call's
+            arguments.
     """
     # `executeCode` and `execute_code` are the same words.
     words = name.str.replace_all(r"([a-z0-9])([A-Z])", "${1}_${2}")

@@ -3,9 +3,9 @@
     matching rules → features → weights (rules/weights.json) → probabilities
 
 The model is a multinomial logistic regression. Rules about the text share weights by verdict and
-tier, because many rules matched too few labelled calls to fit weights for each rule. Each rule
-about the context of a call (`CONTEXT_FROM`) has its own weights.
-`python -m tests.benchmarks.calibrate` fits the weights and writes the file.
+tier, because many rules matched too few labelled calls for individual weights. Each rule about a
+call's context (`CONTEXT_FROM`) has its own weights. `python -m tests.benchmarks.calibrate` fits the
+weights and writes the file.
 """
 
 import functools
@@ -31,24 +31,26 @@ TIERS: Final = (
     (700, "refusal"),
     (900, "words"),
 )
-"""Tiers of rules: those with a lower `order` than the number, and the name.
+"""Tiers of rules: the upper limit of `order`, and the name.
 
-`form`: the text has the form of one library. `code`: code failed, the caller's or the server's.
-`cause`: the text names a cause. `refusal`: it refuses the request. `words`: it only has words that
-refusals or crashes use."""
+`form`: the text has the form of one library. `code`: the caller's or the server's code failed.
+`cause`: the text names a cause. `refusal`: the text refuses the request. `words`: the text only has
+words that occur in refusals or crashes.
+"""
 CONTEXT_FROM: Final = 900
-"""Rules from this `order` on are about the context of a call."""
+"""The `order` from which on rules are about a call's context."""
 CONVINCING: Final = 0.5
 """Minimum probability of a verdict other than `ambiguous`."""
 SETTLING: Final = ("form", "code", "cause")
-"""If all rules about the text agree and the first one is of these tiers, the case is clear.
-Context has other weights in clear cases: it should change them less than other cases."""
+"""A case is clear if all rules about the text agree and the first one has one of these tiers.
+Context has separate weights for clear cases, since it should change them less."""
 SMALLEST: Final = 1e-4
-"""Lower limit of the probabilities of rules when they are pooled: rules cannot exclude a class."""
+"""Lower limit for the rules' probabilities in pooling, so that rules cannot exclude a class."""
 SMALLEST_OPINION: Final = 0.02
-"""The same of the text model. It reads less than the rules, so it cannot outweigh all of them."""
+"""The same for the text model, which reads less than the rules and so cannot outweigh all of
+them."""
 MOST_VOTES: Final = 2.0
-"""Further rules of the same verdict and tier add nothing."""
+"""Maximum number of rules with the same verdict and tier that count."""
 
 NO_TEXT_RULE: Final = "no rule about the text"
 CONFLICT: Final = "rules disagree"
@@ -61,7 +63,7 @@ class Weights(msgspec.Struct, frozen=True):
 
     intercept: tuple[float, ...]
     features: dict[str, tuple[float, ...]]
-    """Name of a feature → its weights. Features without weights have no effect."""
+    """Feature name → weights. Features without weights have no effect."""
 
     def of(self, names: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return the weights of some features: one row per feature, one column per class."""
@@ -72,7 +74,7 @@ class Weights(msgspec.Struct, frozen=True):
 
 @functools.cache
 def shipped_weights() -> Weights:
-    """Return the weights that come with mcptally."""
+    """Return the shipped weights."""
     text = Path(rule_files.__file__).with_name("weights.json").read_bytes()
     return msgspec.json.decode(text, type=Weights)
 
@@ -123,10 +125,10 @@ def features_of(rule: VerdictRule, *, first: bool) -> tuple[str, ...]:
 
 
 class FeatureTable:
-    """The features of several kinds of calls; rules are added one at a time, in order."""
+    """The features of several kinds of calls, built by adding one rule at a time, in order."""
 
     def __init__(self, ruleset: Sequence[VerdictRule], height: int) -> None:
-        """Begin without any matching rule.
+        """Create a table without matching rules.
 
         Args:
             ruleset: the rules that may be added.
@@ -141,8 +143,8 @@ class FeatureTable:
     def add(self, rule: VerdictRule, matches: Mask) -> None:
         """Add a rule and the kinds that it matches.
 
-        If a rule about the context (the text names no cause, or is in an unknown language) says
-        `ambiguous`, that counts only for kinds that no rule about the text matches.
+        A rule about the context with verdict `ambiguous` (no cause in the text, or an unknown
+        language) only counts for kinds that no rule about the text matches.
         """
         if tier(rule) is None and rule.verdict == Verdict.AMBIGUOUS:
             matches = matches & self.undecided
@@ -192,9 +194,9 @@ def pooled(
     opinions: text_model.Opinions,
     how: tuple[float, float, float],
 ) -> npt.NDArray[np.float64]:
-    """Return the probabilities of the rules, pooled with the opinions of the text model.
+    """Return the rules' probabilities, pooled with the text model's opinions.
 
-    The logarithms are added. The probability of `ambiguous` is that of the rules.
+    The logarithms are added. The probability of `ambiguous` comes from the rules only.
 
     Args:
         probability: the result of `probabilities`.
@@ -216,14 +218,14 @@ def pooled(
 
 
 def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.int64]:
-    """Return the number of the class that each row of `probabilities` stands for.
+    """Return the number of the class to which each row of `probabilities` leads.
 
-    It is the most probable class, and `ambiguous` where that class is not convincing or where no
-    matching rule names it: how frequent a class is in general is not evidence.
+    This is the most probable class, or `ambiguous` if that class is not convincing or no matching
+    rule has it: a class's general frequency is not evidence.
 
     Args:
         probability: the probabilities.
-        named: for each row and class whether a matching rule has this verdict.
+        named: for each row and class, whether a matching rule has this verdict.
     """
     best: npt.NDArray[np.int64] = probability.argmax(axis=1)
     convincing = probability.max(axis=1, initial=0.0) >= CONVINCING
@@ -235,9 +237,9 @@ def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.
 def given_a_cause(
     probability: npt.NDArray[np.float64], best: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """Return the probabilities given that the call shows a cause, where the verdict names one.
+    """Return the probabilities, given that the call shows a cause if the verdict does.
 
-    In these rows `ambiguous` gets 0: where the cause cannot be known, no verdict is right or wrong.
+    In these rows `ambiguous` gets 0: if the cause is unknowable, no verdict is right or wrong.
 
     Args:
         probability: the probabilities.
@@ -254,9 +256,9 @@ def given_a_cause(
 def contributions(
     features: Features, feature_names: Sequence[str], verdict: str, weights: Weights
 ) -> list[tuple[str, float]]:
-    """Return how much each feature speaks for or against a verdict, the largest amount first.
+    """Return each feature's contribution for or against a verdict, largest first.
 
-    A contribution is the change of the log odds of the verdict against the mean of the others.
+    A contribution is the change in the verdict's log odds against the mean of the others.
 
     Args:
         features: the features of one call.
@@ -277,7 +279,7 @@ def contributions(
 
 
 def rules_by_feature(matching: Sequence[VerdictRule]) -> dict[str, list[str]]:
-    """Return the ids of the matching rules that contribute to each feature, by its name.
+    """Map each feature's name to the ids of the matching rules that contribute to it.
 
     Args:
         matching: the rules that match a call, in the order of the rule set.
@@ -295,7 +297,7 @@ def rules_by_feature(matching: Sequence[VerdictRule]) -> dict[str, list[str]]:
 
 
 def in_words(name: str) -> str:
-    """Return the description of a feature that several rules share."""
+    """Return the description of a feature shared by several rules."""
     if name in (NO_TEXT_RULE, CONFLICT):
         return name
     kind = name.replace(", ", ", tier ")

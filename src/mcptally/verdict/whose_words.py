@@ -1,8 +1,8 @@
-"""Decides whose words a failure quotes: the caller's program, the tool's schema, or other data.
+"""Decides what a failure's text is about: the caller's program, the tool's schema, or other data.
 
-`NameError: 'total'` is the error of the caller's program if the arguments have a program with that
-name. `php: not found` is not a mistake of the caller if the tool's schema offers `php`. A validator
-that complains about a field that neither the arguments nor the schema have checked other data.
+`NameError: 'total'` is an error in the caller's program if the arguments contain a program with
+that name. `php: not found` is not the caller's mistake if the tool's schema offers `php`. A
+validator that complains about a field in neither the arguments nor the schema checked other data.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _PROGRAM: Final = (
     r"|['\"`]?((?-i:[\w.+-])+)['\"`]? (?:is |was )?(?:not|n't) "
     r"(?:installed|found (?:in|on) (?:the )?(?:system )?\$?path)\b"
 )
-"""The program, interpreter or library that the text says is missing."""
+"""Matches a program, interpreter or library that is reported missing."""
 _IDENTIFIER: Final = (
     r"(?i)\bname ['\"](\w+)['\"] is not defined|nameerror: ['\"]?(\w+)['\"]?(?:$|\n)"
     r"|no module named ['\"]?(\w+)|cannot import name ['\"](\w+)"
@@ -39,16 +39,16 @@ _IDENTIFIER: Final = (
     r"(?:identifier|variable|name|symbol|function)[: ]+['\"`]?([\w$.]+)"
     r"|\bundefined: (\w+)"
 )
-"""The name that a program uses and does not have."""
+"""Matches an undefined name in a program."""
 _CODE_VALUE: Final = (
     r'"(?:[\w$]+|(?:[^"\\]|\\.)*(?:[=(){};]|\\n|\bimport |\bfrom |\bdef )(?:[^"\\]|\\.)*)"\s*[,\]}]'
 )
-"""A string among the values of JSON that is one word or looks like a program."""
+"""Matches a string among JSON values that is one word or looks like a program."""
 _FIELD: Final = (
     r"(?i)validation errors? for \S+\s*\n\s*((?-i:[A-Za-z_][\w.\[\]-]*))"
     r'|"path"\s*:\s*\[\s*([^\]]*"[^\]]*)\]'
 )
-"""The path of the first field that a validator complains about."""
+"""Matches the path of the first field that a validator complains about."""
 _ASKED: Final = (
     r"(?i)\b((?-i:[A-Za-z])[\w-]+)['\"`]?(?: (?:parameter|argument|field))?"
     r"(?:(?:,| and|, and) ['\"`]?[\w-]+['\"`]?)* "
@@ -57,11 +57,11 @@ _ASKED: Final = (
     r"|\b(?:no|missing)(?: (?:an?|the|valid|required|parameter|argument|field))*:? "
     r"['\"`]?((?-i:[A-Za-z])[\w-]+(?: (?:id|name|url|path|key))?)\b"
 )
-"""The argument that the text asks for."""
+"""Matches the argument that the text asks for."""
 _CHECKED: Final = r"(?i)\b((?-i:[A-Za-z])\w+)['\"`]? (?:must|should|has to) be "
-"""The argument whose value the text rejects."""
+"""Matches the argument whose value the text rejects."""
 _NOTHING: Final = r'"[^"\\]+"\s*:\s*(?:null|0|"\s*")\s*[,}]'
-"""A member of the arguments that is as good as none."""
+"""Matches a member of the arguments that counts as missing."""
 _NAME: Final = r"[A-Za-z_]\w*"
 _ENVELOPE: Final = frozenset(
     (
@@ -69,12 +69,12 @@ _ENVELOPE: Final = frozenset(
         *("body", "query", "input", "request", "headers"),
     )
 )
-"""Fields around the arguments."""
+"""Matches fields around the arguments."""
 _CHOICE: Final = (
     r'"\w*(?:lang|interpreter|runtime|engine|kernel|compiler|executor|backend|converter|renderer'
     r'|formatter|linter|package_?manager|toolchain|driver)\w*"\s*:\s*"([^"\\]{1,40})"'
 )
-"""The value of an argument that chooses a program."""
+"""Matches the value of an argument that selects a program."""
 _SHELLS: Final = frozenset(
     {
         "sh",
@@ -91,9 +91,9 @@ _SHELLS: Final = frozenset(
     }
 )
 _MAX_OFFER: Final = 80
-"""Characters of the longest value that is read."""
+"""Maximum characters of a value that is read."""
 _OFFERING: Final = ("enum", "const", "default", "examples")
-"""Keywords of JSON Schema whose values a caller may send."""
+"""JSON Schema keywords whose values a caller may send."""
 
 
 class _Quoting(StageTable):
@@ -111,8 +111,8 @@ class _Quoting(StageTable):
 def offered(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     """Return which calls failed because a program that the tool's schema offers is missing.
 
-    The schema offers the program by its name, or the caller chose an interpreter that the schema
-    offers, and the caller's own program does not name the missing one.
+    The schema offers the program by name, or the caller chose an interpreter that the schema offers
+    and the caller's program does not use the missing one.
 
     Args:
         texts: texts without wrappers.
@@ -152,7 +152,7 @@ def offered(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def in_code(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which texts complain about a name in a program of the caller.
+    """Return which texts complain about a name in the caller's program.
 
     Args:
         texts: texts without wrappers.
@@ -165,7 +165,7 @@ def in_code(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which texts complain about a field that neither arguments nor input schema have.
+    """Return which texts complain about a field in neither the arguments nor the input schema.
 
     Args:
         texts: texts without wrappers.
@@ -190,9 +190,9 @@ def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def lacks_argument(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which texts ask for an argument that the schema has and the call does not.
+    """Return which texts ask for an argument in the schema that the call lacks.
 
-    An argument that is null, 0 or the empty text counts as missing.
+    An argument that is null, 0 or empty counts as missing.
 
     Args:
         texts: texts without wrappers.
@@ -202,7 +202,7 @@ def lacks_argument(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def own_default(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which texts reject an argument that has a default and that the call does not have.
+    """Return which texts reject an argument that the call lacks and that has a default.
 
     Args:
         texts: texts without wrappers.
@@ -212,7 +212,7 @@ def own_default(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def _absent_property(words: pl.DataFrame, calls: pl.DataFrame, *, with_default: bool) -> pl.Series:
-    """Return for which calls the word is an argument that the schema has and the call does not.
+    """Return for which calls the word is an argument in the schema that the call lacks.
 
     Args:
         words: `text` and `word`.
@@ -239,7 +239,7 @@ def _absent_property(words: pl.DataFrame, calls: pl.DataFrame, *, with_default: 
 
 
 def _extracted(texts: pl.Series, calls: pl.DataFrame, pattern: str) -> pl.DataFrame:
-    """Return `text` (row number) and `word`: what a group matches in a call's text, lower case."""
+    """Return `text` (row number) and `word`: a group's lower-case match in a call's text."""
     numbers = calls.get_column(_Quoting.text.name).unique()
     return (
         pl.LazyFrame({"text": numbers, "whole": texts.gather(numbers)})
@@ -252,7 +252,7 @@ def _extracted(texts: pl.Series, calls: pl.DataFrame, pattern: str) -> pl.DataFr
 
 
 def _quoting(words: pl.DataFrame, calls: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """Return the calls whose text has a word and that have all of the columns, with their `row`."""
+    """Return the calls with a word in the text and values in all columns, with their `row`."""
     return (
         calls.lazy()
         .with_row_index("row")
@@ -263,7 +263,7 @@ def _quoting(words: pl.DataFrame, calls: pl.DataFrame, columns: list[str]) -> pl
 
 
 def _code(arguments: pl.Expr) -> pl.Expr:
-    """Return the words of all values of the arguments that may be a program."""
+    """Return the words of all argument values that may be a program."""
     return named_object.as_words(arguments.str.extract_all(_CODE_VALUE).list.join(" "))
 
 
@@ -279,7 +279,7 @@ def _bare(name: str) -> str:
 
 
 def _properties(schema: str, *, with_default: bool) -> Iterator[str]:
-    """Yield the names of the arguments that a JSON Schema has, or of those with a default."""
+    """Yield the names of a JSON Schema's arguments, or only of those with a default."""
     try:
         value = msgspec.json.decode(schema)
     except (msgspec.DecodeError, RecursionError):
