@@ -71,7 +71,6 @@ WITHOUT_EFFECT = {
     "zstandard": "decompression, which is lossless",
     "mcp-types": "message schemas were generated from it into a file",
     "pydantic": "as mcp-types",
-    "tokenizers": "rows only with --tokenizer, whose digest has the version",
 }
 
 

@@ -44,7 +44,6 @@ def score_an_archive() -> None:
         out=Path("store"),
         rules="rules.toml",
         scenarios=Path("scenarios.toml"),
-        tokenizer="tokenizer.json",
         reviews="reviews.jsonl",
         payloads=False,
         servers=["time"],
@@ -144,7 +143,7 @@ def write_a_report(store: Store) -> None:
 
 def change_stores() -> None:
     merged = mt.merge_stores(
-        ["store", Path("second")], out="merged", rules="rules.toml", scenarios=None, tokenizer=None
+        ["store", Path("second")], out="merged", rules="rules.toml", scenarios=None
     )
     assert_type(merged.out, Path)
     assert_type(merged.stores, int)

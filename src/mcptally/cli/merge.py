@@ -22,18 +22,12 @@ from mcptally.plural import count
     type=click.Path(path_type=Path),
     help="The scenarios file the stores were scored with.",
 )
-@click.option(
-    "--tokenizer",
-    type=click.Path(path_type=Path),
-    help="The tokenizer the stores were scored with.",
-)
 def command(
     stores: tuple[Path, ...],
     *,
     out: Path,
     rules: Path | None,
     scenarios: Path | None,
-    tokenizer: Path | None,
 ) -> None:
     """Merge several stores into one, as if their archives had been scored together.
 
@@ -51,7 +45,7 @@ def command(
     process_memory.configure_allocators()
     from mcptally.maintenance.merge import merge_stores
 
-    done = merge_stores(stores, out=out, rules=rules, scenarios=scenarios, tokenizer=tokenizer)
+    done = merge_stores(stores, out=out, rules=rules, scenarios=scenarios)
     write = sys.stderr.write
     rows = done.rows
     write(

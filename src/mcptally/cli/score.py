@@ -50,12 +50,6 @@ class _PathOrUrl(click.Path):
     help="A TOML or JSON file that says which calls tested which scenario.",
 )
 @click.option(
-    "--tokenizer",
-    type=click.Path(path_type=Path),
-    help="Count tokens with this tokenizer.json of a model. Default: bytes over 4. Needs "
-    "mcptally[tokens].",
-)
-@click.option(
     "--reviews",
     type=click.Path(path_type=Path),
     help="Answers of mcptally review. Default: reviews.jsonl in the folder of the archive.",
@@ -124,7 +118,6 @@ def command(
     *,
     rules: Path | None,
     scenarios: Path | None,
-    tokenizer: Path | None,
     reviews: Path | None,
     jobs: int,
     memory: float | None,
@@ -179,7 +172,6 @@ def command(
                 out=out,
                 rules=rules,
                 scenarios=scenarios,
-                tokenizer=tokenizer,
                 reviews=reviews,
                 payloads=not no_payloads,
                 servers=servers,

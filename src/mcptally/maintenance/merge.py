@@ -56,7 +56,6 @@ def merge_stores(
     out: str | Path,
     rules: str | Path | None = None,
     scenarios: str | Path | None = None,
-    tokenizer: str | Path | None = None,
 ) -> Merged:
     """Merge several stores into one.
 
@@ -66,7 +65,6 @@ def merge_stores(
         out: the folder of the merged store; it may be one of `paths`.
         rules: the rule file with which the stores were scored, if any.
         scenarios: the scenarios file with which the stores were scored, if any.
-        tokenizer: the tokenizer with which the stores were scored, if any.
 
     Raises:
         UsageError: no store is given, `out` is a URL, or two stores have different files with the
@@ -81,7 +79,7 @@ def merge_stores(
         raise UsageError(f"{url}: stores are merged into a folder; copy it to the URL afterwards")
     for folder in folders:
         read_manifest(folder)  # check all stores before `out` is created
-    judging = ScoringRules.of(rules=rules, scenarios=scenarios, tokenizer=tokenizer)
+    judging = ScoringRules.of(rules=rules, scenarios=scenarios)
     target = Path(out)
     with contextlib.ExitStack() as stack:
         for folder in folders:
@@ -96,14 +94,13 @@ def merge_stores(
             fingerprint.code_digest(),
             by="merge",
             selection=manifests[0].get("selection"),
-            tokenizer=judging.tokenizer_name,
             own_rules=judging.rules.changes,
         )
         for folder, manifest in zip(folders, manifests, strict=True):
             if why := fingerprint.reuse_blocker(folder, manifest, made):
                 raise StoreError(
                     f"{folder}: cannot be merged: {why}; score its archive again, and give "
-                    "--rules, --scenarios and --tokenizer if the stores were scored with them"
+                    "--rules and --scenarios if the stores were scored with them"
                 )
         _require_same_files(manifests)
         earlier = EarlierStores.read(folders, manifests)

@@ -92,7 +92,7 @@ def reuse_blocker(folder: Path, manifest: Mapping[str, Any], made: Provenance) -
     if manifest.get("code") != made.code:
         return "another version of mcptally, or of a package that it judges with, made it"
     if manifest.get("rules") != made.rules:
-        return "it was made with other rules or scenarios, or another tokenizer"
+        return "it was made with other rules or scenarios"
     if manifest.get("selection") != made.selection:
         return "it was made from another selection of servers, tools or time"
     if manifest.get("payloads") != made.payloads:

@@ -36,7 +36,7 @@ from mcptally.messages.tool_definitions import (
 from mcptally.pipeline.partition_summary import PartitionSummary
 from mcptally.pipeline.scoring import ScoringRules, judge_calls
 from mcptally.pipeline.selection import EVERYTHING, Selection
-from mcptally.pipeline.tokens import Tokenizer, count_tokens
+from mcptally.pipeline.tokens import count_tokens
 from mcptally.pipeline.usage import usage
 from mcptally.process_memory import trim_heap
 from mcptally.protocol import all_rules, definition_lint, definition_smells, leaked_secrets
@@ -212,7 +212,7 @@ def finish(
     Args:
         part: the gathered partition.
         archive: the archive's facts that the partition's calls depend on.
-        judging: rules, scenarios and tokenizer.
+        judging: rules and scenarios.
         payloads: whether arguments, responses and their text are kept.
     """
     calls = validate.validate_calls(
@@ -295,7 +295,6 @@ class KnownLint(NamedTuple):
 def tools(
     archive: PartitionSummary,
     seen: pl.DataFrame | None = None,
-    tokenizer: Tokenizer | None = None,
     known: KnownLint | None = None,
 ) -> dict[type[Table], pl.DataFrame]:
     """Return the `tools` table of the whole archive, and the findings about definitions.
@@ -303,14 +302,13 @@ def tools(
     Args:
         archive: facts from all partitions, including at least the `relevant_listings`.
         seen: `ListingCounts` of all listings, if `archive` does not have all of them.
-        tokenizer: counts the tokens of definitions; None for bytes over four.
         known: an earlier run's findings; only definitions of other servers are checked.
     """
     seen = count_listings(archive.listed) if seen is None else seen
     texts = dict(
         archive.definitions[[Definitions.definition.name, Definitions.text.name]].iter_rows()
     )
-    tokens = count_tokens(archive.definitions.get_column(Definitions.text.name), tokenizer).alias(
+    tokens = count_tokens(archive.definitions.get_column(Definitions.text.name)).alias(
         Tools.tokens.name
     )
     checked, definitions = archive.listed, archive.definitions

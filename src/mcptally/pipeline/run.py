@@ -114,7 +114,6 @@ def score(
     out: str | Path,
     rules: str | Path | None = None,
     scenarios: str | Path | None = None,
-    tokenizer: str | Path | None = None,
     reviews: str | Path | None = None,
     payloads: bool = True,
     servers: Collection[str] = (),
@@ -137,8 +136,6 @@ def score(
             stays as it was until the run is complete.
         rules: a TOML file that adds, replaces or disables rules.
         scenarios: a TOML or JSON file that assigns calls to test scenarios.
-        tokenizer: a model's `tokenizer.json` for counting tokens (by default bytes over four);
-            needs the extra `tokens`.
         reviews: a file of answers from `mcptally review`; by default `reviews.jsonl` in the folder
             that contains all of the archive's files, if it exists.
         payloads: whether to keep arguments, responses and their text.
@@ -162,12 +159,11 @@ def score(
         UnreadableError: nothing could be read, or no call is selected.
         StoreError: `out` contains something other than a store, or another run is writing to it.
         RuleError: the rule file cannot be used.
-        UsageError: the scenarios, the tokenizer or a time cannot be used, `jobs` is negative, the
-            engine is unknown, or a package that the engine, the tokenizer or a URL needs is not
-            installed.
+        UsageError: the scenarios or a time cannot be used, `jobs` is negative, the engine is
+            unknown, or a package that the engine or a URL needs is not installed.
         McptallyError: a cluster or a URL cannot be reached, or a process of the run died.
     """
-    judging = ScoringRules.of(rules=rules, scenarios=scenarios, tokenizer=tokenizer)
+    judging = ScoringRules.of(rules=rules, scenarios=scenarios)
     selection = Selection.of(servers=servers, tools=tools, since=since, until=until)
     skipped: list[SkippedFile] = []
     found_files = find_transcripts(
@@ -191,7 +187,6 @@ def score(
             payloads,
             code,
             selection=selection.for_manifest(),
-            tokenizer=judging.tokenizer_name,
             own_rules=judging.rules.changes,
             reviews_file=from_store(reviews_file, None if upload_url else store),
             reviews=msgspec.to_builtins([*judging.reviews.calls, *judging.reviews.groups]),
@@ -373,8 +368,7 @@ def _write_archive_tables(
 ) -> Written:
     """Write the `tools` table, findings about definitions, and findings about skipped paths."""
     rows = dict.fromkeys((table.name for table in TABLES), 0)
-    tokenizer = settings.judging.tokenizer
-    written = tools(context.summary(), context.sightings.rows, tokenizer, known)
+    written = tools(context.summary(), context.sightings.rows, known)
     for table, frame in written.items():
         rows[table.name] += write_part(settings.work, table, ARCHIVE_PART, frame)
     if skipped:

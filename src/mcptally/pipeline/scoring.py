@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from mcptally.pipeline.tokens import Tokenizer, count_tokens
+from mcptally.pipeline.tokens import count_tokens
 from mcptally.review.answers import AppliedReviews
 from mcptally.seeds.stages import (
     ScenarioEntry,
@@ -21,49 +21,35 @@ from mcptally.verdict.rule_set import RuleSet
 
 
 class ScoringRules(msgspec.Struct, frozen=True):
-    """The rules in force, and a user's scenarios, tokenizer and reviews."""
+    """The rules in force, and a user's scenarios and reviews."""
 
     rules: RuleSet = msgspec.field(default_factory=RuleSet)
     given: tuple[ScenarioEntry, ...] = ()
-    tokenizer: Tokenizer | None = None
     reviews: AppliedReviews = AppliedReviews()
 
     @classmethod
     def of(
-        cls,
-        *,
-        rules: str | Path | None = None,
-        scenarios: str | Path | None = None,
-        tokenizer: str | Path | None = None,
+        cls, *, rules: str | Path | None = None, scenarios: str | Path | None = None
     ) -> "ScoringRules":
-        """Return the shipped rules with a user's changes, and the user's scenarios and tokenizer.
+        """Return the shipped rules with a user's changes, and the user's scenarios.
 
         Raises:
             RuleError: the rule file cannot be read, a row is incomplete, or a rule contradicts its
                 examples.
-            UsageError: the scenarios or the tokenizer cannot be used, or the package that the
-                tokenizer needs is not installed.
+            UsageError: the scenarios cannot be used.
         """
         return cls(
             RuleSet.load(Path(rules) if rules else None),
             load_scenarios(Path(scenarios)) if scenarios else (),
-            Tokenizer.load(Path(tokenizer)) if tokenizer else None,
         )
 
     @property
-    def tokenizer_name(self) -> str | None:
-        """The name of the tokenizer's file; None if tokens are bytes over four."""
-        return None if self.tokenizer is None else self.tokenizer.name
-
-    @property
     def digest(self) -> str:
-        """Return 16 hex digits that change with the rules, the scenarios and the tokenizer.
+        """Return 16 hex digits that change with the rules and the scenarios.
 
         A reviewer's changed answer changes few rows, so a run compares answers separately.
         """
-        tokenizer = self.tokenizer and self.tokenizer.digest
-        given = (self.rules.verdict, self.rules.hidden, self.given, tokenizer)
-        return digest(msgspec.json.encode(given))
+        return digest(msgspec.json.encode((self.rules.verdict, self.rules.hidden, self.given)))
 
 
 def judge_calls(
@@ -94,9 +80,7 @@ def judge_calls(
             .then(Judged.fault.col.replace(ANSWERED_BY_CLIENT))
             .otherwise(Judged.fault.col)
             .alias(Judged.fault.name),
-            count_tokens(calls.get_column(Judged.response.name), judging.tokenizer).alias(
-                Judged.response_tokens.name
-            ),
+            count_tokens(calls.get_column(Judged.response.name)).alias(Judged.response_tokens.name),
             error_template.templates(
                 calls.select(
                     error_text.informative_text(Judged.error_text.col, Judged.stderr_error.col)

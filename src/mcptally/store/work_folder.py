@@ -38,7 +38,7 @@ class Provenance(msgspec.Struct, frozen=True):
     """How a store was made: rules, program and selection, and other facts for the manifest."""
 
     rules: str = "default"
-    """Digest of the rules, scenarios and tokenizer in force."""
+    """Digest of the rules and scenarios in force."""
     payloads: bool = True
     code: str = ""
     """Digest of the program, as another version may judge differently."""
@@ -48,8 +48,6 @@ class Provenance(msgspec.Struct, frozen=True):
     """The command that can rebuild the store: `score` or `merge`."""
     selection: Mapping[str, Any] | None = None
     """The part of the archive that was scored; None for all of it."""
-    tokenizer: str | None = None
-    """Name of the tokenizer used to count tokens; None if tokens are bytes over four."""
     own_rules: str = ""
     """The user's rules as TOML text, which `show` needs to explain a call."""
     reviews_file: str | None = None
@@ -229,7 +227,6 @@ def publish(
         "reviews": list(made.reviews),
         "payloads": made.payloads,
         "selection": made.selection,
-        "tokenizer": made.tokenizer,
         "scored_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "rows": dict(rows),
         "unread": unread_of(archive),

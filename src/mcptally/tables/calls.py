@@ -171,7 +171,7 @@ class Calls(Table):
     response_bytes = Column(INT64, "Reply on the wire.", "bytes")
     response_tokens = Column(
         INT64,
-        "Tokens of the response's JSON text: by `score --tokenizer`, otherwise UTF-8 bytes over 4.",
+        "Estimated tokens of the response's JSON text: UTF-8 bytes over 4.",
         "tokens",
     )
     content_types = Column(list_of(STRING), "Type of each content block, in order.")

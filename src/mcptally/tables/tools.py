@@ -35,7 +35,7 @@ class Tools(Table):
     bytes = Column(INT64, "Length of the definition's canonical JSON.", "bytes")
     tokens = Column(
         INT64,
-        "Tokens of the canonical JSON: by `score --tokenizer`, otherwise bytes over 4.",
+        "Estimated tokens of the canonical JSON: UTF-8 bytes over 4.",
         "tokens",
     )
     input_dialect = Column(

@@ -39,16 +39,10 @@ def caveats(answers: Answers) -> list[Caveat]:
         Caveat(
             "Latency and tokens",
             "Latency is measured at the recorder, from the last byte of the request to the last "
-            f"byte of the reply. {_tokens(answers)}",
+            "byte of the reply. Tokens are estimated as bytes divided by four; no tokenizer of a "
+            "model is used.",
         ),
     ]
-
-
-def _tokens(answers: Answers) -> str:
-    tokenizer = answers.manifest.get("tokenizer")
-    if not isinstance(tokenizer, str):
-        return "Tokens are estimated as bytes divided by four; no tokenizer of a model is used."
-    return f"Tokens of definitions and results are counted by the tokenizer {name(tokenizer)}."
 
 
 def _too_little_data(answers: Answers) -> Iterator[Caveat]:
