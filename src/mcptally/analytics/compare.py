@@ -159,6 +159,10 @@ def compare(
         with reporting_the_version(side.path, side.made_by):
             created = create_tables(connection, side.files, side.filters)
             create_questions(connection, {n: text for n, text in read.items() if n not in created})
+        if side.filters:
+            # The view sums the calls again each time that it is read.
+            connection.execute("CREATE TABLE counted AS FROM usage")
+            connection.execute("CREATE OR REPLACE VIEW usage AS FROM counted")
     connection.execute("USE memory")
     lock(connection, (base.path, new.path))
     connection.execute(f"CREATE TABLE pairs AS {pairs}")

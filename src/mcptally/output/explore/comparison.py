@@ -2,7 +2,7 @@
 
 import dataclasses
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -99,7 +99,12 @@ def page(answers: Answers, links: Links, given: Mapping[str, str]) -> Page:
         "What changed",
         head=head,
         sections=[
-            Section("errors", "New errors", lambda: _new_errors(answers, ranges)),
+            Section(
+                "errors",
+                "New errors",
+                lambda: _new_errors(answers, ranges),
+                "No error is new: each occurred before, too.",
+            ),
             Section("changes", "Tools and servers", lambda: _changes(answers, ranges)),
         ],
         order=("changes", "errors"),
@@ -108,17 +113,11 @@ def page(answers: Answers, links: Links, given: Mapping[str, str]) -> Page:
 
 def _changes(answers: Answers, ranges: Ranges | None) -> dict[str, Any]:
     """The changes that are significant and large, the most important first."""
-    tools, rates = (
-        answers.kept(("compare", what, ranges), _compared(answers, ranges, what))
-        for what in ("tools", "rates")
-    )
+    tools = answers.kept(("compare", ranges), lambda: _compared(_comparison(answers, ranges)))
     listed = tools.filter(~pl.col("change").is_in(OMITTED_CHANGES))
-    known = {(row["level"], row["server"], row["tool"]): row for row in rates.to_dicts()}
     rows = listed.head(MOST).to_dicts()
     for row in rows:
-        rate = known.get((row["level"], row["server"], row["tool"]))
-        has_rates = rate is not None and None not in (rate["base"], rate["new"])
-        row["rates"] = (rate["base"], rate["new"]) if rate and has_rates else None
+        row["rates"] = None if None in (row["base"], row["new"]) else (row["base"], row["new"])
         row["rates_x"] = [charts.rate_x(share) for share in row["rates"]] if row["rates"] else None
     omitted = tools.filter(pl.col("change").is_in(OMITTED_CHANGES))["change"].value_counts()
     return {
@@ -128,16 +127,12 @@ def _changes(answers: Answers, ranges: Ranges | None) -> dict[str, Any]:
     }
 
 
-def _compared(answers: Answers, ranges: Ranges | None, what: str) -> Callable[[], pl.DataFrame]:
-    """A function that compares, and returns the changes of tools or of their success rates."""
-
-    def computed() -> pl.DataFrame:
-        found = _comparison(answers, ranges)
-        rows = found.tools if what == "tools" else found.metrics.filter("metric = 'success_rate'")
-        frame: pl.DataFrame = masked(rows).pl()
-        return frame
-
-    return computed
+def _compared(found: Comparison) -> pl.DataFrame:
+    """The changes of tools and servers, each with its success rates before and after."""
+    key = ["level", "server", "tool"]
+    rates = masked(found.metrics.filter("metric = 'success_rate'")).pl()
+    tools: pl.DataFrame = masked(found.tools).pl()
+    return tools.join(rates.select(*key, "base", "new"), on=key, how="left", nulls_equal=True)
 
 
 def _comparison(answers: Answers, ranges: Ranges | None) -> Comparison:
