@@ -371,10 +371,14 @@ def test_no_cell_of_csv_is_a_formula(store: mt.Store, text: str, capsysbinary):
 
 
 def test_an_answer_without_rows_says_so(store: mt.Store):
-    for question in (["SELECT tool FROM calls WHERE false"], ["latency", "--min-calls", "9999999"]):
+    for question, meaning in (
+        (["SELECT tool FROM calls WHERE false"], "no rows"),
+        (["latency", "--min-calls", "9999999"], "no rows with these filters"),
+        (["drift"], "No tool changed its definition."),
+    ):
         done = run("query", store.path, *question)
         assert done.returncode == 0
-        assert done.stderr.splitlines()[-1] == "no rows"
+        assert done.stderr.splitlines()[-1] == meaning
     done = run("query", store.path, "SELECT tool FROM calls WHERE false", "--format", "json")
     assert (done.returncode, json.loads(done.stdout), done.stderr) == (0, [], "")
 

@@ -1,7 +1,8 @@
 """Creates DuckDB views over a store: its tables, and every question in `queries/*.sql`.
 
 The first line of a question's file is a comment with its title. The second line, `-- Shows: a, b`,
-names the columns that a terminal shows first.
+names the columns that a terminal shows first. The third, `-- None: …`, says what an answer without
+rows means.
 
 A file whose name begins with `_` defines something that questions share: a view by default. If its
 second line is `-- Of: per`, it defines a table macro with the parameter `per`; if it is
@@ -100,6 +101,14 @@ def displayed_columns(question: str) -> list[str]:
         if line.startswith("-- Shows: "):
             return line.removeprefix("-- Shows: ").split(", ")
     return []
+
+
+def meaning_of_no_rows(question: str) -> str:
+    """What an answer without rows means; of SQL and of tables, only that it has none."""
+    for line in all_texts().get(question, "").splitlines()[:3]:
+        if line.startswith("-- None: "):
+            return line.removeprefix("-- None: ")
+    return "no rows"
 
 
 @functools.cache

@@ -118,7 +118,8 @@ def command(
         sys.stderr.write("".join(f"{line}\n" for line in reviewed.lines(before, after)))
     limit = render.default_limit(form)
     shown_rows = rows if raw else masked(rows)
-    render.write(shown_rows, form, shown=shown, limit=limit)
+    nothing = "No change is significant and large enough."
+    render.write(shown_rows, form, shown=shown, limit=limit, empty=nothing)
     if fail_on:
         results = gates.check_changes(found, limits, [after, before])
         results += reviewed.check_change(before, after, limits)

@@ -77,7 +77,7 @@ def command(
     """
     from mcptally.analytics import duckdb_file
     from mcptally.analytics.store import open_store, retry_if_replaced
-    from mcptally.analytics.views import displayed_columns, question_titles
+    from mcptally.analytics.views import displayed_columns, meaning_of_no_rows, question_titles
     from mcptally.errors import QueryError
     from mcptally.output import render
     from mcptally.tables.all_tables import TABLES
@@ -111,12 +111,13 @@ def command(
         raise UsageError(f"{flags} cannot be used with SQL; use WHERE instead")
     limit = render.default_limit(form) if limit is None else limit
     columns = displayed_columns(question) if predefined else []
+    empty = "no rows with these filters" if given else meaning_of_no_rows(question)
     # Counting the rows of arbitrary SQL may take long; with limits, not all rows are computed.
     counts = (predefined or is_table) and seconds is None and memory is None
 
     def answer() -> None:
         found = opened.ask(question, **filters) if predefined else opened.sql(question)
-        render.write(found, form, shown=columns, limit=limit, counts=counts)
+        render.write(found, form, shown=columns, limit=limit, counts=counts, empty=empty)
 
     with opened.within(seconds, rows=limit and limit + 1):
         retry_if_replaced([opened], answer)

@@ -28,7 +28,7 @@ from mcptally.analytics.child_process import CancellableCall, ChildProcessPool
 from mcptally.analytics.child_store import MemoryLimitedStore
 from mcptally.analytics.compare import OMITTED_CHANGES
 from mcptally.analytics.store import Store, open_store, retry_if_replaced
-from mcptally.analytics.views import displayed_columns, question_titles
+from mcptally.analytics.views import displayed_columns, meaning_of_no_rows, question_titles
 from mcptally.errors import McptallyError
 from mcptally.plural import count
 from mcptally.redaction.display import clean_line, cut, mask_and_cut
@@ -259,22 +259,24 @@ class _Tools:
         true if there is too little data for a reliable estimate. A confidence that is null means
         that there is no evidence: no call worked, and none failed because of the tool.
         """
-        relation = self.store.ask(
-            question,
-            server=server,
-            tool=tool,
-            since=since,
-            until=until,
-            client=client,
-            model=model,
-            min_calls=min_calls,
-        )
+        filters: dict[str, Any] = {
+            "server": server,
+            "tool": tool,
+            "since": since,
+            "until": until,
+            "client": client,
+            "model": model,
+            "min_calls": min_calls,
+        }
+        relation = self.store.ask(question, **filters)
         available = relation.columns
         main = [name for name in displayed_columns(question) if name in available] or available
         ends = ("", "_low", "_high", "_insufficient_data")
         columns = [f"{name}{end}" for name in main for end in ends]
         wanted = available if all_columns else [name for name in columns if name in available]
-        return _table(relation, limit, wanted)
+        given = any(value is not None for value in filters.values())
+        empty = "No rows with these filters." if given else meaning_of_no_rows(question)
+        return _table(relation, limit, wanted, empty=empty)
 
     def sql(
         self,

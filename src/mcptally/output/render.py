@@ -48,6 +48,7 @@ def write(
     shown: Sequence[str] = (),
     limit: int = 0,
     counts: bool = False,
+    empty: str = "no rows",
 ) -> None:
     """Write an answer to stdout.
 
@@ -57,6 +58,7 @@ def write(
         shown: the columns of a table; all if empty. A terminal shows those that fit.
         limit: the maximum number of rows; 0: all.
         counts: whether to say how many rows there are beyond the limit, which are then counted.
+        empty: what an answer without rows means.
 
     Raises:
         QueryError: DuckDB cannot compute the rows, or Parquet cannot hold them.
@@ -72,7 +74,7 @@ def write(
     notes = []
     if form == "table":
         _terminal(table, shown)
-        notes += [] if table.num_rows else ["no rows"]
+        notes += [] if table.num_rows else [empty]
     else:
         from mcptally.output.formats.writers import WRITERS  # noqa: PLC0415  (tables need none)
 

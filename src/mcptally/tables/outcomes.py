@@ -82,6 +82,19 @@ VERDICTS: Final[Mapping[Verdict, str]] = MappingProxyType(
 """Verdict → its meaning for the addressee of the call."""
 
 
+RESULTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ok": "ok",
+        Verdict.TOOL_FAILURE: "tool failure",
+        Verdict.INFRASTRUCTURE: "infrastructure: network or upstream",
+        Verdict.AMBIGUOUS: "ambiguous: cause unknown",
+        Verdict.BUSINESS: "business: correctly refused",
+        "open": "cancelled, unfinished or unknown",
+    }
+)
+"""What becomes of a call: it works, it fails with a verdict, or neither is known → its words."""
+
+
 class Fault(enum.StrEnum):
     """What has to change for the call to work."""
 

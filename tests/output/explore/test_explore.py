@@ -3,6 +3,7 @@
 # ruff: noqa: S310  (every address is that of our own server)
 
 import contextlib
+import csv
 import html
 import http.client
 import os
@@ -99,6 +100,12 @@ def calls_of(served: Served) -> list[tuple[str, str]]:
     return relation.fetchall()
 
 
+def outcomes(served: Served) -> list[tuple[str, str]]:
+    """Id and outcome of each call to a tool."""
+    query = "SELECT call_id, outcome FROM calls WHERE tool IS NOT NULL"
+    return mt.open_store(served.store).sql(query).fetchall()
+
+
 def test_the_first_page_links_to_servers_problems_and_their_calls(served: Served):
     status, page = get(served.address)
     assert status == 200
@@ -137,6 +144,32 @@ def test_the_page_of_a_call_has_its_request_its_reply_and_its_verdict(served: Se
     for part in ("path", "second", "KeyError: 'x'", "tool error: tool failure", "fault: tool"):
         assert part in text_of(page)
     assert TOKEN not in page
+
+
+def test_failed_calls_are_one_click_from_store_server_and_tool_and_downloaded(served: Served):
+    failed = {call for call, outcome in outcomes(served) if outcome == "tool_error"}
+    for page in ("", "server?server=files", "tool?server=files&tool=read"):
+        _, text = get(served.address + page)
+        [link] = re.findall(r'href="([^"]*)">Failed calls', text)
+        _, table = get(urljoin(served.address, html.unescape(link)))
+        [download] = re.findall(r'href="([^"]*/download/csv/[^"]*)"', table)
+        _, lines = get(urljoin(served.address, html.unescape(download)))
+        ids = {row["call_id"] for row in csv.DictReader(lines.splitlines())}
+        of_tool = {call for call, _ in calls_of(served)}
+        assert ids == (failed & of_tool if "tool=" in page else failed)
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("table/drift", "No tool changed its definition."),
+        ("table/drift?server=files", "No rows with these filters."),
+        ("server?server=files", "No tool changed its definition."),
+        ("compare?at=2100-01-01T00:00", "No error is new"),
+    ],
+)
+def test_what_is_empty_says_what_that_means(served: Served, address: str, words: str):
+    assert words in text_of(get(served.address + address)[1])
 
 
 def test_a_call_is_found_by_the_beginning_of_its_id(served: Served):

@@ -135,7 +135,7 @@ def test_the_title_says_how_many_calls_worked_and_why_the_others_did_not(pages):
     assert "<h1>All of 60 calls got what they asked for</h1>" in pages["calm"].read_text()
     text = pages["worse"].read_text()
     assert "<h1>67% of 60 calls got what they asked for</h1>" in text
-    assert '<p class="reasons">20 (33%) failed because of the tool</p>' in text
+    assert '<p class="reasons">20 (33%) tool failure</p>' in text
 
 
 def test_changes_for_the_worse_come_first_and_show_an_example_call(pages, worse_store):
@@ -178,7 +178,7 @@ def test_a_tool_that_never_worked_is_named_so_without_a_chart_of_one_minute(tmp_
     store = build(tmp_path / "s", [call(n, "query", **down) for n in range(449)])
     page = report(store)
     assert "<h1>None of 449 calls got what they asked for</h1>" in page
-    assert "449 (100%) failed because of network or upstream" in page
+    assert "449 (100%) infrastructure: network or upstream" in page
     assert "1 of 1 tool never worked" in page
     table = page[page.index('id="t-tools"') :]
     table = table[: table.index("</table>")]
@@ -538,7 +538,7 @@ def test_examples_gives_more_calls_of_each_error_group_of_the_calls_that_filters
     first = re.search(r'<li id="first-.*?</ol>', page, re.DOTALL)[0]
     assert len(set(re.findall(r"Call ([0-9a-f]{16})", first))) == 4
     assert page.count('class="whole"') >= 4
-    assert "Recorded: 9 calls of" in page
+    assert "Recorded: 9 calls to" in page
     assert f"The page counts only calls selected by: server {NINE}-s" in page
 
 

@@ -1,5 +1,6 @@
 -- Which failed calls does each problem of `priorities` concern?
 -- Shows: cause, kind, server, tool, fault, certainty, template, requested_at, call_id
+-- None: No call to a tool failed.
 -- Failures of a server with the same cause are one problem, whatever tools they concern: each of
 -- the most frequent messages of the tool's own failures, and otherwise each fault. The template of
 -- an error is judged as a group: its fault is that of most of its calls, and null if that is less

@@ -1,5 +1,6 @@
 -- Which clients, in which versions and with which models, send what wrong, compared with others on the same tools?
 -- Shows: client, client_version, model, mistake, mistakes, calls, mistake_rate, others_rate, tools, sessions, call_id
+-- None: No client makes a mistake that other clients of the same tools do not make.
 -- A client is a name, a version and, where an imported log names it, a model.
 -- Only tools that another client also called are compared; names that are not a tool, by server.
 -- `others_rate`: the rate of the other clients if they had called each tool as often as this one.

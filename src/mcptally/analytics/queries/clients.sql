@@ -1,5 +1,6 @@
 -- Which clients made calls, in which versions, and how often do their calls work?
 -- Shows: client, client_version, servers, sessions, calls, tool_calls, ok, success_rate, tool_failures, invalid_input_rate, retry_rate, cancelled, protocol_versions
+-- None: No call was recorded.
 -- Most sessions have one value of each key, so grouping by session first leaves few rows. A hash
 -- of the session is cheaper to group by than its name.
 WITH parts AS MATERIALIZED (

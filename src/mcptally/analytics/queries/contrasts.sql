@@ -1,5 +1,6 @@
 -- What do failing calls to a tool have in common that its working calls lack?
 -- Shows: server, tool, template, calls, also_worked, aspect, path, test, value, absent, failed_with, calls_with, failed_without, calls_without
+-- None: No tool has enough failed and enough successful calls to compare.
 -- One row per group of failures (server, tool, template and verdict) with at least five distinct
 -- failing calls, of a tool with at least five distinct calls that worked. `test` is null if nothing
 -- that is tried separates them. `calls_with` and `calls_without` count all calls to the tool that

@@ -1,5 +1,6 @@
 -- Which arguments and descriptions should be changed, ranked by the refused calls that concern them?
 -- Shows: server, tool, argument, advice, refused, calls, refused_share, sent, message, call_id
+-- None: No refused call points to an argument or a description that should be changed.
 -- `_argument_refusals` says which argument a refusal concerns. Refusals that concern no argument
 -- concern the description of the tool.
 WITH refusals AS MATERIALIZED (SELECT * FROM _argument_refusals),

@@ -1,5 +1,6 @@
 -- Which tools changed their definition, what changed, and how many calls failed before and after?
 -- Shows: server, tool, drift, changed, first_seen, calls_before, tool_failures_before, calls, tool_failures
+-- None: No tool changed its definition.
 WITH used AS (
     SELECT
         server, tool, definition, count(*) AS calls,

@@ -1,5 +1,6 @@
 -- What do tools ask users for, and how do users answer? Many cancellations within a second mean that a client shows no question.
 -- Shows: server, tool, client, mode, shown, accepted, declined, cancelled, cancelled_at_once, unanswered, seconds_median
+-- None: No tool asked a user for input.
 SELECT
     server, tool, client, mode,
     count(*) AS shown,

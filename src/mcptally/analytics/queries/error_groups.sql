@@ -1,5 +1,6 @@
 -- Which error messages occur, grouped by template, who is at fault, since when, and do they go on?
 -- Shows: server, tool, template, calls, verdict, reason, certainty, sessions, first_seen, last_seen, ongoing, call_id
+-- None: No call failed.
 WITH failed AS (
     SELECT
         server, coalesce(tool, method) AS tool, reason, certainty, requested_at, call_id,

@@ -1,5 +1,6 @@
 -- In which formats does each server report errors, and how often in each?
 -- Shows: server, error_shape, calls, share, tools
+-- None: No server reported an error.
 SELECT
     server, error_shape, count(*) AS calls,
     count(*) / sum(count(*)) OVER (PARTITION BY server) AS share,

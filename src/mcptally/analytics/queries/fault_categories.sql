@@ -1,5 +1,6 @@
 -- How many sessions and servers have faults of each category of a published taxonomy?
 -- Shows: ecosystem, category, sessions, of_sessions, session_share, servers, of_servers, calls, published_share, call_id
+-- None: No session was recorded.
 -- The taxonomy is that of arXiv 2606.05339; `published_share` is the category's share of its 837
 -- issue threads, as third-party notes on the paper quote it: see docs/explanation/public-servers.md.
 -- `session_share` is the share of sessions with at least one such fault; in its interval, the

@@ -1,5 +1,6 @@
 -- Which rules have findings, how many, and where is an example?
 -- Shows: rule, findings, severity, about, servers, sessions, message, call_id, place
+-- None: No rule has a finding.
 SELECT
     rule, severity, about,
     count(*) AS findings,

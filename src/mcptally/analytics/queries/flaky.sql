@@ -1,5 +1,6 @@
 -- Which calls both work and fail with the same arguments, and which always fail while other arguments work?
 -- Shows: server, tool, repeatability, failed, calls, changes, sessions, since, arguments, call_id
+-- None: No repeated arguments fail only sometimes, or always while others work.
 -- `changes` counts how often the outcome changed from one of these calls to the next, by time: 1 is
 -- a lasting change (a repair, a regression, a file that exists now), more are a flaky call. `since`
 -- is the first failure. Of a tool that never worked there is no row.

@@ -1,5 +1,6 @@
 -- Which results claim success but report a failure, and which rule detected that?
 -- Shows: server, tool, hidden_errors, hidden_error_rate, hidden_rule, hidden_certainty, verdict, example, call_id
+-- None: No result that claims success reports a failure.
 -- The number of calls comes from `usage`. Hashes of names are cheaper to group
 -- by than the names.
 WITH hidden AS NOT MATERIALIZED (

@@ -1,5 +1,6 @@
 -- How long do calls to each tool take?
 -- Shows: server, tool, calls, latency_p50_ms, latency_p95_ms, latency_p99_ms, latency_max_ms, call_id
+-- None: No call to a tool was answered.
 WITH timed AS NOT MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash
     FROM calls

@@ -1,5 +1,6 @@
 -- How are the latencies of each tool distributed?
 -- Shows: server, tool, from_ms, to_ms, calls, share
+-- None: No call to a tool was answered.
 -- Two bins per doubling are fine enough to show a second peak, as a cache or a time-out makes.
 WITH binned AS (
     SELECT server, tool, floor(2 * log2(greatest(latency_ms, 0.001)))::INTEGER AS bin

@@ -1,5 +1,6 @@
 -- Which failed calls would a dry run have refused, given only earlier recordings, and which successful calls would it have blocked?
 -- Shows: server, tool, prevented, calls, failed, preventable, ok, blocked, example
+-- None: No call could be predicted from earlier recordings.
 -- Totals come from `usage`; single calls are read only where an outcome could be predicted.
 WITH predictions AS MATERIALIZED (
     SELECT

@@ -1,5 +1,6 @@
 -- Which problems matter most: what is wrong, whose fault, how many calls, and since when?
 -- Shows: rank, kind, servers, tools, fault, certainty, affected, calls, since, message, call_id
+-- None: No problem was found.
 -- One row per cause, see `affected_calls`. `impact` is the weight of the kind times the sum over
 -- sessions of the square root of their affected calls, so that a client in a loop counts less,
 -- times a quarter plus three quarters of the share of affected calls, times one plus the share of

@@ -1,5 +1,6 @@
 -- Which protocol revisions are in use, how is that known, and how many violations are there of each?
 -- Shows: protocol_version, protocol_source, servers, clients, sessions, calls, protocol_errors, unanswered, finding_errors, finding_warnings
+-- None: No protocol revision is known.
 WITH spoken AS (
     SELECT
         protocol_version, protocol_source,

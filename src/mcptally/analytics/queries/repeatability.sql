@@ -1,5 +1,6 @@
 -- Does each call always, sometimes or never fail when it is made with the same arguments?
 -- Shows: server, tool, repeatability, same_failed, same_calls, outcome, requested_at, call_id
+-- None: No call to a tool has arguments and an outcome that can be compared.
 -- `always_fails`, `sometimes_fails` and `never_fails` are about two or more calls to a tool with the
 -- same text of arguments, in any session; `alone` is a call whose arguments no other call has. Calls
 -- without an outcome, without arguments or with masked ones are left out: masked values may differ.

@@ -1,5 +1,6 @@
 -- Which failing calls are repeated unchanged, how often, and does it help?
 -- Shows: server, tool, retried_calls, loops, retries, longest, recovered_calls, recovered_rate, wasted_tokens, call_id
+-- None: No failed call was repeated unchanged.
 -- A retry is the same call (session, tool, arguments) within ten minutes of its failure; a loop is
 -- a call made three times or more.
 -- Hashes of names and ids are cheaper to group by than the texts. Most calls are never retried and

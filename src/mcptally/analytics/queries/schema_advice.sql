@@ -1,5 +1,6 @@
 -- Which constraints missing in an input schema would have stopped failing calls, and how many that worked?
 -- Shows: server, tool, argument, constraint, failed_stopped, ok_stopped, failed, calls, call_id
+-- None: No missing constraint would have stopped a failed call.
 -- A constraint is proposed where `contrasts` finds that failing calls have an argument that is empty,
 -- negative, missing or of another type, and if it would have stopped at least ten times as many
 -- failing calls as calls that worked. `new_schema` is the input schema with it. Arguments inside of

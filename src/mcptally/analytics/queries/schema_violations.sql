@@ -1,5 +1,6 @@
 -- Which arguments and results violate the tool's own schema, and were such calls accepted?
 -- Shows: server, tool, side, state, path, error, calls, sessions, accepted, call_id
+-- None: No arguments and no result violate a schema.
 WITH calls_of_clients AS NOT MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash FROM calls WHERE dir = 'c2s'
 ),

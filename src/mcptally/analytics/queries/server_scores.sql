@@ -1,5 +1,6 @@
 -- How often do calls to each server work, how often do its tools fail, and how certain is that?
 -- Shows: server, ok, calls, success_rate, confidence, tool_failures, infrastructure, ambiguous, business, hidden_errors, tools, confidence_tool_mean, sessions, latency_p50_ms
+-- None: No server was called, and none failed to start.
 -- The servers that cost callers most come first.
 WITH shown AS MATERIALIZED (
     SELECT

@@ -1,5 +1,6 @@
 -- Which servers were started, did they start, how did they end, and what did they say last?
 -- Shows: server, starts, failed_starts, start_failure, ready_ms_median, crashes_in_calls, crashes_when_idle, noise_lines, calls, exit_code, signal, last_words
+-- None: No server was recorded.
 -- Servers over HTTP are started by others: their starts are null.
 WITH lives AS (
     SELECT *, start IN ('failed', 'unanswered') AS start_failed,

@@ -1,5 +1,6 @@
 -- What happened in each session: client, server, duration, calls and failures?
 -- Shows: server, client, protocol_version, started_at, seconds, calls, tool_calls, tools, failed, tool_failures, retries, response_tokens_total, session
+-- None: No session was recorded.
 -- Hashes of names are cheaper to group by than the names. Most sessions have one value of each
 -- other key, so few rows are left from which to choose the first and the last.
 WITH parts AS (

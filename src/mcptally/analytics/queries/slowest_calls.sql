@@ -1,5 +1,6 @@
 -- Which calls took longest: the ten slowest of each tool, also as multiples of its median?
 -- Shows: server, tool, latency_ms, times_median, outcome, response_bytes, requested_at, call_id
+-- None: No call to a tool was answered.
 WITH timed AS NOT MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND latency_ms IS NOT NULL

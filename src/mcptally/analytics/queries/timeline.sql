@@ -1,5 +1,6 @@
 -- How many calls to each tool and server succeeded and failed over time, by cause?
 -- Shows: level, server, tool, start, calls, ok, tool_failures, infrastructure, ambiguous, business, success_rate, insufficient_data
+-- None: No call to a tool was recorded.
 -- A row is a period: minute to week, whichever divides the time of all calls into 60 at most. The
 -- calls whose time is unknown are in a row without `start`.
 WITH timed AS MATERIALIZED (

@@ -1,5 +1,6 @@
 -- How often does each tool work, how often does it fail itself, and how certain is that?
 -- Shows: server, tool, ok, calls, success_rate, confidence, tool_failures, infrastructure, ambiguous, business, hidden_errors, sessions, latency_p50_ms
+-- None: No tool was called.
 -- The tools that cost callers most come first. Names that are not tools are in `unlisted_names`.
 SELECT
     a.* EXCLUDE (level, tools, tools_listed, q),

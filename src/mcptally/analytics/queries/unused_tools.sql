@@ -1,5 +1,6 @@
 -- Which tools are listed and never called, and what does listing them cost?
 -- Shows: server, tool, sessions, definition_tokens, listed_tokens, server_listed_rate, server_calls, last_seen
+-- None: No listed tool was left uncalled.
 WITH listed AS (
     SELECT
         server, tool,

@@ -1,5 +1,6 @@
 -- How often is a server's own validation right: do calls that it accepts work, and do those that it refuses fail?
 -- Shows: server, phase, validations, validated_calls, valid_worked, invalid_precision, invalid_recall
+-- None: No server was asked to validate a call.
 WITH asked AS (
     SELECT
         server, count(*) AS validations,

@@ -12,6 +12,8 @@ from mcptally.output.html.text import is_printable
 
 NULL: Final = "\N{EN DASH}"
 """The text of null in an address and in a cell."""
+ANY: Final = "*"
+"""In an address: every value but null."""
 _CALL_COLUMNS: Final = frozenset({"call_id", "attempt_of", "continued_by"})
 
 

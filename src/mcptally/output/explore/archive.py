@@ -8,6 +8,7 @@ from mcptally.output.explore.page import Page, Section
 from mcptally.output.html.headings import share_that_worked
 from mcptally.output.html.text import shown, span
 from mcptally.plural import count
+from mcptally.tables.outcomes import RESULTS
 from mcptally.transcript.unread import in_words
 
 _COUNTS: Final = (
@@ -17,7 +18,7 @@ _SUMS: Final = ", ".join(f"coalesce(sum({name}), 0)::BIGINT AS {name}" for name 
 
 _SERVERS: Final = f"""
 WITH used AS (
-    SELECT server, {_SUMS}, count(DISTINCT tool) AS tools,
+    SELECT server, {_SUMS}, count(DISTINCT tool) AS names,
         count(DISTINCT session) AS sessions, min(first_call) AS first_call,
         max(last_call) AS last_call
     FROM usage
@@ -42,12 +43,12 @@ def page(answers: Answers) -> Page:
     """The first page of the store."""
     rows = answers.light(_SERVERS).to_dicts()
     sums = {name: sum(row[name] or 0 for row in rows) for name in _COUNTS}
+    requests = answers.light("SELECT count(*) AS requests FROM calls")["requests"][0]
     head: dict[str, Any] = {
         "pieces": parts.shares(sums),
-        "names": parts.OUTCOME_NAMES,
+        "names": RESULTS,
         "unread": in_words(answers.recorded.unread),
-        "summary": f"{count(sums['calls'], 'call')} of "
-        f"{count(sum(row['tools'] or 0 for row in rows), 'tool')} on "
+        "summary": f"{count(requests, 'request')}, {sums['calls']:,} of them calls to tools, on "
         f"{count(len(rows), 'server')}, "
         + span(
             min((row["first_call"] for row in rows if row["first_call"]), default=None),

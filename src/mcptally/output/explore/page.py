@@ -34,7 +34,8 @@ class Section:
     """The macro of the page's template that renders it, and its anchor."""
     title: str
     answer: Callable[[], Any]
-    """Returns what the macro is called with; None: the section is left out."""
+    """Returns what the macro is called with; None: the section is left out, or says `empty`."""
+    empty: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -120,6 +121,8 @@ def _sections(
         try:
             if (answer := section.answer()) is not None:
                 body = getattr(macros, section.name)(answer)
+            elif section.empty:
+                body = Markup("<p>{}</p>").format(section.empty)
         except McptallyError as error:
             problem = as_message(str(error))
         except Exception as error:  # noqa: BLE001  (a bug in one section must not cut off the others)

@@ -14,6 +14,7 @@ from mcptally.output.explore.answers import Answers
 from mcptally.output.html import charts, problems
 from mcptally.output.html.headings import Onset, onsets_of
 from mcptally.output.html.text import shown_lines
+from mcptally.tables.outcomes import RESULTS
 
 TOOL_CALLS: Final = "method = 'tools/call' AND dir = 'c2s'"
 """The condition in SQL of the calls that rates count."""
@@ -77,20 +78,9 @@ def _over_time(timeline: pl.DataFrame, changes: pl.DataFrame) -> dict[str, Any] 
     return {
         "chart": chart,
         "onsets": onsets,
-        "names": OUTCOME_NAMES,
-        "kinds": [kind for kind in OUTCOME_NAMES if kind in kinds],
+        "names": RESULTS,
+        "kinds": [kind for kind in RESULTS if kind in kinds],
     }
-
-
-OUTCOME_NAMES: Final[Mapping[str, str]] = {
-    "ok": "worked",
-    "tool_failure": "failed because of the tool",
-    "infrastructure": "failed because of network or upstream",
-    "ambiguous": "failed for an unknown reason",
-    "business": "refused",
-    "open": "cancelled, unfinished or unknown",
-}
-"""Kind of outcome on a chart → its words."""
 
 
 def shares(counts: Mapping[str, Any]) -> list[charts.Piece]:

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from mcptally.analytics.views import meaning_of_no_rows
 from mcptally.errors import QueryError
 from mcptally.output.explore import parts
 from mcptally.output.explore.addresses import Links
@@ -51,15 +52,7 @@ def page(answers: Answers, links: Links, server: str | None) -> Page:
         "server",
         name(server),
         about="server",
-        crumbs=[
-            (
-                "Servers",
-                links.to(
-                    "",
-                )
-                + "#servers",
-            )
-        ],
+        crumbs=[("Servers", f"{links.root}#servers")],
         head={"row": row, "server": server, "range": _range(row)},
         sections=[
             Section("first", "What to do first", lambda: _first(answers, server)),
@@ -68,7 +61,12 @@ def page(answers: Answers, links: Links, server: str | None) -> Page:
             Section("tools", "Tools", lambda: _tools(answers, server)),
             Section("errors", "Errors", lambda: _errors(answers, server)),
             Section("clients", "Clients", lambda: _clients(answers, server)),
-            Section("drift", "Changes of definitions", lambda: drift(answers, server)),
+            Section(
+                "drift",
+                "Changes of definitions",
+                lambda: drift(answers, server),
+                meaning_of_no_rows("drift"),
+            ),
         ],
     )
 

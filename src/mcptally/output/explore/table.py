@@ -7,12 +7,18 @@ from typing import Any, Final, TypeAlias
 import duckdb
 import polars as pl
 
-from mcptally.analytics.views import IN_UTC, displayed_columns, question_titles
+from mcptally.analytics.views import (
+    IN_UTC,
+    displayed_columns,
+    meaning_of_no_rows,
+    question_titles,
+)
 from mcptally.errors import QueryError, UsageError, near
-from mcptally.output.explore.addresses import NULL, Links
+from mcptally.output.explore.addresses import ANY, NULL, Links
 from mcptally.output.explore.answers import ROWS, Answers
 from mcptally.output.explore.page import Page, Section
 from mcptally.tables.all_tables import TABLES
+from mcptally.tables.outcomes import GROUPS, sql_list
 from mcptally.tables.values import cell, distinct_names
 
 PAGE_ROWS: Final = 100
@@ -181,9 +187,14 @@ def _quoted(name: str) -> str:
 
 
 def _condition(name: str, value: str) -> str:
-    """The condition in SQL that a column has a value, which is compared as text."""
-    if not value:
-        return f"{_quoted(name)} IS NULL"
+    """The condition in SQL that a column has a value, which is compared as text.
+
+    The value of `outcome` may be a group of outcomes, such as `failed`.
+    """
+    if value in ("", ANY):
+        return f"{_quoted(name)} IS {'NOT ' if value else ''}NULL"
+    if name == "outcome" and value in GROUPS:
+        return f"outcome IN {sql_list(GROUPS[value])}"
     doubled = value.replace("'", "''")
     return f"{_quoted(name)}::VARCHAR = '{doubled}'"
 
@@ -207,6 +218,7 @@ def page(answers: Answers, links: Links, shown: View) -> Page:
             "filter_names": CALL_FILTERS,
             "sql": answered.sql(columns),
             "null": NULL,
+            "groups": ("failed", "unanswered", "unfinished") * ("outcome" in answered.names),
         },
         sections=[Section("rows", "Rows", lambda: _rows(answered, links, columns))],
     )
@@ -226,12 +238,15 @@ def _rows(answered: Answered, links: Links, columns: list[str]) -> dict[str, Any
         "rows": list(cells(links, frame, columns)),
         "view": shown,
         "total": total,
+        "noun": "request" if shown.source == "calls" else "row",
         "first": offset + 1,
         "last": offset + frame.height,
         "cut": total >= ROWS,
         "null": NULL,
         "filtered": {name for name, _ in shown.values},
-        "downloads": DOWNLOADS,
+        "empty": "No rows with these filters"
+        if shown.values or shown.filters
+        else meaning_of_no_rows(shown.source).rstrip("."),
     }
 
 
@@ -277,7 +292,7 @@ def _as_filter(value: object) -> str | None:
         return NULL
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int) or (isinstance(value, str) and len(value) <= _LONGEST):
+    if value != ANY and isinstance(value, int | str) and len(str(value)) <= _LONGEST:
         return str(value) or None
     return None
 

@@ -83,6 +83,7 @@ def page(answers: Answers, links: Links, of_server: str | None, tool: str | None
                 "drift",
                 "Changes of the definition",
                 lambda: server.drift(answers, of_server, tool),
+                "No change was recorded.",
             ),
         ],
     )

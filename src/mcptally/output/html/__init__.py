@@ -30,24 +30,12 @@ from mcptally.output.html import text as html_text
 from mcptally.output.html.answers import Answers, Asked
 from mcptally.output.whole_file import whole_file
 from mcptally.plural import count
+from mcptally.tables.outcomes import RESULTS, Verdict
 from mcptally.tables.values import NEVER_WORKED, NO_EVIDENCE, cell_of
 from mcptally.transcript.unread import in_words
 from mcptally.verdict import hidden_errors
 
-_OUTCOMES: Final = {
-    "ok": "succeeded",
-    "business": "refused for a valid reason",
-    "tool_failure": "failed because of the tool",
-    "infrastructure": "failed because of network or upstream",
-    "ambiguous": "failed for an unknown reason",
-    "open": "cancelled, unfinished or unknown",
-}
-_VERDICTS: Final = {
-    "tool_failure": "tool",
-    "infrastructure": "network or upstream",
-    "ambiguous": "unknown",
-    "business": "request",
-}
+_VERDICTS: Final = {verdict: verdict.replace("_", " ") for verdict in Verdict}
 _DRIFTS: Final = {
     "breaking": "breaks callers",
     "unclear": "may break callers",
@@ -296,7 +284,7 @@ def _context(
         "reasons": headings.reasons(found),
         "summary": headings.summary(found, command_lines),
         "outcomes": charts.stacked(headings.outcomes(found), 1000),
-        "outcome_names": _OUTCOMES,
+        "outcome_names": RESULTS,
         "verdict_names": _VERDICTS,
         "drift_names": _DRIFTS,
         "priorities": problems,

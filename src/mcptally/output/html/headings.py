@@ -13,6 +13,7 @@ from mcptally.output.html.examples import BUDGET, Calls
 from mcptally.output.html.problems import RANKING
 from mcptally.output.html.text import interval, percent, shown, span, tokens
 from mcptally.plural import count
+from mcptally.tables.outcomes import RESULTS
 from mcptally.tables.values import NO_EVIDENCE
 from mcptally.transcript.unread import Unread
 
@@ -50,21 +51,12 @@ def share_that_worked(counts: Mapping[str, int]) -> str:
     return f"{percent(ok / calls)} of {count(calls, 'call')} got what they asked for"
 
 
-_CAUSES: Final[Mapping[str, str]] = {
-    "tool_failure": "failed because of the tool",
-    "infrastructure": "failed because of network or upstream",
-    "ambiguous": "failed for an unknown reason",
-    "business": "refused",
-    "open": "cancelled, unfinished or unknown",
-}
-
-
 def reasons(found: Answers) -> str:
     """Why the other calls did not get what they asked for, the most frequent reason first."""
     n, calls = outcomes(found), found.counts["calls"]
-    causes = sorted((cause for cause in _CAUSES if n[cause]), key=lambda cause: -n[cause])
-    return ", ".join(
-        f"{count(n[cause])} ({percent(n[cause] / calls)}) {_CAUSES[cause]}" for cause in causes
+    causes = sorted((cause for cause in RESULTS if n[cause] and cause != "ok"), key=lambda c: -n[c])
+    return "; ".join(
+        f"{count(n[cause])} ({percent(n[cause] / calls)}) {RESULTS[cause]}" for cause in causes
     )
 
 
@@ -88,7 +80,7 @@ def summary(found: Answers, commands: Commands) -> str:
         )
     servers, tools = found.servers.height, found.tools.height
     sentences.append(
-        f"Recorded: {count(n['calls'], 'call')} of {count(tools, 'tool')} on "
+        f"Recorded: {count(n['calls'], 'call')} to {count(tools, 'tool')} on "
         f"{count(servers, 'server')} in {count(found.sessions, 'session')}, "
         f"{span(found.first_call, found.last_call)}."
     )

@@ -7,12 +7,17 @@ import polars as pl
 from mcptally.analytics import contrasts
 from mcptally.analytics.store import retry_if_replaced
 from mcptally.output.html import problems
-from mcptally.output.html.answers import Asked
+from mcptally.output.html.answers import Asked, counted_calls
 from mcptally.output.html.headings import share_that_worked
 from mcptally.output.html.text import moment
-from mcptally.tables.outcomes import UNKNOWN
+from mcptally.tables.outcomes import FAILED, UNKNOWN, sql_list
+from mcptally.tables.usage_sums import TOOL_CALL
 
 _LIVES = "SELECT min(opened_at), max(ended_at) FROM recordings"
+_BY_FAULT = f"""
+SELECT coalesce(fault, '{UNKNOWN}'), count(*) FROM calls
+WHERE {TOOL_CALL} AND outcome IN {sql_list(FAILED)}
+"""
 _UNFINISHED = ("cancelled", "input_required", "tasks")
 
 
@@ -30,9 +35,9 @@ def _answer(asked: Asked, most: int) -> dict[str, Any]:
     if first is None:  # no call: the servers did not start
         first, last = asked.store.sql(_LIVES).fetchall()[0]
     found = asked("priorities")
-    by_fault = (
-        found.filter(pl.col("cause").is_not_null()).group_by("fault").agg(pl.col("affected").sum())
-    )
+    counted, values = counted_calls(asked.filters)
+    query = f"{_BY_FAULT} AND {counted} GROUP BY ALL ORDER BY ALL"
+    by_fault = asked.store.sql(query, params=values).fetchall()
     shared = contrasts.by_group(asked("contrasts").to_dicts())
     return {
         "servers": servers.height,
@@ -41,7 +46,7 @@ def _answer(asked: Asked, most: int) -> dict[str, Any]:
         "last": moment(last),
         "headline": share_that_worked(counts),
         "rest": {
-            **{fault or UNKNOWN: affected for fault, affected in by_fault.sort("fault").rows()},
+            **dict(by_fault),
             "unfinished": sum(counts[name] for name in _UNFINISHED),
             "outcome unknown": counts["unknown"],
         },
