@@ -1,4 +1,4 @@
-"""An answer: a DuckDB relation that a notebook shows as a table."""
+"""Provides answers: DuckDB relations that notebooks show as tables."""
 
 import threading
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 ROWS: Final = 20
-"""Rows of an answer that a notebook shows."""
+"""Number of rows of an answer that a notebook shows."""
 
 
 CONNECTION_IN_USE: Final = threading.RLock()
-"""Held while an answer is asked for or computed: a DuckDB connection refuses a second thread, and
-several answers have the same connection. DuckDB uses all cores for one query."""
+"""Held while an answer is requested or computed: a DuckDB connection refuses a second thread, and
+several answers share a connection. DuckDB uses all cores for one query."""
 
 
 class Answer(duckdb.DuckDBPyRelation):
@@ -30,7 +30,7 @@ class Answer(duckdb.DuckDBPyRelation):
 
     A notebook shows the first 20 rows with secrets masked; for a predefined question, it shows the
     columns that `mcptally query` shows. `.pl()`, `.df()`, `.arrow()` and `.fetchall()` return
-    everything, as it was recorded. Threads may share an answer.
+    everything as recorded. Threads may share an answer.
     """
 
     __slots__ = ()
@@ -59,73 +59,73 @@ class Answer(duckdb.DuckDBPyRelation):
             "an answer is a query of an open store; pickle what .pl() or .arrow() returns"
         )
 
-    # DuckDB's methods return `Any`, or its own class.
+    # DuckDB's methods return `Any` or its own class.
 
     def pl(self, *args: Any, **kwargs: Any) -> "pl.DataFrame":
-        """The rows as a Polars data frame."""
+        """Return the rows as a Polars data frame."""
         with CONNECTION_IN_USE:
             frame: pl.DataFrame = super().pl(*args, **kwargs)
             return frame
 
     def df(self, *args: Any, **kwargs: Any) -> "pd.DataFrame":
-        """The rows as a Pandas data frame; needs the extra `mcptally[pandas]`."""
+        """Return the rows as a Pandas data frame; needs the extra `mcptally[pandas]`."""
         with CONNECTION_IN_USE:
             return super().df(*args, **kwargs)
 
     def arrow(self, *args: Any, **kwargs: Any) -> pa.Table:
-        """The rows as an Arrow table; `.to_arrow_reader()` reads them batch by batch."""
+        """Return the rows as an Arrow table; `.to_arrow_reader()` reads them batch by batch."""
         return self.to_arrow_table(*args, **kwargs)
 
     def to_arrow_table(self, *args: Any, **kwargs: Any) -> pa.Table:
-        """The rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
         with CONNECTION_IN_USE:
             return super().to_arrow_table(*args, **kwargs)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """The rows as tuples."""
+        """Return the rows as tuples."""
         with CONNECTION_IN_USE:
             return super().fetchall()
 
     def filter(self, filter_expr: object) -> "Answer":
-        """The rows for which an SQL condition holds."""
+        """Return the rows for which an SQL condition is true."""
         with CONNECTION_IN_USE:
             return as_answer(super().filter(filter_expr))
 
     def limit(self, n: int, offset: int = 0) -> "Answer":
-        """The first `n` rows after `offset` rows."""
+        """Return the first `n` rows after `offset` rows."""
         with CONNECTION_IN_USE:
             return as_answer(super().limit(n, offset))
 
     def order(self, order_expr: object) -> "Answer":
-        """The rows in the order of an SQL ORDER BY."""
+        """Return the rows in the order of an SQL ORDER BY."""
         with CONNECTION_IN_USE:
             return as_answer(super().order(order_expr))
 
     def sort(self, *args: object) -> "Answer":
-        """The rows in the order of these expressions."""
+        """Return the rows in the order of these expressions."""
         with CONNECTION_IN_USE:
             return as_answer(super().sort(*args))
 
     def select(self, *args: object, groups: str = "") -> "Answer":
-        """These columns or SQL expressions."""
+        """Return these columns or SQL expressions."""
         with CONNECTION_IN_USE:
             return as_answer(super().select(*args, groups=groups))
 
 
 def as_answer(relation: duckdb.DuckDBPyRelation) -> Answer:
-    """The same relation, as an `Answer`."""
+    """Return the same relation, as an `Answer`."""
     relation.__class__ = Answer
     assert isinstance(relation, Answer)  # noqa: S101  (for mypy)
     return relation
 
 
 def masked(answer: duckdb.DuckDBPyRelation) -> Answer:
-    """The rows of an answer with secrets masked; for answers of stores that are not masked."""
+    """Return an answer's rows with secrets masked, for stores that are not masked."""
     return of_table(mask_rows(answer.to_arrow_table()))
 
 
 def of_table(table: pa.Table) -> Answer:
-    """The rows of a table as an answer."""
+    """Return the rows of a table as an answer."""
     connection = duckdb.connect()
     connection.execute(IN_UTC)
     return as_answer(connection.from_arrow(table))

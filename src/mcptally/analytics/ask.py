@@ -16,15 +16,15 @@ _TABLES_WITH_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "client": ("calls", "recordings"),
     "model": ("calls",),
 }
-"""Filter → the tables that have the names which it may be given."""
+"""Filter → the tables that contain its valid names."""
 
 _OF_TOOLS: Final = frozenset({"contrasts"})
-"""Questions whose rows about a tool need the calls to this tool only: `server` and `tool` choose
-calls, which is faster than to choose rows of the answer for all tools."""
+"""Questions whose rows about a tool only need calls to this tool: `server` and `tool` select calls,
+which is faster than selecting rows of the answer for all tools."""
 
 
 def answer(connections: Connections, question: str, filters: Filters) -> Answer:
-    """The answer to a question; see `Store.ask` for the filters.
+    """Return the answer to a question; see `Store.ask` for the filters.
 
     Raises:
         QueryError: there is no such question, server, tool, client or model.
@@ -36,7 +36,7 @@ def answer(connections: Connections, question: str, filters: Filters) -> Answer:
             f"no question is called {question!r}{near(question, question_titles())}"
             f"; there are: {', '.join(question_titles())}"
         )
-    # A view of the question itself would only be one more time to bind its SQL.
+    # Do not create a view of the question itself: DuckDB would bind its SQL once more.
     source = f'({views.all_texts()[question]}\n) AS "{question}"'
     if not given:
         return connections.answer(f"SELECT * FROM {source}", question)
@@ -98,7 +98,7 @@ def _check_names(connections: Connections, given: Mapping[str, Any]) -> None:
 
 
 def _list_of_names(kind: str, names: list[str]) -> str:
-    """The end of an error message: the first eight names in the store, in order."""
+    """Return the end of an error message: the first eight names in the store, in order."""
     if not names:
         return f"; no {kind} is named in this store"
     few = ", ".join(sorted(names)[:8])

@@ -1,8 +1,8 @@
-"""Runs functions in child processes with limits on time and memory that also hold in native code.
+"""Runs functions in child processes, with limits on time and memory even in native code.
 
 DuckDB checks for interrupts only between vectors, and its scalar functions allocate memory that it
 does not count. So untrusted SQL runs in a child process: this process kills the child when its time
-is over, and the operating system enforces the memory limit. A start takes about a second, so the
+is up, and the operating system enforces the memory limit. Starting takes about a second, so
 processes are reused; one that was killed or ran out of memory is replaced.
 
 A call and its answer are frames on the child's stdin and stdout: a kind (one byte), a length (eight
@@ -39,12 +39,12 @@ PROCESSES: Final = 2
 """Number of calls that run at the same time; further calls wait."""
 
 START_SECONDS: Final = 120.0
-"""How long a process may take to start."""
+"""Maximum seconds for a process to start."""
 
 HEADROOM: Final = 256 << 20
 """Bytes allowed beyond a memory limit and a quarter of it.
 
-They are for Arrow's copy of an answer, stacks, and memory that allocators keep. With half as much,
+These are for Arrow's copy of an answer, stacks, and memory kept by allocators. With half as much,
 grouping 20 million rows within 500 MB failed sometimes."""
 
 _ADVICE: Final = "ask for less: one server, a shorter time, fewer columns"
@@ -70,7 +70,7 @@ class _KilledError(Exception):
 
 
 class CancellableCall:
-    """Lets another thread stop a call of a `ChildProcessPool`, even before it starts."""
+    """Lets another thread stop a call to a `ChildProcessPool`, even before it starts."""
 
     def __init__(self) -> None:
         self._lock: Final = threading.Lock()
@@ -91,10 +91,10 @@ class CancellableCall:
 
     @contextlib.contextmanager
     def running(self, child: "_Child") -> Iterator[None]:
-        """A context in which `cancel` kills the child.
+        """Return a context in which `cancel` kills the child.
 
         Raises:
-            QueryError: the call was cancelled before.
+            QueryError: the call was already cancelled.
         """
         with self._lock:
             if self._cancelled:
@@ -113,7 +113,7 @@ class ChildProcessPool:
     Args:
         target: `module:name` of a function that the child calls with `arguments`, and that returns
             the function to run. It may call `limit_memory`.
-        arguments: the arguments of `target`.
+        arguments: the arguments for `target`.
         memory: the memory limit that `target` sets, as text for error messages.
     """
 
@@ -133,11 +133,11 @@ class ChildProcessPool:
         seconds: float | None = None,
         cancellable: CancellableCall | None = None,
     ) -> bytes:
-        """The result of the function for these arguments, which must be picklable.
+        """Return the result of the function for these arguments, which must be picklable.
 
         Args:
             arguments: the arguments.
-            seconds: time limit of the function, and of waiting for a free process.
+            seconds: time limit for the function, and for waiting for a free process.
             cancellable: lets another thread stop the call.
 
         Raises:
@@ -146,7 +146,7 @@ class ChildProcessPool:
             McptallyError: the function raised it; if DuckDB raised an error, that is its cause.
         """
         if seconds is not None:
-            seconds = min(threading.TIMEOUT_MAX, seconds)  # a lock cannot wait longer
+            seconds = min(threading.TIMEOUT_MAX, seconds)  # maximum time that a lock can wait
         if not self._places.acquire(timeout=seconds):
             raise QueryError(
                 f"{PROCESSES} other queries are still running after {seconds:g} s; try again"
@@ -178,7 +178,7 @@ class ChildProcessPool:
             self._places.release()
 
     def _idle(self) -> "_Child | None":
-        """A live process that waits for a call, if there is one."""
+        """Return a live process that waits for a call, if there is one."""
         while self._free:
             with contextlib.suppress(IndexError):  # another thread took it
                 if (child := self._free.pop()).is_alive():
@@ -206,12 +206,12 @@ class _Child:
         return not self._stopped and self._process.poll() is None
 
     def call(self, arguments: tuple[Any, ...], seconds: float | None) -> bytes:
-        """The child's answer. Its start does not count towards the time.
+        """Return the child's answer. Its start-up does not count towards the time limit.
 
         Raises:
             McptallyError: the function raised it.
-            _KilledError: it exceeded its time, or `stop` was called.
-            _MemoryError: it exceeded its memory.
+            _KilledError: the function exceeded its time, or `stop` was called.
+            _MemoryError: the function exceeded its memory.
         """
         if not self._ready:
             self._within(START_SECONDS, self._receive)
@@ -220,7 +220,7 @@ class _Child:
         return self._within(seconds, self._receive)
 
     def _within(self, seconds: float | None, step: Callable[[], bytes]) -> bytes:
-        """The result of a step. The process is killed if the step takes longer."""
+        """Return the result of a step. The process is killed if the step takes longer."""
         if seconds is None:
             return step()
         timer = threading.Timer(seconds, self.stop)
@@ -238,7 +238,7 @@ class _Child:
 
     def _send(self, message: Any) -> None:
         assert self._process.stdin is not None  # noqa: S101  (it is a pipe)
-        with contextlib.suppress(BrokenPipeError):  # reading the answer reports the error
+        with contextlib.suppress(BrokenPipeError):  # the error is reported when the answer is read
             _write(self._process.stdin, _ANSWER, pickle.dumps(message))
 
     def _receive(self) -> bytes:
@@ -280,7 +280,7 @@ def _write(pipe: IO[bytes], kind: bytes, content: bytes | memoryview) -> None:
 
 
 def _read(pipe: IO[bytes]) -> tuple[bytes, bytes] | None:
-    """The next frame; None at the end of the stream."""
+    """Return the next frame; None at the end of the stream."""
     head = pipe.read(_FRAME.size)
     if len(head) < _FRAME.size:
         return None
@@ -298,10 +298,10 @@ def _rebuilt_error(kind: str, message: str, cause: str | None) -> McptallyError:
 
 
 def limit_memory(most: int) -> None:
-    """Limit the memory that this process may add: `most` bytes, a quarter of it, and `HEADROOM`.
+    """Limit the memory that this process may add: 1.25 times `most` bytes, plus `HEADROOM`.
 
-    RLIMIT_DATA on Linux counts writable memory, and not address space that is only reserved, of
-    which DuckDB and Arrow have gigabytes. Other systems do not have such a limit.
+    On Linux, RLIMIT_DATA counts writable memory but not merely reserved address space, of which
+    DuckDB and Arrow have gigabytes. Other systems have no such limit.
     """
     if sys.platform != "linux":
         return
@@ -311,10 +311,12 @@ def limit_memory(most: int) -> None:
 
 
 def _main() -> None:
-    """The main function of the child: build the function, then call it for each frame of stdin."""
+    """Run the child: build the function, then call it for each frame on stdin."""
     import signal  # noqa: PLC0415  (only the child needs it)
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it and kills this process
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # the parent handles this signal and kills this process
     # A core dump would contain recorded traffic.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answers = os.fdopen(os.dup(1), "wb")
@@ -336,7 +338,7 @@ def _main() -> None:
         given = calls.get()
         kind, content = _outcome(functools.partial(function, *given))
         _write(answers, kind, content)
-        if kind == _ERROR:  # an ordinary error: the child can take the next call
+        if kind == _ERROR:  # after an ordinary error, the child can take the next call
             kind = _ANSWER
     os._exit(0)  # skips DuckDB's reports about registered functions
 
@@ -347,7 +349,7 @@ def _outcome(step: Callable[[], Any]) -> tuple[bytes, Any]:
         return _ANSWER, step()
     except (McptallyError, duckdb.Error, MemoryError) as error:
         cause = error.__cause__ if isinstance(error, McptallyError) else error
-        # DuckDB reports an error of a Python function in SQL as text.
+        # DuckDB reports an error in a Python function in SQL as text.
         if isinstance(cause, duckdb.OutOfMemoryException | MemoryError) or "MemoryError" in str(
             cause
         ):

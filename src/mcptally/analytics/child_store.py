@@ -1,4 +1,4 @@
-"""Answers of stores in child processes, which may not allocate more than their memory limit."""
+"""Computes answers in child processes, which cannot allocate more than their memory limit."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ from mcptally.errors import QueryError
 
 
 class MemoryLimitedStore(Store):
-    """A store for a child process: the process may not allocate more than its memory limit."""
+    """A store for a child process that cannot allocate more than its memory limit."""
 
     def __init__(self, path: Path, *, memory: str | None, masked: bool) -> None:
         super().__init__(path, memory=memory, masked=masked)
@@ -35,7 +35,7 @@ def answer_function(
     memory: str | None,
     masked: bool,  # noqa: FBT001  (a child process gets its arguments by position)
 ) -> Callable[..., memoryview]:
-    """The function that a child process calls: a store's answers as Arrow IPC streams."""
+    """Return the function that a child process calls: a store's answers as Arrow IPC streams."""
     store = MemoryLimitedStore(path, memory=memory, masked=masked)
 
     def answer(name: str, args: Any, kwargs: Any, rows: int) -> memoryview:

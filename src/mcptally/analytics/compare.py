@@ -40,7 +40,7 @@ METRICS: Final = (
     ("invalid_output_rate", "others", 0.05),
     ("invalid_input_rate", "others", 0.05),
 )
-"""Each metric that is compared, its family of tests, and its weight within the family.
+"""Each compared metric, its family of tests, and its weight within the family.
 
 The false-discovery rate is controlled per family. Metrics that begin with `ln_` are compared as
 ratios of geometric means."""
@@ -52,17 +52,18 @@ HIGHER_IS_BETTER: Final = ("confidence", "success_rate")
 """The metrics whose lower values are worse; for all others, higher values are worse."""
 
 OMITTED_CHANGES: Final = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_new")
-"""Kinds of change that tables for people leave out; its `repr` is an SQL list."""
+"""Kinds of change omitted from tables for people; its `repr` is an SQL list."""
 
 MIN_SESSIONS: Final = 5
 MIN_CALLS: Final = 10
-"""A tool with less than this on either side has too little data and is not tested."""
+"""Minimum data on either side for a tool to be tested."""
 
 MIN_EVENTS: Final = 5
 MIN_EVENT_SESSIONS: Final = 3
-"""A rate is tested if its event occurred, and failed to occur, at least this often.
+"""Minimum number of times that a rate's event must occur, and fail to occur, to be tested.
 
-Both stores count together."""
+The numbers of both stores are added.
+"""
 
 MIN_DIFFERENCE: Final = 0.05
 MIN_RATIO: Final = 1.25
@@ -81,7 +82,7 @@ RANK: Final = (
     "only_in_new",
     "too_little_data",
 )
-"""Kinds of change of a tool, the most important first. A tool has the first one that applies."""
+"""Kinds of change in a tool, most important first. A tool has the first one that applies."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class Comparison:
 
     @property
     def metrics(self) -> Answer:
-        """One row per tool or server, and metric: both values, the change, its interval, q."""
+        """One row per tool or server and metric: both values, the change, its interval, and q."""
         return self._rows(
             "SELECT * FROM changes ORDER BY level DESC, q_value NULLS LAST, server, tool, metric"
         )
@@ -127,7 +128,7 @@ class Side(NamedTuple):
     made_by: str | None = None
     """The version of mcptally that wrote the store."""
     filters: Collection[str] = ()
-    """Names of filters that choose the calls that count; `compare` gets their values."""
+    """Names of filters that select the calls that count; `compare` gets their values."""
 
 
 def compare(
@@ -136,19 +137,19 @@ def compare(
     parameters: Mapping[str, Any],
     filters: Mapping[str, Any] = MappingProxyType({}),
 ) -> Comparison:
-    """The comparison of two sides.
+    """Return the comparison of two sides.
 
     Args:
         base: the side before.
         new: the side after.
         parameters: those of `limits`.
-        filters: the values of the filters that the sides name, as `Filters.given` returns them.
+        filters: the values of the sides' filters, as returned by `Filters.given`.
 
     Raises:
         StoreError: a table is missing or damaged, or lacks a column.
     """
     pairs, changes, p95 = _sql("pairs"), _sql("changes"), _sql("p95")
-    # To create all questions takes DuckDB longer than a comparison of small stores.
+    # Creating all questions takes DuckDB longer than comparing small stores.
     read = texts_read(f"{pairs}{changes}{p95}")
     connection = connect(new.memory or base.memory)
     for name, value in filters.items():
@@ -178,12 +179,12 @@ def compare(
 def limits(
     *, min_difference: float = MIN_DIFFERENCE, min_ratio: float = MIN_RATIO, alpha: float = ALPHA
 ) -> dict[str, Any]:
-    """The parameters of `queries/compare/changes.sql`.
+    """Return the parameters of `queries/compare/changes.sql`.
 
     Args:
-        min_difference: smallest change of a rate that is reported (0.05: five percentage points).
-        min_ratio: smallest ratio of latencies and sizes that is reported (1.25: a quarter more).
-        alpha: false-discovery rate: the share of reported changes that may be chance.
+        min_difference: smallest reported change in a rate (0.05: five percentage points).
+        min_ratio: smallest reported ratio of latencies and sizes (1.25: a quarter more).
+        alpha: false-discovery rate: the share of reported changes that may be due to chance.
     """
     return {
         "metrics": [dict(zip(("metric", "family", "weight"), row, strict=True)) for row in METRICS],
@@ -296,7 +297,7 @@ def _of_tool(pair: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> d
 
 
 def _of_server(server: str | None, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The row of a server. Each of its tools has the same weight in both stores."""
+    """Return the row for a server. Each of its tools has the same weight in both stores."""
     found = _combined(changes)
     sizes = {
         name: max(row[name] for row in changes)
@@ -318,7 +319,7 @@ def _of_server(server: str | None, changes: Sequence[Mapping[str, Any]]) -> dict
 
 
 def _combined(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The change of one tool, combined from the tests of its metrics."""
+    """Return a tool's change, combined from the tests of its metrics."""
     by: dict[str, list[Mapping[str, Any]]] = {}
     for row in changes:
         by.setdefault(row["verdict"], []).append(row)
@@ -343,7 +344,7 @@ def _combined(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _without_repeated(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The changes in one direction, without the failure rate if the confidence changed too."""
+    """Return the changes in one direction; drop the failure rate if the confidence changed too."""
     has_confidence = any(row["metric"] == "confidence" for row in rows)
     return (row for row in rows if not (has_confidence and row["metric"] == "failure_rate"))
 
@@ -398,7 +399,7 @@ def _sentence(row: Mapping[str, Any]) -> str:
 
 
 def _unclear_sentence(rows: Iterable[Mapping[str, Any]]) -> str:
-    """A sentence about the most important metric whose change is unclear."""
+    """Return a sentence about the most important metric whose change is unclear."""
     row = min(rows, key=lambda r: list(_PHRASES).index(r["metric"]))
     span = _points(row) if row["scale"] == "difference" else _times(row)
     return f"no certain change; the data cannot rule out {_PHRASES[row['metric']][2]} {span}"
@@ -420,7 +421,7 @@ def _points(row: Mapping[str, Any]) -> str:
 
 
 def _scale(row: Mapping[str, Any]) -> int:
-    """The factor that converts a rate (0 to 1) or a confidence (0 to 100) to percent."""
+    """Return the factor that converts a rate (0 to 1) or a confidence (0 to 100) to percent."""
     return 1 if row["metric"] == "confidence" else 100
 
 

@@ -34,11 +34,11 @@ class Connections:
     Attributes:
         path: folder of the store.
         memory: memory limit of DuckDB, such as `2GB`; None: four fifths of the machine's memory.
-        manifest: content of `store.json`, without the files of the archive.
+        manifest: content of `store.json`, without the archive's files.
         has_payloads: whether arguments and results were kept.
         masked: whether the tables are copies without secrets (`masked_tables`), for SQL from
             untrusted sources.
-        exact: whether Arrow data keeps DuckDB's own types, which other programs cannot read.
+        exact: whether Arrow data keeps DuckDB's types, which other programs cannot read.
 
     Raises:
         StoreError: from the constructor: there is no store, or this version cannot read it.
@@ -72,16 +72,16 @@ class Connections:
             self._created.clear()
 
     def mark(self) -> tuple[int, int]:
-        """A value that changes when a run replaces the store."""
+        """Return a value that changes when a run replaces the store."""
         return manifest_version(self.path)
 
     @property
     def folder(self) -> Path:
-        """The folder of the tables: the store, or that of its masked copies."""
+        """The tables' folder: the store's, or that of its masked copies."""
         return self.path if self._copies is None else self._copies.folder
 
     def files(self, tables: Collection[str] = TABLE_NAMES) -> LiveFiles:
-        """The current files of the store, by table; read again if a run has replaced it.
+        """Return the store's current files by table, read again if a run has replaced the store.
 
         Args:
             tables: the tables that will be read; the masked copies of others may not exist yet.
@@ -99,10 +99,10 @@ class Connections:
     def get(
         self, filters: frozenset[str] = frozenset(), tables: frozenset[str] = TABLE_NAMES
     ) -> duckdb.DuckDBPyConnection:
-        """A connection that has these tables as views.
+        """Return a connection that has these tables as views.
 
-        There is one per set of filters and tables. It is created on first use, under a lock because
-        threads share a store.
+        There is one connection per set of filters and tables, created on first use, under a lock
+        because threads share a store.
         """
         with self._lock:
             files = self.files(tables)
@@ -114,7 +114,7 @@ class Connections:
             return self._open[key]
 
     def new(self) -> tuple[duckdb.DuckDBPyConnection, set[str]]:
-        """A new connection that has all tables as views, and the names of these views."""
+        """Return a new connection that has all tables as views, and the names of these views."""
         with self._lock:
             return self._connect(self.files(), frozenset(), TABLE_NAMES)
 
@@ -136,13 +136,13 @@ class Connections:
         *,
         payloads: bool = True,
     ) -> duckdb.DuckDBPyConnection:
-        """A connection that has questions as views, and the tables that they read.
+        """Return a connection with questions as views, and with the tables that they read.
 
         Args:
-            texts: the SQL of the questions by name, with all parts that they read.
+            texts: the questions' SQL by name, with all parts that they read.
             filters: the filters that the views read.
             payloads: whether a query may read a table that repeats texts of calls. Masking them
-                takes longer than most questions, and many do not read them.
+                takes longer than most questions, and many questions do not read them.
         """
         without_payloads = (
             self.masked and not (payloads or filters) and (filters, TABLE_NAMES) not in self._open
@@ -163,12 +163,12 @@ class Connections:
         params: Any = None,
         filters: Mapping[str, Any] = MappingProxyType({}),
     ) -> Answer:
-        """The answer to a question.
+        """Return the answer to a question.
 
         Args:
-            query: SQL that has the question's text as a subquery.
+            query: SQL with the question's text as a subquery.
             question: the question.
-            params: parameters of the query.
+            params: the query's parameters.
             filters: filters that the views read, and their values.
 
         Raises:
@@ -182,12 +182,12 @@ class Connections:
             return _answer(connection, query, params, filters, alias=question)
 
     def reporting_the_version(self) -> contextlib.AbstractContextManager[None]:
-        """Turn errors about missing columns into one that names the version of the store."""
+        """Turn errors about missing columns into one that names the store's version."""
         return views.reporting_the_version(self.path, self.manifest.get("mcptally"))
 
 
 def answer_of(connection: duckdb.DuckDBPyConnection, query: str, params: Any = None) -> Answer:
-    """The answer to a query, on its own cursor.
+    """Return the answer to a query, on its own cursor.
 
     Raises:
         QueryError: DuckDB rejects the query.
@@ -228,7 +228,7 @@ _UNKNOWN_COLUMN: Final = re.compile(
 
 
 def _with_suggestion(error: duckdb.Error, connection: duckdb.DuckDBPyConnection) -> str:
-    """The message of an error; one about an unknown column names the most similar columns."""
+    """Return an error's message; for an unknown column, add the most similar columns."""
     found = _UNKNOWN_COLUMN.search(f"{error}")
     if found is None:
         return sql_problem(error)

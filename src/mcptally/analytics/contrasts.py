@@ -1,4 +1,4 @@
-"""Words what failing calls have in common: the rows of the question `contrasts`."""
+"""Puts the rows of the question `contrasts` into words: what failing calls have in common."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any, Final
 from mcptally.redaction.display import clean_line, cut, mask_text
 
 MOST: Final = 0.5
-"""Share of failing calls whose arguments must also have worked for a group to be called flaky."""
+"""Share of failing calls whose arguments must also have worked for a group to be flaky."""
 _LONGEST: Final = 80
 _UNQUOTED: Final = re.compile(r"-?\d{1,9}(\.\d{1,9})?|true|false", re.ASCII)
 
@@ -57,7 +57,7 @@ _AROUND: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ),
     ("hour", "equals"): ("the hour is {value} (UTC)", "the hour is not {value} (UTC)"),
 }
-"""Aspect and test of what surrounds a call → words if it holds, and if it does not."""
+"""Aspect and test of a call's surroundings → words if true, and if false."""
 
 _NEGATIONS: Final = (
     ("is ", "is not "),
@@ -77,7 +77,7 @@ _ASPECTS: Final[Mapping[str, str]] = {
 
 
 def fact(row: Mapping[str, Any], prefix: str = "") -> str:
-    """A fact of the question `contrasts` in words, such as "`zone` is empty"."""
+    """Return a fact of the question `contrasts` in words, such as "`zone` is empty"."""
     aspect, path, test, value, absent = (
         row[prefix + each] for each in ("aspect", "path", "test", "value", "absent")
     )
@@ -118,11 +118,10 @@ def _a(noun: str) -> str:
 
 
 def sentence(row: Mapping[str, Any]) -> str | None:
-    """What separates failing calls: "when `a` is empty: 6 of 6 calls fail this way; otherwise …".
+    """Return what separates failing calls: "when `a` is empty: 6 of 6 calls fail this way; …".
 
-    The counts are of all calls to the tool, including those that fail with other errors.
-    If nothing separates them, the sentence says whether most of their arguments worked in other
-    calls.
+    All calls to the tool are counted, including those with other errors. If nothing separates the
+    failing calls, the sentence states whether most of their arguments worked in other calls.
     """
     if row["test"] is None:
         worked, calls = row["also_worked"], row["calls"]
@@ -144,16 +143,16 @@ Contrasts = Mapping[tuple[str | None, str | None, str | None], Mapping[str, Any]
 
 
 def by_group(found: Sequence[Mapping[str, Any]]) -> Contrasts:
-    """The rows of the question `contrasts` by the group that they are about.
+    """Return the rows of the question `contrasts` by group.
 
-    Of rows that differ in the verdict only, the one with the most calls counts.
+    Among rows that only differ in the verdict, the one with the most calls is used.
     """
     rows = reversed(found)
     return {(row["server"], row["tool"], row["template"]): row for row in rows}
 
 
 def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
-    """What the largest group of a problem has in common; None if nothing separates it."""
+    """Return what a problem's largest group has in common; None if nothing separates it."""
     for tool in row["tools"] or ():
         if found := shared.get((row["servers"][0], tool, row["template"])):
             words = sentence(found)
@@ -162,7 +161,7 @@ def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
 
 
 def repetition(row: Mapping[str, Any]) -> str | None:
-    """Whether calls with the same arguments always fail: "the same call works and fails"."""
+    """Return a sentence on whether equal calls always fail: "the same call works and fails"."""
     failed, calls, others = row["same_failed"], row["same_calls"], row["other_calls"]
     if failed == 0 or calls == 1:
         return None
@@ -179,14 +178,14 @@ def repetition(row: Mapping[str, Any]) -> str | None:
 
 
 def is_masked(path: str, value: str) -> bool:
-    """Whether the value of an argument is masked where it is shown."""
+    """Return whether an argument's value is masked when shown."""
     return _without_secret(path, value) != value
 
 
 def _masked(path: str, value: str) -> str:
-    """The value of an argument, in quotes unless it can be a number or a boolean.
+    """Return an argument's value, in quotes unless it can be a number or a boolean.
 
-    A value that the argument's name makes a secret is masked.
+    The value is masked if the argument's name marks it as a secret.
     """
     masked = _without_secret(path, value)
     return masked if _UNQUOTED.fullmatch(masked) else repr(_shown(masked))

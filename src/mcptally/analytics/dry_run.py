@@ -1,8 +1,9 @@
-"""Validates a call against a store, without making it: the validation protocol offline.
+"""Validates a call against a store without making it: the validation protocol offline.
 
-If the server itself has validated the same tool, definition and arguments, its answer is returned.
-Otherwise there are three phases: the schema, the semantics of the arguments, and earlier calls with
-the same paths, tables, keys and addresses. What cannot be checked offline is listed as unchecked.
+If the server has validated the same tool, definition and arguments, its answer is returned.
+Otherwise there are three phases: the schema, the arguments' semantics, and earlier calls with the
+same paths, tables, keys and addresses. Facts that cannot be checked offline are listed as
+unchecked.
 """
 
 import dataclasses
@@ -28,13 +29,13 @@ from mcptally.wire.nesting import (
 )
 
 MIN_CALLS: Final = 5
-"""Successful calls that are needed to compare an argument with their values."""
+"""Minimum number of successful calls for comparing an argument with their values."""
 
 RECENT: Final = 10_000
-"""How many of the latest successful calls to a tool are compared."""
+"""Number of the latest successful calls to a tool that are compared."""
 
 MAX_TEXT: Final = 300
-"""Characters of a recorded text that are shown."""
+"""Maximum characters shown of a recorded text."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Answer:
     source: str
 
     def to_json(self) -> str:
-        """The answer as JSON with the members valid, errors and warnings."""
+        """Return the answer as JSON with the members valid, errors and warnings."""
         members = {"valid": self.valid, "errors": self.errors, "warnings": self.warnings}
         return json.dumps(members, ensure_ascii=False)
 
@@ -58,9 +59,9 @@ def validate(store: Store, *, server: str, tool: str, arguments: Any) -> Answer:
 
     Args:
         store: the store with earlier traffic.
-        server: label of the server, or the name that it reports.
+        server: label of the server, or its reported name.
         tool: name of the tool.
-        arguments: arguments of the call; an object that is wrapped or sent as text is unwrapped.
+        arguments: the call's arguments; a wrapped or stringified object is unwrapped.
     """
     return retry_if_replaced(
         [store], lambda: _DryRun(store, server, tool, arguments).answer(), consistent=True
@@ -101,7 +102,7 @@ class _DryRun:
         earlier = list(self._earlier_use(schema, arguments))
         known = {remark.name for remark in earlier}
         for remark in remarks:
-            # A remark about earlier use of a value replaces the one that it is unchecked.
+            # A remark about a value's earlier use replaces the remark that it is unchecked.
             if remark.level != "unchecked" or remark.name not in known:
                 self._add(remark)
         for remark in [*earlier, *self._same_call(arguments)]:
@@ -125,7 +126,7 @@ class _DryRun:
         return Answer(not errors, errors, warnings, source)
 
     def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        # As Arrow, because fetchall() needs pytz for times.
+        # Use Arrow, because fetchall() needs pytz for times.
         rows = self.store.sql(sql, params=list(values)).to_arrow_table().to_pylist()
         return [tuple(row.values()) for row in rows]
 
@@ -185,7 +186,7 @@ class _DryRun:
             words = f"Arguments: expected object, got {json_type(self.arguments)}"
             self.errors.append(words)
             return None
-        # A lone surrogate is possible in JSON, but no column can hold it and no engine accepts it.
+        # JSON allows a lone surrogate, but no column can contain it and no engine accepts it.
         arguments, layers = unwrapped(judgeable(self.arguments), names)
         if isinstance(self.arguments, str) and not layers:
             self.errors.append("Arguments: expected object, got string")
@@ -195,7 +196,7 @@ class _DryRun:
         return arguments
 
     def _validated_by_server(self, digest: str | None, arguments: dict[str, Any]) -> Answer | None:
-        """The server's latest own validation of the same tool, definition and arguments."""
+        """Return the server's latest validation of the same tool, definition and arguments."""
         rows = self._rows(
             "SELECT valid, errors, warnings, answered_at FROM validations "
             "WHERE server = ? AND tool = ? AND definition IS NOT DISTINCT FROM ? "
@@ -212,7 +213,7 @@ class _DryRun:
         return Answer(valid, errors, warnings, f"the server's own answer of {_day(at)}")
 
     def _unusual_values(self, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """Warnings about values that no successful call had: numbers out of range, new words."""
+        """Yield warnings about values unlike those of successful calls: out of range, new words."""
         for name, value in arguments.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number and not (isinstance(value, str) and len(value) <= 40):
@@ -242,7 +243,7 @@ class _DryRun:
                 yield Remark("warning", name, words)
 
     def _earlier_use(self, schema: str | None, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """Remarks on whether the paths, addresses, keys and tables worked when last used."""
+        """Yield remarks on whether the paths, addresses, keys and tables worked when last used."""
         for name, value, what in _resources(schema, arguments):
             failed, worked = self._last_use(value, in_arguments=what != "the table")
             if failed and (worked is None or failed[0] >= worked[0]):
@@ -277,7 +278,7 @@ class _DryRun:
         return failed, worked
 
     def _same_call(self, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """A warning if the same call failed the last time it was made."""
+        """Yield a warning if the same call failed the last time it was made."""
         texts = {
             canonical(arguments),
             json.dumps(arguments),
@@ -311,7 +312,7 @@ _KEY: Final = re.compile(
 
 
 def _resources(schema: str | None, arguments: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Name, value and kind of the resources that a call needs: paths, addresses, keys, tables."""
+    """Yield name, value and kind of the paths, addresses, keys and tables that a call needs."""
     kinds = (
         {each.path: each.kind for each in argument_checks.semantic_parameters(schema)}
         if schema
@@ -337,7 +338,7 @@ def _day(at: datetime.datetime | None) -> str:
 
 
 def _line(text: str | None) -> str:
-    """The first line of an error, at most 120 characters."""
+    """Return the first line of an error, at most 120 characters."""
     first = (text or "no reply").strip().partition("\n")[0]
     return first if len(first) <= 120 else first[:117] + "..."
 

@@ -1,11 +1,11 @@
 """Writes `STORE/mcptally.duckdb`: the store's tables and questions for any DuckDB client.
 
-The file contains views and no data. They read the store from the folder where it was when the file
-was written, whatever the working folder of DuckDB is. After a store is moved or copied, `refresh`
-writes the file again; without mcptally, the variable `store` names the folder.
+The file contains views, not data. They read the store from the folder where it was when the file
+was written, whatever DuckDB's working folder is. After a store is moved or copied, `refresh` writes
+the file again; without mcptally, the variable `store` names the folder.
 
-Questions that need mcptally's own statistics cannot be views there. `write_with_answers` writes
-their answers to the file as tables.
+Questions that need mcptally's own statistics cannot be views in the file. `write_with_answers`
+writes their answers to the file as tables.
 """
 
 import contextlib
@@ -34,13 +34,13 @@ from mcptally.tables.all_tables import TABLES
 FILE: Final = VIEWS
 """The name of the file in the store's folder."""
 OLDEST_DUCKDB: Final = "v1.0.0"
-"""The version of DuckDB whose storage format the file has; later versions read it too."""
+"""The DuckDB version whose storage format the file has; later versions can read it too."""
 
 
 def refresh(folder: Path) -> None:
     """Write the file unless it is up to date.
 
-    Without permission to write to the store, nothing happens.
+    If the store is not writable, nothing happens.
     """
     # A damaged table is reported when the store is opened.
     with contextlib.suppress(OSError, duckdb.Error, StoreError):
@@ -58,7 +58,7 @@ def write_with_answers(folder: Path) -> list[str]:
     """Write the file with a table for each question that cannot be a view; return their names.
 
     Raises:
-        StoreError: the folder is not a store, or cannot be written.
+        StoreError: the folder is not a store or is not writable.
     """
     opened = analytics_store.open_store(folder)
     try:
@@ -77,7 +77,7 @@ def write_with_answers(folder: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, LiveFiles]]:
-    """A new database that replaces the file on success, and the store's live files.
+    """Yield a new database that replaces the file on success, and the store's live files.
 
     The paths of the live files are relative to the folder. On an error the new database is removed.
     """
@@ -98,7 +98,7 @@ def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, LiveFi
 
 
 def _remove(database: Path) -> None:
-    """Remove a database and its log, which DuckDB keeps if it cannot write all of it."""
+    """Remove a database and its log, which DuckDB keeps if it could not write everything."""
     database.unlink(missing_ok=True)
     database.with_name(f"{database.name}.wal").unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Explains calls: reads the request, the reply, and every rule and factor that decided about them.
+"""Explains calls: reads the request, the reply, and all rules and factors behind the verdict.
 
 `explanation` formats the result.
 """
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from mcptally.analytics.store import Store
 
 WORDS_SHOWN: Final = 8
-"""Terms of a text in an explanation."""
+"""Maximum number of terms of a text in an explanation."""
 READ_OF_TRANSCRIPTS: Final = 2 << 30
-"""Limit of transcript bytes read to explain one call; for several calls together, half of it."""
+"""Maximum transcript bytes read to explain one call; for several calls together, half."""
 
 
 def explain(store: "Store", call: str, *, seed: bool = False) -> Explanation:
-    """All that a store has about one call, for `Store.show`.
+    """Return a store's data about one call, for `Store.show`.
 
     Args:
         store: the store with the call.
         call: the `call_id`, or the beginning of it.
-        seed: whether the seed documents' scores of the call are part of it.
+        seed: whether to include the call's scores by the seed documents.
 
     Raises:
         QueryError: no call has this id, or several ids begin with it.
@@ -63,7 +63,7 @@ def explain(store: "Store", call: str, *, seed: bool = False) -> Explanation:
 
 
 def _contrast(store: "Store", call: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The row of `contrasts` about the group of a failed call."""
+    """Return the row of `contrasts` about a failed call's group."""
     template = call["template"] or f"(no text: {call['outcome']})"
     rows = store.ask("contrasts", server=call["server"], tool=call["tool"]).pl()
     about = {"server": call["server"], "template": template, "verdict": call["verdict"]}
@@ -77,8 +77,8 @@ def explain_calls(store: "Store", calls: Sequence[str], *, longest: int) -> dict
 
     Args:
         store: the store with the calls.
-        calls: the `call_id` of each call; those that the store does not have are left out.
-        longest: characters of a frame or result that are kept.
+        calls: the `call_id` of each call; calls missing from the store are left out.
+        longest: maximum characters kept of a frame or result.
 
     Returns:
         The `call_id` of each call and its explanation.
@@ -104,7 +104,7 @@ def explain_calls(store: "Store", calls: Sequence[str], *, longest: int) -> dict
 def _explanations(
     store: "Store", frame: pl.DataFrame, most_bytes: int, *, seed: bool
 ) -> list[Explanation]:
-    """The explanation of each row of `calls`; `most_bytes` of transcripts are read."""
+    """Return the explanation of each row of `calls`; `most_bytes` of transcripts are read."""
     rules = RuleSet.parse(store.manifest.get("own_rules", ""), "the rules of the store")
     recorded = _recorded(store, frame, most_bytes)
     frame = _with_evidence(frame, rules)
@@ -163,7 +163,7 @@ def _explanations(
 
 
 def _with_evidence(frame: pl.DataFrame, rules: RuleSet) -> pl.DataFrame:
-    """The calls, with the `evidence` of those that were judged and are stored without it."""
+    """Return the calls, with `evidence` added to judged calls that are stored without it."""
     unknown = Calls.evidence.col.is_null() & Calls.outcome.col.is_in(FAILED)
     if not frame.filter(unknown).height:
         return frame
@@ -172,7 +172,7 @@ def _with_evidence(frame: pl.DataFrame, rules: RuleSet) -> pl.DataFrame:
 
 
 class _Judgement(NamedTuple):
-    """What led to the verdict on a call: the members of `Explanation` of these names."""
+    """The reasons for a call's verdict: the members of `Explanation` with these names."""
 
     rules: list[dict[str, Any]]
     contributions: list[dict[str, Any]]
@@ -182,7 +182,7 @@ class _Judgement(NamedTuple):
 
 
 def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
-    """Yield what led to the verdict on each call."""
+    """Yield the reasons for each call's verdict."""
     evidence = frame.get_column(Calls.evidence.name).fill_null([])
     present = set(evidence.explode().drop_nulls())
     firing = [rule for rule in rules.verdict if rule.id in present]
@@ -255,7 +255,7 @@ WHERE recording IN (SELECT unnest(?)) AND call_id IN (SELECT unnest(?))
 def _recorded(store: "Store", frame: pl.DataFrame, most_bytes: int) -> list[RecordedCall]:
     """Read the frames and the stderr of each row of `calls` from the transcripts."""
     if not store.has_payloads:
-        # The store was made without payloads to hide them, so do not read them from transcripts.
+        # The store was made without payloads to hide them: do not read them from transcripts.
         return [RecordedCall(not_read="the store was made with --no-payloads")] * frame.height
     answered = frame.filter(Calls.answered_at.col.is_not_null() | Calls.response.col.is_not_null())
     parameters = [answered.get_column(name).to_list() for name in ("recording", "call_id")]
@@ -280,7 +280,7 @@ def _rule(rule: Any) -> dict[str, Any]:
 def _rows_by(
     store: "Store", key: str, sql: str, wanted: Sequence[str]
 ) -> dict[str, list[dict[str, Any]]]:
-    """The rows of a query with one parameter, the list `wanted`, by the value of their `key`."""
+    """Return the rows of a query with the list `wanted` as parameter, by their `key`."""
     found: dict[str, list[dict[str, Any]]] = {}
     for row in store.sql(sql, params=[wanted]).pl().to_dicts():
         found.setdefault(row.pop(key), []).append(row)

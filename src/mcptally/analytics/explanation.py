@@ -1,4 +1,4 @@
-"""A call with everything that decided about it, as text and as HTML.
+"""Formats a call and the reasons for its verdict, as text and as HTML.
 
 `explain` reads explanations from a store.
 """
@@ -16,14 +16,14 @@ from mcptally.tables.outcomes import FAULTS, OUTCOMES, UNKNOWN, VERDICTS, Verdic
 from mcptally.verdict import weighing
 
 SMALLEST_SHOWN: Final = 0.05
-"""Contributions below this are not printed; the JSON has all."""
+"""Smallest contribution that is printed; the JSON has all."""
 MATCH_SHOWN: Final = 120
-"""Characters of a match that are printed."""
+"""Maximum characters printed of a match."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """A call with everything that decided about it."""
+    """A call with all reasons for its verdict."""
 
     call: dict[str, Any]
     """The call's row."""
@@ -37,36 +37,34 @@ class Explanation:
     not_read: str | None
     """Why the transcript was not read; None if it was."""
     rules: list[dict[str, Any]]
-    """The verdict rules that match, in order of precedence. `matched` is what they match in the
-    text."""
+    """The matching verdict rules, in order of precedence. `matched` is the matched text."""
     contributions: list[dict[str, Any]]
-    """The evidence for and against the verdict: `evidence` (a rule, or what several rules share),
-    `rules` (their ids) and `weight` (change of the log odds), the largest first."""
+    """The evidence for and against the verdict: `evidence` (a rule, or a feature of several),
+    `rules` (their ids) and `weight` (change in the log odds), largest first."""
     probabilities: dict[str, float]
-    """Verdict → probability, 0 to 1; `ambiguous` only where it is the verdict. Empty where one rule
-    decides alone. The `certainty` is that of the call's verdict, or `hidden_certainty` where it
-    is lower."""
+    """Verdict → probability, 0 to 1; `ambiguous` only if it is the verdict. Empty if one rule
+    decides alone. The `certainty` is the verdict's probability, or `hidden_certainty` if lower."""
     text_model: dict[str, float]
-    """The opinion of the text model: verdict → probability. `probabilities` pools it with the
-    rules. Empty where one rule decides alone."""
+    """The text model's opinion: verdict → probability. `probabilities` pools it with the rules.
+    Empty if one rule decides alone."""
     words: list[tuple[str, float]]
-    """The terms of the text that count most in this opinion, for (above 0) or against the
+    """The terms of the text with most weight in this opinion, for (above 0) or against the
     verdict."""
     hidden_rule: dict[str, Any] | None
-    """The rule that decided whether its result hides an error."""
+    """The rule that decided whether the result hides an error."""
     findings: list[dict[str, Any]]
     attempts: list[dict[str, Any]]
-    """The calls of its chain, including itself."""
+    """The calls in its chain, including itself."""
     seed: dict[str, Any] | None
-    """The call's row of `seed_scores`, if it was asked for."""
+    """The call's row of `seed_scores`, if requested."""
     repetition: dict[str, Any] | None = None
-    """How many ended calls with the same arguments there are and failed, and how many with others
-    there are and worked; None if the outcome or the arguments are not known."""
+    """The number of ended calls with the same arguments, and how many failed; the number with other
+    arguments, and how many worked. None if the outcome or the arguments are unknown."""
     contrast: dict[str, Any] | None = None
-    """The row of `contrasts` about its group of failures. `explain_calls` does not look it up."""
+    """The row of `contrasts` about its group of failures; not set by `explain_calls`."""
 
     def __str__(self) -> str:
-        """The explanation as text with secrets masked, as `mcptally show` prints it."""
+        """Return the explanation as text with secrets masked, as `mcptally show` prints it."""
         return display.clean_lines(text(masked(self)).rstrip("\n"))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
@@ -74,21 +72,21 @@ class Explanation:
 
 
 def masked(found: Explanation) -> Explanation:
-    """The explanation with secrets masked. Texts are cut later: a cut could split a secret."""
+    """Return the explanation with secrets masked, before cutting texts could split secrets."""
     return Explanation(**display.mask_value(dataclasses.asdict(found)))
 
 
 def text(found: Explanation, *, limit: int = 4000) -> str:
-    """The explanation as text; payloads longer than `limit` characters are cut."""
+    """Return the explanation as text; payloads longer than `limit` characters are cut."""
     return "\n".join(_lines(found, limit)) + "\n"
 
 
 MAX_PAYLOAD: Final = 4000
-"""Characters of a request or reply that a notebook shows."""
+"""Maximum characters of a request or reply that a notebook shows."""
 
 
 def _html(found: Explanation) -> str:
-    """The explanation as HTML for notebooks; payloads longer than `MAX_PAYLOAD` are cut."""
+    """Return the explanation as HTML for notebooks; payloads longer than `MAX_PAYLOAD` are cut."""
     call = found.call
     latency = call["latency_ms"]
     verdict = f", {call['verdict']}" if call["verdict"] else ""
@@ -154,7 +152,7 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
 
 
 def _title(call: dict[str, Any]) -> str:
-    """The method of a call and its tool, prompt or resource, in quotes if white space is around."""
+    """Return a call's method and target (tool, prompt or resource), quoted if needed."""
     target = call["tool"] or call["prompt"] or call["resource_uri"] or ""
     shown = target if target == target.strip() else repr(target)
     return f"{call['method']} {shown}".rstrip()
@@ -166,13 +164,13 @@ WITHOUT_TRANSCRIPT: Final = (
 
 
 def requested(found: Explanation) -> str | None:
-    """The frame of the request, or the arguments if the frame was not read."""
+    """Return the frame of the request, or the arguments if the frame was not read."""
     arguments: str | None = found.call["arguments"]
     return arguments if found.request is None else found.request
 
 
 def replied_with(found: Explanation) -> str | None:
-    """The frame of the reply, or its result or error if the frame was not read."""
+    """Return the frame of the reply, or its result or error if the frame was not read."""
     response: str | None = found.call["response"]
     return response if found.reply is None else found.reply
 
@@ -185,7 +183,7 @@ _WHEN: Final = {
 
 
 def stderr(found: Explanation) -> str:
-    """The lines of stderr around a call, with headings; empty if there are none."""
+    """Return the lines of stderr around a call, with headings; empty if there are none."""
     when = (
         _WHEN if found.call["answered_at"] is not None else _WHEN | {"during": "after the request"}
     )
@@ -193,12 +191,12 @@ def stderr(found: Explanation) -> str:
 
 
 def evidence(found: Explanation) -> str:
-    """The evidence about a call: outcome, verdict and its rules, schemas, findings, attempts."""
+    """Return the evidence about a call: outcome, verdict, rules, schemas, findings, attempts."""
     return "\n".join([*_decision(found), *_around(found)])
 
 
 def _decision(found: Explanation) -> Iterator[str]:
-    """Outcome, verdict and schemas, with what decided."""
+    """Yield outcome, verdict and schemas, with reasons."""
     call = found.call
     yield f"Outcome: {call['outcome']}: {OUTCOMES[call['outcome']]}"
     for name, why in (
@@ -223,7 +221,7 @@ def _decision(found: Explanation) -> Iterator[str]:
 
 
 def _shared(found: Explanation) -> Iterator[str]:
-    """What calls with the same arguments did, and what calls that fail in this way share."""
+    """Yield the outcomes of equal calls, and what calls with the same failure have in common."""
     same = found.repetition and contrasts.repetition(found.repetition)
     shared = found.contrast and contrasts.sentence(found.contrast)
     if same or shared:
@@ -233,7 +231,7 @@ def _shared(found: Explanation) -> Iterator[str]:
 
 
 def _around(found: Explanation) -> Iterator[str]:
-    """Findings about the call, and the other attempts."""
+    """Yield findings about the call, and the other attempts."""
     call = found.call
     if found.findings:
         yield ""
@@ -292,7 +290,7 @@ def _verdict(found: Explanation) -> Iterator[str]:
 
 
 def _opinion(found: Explanation) -> Iterator[str]:
-    """The probabilities of the text model, and the words for and against its verdict."""
+    """Yield the text model's probabilities, and the words for and against its verdict."""
     if not found.text_model:
         return
     shares = sorted(found.text_model.items(), key=lambda each: -each[1])
@@ -317,14 +315,14 @@ def _meaning_of_certainty(call: dict[str, Any]) -> str:
 
 
 def _addressee(call: dict[str, Any]) -> str:
-    """What a request is addressed to."""
+    """Return the addressee of a request."""
     if call["dir"] == "s2c":
         return "client"
     return "server" if call["tool"] is None else "tool"
 
 
 def _percent(value: float) -> str:
-    """A probability in percent, rounded; 0 and 100 would say that it is certain."""
+    """Return a rounded probability in percent, never 0 or 100, which would mean certainty."""
     return "<1" if value < 0.5 else ">99" if value >= 99.5 else f"{value:.0f}"
 
 
@@ -336,7 +334,7 @@ def _why_ambiguous(best: str, probability: float) -> Iterator[str]:
 
 
 def _in_words(each: dict[str, Any], matching: list[dict[str, Any]]) -> str:
-    """One contribution as a line."""
+    """Return a contribution as a line."""
     titles = {rule["id"]: rule["title"] for rule in matching}
     if len(each["rules"]) == 1 and each["evidence"].startswith(each["rules"][0]):
         (name,) = each["rules"]

@@ -1,10 +1,10 @@
-"""The filters of a question: server, tool, client, model, time, and a minimum number of calls.
+"""Defines the filters of a question: server, tool, client, model, time, and minimum calls.
 
-Time, client and model choose the *calls that count*: all numbers are computed from these calls.
-Server and tool choose *rows* if the answer has a column of that name, so the scores of one tool are
-the same as among all others. If the answer has no such column, they choose the calls that count as
-well. An answer that compares clients with each other (`COMPARED`) is computed from the calls of all
-clients; client and model then choose rows.
+Time, client and model select the *calls that count*: all numbers are computed from these calls.
+Server and tool select *rows* if the answer has a column of that name, so a tool's scores are the
+same as without the filter. If the answer has no such column, they select the calls that count. An
+answer that compares clients with each other (`COMPARED`) is computed from the calls of all clients;
+client and model then select rows.
 """
 
 import datetime
@@ -30,15 +30,15 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
-    """The filters of a question; None: no filter.
+    """The filters of a question; None means no filter.
 
     Attributes:
         server: label of a server.
         tool: name of a tool.
-        since: only calls made then or later.
-        until: only calls made before then.
-        client: only calls of a client that reports this name.
-        model: only calls that this language model asked for.
+        since: only calls made at or after this time.
+        until: only calls made before this time.
+        client: only calls by a client that reports this name.
+        model: only calls requested by this language model.
         min_calls: only rows with at least this many calls.
     """
 
@@ -51,7 +51,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     min_calls: int | None = None
 
     def given(self) -> dict[str, str | int | datetime.datetime]:
-        """The filters that are set, by name; times as UTC.
+        """Return the filters that are set, by name, with times in UTC.
 
         Raises:
             UsageError: a time cannot be parsed, or `until` is not after `since`.
@@ -69,7 +69,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_time(value: Moment, name: str = "time") -> datetime.datetime:
-    """A point in time, in UTC unless a zone is given; a date means its first moment.
+    """Return a point in time, in UTC unless a zone is given; a date means its first moment.
 
     Text is ISO 8601 (`2026-11-21`, `2026-11-21T14:30`, `…+02:00`) or an age (`90m`, `24h`, `7d`,
     `2w`).
@@ -100,10 +100,10 @@ def parse_time(value: Moment, name: str = "time") -> datetime.datetime:
 
 
 CALL_FILTERS: Final = frozenset({"server", "tool", "since", "until", "client", "model"})
-"""Filters that can choose the calls that count."""
+"""Filters that can select the calls that count."""
 
 COMPARED: Final[Mapping[str, Collection[str]]] = {"client_mistakes": {"client", "model"}}
-"""Question that compares rows with each other → the filters that choose its rows only."""
+"""Question that compares rows with each other → the filters that only select its rows."""
 
 _COUNTED_CALL: Final = "call_id IN (SELECT call_id FROM calls)"
 _COUNTED_PLACE: Final = (
@@ -143,7 +143,7 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
         "since": _COUNTED_PLACE,
         "until": _COUNTED_PLACE,
     },
-    # The table does not show who requested a listing, so `client` and `model` select all tools.
+    # The table has no requester of listings, so `client` and `model` select all tools.
     Tools.name: {
         "server": "server = getvariable('server')",
         "tool": "tool = getvariable('tool')",
@@ -151,17 +151,18 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
         "until": "first_seen < getvariable('until')",
     },
 }
-"""Table → filter → condition of its rows.
+"""Table → filter → condition for its rows.
 
-The values of filters are variables of the connection. Other tables in a condition are filtered
-views themselves, created in this order."""
+Filter values are variables of the connection. Other tables in a condition are themselves filtered
+views, created in this order.
+"""
 
 _BY_COLUMN: Final = {
     "call_id": _COUNTED_CALL,
     "session": "session IN (SELECT session FROM calls)",
     "recording": "recording IN (SELECT recording FROM recordings)",
 }
-"""Condition of the rows of any other table, by the first of these columns that it has."""
+"""Condition for the rows of any other table, by the first of these columns that it has."""
 
 ORDER: Final = (
     *_PREDICATES,
@@ -171,7 +172,7 @@ ORDER: Final = (
 
 
 def predicates(table: str, names: Collection[str]) -> list[str]:
-    """The SQL conditions that select the rows of a table for filters with these names."""
+    """Return the SQL conditions that select the rows of a table for filters with these names."""
     known = _PREDICATES.get(table)
     if known is None:
         columns = next(kind for kind in TABLES if kind.name == table).columns()
@@ -181,7 +182,7 @@ def predicates(table: str, names: Collection[str]) -> list[str]:
 
 
 BASE: Final = "base_"
-"""Before the name of a filter whose value is that of the base of a comparison."""
+"""Prefix for the name of a filter with the value for the base of a comparison."""
 
 
 def _conditions(known: Mapping[str, str], names: Collection[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Keeps the answers to questions, so that each is computed once even if other questions read it."""
+"""Keeps answers to questions, so that each is computed once even if other questions read it."""
 
 from typing import Final
 
@@ -8,10 +8,10 @@ from mcptally.analytics.connections import Connections, as_query_errors
 
 
 class KeptAnswers:
-    """The answers to questions about a store, without filters, as they are at the first question.
+    """The unfiltered answers to questions about a store, in its state at the first question.
 
-    They are tables in a separate connection, so a question that other questions read is computed
-    once.
+    The answers are tables in a separate connection, so a question that other questions read is
+    computed once.
     """
 
     def __init__(self, connections: Connections) -> None:
@@ -19,7 +19,7 @@ class KeptAnswers:
         self._connection, self._created = connections.new()
 
     def ask(self, question: str) -> Answer:
-        """The answer to a question.
+        """Return the answer to a question.
 
         Raises:
             StoreError: the store lacks a column: an older version wrote it.

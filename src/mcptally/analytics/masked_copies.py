@@ -1,4 +1,4 @@
-"""Finds the secrets in the files of a store, and writes copies without them."""
+"""Finds the secrets in a store's files, and writes copies without them."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,13 +20,13 @@ from mcptally.tables.calls import Calls
 _JOINED: Final = frozenset(
     {"call_id", "attempt_of", "definition", "recording", "server", "session", "tool"}
 )
-"""Columns that tables are joined by: a value must be masked in the same way in all of them."""
+"""Columns used to join tables: a value must be masked alike in all of them."""
 
 
 def copies(
     sources: Mapping[str, Path],
 ) -> Iterator[tuple[str, Path, Callable[[Path], None] | None]]:
-    """Each file of a part, with what writes its copy; None if the file has no secret.
+    """Yield each file of a part, with a function that writes its copy; None without secrets.
 
     Args:
         sources: the files by table, those of `calls` first.
@@ -61,7 +61,7 @@ class _Searched:
         self._changed: dict[Any, Any] = {}
 
     def replacements(self, texts: set[Any]) -> dict[Any, Any]:
-        """Each of the texts that has a secret → the same text with the secret masked."""
+        """Map each text that has a secret to the same text with the secret masked."""
         self._changed |= replacements(texts - self._texts)
         self._texts |= texts
         return {text: self._changed[text] for text in self._changed.keys() & texts}
@@ -72,14 +72,14 @@ def _write(path: Path, changed: Mapping[str, Mapping[Any, Any]], target: Path) -
 
 
 def _texts_by_column(path: Path) -> dict[str, set[Any]]:
-    """Name of each column of a file → its distinct texts, at any depth."""
+    """Map each column of a file to its distinct texts, at any depth."""
     with pq.ParquetFile(path) as file:
         names = file.schema_arrow.names
         return {name: distinct_texts(file.read(columns=[name]).column(0)) for name in names}
 
 
 def _recognisable(changed: Iterable[Mapping[Any, Any]]) -> Iterable[str]:
-    """The secrets in texts that are too long or too random to be an ordinary word elsewhere."""
+    """Yield the texts' secrets that are too long or random to be an ordinary word elsewhere."""
     for text in {text for texts in changed for text in texts}:
         for secret in secrets_of(text):
             if len(secret) >= 16 or (len(secret) >= 6 and token_like(secret.encode())):
@@ -89,7 +89,7 @@ def _recognisable(changed: Iterable[Mapping[Any, Any]]) -> Iterable[str]:
 def _with_repeated_masked(
     search: AhoCorasick, texts: Iterable[Any], changed: Mapping[Any, Any]
 ) -> dict[Any, Any]:
-    """Each text that has a secret of another text → the text without it."""
+    """Map each text that contains another text's secret to the text without the secret."""
     found = {}
     for text in texts:
         masked = changed.get(text, text)
@@ -103,7 +103,7 @@ def _with_repeated_masked(
 
 
 def _masked(changed: Mapping[str, Mapping[Any, Any]], frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows with texts replaced, by column."""
+    """Return the rows with texts replaced, by column."""
     texts = [name for name in changed if frame.schema[name] == pl.String]
     rows = frame.with_columns(pl.col(name).replace(dict(changed[name])) for name in texts)
     for name in changed.keys() - texts:

@@ -2,10 +2,10 @@
 
 STORE/.masked/<digest of the redaction rules>/<table>/<part>.parquet
 
-A function of SQL can turn a secret into a text that no mask recognises (`reverse`, `hex`), so a
-connection for untrusted SQL can read these copies and nothing else. A part is copied once, when a
-question first reads its table, and a part without secrets is a hard link. If the store cannot be
-written, the copies are in a temporary folder.
+SQL functions can turn a secret into a text that no mask recognises (`reverse`, `hex`), so a
+connection for untrusted SQL can only read these copies. A part is copied once, when a question
+first reads its table; a part without secrets is hard-linked. If the store is not writable, the
+copies are in a temporary folder.
 
 A secret that is recognised by its name or form in a call is also masked where a part repeats it
 without that name: in the reply, an error or a finding.
@@ -31,7 +31,7 @@ from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
 
 WITHOUT_PAYLOADS: Final = frozenset({Usage.name, Tools.name, Recordings.name})
-"""Tables that are masked on their own. All others repeat texts of `calls`."""
+"""Tables that are masked independently. All others repeat texts from `calls`."""
 
 
 class MaskedTables:
@@ -68,7 +68,7 @@ class MaskedTables:
         """Write the copies of these tables that do not exist yet.
 
         Raises:
-            StoreError: they cannot be written.
+            StoreError: the copies cannot be written.
         """
         try:
             for table in WITHOUT_PAYLOADS & set(tables):
@@ -84,7 +84,7 @@ class MaskedTables:
             ) from error
 
     def _with_calls(self) -> Mapping[str, Mapping[str, Path]]:
-        """Name of each part → its files, by table; those of `calls` come first."""
+        """Map each part's name to its files by table, beginning with `calls`."""
         found: dict[str, dict[str, Path]] = {}
         for table in (Calls.name, *sorted(self._parts.keys() - WITHOUT_PAYLOADS - {Calls.name})):
             for path in self._parts[table]:
@@ -101,7 +101,7 @@ class MaskedTables:
             self._publish(table, path, copy)
 
     def _publish(self, table: str, path: Path, copy: Callable[[Path], None] | None) -> None:
-        """Put the copy of a file into its place in one step; without `copy`, a link to it."""
+        """Put a file's copy (or, without `copy`, a link to the file) in place in one step."""
         target = self.folder / table / path.name
         draft = target.with_name(f"{path.stem}.{os.getpid()}.draft")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ class MaskedTables:
 def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
-    except OSError:  # another file system, or one without links
+    except OSError:  # a different file system, or one without links
         with contextlib.suppress(FileNotFoundError):
             target.unlink()
         shutil.copyfile(source, target)
@@ -129,7 +129,7 @@ def _link(source: Path, target: Path) -> None:
 
 @functools.cache
 def _rules_digest() -> str:
-    """A digest of the code and rules that decide what a secret is."""
+    """Return a digest of the code and rules that decide what a secret is."""
     folder = resources.files("mcptally.redaction")
     files = sorted((file for file in folder.iterdir() if file.is_file()), key=lambda f: f.name)
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]

@@ -1,7 +1,7 @@
 """Formats answers and calls for notebooks, as HTML and as text.
 
-The HTML has no scripts, links, images or style sheets, so that Jupyter shows it in notebooks that
-it does not trust, and a code host shows it too. Recorded text is escaped; the caller masks secrets.
+The HTML has no scripts, links, images or style sheets, so that Jupyter shows it even in untrusted
+notebooks, and code hosts show it too. Recorded text is escaped; the caller masks secrets.
 """
 
 import html
@@ -14,19 +14,19 @@ from mcptally.redaction.display import clean_line, clean_lines
 from mcptally.tables.values import SHARE, cell_of, is_number
 
 MAX_CELL: Final = 160
-"""Characters of a text in a cell."""
+"""Maximum characters of a text in a cell."""
 LINE: Final = 32
-"""A text in a cell with more characters than this takes several lines."""
+"""Number of characters above which a text in a cell takes several lines."""
 FOLDED: Final = 2500
-"""A text with more characters than this is folded."""
+"""Number of characters above which a text is folded."""
 _BAR: Final = 80
-"""Width of the bar of a share, in pixels."""
+"""Width of a share's bar in pixels."""
 _PERCENT: Final = frozenset({"confidence", "certainty", "hidden_certainty"})
 """Columns with percentages, from 0 to 100, that get a bar."""
 
 
 def table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) -> str:
-    """Rows as an HTML table; shares and percentages have a bar with their interval.
+    """Return rows as an HTML table; shares and percentages have a bar with their interval.
 
     Args:
         rows: the rows, with secrets masked.
@@ -50,7 +50,7 @@ def table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) ->
 
 
 def plain_table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) -> str:
-    """The rows of `table` as aligned text, without bars."""
+    """Return the rows of `table` as aligned text, without bars."""
     cells = [list(names), *([cell_of(name, row) for name in names] for row in rows.to_pylist())]
     cells = [[clean_line(_cut(text)) for text in line] for line in cells]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -72,7 +72,7 @@ def _cell(name: str, row: Mapping[str, Any], side: str) -> str:
 
 
 def _bar(name: str, row: Mapping[str, Any]) -> Iterator[str]:
-    """The interval as text, and a bar from 0 to 1 with the interval and a mark at the value."""
+    """Yield the interval as text, with a bar from 0 to 1 that shows interval and value."""
     value = row.get(name)
     whole = 100 if name in _PERCENT else 1 if SHARE.search(name) else 0
     if not whole or not isinstance(value, int | float) or not 0 <= value <= whole:
@@ -100,13 +100,13 @@ def _bar(name: str, row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def call(title: str, about: str, payloads: Mapping[str, str], evidence: str) -> str:
-    """A call as HTML: its request and its reply, and the evidence for its verdict.
+    """Return a call as HTML: request, reply, and the evidence for its verdict.
 
     Args:
-        title: what was called.
-        about: one line about it.
+        title: the call's title.
+        about: one line about the call.
         payloads: heading → text, for the request and the reply.
-        evidence: what decided about the call.
+        evidence: the evidence for its verdict.
     """
     parts = [f"<h4>{_escaped(title)}</h4><div>{_escaped(about)}</div>"]
     for heading, text in payloads.items():
@@ -116,7 +116,7 @@ def call(title: str, about: str, payloads: Mapping[str, str], evidence: str) -> 
 
 
 def _text(text: str) -> str:
-    """A text on several lines, folded if it is long."""
+    """Return a text on several lines, folded if it is long."""
     block = (
         '<pre style="white-space:pre-wrap;padding:6px;border:1px solid #b0b7bd">'
         f"{html.escape(clean_lines(text))}</pre>"

@@ -1,4 +1,4 @@
-"""Reviews of an open store: what a reviewer sees of a call, and tables to fill in a notebook."""
+"""Reviews an open store: shows calls to a reviewer, and makes tables to fill in a notebook."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcptally.analytics.store import Store
 
 LONGEST: Final = 4000
-"""Characters of a payload that are shown."""
+"""Maximum characters shown of a payload."""
 
 
 def open_session(
@@ -31,10 +31,10 @@ def open_session(
     server: str | None = None,
     tool: str | None = None,
 ) -> Session:
-    """The review of a store by one person.
+    """Return a person's review of a store.
 
     Args:
-        store: the store; answers have digests of recorded texts, so a masked one is opened again.
+        store: the store; answers have digests of recorded texts, so a masked store is opened again.
         reviews: the file of answers; by default the one beside the archive.
         who: name of the reviewer; by default that of the user.
         server: only calls to this server.
@@ -42,7 +42,7 @@ def open_session(
 
     Raises:
         QueryError: there is no such server or tool.
-        UsageError: no file is given, and none can be written beside the archive.
+        UsageError: no file is given, and the folder of the archive is not writable.
         UnreadableError: the file has a line that is not an answer.
     """
     recorded = type(store)(store.path, memory=store.memory) if store.masked else store
@@ -54,12 +54,12 @@ def _require_calls(store: "Store", server: str | None, tool: str | None) -> None
     if (server or tool) and not store.sql(
         f"SELECT 1 FROM calls WHERE {FILTERED} LIMIT 1", params=[server, tool]
     ).fetchall():
-        store.ask("tool_scores", server=server, tool=tool)  # says what is near
+        store.ask("tool_scores", server=server, tool=tool)  # suggests similar names
         raise UsageError(f"no call to server {server!r} and tool {tool!r} is counted by rates")
 
 
 def reviewed_rates(store: "Store", file: Path) -> list[estimates.ReviewedRate]:
-    """The rates from complete samples in a file: the last such sample of each server or tool."""
+    """Return the rates from the last complete sample of each server or tool in a file."""
     reviews = read(file)
     known = settle(reviews)
     last: dict[tuple[str | None, str | None], Sample] = {}
@@ -76,13 +76,13 @@ WHERE server IS NOT DISTINCT FROM $1 AND tool = $2 AND definition = $3
 
 
 def about(store: "Store", item: Item) -> dict[str, Any]:
-    """What a reviewer sees of a call, with secrets masked and long texts cut.
+    """Return a call as shown to a reviewer, with secrets masked and long texts cut.
 
     Keys: `call_id`, `server`, `tool`, `calls` (of its group), `outcome`, `request`, `error` (its
-    text), `reply`, `stderr`, `description`, `input_schema`, `output_schema`,
-    `input_schema_state` and its error, `others` (what calls with these arguments did, and what
-    such failures share), `verdict`, `fault` and `certainty` (null where an answer was applied), and
-    `rules` (titles of the rules that match).
+    text), `reply`, `stderr`, `description`, `input_schema`, `output_schema`, `input_schema_state`
+    and its error, `others` (outcomes of calls with these arguments, and what such failures have in
+    common), `verdict`, `fault` and `certainty` (null where an answer was applied), and `rules`
+    (titles of the matching rules).
     """
     found = store.show(item.call_id)
     call = found.call
@@ -108,7 +108,7 @@ def about(store: "Store", item: Item) -> dict[str, Any]:
         "input_schema_state": call["input_schema_state"],
         "input_schema_error": call["input_schema_error"],
         "others": [line for line in others if line],
-        # What an earlier answer says would not be a second opinion.
+        # Hide an earlier answer, so that the new one is a second opinion.
         "verdict": item.verdict if item.is_ours else None,
         "fault": item.fault if item.is_ours else None,
         "certainty": item.certainty if item.is_ours else None,
@@ -134,7 +134,7 @@ def to_fill(
     who: str | None,
     reviews: str | Path | None,
 ) -> pl.DataFrame:
-    """The table that `Store.review` returns."""
+    """Return the table that `Store.review` returns."""
     session = open_session(store, reviews, who=who, server=server, tool=tool)
     if sample:
         session.ensure_sample(n)
@@ -172,7 +172,7 @@ def _row(item: Item) -> tuple[Any, ...]:
 def save(
     store: "Store", filled: pl.DataFrame, *, who: str | None, reviews: str | Path | None
 ) -> int:
-    """Write the answers of a filled table; rows without one are left out. See `Store.answer`."""
+    """Write the answers in a filled table, skipping rows without one. See `Store.answer`."""
     missing = {"call_id", "answer"} - set(filled.columns)
     if missing:
         raise UsageError(f"the table has no column {' and '.join(sorted(missing))}")

@@ -1,6 +1,6 @@
-"""Temporary folders for data that a query cannot keep in memory, removed even after a kill.
+"""Manages temporary folders for queries' data, which are removed even after a kill.
 
-The process that uses a folder holds a lock on it (`flock`). The system releases the lock when the
+The process that uses a folder has it locked (`flock`). The system releases the lock when the
 process ends in any way, so a folder that can be locked is abandoned.
 """
 
@@ -16,7 +16,7 @@ PREFIX: Final = "mcptally-spill-"
 
 
 class SpillFolder:
-    """A new empty folder in the system's temporary folder, readable by this user only."""
+    """A new empty folder in the system's temporary folder, readable only by this user."""
 
     def __init__(self) -> None:
         remove_abandoned()
@@ -44,10 +44,9 @@ def remove_abandoned() -> None:
 
 
 def _lock(path: Path, *, wait: bool) -> int | None:
-    """A descriptor that holds the lock of a folder; None if it cannot be locked.
+    """Return a descriptor with the lock on a folder; None if folders cannot be locked.
 
-    Raises:
-        OSError: another process holds it, or the path is not a folder.
+    Raises: OSError: another process has the lock, or the path is not a folder.
     """
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

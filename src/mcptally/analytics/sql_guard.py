@@ -18,7 +18,7 @@ from mcptally.store.manifest import as_pattern
 from mcptally.tables.all_tables import TABLES
 
 SPILL: Final = "20GB"
-"""Disk space that the queries of a store may use while they run."""
+"""Maximum disk space that a store's queries may use while they run."""
 
 
 _KIND: Final = re.compile(r"^[\w ]+ Error: ")
@@ -27,7 +27,7 @@ _NO_FILE: Final = re.compile(r'Cannot access (file|directory) "(.*?)" - file sys
 
 
 def sql_problem(error: duckdb.Error) -> str:
-    """What DuckDB says about a query, in one line: without its kind, candidates and picture."""
+    """Return DuckDB's message about a query as one line, without kind, candidates and picture."""
     lines = _KIND.sub("", f"{error}").splitlines()
     meant = next((line for line in lines[1:] if line.startswith("Did you mean")), "")
     said = _NO_TABLE.sub(r"no table is called '\1'", lines[0]).rstrip("!. ")
@@ -69,11 +69,11 @@ _EXPLAIN: Final = re.compile(
 def check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     """Raise unless a text is one SELECT, or EXPLAIN of one, without forbidden functions.
 
-    The names of functions come from the syntax tree of DuckDB's own parser, so quotes, comments and
-    unusual white space cannot hide a call.
+    Function names come from the syntax tree of DuckDB's own parser, so quotes, comments and unusual
+    white space cannot hide a call.
 
-    Raises:
-        QueryError: it is not a SELECT, several statements, or calls one of `_FORBIDDEN`.
+    Raises: QueryError: the text is not a SELECT, is several statements, or calls one of
+    `_FORBIDDEN`.
     """
     try:
         query.encode()
@@ -120,14 +120,14 @@ _FORBIDDEN: Final = frozenset(
         "write_log",
     }
 )
-"""Functions of a SELECT that have side effects or that run SQL from a text."""
+"""Functions that have side effects in a SELECT or that run SQL from a text."""
 
 
 _FUNCTION: Final = re.compile(r'"function_name":("(?:[^"\\]|\\.)*")')
-"""A function's name in the JSON of a tree. Text in the statement cannot match: its quotes are
+"""Matches a function's name in a tree's JSON. Text in the statement cannot match: its quotes are
 escaped."""
 
 
 def _called(tree: str) -> set[str]:
-    """The names of all functions that a serialized statement calls."""
+    """Return the names of all functions that a serialized statement calls."""
     return {json.loads(name).lower() for name in _FUNCTION.findall(tree)}

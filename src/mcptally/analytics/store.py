@@ -39,13 +39,13 @@ class Store:
     Every answer is a DuckDB relation that notebooks show as a table: `.pl()`, `.to_arrow_table()`,
     `.fetchall()`, and `.df()` with the extra `mcptally[pandas]`. Threads may share a store.
 
-    With a limit (`memory`, or inside `within`) an answer is computed at once, in a child process
+    With a limit (`memory`, or inside `within`), an answer is computed at once, in a child process
     that is killed when it reaches the limit. The relation then reads the finished rows.
 
     Attributes:
         path: folder of the store.
         memory: memory limit of DuckDB, such as `2GB`; None: four fifths of the machine's memory.
-        masked: whether all texts are without secrets, so that SQL cannot find them.
+        masked: whether secrets are removed from all texts, so that SQL cannot find them.
     """
 
     def __init__(self, path: Path, *, memory: str | None = None, masked: bool = False) -> None:
@@ -64,22 +64,22 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; answers that were not read cannot be read any more."""
+        """Close the connections; unread answers can no longer be read."""
         self._connections.close()
         with self._lock:
             self._child = None
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The content of `store.json`, without the files of the archive.
+        """The content of `store.json`, without the archive's files.
 
-        It is read again when a question is asked after a run replaced the store.
+        It is read again for the first question after a run replaced the store.
         """
         return self._connections.manifest
 
     @property
     def unread(self) -> Unread | None:
-        """What could not be read of the archive when it was scored; None: all was read."""
+        """The parts of the archive that could not be read when scored; None if all was read."""
         return msgspec.convert(self.manifest.get("unread"), Unread | None)
 
     @property
@@ -88,17 +88,17 @@ class Store:
         return self._connections.has_payloads
 
     def mark(self) -> tuple[int, int]:
-        """A value that changes when a run replaces the store."""
+        """Return a value that changes when a run replaces the store."""
         return self._connections.mark()
 
     @property
     def files(self) -> LiveFiles:
-        """The live files of the store, by table; read again after a run replaced it."""
+        """The store's live files by table, read again after a run replaced the store."""
         return self._connections.files()
 
     @property
     def folder(self) -> Path:
-        """The folder of the tables: the store, or that of its masked copies."""
+        """The tables' folder: the store's, or that of its masked copies."""
         return self._connections.folder
 
     def ask(
@@ -113,16 +113,17 @@ class Store:
         model: str | None = None,
         min_calls: int | None = None,
     ) -> Answer:
-        """The answer to a predefined question.
+        """Return the answer to a predefined question.
 
         Args:
             question: its name; `mcptally query STORE` lists them.
             server: label of a server.
             tool: name of a tool.
-            since: count only calls made then or later: a date or time, its ISO text, `7d` or `24h`.
-            until: count only calls made before then.
-            client: count only calls of the client with this name.
-            model: count only calls that this language model asked for.
+            since: only count calls made at or after this time: a date or time, its ISO text, `7d`
+                or `24h`.
+            until: only count calls made before this time.
+            client: only count calls by the client with this name.
+            model: only count calls requested by this language model.
             min_calls: leave out rows with fewer calls.
 
         Raises:
@@ -144,18 +145,18 @@ class Store:
             return ask.answer(self._connections, question, filters)
 
     def keeping(self) -> Callable[[str], Answer]:
-        """A function that answers questions as `ask` does, and computes each once.
+        """Return a function that answers questions like `ask`, but computes each only once.
 
-        It keeps the answers: what another question reads of them is not computed again. It does not
-        notice that a run replaces the store.
+        It keeps the answers, so that other questions that read them do not compute them again. It
+        does not notice when a run replaces the store.
         """
         return self.ask if self._is_limited else KeptAnswers(self._connections).ask
 
     def sql(self, query: str, params: Any = None) -> Answer:
-        """The answer to a SELECT over the tables and questions, which are views.
+        """Return the answer to a SELECT over the tables and questions, which are views.
 
         Raises:
-            QueryError: it is not a single SELECT, DuckDB rejects it, or it exceeds a limit.
+            QueryError: the query is not a single SELECT, DuckDB rejects it, or it exceeds a limit.
         """
         if self._is_limited:
             return self._in_child("sql", query, params)
@@ -172,26 +173,27 @@ class Store:
         try:
             return answer_of(connection, query, params)
         except QueryError:
-            # Perhaps the query names a question in an unexpected way; DuckDB also suggests names.
+            # The query may name a question in an unexpected way; DuckDB also suggests names.
             connection = self._connections.get_for(views.all_texts())
             return answer_of(connection, query, params)
 
     def show(self, call: str, *, seed: bool = False) -> "Explanation":
-        """A call: its request and reply, and all rules that led to its verdict.
+        """Return a call: its request and reply, and all rules that led to its verdict.
 
-        `print` shows it as text, and a notebook as a page. Frames and stderr are read from the
-        transcript; a store made with --no-payloads, or whose transcripts are not there, shows none.
+        `print` shows it as text, a notebook as a page. Frames and stderr are read from the
+        transcript; they are missing if the store was made with --no-payloads or the transcripts are
+        gone.
 
         Args:
             call: the `call_id`, or the beginning of it.
-            seed: whether to add how the seed documents judge the call.
+            seed: whether to add the seed documents' scores.
 
         Raises:
             QueryError: no call has this id, or several ids begin with it.
         """
         from mcptally.analytics import explain, explanation  # noqa: PLC0415  (loads polars)
 
-        # The rules judge what was recorded.
+        # Rules judge the recorded texts.
         recorded = Store(self.path, memory=self.memory) if self.masked else self
         found = retry_if_replaced(
             [recorded], lambda: explain.explain(recorded, call, seed=seed), consistent=True
@@ -200,11 +202,11 @@ class Store:
 
     @contextlib.contextmanager
     def within(self, seconds: float | None, *, rows: int = 0) -> Iterator[None]:
-        """Limit the time and rows of each answer that is asked for inside the `with` block.
+        """Limit the time and rows of each answer requested inside the `with` block.
 
         Args:
-            seconds: how long an answer may take; None: no limit.
-            rows: how many rows of an answer are computed if there is a limit; 0: all.
+            seconds: maximum seconds for an answer; None for no limit.
+            rows: maximum rows of an answer under a limit; 0 for all.
 
         Raises:
             QueryError: an answer exceeded its time or memory.
@@ -253,14 +255,13 @@ class Store:
         min_ratio: float = compare.MIN_RATIO,
         alpha: float = compare.ALPHA,
     ) -> compare.Comparison:
-        """What changed from this store to `other`.
+        """Return the changes from this store to `other`.
 
         Args:
             other: the store after.
-            min_difference: smallest change of a rate that is reported (0.05: five points).
-            min_ratio: smallest ratio of latencies and sizes that is reported (1.25: a quarter
-                more).
-            alpha: false-discovery rate: the share of reported changes that may be chance.
+            min_difference: smallest reported change in a rate (0.05: five points).
+            min_ratio: smallest reported ratio of latencies and sizes (1.25: a quarter more).
+            alpha: false-discovery rate: the share of reported changes that may be due to chance.
 
         Raises:
             StoreError: a table is missing or damaged.
@@ -286,22 +287,21 @@ class Store:
         who: str | None = None,
         reviews: str | Path | None = None,
     ) -> "pl.DataFrame":
-        """A table of calls to say whose fault they are; fill `answer` and pass it to `answer`.
+        """Return a table of calls to review; fill in its column `answer` and pass it to `answer`.
 
         Args:
-            n: how many calls.
-            sample: whether they are a random sample of `n` calls, from which rates can be computed;
-                otherwise they are examples of the groups of failed calls with the most calls and
-                the most doubt.
+            n: number of calls.
+            sample: whether to draw a random sample of `n` calls, from which rates can be computed,
+                instead of examples from the groups of failed calls with the most calls and doubt.
             server: only calls to this server.
             tool: only calls to this tool.
             who: name of the reviewer; by default that of the user.
             reviews: the file of answers; by default `reviews.jsonl` beside the archive.
 
         Returns:
-            One row per call: what was asked and answered, our verdict, `calls` and `share` of the
-            failed calls that an answer about the group decides, and the columns `answer`, `group`
-            and `why` to fill. Secrets are masked.
+            One row per call: request, reply, our verdict, `calls` and `share` of the failed calls
+            that an answer about the group decides, and the columns `answer`, `group` and `why` to
+            fill in. Secrets are masked.
 
         Raises:
             UsageError: a sample is too small, or no file of answers can be written.
@@ -319,17 +319,17 @@ class Store:
         who: str | None = None,
         reviews: str | Path | None = None,
     ) -> int:
-        """Write the answers of a table that `review` returned, and return their number.
+        """Write the answers in a table from `review`, and return their number.
 
         Args:
-            filled: the table. `answer` is whose fault the call is (`caller`, `account`, `tool`,
+            filled: the table. `answer` is the party at fault (`caller`, `account`, `tool`,
                 `upstream`, `network`, or `c`, `a`, `t`, `u`, `n`), `not_an_error` (`o`),
-                `cannot_tell` (`?`), or null; `group`: whether it is about all calls of the group.
+                `cannot_tell` (`?`), or null; `group` is whether it is about all calls in the group.
             who: name of the reviewer; by default that of the user.
             reviews: the file of answers; by default `reviews.jsonl` beside the archive.
 
         Raises:
-            UsageError: an answer is not known, or the file cannot be written.
+            UsageError: an answer is invalid, or the file cannot be written.
         """
         from mcptally.analytics import reviewing  # noqa: PLC0415  (loads polars)
 
@@ -344,21 +344,21 @@ _LIST_TABLES: Final = (
     "SELECT view_name AS name FROM duckdb_views() "
     "WHERE NOT internal AND view_name NOT LIKE '\\_%' ESCAPE '\\' ORDER BY name"
 )
-"""Replaces SHOW TABLES, which would also list the views that only questions read."""
+"""Replaces SHOW TABLES, which would also list internal views."""
 
 
 def retry_if_replaced(
     stores: Sequence[Store], work: Callable[[], _T], *, consistent: bool = False
 ) -> _T:
-    """The result of `work`, which is repeated if a run replaces a store while `work` reads it.
+    """Return the result of `work`, repeated if a run replaces a store while `work` reads it.
 
     A run removes the files of the previous store, possibly before `work` has read them.
 
     Args:
         stores: the stores that `work` reads.
         work: a function that must read everything before it writes anything.
-        consistent: whether to repeat `work` also if it succeeded but a store was replaced, so that
-            all that it read is from the same state.
+        consistent: whether to repeat `work` even if it succeeded but a store was replaced, so that
+            everything read is from the same state.
 
     Raises:
         StoreError: the stores were replaced each time.
@@ -367,7 +367,7 @@ def retry_if_replaced(
         before = [store.mark() for store in stores]
         try:
             found = work()
-        except Exception:  # DuckDB raises, or Arrow while it reads batches
+        except Exception:  # raised by DuckDB, or by Arrow while reading batches
             if [store.mark() for store in stores] == before:
                 raise
         else:
@@ -390,7 +390,7 @@ def open_store(path: str | Path, *, memory: str | None = None, masked: bool = Fa
         memory: memory limit of DuckDB, such as `2GB`; by default four fifths of the machine's
             memory. With a limit, answers are computed in a child process that cannot exceed it.
         masked: whether tokens and passwords are replaced by `[redacted:NAME]` in everything that
-            the store returns, as for SQL from others. The first query writes masked copies of the
+            the store returns, as for untrusted SQL. The first query writes masked copies of the
             tables into the store.
 
     Raises:

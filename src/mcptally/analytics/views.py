@@ -4,9 +4,9 @@ The first line of a question's file is a comment with its title. The second line
 names the columns that a terminal shows first. The third, `-- None: …`, says what an answer without
 rows means.
 
-A file whose name begins with `_` defines something that questions share: a view by default. If its
-second line is `-- Of: per`, it defines a table macro with the parameter `per`; if it is
-`-- Value of: n`, a scalar macro with the parameter `n`.
+A file whose name begins with `_` defines a part shared by questions, by default a view. If its
+second line is `-- Of: per`, it defines a table macro with the parameter `per`; if it is `-- Value
+of: n`, a scalar macro with the parameter `n`.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ from mcptally.tables.usage_sums import calls_sql, usage_sql
 ARCHIVE_VIEWS: Final = MappingProxyType(
     {f"_archive_{table.name}": table.name for table in (Calls, Findings, Recordings, Tools, Usage)}
 )
-"""View of all rows of a table → the table, whose own view has only the rows that filters choose."""
+"""View of all rows of a table → the table, whose own view only has the rows selected by filters."""
 
 
 # fmt: off  (one name per line would fill a page)
@@ -87,7 +87,7 @@ Question = Literal[
 
 @functools.cache
 def question_titles() -> Mapping[str, str]:
-    """Map the name of each predefined question to what it answers."""
+    """Map the name of each predefined question to its title."""
     return {
         name: text.splitlines()[0].removeprefix("-- ")
         for name, text in all_texts().items()
@@ -96,7 +96,7 @@ def question_titles() -> Mapping[str, str]:
 
 
 def displayed_columns(question: str) -> list[str]:
-    """The columns of a question's answer that a terminal table shows; empty: all."""
+    """Return the columns of a question's answer that a terminal table shows; empty: all."""
     for line in all_texts()[question].splitlines()[:2]:
         if line.startswith("-- Shows: "):
             return line.removeprefix("-- Shows: ").split(", ")
@@ -139,11 +139,11 @@ def all_texts() -> Mapping[str, str]:
 
 
 IN_UTC: Final = "SET GLOBAL TimeZone = 'UTC'"
-"""Times are shown, and hours counted, in UTC, not in the zone of the machine; cursors, too."""
+"""Shows times and counts hours in UTC, not in the machine's zone; also for cursors."""
 
 
 def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
-    """An empty database in memory with the functions that the questions use.
+    """Return an empty database in memory with the functions that the questions use.
 
     Args:
         memory: memory limit, such as `2GB`; by default four fifths of the machine's memory.
@@ -157,8 +157,8 @@ def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
             connection.execute("SET memory_limit = ?", [memory])
         except duckdb.Error:
             raise UsageError(f"memory {memory!r} is not a size; write 2GB or 500MB") from None
-    # DuckDB writes its progress bar to stdout, among the results. In a notebook without ipywidgets
-    # it has none and raises.
+    # DuckDB writes its progress bar to stdout, among the results. In a notebook without ipywidgets,
+    # it raises instead.
     with contextlib.suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
     connection.execute(IN_UTC)
@@ -173,7 +173,7 @@ def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
 
 @contextlib.contextmanager
 def reporting_the_version(path: Path, made_by: str | None) -> Iterator[None]:
-    """Turn a DuckDB error about missing columns into one that names the store's version.
+    """Turn a DuckDB error about missing columns into one that states the store's version.
 
     Args:
         path: folder of the store.
@@ -198,12 +198,12 @@ def create_tables(
     filters: Collection[str] = (),
     names: Collection[str] = ORDER,
 ) -> set[str]:
-    """Create views of the tables of a store, without the rows that these filters leave out.
+    """Create views of a store's tables, without the rows that these filters leave out.
 
     Args:
         connection: where to create them.
         files: the current files of the store, by table.
-        filters: names of filters; their values are variables of the cursor that asks.
+        filters: names of filters; their values are variables of the asking cursor.
         names: the tables; with filters, all of them.
 
     Returns:
@@ -211,11 +211,11 @@ def create_tables(
 
     Raises:
         StoreError: a table is missing or damaged.
-        QueryError: the memory limit of the connection is too small to read the files.
+        QueryError: the connection's memory limit is too small to read the files.
     """
     wanted = [(name, name) for name in ORDER if name in names]
     if filters:
-        # `usage` aggregates all calls: it is computed again from the calls that count.
+        # `usage` aggregates all calls, so it is computed again from the calls that count.
         wanted.remove((Usage.name, Usage.name))
         wanted += [(view, name) for view, name in ARCHIVE_VIEWS.items()]
     for view, name in wanted:
@@ -242,18 +242,18 @@ def create_tables(
 
 
 def _reading(files: Sequence[Path]) -> str:
-    """The SQL expression that reads these files as one table."""
+    """Return the SQL expression that reads these files as one table."""
     names = ", ".join("'" + as_pattern(path).replace("'", "''") + "'" for path in files)
     return f"read_parquet([{names}])"
 
 
 def texts_read_by(question: str) -> dict[str, str]:
-    """The SQL of the parts and questions that a question may read, by name."""
+    """Return the SQL of the parts and questions that a question may read, by name."""
     return {name: text for name, text in texts_of(question).items() if name != question}
 
 
 def texts_of(question: str) -> dict[str, str]:
-    """The SQL of a question and of the parts and questions that it may read, by name."""
+    """Return the SQL of a question and of the parts and questions that it may read, by name."""
     text = all_texts()[question]
     found: dict[str, str] = {}
     for name in sorted(_names_read(text) & all_texts().keys()):
@@ -262,9 +262,9 @@ def texts_of(question: str) -> dict[str, str]:
 
 
 def texts_read(query: str) -> Mapping[str, str]:
-    """The SQL of the questions that a query may read: those whose names occur in it.
+    """Return the SQL of the questions that a query may read, whose names occur in it.
 
-    All questions, if the query reads the catalog.
+    Returns all questions if the query reads the catalog.
     """
     folded = query.casefold()
     if _READS_CATALOG.search(folded):
@@ -277,12 +277,12 @@ def texts_read(query: str) -> Mapping[str, str]:
 
 
 def reads_any_of(tables: Collection[str], texts: Iterable[str], query: str = "") -> bool:
-    """Whether questions or a query may read one of these tables: the names occur in their SQL.
+    """Return whether questions or a query may read one of these tables: their SQL has its name.
 
     Args:
         tables: names of tables.
         texts: the SQL of the questions.
-        query: any SQL; one that reads the catalog may read all tables.
+        query: any SQL; a query that reads the catalog may read all tables.
     """
     folded = query.casefold()
     return (
@@ -296,7 +296,7 @@ _READS_CATALOG: Final = re.compile(r"duckdb_|information_schema|pg_catalog|sqlit
 
 
 def _names_read(text: str) -> set[str]:
-    """The names of views, tables and macros that an SQL text may read, except its own CTEs."""
+    """Return the names of views, tables and macros that SQL may read, except its own CTEs."""
     named = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)|\b(_\w+)\(", text))
     own = re.findall(r"\b(\w+) AS (?:NOT )?(?:MATERIALIZED )?\(", text)
     return {name for pair in named for name in pair} - set(own)
@@ -308,10 +308,10 @@ def create_questions(
     """Create views of questions.
 
     Args:
-        connection: one that has the tables as views.
+        connection: a connection with the tables as views.
         texts: name of each question → its SQL, including the parts that it reads and that do not
             exist yet.
-        computed: whether to create tables of the questions' rows in place of views.
+        computed: whether to create tables of the questions' rows, not views.
 
     Raises:
         StoreError: a question reads something that does not exist.
@@ -322,19 +322,19 @@ def create_questions(
 
 
 def _created_object(name: str, text: str, *, computed: bool) -> str:
-    """The part of a CREATE statement before this SQL, whose second line may declare a macro."""
+    """Return the start of a CREATE statement for SQL whose second line may declare a macro."""
     second = text.splitlines()[1] if "\n" in text else ""
     if second.startswith("-- Value of: "):
         return f'MACRO "{name}"({second.removeprefix("-- Value of: ")}) AS'
     if second.startswith("-- Of: "):
-        # As a macro, DuckDB computes only the level that is asked for.
+        # As a macro, DuckDB only computes the requested level.
         return f'MACRO "{name}"({second.removeprefix("-- Of: ")}) AS TABLE'
     kind = "TABLE" if computed and not name.startswith("_") else "VIEW"
     return f'{kind} "{name}" AS'
 
 
 def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Create the views that need only DuckDB's own functions; return the names of the others."""
+    """Create the views that only need DuckDB's own functions; return the names of the others."""
     return list(_create_what_binds(connection, all_texts()))
 
 
@@ -343,7 +343,7 @@ def _create_what_binds(
 ) -> dict[str, duckdb.CatalogException]:
     """Create views in the order of their dependencies; return the errors of those that fail.
 
-    Each text is tried once at most: an attempt that fails takes as long as one that succeeds.
+    Each text is tried at most once: a failed attempt takes as long as a successful one.
     """
     missing: dict[str, duckdb.CatalogException] = {}
     reads = {name: _names_read(text) & (texts.keys() - {name}) for name, text in texts.items()}

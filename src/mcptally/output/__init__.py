@@ -1,4 +1,4 @@
-"""Writes answers for people and programs: terminal tables, the HTML report, exports, servers.
+"""Writes answers for people and programs: terminal tables, HTML report, exports, servers.
 
 May import `pipeline` and the folders below it, such as `analytics`, `tables` and `redaction`.
 

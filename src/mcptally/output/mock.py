@@ -1,10 +1,10 @@
 """Answers MCP requests from a recording: a server for tests of clients and agents.
 
-A request is answered by what the recorded server replied to the same request: the same tool and
-equal arguments, the same resource or the same prompt. Replies to requests that were recorded
-several times are given in recorded order, per session; the last one is repeated. Completions are
-given in recorded order too, whatever is completed, because stores do not keep that. Everything
-about the connection (handshake, protocol revision, transport) is the work of the `mcp` library.
+A request gets the recorded reply to the same request: the same tool with equal arguments, the same
+resource or the same prompt. If a request was recorded several times, its replies are given in
+recorded order, per session; the last one is repeated. Completions are also given in recorded order,
+regardless of the completed text, which stores do not keep. The `mcp` library handles the connection
+(handshake, protocol revision, transport).
 """
 
 import collections
@@ -36,13 +36,13 @@ from mcptally.pipeline.run import score
 Context = ServerRequestContext[Any, Any]
 
 Failures = Literal["replies", "all", "none"]
-"""Which recorded failures are reproduced: those with a reply, also missing replies, or none."""
+"""The recorded failures to reproduce: those with a reply, also missing replies, or none."""
 
 NOT_RECORDED: Final = -32099
 """JSON-RPC error code of the reply to a request that the recording cannot answer.
 
 It is from the range for implementations (-32000 to -32099). A recorded error is unlikely to have
-it, so a test can distinguish the two."""
+this code, so tests can distinguish the two."""
 
 _SUCCEEDED: Final = frozenset({"ok", "input_required", "task"})
 _GAVE_UP: Final = frozenset({"timeout", "cancelled"})
@@ -55,13 +55,13 @@ _LISTED: Final = {
     "resources/templates/list": "resourceTemplates",
     "prompts/list": "prompts",
 }
-"""Method → the member of the result that holds the listing."""
+"""Method → the member of the result that contains the listing."""
 _LISTING_OF: Final = {
     "tools/call": "tools/list",
     "resources/read": "resources/list",
     "prompts/get": "prompts/list",
 }
-"""Method of a call → method of the listing that has what can be called."""
+"""Method of a call → method that lists its possible targets."""
 _RESULTS: Final[dict[str, type[types.Result]]] = {
     "tools/call": types.CallToolResult,
     "resources/read": types.ReadResourceResult,
@@ -72,17 +72,18 @@ _RESULTS: Final[dict[str, type[types.Result]]] = {
     "resources/templates/list": types.ListResourceTemplatesResult,
     "prompts/list": types.ListPromptsResult,
 }
-"""Method → its result."""
+"""Method → type of its result."""
 _ADDED: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-"""Members that revision 2026-07-28 requires and recordings of earlier ones lack.
+"""Members that revision 2026-07-28 requires but recordings of earlier ones lack.
 
-The library removes them from replies to which they do not belong."""
+The library removes them from replies where they do not belong.
+"""
 _CANDIDATES: Final = 200
 """Maximum number of recorded calls that are compared to find the nearest one."""
 _COMPARED: Final = 2000
-"""Characters of the arguments that are compared to find the nearest call."""
+"""Maximum characters of the arguments that are compared to find the nearest call."""
 _QUOTED: Final = 300
-"""Characters of the nearest call's arguments in an error message."""
+"""Maximum characters of the nearest call's arguments in an error message."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,12 +97,12 @@ class _Call:
     is_error: bool
     """Whether `response` is a JSON-RPC error object, not a result."""
     response: Any
-    """The `result` or `error` member; None if there was no reply, or it was not kept."""
+    """The `result` or `error` member; None if there was no reply or it was not kept."""
     latency_ms: float | None
     notifications: Sequence[str]
-    """Methods of the notifications of changes that followed."""
+    """Methods of the change notifications that followed."""
     task: bool
-    """Whether it started a task."""
+    """Whether the call started a task."""
 
 
 _CALLS: Final = f"""
@@ -128,7 +129,7 @@ ORDER BY requested_at, recording, seq, "index"
 
 
 def canonical(arguments: Any) -> str:
-    """JSON text that is equal for equal arguments: `1.0` equals `1`, no arguments equal `{}`."""
+    """Return JSON text that is equal for equal arguments: `1.0` is `1`, no arguments are `{}`."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -148,8 +149,8 @@ class Recording:
 
         Args:
             store: the store of the recordings.
-            server: label of the server; None if the recordings are of one server only.
-            failures: which recorded failures are reproduced.
+            server: label of the server; None if only one server was recorded.
+            failures: the recorded failures to reproduce.
 
         Raises:
             UsageError: no server or several servers are recorded, or none has this label.
@@ -191,7 +192,7 @@ class Recording:
         elif method in _LISTED and isinstance(items := response.get(_LISTED[method]), list):
             pages = self._pages.setdefault((method, row["session"]), [])
             pages += items
-            if response.get("nextCursor") is None:  # the last page: the listing is complete
+            if response.get("nextCursor") is None:  # the last page, so the listing is complete
                 self._listings[method] = self._pages.pop((method, row["session"]))
         elif method in {"initialize", "server/discover"}:
             texts = {"instructions": response, "title": response.get("serverInfo")}
@@ -203,11 +204,11 @@ class Recording:
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """`name`, `version`, `title` and `instructions` of the recorded server, where known."""
+        """Return the recorded server's `name`, `version`, `title` and `instructions` if known."""
         return {"name": self.server or "recorded server", **self._identity}
 
     def methods(self) -> set[str]:
-        """The methods that are recorded, and those that belong to the same capability."""
+        """Return the recorded methods, and those that belong to the same capability."""
         found = {method for method, _ in self._calls} | set(self._listings) | self._served
         if "resources/templates/list" in found:
             found.add("resources/list")
@@ -217,7 +218,7 @@ class Recording:
         return found
 
     def task_tools(self) -> frozenset[str]:
-        """The tools of which a call started a task."""
+        """Return the tools with a call that started a task."""
         return frozenset(
             name
             for (_, name), by_arguments in self._calls.items()
@@ -226,7 +227,7 @@ class Recording:
         )
 
     def listing(self, method: str) -> list[Any]:
-        """The last complete recorded listing; without one, the names of the recorded calls."""
+        """Return the last complete recorded listing, or else the names in recorded calls."""
         if method in self._listings:
             return self._listings[method]
         names = sorted(name for of, name in self._calls if _LISTING_OF.get(of) == method)
@@ -234,10 +235,10 @@ class Recording:
         return [{"name": name, "uri": name, **members} for name in names]
 
     def replies(self, method: str, name: str, arguments: str) -> Sequence[_Call]:
-        """The recorded calls that answer this request, in recorded order.
+        """Return the recorded calls that answer this request, in recorded order.
 
         Raises:
-            MCPError: there is none; the message names the nearest recorded call.
+            MCPError: there are none; the message names the nearest recorded call.
         """
         what = _NAMED.get(method, "completion")
         by_arguments = self._calls.get((method, name))
@@ -273,7 +274,7 @@ class Recording:
 
 
 def _only_server(store: Store, server: str | None) -> str | None:
-    """The label of the server to answer as."""
+    """Return the label of the server to answer as."""
     rows = store.sql("SELECT DISTINCT server FROM calls WHERE dir = 'c2s' ORDER BY server")
     labels = [label for (label,) in rows.fetchall()]
     names = [label for label in labels if label is not None]
@@ -308,7 +309,7 @@ def _not_recorded(words: str, nearest: _Call | None = None) -> MCPError:
 
 
 def _nearest(arguments: str, recorded: Mapping[str, Any]) -> str:
-    """The recorded arguments with the most equal members; if several, the most similar text."""
+    """Return the recorded arguments with the most equal members, then the most similar text."""
     wanted = json.loads(arguments)
 
     def equal_members(text: str) -> int:
@@ -330,17 +331,17 @@ def _nearest(arguments: str, recorded: Mapping[str, Any]) -> str:
 def read(
     archive: Sequence[str | Path], *, server: str | None = None, failures: Failures = "replies"
 ) -> Recording:
-    """The recording of a server, from transcripts or from a store.
+    """Return the recording of a server, from transcripts or from a store.
 
     Args:
         archive: transcript files, folders or patterns; or one store, which is faster.
-        server: label of the server; None if the recordings are of one server only.
-        failures: which recorded failures are reproduced.
+        server: label of the server; None if only one server was recorded.
+        failures: the recorded failures to reproduce.
 
     Raises:
         UnreadableError: nothing could be read.
         StoreError: this version cannot read the store.
-        UsageError: it is not clear which server is meant.
+        UsageError: the server is ambiguous.
     """
     if len(archive) == 1 and (Path(archive[0]) / "store.json").is_file():
         return Recording(open_store(archive[0]), server, failures=failures)
@@ -351,11 +352,11 @@ def read(
 
 
 def mock_server(recording: Recording, *, delays: bool = False) -> Server[Any]:
-    """An MCP server that answers from a recording.
+    """Return an MCP server that answers from a recording.
 
     Args:
-        recording: what to answer from.
-        delays: whether each reply comes after the recorded time.
+        recording: the recording to answer from.
+        delays: whether to delay each reply by the recorded time.
     """
     given: collections.Counter[tuple[str | None, str, str, str]] = collections.Counter()
     server: Server[Any] = Server(**recording.identity)
@@ -439,10 +440,10 @@ def _recorded_error(call: _Call) -> MCPError:
 
 
 def _checked(method: str, result: Any, what: str) -> dict[str, Any]:
-    """The result with the members that newer revisions require.
+    """Return the result with the members that newer revisions require.
 
     Raises:
-        MCPError: it is not a valid result, so the library cannot send it; the message says why.
+        MCPError: the result is invalid, so the library cannot send it; the message says why.
     """
     completed = {**_ADDED, **result} if isinstance(result, dict) else {}
     model = types.InputRequiredResult if is_input_required(completed) else _RESULTS[method]

@@ -1,4 +1,4 @@
-"""Sends to subscribed clients of a mock server what the recorded server sent after its calls."""
+"""Sends the recorded server's notifications to a mock server's subscribed clients."""
 
 import collections
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ CHANGES: Final[dict[str, Callable[[], ServerEvent]]] = {
     "notifications/prompts/list_changed": PromptsListChanged,
     "notifications/resources/list_changed": ResourcesListChanged,
 }
-"""Notification of a change → the event that the `mcp` library sends to subscribers."""
+"""Change notification → the event that the `mcp` library sends to subscribers."""
 
 METHODS: Final = ("subscriptions/listen", "resources/subscribe", "resources/unsubscribe")
 
@@ -39,12 +39,12 @@ def session_id(ctx: Context) -> str | None:
 class Subscriptions:
     """The subscriptions of all clients.
 
-    Stores do not keep the parameters of notifications, so a recorded update counts for each
-    resource that a client subscribed to.
+    Stores do not keep notification parameters, so a recorded update is sent for each resource that
+    a client subscribed to.
     """
 
     def __init__(self, server: Server[Any], methods: Iterable[str]) -> None:
-        """Serve `methods`, those of `METHODS` that were recorded."""
+        """Serve `methods`, the recorded methods among `METHODS`."""
         self._bus: Final = InMemorySubscriptionBus()
         self._listen: Final = ListenHandler(self._bus)
         self._listened: Final[collections.Counter[str]] = collections.Counter()
@@ -80,7 +80,7 @@ class Subscriptions:
         return types.EmptyResult()
 
     async def send(self, ctx: Context, notifications: Iterable[str]) -> None:
-        """Send notifications, given by their methods, to the clients that subscribed to them."""
+        """Send notifications, given by their methods, to subscribed clients."""
         for method in notifications:
             if ctx.protocol_version not in STATELESS:
                 await self._send_in_session(ctx, method)

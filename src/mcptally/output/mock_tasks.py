@@ -1,4 +1,4 @@
-"""Starts tasks for calls that a mock server answers from a recording, and reports their state."""
+"""Starts tasks for calls to a mock server, and reports their state."""
 
 import datetime
 import math
@@ -16,15 +16,15 @@ from mcptally.protocol.revisions import STATELESS
 
 Context = ServerRequestContext[Any, Any]
 Reply = tuple[float, dict[str, Any] | MCPError | None]
-"""Seconds until a reply, and the result or error; None: the call never ended."""
+"""Seconds until a reply, and the result or error; None if the call never ended."""
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 _CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 _RELATED: Final = "io.modelcontextprotocol/related-task"
 _CAPABILITY: Final[dict[str, Any]] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-"""What a server of 2025-11-25 declares."""
+"""Capability declared by a server of 2025-11-25."""
 _POLL_MS: Final = 20
-"""Recommended time between two requests for the state of a task."""
+"""Recommended milliseconds between two requests for a task's state."""
 
 
 class _Task(msgspec.Struct):
@@ -33,14 +33,14 @@ class _Task(msgspec.Struct):
     name: str
     created: str
     ready: float
-    """When the task ends, by the clock of anyio."""
+    """When the task ends, by anyio's clock."""
     reply: dict[str, Any] | MCPError | None
     ttl: int | None
-    """Milliseconds that the client wants the task to be kept."""
+    """Milliseconds for which the client wants the task to be kept."""
     cancelled: bool = False
 
     def status(self) -> str:
-        """`working`, `completed`, `failed` or `cancelled`."""
+        """Return `working`, `completed`, `failed` or `cancelled`."""
         if self.cancelled:
             return "cancelled"
         if self.reply is None or anyio.current_time() < self.ready:
@@ -49,10 +49,10 @@ class _Task(msgspec.Struct):
 
 
 class Tasks:
-    """Middleware of a server that answers `tools/call` with a task, and requests about tasks.
+    """Middleware for a server that answers `tools/call` with a task, and requests about tasks.
 
-    The `mcp` library has no types for the tasks of either revision, and leaves to a middleware
-    what its answers look like.
+    The `mcp` library has no types for either revision's tasks, and lets a middleware define the
+    answers.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Tasks:
 
 
 def _state(ctx: Context, task: _Task, status: str | None = None) -> dict[str, Any]:
-    """Return a task in the members of the client's revision."""
+    """Return a task with the members of the client's revision."""
     suffix = "Ms" if ctx.protocol_version in STATELESS else ""
     return {
         "taskId": task.name,
@@ -138,7 +138,7 @@ def _end(task: _Task) -> dict[str, Any]:
 
 
 async def _result(task: _Task) -> dict[str, Any]:
-    """Return the result of a task when it has ended, as `tasks/result` of 2025-11-25 does."""
+    """Return the result of a task once it has ended, as `tasks/result` in 2025-11-25 does."""
     if task.cancelled:
         raise MCPError(types.INVALID_PARAMS, "mcptally mock: the task was cancelled")
     await anyio.sleep(max(0.0, task.ready - anyio.current_time()))

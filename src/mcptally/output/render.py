@@ -1,4 +1,4 @@
-"""Writes an answer to stdout, as a table for people or in a format of rows.
+"""Writes an answer to stdout, as a table for people or in a row format.
 
 Recorded text is untrusted: control characters, terminal escapes, invisible characters and
 bidirectional overrides never reach a terminal, and Markdown markup is escaped.
@@ -20,14 +20,14 @@ from mcptally.plural import count
 from mcptally.tables.values import distinct_names, plain
 
 _IN_THE_ENCODING_OF_STDOUT: Final = frozenset({"json", "jsonl", "markdown"})
-"""Formats in which stdout may escape characters that its encoding lacks; files are UTF-8."""
+"""Formats for which stdout may escape characters that its encoding lacks; files are UTF-8."""
 
 ROWS: Final = 50
-"""Rows of a table that are printed in a terminal by default."""
+"""Default number of table rows printed in a terminal."""
 
 
 def _unsupported_as_text(table: pa.Table) -> pa.Table:
-    """The table with intervals and unions as text: neither CSV nor Parquet can hold them."""
+    """Return the table with intervals and unions as text, since CSV and Parquet lack them."""
     for index, name in enumerate(table.column_names):
         column = table.column(index)
         if pa.types.is_union(column.type) or pa.types.is_interval(column.type):
@@ -37,7 +37,7 @@ def _unsupported_as_text(table: pa.Table) -> pa.Table:
 
 
 def default_limit(form: str) -> int:
-    """Rows that are written by default: `ROWS` for a table in a terminal, otherwise 0 (all)."""
+    """Return the default number of rows: `ROWS` for a table in a terminal, else 0 (all)."""
     return ROWS if form == "table" and sys.stdout.isatty() else 0
 
 
@@ -55,13 +55,13 @@ def write(
     Args:
         answer: the rows to write.
         form: the format, one of `ANSWERS`.
-        shown: the columns of a table; all if empty. A terminal shows those that fit.
-        limit: the maximum number of rows; 0: all.
-        counts: whether to say how many rows there are beyond the limit, which are then counted.
+        shown: the columns of a table; all if empty. A terminal shows those that fit. limit: the
+            maximum number of rows; 0 for all. counts: whether to count and report the rows beyond
+            the limit.
         empty: what an answer without rows means.
 
     Raises:
-        QueryError: DuckDB cannot compute the rows, or Parquet cannot hold them.
+        QueryError: DuckDB cannot compute the rows, or Parquet cannot contain them.
     """
     try:
         table = (answer.limit(limit + 1) if limit else answer).to_arrow_table()
@@ -95,7 +95,7 @@ def write(
 
 
 def _terminal_width() -> tuple[int | None, bool]:
-    """Characters per line of stdout (None: not a terminal), and whether it has colours."""
+    """Return the line width of stdout (None: not a terminal), and whether it has colours."""
     if not (sys.stdout.isatty() or os.environ.keys() & _FORCED):
         return None, False
     from rich.console import Console  # noqa: PLC0415  (slow to import)
@@ -107,7 +107,7 @@ def _terminal_width() -> tuple[int | None, bool]:
 
 
 _FORCED: Final = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
-"""Variables with which rich writes to a file as to a terminal."""
+"""Variables that make rich write to a file as to a terminal."""
 
 
 def _terminal(table: pa.Table, shown: Sequence[str]) -> None:

@@ -2,9 +2,8 @@
 
 The script needs only the Python SDK. It starts the recorded server, repeats earlier calls of the
 session that may have changed state, makes the call, and exits with 0 (same outcome), 1 (different)
-or 2 (not run). With `--record` it starts the server behind `mcptally record`, so that there is a
-transcript of what it did. Recorded text goes into it as Python literals only: it comes from
-untrusted servers.
+or 2 (not run). With `--record`, it starts the server behind `mcptally record`, to get a transcript.
+Recorded text comes from untrusted servers, so it is only inserted as Python literals.
 """
 
 import json
@@ -23,21 +22,21 @@ from mcptally.redaction.display import mask_text
 from mcptally.wire.nesting import is_too_deep
 
 SECONDS: Final = 30
-"""Shortest time limit of a script; twice the latency of the call if that is longer."""
+"""Minimum time limit of a script; twice the call's latency if longer."""
 
 _REDACTED: Final = re.compile(r"\[redacted:[^\]]*\]|redacted-url-password")
-"""The text by which redaction replaces a secret."""
+"""Matches the text with which redaction replaces a secret."""
 _PLACEHOLDER: Final = re.compile(rf"<[a-z]+>|…|{_REDACTED.pattern}")
-"""The placeholders for varying text in a template."""
+"""Matches the placeholders for varying text in a template."""
 _NO_REPLY: Final = frozenset({"timeout", "no_response", "cancelled"})
 _WORKED: Final = ("ok", "hidden_error", "task", "input_required")
 """Outcomes of earlier calls that are repeated, because they may have changed data."""
 _DEEPEST: Final = 50
-"""Nesting up to which values are Python literals; Python's parser allows 200 levels."""
+"""Maximum nesting of values that become Python literals; Python's parser allows 200 levels."""
 
 
 class _Variable:
-    """A Python expression that reads an environment variable: it stands for a secret."""
+    """A Python expression that reads an environment variable, in place of a secret."""
 
     def __init__(self, name: str) -> None:
         self._name: Final = name
@@ -47,7 +46,7 @@ class _Variable:
 
 
 class _JsonText:
-    """A Python expression that parses JSON text: it stands for a value in the script."""
+    """A Python expression that parses JSON text, in place of a value in the script."""
 
     def __init__(self, text: str) -> None:
         self._text: Final = text
@@ -57,16 +56,15 @@ class _JsonText:
 
 
 class _Secrets:
-    """Replaces secrets by environment variables; equal secrets get the same one."""
+    """Replaces secrets with environment variables; equal secrets get the same variable."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
     def replaced(self, value: Any) -> Any:
-        """A JSON value with a `_Variable` in place of each text that holds a secret.
+        """Return a JSON value with a `_Variable` in place of each text that contains a secret.
 
-        Raises:
-            UsageError: a value that holds a secret is nested too deep for a Python literal.
+        Raises: UsageError: a value with a secret is nested too deeply for a Python literal.
         """
         text = json.dumps(value, ensure_ascii=False)
         masked = mask_text(text)
@@ -109,20 +107,20 @@ class _Secrets:
         return self._names[secret]
 
     def names(self) -> Iterable[str]:
-        """The names of the environment variables, in order of appearance."""
+        """Return the names of the environment variables, in order of appearance."""
         return self._names.values()
 
 
 def script(
     store: Store, call: str, *, command: Sequence[str] = (), read_only: Collection[str] = ()
 ) -> str:
-    """The script for a call.
+    """Return the script for a call.
 
     Args:
         store: the store with the call.
         call: the `call_id`, or the beginning of it.
         command: the command that starts the server; by default the recorded one.
-        read_only: tools that are known to change nothing, besides those whose definition says so.
+        read_only: tools known to change nothing, in addition to those marked as read-only.
 
     Raises:
         QueryError: no call has this id, or several ids begin with it.
@@ -203,10 +201,10 @@ def _literal(value: Any, indent: int) -> str:
 
 
 def _arguments(row: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call.
+    """Return the arguments of a call.
 
     Raises:
-        UsageError: they were not kept, or are not an object.
+        UsageError: the arguments were not kept, or are not an object.
     """
     try:
         found = {} if row["arguments"] is None else json.loads(row["arguments"])
@@ -221,10 +219,9 @@ def _arguments(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _server(row: dict[str, Any], command: Sequence[str]) -> str | list[str]:
-    """The URL of the server, or the command that starts it.
+    """Return the server's URL, or the command that starts it.
 
-    Raises:
-        UsageError: the recording does not say how to start it.
+    Raises: UsageError: the recording has neither.
     """
     recorded = row["command"]
     if not command and recorded and re.match(r"https?://", recorded):
@@ -242,10 +239,10 @@ def _server(row: dict[str, Any], command: Sequence[str]) -> str | list[str]:
 
 
 def _parts(template: str | None, error_text: str | None) -> list[str]:
-    """The parts that a text must contain to count as the same error as the recorded one.
+    """Return the parts that a text must contain to count as the same error as recorded.
 
-    These are the constant parts of the template. A template may combine several places of the text,
-    so some of its parts may not occur in the text. Of such a part, the words that occur are used.
+    These are the constant parts of the template. A template may combine several parts of the text,
+    so some of its parts may not occur in the text; then the words that occur are used.
     """
     if template is None or error_text is None:
         return []

@@ -1,4 +1,4 @@
-"""Formats rows as aligned text: chooses the columns that fit, cuts long texts, adds colour."""
+"""Formats rows as aligned text: selects the columns that fit, cuts long texts, adds colour."""
 
 import dataclasses
 import re
@@ -15,13 +15,13 @@ from mcptally.tables.values import NEVER_WORKED, SHARE, cell_of, is_number
 def text_table(
     table: pa.Table, shown: Sequence[str] = (), *, width: int | None, colour: bool = False
 ) -> str:
-    """Rows as aligned text, one line per row.
+    """Return rows as aligned text, one line per row.
 
     Args:
         table: the rows.
-        shown: columns, the most important first; all if empty.
-        width: characters per line. Long texts are cut; if that is not enough, columns are left out,
-            the least important first (`fit_widths`), but never `ok` and `calls`. None: no limit.
+        shown: columns, most important first; all if empty.
+        width: characters per line; None for no limit. Long texts are cut; if that is not enough,
+            the least important columns are left out (`fit_widths`), but never `ok` and `calls`.
         colour: whether to colour good and bad values.
     """
     names = [name for name in shown or table.column_names if name in table.column_names]
@@ -44,7 +44,7 @@ def text_table(
     )
     for name in _NAMES & widths.keys():
         cells[name] = [_cut_middle(text, widths[name]) for text in cells[name]]
-    # Headings are aligned at the bottom: shorter ones have empty lines above.
+    # Headings are bottom-aligned: shorter ones have empty lines above.
     height = max((headings[name].count("\n") for name in widths), default=0) + 1
     above = {name: height - 1 - headings[name].count("\n") for name in widths}
     top = {name: [*[""] * above[name], *headings[name].split("\n")] for name in widths}
@@ -71,7 +71,7 @@ def text_table(
 
 
 def _without_zones(table: pa.Table) -> pa.Table:
-    """The table with times without a zone, for which pyarrow would import pandas: all are UTC."""
+    """Return the table with UTC times without a zone, which would make pyarrow import pandas."""
     for number, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.tz:
             kind = pa.timestamp(field.type.unit)
@@ -81,16 +81,16 @@ def _without_zones(table: pa.Table) -> pa.Table:
 
 
 INSUFFICIENT_MARK: Final = "?"
-"""Stands before an estimate `x` with too little data: `x_insufficient_data` is true."""
+"""Precedes an estimate `x` with too little data (`x_insufficient_data` is true)."""
 
 
 def _is_insufficient(name: str, row: Mapping[str, Any]) -> bool:
-    """Whether there is too little data for an estimate."""
+    """Return whether there is too little data for an estimate."""
     return bool(row.get(f"{name}_insufficient_data")) and row.get(name) is not None
 
 
 def _cut_middle(text: str, width: int) -> str:
-    """A name shortened to `width` by removing its middle."""
+    """Return a name shortened to `width` by removing its middle."""
     from rich.cells import cell_len, set_cell_size  # noqa: PLC0415
 
     if cell_len(text) <= width or width < 5:
@@ -101,7 +101,7 @@ def _cut_middle(text: str, width: int) -> str:
 
 
 def _cut_end(text: str, width: int) -> str:
-    """A text shortened to `width` by removing its end."""
+    """Return a text shortened to `width` by removing its end."""
     from rich.cells import set_cell_size  # noqa: PLC0415
 
     if _width([text]) <= width:
@@ -110,9 +110,9 @@ def _cut_end(text: str, width: int) -> str:
 
 
 def _wrap_heading(text: str, column_width: int) -> str:
-    """A heading on two lines as narrow as possible, if it is wider than the cells below it.
+    """Return a heading wider than its cells on two lines that are as narrow as possible.
 
-    A line ends after an underscore, so that the lines together are the name of the column.
+    A line ends after an underscore, so that the lines together are the column's name.
     """
     words = re.split(r"(?<=[_ ])", text)
     if len(text) <= column_width or len(words) == 1:
@@ -124,9 +124,9 @@ def _wrap_heading(text: str, column_width: int) -> str:
 _CALL_ID: Final = re.compile(r"(?:^|_)call_id$")
 """Matches columns of call ids, which are never cut: readers paste them into `mcptally show`."""
 _MESSAGES: Final = frozenset({"template", "example", "message", "error", "error_text"})
-"""Columns of messages: their beginning stays as readable as `MIN_MESSAGE_WIDTH` allows."""
+"""Columns of messages, which keep at least `MIN_MESSAGE_WIDTH` characters."""
 _ALWAYS_KEPT: Final = frozenset({"ok", "calls"})
-"""Columns that are never left out: a rate says less without the number of calls behind it."""
+"""Columns that are never left out: a rate means little without its number of calls."""
 
 
 def _width(texts: Sequence[str]) -> int:
@@ -136,13 +136,13 @@ def _width(texts: Sequence[str]) -> int:
 
 
 MIN_TEXT_WIDTH: Final = 10
-"""Texts are not cut below this width; if that is not enough, columns are left out."""
+"""Minimum width of a cut text; if that is too wide, columns are left out."""
 MIN_NAME_WIDTH: Final = 16
-"""The same for names, which are cut in the middle: related names may differ at either end."""
+"""The same for names, which are cut in the middle, since related names may differ at either end."""
 MIN_MESSAGE_WIDTH: Final = 30
-"""The same for messages of errors: fewer characters rarely distinguish one error from another."""
+"""The same for error messages: fewer characters rarely distinguish errors."""
 _LEAST_WIDTH: Final = 4
-"""The width to which texts and names are cut if no further column can be left out."""
+"""The width to which texts and names are cut if no more columns can be left out."""
 _NAMES: Final = frozenset(
     {"server", "tool", "client", "path", "file", "session", "recording", "rule"}
 )
@@ -150,7 +150,7 @@ _NAMES: Final = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class _Step:
-    """A way to fit a table into a line: columns to keep, and widths to which texts are cut."""
+    """A way to fit a table into a line: columns to keep, and widths of cut texts."""
 
     kept: frozenset[str]
     """Columns that may not be left out."""
@@ -161,7 +161,7 @@ class _Step:
 
 
 def _steps(names: Sequence[str], numbers: Collection[str]) -> list[_Step]:
-    """The steps to fit a table with these columns into a line; each one omits or cuts more."""
+    """Return the steps to fit a table with these columns into a line; each omits or cuts more."""
     first_number = [name for name in names if name in numbers][:1]
     messages = _MESSAGES & set(names)
     ids = {name for name in names if _CALL_ID.search(name)}
@@ -186,17 +186,16 @@ def fit_widths(
     width: int | None,
     numbers: Collection[str] = (),
 ) -> dict[str, int]:
-    """The width of each column that fits into `width` characters.
+    """Return the width of each column that fits into `width` characters.
 
     The widest text columns are narrowed first; columns in `fixed` keep their natural width. If that
-    is not enough, columns are left out, the rightmost first. The first two stay, and as long as
-    possible what a reader needs: the number of calls, the first number, the message of an error and
-    the id of a call.
+    is not enough, columns are left out, the rightmost first. The first two columns stay, and as
+    long as possible the number of calls, the first number, the error message and the call id.
 
     Args:
-        natural: column → characters that it needs, in the order of columns.
+        natural: column → number of characters needed, in column order.
         fixed: columns that cannot be cut.
-        width: characters per line; None: no limit.
+        width: characters per line; None for no limit.
         numbers: columns of numbers.
     """
     if width is None:
@@ -222,14 +221,14 @@ def fit_widths(
 
 
 def _least(name: str, natural: int, step: _Step) -> int:
-    """The minimum width of a text column in a step."""
+    """Return the minimum width of a text column in a step."""
     if name in _MESSAGES:
         return min(natural, step.message)
     return min(natural, step.name if name in _NAMES else step.text)
 
 
 def _line(sizes: Mapping[str, int], names: Sequence[str]) -> int:
-    """The characters of a line with these columns, two spaces apart."""
+    """Return the characters of a line with these columns, two spaces apart."""
     return sum(sizes[name] for name in names) + 2 * (len(names) - 1)
 
 
@@ -250,7 +249,7 @@ _YELLOW: Final = "\033[33m"
 
 
 def _style(name: str, text: str, row: Mapping[str, Any]) -> str:
-    """The colour of a cell by its value; an estimate with too little data is dimmed."""
+    """Return the colour of a cell by its value; an estimate with too little data is dimmed."""
     if text == NEVER_WORKED or (name == "ok" and row[name] == 0 and row.get("calls")):
         return _RED
     if _is_insufficient(name, row):
@@ -274,7 +273,7 @@ def _has_interval(name: str, row: Mapping[str, Any]) -> bool:
 
 
 def _with_interval(name: str, row: Mapping[str, Any]) -> str:
-    """The text of a cell, with the mark of too little data and the interval if the row has them."""
+    """Return a cell's text, with the mark for too little data and the interval, if any."""
     text = cell_of(name, row)
     if not text or text == NEVER_WORKED or not _has_interval(name, row):
         return text

@@ -1,4 +1,4 @@
-"""Writes a file atomically: the complete file, or none."""
+"""Writes a file atomically: either completely or not at all."""
 
 import os
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""The addresses of the pages: the address of a page is its whole state, so that it can be shared.
+"""Builds the pages' addresses. An address contains a page's whole state and can be shared.
 
-Names are parameters and not parts of a path, because a name may contain a slash or be missing.
+Names are parameters, not parts of the path, because a name may contain a slash or be missing.
 """
 
 import dataclasses
@@ -24,56 +24,56 @@ class Links:
     root: str
 
     def to(self, page: str, /, **given: object) -> str:
-        """The address of a page with parameters; those that are None are left out."""
+        """Return the address of a page with parameters, leaving out those that are None."""
         kept = {name: str(value) for name, value in given.items() if value is not None}
         return f"{self.root}{page}" + (f"?{urlencode(kept)}" if kept else "")
 
     def server(self, server: str | None) -> str:
-        """The page of a server."""
+        """Return the page of a server."""
         return self.to("server", server=server)
 
     def tool(self, server: str | None, tool: str | None) -> str:
-        """The page of a tool."""
+        """Return the page of a tool."""
         return self.to("tool", server=server, tool=tool)
 
     def group(self, call: str) -> str:
-        """The page of the error group that a call belongs to."""
+        """Return the page of the error group that a call belongs to."""
         return self.to("group", call=call)
 
     def call(self, call: str) -> str:
-        """The page of a call."""
+        """Return the page of a call."""
         return f"{self.root}call/{quote(call, safe='')}"
 
     def session(self, session: str, page: int = 1, call: str = "") -> str:
-        """The page of a session, at one of its calls."""
+        """Return the page of a session, at one of its calls."""
         number = page if page > 1 else None
         at = f"#{quote(call, safe='')}" if call else ""
         return self.to("session", session=session, at=call or None, page=number) + at
 
     def table(self, source: str, /, **state: object) -> str:
-        """A table or the answer to a question; `is.COLUMN` in `state` chooses rows by a value."""
+        """Return the page of a table or answer; `is.COLUMN` in `state` selects rows by a value."""
         return self.to(f"table/{quote(source, safe='')}", **state)
 
     def rows(self, source: str, /, **values: object) -> str:
-        """The rows of a table or answer that have these values in these columns."""
+        """Return the page with rows of a table or answer with these values in these columns."""
         given = {name: NULL if value is None else value for name, value in values.items()}
         return self.table(source, **{f"is.{name}": value for name, value in given.items()})
 
     def calls(self, **values: object) -> str:
-        """The calls that have these values in these columns."""
+        """Return the page with calls that have these values in these columns."""
         return self.rows("calls", **values)
 
     def sql(self, query: str = "") -> str:
-        """The answer to an SQL query."""
+        """Return the page with the answer to an SQL query."""
         return self.to("sql", query=query or None)
 
     def of_value(self, column: str, value: object, row: Mapping[str, Any]) -> str | None:
-        """The page that a value of an answer leads to; None: it has no page.
+        """Return the page that a value in an answer links to; None if it has no page.
 
         Args:
-            column: the name of its column.
+            column: the name of the column.
             value: the value.
-            row: all values of its row: a tool is found by its server.
+            row: all values in the row: a tool is found by its server.
         """
         if not isinstance(value, str) or not value or not is_printable(value):
             return None

@@ -1,7 +1,7 @@
-"""Answers of a store for the pages: each is computed once and kept until a run replaces the store.
+"""Computes a store's answers for the pages, each once, and keeps them until the store changes.
 
 Questions and SQL read masked copies of the tables, in child processes with limits. The first answer
-waits until these copies exist. The questions of the first page do not wait: they read the unmasked
+waits until these copies exist. The questions on the first page do not wait: they read the unmasked
 store, and their rows are masked, as in the report.
 """
 
@@ -22,21 +22,21 @@ from mcptally.errors import McptallyError, QueryError
 MEMORY: Final = "4GB"
 """The memory limit of an answer."""
 ROWS: Final = 100_000
-"""Rows of an answer that are read."""
+"""Maximum number of rows read from an answer."""
 KEPT: Final = 256 << 20
-"""Bytes of answers that are kept."""
+"""Maximum bytes of answers that are kept."""
 
 _FIRST: Final = ("priorities", "timeline", "change_points", "contrasts", "tool_scores")
-"""Questions that the first page asks, and the page of a tool. They have few rows."""
+"""Questions asked by the first page and by a tool's page. They have few rows."""
 
 
 class Answers:
-    """The answers of one store. Threads may share it.
+    """The answers of a store. Threads may share this object.
 
     Args:
         path: the store.
         seconds: the time limit of an answer.
-        base: an earlier store, to compare with.
+        base: an earlier store for comparison.
 
     Raises:
         StoreError: there is no store.
@@ -58,14 +58,14 @@ class Answers:
         )
 
     def mark(self) -> object:
-        """A value that changes when a run replaces the store or its base."""
+        """Return a value that changes when a run replaces the store or its base."""
         return self.recorded.mark(), self.base and self.base.mark()
 
     def prepare(self) -> None:
-        """Ask the questions of the first pages in a thread, and write the masked copies."""
+        """Ask the first pages' questions in a thread, and write the masked copies."""
 
         def ask() -> None:
-            with contextlib.suppress(McptallyError):  # the page that needs the answer reports it
+            with contextlib.suppress(McptallyError):  # reported by the page that needs the answer
                 for question in _FIRST:
                     self.ask(question)
                 self._wait_for_copies()
@@ -73,7 +73,7 @@ class Answers:
         threading.Thread(target=ask, daemon=True).start()
 
     def ask(self, question: str, **filters: Any) -> pl.DataFrame:
-        """The answer to a predefined question; see `Store.ask`.
+        """Return the answer to a predefined question; see `Store.ask`.
 
         Raises:
             QueryError, UsageError: the question or a filter is invalid, or it took too long.
@@ -95,7 +95,7 @@ class Answers:
         return frame
 
     def sql(self, query: str, *parameters: Any) -> pl.DataFrame:
-        """The answer to a SELECT; see `Store.sql`.
+        """Return the answer to a SELECT; see `Store.sql`.
 
         Raises:
             QueryError: the query is invalid, or it took too long.
@@ -106,7 +106,7 @@ class Answers:
         )
 
     def light(self, query: str) -> pl.DataFrame:
-        """The answer to our own SELECT over a few sums, without a wait for the masked copies."""
+        """Return the answer to our own SELECT of a few sums; do not wait for masked copies."""
         return self.kept(
             ("light", query),
             lambda: retry_if_replaced(
@@ -115,7 +115,7 @@ class Answers:
         )
 
     def base_errors(self) -> pl.DataFrame:
-        """The answer of the base store to the question `error_groups`; empty without one."""
+        """Return the base store's answer to the question `error_groups`; empty without a base."""
         base = self.base
         if base is None:
             return self.ask("error_groups").clear()
@@ -125,12 +125,11 @@ class Answers:
         )
 
     def _wait_for_copies(self) -> None:
-        """Wait until the masked copies exist, which a thread writes once for each store.
+        """Wait for the masked copies, which a thread writes once per store.
 
-        In a child process, the limit of its time would stop this for a store of millions of calls.
+        In a child process, the time limit would stop this for a store with millions of calls.
 
-        Raises:
-            QueryError: they do not exist within the time limit of an answer.
+        Raises: QueryError: the copies do not exist within an answer's time limit.
         """
         with self._lock:
             is_first = self._copies is None
@@ -161,9 +160,9 @@ class Answers:
         return frame
 
     def kept(self, key: object, compute: Callable[[], pl.DataFrame]) -> pl.DataFrame:
-        """The answer of this key, which is computed once for each state of the store.
+        """Return the answer for this key, computed once per state of the store.
 
-        A thread that asks for it meanwhile waits for the same answer.
+        Other threads that request it meanwhile wait for the same answer.
         """
         with self._lock:
             if (mark := self.mark()) != self._mark:
@@ -186,7 +185,7 @@ class Answers:
         return answer.result()
 
     def _forget(self) -> None:
-        """Forget the answers that were not used for longest, until the others fit."""
+        """Forget the least recently used answers until the others fit."""
         with self._lock:
             done = [(key, one) for key, one in self._kept.items() if one.done()]
             sizes = [(key, one.result().estimated_size()) for key, one in done]

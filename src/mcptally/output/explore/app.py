@@ -1,6 +1,6 @@
-"""The web application of `explore`: addresses, who may ask, and limits.
+"""Defines the web application of `explore`: addresses, access control and limits.
 
-See the folder's docstring for what protects the store.
+The folder's docstring describes the protection of the store.
 """
 
 import functools
@@ -47,13 +47,13 @@ from mcptally.output.explore.page import Page
 from mcptally.output.explore.review import Chosen, Reviews
 
 SECONDS: Final = 20.0
-"""The default time limit of an answer."""
+"""The default time limit for an answer."""
 
 
 class _OnlyOurselves:
-    """Refuses requests whose `Host`, `Origin` or token is not that of this server.
+    """Refuses requests whose `Host`, `Origin` or token is not this server's.
 
-    A page of another site can make a browser send requests to loopback, even under a host name that
+    A page on another site can make a browser send requests to loopback, even with a host name that
     resolves to 127.0.0.1 (DNS rebinding). It cannot choose `Host` and `Origin`, and does not know
     the token.
     """
@@ -150,7 +150,7 @@ def _tool(answers: Answers, links: Links, request: Request) -> Page | Response:
     of_server, name = (request.query_params.get(key) for key in ("server", "tool"))
     if tool.is_known(answers, of_server, name):
         return tool.page(answers, links, of_server, name)
-    # Some questions name the method of a request that is not about a tool.
+    # Some questions contain the method of a request that is not about a tool.
     return RedirectResponse(links.calls(server=of_server, method=name), 303)
 
 
@@ -185,7 +185,7 @@ PAGES: Final[dict[str, Handler]] = {
 
 
 def _review(reviews: Reviews) -> dict[str, Handler]:
-    """The pages of a review, which depend on answers, too."""
+    """Return the pages of a review, which also depend on the answers."""
 
     def first(answers: Answers, links: Links, request: Request) -> Page:
         del answers, links
@@ -213,13 +213,13 @@ def application(
     reviews: Path | None = None,
     who: str | None = None,
 ) -> ASGIApp:
-    """The application for the store at `path`.
+    """Return the application for the store at `path`.
 
     Args:
         path: the store.
         token: the secret with which every address begins.
-        port: the port of the server, which the `Host` of every request names.
-        seconds: the time limit of an answer.
+        port: the server's port, which must be in the `Host` of every request.
+        seconds: the time limit for an answer.
         base: an earlier store, to compare with.
         reviews: the file of answers; by default the one beside the archive.
         who: name of the reviewer; by default that of the user.
@@ -232,7 +232,7 @@ def application(
     templates = page.environment(links)
     next(
         page.stream(templates, archive.page(answers), lambda: None)
-    )  # so that no request waits for it
+    )  # here, so that no request waits for it
     answers.prepare()
     pages = [
         Route(f"/{token}/{pattern}", _responder(answers, links, templates, handler))
@@ -260,13 +260,13 @@ def _asset(name: str, kind: str, request: Request) -> Response:
 
 
 FORM: Final = 16_384
-"""Bytes of a form that are read."""
+"""Maximum bytes read from a form."""
 
 
 def _form(
     links: Links, templates: jinja2.Environment, act: Callable[[Links, Mapping[str, str]], str]
 ) -> Callable[[Request], Awaitable[Response]]:
-    """A handler of a form: it calls `act` and redirects to the address that `act` returns."""
+    """Return a form handler that calls `act` and redirects to the address returned by it."""
 
     async def respond(request: Request) -> Response:
         body = b""
@@ -297,10 +297,10 @@ def _responder(
     *,
     kept: bool = True,
 ) -> Callable[[Request], Response]:
-    """A handler of requests for a page, which is sent while it is made.
+    """Return a request handler for a page, which is sent while it is made.
 
-    An error is a page, too. A page is made again at the next request if one of its sections failed,
-    or if it is not `kept`.
+    An error is shown as a page. A page is made again for the next request if one of its sections
+    failed, or if it is not `kept`.
     """
     incomplete: set[str] = set()
 
@@ -326,13 +326,13 @@ def _responder(
 
 
 def _tag(state: str) -> str:
-    """The ETag of the pages that this version makes from a state of the store."""
+    """Return the ETag of the pages made by this version from a state of the store."""
     digest = hashlib.sha256(f"{mcptally.__version__} {state}".encode()).hexdigest()
     return f'"{digest[:32]}"'
 
 
 def _unless_known(request: Request, tag: str, make: Callable[[], Response]) -> Response:
-    """The response; 304 if the browser has it already."""
+    """Return the response, or 304 if the browser already has it."""
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers={"ETag": tag})
     return make()

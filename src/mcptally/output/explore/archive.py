@@ -1,4 +1,4 @@
-"""The first page: how many calls worked, what to look at, and all servers."""
+"""Makes the first page: how many calls worked, what to look at, and all servers."""
 
 from typing import Any, Final
 
@@ -36,11 +36,11 @@ SELECT * FROM used FULL JOIN lives USING (server)
 ORDER BY coalesce(calls - ok, 0) DESC, failed_starts DESC, server
 """
 MOST: Final = 10
-"""Problems on the page."""
+"""Maximum number of problems on the page."""
 
 
 def page(answers: Answers) -> Page:
-    """The first page of the store."""
+    """Return the first page of the store."""
     rows = answers.light(_SERVERS).to_dicts()
     sums = {name: sum(row[name] or 0 for row in rows) for name in _COUNTS}
     requests = answers.light("SELECT count(*) AS requests FROM calls")["requests"][0]

@@ -1,4 +1,4 @@
-"""The page of a call: request and reply as trees, what decided, and what happened around it."""
+"""Makes a call's page: request and reply as trees, reasons for the verdict, and surroundings."""
 
 import contextlib
 import json
@@ -21,10 +21,10 @@ from mcptally.tables.values import cell
 from mcptally.verdict import weighing
 
 _LONGEST: Final = 2_000_000
-"""Characters of a frame that are read."""
+"""Maximum characters read of a frame."""
 STDERR: Final = 20_000
 BESIDE: Final = 8
-"""Calls before and after the call on its waterfall."""
+"""Number of calls before and after the call on its waterfall."""
 
 _ID: Final = "SELECT call_id FROM calls WHERE starts_with(call_id, ?) ORDER BY call_id LIMIT 2"
 _LIKE: Final = """
@@ -38,7 +38,7 @@ ORDER BY same DESC, requested_at DESC NULLS LAST LIMIT 12
 
 
 def page(answers: Answers, links: Links, wanted: str) -> Page:
-    """The page of a call.
+    """Return the page of a call.
 
     Raises:
         QueryError: no call has this id, or several ids begin with it.
@@ -65,7 +65,7 @@ def page(answers: Answers, links: Links, wanted: str) -> Page:
 
 
 def explained(answers: Answers, wanted: str) -> Explanation:
-    """All that decided about a call, masked.
+    """Return a call's explanation, masked.
 
     Raises:
         QueryError: no call has this id, or several ids begin with it.
@@ -75,7 +75,7 @@ def explained(answers: Answers, wanted: str) -> Explanation:
         raise QueryError(f"no call has the id {wanted!r}; ids are in the column call_id of calls")
     if len(ids) > 1:
         raise QueryError(f"several calls have ids that begin with {wanted!r}; give more characters")
-    # The rules judge what was recorded.
+    # Rules judge the recorded texts.
     found = explain.explain_calls(answers.recorded, ids, longest=_LONGEST)
     if not found:
         raise QueryError(f"no call has the id {wanted!r}")
@@ -109,7 +109,7 @@ def _head(answers: Answers, found: Explanation) -> dict[str, Any]:
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    """The call as a line of a file of labels, with what mcptally says, to be corrected."""
+    """Return the call as a line for a label file, with mcptally's verdict to be corrected."""
     number = row["request_id"]
     with contextlib.suppress(TypeError, ValueError, RecursionError):  # an id may be anything
         number = json.loads(number)
@@ -132,7 +132,7 @@ def _label(row: Mapping[str, Any]) -> str:
 
 
 def _decisive(found: Explanation) -> list[str]:
-    """The texts that decided: what the rules of the verdict match."""
+    """Return the deciding texts, which the rules of the verdict match."""
     row = found.call
     own = [rule for rule in found.rules if rule["verdict"] == row["verdict"]]
     texts = [rule.get("matched") or "" for rule in own]
@@ -141,14 +141,14 @@ def _decisive(found: Explanation) -> list[str]:
 
 
 def request_of(found: Explanation) -> dict[str, Any]:
-    """The request as a tree, with errors against the input schema."""
+    """Return the request as a tree, with validation errors by the input schema."""
     row = found.call
     before = "" if found.request is None else "/params/arguments"
     return _payload(found, explanation.requested(found), before, "input", row["request_bytes"])
 
 
 def reply_of(found: Explanation) -> dict[str, Any] | None:
-    """The reply as a tree, with errors against the output schema."""
+    """Return the reply as a tree, with validation errors by the output schema."""
     row = found.call
     if row["answered_at"] is None and row["response"] is None:
         return {"tree": None, "bytes": 0, "state": None, "error": None, "raw": None, "path": ""}
@@ -159,12 +159,12 @@ def reply_of(found: Explanation) -> dict[str, Any] | None:
 def _payload(
     found: Explanation, text: str | None, before: str, side: str, size: int | None
 ) -> dict[str, Any]:
-    """A payload as a tree.
+    """Return a payload as a tree.
 
     Args:
         found: the call.
         text: its JSON text.
-        before: the JSON Pointer, in the payload, of the value that this side's schema describes.
+        before: JSON Pointer to the value in the payload that this side's schema describes.
         side: `input` or `output`.
         size: bytes on the wire.
     """
@@ -184,7 +184,7 @@ def _payload(
 
 
 def decided_of(found: Explanation) -> dict[str, Any]:
-    """Outcome and verdict, with the weight of each piece of evidence as a bar."""
+    """Return outcome and verdict, with the weight of each piece of evidence as a bar."""
     titles = {rule["id"]: rule["title"] for rule in found.rules}
     weights = [one for one in found.contributions if abs(one["weight"]) >= SMALLEST_SHOWN]
     most = max((abs(one["weight"]) for one in weights), default=1.0)
@@ -211,7 +211,7 @@ def decided_of(found: Explanation) -> dict[str, Any]:
 
 
 def _words(one: Mapping[str, Any], titles: Mapping[str, str]) -> str:
-    """A piece of evidence in words."""
+    """Return a piece of evidence in words."""
     if len(one["rules"]) == 1 and one["evidence"].startswith(one["rules"][0]):
         return f"{one['rules'][0]}: {titles[one['rules'][0]]}"
     rules = f": {', '.join(one['rules'])}" if one["rules"] else ""
@@ -219,7 +219,7 @@ def _words(one: Mapping[str, Any], titles: Mapping[str, str]) -> str:
 
 
 def stderr_of(found: Explanation) -> dict[str, Any] | None:
-    """What the server wrote to stderr; None if it wrote nothing."""
+    """Return the server's stderr output; None without output."""
     lines = explanation.stderr(found)
     if not lines and not found.call["stderr_error"]:
         return None
@@ -244,7 +244,7 @@ def _attempts(found: Explanation) -> dict[str, Any] | None:
 
 
 def similar_calls_of(answers: Answers, found: Explanation) -> dict[str, Any] | None:
-    """Calls with the same arguments or the same error, and what they say about this one."""
+    """Return calls with the same arguments or the same error, and what follows for this one."""
     row = found.call
     if row["tool"] is None:
         return None

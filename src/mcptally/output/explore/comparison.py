@@ -1,4 +1,4 @@
-"""The page of a comparison: what got worse between two times, or since another store was made."""
+"""Makes the comparison page: what got worse between two times, or since another store."""
 
 import dataclasses
 import datetime
@@ -20,7 +20,7 @@ from mcptally.output.html import charts
 from mcptally.output.html.text import moment, shown
 
 MOST: Final = 100
-"""Changes, and new errors, on the page."""
+"""Maximum number of changes, and of new errors, on the page."""
 _KEY: Final = ["server", "tool", "template"]
 _SPLIT: Final = """
 SELECT min(first_call) AS first, max(last_call) AS last,
@@ -30,7 +30,7 @@ SELECT min(first_call) AS first, max(last_call) AS last,
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ranges:
-    """The two ranges of time whose calls are compared."""
+    """The two time ranges whose calls are compared."""
 
     base_since: datetime.datetime | None = None
     base_until: datetime.datetime | None = None
@@ -39,7 +39,7 @@ class Ranges:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "Ranges | None":
-        """The ranges that an address names; None: it names no time.
+        """Return the ranges in an address; None if it contains no time.
 
         Raises:
             UsageError: a text is not a time, or an end is not after its start.
@@ -59,23 +59,23 @@ class Ranges:
         return cls(**found) if found else None
 
     def given(self) -> dict[str, datetime.datetime]:
-        """Name of each filter that has a value → its value."""
+        """Map the name of each filter that is set to its value."""
         pairs = ((one.name, getattr(self, one.name)) for one in dataclasses.fields(self))
         return {name: value for name, value in pairs if value is not None}
 
     def fields(self) -> dict[str, str]:
-        """The values of the fields of the form."""
+        """Return the values of the fields of the form."""
         return {name: moment(value).replace(" ", "T") for name, value in self.given().items()}
 
 
 def page(answers: Answers, links: Links, given: Mapping[str, str]) -> Page:
-    """The page that compares two ranges of time, or the base store with this one.
+    """Return the page that compares two time ranges, or the base store with this one.
 
     Args:
         answers: the answers of the store.
         links: the addresses.
         given: the times as text, by the names of `Ranges`, or `at` for the calls before and since;
-            without any, the base store is the base, or the calls before the middle are.
+            without times, the base is the base store, or else the first half of the calls.
 
     Raises:
         UsageError: a text is not a time, or an end is not after its start.
@@ -112,7 +112,7 @@ def page(answers: Answers, links: Links, given: Mapping[str, str]) -> Page:
 
 
 def _changes(answers: Answers, ranges: Ranges | None) -> dict[str, Any]:
-    """The changes that are significant and large, the most important first."""
+    """Return the significant and large changes, most important first."""
     tools = answers.kept(("compare", ranges), lambda: _compared(_comparison(answers, ranges)))
     listed = tools.filter(~pl.col("change").is_in(OMITTED_CHANGES))
     rows = listed.head(MOST).to_dicts()
@@ -128,7 +128,7 @@ def _changes(answers: Answers, ranges: Ranges | None) -> dict[str, Any]:
 
 
 def _compared(found: Comparison) -> pl.DataFrame:
-    """The changes of tools and servers, each with its success rates before and after."""
+    """Return the changes of tools and servers, each with its success rates before and after."""
     key = ["level", "server", "tool"]
     rates = masked(found.metrics.filter("metric = 'success_rate'")).pl()
     tools: pl.DataFrame = masked(found.tools).pl()
@@ -154,7 +154,7 @@ def _comparison(answers: Answers, ranges: Ranges | None) -> Comparison:
 
 
 def _new_errors(answers: Answers, ranges: Ranges | None) -> list[dict[str, Any]] | None:
-    """The errors of tools that did not occur before."""
+    """Return tool errors that did not occur before."""
     if ranges is None:
         errors, before = answers.ask("error_groups"), answers.base_errors()
     else:

@@ -1,4 +1,4 @@
-"""The rows of a view as a file."""
+"""Returns the rows of a view as a file."""
 
 import io
 from typing import Final
@@ -14,7 +14,7 @@ _KINDS: Final = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
 
 def response(answers: Answers, view: View, kind: str) -> Response:
-    """The rows of a view, at most `ROWS`, with the columns that its page shows.
+    """Return the rows of a view, at most `ROWS`, with the columns shown on its page.
 
     Raises:
         UsageError: there is no such format.

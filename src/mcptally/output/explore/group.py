@@ -1,4 +1,4 @@
-"""The page of an error group: calls to a tool that failed with the same message and verdict."""
+"""Makes the page of an error group: calls to a tool with the same message and verdict."""
 
 from typing import Any, Final
 
@@ -47,10 +47,10 @@ FROM calls WHERE {_OF} ORDER BY requested_at DESC NULLS LAST LIMIT 20
 
 
 def page(answers: Answers, links: Links, call: str) -> Page:
-    """The page of the error group of a call.
+    """Return the page of the error group of a call.
 
     Raises:
-        QueryError: there is no such call, or it did not fail.
+        QueryError: there is no such call, or the call did not fail.
     """
     found = answers.sql(_CALL, call).to_dicts()
     if not found:

@@ -1,6 +1,6 @@
 """Listens for a browser before the application is loaded, which takes longer.
 
-The browser starts meanwhile, and its first request waits until the application accepts it.
+Meanwhile the browser starts; its first request waits until the application accepts it.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ _POLICY: Final = (
     "trusted-types 'none'"
 )
 HEADERS: Final = {
-    # A browser may keep a page, and asks each time whether it is still the same (ETag).
+    # A browser may cache a page, but asks each time whether it has changed (ETag).
     "Cache-Control": "private, no-cache",
     "Content-Security-Policy": _POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # The address has a token. With `no-referrer`, a form of our own would have no `Origin`.
+    # The address has a token. With `no-referrer`, our own forms would have no `Origin`.
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -37,11 +37,11 @@ HEADERS: Final = {
 def listening(
     path: Path, *, port: int = 0, base: Path | None = None, **options: Any
 ) -> Iterator[tuple[str, Callable[[], None]]]:
-    """A server for the store at `path` whose socket already listens, and its address.
+    """Open a server for the store at `path`, whose socket already listens.
 
     Args:
         path: the store.
-        port: the port; 0: a free one.
+        port: the port; 0 for a free one.
         base: an earlier store, to compare with.
         options: further arguments of `application`.
 
@@ -65,7 +65,7 @@ def listening(
         used = listener.getsockname()[1]
 
         def run() -> None:
-            # These take longer than everything before.
+            # These imports take longer than everything before.
             import uvicorn  # noqa: PLC0415
 
             from mcptally.output.explore.app import application  # noqa: PLC0415
@@ -85,9 +85,9 @@ def listening(
 
 @contextlib.contextmanager
 def redirect_file(address: str) -> Iterator[Path]:
-    """A page that only this user can read and that leads to `address`; removed at the end.
+    """Yield a file that redirects to `address`, readable only by this user, removed at the end.
 
-    Other users can read the command line of a browser, so the token must not be on it.
+    Other users can read a browser's command line, so the token must not be on it.
     """
     with tempfile.TemporaryDirectory(prefix="mcptally-explore-") as folder:  # mode 700
         page = Path(folder) / "open.html"

@@ -1,7 +1,7 @@
 """Renders pages from sections: the head at once, then each section as soon as its answer exists.
 
 A page is sent while it is made. Its skeleton comes first, with a place for each section
-(declarative shadow DOM), so that a slow section keeps no other from being read.
+(declarative shadow DOM), so that a slow section does not delay the others.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class Section:
     """A part of a page that answers one question."""
 
     name: str
-    """The macro of the page's template that renders it, and its anchor."""
+    """The macro in the page's template that renders the section, and its anchor."""
     title: str
     answer: Callable[[], Any]
     """Returns what the macro is called with; None: the section is left out, or says `empty`."""
@@ -45,18 +45,18 @@ class Page:
     template: str
     title: str
     crumbs: Sequence[Crumb] = ()
-    """The pages above it, the first page of the store left out."""
+    """The pages above it, except the store's first page."""
     about: str = ""
-    """What the title names, such as `tool`."""
+    """The kind of the title, such as `tool`."""
     head: Mapping[str, Any] | None = None
-    """What the macro `head` of the template is called with, if there is one."""
+    """The argument for the template's macro `head`, if there is one."""
     sections: Sequence[Section] = ()
     order: Sequence[str] = ()
-    """The names of the sections as they are read; by default as they are computed."""
+    """The section names in reading order; by default in the order of computation."""
 
 
 def environment(links: Links) -> jinja2.Environment:
-    """The templates of the pages, which may use the macros of the report."""
+    """Return the pages' templates, which may use the report's macros."""
     made = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
             [
@@ -82,13 +82,13 @@ def environment(links: Links) -> jinja2.Environment:
 
 
 def _cell(value: object, name: str = "") -> str:
-    """The text of a value of the column `name`."""
+    """Return the text of a value in the column `name`."""
     return cell(name, value)
 
 
 @functools.cache
 def asset(name: str) -> str:
-    """The style sheet or the script of all pages; the style begins with that of the report."""
+    """Return the style sheet or script of all pages; the style begins with the report's."""
     own = resources.files("mcptally.output.explore") / "templates" / name
     shared = resources.files("mcptally.output.html") / "templates/page.css"
     before = shared.read_text("utf-8") if name.endswith(".css") else ""
@@ -96,7 +96,7 @@ def asset(name: str) -> str:
 
 
 def stream(templates: jinja2.Environment, page: Page, failed: Callable[[], None]) -> Iterator[str]:
-    """The parts of a page in the order in which they are sent; the first is made at once.
+    """Return the parts of a page in the order they are sent; the first is made immediately.
 
     Args:
         templates: the environment.
@@ -138,10 +138,10 @@ _CONTENT: Final = "<!--content-->"
 
 
 def whole(templates: jinja2.Environment, page: Page) -> str:
-    """The text of a page."""
+    """Return the text of a page."""
     return "".join(stream(templates, page, lambda: None))
 
 
 def message(title: str, text: str) -> Page:
-    """A page that says what went wrong."""
+    """Return a page with an error message."""
     return Page("message", title, head={"text": as_message(text)})

@@ -1,4 +1,4 @@
-"""Prepares what several pages show: problems, calls over time, error groups, and outcomes."""
+"""Prepares parts shared by pages: problems, calls over time, error groups and outcomes."""
 
 import contextlib
 import difflib
@@ -17,11 +17,11 @@ from mcptally.output.html.text import shown_lines
 from mcptally.tables.outcomes import RESULTS
 
 TOOL_CALLS: Final = "method = 'tools/call' AND dir = 'c2s'"
-"""The condition in SQL of the calls that rates count."""
+"""The SQL condition for the calls that rates count."""
 
 
 def about(frame: pl.DataFrame, server: str | None, *tool: str | None) -> pl.DataFrame:
-    """The rows about a server, or about one of its tools."""
+    """Return the rows about a server, or about one of its tools."""
     rows = frame.filter(pl.col("server").eq_missing(pl.lit(server, pl.String)))
     if tool:
         rows = rows.filter(pl.col("tool").eq_missing(pl.lit(tool[0], pl.String)))
@@ -29,13 +29,13 @@ def about(frame: pl.DataFrame, server: str | None, *tool: str | None) -> pl.Data
 
 
 def problem_rows(answers: Answers, *, most: int, server: str | None = None) -> dict[str, Any]:
-    """The most important problems of the store, or of a server."""
+    """Return the most important problems of the store, or of a server."""
     found = answers.ask("priorities")
     if server is not None:
         found = found.filter(pl.col("servers").list.contains(server))
     rows = found.head(most).to_dicts()
     known: contrasts.Contrasts = {}
-    with contextlib.suppress(QueryError):  # on millions of calls, it may exceed the limits
+    with contextlib.suppress(QueryError):  # with millions of calls, the query may exceed the limits
         known = contrasts.by_group(answers.ask("contrasts").to_dicts())
     return {
         "rows": [
@@ -57,7 +57,7 @@ def problem_rows(answers: Answers, *, most: int, server: str | None = None) -> d
 
 
 def over_time(answers: Answers, server: str | None, *tool: str | None) -> dict[str, Any] | None:
-    """The calls to a server or tool over time by outcome, and the changes of its success rate."""
+    """Return calls to a server or tool over time by outcome, and success rate changes."""
     timeline, changes = (
         about(answers.ask(question), server, *tool).filter(level="tool" if tool else "server")
         for question in ("timeline", "change_points")
@@ -66,7 +66,7 @@ def over_time(answers: Answers, server: str | None, *tool: str | None) -> dict[s
 
 
 def all_over_time(answers: Answers) -> dict[str, Any] | None:
-    """The calls of the whole store over time."""
+    """Return all calls in the store over time."""
     return _over_time(answers.ask("timeline"), answers.ask("change_points"))
 
 
@@ -84,7 +84,7 @@ def _over_time(timeline: pl.DataFrame, changes: pl.DataFrame) -> dict[str, Any] 
 
 
 def shares(counts: Mapping[str, Any]) -> list[charts.Piece]:
-    """The pieces of a bar of all calls by outcome.
+    """Return the pieces of a bar that shows all calls by outcome.
 
     Args:
         counts: sums of the columns of `usage`.
@@ -101,7 +101,7 @@ def shares(counts: Mapping[str, Any]) -> list[charts.Piece]:
 
 
 def error_groups(frame: pl.DataFrame, most: int) -> dict[str, Any] | None:
-    """The error groups of a server or tool, each with its share of the failed calls."""
+    """Return the error groups of a server or tool, each with its share of the failed calls."""
     if frame.is_empty():
         return None
     total = int(frame["calls"].sum())
@@ -113,10 +113,10 @@ def error_groups(frame: pl.DataFrame, most: int) -> dict[str, Any] | None:
 
 
 def contrast_bars(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each contrast with its sentence and the coordinates of two bars with intervals.
+    """Return each contrast with its sentence and the coordinates of two bars with intervals.
 
-    The upper bar is the share of calls that fail with this error where the fact holds, the lower
-    one elsewhere.
+    The upper bar is the share of calls that fail with this error if the fact is true, the lower bar
+    the share if it is false.
     """
     drawn = []
     for row in rows:
@@ -148,13 +148,13 @@ _LONGEST: Final = 20_000
 
 
 def difference(before: str, after: str) -> list[Line]:
-    """The lines of two texts: those that only one has, and three around each."""
+    """Return the differing lines of two texts, with three lines of context around each."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
     return [(line[:1], line[1:]) for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
 def definition_text(row: Mapping[str, Any]) -> str:
-    """A tool's definition as lines, for people and for `difference`."""
+    """Return a tool's definition as lines, for people and for `difference`."""
     parts = [row["description"] or ""]
     for name in ("input_schema", "output_schema", "annotations"):
         if row[name]:
@@ -163,7 +163,7 @@ def definition_text(row: Mapping[str, Any]) -> str:
 
 
 def indented(text: str) -> str:
-    """JSON text with line breaks; other text unchanged."""
+    """Return JSON text with line breaks; other text unchanged."""
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
@@ -171,12 +171,12 @@ def indented(text: str) -> str:
 
 
 def names(rows: Sequence[Mapping[str, Any]], column: str) -> list[str]:
-    """The distinct values of a column that are not null, in order."""
+    """Return the distinct values of a column that are not null, in order."""
     return list(dict.fromkeys(row[column] for row in rows if row[column] is not None))
 
 
 def sorted_members(text: str) -> str:
-    """JSON text with the members of all objects in alphabetical order; other text unchanged."""
+    """Return JSON text with all members in alphabetical order; other text unchanged."""
     try:
         return json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The pages of a review: its progress, and a page per call to answer."""
+"""Makes the pages of a review: its progress, and a page per call to review."""
 
 import dataclasses
 import threading
@@ -21,7 +21,7 @@ from mcptally.review.session import Session
 from mcptally.tables.outcomes import FAULTS, OUTCOMES
 
 SIZES: Final = (20, 40, 80, 160)
-"""Numbers of answers of the samples that the page offers."""
+"""The sample sizes that the page offers."""
 LONGEST_REASON: Final = 1000
 _DEFINITION: Final = """
 SELECT description, input_schema, output_schema, annotations FROM tools
@@ -35,11 +35,11 @@ _WORDS: Final = {str(fault): meaning for fault, meaning in FAULTS.items()} | {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which calls a reviewer wants to see."""
+    """The reviewer's choice of calls."""
 
     mode: Literal["largest", "sample"] = "largest"
     second: bool = False
-    """Only calls that someone else answered."""
+    """Whether only calls answered by someone else are shown."""
     server: str | None = None
     tool: str | None = None
 
@@ -54,7 +54,7 @@ class Chosen:
         )
 
     def state(self) -> dict[str, str | None]:
-        """The URL parameters that `of` parses."""
+        """Return the URL parameters that `of` parses."""
         return {
             "mode": "sample" if self.mode == "sample" else None,
             "second": "1" if self.second else None,
@@ -64,7 +64,7 @@ class Chosen:
 
 
 class Reviews:
-    """The review of a store by the person in front of the browser.
+    """The review of a store by the browser's user.
 
     Args:
         store: the store as recorded.
@@ -80,10 +80,10 @@ class Reviews:
         self._sessions: dict[tuple[str | None, str | None], Session] = {}
 
     def of(self, chosen: Chosen) -> Session:
-        """The review of these calls; it remembers what was skipped.
+        """Return the review of these calls; it remembers skipped items.
 
         Raises:
-            UsageError: there is no such server or tool, or no file that answers can be written to.
+            UsageError: there is no such server or tool, or no writable file for answers.
         """
         key = (chosen.server, chosen.tool)
         with self._lock:
@@ -94,7 +94,7 @@ class Reviews:
             return self._sessions[key]
 
     def following(self, links: Links, chosen: Chosen) -> str:
-        """The address of the next call to answer, or of the first page if there is none."""
+        """Return the address of the next call to review, or of the first page if there is none."""
         session = self.of(chosen)
         found = retry_if_replaced(
             [self._store], lambda: session.next_items(mode=chosen.mode, second=chosen.second)
@@ -104,14 +104,14 @@ class Reviews:
         return links.to("review/call", call=found[0].call_id, **chosen.state())
 
     def answer(self, links: Links, given: Mapping[str, str]) -> str:
-        """Write, skip or withdraw an answer, and return the address of the page that follows.
+        """Write, skip or withdraw an answer, and return the next page's address.
 
         Args:
             links: the addresses.
             given: the fields of the form: `call`, `answer`, `why`, `group`, and those of `Chosen`.
 
         Raises:
-            UsageError: it is not an answer, or the file cannot be written.
+            UsageError: the answer is invalid, or the file cannot be written.
         """
         chosen = Chosen.of(given)
         session = self.of(chosen)
@@ -139,7 +139,7 @@ class Reviews:
         """Draw a sample and return the address of its first call.
 
         Raises:
-            UsageError: the size is no number or too small, or there is no call.
+            UsageError: the size is not a number or too small, or there are no calls.
         """
         chosen = dataclasses.replace(Chosen.of(given), mode="sample")
         size = given.get("n", "")
@@ -152,7 +152,7 @@ class Reviews:
 
 
 def page(reviews: Reviews, chosen: Chosen) -> Page:
-    """The first page of a review: what is decided, the sample, and how far reviewers agree."""
+    """Return the first page of a review: decided calls, sample, and agreement of reviewers."""
     session = reviews.of(chosen)
     about = " ".join(name(one) for one in (chosen.server, chosen.tool) if one)
     return Page(
@@ -179,7 +179,7 @@ def page(reviews: Reviews, chosen: Chosen) -> Page:
 
 
 def _sample(session: Session, chosen: Chosen) -> dict[str, Any]:
-    """The state of the last sample, and the intervals to expect from new ones."""
+    """Return the state of the last sample, and the expected intervals of new ones."""
     drawn = session.sample()
     plans = [sample.plan(session.store, n, server=session.server, tool=session.tool) for n in SIZES]
     return {
@@ -193,7 +193,7 @@ def _sample(session: Session, chosen: Chosen) -> dict[str, Any]:
 def item_page(
     answers: Answers, links: Links, reviews: Reviews, wanted: str, chosen: Chosen
 ) -> Page:
-    """The page that asks about a call.
+    """Return the page that asks about a call.
 
     Raises:
         QueryError: no call has this id.

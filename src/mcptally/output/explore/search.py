@@ -1,4 +1,4 @@
-"""The page of a search over names, error messages and arguments."""
+"""Makes the page of a search over names, error messages and arguments."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -36,11 +36,11 @@ GROUP BY ALL ORDER BY calls DESC LIMIT {MOST}
 """
 _ID: Final = "SELECT call_id FROM calls WHERE starts_with(call_id, ?) LIMIT 2"
 _SHORTEST: Final = 8
-"""Characters of a call id that are enough to go to its page at once."""
+"""Number of characters of a call id that suffice to go directly to its page."""
 
 
 def call_with_id(answers: Answers, text: str) -> str | None:
-    """The full id of the only call whose id begins with this text, if the text is long enough."""
+    """Return the full id of the only call that begins with this text, if long enough."""
     if len(text) < _SHORTEST or not text.isalnum():
         return None
     found = answers.sql(_ID, text)["call_id"].to_list()
@@ -48,7 +48,7 @@ def call_with_id(answers: Answers, text: str) -> str | None:
 
 
 def page(answers: Answers, links: Links, text: str) -> Page:
-    """The page of a search."""
+    """Return the page of a search."""
     del links
     queries: Mapping[str, tuple[str, str]] = {
         "names": ("Servers and tools", _NAMES),

@@ -1,4 +1,4 @@
-"""The page of a server: its recordings, what to fix first, its tools, and their changes."""
+"""Makes a server's page: its recordings, what to fix first, its tools, and their changes."""
 
 from typing import Any, Final
 
@@ -38,10 +38,10 @@ MOST: Final = 20
 
 
 def page(answers: Answers, links: Links, server: str | None) -> Page:
-    """The page of a server.
+    """Return the page of a server.
 
     Raises:
-        QueryError: the store has no server of this name.
+        QueryError: the store has no server with this name.
     """
     life = parts.about(answers.ask("servers"), server)
     scores = parts.about(answers.ask("server_scores"), server)
@@ -83,7 +83,7 @@ def _first(answers: Answers, server: str | None) -> dict[str, Any] | None:
 
 
 def _life(answers: Answers, life: pl.DataFrame, server: str | None) -> dict[str, Any] | None:
-    """The facts of the question `servers`, and each recording of the server."""
+    """Return the row of the question `servers`, and each of the server's recordings."""
     lives = answers.sql(_LIVES, server).to_dicts()
     if not lives:
         return None
@@ -115,7 +115,7 @@ def _life(answers: Answers, life: pl.DataFrame, server: str | None) -> dict[str,
 
 
 def kind_of_life(row: dict[str, Any]) -> str:
-    """What happened in a recording, in one word: `failed` to start, a `crash`, or `ok`."""
+    """Return a recording's result in one word: `failed` (to start), `crash`, or `ok`."""
     if row["start"] in ("failed", "unanswered"):
         return "failed"
     return "crash" if row["crash"] in ("call", "idle", "start") else "ok"
@@ -140,7 +140,7 @@ def _clients(answers: Answers, server: str | None) -> dict[str, Any] | None:
 
 
 def drift(answers: Answers, server: str | None, *tool: str | None) -> list[dict[str, Any]] | None:
-    """The changes to tool definitions, each with the lines that differ."""
+    """Return the changes to tool definitions, each with the lines that differ."""
     rows = parts.about(answers.ask("drift"), server, *tool).head(MOST).to_dicts()
     known: dict[str | None, dict[str, str]] = {}
     for row in rows:

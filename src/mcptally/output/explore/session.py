@@ -1,4 +1,4 @@
-"""The page of a session: its calls and notifications in order, as a waterfall."""
+"""Makes a session's page: its calls and notifications in order, as a waterfall."""
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +13,11 @@ from mcptally.plural import count
 from mcptally.tables.values import cell
 
 CALLS: Final = 200
-"""Calls of a session on one page."""
+"""Maximum number of calls on a page."""
 WIDTH: Final = 300
-"""The width of the waterfall in its units."""
+"""The width of the waterfall in its own units."""
 _IDLE: Final = 0.04
-"""Maximum width of a period without an open call, as a share of the periods with one."""
+"""Maximum width of a period without open calls, as a share of the periods with open calls."""
 
 _COLUMNS: Final = """
     call_id, dir, method, tool, server, coalesce(tool, prompt, resource_uri) AS target, outcome,
@@ -49,14 +49,14 @@ _ANY: Final = "SELECT 1 FROM messages WHERE session = ? LIMIT 1"
 
 
 def page(answers: Answers, links: Links, session: str, at: str, number: int) -> Page:
-    """The page of a session.
+    """Return the page of a session.
 
     Args:
         answers: the answers of the store.
         links: the addresses.
         session: its id.
         at: the id of a call: without a `number`, the page with this call.
-        number: the page, from 1; 0: the first, or that of the call.
+        number: the page, from 1; 0 for the first, or the call's page.
 
     Raises:
         QueryError: there is no such session.
@@ -98,7 +98,7 @@ def page(answers: Answers, links: Links, session: str, at: str, number: int) -> 
 
 
 def around(answers: Answers, session: str, call: str, beside: int) -> list[dict[str, Any]]:
-    """The calls and notifications of a session around a call, with their places on a waterfall."""
+    """Return a session's calls and notifications around a call, placed on a waterfall."""
     place = answers.sql(_PLACE, session, call)
     if place.is_empty():
         return []
@@ -107,7 +107,7 @@ def around(answers: Answers, session: str, call: str, beside: int) -> list[dict[
 
 
 def _turns(answers: Answers, session: str, first: int, last: int) -> list[dict[str, Any]]:
-    """The calls at these places in a session and the notifications between them, by time."""
+    """Return the calls at these places in a session and the notifications between them, by time."""
     calls = answers.sql(_CALLS, session, first, last).to_dicts()
     times = [row["requested_at"] for row in calls if row["requested_at"] is not None]
     turns = [{"kind": "call", **row} for row in calls]
@@ -126,7 +126,7 @@ def _turns(answers: Answers, session: str, first: int, last: int) -> list[dict[s
 
 
 class Axis:
-    """Places of times on a waterfall, on which long times without an open call are short.
+    """Maps times to places on a waterfall that shortens long times without open calls.
 
     Args:
         calls: rows with `requested_at` and `ended_at`.
@@ -152,7 +152,7 @@ class Axis:
         self._scale = (WIDTH - 2) / (x or 1.0)
 
     def x(self, at: datetime.datetime | None) -> float | None:
-        """The place of a time; None if it is not known."""
+        """Return the place of a time; None if unknown."""
         if at is None or not self._pieces:
             return None
         for start, end, low, high in self._pieces:
@@ -166,7 +166,7 @@ class Axis:
 def _merged(
     spans: Iterable[tuple[datetime.datetime, datetime.datetime]],
 ) -> list[tuple[datetime.datetime, datetime.datetime]]:
-    """The times that some span covers, as spans that do not overlap."""
+    """Return the spans merged into spans that do not overlap."""
     found: list[tuple[datetime.datetime, datetime.datetime]] = []
     for start, end in spans:
         if found and start <= found[-1][1]:
@@ -177,7 +177,7 @@ def _merged(
 
 
 def _after(first: datetime.datetime | None, at: datetime.datetime | None) -> str:
-    """The time since the first call of the page, as in `+1.2 s`."""
+    """Return the time since the first call of the page, as in `+1.2 s`."""
     if first is None or at is None:
         return ""
     milliseconds = (at - first).total_seconds() * 1e3

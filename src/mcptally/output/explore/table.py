@@ -1,4 +1,4 @@
-"""The page of a table, an answer or a query: sorted, filtered and paged by its address."""
+"""Makes the page of a table, answer or query, sorted, filtered and paged by its address."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ from mcptally.tables.outcomes import GROUPS, sql_list
 from mcptally.tables.values import cell, distinct_names
 
 PAGE_ROWS: Final = 100
-"""Rows on a page."""
+"""Number of rows on a page."""
 DOWNLOADS: Final = ("csv", "parquet")
 CALL_FILTERS: Final = ("server", "tool", "since", "until", "client", "model", "min_calls")
 """The filters of a question, as in `Store.ask`."""
@@ -35,31 +35,31 @@ _SHOWN: Final[Mapping[str, str]] = {
     "server_version client recording",
     "tools": "server tool drift first_seen last_seen description tokens definition",
 }
-"""Table → the columns that its page shows at first."""
+"""Table → the columns that its page shows initially."""
 _ORDER: Final = {"calls": "-requested_at", "recordings": "-opened_at", "messages": "at"}
-"""Table → its order at first; a question has its own."""
+"""Table → its initial order; questions have their own."""
 
 Parameters: TypeAlias = Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """What a page shows of a table or answer."""
+    """The part of a table or answer that a page shows."""
 
     source: str
     """The name of a table or question."""
     values: tuple[tuple[str, str], ...]
-    """Column and the text that its value has; an empty text means null."""
+    """Column and the text of its value; an empty text means null."""
     filters: tuple[tuple[str, str], ...]
     """The filters of the question."""
     sort: str
-    """A column, with `-` before it for descending order; empty: the order of the answer."""
+    """A column, prefixed with `-` for descending order; if empty, the answer's order."""
     page: int
     columns: tuple[str, ...]
-    """The columns that are shown; empty: a choice."""
+    """The columns to show; if empty, a default choice."""
 
     def state(self, **changes: object) -> dict[str, object]:
-        """The parameters of the address of this view, with changes."""
+        """Return the parameters of this view's address, with changes."""
         found: dict[str, object] = dict(self.filters)
         found |= {f"is.{name}": value or NULL for name, value in self.values}
         found |= {
@@ -71,7 +71,7 @@ class View:
 
 
 def view(source: str, given: Iterable[tuple[str, str]]) -> View:
-    """The view that an address describes.
+    """Return the view that an address describes.
 
     Raises:
         QueryError: there is no such table or question.
@@ -101,7 +101,7 @@ def view(source: str, given: Iterable[tuple[str, str]]) -> View:
 
 
 def sources() -> list[str]:
-    """The names of all tables and questions."""
+    """Return the names of all tables and questions."""
     return [*(table.name for table in TABLES), *question_titles()]
 
 
@@ -128,7 +128,7 @@ class Answered:
             )
 
     def _asked(self) -> pl.DataFrame | None:
-        """The whole answer to a question; None for a table, which is read page by page."""
+        """Return the whole answer to a question; None for a table, which is read page by page."""
         if self.shown.source not in question_titles():
             return None
         given: dict[str, Any] = dict(self.shown.filters)
@@ -143,7 +143,7 @@ class Answered:
 
     @property
     def columns(self) -> list[str]:
-        """The columns that the page shows."""
+        """Return the columns that the page shows."""
         source = self.shown.source
         wanted: Iterable[str] = self.shown.columns
         if not wanted and source in _SHOWN:
@@ -153,7 +153,7 @@ class Answered:
         return [name for name in wanted if name in self.names] or self.names
 
     def sql(self, columns: Iterable[str]) -> str:
-        """The SELECT of all rows of the view, which runs in any client of the store."""
+        """Return the SELECT for all rows of the view, which runs in any client of the store."""
         listed = ", ".join(map(_quoted, columns))
         conditions = [_condition(name, value) for name, value in self.shown.values]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -163,11 +163,11 @@ class Answered:
         return f"SELECT {listed} FROM {_quoted(self.shown.source)}{where}{order}"
 
     def rows(self, columns: Iterable[str], limit: int, offset: int = 0) -> pl.DataFrame:
-        """Some rows of the view."""
+        """Return some rows of the view."""
         return self._run(f"{self.sql(columns)} LIMIT {limit:d} OFFSET {offset:d}")
 
     def total(self) -> int:
-        """The number of rows of the view."""
+        """Return the number of rows of the view."""
         counted = self._run(f"SELECT count(*) AS n FROM ({self.sql([self.names[0]])})")
         return int(counted["n"][0])
 
@@ -187,7 +187,7 @@ def _quoted(name: str) -> str:
 
 
 def _condition(name: str, value: str) -> str:
-    """The condition in SQL that a column has a value, which is compared as text.
+    """Return the SQL condition that a column has a value, compared as text.
 
     The value of `outcome` may be a group of outcomes, such as `failed`.
     """
@@ -200,7 +200,7 @@ def _condition(name: str, value: str) -> str:
 
 
 def page(answers: Answers, links: Links, shown: View) -> Page:
-    """The page of a view."""
+    """Return the page of a view."""
     answered = Answered(answers, shown)
     columns = answered.columns
     about = question_titles().get(shown.source, "")
@@ -228,7 +228,7 @@ def _rows(answered: Answered, links: Links, columns: list[str]) -> dict[str, Any
     shown = answered.shown
     offset = (shown.page - 1) * PAGE_ROWS
     total = answered.total()
-    # Links to tools and errors need these columns, too.
+    # Links to tools and errors also need these columns.
     more = [
         name for name in ("server", "call_id") if name in answered.names and name not in columns
     ]
@@ -253,7 +253,7 @@ def _rows(answered: Answered, links: Links, columns: list[str]) -> dict[str, Any
 def cells(
     links: Links, frame: pl.DataFrame, columns: Iterable[str]
 ) -> Iterator[list[dict[str, Any]]]:
-    """The cells of each row: text, page that it leads to, and the value for a filter."""
+    """Yield the cells of each row: text, linked page, and value for a filter."""
     for row in frame.to_dicts():
         yield [
             {
@@ -268,7 +268,7 @@ def cells(
 
 
 def _kind(column: str, value: object) -> str:
-    """The class of a cell: a number (`n`), an `id`, a time or `word`, a `text` or `prose`."""
+    """Return a cell's class: a number (`n`), an `id`, a time or `word`, a `text` or `prose`."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return "n"
     is_id = column in _IDS or column.endswith("_call")
@@ -281,13 +281,13 @@ def _kind(column: str, value: object) -> str:
 _IDS: Final = frozenset({"call_id", "session", "recording", "definition"})
 _LONGEST: Final = 300
 _WORD: Final = 24
-"""Characters of a text that is kept on one line, at most."""
+"""Maximum characters of a text that is kept on one line."""
 _PROSE: Final = 60
-"""Characters of a text whose column is wide, at least."""
+"""Minimum characters of a text whose column is wide."""
 
 
 def _as_filter(value: object) -> str | None:
-    """The text of a value in an address; None: rows cannot be chosen by this value."""
+    """Return a value's text in an address; None if rows cannot be selected by this value."""
     if value is None:
         return NULL
     if isinstance(value, bool):
@@ -298,13 +298,13 @@ def _as_filter(value: object) -> str | None:
 
 
 def index_page() -> Page:
-    """The page that lists all questions and tables."""
+    """Return the page that lists all questions and tables."""
     tables = [table.name for table in TABLES]
     return Page("questions", "Questions", head={"titles": question_titles(), "tables": tables})
 
 
 def sql_page(links: Links, query: str, answer: Callable[[], pl.DataFrame]) -> Page:
-    """The page with a field for SQL, and the rows of the query."""
+    """Return the page with an SQL field and the rows of the query."""
 
     def rows() -> dict[str, Any] | None:
         if not query:
@@ -321,4 +321,4 @@ def sql_page(links: Links, query: str, answer: Callable[[], pl.DataFrame]) -> Pa
 
 
 SQL_ROWS: Final = 500
-"""Rows of a query on a page."""
+"""Maximum number of a query's rows on a page."""

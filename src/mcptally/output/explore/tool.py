@@ -1,4 +1,4 @@
-"""The page of a tool: why it fails, since when, for whom, and how long it takes."""
+"""Makes a tool's page: why it fails, since when, for whom, and how long it takes."""
 
 from typing import Any, Final
 
@@ -42,16 +42,16 @@ UNION ALL
 (SELECT server, tool FROM calls WHERE server IS NOT DISTINCT FROM $1 AND tool = $2 LIMIT 1)
 """
 MOST: Final = 20
-"""Rows of a table of the page."""
+"""Maximum number of rows in a table on the page."""
 
 
 def is_known(answers: Answers, of_server: str | None, tool: str | None) -> bool:
-    """Whether the server lists a tool of this name, or calls to it are recorded."""
+    """Return whether the server lists a tool with this name, or calls to it are recorded."""
     return not answers.sql(_KNOWN, of_server, tool).is_empty()
 
 
 def page(answers: Answers, links: Links, of_server: str | None, tool: str | None) -> Page:
-    """The page of a tool."""
+    """Return the page of a tool."""
     scores = parts.about(answers.ask("tool_scores"), of_server, tool).to_dicts()
     row = scores[0] if scores else None
     key = (answers, of_server, tool)
@@ -110,7 +110,7 @@ def _outcomes(answers: Answers, of_server: str | None, tool: str | None) -> dict
 
 
 def _latency(answers: Answers, of_server: str | None, tool: str | None) -> dict[str, Any] | None:
-    """Two histograms on one axis: calls that worked, and calls that failed."""
+    """Return two histograms on one axis: calls that worked, and calls that failed."""
     rows = answers.sql(_LATENCY, of_server, tool).to_dicts()
     bins = answers.sql(_BINS, of_server, tool)
     for row in rows:
@@ -130,7 +130,7 @@ def _repeated(answers: Answers, of_server: str | None, tool: str | None) -> dict
 
 
 def _definition(answers: Answers, of_server: str | None, tool: str | None) -> dict[str, Any] | None:
-    """The latest definition, and what would improve it."""
+    """Return the latest definition, with suggestions."""
     latest = answers.sql(_LATEST, of_server, tool).to_dicts()
     if not latest:
         return None
@@ -150,5 +150,5 @@ def _definition(answers: Answers, of_server: str | None, tool: str | None) -> di
 
 
 def _ordered(schema: str) -> str:
-    """JSON text with its members in alphabetical order, so that only changes differ."""
+    """Return JSON text with its members in alphabetical order, so that only changes show."""
     return parts.indented(parts.sorted_members(schema))

@@ -1,4 +1,4 @@
-"""Renders JSON as a tree that folds, with marks at schema errors and at the text that decided."""
+"""Renders JSON as a foldable tree, with marks at schema errors and at deciding texts."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,23 +10,23 @@ from mcptally.output.html.text import shown_lines
 from mcptally.plural import count
 
 NODES: Final = 3000
-"""Values of a tree that are shown."""
+"""Maximum number of values shown in a tree."""
 LONGEST: Final = 20_000
-"""Characters of a text that are shown."""
+"""Maximum characters shown of a text."""
 _DEEPEST: Final = 60
 _OPEN: Final = 12
-"""Members of an object or list that is unfolded at first."""
+"""Maximum number of members in an object or list that is initially unfolded."""
 _OPEN_DEPTH: Final = 4
 _LINE: Final = 160
-"""Characters of a text on the line of its name."""
+"""Maximum characters of a text on the same line as its name."""
 
 
 class Tree:
-    """A tree of one JSON text.
+    """The tree of a JSON text.
 
     Args:
-        errors: place of each schema error, a JSON Pointer → its text.
-        decided: texts that decided about the call; they are marked where they occur.
+        errors: JSON Pointer of each schema error → its text.
+        decided: deciding texts, which are marked where they occur.
     """
 
     def __init__(self, errors: Mapping[str, str], decided: Iterable[str]) -> None:
@@ -35,7 +35,7 @@ class Tree:
         self._left = NODES
 
     def render(self, text: str) -> Markup:
-        """The tree; a text that is not JSON, or too deep, as it is."""
+        """Return the tree; texts that are not JSON or nested too deeply are unchanged."""
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
@@ -43,7 +43,7 @@ class Tree:
         return Markup('<div class="tree">{}</div>').format(self._node(None, value, "", 0))
 
     def _node(self, name: str | None, value: Any, place: str, depth: int) -> Markup:
-        """A value with its name and everything in it."""
+        """Return a value with its name and content."""
         self._left -= 1
         label = Markup() if name is None else Markup("<b><bdi>{}</bdi></b>: ").format(_line(name))
         error = self._errors.get(place)
@@ -92,7 +92,7 @@ class Tree:
         return Markup('<pre tabindex="0"><bdi>{}</bdi></pre>').format(self._marked(value))
 
     def _marked(self, text: str) -> Markup:
-        """A text with the parts that decided marked."""
+        """Return a text with its deciding parts marked."""
         text = shown_lines(text, LONGEST)
         for part in self._decided:
             before, found, after = text.partition(part)

@@ -2,8 +2,8 @@
 
     store → SQL → batches → the writer of the format → one file
 
-May import what `output` may import, and the modules of `output` itself. Memory use is that of one
-batch. Rows that a format cannot hold are left out and counted.
+May import the same folders as `output`, and the modules of `output` itself. Memory use is that of
+one batch. Rows that a format cannot contain are left out and counted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,14 +39,14 @@ _WRITERS: Final[Mapping[str, Writer]] = {
 
 
 class Exported(NamedTuple):
-    """What was exported."""
+    """The result of an export."""
 
     rows: int
-    """Rows of the table that met the condition, including those that were left out."""
+    """Number of rows that met the condition, including those left out."""
     left_out: Mapping[str, int]
-    """Reason → rows that the format cannot hold."""
+    """Reason → number of rows that the format cannot contain."""
     notes: Sequence[str]
-    """Messages about what the format cannot hold."""
+    """Messages about information that the format cannot contain."""
 
 
 def export(
@@ -64,14 +64,15 @@ def export(
         store: an open store, or its path.
         to: the name of a format, one of `EXPORTS`.
         out: a path, or a binary stream. A regular file is replaced atomically.
-        table: a table or a predefined question; `otlp` and `har` can hold `calls` only.
-        where: a condition in SQL that selects rows.
-        raw: whether secrets are written as they were recorded (`redaction.display`).
+        table: a table or a predefined question; `otlp` and `har` can only contain `calls`.
+        where: an SQL condition that selects rows.
+        raw: whether secrets are written as recorded (`redaction.display`).
 
     Raises:
         StoreError: there is no store.
         QueryError: the table or question does not exist, or DuckDB rejects the condition.
-        UsageError: the format does not exist or cannot hold this table, or `out` cannot be written.
+        UsageError: the format does not exist or cannot contain this table, or `out` is not
+            writable.
     """
     if to not in EXPORTS:
         raise UsageError(
@@ -109,12 +110,12 @@ def export(
         return write(out)
     path = Path(out)
     if path.exists() and not path.is_file():
-        return whole_file(path, write)  # no retry: bytes written to a pipe cannot be taken back
+        return whole_file(path, write)  # no retry: bytes written to a pipe cannot be undone
     return retry_if_replaced([opened], lambda: whole_file(path, write))
 
 
 def _in_utc(schema: pa.Schema) -> pa.Schema:
-    """The schema with times in UTC instead of the local time zone, and enums as texts."""
+    """Return the schema with times in UTC, not the local time zone, and enums as texts."""
 
     def converted(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_dictionary(kind):

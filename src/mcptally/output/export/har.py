@@ -1,8 +1,8 @@
 """Writes HAR 1.2: one entry per call, as a POST with a JSON body, whatever the transport.
 
-Calls over stdio have the URL `stdio://SERVER`. Requests of the server to the client and calls
-without a time are left out: HAR cannot hold them. The member `_mcptally` of an entry holds the
-outcome, the verdict and other columns without a counterpart in HAR.
+Calls over stdio have the URL `stdio://SERVER`. Server requests and calls without a time are left
+out, because HAR cannot contain them. An entry's member `_mcptally` contains the outcome, the
+verdict and other columns without a counterpart in HAR.
 """
 
 import json
@@ -57,7 +57,7 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
     if reply_bytes is not None:
         content["text"] = reply_text
     elif latency is not None:
-        # There was a reply, but the store does not hold its text.
+        # There was a reply, but the store does not contain its text.
         content["size"] = row["response_bytes"] or 1
     # Browsers write status 0 for requests without a response.
     answered = reply_bytes is not None or latency is not None

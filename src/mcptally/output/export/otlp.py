@@ -1,14 +1,13 @@
 """Writes OTLP JSON, by OpenTelemetry's semantic conventions for MCP: spans, or metrics.
 
 Each line is one ExportTraceServiceRequest or ExportMetricsServiceRequest, as collectors read them
-from a file. There is one span per operation: a chain of requests with input, or a call with the
-task that it started, is one, and requests about tasks have none. A span starts with the last byte
-of the (first) request and ends with the last byte of what ended it, as seen by the recorder. The
-resource is the server, so its kind is SERVER, and CLIENT for requests of the server. Its trace and
-parent are those of the request's `_meta.traceparent`; without one, the session is the trace. The
-id of a span is the `call_id`. The metrics are `mcp.server.operation.duration` and, of the server's
-own requests, `mcp.client.operation.duration`. Attributes without a convention begin with
-`mcptally.`.
+from a file. There is one span per operation, such as an input chain or a call with the task that it
+started; requests about tasks have no span. A span starts with the last byte of the (first) request
+and ends with the last byte of the final message, as seen by the recorder. The resource is the
+server, so the span kind is SERVER, or CLIENT for server requests. Trace and parent are those in the
+request's `_meta.traceparent`; without one, the session is the trace. The span id is the `call_id`.
+The metrics are `mcp.server.operation.duration` and, for server requests,
+`mcp.client.operation.duration`. Attributes without a convention begin with `mcptally.`.
 """
 
 import bisect
@@ -28,7 +27,7 @@ from mcptally.output.formats.written import NO_TIME, Written
 from mcptally.tables.outcomes import FAILED
 
 _MAX_SPANS: Final = 500
-"""Spans per line."""
+"""Maximum number of spans per line."""
 _TRANSPORTS: Final = {"stdio": "pipe", "streamable_http": "tcp", "http_sse": "tcp"}
 _EXTRA_COLUMNS: Final = (
     *("outcome", "verdict", "reason", "fault", "retryable", "certainty", "rule", "recording"),
@@ -38,18 +37,18 @@ _STATUS_ERROR: Final = 2
 _KIND_SERVER: Final = 2
 _KIND_CLIENT: Final = 3
 _ERRORS_OF_CALLERS: Final = (-32700, -32600, -32601, -32602, -32002)
-"""JSON-RPC errors that are not the server's (semantic-conventions-genai, pull request 404)."""
+"""JSON-RPC errors not caused by the server (semantic-conventions-genai, pull request 404)."""
 PART_OF_ANOTHER: Final = "requests that are part of the operation of another one"
 _CUMULATIVE: Final = 2
 _BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
-"""Bounds of the histogram of durations in seconds, as the convention recommends them."""
+"""Bounds of the duration histogram in seconds, as recommended by the convention."""
 NO_REPLY: Final = "calls without a reply or cancellation"
 
 
 _TRACEPARENT: Final = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?P<trace>(?!0{32})[0-9a-f]{32})-(?P<span>(?!0{16})[0-9a-f]{16})-[0-9a-f]{2}"
 )
-"""A valid `traceparent` of W3C Trace Context; later versions may add fields at its end."""
+"""Matches a valid W3C Trace Context `traceparent`; later versions may append fields."""
 
 
 def write(
@@ -127,7 +126,7 @@ def _span(row: dict[str, Any], definitions: str | None) -> dict[str, Any]:
 
 
 def _is_part(row: dict[str, Any]) -> bool:
-    """Whether this request is part of an operation that has its span at another request."""
+    """Return whether this request is part of an operation whose span is at another request."""
     return row["continued_by"] is not None or row["outcome"] == "poll"
 
 
@@ -136,19 +135,19 @@ def _kind(row: dict[str, Any]) -> int:
 
 
 def _is_error(row: dict[str, Any]) -> bool:
-    """Whether the operation failed for the side that the span is about."""
+    """Return whether the operation failed for the span's side."""
     if row["outcome"] == "protocol_error" and _kind(row) == _KIND_SERVER:
         return row["error_code"] not in _ERRORS_OF_CALLERS
     return row["outcome"] in FAILED
 
 
 def _times(row: dict[str, Any]) -> tuple[int, int]:
-    """Start and end of an operation, including the time that it waited for input."""
+    """Return start and end of an operation, including the time spent waiting for input."""
     start, waited = _nanoseconds(row["requested_at"]), _waited(row)
     if waited is None:
         return start, start
     waited += int((row["waiting_ms"] or 0) * 1e6 + 0.5)
-    # The last request of a chain carries the time of all.
+    # The last request of a chain has the total time.
     end = start + waited if row["attempt_why"] != "input_required" else None
     if end is None:
         end = start if row["answered_at"] is None else _nanoseconds(row["answered_at"])
@@ -157,7 +156,7 @@ def _times(row: dict[str, Any]) -> tuple[int, int]:
 
 
 def _waited(row: dict[str, Any]) -> int | None:
-    """Nanoseconds from the request to its reply or cancellation; None if it has neither."""
+    """Return the nanoseconds from the request to its reply or cancellation; None without either."""
     if row["latency_ms"] is not None:
         return int(row["latency_ms"] * 1e6 + 0.5)
     if row["cancelled_at"] is None:
@@ -186,9 +185,9 @@ def _span_attributes(row: dict[str, Any], definitions: str | None) -> dict[str, 
 
 
 def _definitions(row: dict[str, Any], pages: dict[str | None, list[Any]]) -> str | None:
-    """The tool definitions that a session was sent, as JSON text; None unless a listing ends here.
+    """Return the tool definitions sent to a session, as JSON; None unless a listing ends here.
 
-    `pages` keeps the earlier pages of listings in several replies: the last page's span has all.
+    `pages` keeps the earlier pages of a listing: the span for the last page has all definitions.
     """
     if row["method"] != "tools/list" or row["outcome"] != "ok" or row["response"] is None:
         return None
@@ -204,7 +203,7 @@ def _definitions(row: dict[str, Any], pages: dict[str | None, list[Any]]) -> str
 
 
 def _operation(row: dict[str, Any]) -> dict[str, Any]:
-    """The attributes that spans and metrics have in common."""
+    """Return the attributes that spans and metrics have in common."""
     carrier = _TRANSPORTS.get(row["transport"])
     address, port = _address(row["server_url"]) if row["dir"] == "c2s" else (None, None)
     return {
@@ -225,7 +224,7 @@ def _operation(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _address(url: str | None) -> tuple[str | None, int | None]:
-    """Host and port of a URL; None where it has none."""
+    """Return host and port of a URL; None where missing."""
     try:
         parts = urllib.parse.urlsplit(url or "")
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
@@ -250,7 +249,7 @@ class _Histogram:
         self.greatest = max(self.greatest, seconds)
 
     def data_point(self, attributes: Mapping[str, Any], start: int, end: int) -> dict[str, Any]:
-        """The histogram as a data point of OTLP, of the time from `start` to `end`."""
+        """Return the histogram as an OTLP data point for the time from `start` to `end`."""
         return {
             "attributes": _attributes(attributes),
             "startTimeUnixNano": str(start),
@@ -305,7 +304,7 @@ def write_metrics(
 
 
 def _metrics_request(server: tuple[Any, ...], points: Mapping[int, list[dict[str, Any]]]) -> bytes:
-    """The metrics of a server, from the data points of each kind."""
+    """Return the metrics of a server, from the data points of each kind."""
     metrics = [
         {
             "name": f"mcp.{side}.operation.duration",
@@ -324,7 +323,7 @@ def _metrics_request(server: tuple[Any, ...], points: Mapping[int, list[dict[str
 
 
 def _id_text(text: str | None) -> str | None:
-    """The text of a JSON-RPC id, given as JSON; long numbers keep all digits."""
+    """Return the text of a JSON-RPC id, given as JSON; long numbers keep all digits."""
     return str(json.loads(text, parse_int=str, parse_float=str)) if text else None
 
 
@@ -344,7 +343,7 @@ def _nanoseconds(when: datetime.datetime) -> int:
 
 
 def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The attributes as OTLP JSON, without unknown values."""
+    """Return the attributes as OTLP JSON, without unknown values."""
     return [{"key": k, "value": _value(v)} for k, v in values.items() if v is not None]
 
 

@@ -1,7 +1,7 @@
-"""The formats of `query --format`, `compare --format` and `export --to`, and writers of rows.
+"""Defines the formats of `query --format`, `compare --format` and `export --to`, with writers.
 
-Every format of rows is offered by all three commands and has one writer, a module of this folder.
-May import `tables` and `redaction`. This file imports neither, so that help stays fast.
+Every row format is offered by all three commands and has one writer, a module in this folder. May
+import `tables` and `redaction`. This file imports neither, so that help stays fast.
 """
 
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from typing import Final, Literal, NamedTuple
 
 
 class Format(NamedTuple):
-    """A format of an answer or an export."""
+    """A format for an answer or an export."""
 
     title: str
-    """What is written."""
+    """The content that is written."""
     calls_only: bool = False
-    """Whether the format can hold the table `calls` only."""
+    """Whether the format can only contain the table `calls`."""
 
 
 ROWS: Final[Mapping[str, Format]] = {
@@ -24,13 +24,13 @@ ROWS: Final[Mapping[str, Format]] = {
     "parquet": Format("Parquet, one file"),
     "markdown": Format("a Markdown table"),
 }
-"""Formats of rows, by name."""
+"""Row formats by name."""
 
 ANSWERS: Final[Mapping[str, Format]] = {"table": Format("a table for people"), **ROWS}
-"""Formats of an answer on stdout."""
+"""Formats for an answer on stdout."""
 
 ExportFormat = Literal["json", "jsonl", "csv", "parquet", "markdown", "otlp", "otlp-metrics", "har"]
-"""The names of the formats of an export, for editors that complete them."""
+"""The names of the export formats, for editors that complete them."""
 
 EXPORTS: Final[Mapping[str, Format]] = {
     **ROWS,
@@ -38,4 +38,4 @@ EXPORTS: Final[Mapping[str, Format]] = {
     "otlp-metrics": Format("OTLP JSON: durations, one export request per line", calls_only=True),
     "har": Format("HAR 1.2, one entry per call", calls_only=True),
 }
-"""Formats of an export."""
+"""Formats for an export."""

@@ -1,9 +1,10 @@
 """Writes CSV that is safe to open in a spreadsheet: no cell is a formula, lists are JSON text.
 
-A text that begins with `=`, `+`, `-`, `@`, their full-width forms, a tab or a line break gets an
-apostrophe before it, as OWASP's page on CSV injection recommends. Numbers are not changed. CSV has
-no escapes: control, invisible and bidirectional characters become U+FFFD. The longest
-texts of a line above `LINE` bytes are cut. The file is UTF-8 without a byte order mark.
+A text that begins with `=`, `+`, `-`, `@`, their full-width forms, a tab or a line break is
+prefixed with an apostrophe, as recommended by OWASP's page on CSV injection. Numbers are not
+changed. CSV has no escapes: control, invisible and bidirectional characters become U+FFFD. The
+longest texts in a line of more than `LINE` bytes are cut. The file is UTF-8 without a byte order
+mark.
 """
 
 import json
@@ -21,11 +22,11 @@ from mcptally.redaction.display import CONTROL_CHARACTERS
 from mcptally.tables.values import FORMULA
 
 LINE: Final = 2_000_000
-"""Bytes of the longest line; DuckDB refuses more than 2,097,152 by default."""
+"""Maximum bytes per line; DuckDB rejects more than 2,097,152 by default."""
 _CELL: Final = 3
-"""Bytes around a text: two quotes and a comma."""
+"""Number of bytes around a text: two quotes and a comma."""
 _NUMBER: Final = 64
-"""Bytes that a number or a time may take."""
+"""Maximum bytes of a number or time."""
 
 
 def write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) -> Written:
@@ -52,12 +53,12 @@ _CONTROL: Final = CONTROL_CHARACTERS.pattern.replace("\x00-\x1f", "\x00-\x08\x0b
 
 
 def _keeps_type(kind: pa.DataType) -> bool:
-    """Whether values keep this type in CSV, as numbers, booleans and times do."""
+    """Return whether values keep this type in CSV (numbers, booleans and times)."""
     return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind))
 
 
 def _text(column: pa.Array) -> pa.Array:
-    """A column as texts: lists and structs as JSON, bytes with escapes."""
+    """Return a column as texts: lists and structs as JSON, bytes with escapes."""
     if pa.types.is_nested(column.type):
         texts = [
             None if v is None else json.dumps(plain(v), ensure_ascii=False)
@@ -70,7 +71,7 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def _safe(texts: pa.Array) -> pa.Array:
-    """The texts without formulas and control characters."""
+    """Return the texts without formulas and control characters."""
     texts = pc.replace_substring(texts, "\r\n", "\n")
     texts = pc.replace_substring_regex(texts, _CONTROL, "\N{REPLACEMENT CHARACTER}")
     quoted = pc.binary_join_element_wise(pa.scalar("'"), texts, "")
@@ -78,7 +79,7 @@ def _safe(texts: pa.Array) -> pa.Array:
 
 
 def _short_lines(columns: list[pa.Array]) -> tuple[list[pa.Array], int]:
-    """The columns with the longest texts of a row cut so that its line fits, and the rows cut."""
+    """Return the columns with long texts cut so that each line fits, and the number of cut rows."""
     texts = {i: column for i, column in enumerate(columns) if pa.types.is_string(column.type)}
     sizes = {i: _quoted_bytes(column) for i, column in texts.items()}
     room_for_texts = LINE - _NUMBER * (len(columns) - len(texts))
@@ -103,13 +104,13 @@ def _short_lines(columns: list[pa.Array]) -> tuple[list[pa.Array], int]:
 
 
 def _quoted_bytes(texts: pa.Array) -> npt.NDArray[np.int64]:
-    """The bytes that each text takes in a line, with quotes and comma."""
+    """Return the bytes that each text takes in a line, with quotes and comma."""
     size = pc.add(pc.binary_length(texts), pc.count_substring(texts, '"'))
     return np.asarray(pc.fill_null(size, 0), np.int64) + _CELL
 
 
 def _cut(text: str, size: int) -> str:
-    """The text, cut so that it takes at most so many bytes in a line, with a remark."""
+    """Return the text, cut to a number of bytes in a line, with a remark."""
     remark = f"\N{HORIZONTAL ELLIPSIS} [cut: {len(text)} characters]"
     room = size - _CELL - len(remark.encode()) - 1  # a pair of quotes may be cut in half
     kept = text.replace('"', '""').encode()[:room].decode(errors="ignore")

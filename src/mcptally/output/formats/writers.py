@@ -1,4 +1,4 @@
-"""The writer of each format of rows."""
+"""Maps each row format to its writer."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO, Final
@@ -18,4 +18,4 @@ WRITERS: Final[Mapping[str, Writer]] = {
     "parquet": parquet.write,
     "markdown": markdown.write,
 }
-"""Name of a format of rows → its writer."""
+"""Name of a row format → its writer."""

@@ -1,4 +1,4 @@
-"""What a writer could not write of a table."""
+"""Records which parts of a table a writer could not write."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -6,20 +6,20 @@ from typing import Final, NamedTuple
 from mcptally.plural import count
 
 NO_TIME: Final = "calls without a time"
-"""Why HAR and OTLP leave out a row: every entry and span needs a start."""
+"""Reason why HAR and OTLP leave out a row: every entry and span needs a start."""
 
 
 class Written(NamedTuple):
-    """Rows that a format cannot hold, or can hold only in part."""
+    """Rows that a format cannot contain, or only in part."""
 
     left_out: Mapping[str, int] = {}
     """Reason → number of rows that were left out."""
     cut: int = 0
-    """Rows with a text that was cut, because most readers of CSV refuse lines of this length."""
+    """Number of rows with a cut text, because most CSV readers reject lines of this length."""
 
     @property
     def notes(self) -> list[str]:
-        """Messages for the user, one per kind of loss."""
+        """Return messages for the user, one per kind of loss."""
         notes = [
             f"{count(n, 'row')} left out: {reason}" for reason, n in self.left_out.items() if n
         ]

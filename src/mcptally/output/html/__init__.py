@@ -2,9 +2,9 @@
 
     answers → headings, priorities, sections, caveats → templates/page.html → one HTML file
 
-May import what `output` may import, and the modules of `output` itself.
+May import the same folders as `output`, and the modules of `output` itself.
 
-The page loads nothing. Its Content-Security-Policy allows one style and one script, by their
+The page loads nothing. Its Content-Security-Policy allows one style sheet and one script, by their
 hashes. Recorded text reaches the page through `text.shown` and the escaping of the template.
 """
 
@@ -58,20 +58,20 @@ def report(
     model: str | None = None,
     examples: int = 1,
 ) -> str:
-    """A self-contained HTML page about a store; returns the text of the page.
+    """Make a self-contained HTML page about a store; return its text.
 
     Args:
         store: the store to report on, or its path.
-        out: the file to write; None: no file is written.
-        base: an earlier store; the page then starts with what changed since.
+        out: the file to write; None to write no file.
+        base: an earlier store; the page then starts with the changes since.
         server: only this server.
         tool: only this tool.
-        since: only calls made at this time or later; as in `Store.ask`.
+        since: only calls made at or after this time; see `Store.ask`.
         until: only calls made before this time.
-        client: only calls of the client with this name.
-        model: only calls that this language model asked for.
-        examples: calls on the page for each finding, error group, hidden error and slow tool, 1
-            to 20. All calls together take 2 MB at most.
+        client: only calls by the client with this name.
+        model: only calls requested by this language model.
+        examples: calls on the page for each finding, error group, hidden error and slow tool, 1 to
+            20. All calls together take at most 2 MB.
 
     Raises:
         StoreError: there is no store, or this version cannot read it.
@@ -101,7 +101,7 @@ def report(
 
 
 def write_page(page: str, out: Path) -> None:
-    """Write the text of a page to a file, which is replaced as a whole."""
+    """Write the text of a page to a file, which is replaced atomically."""
     whole_file(out, lambda file: file.write(page.encode()))
 
 
@@ -111,12 +111,12 @@ def page_text(
     base: Store | str | Path | None = None,
     examples: int = 1,
 ) -> str:
-    """The text of the page; see `report`.
+    """Return the text of the page; see `report`.
 
     Args:
         asked: asks the store to report on.
         base: an earlier store.
-        examples: calls per row.
+        examples: number of calls per row.
     """
     opened = asked.store
     opened_base = base if base is None or isinstance(base, Store) else open_store(base)
@@ -133,7 +133,7 @@ def page_text(
 
 
 def _content_security_policy() -> str:
-    """The policy of the page: its own style sheet and script, and nothing else."""
+    """Return the page's policy: only its own style sheet and script."""
     return "; ".join(
         (
             "default-src 'none'",
@@ -183,7 +183,7 @@ def _template() -> jinja2.Template:
 
 
 def template_filters() -> dict[str, Callable[..., object]]:
-    """The filters of the templates, which `parts.html` needs."""
+    """Return the template filters that `parts.html` needs."""
     return {
         "anchor": _anchor,
         "breakable": _breakable,
@@ -201,18 +201,18 @@ def template_filters() -> dict[str, Callable[..., object]]:
 
 
 def _breakable(text: str) -> Markup:
-    """A name with a possible line break after each `_`, `-`, `.`, `/` and `:`."""
+    """Return a name with a possible line break after each `_`, `-`, `.`, `/` and `:`."""
     return Markup("<wbr>").join(re.split(r"(?<=[_\-./:])(?=.)", text))
 
 
 def _anchor(key: Iterable[object], section: str) -> str:
-    """The id of a row: its section, and a digest of the key that identifies the row there."""
+    """Return a row's id: its section, and a digest of the key that identifies the row there."""
     digest = hashlib.sha256(json.dumps([section, *key], default=str).encode()).hexdigest()
     return f"{section}-{digest[:10]}"
 
 
 def _cell_of(row: Mapping[str, Any], name: str) -> str:
-    """The text of a rate or confidence of a row of scores, in percent or in words."""
+    """Return the text of a rate or confidence in a row of scores, in percent or in words."""
     text = cell_of(name, row)
     if text in (NO_EVIDENCE, NEVER_WORKED):
         return text
@@ -224,7 +224,7 @@ def _units(name: str) -> int:
 
 
 _EVIDENCE: Final = ("errors", "hidden", "latency")
-"""The sections all of whose calls come before those of `_OTHERS`."""
+"""The sections whose calls all precede those of `_OTHERS`."""
 _OTHERS: Final = (
     *("changes", "violations", "retries", "findings", "servers", "context", "drift", "tools"),
 )
@@ -233,7 +233,7 @@ _OTHERS: Final = (
 def _examples(
     parts: Mapping[str, sections.Section | None], names: Sequence[str]
 ) -> list[list[list[str]]]:
-    """The ids of the calls of each row of these sections."""
+    """Return the call ids for each row of these sections."""
     return [
         [row["examples"] for row in part.rows]
         for name in names
@@ -244,7 +244,7 @@ def _examples(
 def _context(
     store: Store, found: Answers, command_lines: commands.Commands, examples: int
 ) -> dict[str, Any]:
-    """The variables of the template."""
+    """Return the variables for the template."""
     parts: dict[str, sections.Section | None] = {
         "tools": sections.tools(found, command_lines),
         "servers": sections.servers(found, command_lines),

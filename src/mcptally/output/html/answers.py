@@ -1,4 +1,4 @@
-"""Asks a store the predefined questions that the HTML report is made from, each once."""
+"""Asks a store the predefined questions for the HTML report, each once."""
 
 import dataclasses
 import datetime
@@ -55,7 +55,7 @@ class Compared:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MoreExamples:
-    """Further calls behind the rows of answers, by the key of the row."""
+    """Further calls behind the rows of answers, by row key."""
 
     errors: Mapping[tuple[str | None, ...], list[str]]
     """(server, tool, template, verdict) → ids."""
@@ -67,7 +67,7 @@ class MoreExamples:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers and counts that the page is made from."""
+    """The answers and counts for the page."""
 
     manifest: Mapping[str, Any]
     filters: Mapping[str, Any]
@@ -97,11 +97,11 @@ class Answers:
 
 
 class Asked:
-    """The answers of a store to questions, each computed once until a run replaces the store.
+    """A store's answers to questions, each computed once until a run replaces the store.
 
     Attributes:
         store: the store.
-        filters: the filters of all questions, as in `Store.ask`.
+        filters: the filters for all questions, as in `Store.ask`.
     """
 
     def __init__(self, store: Store, filters: Mapping[str, Any] = MappingProxyType({})) -> None:
@@ -112,7 +112,7 @@ class Asked:
         self._frames: Final[dict[str, pl.DataFrame]] = {}
 
     def __call__(self, question: str) -> pl.DataFrame:
-        """The answer to a question."""
+        """Return the answer to a question."""
         if self._mark != self.store.mark():
             self._mark = self.store.mark()
             self._frames.clear()
@@ -129,7 +129,7 @@ def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answe
     Args:
         answer: asks the store that the page reports on.
         base: the store to compare with.
-        examples: calls per row.
+        examples: number of calls per row.
 
     Raises:
         QueryError, UsageError: a filter is invalid.
@@ -144,7 +144,7 @@ def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answe
         counts={name: int(value or 0) for name, value in sums.items()},
         first_call=times[0],
         last_call=times[1],
-        # Except behind gateways, a session has one server: the sum counts each session once.
+        # Except behind gateways, a session has one server, so the sum counts each session once.
         sessions=int(servers.get_column("sessions").sum()),
         archive=_row(store, _ARCHIVE) | _row(store, _PAYLOADS),
         tools=answer("tool_scores"),
@@ -201,7 +201,7 @@ def _more(store: Store, examples: int, filters: Mapping[str, Any]) -> MoreExampl
 
 
 def counted_calls(filters: Mapping[str, Any]) -> tuple[str, list[Any]]:
-    """The condition in SQL, and its parameters, that selects the calls that filters count."""
+    """Return the SQL condition for the calls that filters count, with its parameters."""
     conditions, values = ["true"], []
     for key, condition in _CONDITIONS.items():
         if key in filters:

@@ -1,4 +1,4 @@
-"""Lists the limits of the data in a store: what readers of the page should not conclude from it."""
+"""Lists the limits of a store's data: conclusions that readers of the page should not draw."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,14 +11,14 @@ from mcptally.plural import count
 
 
 class Caveat(NamedTuple):
-    """A limit of the data."""
+    """A limitation of the data."""
 
     title: str
     sentence: str
 
 
 def caveats(answers: Answers) -> list[Caveat]:
-    """The limits of the data of this page."""
+    """Return the limitations of the page's data."""
     return [
         *_too_little_data(answers),
         *_filters(answers),

@@ -1,6 +1,6 @@
 """Computes the coordinates of the marks in the page's charts; the templates draw them.
 
-Why the page draws its own charts: docs/design/output.md.
+docs/design/output.md explains why the page draws its own charts.
 """
 
 import dataclasses
@@ -18,12 +18,12 @@ RATE_TICKS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def rate_x(share: float) -> float:
-    """The x coordinate of a share."""
+    """Return the x coordinate of a share."""
     return round(4 + (RATE_WIDTH - 8) * min(1, max(0, share)), 1)
 
 
 class Range(NamedTuple):
-    """The x coordinates of a rate and of the ends of its interval."""
+    """The x coordinates of a rate and its interval."""
 
     low: float
     value: float
@@ -31,7 +31,7 @@ class Range(NamedTuple):
 
 
 def rate_range(low: float | None, value: float | None, high: float | None) -> Range | None:
-    """The x coordinates of a rate and its interval; None if there is no rate."""
+    """Return the x coordinates of a rate and its interval; None if there is no rate."""
     if low is None or value is None or high is None:
         return None
     return Range(rate_x(low), rate_x(value), rate_x(high))
@@ -47,7 +47,7 @@ class Piece(NamedTuple):
 
 
 def stacked(parts: Mapping[str, int], width: float, total: float | None = None) -> list[Piece]:
-    """The pieces of a stacked bar; each part above 0 is at least half a unit wide.
+    """Return the pieces of a stacked bar; each part above 0 is at least half a unit wide.
 
     Args:
         parts: kind → amount.
@@ -67,16 +67,16 @@ def stacked(parts: Mapping[str, int], width: float, total: float | None = None) 
 
 BINS_PER_OCTAVE: Final = 2
 FIRST_BIN: Final = -4
-"""The bin of latencies of 0.25 ms and less."""
+"""The bin for latencies up to 0.25 ms."""
 LAST_BIN: Final = 33
-"""The bin of latencies of about two minutes and more."""
+"""The bin for latencies from about two minutes on."""
 BIN_WIDTH: Final = 6
 HEIGHT: Final = 44
 TIMES: Final = ((1, "1 ms"), (10, ""), (100, "0.1 s"), (1_000, ""), (10_000, "10 s"), (100_000, ""))
 
 
 def time_x(ms: float) -> float:
-    """The x coordinate of a latency on the logarithmic axis that all histograms share."""
+    """Return the x coordinate of a latency on the logarithmic axis shared by all histograms."""
     position = BINS_PER_OCTAVE * math.log2(max(ms, 1e-3))
     bounded = min(max(position, FIRST_BIN), LAST_BIN + 1)
     return round((bounded - FIRST_BIN) * BIN_WIDTH, 1)
@@ -91,7 +91,7 @@ class Bar(NamedTuple):
 
 
 def histogram(bins: Sequence[tuple[int, int]]) -> list[Bar]:
-    """The bars of a histogram of (bin, calls); the tallest fills the height."""
+    """Return the bars of a histogram of (bin, calls); the tallest fills the height."""
     merged: dict[int, int] = {}
     for number, n in bins:
         inside = min(max(number, FIRST_BIN), LAST_BIN)
@@ -112,7 +112,7 @@ def timeline(
     first: datetime.datetime | None,
     last: datetime.datetime | None,
 ) -> list[tuple[float, str]]:
-    """The x coordinate and kind of each change of a definition, from the first to the last call."""
+    """Return x coordinate and kind of each definition change, from first to last call."""
     if first is None or last is None:
         return []
     span = (last - first).total_seconds() or 1.0
@@ -131,33 +131,33 @@ def timeline(
 TIME_WIDTH: Final = 1000
 TIME_HEIGHT: Final = 100
 KIND_OF_CAUSE: Final = {"tool_failures": "tool_failure", "other": "open"}
-"""Cause in the answer of `timeline` → kind of outcome on the page, where they differ."""
+"""Cause in the answer to `timeline` → kind of outcome on the page, where they differ."""
 _UNITS: Final = ((604_800, "week"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OverTime:
-    """A stacked chart of the calls of each period."""
+    """A stacked chart of the calls in each period."""
 
     paths: list[tuple[str, str]]
     """Kind of outcome, and the bars of all periods."""
     changes: list[tuple[float, str]]
-    """The x coordinate and direction of each change of a success rate."""
+    """The x coordinate and direction of each change in a success rate."""
     first: datetime.datetime
     last: datetime.datetime
     """The end of the last period."""
     period: str
     """The length of a period."""
     most: int
-    """The calls of the period with the most calls."""
+    """The number of calls in the busiest period."""
 
 
 def over_time(answer: pl.DataFrame, changes: pl.DataFrame) -> OverTime | None:
-    """The calls over time by outcome; None if they are in fewer than two periods.
+    """Return the calls over time by outcome; None with fewer than two periods.
 
     Args:
-        answer: the answer of the question `timeline`.
-        changes: the answer of the question `change_points`.
+        answer: the answer to the question `timeline`.
+        changes: the answer to the question `change_points`.
     """
     level = "server" if (answer["level"] == "server").any() else "tool"
     bars = (

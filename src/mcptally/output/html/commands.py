@@ -1,7 +1,7 @@
 """Builds the command lines with which readers look up the calls behind a number.
 
-The commands are safe to paste into a shell. A name with a secret or with control characters is
-never part of a command: a tool of such a name is selected by one of its calls.
+The commands are safe to paste into a shell. A name with a secret or control characters is never
+part of a command: a tool with such a name is selected by one of its calls.
 """
 
 import re
@@ -19,11 +19,11 @@ from mcptally.redaction.display import mask_text
 
 _ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,63}")
 _NAMES_LIMIT: Final = 300
-"""Characters of the quoted names in a command; quoting makes a name of quotes 20 times as long."""
+"""Maximum characters of the quoted names in a command; quoting may make a name 20 times as long."""
 
 
 class Commands:
-    """The commands about the store and the filters of a page.
+    """The commands for a page's store and filters.
 
     Args:
         store: the folder of the store.
@@ -45,7 +45,7 @@ class Commands:
                 self._where.append(f"requested_at {operator} TIMESTAMPTZ '{time}'")
 
     def show(self, call: str | None) -> str | None:
-        """The command that explains a call; None for an id of another form."""
+        """Return the command that explains a call; None for an id in another form."""
         if call is None or not _ID.fullmatch(call):
             return None
         return f"mcptally show {self.store} {call}"
@@ -53,14 +53,14 @@ class Commands:
     def calls(
         self, server: str | None, tool: str | None, where: str, example: str | None
     ) -> str | None:
-        """The command that lists the calls to a tool or server, the latest first.
+        """Return the command that lists the calls to a tool or server, latest first.
 
-        None if the names are unsafe to paste and there is no example.
+        Returns None if the names are unsafe to paste and there is no example.
 
         Args:
             server: the label of the server.
-            tool: the name of the tool; None: all calls to the server.
-            where: a condition in SQL, which must not hold recorded text; empty: all calls.
+            tool: the name of the tool; None for all calls to the server.
+            where: an SQL condition, which must not contain recorded text; empty for all calls.
             example: the id of one of the calls.
         """
         wanted = {"server": server} if tool is None else {"server": server, "tool": tool}
@@ -80,7 +80,7 @@ class Commands:
         return self.all_calls(*conditions, *filter(None, [where]))
 
     def all_calls(self, *conditions: str) -> str:
-        """The command that lists the calls that meet conditions in SQL, the latest first."""
+        """Return the command that lists the calls that meet SQL conditions, latest first."""
         sql = (
             "SELECT call_id, requested_at, outcome, error_text FROM calls WHERE "
             f"{' AND '.join([*conditions, *self._where])} ORDER BY requested_at DESC"
@@ -88,16 +88,16 @@ class Commands:
         return f"{self._query} {_quoted(sql)}"
 
     def compare(self, base: str) -> str:
-        """The command that compares a base store with this one."""
+        """Return the command that compares a base store with this one."""
         return f"mcptally compare {_path(base)} {self.store} --all"
 
     def ask(self, question: str) -> str:
-        """The command that prints all rows of a predefined question, with the page's filters."""
+        """Return the command for all rows of a predefined question with the page's filters."""
         return f"{self._query} {question}{self._flags} --limit 0"
 
 
 def _is_safe(names: str) -> bool:
-    """Whether names can be part of a command: short, no control characters, no secret."""
+    """Return whether names can be part of a command: short, no control characters, no secret."""
     short = is_printable(names) and len(escape(_quoted(names))) <= _NAMES_LIMIT
     return short and mask_text(names) == names
 
@@ -111,7 +111,7 @@ _SPECIAL: Final = frozenset('"$`\\!')
 
 
 def _quoted(sql: str) -> str:
-    """SQL quoted as one shell word; in double quotes, which read better, where that is safe."""
+    """Return SQL quoted as a shell word, in double quotes (easier to read) where safe."""
     return shlex.quote(sql) if _SPECIAL & set(sql) else f'"{sql}"'
 
 

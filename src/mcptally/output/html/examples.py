@@ -1,9 +1,8 @@
-"""Puts whole calls on the page: request, reply, and what decided about them.
+"""Puts whole calls on the page: request, reply, and the reasons for their verdicts.
 
-Each call is on the page once; priorities and rows of tables refer to it. The calls of the most
-important rows come first, until `BUDGET` is spent. Frames are those of the transcripts, where they
-are still there. Long frames are folded and cut, and a result that another call has too is not
-repeated.
+Each call is on the page once; priorities and table rows refer to it. The calls of the most
+important rows come first, until `BUDGET` is spent. Frames are read from the transcripts if they
+still exist. Long frames are folded and cut, and a result shared by several calls is not repeated.
 """
 
 import dataclasses
@@ -25,24 +24,25 @@ from mcptally.plural import count
 from mcptally.tables.values import cell
 
 BUDGET: Final = 2_000_000
-"""Bytes of the page that calls may take, all together."""
+"""Maximum bytes of the page for all calls together."""
 MAX_CALLS: Final = 1_200
 """Maximum number of calls that are read from the store."""
 MAX_EXAMPLES: Final = 20
 """Maximum number of calls per row."""
 MAX_PAYLOAD: Final = 4_000
-"""Characters of a payload on the page."""
+"""Maximum characters of a payload on the page."""
 MAX_STDERR: Final = 3_000
 """Maximum number of stderr characters per call on the page."""
 MAX_EVIDENCE: Final = 3_000
-"""Characters of the evidence of a call on the page."""
+"""Maximum characters of a call's evidence on the page."""
 MAX_INDENTED: Final = 40_000
-"""Characters of a payload that is masked and indented as a whole; a longer one is cut before."""
+"""Maximum characters of a payload that is masked and indented as a whole; longer ones are cut
+first."""
 FOLDED: Final = 700
-"""Payloads with more characters than this are folded."""
+"""Number of characters above which payloads are folded."""
 _FOLDED_LINES: Final = 16
 _MARKUP: Final = 1_200
-"""Approximate size of the markup of a call in bytes."""
+"""Approximate size of a call's markup in bytes."""
 _USUAL_CALL: Final = 5_000
 """Usual size of a call on the page in bytes."""
 _SMALLEST_BATCH: Final = 40
@@ -51,21 +51,21 @@ _SMALLEST_BATCH: Final = 40
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Payload:
-    """The request or the reply of a call as the page shows it."""
+    """The request or reply of a call as shown on the page."""
 
     title: str
     text: Markup | None
-    """The escaped text; None if there is none, or `same_as` has it."""
+    """The escaped text; None if there is none or the call `same_as` has it."""
     folded: bool
     same_as: str | None
-    """The id of a call on the page that has the same arguments or result."""
+    """The id of a call on the page with the same arguments or result."""
     of_frame: str
-    """Which part of the frame `text` is: `frame` (all of it), `arguments` or `result`."""
+    """The part of the frame in `text`: `frame` (all), `arguments` or `result`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """A call as the page shows it."""
+    """A call as shown on the page."""
 
     call_id: str
     target: str
@@ -73,7 +73,7 @@ class Call:
     outcome: str
     verdict: str | None
     facts: str
-    """When it was made and how long it took."""
+    """The call's time and duration."""
     place: str
     """File and line of the request."""
     error: Markup | None
@@ -95,13 +95,13 @@ class Calls:
     """The calls on the page."""
 
     by_id: Mapping[str, Call]
-    """Id → call, the most important ones first."""
+    """Id → call, most important first."""
     omitted: int
-    """Calls that the budget left out."""
+    """Number of calls left out by the budget."""
 
     @property
     def not_read(self) -> int:
-        """Calls whose transcript was not read."""
+        """Number of calls whose transcript was not read."""
         return sum(call.not_read is not None for call in self.by_id.values())
 
     @property
@@ -110,17 +110,16 @@ class Calls:
         return sum(call.size for call in self.by_id.values())
 
     def of(self, ids: Iterable[str | None]) -> list[Call]:
-        """The calls with these ids, without those that are not on the page."""
+        """Return the calls with these ids, without those that are not on the page."""
         return [self.by_id[call] for call in ids if call is not None and call in self.by_id]
 
 
 def in_order(groups: Iterable[Iterable[Sequence[str | None]]]) -> list[str]:
-    """The ids of calls by importance, each once.
+    """Return the distinct call ids by importance.
 
-    The first example of each row comes before the second of any.
+    The first example of each row precedes all second examples.
 
-    Args:
-        groups: the examples of each row, by section, the most important section first.
+    Args: groups: the examples of each row, by section, most important section first.
     """
     rows = [row for group in groups for row in group]
     turns = zip_longest(*rows)
@@ -130,7 +129,7 @@ def in_order(groups: Iterable[Iterable[Sequence[str | None]]]) -> list[str]:
 def of_problem(
     store: Store, problem: Priority, examples: int, filters: Mapping[str, Any]
 ) -> list[str]:
-    """The ids of up to `examples` calls that show a problem."""
+    """Return the ids of up to `examples` calls that show a problem."""
     first = [] if problem.example is None else [problem.example]
     if examples <= 1 or not problem.where:
         return first
@@ -149,8 +148,8 @@ def load(store: Store, wanted: Sequence[str]) -> Calls:
     """Read calls from a store, as many as the budget allows.
 
     Args:
-        store: the store of the page.
-        wanted: the ids, the most important ones first.
+        store: the page's store.
+        wanted: the ids, most important first.
     """
     calls: dict[str, Call] = {}
     owners: dict[str, str] = {}
@@ -171,7 +170,7 @@ def load(store: Store, wanted: Sequence[str]) -> Calls:
 def _explained(
     store: Store, wanted: Sequence[str], calls: Mapping[str, Call]
 ) -> Iterator[Explanation]:
-    """Yield the explanations of calls, which are read in batches that about fill the budget.
+    """Yield the explanations of calls, read in batches that approximately fill the budget.
 
     Args:
         store: the store of the page.
@@ -245,14 +244,14 @@ def _payload(
     row: Mapping[str, Any],
     owners: Mapping[str, str],
 ) -> Payload:
-    """The request or reply of a row of `calls`.
+    """Return the request or reply of a row of `calls`.
 
     Args:
-        title: its title.
+        title: the title.
         frame: the whole frame, if the transcript was read.
-        column: the column that has a part of the frame: `arguments` or `response`.
+        column: the column with a part of the frame, `arguments` or `response`.
         row: the row.
-        owners: arguments and results on the page → id of the call.
+        owners: arguments and results on the page → call id.
     """
     part = row[column]
     of_frame = "frame" if frame is not None else "arguments" if column == "arguments" else "result"
@@ -268,7 +267,7 @@ def _payload(
 
 
 def _indented(text: str) -> str:
-    """JSON text with indented lines; text that is too long or is not JSON is unchanged."""
+    """Return JSON text with indented lines; text that is too long or is not JSON is unchanged."""
     if len(text) > MAX_INDENTED:
         return text
     try:
@@ -278,8 +277,8 @@ def _indented(text: str) -> str:
 
 
 def _content(text: str | None, limit: int) -> Markup | None:
-    """Recorded text as the content of an element: masked, cut, escaped."""
+    """Return recorded text as the content of an element: masked, cut, escaped."""
     if not text:
         return None
-    # Quotes need no escape in the content of an element; JSON has many.
+    # Do not escape quotes, which JSON has many of: element content does not need it.
     return Markup(html.escape(shown_lines(text, limit), quote=False))  # noqa: S704

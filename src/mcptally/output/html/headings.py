@@ -19,7 +19,7 @@ from mcptally.transcript.unread import Unread
 
 
 def outcomes(found: Answers) -> dict[str, int]:
-    """The number of tool calls by outcome; each call counts once."""
+    """Return the number of tool calls by outcome; each call counts once."""
     n = found.counts
     return {
         "ok": n["ok"],
@@ -32,15 +32,14 @@ def outcomes(found: Answers) -> dict[str, int]:
 
 
 def headline(found: Answers) -> str:
-    """The title of the page: the share of calls that got what they asked for."""
+    """Return the title of the page: the share of calls that worked."""
     return share_that_worked(found.counts)
 
 
 def share_that_worked(counts: Mapping[str, int]) -> str:
-    """A sentence, without a full stop, with the share of calls that got what they asked for.
+    """Return a sentence, without a full stop, with the share of calls that worked.
 
-    Args:
-        counts: `calls`, `ok` and `unknown`; the last are not counted.
+    Args: counts: `calls`, `ok` and `unknown`; the last are not counted.
     """
     calls, ok = counts["calls"] - counts["unknown"], counts["ok"]
     if not calls:
@@ -52,7 +51,7 @@ def share_that_worked(counts: Mapping[str, int]) -> str:
 
 
 def reasons(found: Answers) -> str:
-    """Why the other calls did not get what they asked for, the most frequent reason first."""
+    """Return why the other calls did not work, most frequent reason first."""
     n, calls = outcomes(found), found.counts["calls"]
     causes = sorted((cause for cause in RESULTS if n[cause] and cause != "ok"), key=lambda c: -n[c])
     return "; ".join(
@@ -61,7 +60,7 @@ def reasons(found: Answers) -> str:
 
 
 def summary(found: Answers, commands: Commands) -> str:
-    """The sentences below the title: rates of a single server, problems, and what was recorded."""
+    """Return the sentences below the title: a single server's rates, problems, recorded data."""
     n = found.counts
     if not n["calls"]:
         return f"The store {shown(commands.store)} has no tool calls."
@@ -91,7 +90,7 @@ _NEVER_WORKED: Final = (pl.col("ok") == 0) & (pl.col("success_rate") == 0)
 
 
 def _rates(row: Mapping[str, Any]) -> Iterator[str]:
-    """The success rate and the confidence of a server, each with its interval."""
+    """Yield a server's success rate and confidence, each with its interval."""
     for name, title, unit in (
         ("success_rate", "Success rate", 1),
         ("confidence", "Confidence", 100),
@@ -113,28 +112,28 @@ def _hidden_errors(n: int) -> str:
 
 
 MAX_ONSETS: Final = 5
-"""Changes of success rates that the page lists below the chart."""
+"""Maximum number of changes in success rates listed below the chart."""
 
 
 class Onset(NamedTuple):
-    """A change of a success rate: since when, of what, and how much."""
+    """A change in a success rate: its time, subject and amount."""
 
     at: datetime.datetime
     server: str | None
     tool: str | None
-    """None: all tools of the server."""
+    """The tool; None for all tools of the server."""
     direction: str
     words: str
     call_id: str | None
 
 
 def onsets(found: Answers) -> list[Onset]:
-    """The largest changes of success rates, in the order of time."""
+    """Return the largest changes in success rates, in order of time."""
     return onsets_of(found.changes)
 
 
 def onsets_of(changes: pl.DataFrame) -> list[Onset]:
-    """The largest of these rows of the question `change_points`, in the order of time."""
+    """Return the largest of these rows of the question `change_points`, in order of time."""
     cost = pl.col("difference").abs() * pl.col("calls_after")
     largest = changes.filter(pl.col("changed_at").is_not_null()).top_k(MAX_ONSETS, by=cost)
     return [
@@ -153,12 +152,12 @@ def onsets_of(changes: pl.DataFrame) -> list[Onset]:
 
 
 def ranking(found: Answers) -> str:
-    """How the priorities are ranked."""
+    """Return a sentence about the ranking of the priorities."""
     return f"Changes for the worse come first. {RANKING}" if found.compared else RANKING
 
 
 def no_priorities(found: Answers, unread: Unread | None) -> str:
-    """The text that the page shows if there are no priorities."""
+    """Return the text that the page shows if there are no priorities."""
     part = " in what could be read" if unread else ""
     if not found.counts["calls"]:
         return f"No tool call was recorded{part}."
@@ -177,7 +176,7 @@ def no_priorities(found: Answers, unread: Unread | None) -> str:
 
 
 def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
-    """The heading of each section, which states its main result."""
+    """Return each section's heading, which states its main result."""
     never = found.tools.filter(_NEVER_WORKED).height
     enough = found.tools.filter(~found.tools["success_rate_insufficient_data"]).height
     violations = {
@@ -211,7 +210,7 @@ def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def calls(on_page: Calls) -> dict[str, str]:
-    """The heading of the section of calls, and what the budget left out."""
+    """Return the heading of the section with calls, including the number left out."""
     size = f"{on_page.size / 1e6:.1f} of {BUDGET / 1e6:.0f} MB"
     left_out = (
         f"{count(on_page.omitted, 'further call')} did not fit: their rows have commands only."
@@ -233,7 +232,7 @@ def calls(on_page: Calls) -> dict[str, str]:
 def contents(
     parts: Mapping[str, Any], on_page: Calls, *, many_servers: bool
 ) -> list[tuple[str, str, str | None]]:
-    """The table of contents: id, name and number of rows of each section of the page."""
+    """Return the table of contents: id, name and number of rows of each section of the page."""
     named = (
         ("first", "Priorities", None),
         ("compared", "Changes", parts["changes"]),
@@ -259,7 +258,7 @@ def contents(
 
 
 def omitted_changes(found: Answers) -> str:
-    """The sentence that counts the changes that the page does not list."""
+    """Return the sentence about the number of changes that the page does not list."""
     if found.compared is None:
         return ""
     counted = found.compared.tools["change"].value_counts(name="n").to_dicts()
@@ -280,7 +279,7 @@ def _total(frame: pl.DataFrame, column: str) -> int:
 
 
 def unused(found: Answers) -> str:
-    """The sentence about the tokens of listed tools that were never called."""
+    """Return the sentence about the tokens of listed tools that were never called."""
     tools = found.unused.height
     if not tools:
         return ""

@@ -28,7 +28,7 @@ _SECTIONS: Final[Mapping[str, str]] = {
     "drift": "drift",
     **dict.fromkeys(("not_started", "start", "crash", "noise"), "servers"),
 }
-"""Kind of problem → the id of the section of the page with more information; else `errors`."""
+"""Kind of problem → id of the page's section with more information; by default `errors`."""
 
 _ROWS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
     "errors": ("errors", "error", ("server", "tool", "template", "verdict")),
@@ -37,29 +37,29 @@ _ROWS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
     "drift": ("drift", "drift", ("server", "tool")),
     "servers": ("servers", "server", ("server",)),
 }
-"""Id of a section → its name among the parts of the page, and prefix and columns of row ids."""
+"""Section id → its name among the page's parts, and prefix and columns of row ids."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Priority:
-    """A problem of a tool or server that the page lists at the top."""
+    """A problem with a tool or server, listed at the top of the page."""
 
     kind: str
     subject: str
-    """The servers and tools that are concerned."""
+    """The servers and tools concerned."""
     statement: str
-    """What is wrong, how often, whose fault it is, and since when."""
+    """A sentence about the problem, its frequency, fault and onset."""
     evidence: str
     """The numbers behind the statement."""
     has_enough_data: bool
     example: str | None
     """The id of a call that shows the problem."""
     section: str
-    """The id of the section of the page with more information."""
+    """The id of the page's section with more information."""
     where: str
-    """The condition in SQL that selects the affected calls; empty: not known."""
+    """The SQL condition for the affected calls; empty if unknown."""
     named: tuple[str | None, str | None] | None = None
-    """The server and the tool that `where` does not name."""
+    """The server and tool, if not part of `where`."""
     quote: str | None = None
     """A typical error text."""
     servers: Sequence[str | None] = ()
@@ -67,15 +67,15 @@ class Priority:
     template: str | None = None
     """The template of the example's error text."""
     contrast: str | None = None
-    """What the failing calls have in common that working calls lack."""
+    """A sentence about what failing calls have in common that working calls lack."""
 
     @property
     def title(self) -> str:
-        """The title of the kind."""
+        """The title of the kind of problem."""
         return problems.TITLES[self.kind]
 
     def commands(self, commands: Commands) -> tuple[str | None, str | None]:
-        """The command that shows the example, and the command that lists all affected calls."""
+        """Return the command that shows the example, and the one that lists all affected calls."""
         if self.named is not None:
             every = commands.calls(*self.named, self.where, self.example)
         else:
@@ -83,9 +83,9 @@ class Priority:
         return commands.show(self.example), every
 
     def details(self, parts: Mapping[str, Section | None]) -> tuple[str, list[object] | None]:
-        """The section with more information, and the key of the row there that shows the problem.
+        """Return the section with more information, and the key of its row about the problem.
 
-        Without such a row the key is None, and without the section it is that of the tools.
+        Without such a row the key is None; without the section, the section of tools is returned.
         """
         if self.section not in _ROWS:
             return self.section, None
@@ -98,7 +98,7 @@ class Priority:
         return (self.section if rows else "tools"), None
 
     def _key(self, row: Mapping[str, Any], columns: tuple[str, ...]) -> list[object] | None:
-        """The key of a row that is about this problem."""
+        """Return the key of a row that is about this problem."""
         same = (
             row["server"] in self.servers
             and ("tool" not in columns or row["tool"] in self.tools)
@@ -108,9 +108,9 @@ class Priority:
 
 
 def priorities(answers: Answers) -> list[Priority]:
-    """The most important problems, the most important first.
+    """Return the most important problems in order of importance.
 
-    What got worse since the base store comes before the problems of the store.
+    Changes for the worse since the base store precede the store's problems.
     """
     worse = _worse(answers, answers.compared) if answers.compared else ()
     first = list(itertools.islice(worse, _MAX_WORSE))
@@ -139,7 +139,7 @@ def _problem(row: Mapping[str, Any], shared: contrasts.Contrasts) -> Priority:
 
 
 def _typical_error(errors: pl.DataFrame, *conditions: pl.Expr) -> tuple[str | None, str | None]:
-    """The most common error text of the groups that meet the conditions, and a call with it."""
+    """Return the most common error text among groups that meet the conditions, and a call."""
     found = errors.filter(*conditions).head(1)
     if found.is_empty():
         return None, None
@@ -160,13 +160,13 @@ _AFFECTED: Final[Mapping[str, str]] = {
     "invalid_output_rate": "output_schema_state IN ('invalid', 'missing_output')",
     "invalid_input_rate": "input_schema_state = 'invalid'",
 }
-"""Metric → the condition in SQL that selects the calls that it counts."""
+"""Metric → SQL condition for the calls that it counts."""
 
 
 def _example(
     answers: Answers, row: Mapping[str, Any], metric: str
 ) -> tuple[str | None, str | None]:
-    """An error text and the id of a call that show why a metric got worse."""
+    """Return an error text and the id of a call that show why a metric got worse."""
     if metric in {"confidence", "failure_rate"}:
         own = pl.col("verdict") == Verdict.TOOL_FAILURE
         return _typical_error(answers.errors, _same_tool(row), own)

@@ -1,4 +1,4 @@
-"""Words the facts of the question `priorities`, for the terminal, the page and MCP alike."""
+"""Puts the facts of the question `priorities` into words, for terminal, page and MCP alike."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -35,13 +35,13 @@ RANKING: Final = (
 )
 
 NO_TEXT: Final = "(no text: "
-"""How the template of a failure without a text begins; its outcome follows."""
+"""Prefix of the template of a failure without a text; the outcome follows."""
 
 _MAX_NAMES: Final = 3
 
 
 def names(values: Sequence[str | None], noun: str, most: int = _MAX_NAMES) -> str:
-    """The first names whole, and how many more there are."""
+    """Return the first names, and the number of others."""
     listed = [name(value) for value in values[:most]]
     more = len(values) - len(listed)
     if not more:
@@ -55,18 +55,18 @@ _LIVES: Final[Mapping[str, str]] = {
     "crash": "start",
     "noise": "line",
 }
-"""Kind of problem of a server's life → what is counted."""
+"""Kind of problem in a server's life → the unit that is counted."""
 
 
 def subject(row: Mapping[str, Any]) -> str:
-    """The server or servers, and the tools that are concerned."""
+    """Return the servers and tools concerned."""
     tools = row["tools"] or ()
     about = f": {names(tools, 'tool')}" if tools else ""
     return f"{names(row['servers'], 'server')}{about}"
 
 
 def number(row: Mapping[str, Any]) -> str:
-    """How many calls are affected, of how many."""
+    """Return the number of affected calls, and of all calls."""
     if row["kind"] in _LIVES:
         noun = _LIVES[row["kind"]]
         why = "" if row["reason"] is None else f" ({row['reason'].replace('_', ' ')})"
@@ -80,7 +80,7 @@ def number(row: Mapping[str, Any]) -> str:
 
 
 def blame(row: Mapping[str, Any]) -> str:
-    """Whose fault it is, and how certain that is."""
+    """Return the fault and its certainty."""
     sure = certain(row["certainty"])
     named = (
         f"perhaps {row['fault']}{sure}; {_LOOK}" if row["uncertain"] else f"{row['fault']}{sure}"
@@ -100,12 +100,12 @@ _LOOK: Final = "not clear whose: look at the example"
 
 
 def certain(certainty: float | None) -> str:
-    """The probability that a claim is right, in parentheses."""
+    """Return the probability that a claim is right, in parentheses."""
     return "" if certainty is None else f" ({whole_certainty(certainty)}% sure)"
 
 
 def onset(row: Mapping[str, Any]) -> str:
-    """Since when the problem has existed, or when it was first seen; empty: not known."""
+    """Return when the problem began or was first seen; empty if unknown."""
     if row["since"] is not None:
         other = ", when other clients called" if row["client_changed"] else ""
         return f"since {moment(row['since'])} UTC{other}"
@@ -114,7 +114,7 @@ def onset(row: Mapping[str, Any]) -> str:
 
 
 def share(row: Mapping[str, Any]) -> str:
-    """The share of affected calls with its interval."""
+    """Return the share of affected calls with its interval."""
     if row["rate_low"] is None:
         return "" if row["rate"] is None else percent(min(1.0, row["rate"]))
     thin = ", too little data" if row["insufficient_data"] else ""
@@ -123,7 +123,7 @@ def share(row: Mapping[str, Any]) -> str:
 
 
 def evidence(row: Mapping[str, Any]) -> str:
-    """The numbers behind a problem: share, interval, sessions and messages."""
+    """Return the numbers behind a problem: share, interval, sessions and messages."""
     parts = [share(row)]
     if row["sessions"]:
         parts.append(f"in {count(row['sessions'], 'session')}")
@@ -133,13 +133,13 @@ def evidence(row: Mapping[str, Any]) -> str:
 
 
 def statement(row: Mapping[str, Any]) -> str:
-    """One sentence about a problem: what, how often, whose fault, since when."""
+    """Return a sentence about a problem: what, how often, whose fault, since when."""
     said = (f"{TITLES[row['kind']]}, {number(row)}", blame(row), onset(row))
     return "; ".join(filter(None, said))
 
 
 def message(row: Mapping[str, Any], limit: int = 200) -> str | None:
-    """The most frequent message of a problem, and the exception behind it if it hides one."""
+    """Return a problem's most frequent message, and the exception hidden behind it, if any."""
     text = row["message"] or row["template"]
     no_text = text is not None and text.startswith(NO_TEXT)
     if text is not None and row["exception"] is not None and hides_exception(text):
@@ -148,7 +148,7 @@ def message(row: Mapping[str, Any], limit: int = 200) -> str | None:
 
 
 def affected(row: Mapping[str, Any]) -> str:
-    """The condition in SQL that selects the affected calls; empty: not known."""
+    """Return the SQL condition for the affected calls; empty if unknown."""
     if row["cause"] is None:
         return ""
     return f"call_id IN (SELECT call_id FROM affected_calls WHERE cause = '{row['cause']}')"

@@ -1,7 +1,7 @@
 """Prepares the rows of the page's tables, with the coordinates of charts and the commands.
 
-The number of rows is limited, so that the page stays small for any store. The page says how many
-rows it omits and which command prints all of them.
+The number of rows is limited, so that the page stays small for any store. The page states how many
+rows it omits, and the command that prints all rows.
 """
 
 import dataclasses
@@ -20,18 +20,19 @@ from mcptally.tables.outcomes import Verdict, is_verdict
 
 MAX_TOOLS: Final = 1000
 MAX_TOOL_CHARACTERS: Final = 1_800_000
-"""Characters of escaped names and commands in the table of tools; further rows are omitted."""
+"""Maximum characters of escaped names and commands in the table of tools; further rows are
+omitted."""
 MAX_ROWS: Final = 60
 MAX_HISTOGRAMS: Final = 24
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Section:
-    """The rows that the page shows of an answer."""
+    """The rows of an answer shown on the page."""
 
     rows: list[dict[str, Any]]
     total: int
-    """The number of rows of the whole answer."""
+    """The number of rows in the whole answer."""
     more: str
     """The command that prints all rows."""
 
@@ -41,15 +42,15 @@ def _present(*commands: str | None) -> list[str]:
 
 
 def _ids(first: str | None, more: Sequence[str] = ()) -> list[str]:
-    """The call ids of a row's examples without repetitions; the answer's own example is first."""
+    """Return the distinct call ids of a row's examples; the answer's own example is first."""
     return list(dict.fromkeys(call for call in (first, *more) if call is not None))
 
 
 def _worked(answers: Answers) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """A function that returns, for a row, how many calls to its tool worked and how many there are.
+    """Return a function that returns how many calls to a row's tool worked, and their total.
 
-    They are the columns `tool_ok` and `tool_calls`. For a row about a whole server (its `level` is
-    `server`), the calls to all its tools count.
+    The numbers are in the columns `tool_ok` and `tool_calls`. For a row about a whole server
+    (`level` is `server`), calls to all its tools are counted.
     """
     counts = ("ok", "calls")
     named = {
@@ -65,7 +66,7 @@ def _worked(answers: Answers) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
 
 def _with_example(row: Mapping[str, Any], commands: Commands) -> dict[str, Any]:
-    """The example call of a row of an answer, and the command that shows it."""
+    """Return the example call of a row of an answer, and the command that shows it."""
     return {
         "commands": _present(commands.show(row["call_id"])),
         "examples": _ids(row["call_id"]),
@@ -73,7 +74,7 @@ def _with_example(row: Mapping[str, Any], commands: Commands) -> dict[str, Any]:
 
 
 def tools(answers: Answers, commands: Commands) -> Section:
-    """The tools in the order of the answer: the most costly for callers first."""
+    """Return the tools in the answer's order: most costly for callers first."""
     examples = _examples(answers)
     rows: list[dict[str, Any]] = []
     characters = 0
@@ -98,7 +99,7 @@ def _success_range(row: Mapping[str, Any]) -> charts.Range | None:
 
 
 def servers(answers: Answers, commands: Commands) -> Section:
-    """The servers in the order of the answer: the most costly for callers first."""
+    """Return the servers in the answer's order: most costly for callers first."""
     examples: dict[str | None, str] = {}
     for (server, _), call in _examples(answers).items():
         examples.setdefault(server, call)
@@ -116,10 +117,10 @@ def servers(answers: Answers, commands: Commands) -> Section:
 
 
 def _examples(answers: Answers) -> dict[tuple[str | None, str | None], str]:
-    """An example call to each tool.
+    """Return an example call to each tool.
 
-    This is its most common tool failure, otherwise its most common failure of any kind, otherwise
-    its slowest call.
+    This is from its most common tool failure, else its most common failure of any kind, else its
+    slowest call.
     """
     failing = answers.errors.filter(verdict="tool_failure")
     found: dict[tuple[str | None, str | None], str] = {}
@@ -137,7 +138,7 @@ _URGENCY: Final = {"tool_failure": 0, "infrastructure": 1, "ambiguous": 2, "busi
 
 
 def errors(answers: Answers, commands: Commands) -> Section:
-    """The most common error groups of each verdict, so that refusals do not displace failures."""
+    """Return the most common error groups per verdict, so that refusals do not hide failures."""
     ranked = answers.errors.with_row_index("index").with_columns(
         urgency=pl.col("verdict").replace_strict(_URGENCY, default=4),
         rank_in_verdict=pl.col("index").rank("ordinal").over("verdict"),
@@ -162,7 +163,7 @@ def errors(answers: Answers, commands: Commands) -> Section:
 
 
 def hidden(answers: Answers, commands: Commands) -> Section:
-    """Results that report a failure but are not marked as errors."""
+    """Return results that report a failure but are not marked as errors."""
     worked = _worked(answers)
     rows = [
         row
@@ -185,7 +186,7 @@ def hidden(answers: Answers, commands: Commands) -> Section:
 
 
 def latency(answers: Answers, commands: Commands) -> Section:
-    """Latency histograms of the slowest tools; tools with 20 calls or more come first."""
+    """Return latency histograms of the slowest tools; tools with 20 calls or more come first."""
     ranked = answers.latency.with_columns(
         used=pl.col("calls") >= min(20, max(answers.latency.get_column("calls"), default=0))
     ).sort("used", "latency_p95_ms", descending=True, nulls_last=True)
@@ -214,7 +215,7 @@ def latency(answers: Answers, commands: Commands) -> Section:
 
 
 def drift(answers: Answers, commands: Commands) -> Section:
-    """The tools whose definition changed: when, what, and their failures before and after."""
+    """Return the tools whose definition changed: when, how, and failures before and after."""
     rows = []
     examples = _examples(answers)
     worked = _worked(answers)
@@ -248,7 +249,7 @@ def drift(answers: Answers, commands: Commands) -> Section:
 
 
 def context(answers: Answers, commands: Commands) -> Section:
-    """The tools that take the most tokens of a model's context."""
+    """Return the tools that take the most tokens of a model's context."""
     frame = answers.context.filter(pl.col("total_tokens") > 0)
     worked = _worked(answers)
     most = max(frame.get_column("total_tokens"), default=0)
@@ -268,7 +269,7 @@ def context(answers: Answers, commands: Commands) -> Section:
 
 
 def violations(answers: Answers, commands: Commands) -> Section:
-    """Arguments and results that do not match the tool's own schema."""
+    """Return the arguments and results that do not match the tool's schema."""
     worked = _worked(answers)
     rows = [
         row | worked(row) | _with_example(row, commands)
@@ -278,7 +279,7 @@ def violations(answers: Answers, commands: Commands) -> Section:
 
 
 def retries(answers: Answers, commands: Commands) -> Section:
-    """The tools whose failed calls were repeated."""
+    """Return the tools whose failed calls were repeated."""
     worked = _worked(answers)
     rows = [
         row | worked(row) | _with_example(row, commands)
@@ -288,7 +289,7 @@ def retries(answers: Answers, commands: Commands) -> Section:
 
 
 def findings(answers: Answers, commands: Commands) -> Section:
-    """The violations of the protocol and other findings, by rule."""
+    """Return the violations of the protocol and other findings, by rule."""
     rows = [
         row | _with_example(row, commands) for row in answers.findings.head(MAX_ROWS).to_dicts()
     ]
@@ -296,7 +297,7 @@ def findings(answers: Answers, commands: Commands) -> Section:
 
 
 def changes(answers: Answers, compared: Compared, commands: Commands) -> Section:
-    """The changes since the base store, without the kinds in `OMITTED_CHANGES`."""
+    """Return the changes since the base store, without the kinds in `OMITTED_CHANGES`."""
     listed = compared.tools.filter(~pl.col("change").is_in(OMITTED_CHANGES))
     rows = []
     examples = _examples(answers)

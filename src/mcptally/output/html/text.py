@@ -20,7 +20,7 @@ _BREAK: Final = re.compile(r"[ \t\r]*\n\s*")
 
 
 def is_printable(text: str) -> bool:
-    """Whether `text` has no control, invisible or bidirectional characters."""
+    """Return whether `text` has no control, invisible or bidirectional characters."""
     return not CONTROL_CHARACTERS.search(text)
 
 
@@ -34,7 +34,7 @@ def _escape(match: re.Match[str]) -> str:
 
 @functools.lru_cache(maxsize=8192)
 def shown(text: str | None, limit: int = TEXT_LIMIT) -> str:
-    """A recorded text on one line, secrets masked, controls escaped, cut to `limit` characters."""
+    """Return a recorded text on one line, masked, with controls escaped, cut to `limit`."""
     if text is None:
         return "(none)"
     # A secret that begins before the cut ends within the next 4096 characters.
@@ -43,7 +43,7 @@ def shown(text: str | None, limit: int = TEXT_LIMIT) -> str:
 
 
 def shown_lines(text: str, limit: int) -> str:
-    """A recorded text on several lines: secrets masked, controls escaped, cut to `limit`."""
+    """Return a recorded text on several lines, masked, with controls escaped, cut to `limit`."""
     masked = mask_text(text if len(text) <= _WHOLE else text[: limit + 4096])
     lines = CONTROL_CHARACTERS.sub(
         lambda found: found[0] if found[0] == "\n" else _escape(found), masked.replace("\r\n", "\n")
@@ -54,12 +54,12 @@ def shown_lines(text: str, limit: int) -> str:
 
 
 def name(text: str | None) -> str:
-    """The name of a server, tool or client as `shown`, cut to `NAME_LIMIT`."""
+    """Return the name of a server, tool or client as `shown`, cut to `NAME_LIMIT`."""
     return shown(text, NAME_LIMIT) or "(empty name)"
 
 
 def percent(share: float | None) -> str:
-    """A share as a percentage; only 0 and 1 become 0% and 100%, others keep enough digits."""
+    """Return a share in percent; only 0 and 1 become 0% and 100%, others keep enough digits."""
     if share is None:
         return "\N{EN DASH}"
     if share in (0, 1):
@@ -73,16 +73,16 @@ def percent(share: float | None) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """The range between two shares, with an en dash and one percent sign."""
+    """Return the range between two shares, with an en dash and one percent sign."""
     if low is None or high is None:
         return "\N{EN DASH}"
-    # Rounded first, so that an end close to 0 or 1 does not become "<0.01%" or ">99.99%".
+    # Round first, so that an end close to 0 or 1 does not become "<0.01%" or ">99.99%".
     first, last = (percent(round(end, 4)) for end in (low, high))
     return f"{first.removesuffix('%')}\N{EN DASH}{last}"
 
 
 def duration(ms: float | None) -> str:
-    """Milliseconds as ms, s, min or h."""
+    """Return milliseconds as ms, s, min or h."""
     if ms is None:
         return "\N{EN DASH}"
     for below, unit, scale in ((1_000, "ms", 1), (60_000, "s", 1e3), (3_600_000, "min", 6e4)):
@@ -92,7 +92,7 @@ def duration(ms: float | None) -> str:
 
 
 def tokens(n: float | None) -> str:
-    """A count of tokens, above 1,000 in thousands or millions."""
+    """Return a number of tokens, above 1,000 in thousands or millions."""
     if n is None:
         return "\N{EN DASH}"
     for unit, scale in (("M", 1e6), ("k", 1e3)):
@@ -106,14 +106,14 @@ def _digits(value: float) -> str:
 
 
 def moment(at: datetime.datetime | None) -> str:
-    """A time in UTC, to the minute."""
+    """Return a time in UTC, to the minute."""
     if at is None:
         return "unknown time"
     return at.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def span(first: datetime.datetime | None, last: datetime.datetime | None) -> str:
-    """The range between two times in UTC; the date is not repeated if both are on one day."""
+    """Return the range between two times in UTC, with a single date if both are on one day."""
     if first is None and last is None:
         return "at unknown times"
     start, end = moment(first), moment(last)
@@ -125,7 +125,7 @@ def span(first: datetime.datetime | None, last: datetime.datetime | None) -> str
 
 
 def sort_key(value: object) -> str:
-    """The value by which the page's script sorts a cell: a number, or text.
+    """Return the number or text by which the page's script sorts a cell.
 
     Floats are rounded to five digits, so that the same store gives the same page everywhere.
     """

@@ -1,21 +1,21 @@
-"""Prepares the answer of `timeline` for a stacked chart."""
+"""Prepares the answer to `timeline` for a stacked chart."""
 
 from typing import Final
 
 import polars as pl
 
 CAUSES: Final = ("ok", "tool_failures", "infrastructure", "ambiguous", "business", "other")
-"""The results of calls, in the order in which a chart stacks them."""
+"""The results of calls, in stacking order."""
 
 
 def stacked(timeline: pl.DataFrame) -> pl.DataFrame:
     """Return one row per period and cause, with its number of `calls`.
 
     `other` are calls that were cancelled or have no result yet. A cause without calls has no row in
-    the period, and calls whose time is unknown have none.
+    the period; calls at an unknown time have no row.
 
     Args:
-        timeline: the answer of the question `timeline`, or rows of it.
+        timeline: the answer to the question `timeline`, or some of its rows.
     """
     keys = ["level", "server", "tool", "start", "seconds"]
     return (

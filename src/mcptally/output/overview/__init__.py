@@ -2,8 +2,8 @@
 
     inputs → cache → (import, score, answer) → screen → page
 
-May import what `output` may import, and the modules of `output` below it. If neither the inputs nor
-the program changed, the kept answer is returned and nothing large is imported.
+May import the same folders as `output`, and the modules of `output` below it. If neither the inputs
+nor the program changed, the kept answer is returned and nothing large is imported.
 """
 
 import dataclasses
@@ -25,15 +25,15 @@ _SHOWN: Final = 5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Overview:
-    """The result of `overview`: a summary, and the places of the store and the page."""
+    """The result of `overview`: a summary, and the paths of the store and the page."""
 
     folder: Path
-    """The folder of the cache."""
+    """The cache folder."""
     answer: Mapping[str, Any]
     """The numbers and texts of the summary; recorded texts are masked and on one line.
 
-    `skipped` has the path of each skipped file and why, `other_names` the files in folders that
-    were not opened because of their names."""
+    `skipped` has the path of each skipped file and the reason, `other_names` the files in folders
+    that were not opened because of their names."""
 
     @property
     def store(self) -> Path:
@@ -42,7 +42,7 @@ class Overview:
 
     @property
     def page(self) -> Path:
-        """The file of the report."""
+        """The report file."""
         return self.folder / cache.PAGE
 
 
@@ -58,13 +58,13 @@ def overview(
 ) -> Overview:
     """Import and score recordings and logs, and summarize them.
 
-    If another process is doing this for the same paths, wait for it and return its answer.
+    If another process is already doing this for the same paths, wait for it and return its answer.
 
     Args:
         paths: files, folders and patterns of transcripts or of logs that `import` can read.
         most: maximum number of findings; 0 means all.
-        filters: filters of the calls that the answer is about, as in `Store.ask`.
-        jobs: processes to use at most; 0 means one per core.
+        filters: filters for the calls, as in `Store.ask`.
+        jobs: maximum number of processes; 0 means one per core.
         progress: called with the number of bytes scored so far and the total.
         on_wait: called before waiting for another process.
         on_answer: called with the result when it is known; without filters, before the page is
@@ -78,7 +78,7 @@ def overview(
     if most == _SHOWN and not given_filters:
         return _overview(paths, jobs, progress, on_wait, on_answer)
     whole = _overview(paths, jobs, progress, on_wait, lambda _: None)
-    # These load polars, pyarrow and DuckDB.
+    # These imports load polars, pyarrow and DuckDB.
     from mcptally.analytics.store import open_store  # noqa: PLC0415
     from mcptally.output.html.answers import Asked  # noqa: PLC0415
     from mcptally.output.overview.answer import answer_of  # noqa: PLC0415
@@ -96,7 +96,7 @@ def _overview(
     on_wait: Callable[[], None],
     on_answer: Callable[[Overview], None],
 ) -> Overview:
-    """The overview of all calls with `_SHOWN` findings, computed or from the cache."""
+    """Return the overview of all calls with `_SHOWN` findings, computed or from the cache."""
     given = [Path(path) for path in paths]
     for path in given:
         if (path / "store.json").is_file():
@@ -109,7 +109,7 @@ def _overview(
     folder = cache.folder_of(root, given)
     earlier = cache.read(folder)
     program = cache.program_digest()
-    # Another version of the program may know more formats.
+    # Another version of the program may support more formats.
     known = earlier if earlier.get("program") == program else {}
     inputs = find_inputs(given, root, known)
     state: dict[str, Any] = {
@@ -138,7 +138,7 @@ def _known(
     inputs: Inputs,
     on_answer: Callable[[Overview], None],
 ) -> Overview:
-    """The result that the state in the cache has kept."""
+    """Return the result kept in the cached state."""
     skipped = [msgspec.structs.astuple(file) for file in inputs.skipped]
     others = {"skipped": skipped, "other_names": inputs.other_names}
     found = Overview(folder, state["answer"] | others)
@@ -156,7 +156,7 @@ def _answer_anew(
     on_answer: Callable[[Overview], None],
 ) -> Overview:
     """Compute the answer, write the page, and keep the answer with the state."""
-    # These load polars, pyarrow and DuckDB.
+    # These imports load polars, pyarrow and DuckDB.
     from mcptally.analytics.store import open_store  # noqa: PLC0415
     from mcptally.output.html import page_text, write_page  # noqa: PLC0415
     from mcptally.output.html.answers import Asked  # noqa: PLC0415
@@ -185,7 +185,7 @@ def _score(
     jobs: int,
     progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """Import the logs and score everything; return the counts of what was read."""
+    """Import the logs and score everything; return counts of the input."""
     from mcptally.pipeline.run import score  # noqa: PLC0415
 
     imported = folder / cache.IMPORTED

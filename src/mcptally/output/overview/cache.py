@@ -1,4 +1,4 @@
-"""The cache of stores and pages: where it is, what is current, and what is removed.
+"""Manages the cache of stores and pages: its place, validity and cleanup.
 
 CACHE/<digest>/overview.json    what was read and answered
 CACHE/<digest>/imported/        transcripts of imported logs, with reports
@@ -6,7 +6,7 @@ CACHE/<digest>/store/           the store
 CACHE/<digest>/report.html      the page
 
 CACHE is `$XDG_CACHE_HOME/mcptally`, by default `~/.cache/mcptally`. The digest is that of the given
-paths. Nobody else can read the folders (mode 0700).
+paths. Only the user can read the folders (mode 0700).
 """
 
 import contextlib
@@ -36,7 +36,7 @@ _SOURCES: Final = (".py", ".sql", ".html", ".css", ".js", ".toml", ".json")
 
 
 def root() -> Path:
-    """The folder of all caches, which may not exist yet.
+    """Return the folder of all caches, which may not exist yet.
 
     Raises:
         UsageError: the home folder is unknown.
@@ -51,7 +51,7 @@ def root() -> Path:
 
 
 def folder_of(caches: Path, paths: Iterable[Path]) -> Path:
-    """The cache of these inputs: the same for the same absolute paths in any order."""
+    """Return the cache for these inputs: the same for equal absolute paths in any order."""
     names = sorted({os.path.abspath(path) for path in paths})  # noqa: PTH100  (without links)
     digest = hashlib.blake2b("\0".join(names).encode("utf-8", "surrogateescape"), digest_size=6)
     return caches / digest.hexdigest()
@@ -61,7 +61,7 @@ def create(caches: Path, folder: Path) -> None:
     """Create the folder of a cache.
 
     Raises:
-        UsageError: it cannot be created, or belongs to somebody else.
+        UsageError: it cannot be created, or belongs to another user.
     """
     try:
         caches.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -82,11 +82,9 @@ def create(caches: Path, folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Lock a cache for this process, after the process that has it ended.
+    """Lock a cache for this process, after waiting for the process that has it locked.
 
-    Args:
-        folder: the cache.
-        on_wait: called if another process has it.
+    Args: folder: the cache. on_wait: called if another process has it locked.
     """
     file = os.open(folder, os.O_RDONLY)
     try:
@@ -101,7 +99,7 @@ def locked(folder: Path, on_wait: Callable[[], None]) -> Iterator[None]:
 
 
 def program_digest() -> str:
-    """Digest of the version, and of the sizes and times of this program's files."""
+    """Return a digest of the version and of the sizes and times of this program's files."""
     digest = hashlib.blake2b(mcptally.__version__.encode(), digest_size=8)
     package = Path(mcptally.__file__).parent
     for folder, folders, names in os.walk(package):
@@ -114,7 +112,7 @@ def program_digest() -> str:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """The state that the previous run kept; empty if there is none that this version can read."""
+    """Return the state kept by the previous run; empty if this version cannot read it."""
     try:
         found: dict[str, Any] = json.loads((folder / _STATE).read_bytes())
     except (OSError, ValueError):
@@ -131,13 +129,13 @@ def write(folder: Path, state: Mapping[str, Any]) -> None:
 
 
 def mark(folder: Path) -> list[int]:
-    """A value that changes when the store or the page is replaced."""
+    """Return a value that changes when the store or the page is replaced."""
     stats = [(folder / name).stat() for name in (f"{STORE}/store.json", PAGE)]
     return [number for stat in stats for number in (stat.st_ino, stat.st_mtime_ns, stat.st_size)]
 
 
 def is_current(folder: Path, earlier: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
-    """Whether the previous run had the same inputs and program, and its files are unchanged."""
+    """Return whether inputs and program equal the previous run's, and files are unchanged."""
     if any(earlier.get(name) != value for name, value in state.items()):
         return False
     try:
@@ -170,8 +168,8 @@ def sweep(caches: Path, *, keep: Path) -> None:
 def import_logs_anew(out: Path, logs: Sequence[Path]) -> int:
     """Import logs into an empty folder; return the number of lines that could not be used.
 
-    All logs are imported together, because the servers that are read from a log of Claude Desktop
-    depend on the other logs in its folder.
+    All logs are imported together, because the servers read from a Claude Desktop log depend on the
+    other logs in its folder.
     """
     from mcptally.importers import import_logs  # noqa: PLC0415
 

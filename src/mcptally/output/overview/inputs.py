@@ -1,4 +1,4 @@
-"""Finds the transcripts and the logs of other programs that paths name."""
+"""Finds the transcripts and other programs' logs at the given paths."""
 
 import dataclasses
 import fnmatch
@@ -18,8 +18,7 @@ from mcptally.transcript.remote import not_found
 PATTERNS: Final = tuple(
     sorted({"*.jsonl"}.union(*(form.names for form in FORMATS.values()))),
 )
-"""Patterns of the names of files in a folder that may be transcripts or logs; each also with .gz
-and .zst."""
+"""Name patterns of files in a folder that may be transcripts or logs; also with .gz and .zst."""
 _NAMES: Final = tuple(
     f"{pattern}{suffix}" for pattern in PATTERNS for suffix in ("", ".gz", ".zst")
 )
@@ -37,32 +36,32 @@ class Inputs:
     logs: list[Path] = dataclasses.field(default_factory=list)
     skipped: list[SkippedFile] = dataclasses.field(default_factory=list)
     files: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Path → `FileEntry`, of all files to read."""
+    """Path → `FileEntry`, for all files to read."""
     unknown: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Path → state and reason, of the skipped files whose format is unknown."""
+    """Path → state and reason, for skipped files in an unknown format."""
     other_names: list[str] = dataclasses.field(default_factory=list)
     """Files in folders that were not opened because of their names."""
     reviews: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Path → state, of the files in folders that hold answers of `mcptally review`."""
+    """Path → state, for files in folders with answers from `mcptally review`."""
     are_stable: bool = True
-    """Whether every later change of a file will show in its state."""
+    """Whether every later change to a file will change its state."""
 
     @property
     def logs_state(self) -> dict[str, Any]:
-        """The part of `files` about logs."""
+        """The entries of `files` for logs."""
         return {str(path): self.files[str(path)] for path in self.logs}
 
 
 def find_inputs(paths: Sequence[Path], cache: Path, known: Mapping[str, Any]) -> Inputs:
-    """The files that `paths` name, sorted into transcripts and logs.
+    """Return the files at `paths`, sorted into transcripts and logs.
 
-    In folders, files whose names do not look like a transcript or log are not opened, and files of
-    an unknown format are skipped. A named file is always read.
+    In folders, files whose names do not look like a transcript or log are not opened, and files in
+    an unknown format are skipped. A file that is named explicitly is always read.
 
     Args:
         paths: files, folders and patterns.
         cache: the folder of all caches, whose files are not inputs.
-        known: the result of the previous run; files in its `files` and `unknown` are not opened.
+        known: the previous run's result; files in its `files` and `unknown` are not opened.
 
     Raises:
         UnreadableError: a path does not exist, or no file can be read.
@@ -89,7 +88,7 @@ def find_inputs(paths: Sequence[Path], cache: Path, known: Mapping[str, Any]) ->
 
 
 def _first_skipped(found: Inputs) -> str:
-    """The first files that were skipped, for a message."""
+    """Return the first skipped files, for a message."""
     more = len(found.skipped) - 3
     named = [f"; skipped: {one.name}: {one.why}" for one in found.skipped[:3]]
     others = len(found.other_names)
@@ -106,7 +105,7 @@ def _first_skipped(found: Inputs) -> str:
 
 
 def _files(paths: Iterable[Path], skipped: list[SkippedFile]) -> Iterable[tuple[Path, bool]]:
-    """Yield each file once, and whether it was named rather than found in a folder."""
+    """Yield each file once, and whether it was named explicitly or found in a folder."""
     seen: set[Path] = set()
     for path in paths:
         for root in [path] if _exists(path) else sorted(pattern_matches(path)):
@@ -142,7 +141,7 @@ def _has_state(path: Path, identity: Sequence[int]) -> bool:
 
 
 def _skip(found: Inputs, path: Path, why: str) -> None:
-    """Add a file of unknown format to the skipped files."""
+    """Add a file in an unknown format to the skipped files."""
     found.skipped.append(SkippedFile(str(path), why))
     found.unknown[str(path)] = [list(file_state(path).identity), why]
 
@@ -161,7 +160,7 @@ def _add(found: Inputs, path: Path, known: Sequence[Any] | None, *, is_named: bo
             found.skipped.append(SkippedFile(str(path), str(error)))
             return
     if form is None and path.name.endswith(SUFFIXES) and (is_named or is_damaged(path)):
-        form = TRANSCRIPT  # scoring reports what is wrong
+        form = TRANSCRIPT  # scoring reports the problem
     if form is None:
         if is_named:
             raise UnreadableError(

@@ -19,7 +19,7 @@ _UNITS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 def screen(
     paths: Sequence[str], answer: Mapping[str, Any], store: Path, page: Path, *, width: int = 80
 ) -> str:
-    """The overview as text; only the last lines, which are commands, may exceed `width`."""
+    """Return the overview as text; only the last lines, which are commands, may exceed `width`."""
     calls = (
         count(answer["calls"], "call"),
         f"to {count(answer['tools'], 'tool')}",
@@ -44,13 +44,13 @@ def screen(
 
 
 def as_json(paths: Sequence[str], answer: Mapping[str, Any], store: Path, page: Path) -> str:
-    """The overview as one JSON object, with the words of the screen."""
+    """Return the overview as one JSON object, with the texts of the screen."""
     where = {"paths": list(paths), "store": str(store), "report": str(page)}
     return f"{json.dumps(where | dict(answer), indent=2, ensure_ascii=False)}\n"
 
 
 def skipped(answer: Mapping[str, Any]) -> str:
-    """The skipped files, one per line, with the reason, and how each format is recognised."""
+    """Return the skipped files, one per line with the reason, and how formats are recognised."""
     lines = [as_message(f"{path}: {why}").replace("\n", " ") for path, why in answer["skipped"]]
     if others := [Path(path).name for path in answer["other_names"]]:
         more = f" and {count(len(others) - _NAMED)} more" if len(others) > _NAMED else ""
@@ -70,14 +70,14 @@ _NAMED: Final = 20
 
 
 def _skipped(files: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
-    """The number of skipped files and the first of their names."""
+    """Yield the number of skipped files and the first of their names."""
     if files:
         names = ", ".join(as_message(Path(path).name).replace("\n", " ") for path, _ in files)
         yield _cut(f"skipped: {count(len(files), 'file')} (--skipped says why): {names}", width)
 
 
 def _read(answer: Mapping[str, Any]) -> Iterator[str]:
-    """The lines about files that were read, and about those that were not."""
+    """Yield the lines about files that were read and files that were not."""
     if answer["transcripts"]:
         yield count(answer["transcripts"], "transcript")
     if answer["logs"]:
@@ -97,9 +97,9 @@ def _span(first: str, last: str) -> str:
 
 
 def _rest(rest: Mapping[str, int], width: int) -> Iterator[str]:
-    """The failed calls by cause, the most frequent first; then those that have not failed.
+    """Yield the failed calls by cause, most frequent first, then the calls that have not failed.
 
-    All are in one line if it is not wider than `width`.
+    All are on one line if it is not wider than `width`.
     """
     causes = sorted((cause for cause in rest if rest[cause]), key=lambda cause: -rest[cause])
     faults = ", ".join(
@@ -114,16 +114,16 @@ def _rest(rest: Mapping[str, int], width: int) -> Iterator[str]:
 
 _NOT_FAILED: Final = ("unfinished", "outcome unknown")
 _JOINT: Final = "\N{NO-BREAK SPACE}"
-"""Where `_wrapped` does not break a line."""
+"""Joins words between which `_wrapped` does not break a line."""
 
 
 def _together(text: str) -> str:
-    """The text, which `_wrapped` keeps in one line."""
+    """Return the text in a form that `_wrapped` keeps on one line."""
     return text.replace(" ", _JOINT)
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
-    """The text in lines that only a long word makes longer than `width`."""
+    """Yield the text in lines of at most `width` characters, except for longer words."""
     for line in textwrap.wrap(
         text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     ):
@@ -131,7 +131,7 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
 
 
 def _no_finding(answer: Mapping[str, Any]) -> str:
-    """The text in place of findings. Failed calls that name no tool belong to no finding."""
+    """Return the text in place of findings. Failed calls without a tool belong to no finding."""
     failed = answer["calls"] - answer["ok"] - sum(answer["rest"][kind] for kind in _NOT_FAILED)
     if failed:
         return f"No tool has a problem: the {count(failed, 'failed call')} named none."
@@ -140,7 +140,7 @@ def _no_finding(answer: Mapping[str, Any]) -> str:
 
 
 def _finding(number: int, finding: Mapping[str, Any], width: int) -> Iterator[str]:
-    """The lines of a finding, wrapped between words; its example takes two lines at most."""
+    """Yield the lines of a finding, wrapped between words; its example takes two lines at most."""
     *said, example = finding["lines"]
     first = f"{number}. "
     for line in said:
@@ -160,7 +160,7 @@ def _finding(number: int, finding: Mapping[str, Any], width: int) -> Iterator[st
 
 
 def _next(answer: Mapping[str, Any], store: Path, page: Path) -> Iterator[str]:
-    """Where the page is, and three commands, the first about the first finding."""
+    """Yield the page's path and three commands, the first about the first finding."""
     place = _path(store)
     call = answer["findings"][0]["call_id"] if answer["findings"] else None
     yield f"report: {_path(page)}"
@@ -174,7 +174,7 @@ def _next(answer: Mapping[str, Any], store: Path, page: Path) -> Iterator[str]:
 
 
 def _path(path: Path) -> str:
-    """A path as a shell reads it, with `~` for the home folder."""
+    """Return a path for a shell, with `~` for the home folder."""
     try:
         rest = path.relative_to(Path.home())
     except (ValueError, RuntimeError):
