@@ -55,9 +55,9 @@ def write(
     Args:
         answer: the rows to write.
         form: the format, one of `ANSWERS`.
-        shown: the columns of a table; all if empty. A terminal shows those that fit. limit: the
-            maximum number of rows; 0 for all. counts: whether to count and report the rows beyond
-            the limit.
+        shown: the columns of a table; all if empty. A terminal shows those that fit.
+        limit: the maximum number of rows; 0 for all.
+        counts: whether to count and report the rows beyond the limit.
         empty: what an answer without rows means.
 
     Raises:
