@@ -7,6 +7,8 @@ import pytest
 
 import mcptally as mt
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["pytester"]
 
 SERVER = """
@@ -86,7 +88,6 @@ def calls_of(folder, tmp_path):
     return rows.fetchall()
 
 
-@pytest.mark.slow
 def test_stdio_servers_are_recorded_and_a_gate_fails_the_run(suite, pytester, tmp_path):
     done = suite(STDIO, "--mcptally-out=kept", "--mcptally-fail-on=failure_rate > 5%")
     assert done.ret == 1
@@ -99,7 +100,6 @@ def test_stdio_servers_are_recorded_and_a_gate_fails_the_run(suite, pytester, tm
     ]
 
 
-@pytest.mark.slow
 def test_workers_of_xdist_record_into_one_archive_and_findings_alone_do_not_fail_the_run(
     pytester, monkeypatch, tmp_path
 ):
@@ -111,7 +111,6 @@ def test_workers_of_xdist_record_into_one_archive_and_findings_alone_do_not_fail
     assert len(list((pytester.path / "kept").iterdir())) == 1
 
 
-@pytest.mark.slow
 def test_apps_and_server_objects_are_recorded_and_the_cache_keeps_the_last_run_only(
     suite, pytester, tmp_path
 ):

@@ -13,6 +13,8 @@ from polars.testing import assert_frame_equal
 
 import mcptally as mt
 
+pytestmark = pytest.mark.slow
+
 
 def test_threads_may_share_an_answer_and_a_store(sample_store: mt.Store):
     store, together = mt.open_store(sample_store.path), threading.Barrier(4)

@@ -9,6 +9,8 @@ from mcptally.errors import QueryError
 from tests.analytics import built_stores
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> mt.Store:
@@ -179,7 +181,6 @@ def refused(id_: int, code: int, words: str) -> dict:
     return {"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": words}}
 
 
-@pytest.mark.slow
 def test_what_is_said_about_a_verdict_agrees_with_its_numbers(tmp_path: Path):
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
     events = [

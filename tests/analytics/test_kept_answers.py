@@ -2,9 +2,12 @@
 
 import polars as pl
 import polars.testing
+import pytest
 
 import mcptally as mt
 from mcptally.analytics import views
+
+pytestmark = pytest.mark.slow
 
 
 def test_kept_answers_equal_those_of_ask_in_any_order(sample_store: mt.Store) -> None:

@@ -16,6 +16,8 @@ from mcptally.tables.all_tables import TABLES
 from tests.commands import run
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8xC0uR5tY1"
 PASSWORD = "kestrel-Umbra" + "-4471"
 """A secret by the name of its argument only; replies and findings repeat it without the name."""
@@ -181,7 +183,6 @@ def test_query_masks_its_views_and_raw_does_not(folder):
     assert PASSWORD[::-1] in run("query", folder, query, "--format", "json", "--raw").stdout
 
 
-@pytest.mark.slow
 def test_a_masked_name_can_be_used_to_ask(tmp_path):
     write(tmp_path / "a.jsonl", recorded(f"demo {TOKEN}", secret=True))
     mt.score([tmp_path / "a.jsonl"], out=tmp_path / "store")
@@ -203,7 +204,6 @@ def test_copies_are_written_once_and_a_part_without_secrets_is_a_link(tmp_path):
         assert all(copy.stat().st_nlink == 2 for copy in copies)
 
 
-@pytest.mark.slow
 def test_a_question_about_names_does_not_mask_payloads(tmp_path):
     write(tmp_path / "a.jsonl", recorded("demo", secret=True))
     mt.score([tmp_path / "a.jsonl"], out=tmp_path / "store")
@@ -214,7 +214,6 @@ def test_a_question_about_names_does_not_mask_payloads(tmp_path):
     assert leaked(texts(masked)) == []
 
 
-@pytest.mark.slow
 def test_the_copies_of_parts_that_a_run_replaced_are_removed(tmp_path):
     write(tmp_path / "a.jsonl", recorded("demo", secret=True))
     write(tmp_path / "b.jsonl", recorded("other", secret=True))

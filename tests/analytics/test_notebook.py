@@ -10,6 +10,8 @@ import mcptally as mt
 from mcptally.analytics import answer, notebook
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 AWS_KEY = "AKIAIOSFODNN7EXAMPLE"
 HOSTILE = f"<script>alert(1)</script> {AWS_KEY} \x1b[2J\u202e"
 
@@ -116,7 +118,6 @@ def test_a_filtered_or_limited_answer_is_still_shown_as_an_answer(store: mt.Stor
     assert re.findall(r"<th[^>]*>([^<]*)</th>", html) == ["tool", "calls"]
 
 
-@pytest.mark.slow
 def test_an_answer_within_limits_is_shown_as_an_answer(store: mt.Store):
     with store.within(60):
         html, _ = shown(store.ask("tool_scores"))
@@ -132,7 +133,6 @@ def test_every_answer_can_be_shown(store: mt.Store, query: str):
     assert ("no rows" in plain) == ("no rows" in html) == ("false" in query)
 
 
-@pytest.mark.slow
 def test_a_comparison_is_shown_as_answers(store: mt.Store):
     html, _ = shown(store.compare(store).tools)
     assert "change" in html

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import mcptally as mt
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
@@ -91,12 +92,10 @@ def test_a_run_updates_the_comment_of_an_earlier_one_and_a_change_for_the_worse_
     record(tmp_path / "before", fails=False)
     record(tmp_path / "traces", fails=True)
     (tmp_path / "comments").write_text("41\n57\n")
-    gate = {"MCPTALLY_FAIL_ON": "failure_rate > 20%", "MCPTALLY_PR": "7"}
-    done = ci("before", MCPTALLY_OUT="base", **gate)
-    assert done.returncode == 0, done.stderr
-    assert "PATCH repos/jo/shop/issues/comments/41 " in (tmp_path / "asked").read_text()
-    done = ci("traces", MCPTALLY_BASE="base/store", MCPTALLY_WORSE="worse")
+    mt.score(tmp_path / "before", out=tmp_path / "base")
+    done = ci("traces", MCPTALLY_BASE="base", MCPTALLY_WORSE="worse", MCPTALLY_PR="7")
     assert done.returncode == 1, done.stderr
+    assert "PATCH repos/jo/shop/issues/comments/41 " in (tmp_path / "asked").read_text()
     assert "### Compared with the base" in (tmp_path / "step.md").read_text()
 
 

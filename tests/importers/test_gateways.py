@@ -8,6 +8,8 @@ import pytest
 from mcptally.importers import import_logs
 from tests.importers.imported_logs import SAMPLES, Logs, all_records_accounted_for, events
 
+pytestmark = pytest.mark.slow
+
 LOGS = Logs()
 
 

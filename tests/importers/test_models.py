@@ -7,6 +7,8 @@ import pytest
 from mcptally.importers.model_of_call import ModelsOfCalls
 from tests.importers.imported_logs import SAMPLES, Logs
 
+pytestmark = pytest.mark.slow
+
 LOGS = Logs()
 BIG, SMALL = "model-big", "model-small"
 

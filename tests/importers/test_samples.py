@@ -9,6 +9,8 @@ import pytest
 from mcptally.importers import import_logs
 from tests.importers.imported_logs import FACTS, SAMPLES, Logs, all_records_accounted_for, facts
 
+pytestmark = pytest.mark.slow
+
 LOGS = Logs()
 INSPECTOR = "inspector-protocol-bookshop-2026-11-28T11-35-34.907Z.json.gz"
 """What the Protocol tab of MCP Inspector 2.12 exported, with the demo's bookshop as the server."""

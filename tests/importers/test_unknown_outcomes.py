@@ -2,8 +2,12 @@
 
 import json
 
+import pytest
+
 import mcptally as mt
 from tests.commands import run
+
+pytestmark = pytest.mark.slow
 
 OK, ERROR = {}, {"code": 2, "message": "internal_error"}
 

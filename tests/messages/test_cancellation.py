@@ -8,6 +8,8 @@ import pytest
 from mcptally.pipeline.partition import gather
 from tests.transcripts import c2s, call, event, opened, s2c, write
 
+pytestmark = pytest.mark.slow
+
 MS = 1_000_000
 LIMIT, ESCAPE = "timed out after 2.0s", "caller cancelled"
 CANCELLED = {"code": -32800, "message": "Request cancelled"}

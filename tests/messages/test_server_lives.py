@@ -9,6 +9,8 @@ import mcptally as mt
 from tests import sql_over_tables
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 MODULE = ["Traceback (most recent call last):", '  File "a.py", line 1', "    import gone"]
 NODE = ["node:internal/modules/cjs/loader:1210", "  throw err;", "  ^", ""]
 NODE += ["Error: Cannot find module 'gone'", "    at Module._load (node:internal:1)", "Node.js v20"]

@@ -15,6 +15,8 @@ from mcptally.output.formats.writers import WRITERS
 from tests.analytics.built_stores import build, call
 from tests.commands import run
 
+pytestmark = pytest.mark.slow
+
 DUCKDB_LINE = 2_097_152
 """The default of `max_line_size` of DuckDB's `read_csv`, in bytes."""
 

@@ -412,7 +412,6 @@ def test_the_mcp_inspector_accepts_the_server(folder: Path):
     served = [sys.executable, "-m", "mcptally", "serve", str(folder / "store")]
     for method in (
         ["tools/list"],
-        ["resources/list"],
         ["tools/call", "--tool-name", "ask", "--tool-arg", "question=tool_scores"],
     ):
         command = [str(INSPECTOR), "--cli", *served, "--method", *method]

@@ -20,6 +20,8 @@ from mcptally.output import mock
 from tests.fleet.record import TRANSCRIPTS
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 LISTED = [
     {"name": "read", "description": "Reads", "inputSchema": {"type": "object"}},
     {"name": "write", "inputSchema": {"type": "object"}},
@@ -220,7 +222,6 @@ def test_completions_are_given_as_recorded(tmp_path: Path):
 MOCK = [sys.executable, "-m", "mcptally", "mock"]
 
 
-@pytest.mark.slow
 def test_the_command_serves_stdio_from_an_archive(archive: Path):
     async def conversation():
         params = StdioServerParameters(
@@ -232,7 +233,6 @@ def test_the_command_serves_stdio_from_an_archive(archive: Path):
     assert asyncio.run(conversation()) == ("written", False)
 
 
-@pytest.mark.slow
 def test_the_command_serves_http_and_each_session_begins_with_the_first_reply(store: Path):
     command = [*MOCK, str(store), "--listen", "127.0.0.1:0"]
     served = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -256,7 +256,6 @@ def test_the_command_serves_http_and_each_session_begins_with_the_first_reply(st
 INSPECTOR = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere")) / "node_modules/.bin/mcp-inspector"
 
 
-@pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.skipif(
     not INSPECTOR.exists(),

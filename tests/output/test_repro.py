@@ -16,6 +16,8 @@ from mcptally.output import mock
 from mcptally.output.repro import script
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "ghp_" + "a1B2c3D4e5" * 4
 INJECTION = '"""\nraise SystemExit(7)  # \\'
 DEEP = json.loads("[" * 240 + "]" * 240)
@@ -170,7 +172,6 @@ def calls_of_tools(archive: Path, store: Path) -> list[tuple[str, ...]]:
     return mt.open_store(store).sql(f"{columns} WHERE tool IS NOT NULL").fetchall()
 
 
-@pytest.mark.slow
 def test_the_command_runs_the_script_and_exits_with_its_code(store, tmp_path):
     again = tmp_path / "again"
 
@@ -189,7 +190,6 @@ def test_the_command_runs_the_script_and_exits_with_its_code(store, tmp_path):
     assert (code, "cannot connect to the server" in said) == (2, True)
 
 
-@pytest.mark.slow
 def test_a_call_over_http_is_recorded_by_a_recorder_in_front_of_the_server(
     store, tmp_path, monkeypatch
 ):
@@ -217,7 +217,6 @@ def test_a_call_over_http_is_recorded_by_a_recorder_in_front_of_the_server(
 TIME = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere")) / "bin" / "mcp-server-time"
 
 
-@pytest.mark.slow
 @pytest.mark.server
 @pytest.mark.skipif(
     not TIME.exists(),

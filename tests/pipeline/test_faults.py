@@ -48,8 +48,9 @@ def scene(request, tmp_path_factory) -> faults.Scene:
     return faults.Scene(request.param, tmp_path_factory.mktemp(request.param))
 
 
+@pytest.mark.parametrize("scene", ["score"], indirect=True)
 def test_after_a_kill_the_store_is_the_old_one_or_the_new_one(scene: faults.Scene):
-    """Kills at one step; `python -m tests.pipeline.faults --kill` kills at all."""
+    """Kills one command at one step; `python -m tests.pipeline.faults --kill` kills at all."""
     for step in scene.kill([110]):
         scene.after_kill(step)
 
@@ -150,7 +151,7 @@ def test_a_served_store_is_replaced_without_an_error_or_a_mixed_answer(
     async def conversation() -> list[Any]:
         async with Client(server(replaced, seconds=300)) as client:
             found = []
-            for files in (faults.AFTER, faults.BEFORE) * 3:
+            for files in (faults.AFTER, faults.BEFORE) * 2:
                 # The first two calls start the processes that answer.
                 scoring = asyncio.to_thread(mt.score, files, out=replaced, full=True)
                 asked = [client.call_tool("sql", {"query": query}) for _ in range(4)]

@@ -17,6 +17,8 @@ from tests.commands import run
 from tests.pipeline.golden import TRACES
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 START = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
 FILES = sorted(TRACES.rglob("*.jsonl*"))
 
@@ -88,7 +90,6 @@ def test_calls_recordings_messages_and_findings_of_other_servers_are_left_out(
         assert {name for (name,) in found.fetchall()} <= {"g", "g2"}
 
 
-@pytest.mark.slow
 def test_calls_are_judged_as_in_a_run_over_everything(tmp_path: Path):
     score(FILES, out=tmp_path / "all")
     score(FILES, out=tmp_path / "some", servers=["sqlite"])
@@ -143,7 +144,6 @@ def test_a_selection_without_calls_leaves_the_store_as_it_was(
     assert (tmp_path / "store" / "store.json").read_bytes() == before
 
 
-@pytest.mark.slow
 def test_rows_of_another_selection_are_not_reused(archive: Path, tmp_path: Path):
     store = tmp_path / "store"
     score([archive], out=store, servers=["git"])
@@ -163,7 +163,6 @@ def test_the_open_events_in_payloads_name_no_server(tmp_path: Path):
         score([tmp_path / "a.jsonl"], out=tmp_path / "store", servers=["git"])
 
 
-@pytest.mark.slow
 def test_every_partition_of_two_processes_uses_the_selection(archive: Path, tmp_path: Path):
     score([archive], out=tmp_path / "one", tools=["log"], partition_bytes=1)
     score([archive], out=tmp_path / "two", tools=["log"], partition_bytes=1, jobs=2)

@@ -68,8 +68,7 @@ async def steps(ctx: Context) -> str:
         await ctx.report_progress(step, 3)
     return "done"
 
-port, kind = int(sys.argv[1]), sys.argv[2]
-server.run("http", port=port, show_banner=False, stateless_http=kind == "stateless")
+server.run("http", port=int(sys.argv[1]), show_banner=False)
 """
 
 CLIENT = """
@@ -196,22 +195,21 @@ def test_the_python_sdk_gets_the_same_results(tmp_path, kind, mode, recordings_e
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("kind", ["stateful", "stateless"])
-def test_fastmcp_gets_the_same_results(tmp_path, servers, kind):
+def test_fastmcp_gets_the_same_results(tmp_path, servers):
     port = free_port()
     python = str(servers / "http" / "bin" / "python")
-    command = [python, "-c", FASTMCP_SERVER, str(port), kind]
-    assert len(check_sdk_client(tmp_path, command, kind, "legacy", port)) == 1
+    command = [python, "-c", FASTMCP_SERVER, str(port)]
+    assert len(check_sdk_client(tmp_path, command, "stateful", "legacy", port)) == 1
 
 
-@pytest.fixture(params=["streamableHttp", "sse"])
-def everything(request, servers, node):
-    """Run the TypeScript everything-server; yield its port and the path of its endpoint."""
+@pytest.fixture
+def everything(servers, node):
+    """Run the TypeScript everything-server; yield its port."""
     port = free_port()
     script = servers / "http/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
     environment = {**os.environ, "PORT": str(port)}
-    with running([node, script, request.param], port, env=environment):
-        yield port, "/sse" if request.param == "sse" else "/mcp"
+    with running([node, script, "streamableHttp"], port, env=environment):
+        yield port
 
 
 INSPECTIONS = [
@@ -222,16 +220,14 @@ INSPECTIONS = [
 
 
 @pytest.mark.server
-def test_the_inspector_shows_the_same_results_over_http_and_sse(
-    tmp_path, servers, node, everything
-):
-    port, path = everything
+def test_the_inspector_shows_the_same_results(tmp_path, servers, node, everything):
+    port = everything
     launcher = servers / "http/node_modules/@modelcontextprotocol/inspector/clients/launcher"
     environment = {**os.environ, "HOME": str(tmp_path)}
 
     def inspect(port, arguments):
         done = subprocess.run(
-            [node, launcher / "build/index.js", "--cli", f"http://127.0.0.1:{port}{path}",
+            [node, launcher / "build/index.js", "--cli", f"http://127.0.0.1:{port}/mcp",
              *arguments],
             capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, env=environment,
         )  # fmt: skip
@@ -244,8 +240,7 @@ def test_the_inspector_shows_the_same_results_over_http_and_sse(
             assert direct[1]
         program.end()
     records = recordings(events(tmp_path / "t"))
-    transport = "http_sse" if path == "/sse" else "streamable_http"
-    mine = [own for own in records if own[0]["transport"] == transport and len(own) > 6]
+    mine = [o for o in records if o[0]["transport"] == "streamable_http" and len(o) > 6]
     assert len(mine) >= len(INSPECTIONS)
 
 

@@ -15,6 +15,8 @@ from mcptally.transcript.check import check
 from mcptally.transcript.writer.shared_queue import BLOCK_BYTES, HEADER_BYTES, SharedQueue
 from tests.record.recorder_process import TIMEOUT_SECONDS, alive, events, eventually, of, script
 
+pytestmark = pytest.mark.slow
+
 if sys.platform != "linux":
     pytest.skip("stops processes and finds them in /proc", allow_module_level=True)
 
@@ -295,7 +297,6 @@ def test_the_queue_has_room_for_frames_of_the_largest_size(tmp_path):
     assert assert_gaps_count_what_is_missing(found, 11) == 0
 
 
-@pytest.mark.slow
 def test_a_writer_is_replaced_while_more_than_1024_descriptors_are_open(tmp_path):
     _, found = run(
         tmp_path,

@@ -9,6 +9,8 @@ import pytest
 from mcptally.redaction.policy import policy
 from tests.redaction import corpus, public_names
 
+pytestmark = pytest.mark.slow
+
 KNOWN_MISSES = {"Airtable", "X bearer"}
 """Tokens without a prefix, which no rule can find; see docs/explanation/redaction.md."""
 
@@ -31,7 +33,6 @@ def test_tokens_of_known_form_are_found_in_every_place():
     assert corpus.total(kinds)["found"] / corpus.total(kinds).total() >= 0.97
 
 
-@pytest.mark.slow
 def test_values_with_a_secret_name_are_found_in_every_spelling():
     kinds, places, names = corpus.values(policy(), 1)
     for rows, least in ((kinds, 0.9), (places, 0.85), (names, 0.95)):

@@ -7,6 +7,8 @@ from mcptally.errors import UnreadableError
 from tests.review.archives import OK, UNKNOWN_TOPIC, full, recording, scored, session, verdicts
 from tests.transcripts import write
 
+pytestmark = pytest.mark.slow
+
 
 def answered(store, answer, *, group, words="printing"):
     review = session(store)
@@ -38,7 +40,6 @@ def test_an_answer_about_a_group_reaches_its_calls_and_is_marked_as_inferred(tmp
     assert found["a", 5][3] not in ("review", "review.group")
 
 
-@pytest.mark.slow
 def test_an_answer_about_a_group_reaches_its_later_calls_and_no_calls_of_other_groups(tmp_path):
     answered(scored(tmp_path), "network", group=True)
     other_words = ("Quota of the printing service used up: 7 of 'x' pages", True)
@@ -54,7 +55,6 @@ def test_an_answer_about_a_group_reaches_its_later_calls_and_no_calls_of_other_g
         assert found[place][3] != "review.group", place
 
 
-@pytest.mark.slow
 def test_what_is_not_an_error_gets_no_verdict_and_counts_as_a_success(tmp_path):
     item = answered(scored(tmp_path), "not_an_error", group=False)
     store = again(tmp_path)
@@ -63,7 +63,6 @@ def test_what_is_not_an_error_gets_no_verdict_and_counts_as_a_success(tmp_path):
     assert store.sql("SELECT ok FROM tool_scores").fetchall() == [(7,)]
 
 
-@pytest.mark.slow
 def test_a_result_that_is_an_error_becomes_a_hidden_error_with_a_template(tmp_path):
     store = scored(tmp_path)
     review = session(store)
@@ -76,14 +75,12 @@ def test_a_result_that_is_an_error_becomes_a_hidden_error_with_a_template(tmp_pa
     assert store.sql("SELECT hidden_errors, tool_failures FROM tool_scores").fetchall() == [(1, 1)]
 
 
-@pytest.mark.slow
 def test_an_answer_to_a_call_whose_reply_has_another_text_is_ignored(tmp_path):
     answered(scored(tmp_path), "network", group=False)
     write(tmp_path / "traces" / "a.jsonl", recording("a", [UNKNOWN_TOPIC] * 9))
     assert "review" not in {rule for *_, rule in verdicts(again(tmp_path)).values()}
 
 
-@pytest.mark.slow
 def test_only_recordings_that_an_answer_is_about_are_scored_again(tmp_path):
     other = recording("b", [OK], server="other")
     store = scored(tmp_path, other)
@@ -95,7 +92,6 @@ def test_only_recordings_that_an_answer_is_about_are_scored_again(tmp_path):
     assert "review" not in {rule for *_, rule in verdicts(mt.open_store(store.path)).values()}
 
 
-@pytest.mark.slow
 def test_scoring_in_steps_gives_the_calls_of_scoring_at_once(tmp_path):
     answered(scored(tmp_path), "network", group=True)
     stepwise = again(tmp_path)
@@ -104,7 +100,6 @@ def test_scoring_in_steps_gives_the_calls_of_scoring_at_once(tmp_path):
     assert stepwise.sql(every).pl().equals(mt.open_store(tmp_path / "fresh").sql(every).pl())
 
 
-@pytest.mark.slow
 def test_answers_of_a_named_file_are_applied(tmp_path):
     store = scored(tmp_path)
     session(store, tmp_path / "mine.jsonl").answer(session(store).next_items()[0], "client")
@@ -114,7 +109,6 @@ def test_answers_of_a_named_file_are_applied(tmp_path):
         mt.score(tmp_path / "traces", out=tmp_path / "store", reviews=tmp_path / "none.jsonl")
 
 
-@pytest.mark.slow
 def test_a_file_of_answers_is_not_read_as_a_transcript(tmp_path):
     answered(scored(tmp_path), "network", group=True)
     mt.score(sorted((tmp_path / "traces").iterdir()), out=tmp_path / "named")

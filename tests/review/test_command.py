@@ -14,6 +14,8 @@ from mcptally.review import answers
 from tests.commands import run
 from tests.review.archives import OK, UNKNOWN_TOPIC, full, recording, scored, session
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
@@ -61,7 +63,6 @@ def test_a_line_that_is_no_answer_stops_before_later_lines_answer_other_calls(st
     assert len(file_of(store).answers) == 1
 
 
-@pytest.mark.slow
 def test_undo_and_skip_and_quit(store, typed):
     typed("c\nz\ns\nu\nq\nc\n")
     assert run("review", store).returncode == 0
@@ -69,7 +70,6 @@ def test_undo_and_skip_and_quit(store, typed):
     assert [row.answer for row in current.values()] == ["upstream"]
 
 
-@pytest.mark.slow
 def test_secrets_are_masked_on_the_screen_and_before_programs_see_them(store, typed, tmp_path):
     typed("s\ns\ns\n")
     assert "ghp_aaaa" not in run("review", store).stdout
@@ -119,7 +119,6 @@ def test_a_program_that_does_not_exist_is_a_mistake_of_the_caller(store):
     assert (done.returncode, "cannot be started" in done.stderr) == (2, True)
 
 
-@pytest.mark.slow  # 20 calls are shown
 def test_a_finished_sample_gives_rates_and_an_unfinished_one_none(store, typed):
     typed("q\n")
     run("review", store, "--sample", 20)
@@ -135,7 +134,6 @@ def test_a_finished_sample_gives_rates_and_an_unfinished_one_none(store, typed):
     assert "of the service" in done.stderr
 
 
-@pytest.mark.slow
 def test_two_reviewers_see_their_agreement_and_conflicts(store, typed):
     typed("c\nu\n")
     run("review", store, "--as", "ann")
@@ -146,7 +144,6 @@ def test_two_reviewers_see_their_agreement_and_conflicts(store, typed):
     assert "conflict: demo echo" in status
 
 
-@pytest.mark.slow
 def test_a_second_reviewer_does_not_see_what_the_first_one_answered(tmp_path, typed):
     blind = scored(tmp_path)
     typed("At the printers\nq\n")
@@ -163,7 +160,6 @@ def test_a_second_reviewer_does_not_see_what_the_first_one_answered(tmp_path, ty
     assert not any(told in second for told in ("fault:", "certain", "printers", "zoe"))
 
 
-@pytest.mark.slow
 def test_exported_labels_have_no_arguments_and_can_be_evaluated(store, typed, tmp_path):
     typed("t\nc\n")
     run("review", store)
@@ -177,7 +173,6 @@ def test_exported_labels_have_no_arguments_and_can_be_evaluated(store, typed, tm
     assert evaluate(out).verdict.n == 2
 
 
-@pytest.mark.slow
 def test_a_rule_is_proposed_tried_and_valid(store, typed, tmp_path):
     typed("u the shop is closed\nc\n")
     run("review", store)

@@ -17,6 +17,8 @@ from tests.commands import run
 from tests.review.archives import OK, UNKNOWN_TOPIC, full, recording, scored, session
 from tests.transcripts import write
 
+pytestmark = pytest.mark.slow
+
 TRUTH = {"tool_failure": "tool", "other_error": "tool", "ok": "not_an_error"}
 """The quota is the tool's own, whatever our verdict says."""
 
@@ -94,7 +96,6 @@ def test_seed_frame_and_probabilities_are_kept(store):
     assert sum(estimates.weights(kept).values()) == pytest.approx(113)
 
 
-@pytest.mark.slow
 def test_applying_the_answers_does_not_change_the_rate(tmp_path):
     store = scored(tmp_path, MORE)
     review = reviewed_store(store)
@@ -104,7 +105,6 @@ def test_applying_the_answers_does_not_change_the_rate(tmp_path):
     assert [(each.rate, each.low, each.high) for each in after.rates()] == before
 
 
-@pytest.mark.slow
 def test_an_archive_that_grew_is_a_new_frame(tmp_path):
     store = scored(tmp_path, MORE)
     review = reviewed_store(store)
@@ -162,7 +162,6 @@ def test_a_gate_reads_the_rate_of_the_service(store):
         limits.load(["reviewed.failure_rates > 1%"])
 
 
-@pytest.mark.slow
 def test_compare_tells_how_a_reviewed_rate_changed(store):
     reviewed_store(store)
     done = run("compare", store.path, store.path, "--fail-on", "reviewed.failure_rate > 90%")

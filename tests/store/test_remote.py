@@ -111,16 +111,16 @@ def test_a_store_in_a_bucket_is_the_store_on_disk(tmp_path: Path, here: Path, bu
     bucket.get("bucket/stores/one", str(tmp_path / "store"), recursive=True)
     assert_same(tmp_path / "store", here)
     assert not bucket.exists("bucket/stores/one/.work")
-    again = mt.score(FILES[:3], out="s3://bucket/stores/one")
-    assert (again.files, again.reused > 0) == (3, True)
+    again = mt.score(FILES[:2], out="s3://bucket/stores/one")
+    assert (again.files, again.reused > 0) == (2, True)
     bucket.invalidate_cache()
     bucket.get("bucket/stores/one", str(tmp_path / "less"), recursive=True)
-    mt.score(FILES[:3], out=tmp_path / "fresh")
+    mt.score(FILES[:2], out=tmp_path / "fresh")
     assert_same(tmp_path / "less", tmp_path / "fresh")
 
 
 def test_workers_read_from_a_bucket_and_write_to_it(tmp_path: Path, here: Path, bucket):
-    with machines(tmp_path, workers=2) as found:  # they inherit the address of the S3 server
+    with machines(tmp_path, workers=1) as found:  # they inherit the address of the S3 server
         mt.score(
             "s3://bucket/traces",
             out="s3://bucket/stores/two",
@@ -154,7 +154,7 @@ def test_the_digest_of_a_file_is_computed_while_it_is_read(memory):
         file.seek(0)
         assert file.read().startswith(head)
     memory.rm("/archive/traces/git.jsonl.zst")
-    assert source_of(FILES[1]).sha256 == path.sha256()
+    assert source_of(FILES[0]).sha256 == path.sha256()
 
 
 def test_a_file_that_goes_away_ends_the_run(memory):
@@ -185,7 +185,7 @@ def test_a_path_made_from_a_url_is_an_error(tmp_path: Path, monkeypatch: pytest.
     assert not list(tmp_path.iterdir())
 
 
-@pytest.fixture(params=["s3", "memory"])
+@pytest.fixture
 def root(request) -> str:
     """A URL for stores, on S3 and on a file system without conditional PUT."""
     request.getfixturevalue("bucket" if request.param == "s3" else "memory")
@@ -197,7 +197,12 @@ def taken(url: str, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["a first store", "a store that is there"])
+@pytest.mark.parametrize(
+    ("root", "first"),
+    [("s3", False), ("memory", True)],
+    ids=["a store that is there, on S3", "a first store, in memory"],
+    indirect=["root"],
+)
 def test_of_two_runs_on_one_store_behind_a_url_the_second_to_publish_is_refused(
     tmp_path: Path, root: str, first: bool
 ):

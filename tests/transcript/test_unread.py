@@ -12,6 +12,8 @@ from mcptally.transcript.unread import ReadTally, UnreadFile, in_words, summariz
 from tests.commands import run
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 
 def tally_of(path: Path) -> ReadTally:
     tally = ReadTally()

@@ -15,6 +15,8 @@ import pytest
 
 from mcptally.evaluation import hidden_rows, labels, measures, verdict_rows
 
+pytestmark = pytest.mark.slow
+
 OURS = Path(__file__).with_name("held_out.jsonl")
 
 

@@ -11,6 +11,8 @@ from mcptally.errors import RuleError
 from mcptally.verdict import classify, judge, rule_model
 from mcptally.verdict.rule_model import words_of_languages
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 PHRASES = tomllib.loads((HERE / "other_languages.toml").read_text(encoding="utf-8"))
 

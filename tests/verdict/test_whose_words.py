@@ -7,6 +7,8 @@ import pytest
 
 from mcptally.verdict.classify import MOST_BY_WORDS, judge
 
+pytestmark = pytest.mark.slow
+
 LANGUAGES = {"properties": {"languageId": {"enum": ["php", "python", "javascript", "bash"]}}}
 ORGANISATION = {"properties": {"org": {"type": "string"}}}
 

@@ -34,7 +34,7 @@ from tests.pipeline.golden import TRACES
 from tests.pipeline.test_partitioning import scattered
 from tests.wire.test_nesting import archive
 
-FILES = [TRACES / f"{name}.jsonl.zst" for name in ("excel-http", "git", "memory", "sqlite")]
+FILES = [TRACES / f"{name}.jsonl.zst" for name in ("git", "memory", "sqlite")]
 pytestmark = [*QUIET, pytest.mark.slow]
 EACH = 1
 """A partition limit so low that each partition has one file."""
@@ -99,7 +99,7 @@ def test_recordings_split_over_workers_are_put_together(tmp_path: Path, pair: Ma
     (tmp_path / "files").mkdir()
     files = scattered(tmp_path / "files", FILES, parts=3)
     mt.score(files, out=tmp_path / "local")
-    mt.score(files, out=tmp_path / "store", engine=pair.client, partition_bytes=400_000)
+    mt.score(files, out=tmp_path / "store", engine=pair.client, partition_bytes=200_000)
     assert_same(tmp_path / "store", tmp_path / "local")
 
 

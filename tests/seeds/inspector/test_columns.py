@@ -199,7 +199,7 @@ def expected_row(row, schema):
 
 @pytest.mark.slow
 def test_tables_and_single_calls_agree_on_all_recorded_traffic():
-    calls, definitions = judged(corpus.recordings()[:80])
+    calls, definitions = judged(corpus.recordings()[:80:3])
     rows = inspector_columns.add_seed_scores(calls, definitions)
     assert rows.height == calls.height
     assert rows.get_column("call_id").equals(calls.get_column("call_id"))
@@ -208,7 +208,7 @@ def test_tables_and_single_calls_agree_on_all_recorded_traffic():
         & pl.col("outcome").is_in(["ok", "tool_error", "hidden_error"])
         & pl.col("response").is_not_null()
     ).join(definitions.select("definition", "output_schema"), on="definition", how="left")
-    assert answered.height > 6_000
+    assert answered.height > 2_000
     keys = ["tool", "output_schema", "arguments", "response", *inspector_columns.COLUMNS]
     wrong = []
     for row in answered.select(keys).unique(maintain_order=True).iter_rows(named=True):
