@@ -16,8 +16,6 @@ PYPI=(
 NPM=(
   "@modelcontextprotocol/server-everything@2026.8.31"
   "@modelcontextprotocol/server-filesystem@2026.8.31"
-  "@modelcontextprotocol/server-memory@2026.8.31"
-  "@modelcontextprotocol/server-sequential-thinking@2026.8.31"
   "@modelcontextprotocol/sdk@1.32.2"
   "@modelcontextprotocol/inspector@2.12.0"
 )
