@@ -1,12 +1,9 @@
 """Whether a listing of tools was received to its end."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import mcptally as mt
-from tests.analytics.built_stores import build, definition
 from tests.scored_cases import Cases, Scored
 from tests.transcripts import c2s, opened, s2c
 
@@ -63,13 +60,3 @@ BOTH = CASES.add(*FIRST, *WHOLE)
 
 def test_one_session_with_the_last_page_makes_a_listing_complete(scored: Scored):
     assert scored.rows("tools", BOTH)["complete"].to_list() == [True]
-
-
-def test_one_store_with_the_last_page_makes_a_listing_complete(tmp_path: Path):
-    tool = definition("a")
-    stores = [
-        build(tmp_path / name, [], [tool | {"complete": complete}]).path
-        for name, complete in (("one", False), ("two", True))
-    ]
-    found = mt.open_store(*stores).sql("SELECT tool, complete FROM tools").fetchall()
-    assert found == [("a", True)]
