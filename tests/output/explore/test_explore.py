@@ -260,7 +260,7 @@ def test_recorded_text_never_becomes_markup(served: Served):
         )
     ]
     ids = mt.open_store(served.store).sql("SELECT call_id FROM calls ORDER BY seq").fetchall()
-    pages += [get(f"{served.address}call/{name}")[1] for (name,) in ids]
+    pages += [get(f"{served.address}call/{name}")[1] for (name,) in ids[::2]]
     # All templates escape alike: a part of the texts shows it for the other kinds of pages.
     pages += [get(f"{served.address}group?call={name}")[1] for (name,) in ids[::4]]
     for name in map(quote, ATTACKS[::4]):
