@@ -140,3 +140,22 @@ def test_words_alone_claim_less_than_words_with_a_second_source():
     assert verdict(text, {"weight": 5})["certainty"] <= MOST_BY_WORDS
     named = verdict("No parcel 'K-17' was found", {"parcel": "K-17"}, {}, tool_record="mostly")
     assert named["certainty"] > MOST_BY_WORDS
+
+
+def test_what_a_path_alone_means_is_not_sure_whatever_the_archive_says():
+    found = verdict("/srv/repo", {"path": "/srv/repo"}, {}, tool_record="mostly")
+    assert found["certainty"] <= MOST_BY_WORDS
+
+
+def test_arguments_that_were_validated_and_not_sent_are_known_to_be_none():
+    text = "Client was passed a null or undefined query"
+    call = {"outcome": "tool_error", "error_text": text, "arguments": None}
+    rows = [call, call | {"input_schema_state": "valid"}]
+    found = judge(pl.DataFrame(rows, schema_overrides={"arguments": pl.String}, strict=False))
+    assert found["verdict"].to_list() == ["ambiguous", "business"]
+
+
+def test_a_command_that_the_backend_lacks_is_the_servers_whatever_else_is_quoted():
+    text = "Error setting '$' in 'k': unknown command 'JSON.SET', with args beginning with: 'k'"
+    assert verdict(text, {"path": "$", "name": "k"})["verdict"] == "tool_failure"
+    assert verdict(text, {"command": "JSON.SET k"})["verdict"] == "business"

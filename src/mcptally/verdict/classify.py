@@ -132,7 +132,8 @@ class _Weighed(msgspec.Struct, frozen=True):
     first_of_class: npt.NDArray[np.int64]
     """For each kind and class, the first rule with that verdict; the number of rules if none."""
     backed: match.Mask
-    """For each kind and class, whether a rule that tests more than words has that verdict."""
+    """For each kind and class, whether a rule that tests more than words has that verdict. What the
+    archive says of a call counts only if its text names a cause."""
     evidence: pl.Series
     """The ids of the matching rules."""
 
@@ -152,6 +153,8 @@ def _weigh(
     first = np.full(height, none, dtype=np.int64)
     first_of_class = np.full((height, len(weighing.CLASSES)), none, dtype=np.int64)
     backed = np.zeros(first_of_class.shape, dtype=np.bool_)
+    by_archive = backed.copy()
+    names_nothing = np.zeros(height, dtype=np.bool_)
     owners: list[_Numbers] = []
     numbers: list[int] = []
     for number, mask in matches:
@@ -161,8 +164,12 @@ def _weigh(
         column = weighing.CLASSES.index(Verdict(rule.verdict))
         of_class = first_of_class[:, column]
         of_class[mask & (of_class == none)] = number
-        if weighing.tier(rule) in weighing.SETTLING or rule.tests_more_than_text:
+        if rule.id.startswith("verdict.archive."):
+            by_archive[mask, column] = True
+        elif weighing.tier(rule) in weighing.SETTLING or rule.tests_more_than_text:
             backed[mask, column] = True
+        if weighing.tier(rule) is None and rule.verdict == Verdict.AMBIGUOUS:
+            names_nothing |= mask & table.undecided
         owners.append(np.flatnonzero(mask))
         numbers.append(number)
     return _Weighed(
@@ -170,7 +177,7 @@ def _weigh(
         features=table.finish(),
         first=first,
         first_of_class=first_of_class,
-        backed=backed,
+        backed=backed | (by_archive & ~names_nothing[:, None]),
         evidence=_lists(owners, [chosen[number].id for number in numbers], height),
     )
 

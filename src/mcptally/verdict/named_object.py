@@ -16,8 +16,11 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Judged
 
 _QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
-_NO_SUCH: Final = r"(?i)\bno such (?:table|column|function|module|view|index)[:=]? ((?-i:[\w.])+)"
-"""Matches an object named by SQLite. The quoted words after it are values in a query."""
+_NO_SUCH: Final = (
+    r"(?i)\b(?:no such (?:table|column|function|module|view|index)[:=]? |unknown command ['\"`])"
+    r"((?-i:[\w.])+)"
+)
+"""Matches an object named by SQLite, or a command named by Redis. Other quoted words are values."""
 _UNQUOTED: Final = (
     r"(?i)\bNOT NULL constraint failed: \S+\.((?-i:\w)+)|\bno enum constant \S+\.((?-i:\w)+)"
     r"|\bno such file or directory(?: @ \S+)? - (\S+)|\bhas no column named ((?-i:\w)+)"

@@ -2,81 +2,120 @@
 -- Shows: cause, kind, server, tool, fault, certainty, template, requested_at, call_id
 -- None: No call to a tool failed.
 -- Failures of a server with the same cause are one problem, whatever tools they concern: each of
--- the most frequent messages of the tool's own failures, and otherwise each fault. The template of
--- an error is judged as a group: its fault is that of most of its calls, and null if that is less
--- than 70 % certain. Below 80 % it is `uncertain` if one or two texts decide about three calls or
--- more. Templates that end alike (`failed to list pods: connection refused`) are one
+-- the most frequent messages of the tool's own failures, and otherwise each fault. Calls with the
+-- same message are judged as a group: its fault is that of most of its calls, and null if that is
+-- less than 70 % certain. It is `uncertain` if one or two texts decide about three calls or more, of
+-- most of which the verdict is below 85 %, and at most 79.9 % if something is said to be missing although the tool works in the same
+-- sessions. `input_error`: how the arguments break the input schema. Templates that end alike (`failed to list pods: connection refused`) are one
 -- message, whatever tool they name. What several servers say alike has one cause; about a tool's
 -- own failures and unclear ones only if the servers report the same name.
 WITH failed AS MATERIALIZED (
     SELECT
         server, tool, hash(hash(server), hash(tool)) AS tool_hash, session,
         coalesce(template, '(no text: ' || outcome || ')') AS template, fault, reason, certainty, hidden_certainty,
-        outcome = 'hidden_error' AS hidden, requested_at, call_id, hash(error_text) AS text
+        outcome = 'hidden_error' AS hidden, requested_at, call_id, hash(error_text) AS text,
+        CASE WHEN input_schema_state = 'invalid' THEN input_schema_error END AS input_error,
+        CASE WHEN input_schema_state = 'invalid' THEN input_schema_path END AS input_path
     FROM calls
     WHERE dir = 'c2s' AND method = 'tools/call' AND tool IS NOT NULL AND _failed(outcome)
-),
--- What most calls of a group say.
-claims AS MATERIALIZED (
-    SELECT
-        tool_hash, template,
-        arg_max({fault: fault, reason: reason, sure: sure}, (calls, coalesce(reason, ''), coalesce(fault, ''))) AS claim,
-        (claim).sure / sum(calls) AS certainty,
-        sum(calls) >= 3 AND sum(texts) <= 2 AS few_texts
-    FROM (
-        SELECT
-            tool_hash, template, fault, mode(reason ORDER BY reason) AS reason, count(*) AS calls,
-            sum(certainty) AS sure, count(DISTINCT text) AS texts
-        FROM failed
-        GROUP BY tool_hash, template, fault
-    )
-    GROUP BY tool_hash, template
-),
-judged AS MATERIALIZED (
-    SELECT
-        f.* EXCLUDE (fault, reason, certainty, text), (c.claim).reason AS reason,
-        (c.claim).fault AS suspected, CASE WHEN suspected IS NOT NULL THEN c.certainty END AS certainty,
-        CASE WHEN c.certainty >= 70 THEN suspected END AS fault,
-        few_texts AND c.certainty >= 70 AND c.certainty < 80 AS uncertain,
-        f.fault IS NOT DISTINCT FROM suspected AS typical
-    FROM failed f
-    JOIN claims c USING (tool_hash, template)
 ),
 -- What a template says: without the name of the tool, and only its end if others end alike.
 said AS MATERIALIZED (
     SELECT
-        server, tool, template,
+        server, tool_hash, template,
         CASE
             WHEN starts_with(template, '(no text') THEN '(no text)'
             WHEN ending <> '' AND count(*) OVER (PARTITION BY server, ending) > 1 THEN ending
             ELSE whole
-        END AS message
+        END AS message,
+        -- Where the code of one tool failed: `Parsing failed: x is undefined`.
+        regexp_extract(whole, '^(?:[A-Z][a-z]+ )[a-z ]{3,40}: ') AS place
     FROM (
         SELECT
-            server, tool, template,
-            CASE WHEN contains(template, tool) AND length(tool) > 2
-                THEN regexp_replace(template, '\b' || regexp_escape(tool) || '\b', '<tool>', 'g')
+            server, any_value(tool) AS tool, tool_hash, template,
+            CASE WHEN contains(template, any_value(tool)) AND length(any_value(tool)) > 2
+                THEN regexp_replace(
+                    template, '\b' || regexp_escape(any_value(tool)) || '\b', '<tool>', 'g'
+                )
                 ELSE template END AS whole,
             regexp_extract(whole, '(?:^|: )([^:]*[^:<>\W][^:]{11,})$', 1) AS ending
-        FROM judged
-        GROUP BY server, tool, template
+        FROM failed
+        GROUP BY server, tool_hash, template
     )
 ),
--- The three most frequent messages of a server's own failures are causes of their own, unless they
--- are less than a tenth of them.
+-- Calls that failed with the same words are a group, whatever tools they are to; without words,
+-- the calls to one tool are.
+grouped AS MATERIALIZED (
+    SELECT
+        f.*, message,
+        CASE WHEN reason = 'exception_bug' AND place <> '' AND NOT starts_with(place, 'Error ')
+            THEN printf('%s%016x', place, f.tool_hash) ELSE message END AS problem,
+        hash(f.server, CASE WHEN message = '(no text)' THEN hash(f.tool_hash, f.template) END, message)
+            AS words
+    FROM failed f
+    JOIN said w ON w.tool_hash = f.tool_hash AND w.template = f.template
+),
+-- What most calls of a group say.
+claims AS MATERIALIZED (
+    SELECT
+        words,
+        arg_max({fault: fault, reason: reason, sure: sure}, (calls, coalesce(reason, ''), coalesce(fault, ''))) AS claim,
+        (claim).sure / sum(calls) AS certainty,
+        sum(calls) >= 3 AND sum(texts) <= 2 AND 2 * sum(unsure) > sum(calls) AS doubtful
+    FROM (
+        SELECT
+            words, fault, mode(reason ORDER BY reason) AS reason, count(*) AS calls,
+            sum(certainty) AS sure, count(*) FILTER (certainty < 85) AS unsure,
+            count(DISTINCT text) AS texts
+        FROM grouped
+        GROUP BY words, fault
+    )
+    GROUP BY words
+),
+-- Groups that call something missing, although the tool works in the same sessions.
+works AS MATERIALIZED (
+    SELECT words, true AS works
+    FROM (
+        SELECT DISTINCT words, tool_hash, session
+        FROM grouped
+        WHERE reason = 'misconfig_or_missing_dependency'
+    )
+    JOIN (
+        SELECT
+            hash(hash(server), hash(tool)) AS tool_hash, session, sum(calls) AS calls, sum(ok) AS ok
+        FROM usage
+        GROUP BY ALL
+    ) USING (tool_hash, session)
+    GROUP BY words
+    HAVING 10 * sum(ok) >= sum(calls)
+),
+judged AS MATERIALIZED (
+    SELECT
+        g.* EXCLUDE (fault, reason, certainty, text), (c.claim).reason AS reason,
+        (c.claim).fault AS suspected,
+        coalesce(works, false) AND (c.claim).reason = 'misconfig_or_missing_dependency' AS elsewhere,
+        CASE WHEN suspected IS NULL THEN NULL
+            WHEN elsewhere THEN least(c.certainty, 79.9) ELSE c.certainty END AS certainty,
+        CASE WHEN c.certainty >= 70 THEN suspected END AS fault,
+        coalesce(c.certainty >= 70 AND (doubtful OR elsewhere), false) AS uncertain,
+        g.fault IS NOT DISTINCT FROM suspected AS typical
+    FROM grouped g
+    JOIN claims c USING (words)
+    LEFT JOIN works USING (words)
+),
+-- The three most frequent messages of a server's own failures, or places where its code fails, are
+-- causes of their own, unless they are less than a tenth of them.
 frequent AS (
-    SELECT j.server, message
-    FROM judged j
-    JOIN said w
-        ON w.template = j.template AND w.tool = j.tool AND w.server IS NOT DISTINCT FROM j.server
+    SELECT server, problem
+    FROM judged
     WHERE coalesce(fault, 'tool') = 'tool'
-    GROUP BY j.server, message
-    QUALIFY row_number() OVER (PARTITION BY j.server ORDER BY count(*) DESC, message) <= 3
-        AND 10 * count(*) >= sum(count(*)) OVER (PARTITION BY j.server)
+    GROUP BY server, problem
+    QUALIFY row_number() OVER (PARTITION BY server ORDER BY count(*) DESC, problem) <= 3
+        AND 10 * count(*) >= sum(count(*)) OVER (PARTITION BY server)
 ),
 caused AS MATERIALIZED (
     SELECT
-        j.*, w.message, f.message IS NOT NULL AS is_frequent,
+        j.*, f.problem IS NOT NULL AS is_frequent,
         CASE
             WHEN hidden AND fault IN ('caller', 'account') THEN 'unmarked'
             WHEN fault IS NULL THEN 'unclear'
@@ -86,14 +125,12 @@ caused AS MATERIALIZED (
             ELSE fault
         END AS kind,
         hash(kind, j.server, CASE
-            WHEN kind IN ('tool_failures', 'unclear') THEN coalesce(f.message, '')
+            WHEN kind IN ('tool_failures', 'unclear') THEN coalesce(f.problem, '')
             WHEN kind = 'unavailable' AND reason LIKE '%timeout%' THEN 'timeout'
         END) AS own_cause
     FROM judged j
-    LEFT JOIN said w
-        ON w.template = j.template AND w.tool = j.tool AND w.server IS NOT DISTINCT FROM j.server
     LEFT JOIN frequent f
-        ON f.message = w.message AND f.server IS NOT DISTINCT FROM j.server
+        ON f.problem = j.problem AND f.server IS NOT DISTINCT FROM j.server
 ),
 -- What the most frequent message of each cause is about, besides its words.
 representatives AS (
@@ -137,6 +174,7 @@ common AS (
 )
 SELECT
     printf('%016x', coalesce(cause, own_cause)) AS cause, kind, server, tool, fault, suspected,
-    reason, certainty, uncertain, hidden, hidden_certainty, template, typical, requested_at, session, call_id
+    reason, certainty, uncertain, hidden, hidden_certainty, template, typical, requested_at, session,
+    call_id, input_error, input_path
 FROM caused c
 LEFT JOIN common USING (own_cause)

@@ -54,11 +54,41 @@ causes AS (
     SELECT
         cause, any_value(kind) AS kind, mode(fault ORDER BY fault) AS fault,
         2 * count(*) FILTER (uncertain) > count(*) AS uncertain,
-        mode(suspected ORDER BY suspected) AS suspected, avg(certainty) AS certainty, avg(hidden_certainty) FILTER (hidden) AS hidden_certainty,
+        mode(suspected ORDER BY suspected) AS suspected,
+        coalesce(
+            CASE WHEN 2 * count(*) FILTER (uncertain) > count(*)
+                THEN avg(certainty) FILTER (uncertain) END, avg(certainty)
+        ) AS certainty, avg(hidden_certainty) FILTER (hidden) AS hidden_certainty,
         count(*) AS affected, count(*) FILTER (hidden) AS hidden,
         list(DISTINCT server ORDER BY server) AS servers,
         min(requested_at) AS first_seen, max(requested_at) AS last_seen
     FROM attributed
+    GROUP BY cause
+),
+-- The share of affected calls to each server, in the order of `servers`: one share of all would be
+-- that of none of them.
+shares AS (
+    SELECT cause, list(server_rate ORDER BY server) AS server_rates
+    FROM (
+        SELECT cause, server, sum(affected) / sum(greatest(ended, affected)) AS server_rate
+        FROM cause_tools
+        JOIN (SELECT tool_hash, sum(ended) AS ended FROM tool_sessions GROUP BY tool_hash)
+            USING (tool_hash)
+        GROUP BY cause, server
+    )
+    GROUP BY cause
+),
+-- How many calls break the input schema, and the most frequent way.
+inputs AS (
+    SELECT
+        cause, sum(calls)::BIGINT AS invalid_inputs,
+        arg_max({path: input_path, error: input_error}, (calls, input_path, input_error)) AS input
+    FROM (
+        SELECT cause, input_path, input_error, count(*) AS calls
+        FROM attributed
+        WHERE input_error IS NOT NULL
+        GROUP BY ALL
+    )
     GROUP BY cause
 ),
 -- The reason of most calls; of several, the last by name, whatever the order of rows.
@@ -140,7 +170,8 @@ failures AS (
         share.high AS rate_high,
         _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
         since, client_changed, from_start, first_seen, last_seen, templates, most.template AS template,
-        left(e.error_text, 300) AS message, left(e.stderr_error, 300) AS exception,
+        server_rates, coalesce(invalid_inputs, 0) AS invalid_inputs, input.path AS input_path,
+        input.error AS input_error, left(e.error_text, 300) AS message, left(e.stderr_error, 300) AS exception,
         most.call_id AS call_id,
         r.weighted * (0.25 + 0.75 * least(1, rate)) * (1 + r.weighted / n.weighted)
             * CASE WHEN template LIKE '(no text%' AND kind = 'unclear' THEN 0.5
@@ -151,6 +182,8 @@ failures AS (
     JOIN reasons USING (cause)
     JOIN examples USING (cause)
     JOIN named USING (cause)
+    JOIN shares USING (cause)
+    LEFT JOIN inputs USING (cause)
     LEFT JOIN onsets USING (cause)
     LEFT JOIN other_clients USING (cause)
     LEFT JOIN (SELECT call_id, error_text, stderr_error FROM calls) e ON e.call_id = most.call_id
@@ -182,9 +215,15 @@ lives AS (
     SELECT
         kind, list(server ORDER BY affected DESC, server) AS servers, cause,
         sum(affected)::BIGINT AS affected, sum(total)::BIGINT AS total,
+        sum(probed)::BIGINT AS probed, sum(affected * coalesce(session_calls, 1)) AS lost,
         arg_max(message, (affected, server)) AS message, min(first_seen) AS first_seen,
         max(last_seen) AS last_seen
     FROM _server_problems
+    LEFT JOIN (
+        SELECT server, avg(sqrt(calls)) AS session_calls
+        FROM (SELECT server, session, sum(calls)::DOUBLE AS calls FROM usage GROUP BY ALL)
+        GROUP BY server
+    ) USING (server)
     GROUP BY kind, cause, CASE kind
         WHEN 'noise' THEN ''
         WHEN 'not_started' THEN coalesce(regexp_replace(
@@ -214,7 +253,9 @@ problems AS (
     UNION ALL BY NAME
     SELECT
         kind, servers, 'tool' AS fault, cause AS reason, affected, total AS calls, first_seen,
-        last_seen, message, sqrt(affected) * (0.25 + 0.75 * affected / total) AS size
+        last_seen, message, probed,
+        -- A failed start costs the calls of a session.
+        if(kind = 'start', lost, sqrt(affected)) * (0.25 + 0.75 * affected / total) AS size
     FROM lives
 ),
 weighed AS (
@@ -233,9 +274,12 @@ SELECT
     cause, kind, if(len(servers) = 1, servers[1], NULL) AS server, servers, tools,
     if(len(tools) = 1, tools[1], NULL) AS tool, fault,
     coalesce(uncertain, false) AS uncertain, suspected, reason, certainty, hidden_certainty,
-    affected, hidden AS unmarked, calls, ok, sessions, rate, rate_low, rate_high,
-    coalesce(insufficient_data, false) AS insufficient_data, since,
+    affected, hidden AS unmarked, calls, ok, sessions,
+    CASE WHEN len(servers) = 1 THEN p.rate END AS rate,
+    CASE WHEN len(servers) = 1 THEN p.rate_low END AS rate_low,
+    CASE WHEN len(servers) = 1 THEN p.rate_high END AS rate_high, server_rates, invalid_inputs,
+    input_path, input_error, coalesce(insufficient_data, false) AS insufficient_data, since,
     coalesce(client_changed, false) AS client_changed, from_start, first_seen, last_seen,
-    templates, template, message, exception, call_id, impact
-FROM weighed
+    templates, template, message, exception, call_id, probed, impact
+FROM weighed p
 ORDER BY rank

@@ -58,6 +58,9 @@ _LIVES: Final[Mapping[str, str]] = {
 """Kind of problem in a server's life → the unit that is counted."""
 
 
+_PROBED: Final = "after server/discover, which clients of newer revisions send first"
+
+
 def subject(row: Mapping[str, Any]) -> str:
     """Return the servers and tools concerned."""
     tools = row["tools"] or ()
@@ -71,7 +74,8 @@ def number(row: Mapping[str, Any]) -> str:
         noun = _LIVES[row["kind"]]
         why = "" if row["reason"] is None else f" ({row['reason'].replace('_', ' ')})"
         failed = " failed" if row["kind"] in {"not_started", "start"} else ""
-        return f"{row['affected']:,} of {count(row['calls'], noun)}{failed}{why}"
+        probed = f"; {row['probed']:,} of them {_PROBED}" if row["probed"] else ""
+        return f"{row['affected']:,} of {count(row['calls'], noun)}{failed}{why}{probed}"
     if row["kind"] == "drift":
         return f"{count(row['calls'], 'call')} since"
     noun = "result" if row["kind"] in {"unmarked", "contract"} else "call"
@@ -114,7 +118,16 @@ def onset(row: Mapping[str, Any]) -> str:
 
 
 def share(row: Mapping[str, Any]) -> str:
-    """Return the share of affected calls with its interval."""
+    """The share of affected calls with its interval; of several servers, the share of each."""
+    if len(row["servers"]) > 1 and row["server_rates"]:
+        rates = sorted(
+            zip(row["server_rates"], map(name, row["servers"]), strict=True), reverse=True
+        )
+        listed = [f"{server} {percent(min(1.0, rate))}" for rate, server in rates[:_MAX_NAMES]]
+        if others := [min(1.0, rate) for rate, _ in rates[_MAX_NAMES:]]:
+            least = f"{percent(others[-1])} to " if len(others) > 1 else ""
+            listed.append(f"others {least}{percent(others[0])}")
+        return f"by server: {', '.join(listed)}"
     if row["rate_low"] is None:
         return "" if row["rate"] is None else percent(min(1.0, row["rate"]))
     thin = ", too little data" if row["insufficient_data"] else ""
@@ -122,9 +135,27 @@ def share(row: Mapping[str, Any]) -> str:
     return f"{percent(min(1.0, row['rate']))} (95% interval {ends}{thin})"
 
 
+_BREAK_SCHEMA: Final = 0.9
+"""Share of affected calls whose arguments break the input schema from which on this is said."""
+
+
+def inputs(row: Mapping[str, Any]) -> str:
+    """How the arguments of a problem's calls break the input schema; empty: few of them do."""
+    broken = row["invalid_inputs"] or 0
+    if row["kind"] == "caller" or broken < _BREAK_SCHEMA * row["affected"] or not broken:
+        return ""
+    calls = "all calls" if broken == row["affected"] else f"{broken:,} calls"
+    where = f"{row['input_path']} " if row["input_path"] else "the object "
+    error = shown(f"{where}{row['input_error']}", _MAX_ERROR)
+    return f"{calls} break the input schema, most often: {error}"
+
+
+_MAX_ERROR: Final = 100
+
+
 def evidence(row: Mapping[str, Any]) -> str:
-    """Return the numbers behind a problem: share, interval, sessions and messages."""
-    parts = [share(row)]
+    """The numbers behind a problem: share, interval, sessions and messages."""
+    parts = [share(row), inputs(row)]
     if row["sessions"]:
         parts.append(f"in {count(row['sessions'], 'session')}")
     if (row["templates"] or 0) > 1:

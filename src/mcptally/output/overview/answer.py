@@ -60,6 +60,7 @@ def _finding(row: dict[str, Any], shared: contrasts.Contrasts) -> dict[str, Any]
     lines = [
         f"{problems.subject(row)}: {problems.TITLES[row['kind']]}, {problems.number(row)}",
         "; ".join(filter(None, (problems.blame(row), problems.onset(row), problems.share(row)))),
+        problems.inputs(row),
         contrasts.of_problem(row, shared),
         f"{row['call_id'] or ''} {problems.message(row) or ''}".strip(),
     ]
