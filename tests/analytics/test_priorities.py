@@ -291,6 +291,13 @@ def test_one_message_of_several_servers_about_the_network_is_one_problem(tmp_pat
     assert (network["servers"], network["server"], network["affected"]) == (["x", "y"], None, 30)
     assert (network["rate"], network["server_rates"]) == (None, [0.1, 0.2])
     assert problems.share(network) == "by server: y 20%, x 10%"
+    many = network | {
+        "servers": list("abcdefg"),
+        "server_rates": [0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1],
+    }
+    assert problems.share(many) == "by server: a 70%, b 60%, c 50%, others 10% to 40%"
+    alike = network | {"server_rates": [0.5, 0.5]}
+    assert problems.share(alike) == "50% at each server"
     assert sorted(row["server"] for row in found if row["kind"] == "tool_failures") == ["x", "y"]
 
 

@@ -120,13 +120,15 @@ def onset(row: Mapping[str, Any]) -> str:
 def share(row: Mapping[str, Any]) -> str:
     """The share of affected calls with its interval; of several servers, the share of each."""
     if len(row["servers"]) > 1 and row["server_rates"]:
-        rates = sorted(
-            zip(row["server_rates"], map(name, row["servers"]), strict=True), reverse=True
-        )
-        listed = [f"{server} {percent(min(1.0, rate))}" for rate, server in rates[:_MAX_NAMES]]
-        if others := [min(1.0, rate) for rate, _ in rates[_MAX_NAMES:]]:
-            least = f"{percent(others[-1])} to " if len(others) > 1 else ""
-            listed.append(f"others {least}{percent(others[0])}")
+        rates = sorted(zip(row["server_rates"], map(name, row["servers"]), strict=True))[::-1]
+        shown_rates = [percent(min(1.0, rate)) for rate, _ in rates]
+        if len(set(shown_rates)) == 1:
+            return f"{shown_rates[0]} at each server"
+        listed = [
+            f"{server} {share}" for (_, server), share in zip(rates, shown_rates, strict=True)
+        ]
+        if len(listed) > _MAX_NAMES + 1:
+            listed[_MAX_NAMES:] = [f"others {shown_rates[-1]} to {shown_rates[_MAX_NAMES]}"]
         return f"by server: {', '.join(listed)}"
     if row["rate_low"] is None:
         return "" if row["rate"] is None else percent(min(1.0, row["rate"]))
