@@ -118,7 +118,7 @@ def onset(row: Mapping[str, Any]) -> str:
 
 
 def share(row: Mapping[str, Any]) -> str:
-    """The share of affected calls with its interval; of several servers, the share of each."""
+    """Return the share of affected calls with its interval, or the share at each server."""
     if len(row["servers"]) > 1 and row["server_rates"]:
         rates = sorted(zip(row["server_rates"], map(name, row["servers"]), strict=True))[::-1]
         shown_rates = [percent(min(1.0, rate)) for rate, _ in rates]
@@ -142,7 +142,7 @@ _BREAK_SCHEMA: Final = 0.9
 
 
 def inputs(row: Mapping[str, Any]) -> str:
-    """How the arguments of a problem's calls break the input schema; empty: few of them do."""
+    """Return how the arguments of most calls break the input schema; empty if few do."""
     broken = row["invalid_inputs"] or 0
     if row["kind"] == "caller" or broken < _BREAK_SCHEMA * row["affected"] or not broken:
         return ""
@@ -156,7 +156,7 @@ _MAX_ERROR: Final = 100
 
 
 def evidence(row: Mapping[str, Any]) -> str:
-    """The numbers behind a problem: share, interval, sessions and messages."""
+    """Return the numbers behind a problem: share, interval, schema, sessions and messages."""
     parts = [share(row), inputs(row)]
     if row["sessions"]:
         parts.append(f"in {count(row['sessions'], 'session')}")
