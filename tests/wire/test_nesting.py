@@ -225,16 +225,13 @@ def test_depth_of_text_and_value_agree(value: Any, ascii_only: bool) -> None:
         assert is_too_deep(text.encode("utf-8", "surrogatepass"), limit) == expected
         assert is_value_too_deep(value, limit) == expected
         codes = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
-        assert may_be_too_deep(codes, limit) == expected
+        assert may_be_too_deep(codes, limit) or not expected
 
 
-@pytest.mark.parametrize(("backslashes", "expected"), [(8, False), (200, True)])
-def test_a_line_with_very_many_backslashes_is_left_to_the_exact_check(
-    backslashes: int, expected: bool
-) -> None:
-    line = b'["' + b"[" * 9 + b"\\" * backslashes + b'"]'
-    assert may_be_too_deep(np.frombuffer(line, np.uint8), 5) == expected
-    assert not is_too_deep(line, 5)
+def test_escaped_json_in_a_string_is_ruled_out_without_the_exact_check() -> None:
+    line = json.dumps([json.dumps([{"a": "b"}] * 9)]).encode()
+    assert line.count(b"{") > 5
+    assert not may_be_too_deep(np.frombuffer(line, np.uint8), 5)
 
 
 def test_a_cyclic_value_is_too_deep() -> None:
