@@ -61,7 +61,6 @@ WHOLE = {
             ("langsmith", "langsmith.jsonl.gz"),
             ("langfuse", "langfuse.json.gz"),
             ("litellm", "litellm.jsonl.gz"),
-            ("phoenix", "phoenix.json.gz"),
         )
     },
 }
@@ -309,21 +308,9 @@ _ACCESS = {
     "mcp.error.message": "no",
     "error": "no",
 }
-_PHOENIX = {
-    "name": "x",
-    "context": {"span_id": "a"},
-    "span_kind": "TOOL",
-    "parent_id": None,
-    "start_time": "2026-11-22T20:00:00Z",
-    "end_time": "2026-11-22T20:00:01Z",
-    "status_code": "ERROR",
-    "attributes": {"input.value": "{}", "output.value": "x", "tool.name": "x"},
-    "events": [{"attributes": {"exception.message": "no"}}],
-}
 
 LINES = {
     "access-log": [json.dumps(_ACCESS)],
-    "phoenix": [json.dumps(_PHOENIX)],
     "har": [json.dumps(_HAR_ENTRY)],
     "otlp": [json.dumps(_span())],
     "codex": [CODEX.decode().strip()],

@@ -1,12 +1,10 @@
-"""Logs of gateways, of Cursor and of Phoenix."""
+"""Logs of gateways, and of Cursor."""
 
-import gzip
 import json
 
 import pytest
 
-from mcptally.importers import import_logs
-from tests.importers.imported_logs import SAMPLES, Logs, all_records_accounted_for, events
+from tests.importers.imported_logs import SAMPLES, Logs
 
 pytestmark = pytest.mark.slow
 
@@ -147,23 +145,3 @@ def test_spans_of_docker_agentgateway_and_envoy_have_the_server_and_the_failure(
         ("spans", "get", "protocol_error", None),
         ("web", "open", "protocol_error", -32602),
     ]
-
-
-def messages(source, out):
-    """The messages that an import makes of a file, by time."""
-    done = import_logs(source, out)
-    assert all_records_accounted_for(done)
-    found = [event for event in events(out) if event["event"] not in {"open", "close"}]
-    return sorted((event["ts_ns"], event["dir"], event.get("msg")) for event in found)
-
-
-@pytest.mark.parametrize("sample", ["phoenix.json.gz", "phoenix-otlp.json.gz"])
-def test_spans_of_phoenix_s_api_give_the_calls_of_the_same_spans_in_otlp(tmp_path, sample):
-    otlp = tmp_path / "spans.jsonl"
-    names = ("spans-agent.jsonl.gz", "spans-openinference.jsonl.gz")
-    otlp.write_bytes(b"".join(gzip.decompress((SAMPLES / name).read_bytes()) for name in names))
-    found = messages(SAMPLES / sample, tmp_path / "phoenix")
-    same = messages(otlp, tmp_path / "otlp")
-    assert [each[1:] for each in found] == [each[1:] for each in same]
-    # Phoenix rounds to microseconds.
-    assert all(abs(one[0] - other[0]) <= 1000 for one, other in zip(found, same, strict=True))

@@ -83,7 +83,7 @@ def command(
     """Convert logs of other programs to transcripts.
 
     FORMAT is auto, claude-desktop, claude-code, codex, gemini-cli, opencode, vscode, cursor, har,
-    otlp, sentry, phoenix, langsmith, langfuse, litellm, access-log, mcpsnoop, mcphawk, inspector
+    otlp, sentry, langsmith, langfuse, litellm, access-log, mcpsnoop, mcphawk, inspector
     or jsonrpc. PATHS are files and folders; files may be compressed with gzip or zstd. Exit code
     1: some lines could not be used; the report beside the transcript lists their numbers.
 
