@@ -74,9 +74,12 @@ def sample_store(tmp_path_factory: pytest.TempPathFactory) -> mt.Store:
 
 @pytest.fixture(scope="session")
 def corpus_store(tmp_path_factory: pytest.TempPathFactory) -> mt.Store:
-    """A store of `corpus.recordings()`, which no test changes; the workers of a run share it."""
+    """A store of a part of `corpus.recordings()`; no test changes it, and workers share it."""
+    few = corpus.FOLDERS[:3]
+    # The recording of `ucon` is one of two with a result that its output schema does not allow.
+    files = [p for p in corpus.recordings() if p.parent in few or p.name == "ucon.jsonl.zst"]
     folder = shared_folder(
-        tmp_path_factory, "corpus", lambda new: mt.score(corpus.recordings(), out=new / "store")
+        tmp_path_factory, "corpus", lambda new: mt.score(files, out=new / "store")
     )
     return mt.open_store(folder / "store")
 
