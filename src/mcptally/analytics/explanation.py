@@ -274,6 +274,8 @@ def _verdict(found: Explanation) -> Iterator[str]:
             yield from _why_ambiguous(*shares[0])
     elif found.rules:
         yield f"  decided by {found.rules[0]['id']} alone"
+    if found.contributions:
+        yield f"  evidence for and against the verdict {call['verdict']}, with its weight"
     for each in found.contributions:
         if abs(each["weight"]) >= SMALLEST_SHOWN:
             side = "for" if each["weight"] > 0 else "against"
@@ -298,7 +300,7 @@ def _opinion(found: Explanation) -> Iterator[str]:
     yield f"  the words of the text alone say {said}"
     for side, sign in (("for", 1), ("against", -1)):
         if some := [term for term, weight in found.words if weight * sign > 0]:
-            yield f"    {side}: {', '.join(map(repr, some))}"
+            yield f"    {side} {found.call['verdict']}: {', '.join(map(repr, some))}"
 
 
 def _meaning_of_fault(call: dict[str, Any]) -> str:

@@ -1,9 +1,12 @@
 """A page is sent section by section; one that fails leaves the others."""
 
+import signal
+
 import pytest
 
 from mcptally.errors import QueryError
 from mcptally.output.explore.addresses import Links
+from mcptally.output.explore.listener import _signals_wait
 from mcptally.output.explore.page import Page, Section, environment, stream
 
 
@@ -21,3 +24,15 @@ def test_a_section_that_fails_says_so_and_the_others_are_shown(error, said):
     assert said in text
     assert text.index('id="names"') < text.index('id="errors"') < text.index("</html>")
     assert failed == [1]
+
+
+def test_a_signal_waits_until_the_packages_are_imported():
+    got = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: got.append(number))
+    try:
+        with _signals_wait():
+            signal.raise_signal(signal.SIGTERM)
+            assert got == []
+        assert got == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)

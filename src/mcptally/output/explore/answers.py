@@ -65,7 +65,8 @@ class Answers:
         """Ask the first pages' questions in a thread, and write the masked copies."""
 
         def ask() -> None:
-            with contextlib.suppress(McptallyError):  # reported by the page that needs the answer
+            # The page that needs the answer reports an error. At exit, files are closed meanwhile.
+            with contextlib.suppress(McptallyError, ValueError):
                 for question in _FIRST:
                     self.ask(question)
                 self._wait_for_copies()

@@ -5,7 +5,9 @@ Meanwhile the browser starts; its first request waits until the application acce
 
 import contextlib
 import secrets
+import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -65,10 +67,11 @@ def listening(
         used = listener.getsockname()[1]
 
         def run() -> None:
-            # These imports take longer than everything before.
-            import uvicorn  # noqa: PLC0415
+            with _signals_wait():
+                # These take longer than everything before.
+                import uvicorn  # noqa: PLC0415
 
-            from mcptally.output.explore.app import application  # noqa: PLC0415
+                from mcptally.output.explore.app import application  # noqa: PLC0415
 
             config = uvicorn.Config(
                 application(path, token=token, port=used, base=base, **options),
@@ -81,6 +84,19 @@ def listening(
             uvicorn.Server(config).run(sockets=[listener])
 
         yield f"http://127.0.0.1:{used}/{token}/", run
+
+
+@contextlib.contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Deliver SIGINT and SIGTERM afterwards: in the import of an extension they are an error."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
