@@ -10,11 +10,8 @@ import os
 import platform
 import re
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -35,8 +32,6 @@ State = Literal["ok", "warning", "error"]
 
 TESTED_PYTHON: Final = ((3, 11), (3, 13))
 """First and last Python version that the tests run with."""
-START_UP_LIMIT: Final = 2.5
-"""Limit for the recorder's start-up time, as a multiple of that of Python with asyncio."""
 FREE_BYTES: Final = (100 * 10**6, 10**9)
 """Free bytes below which there is an error or a warning."""
 
@@ -89,7 +84,6 @@ def examine(
         *_packages(),
         *_variables(),
         *_places(stores),
-        _start_up(),
         *_configurations(usual_configurations() if configs is None else configs),
         *(_archive(path) for path in archives),
         *(found for path in stores for found in _store(path)),
@@ -191,27 +185,6 @@ def _places(stores: Iterable[Path]) -> Iterator[Check]:
             yield Check(name, "warning", says, "free some space before you record for long")
         else:
             yield Check(name, "ok", says)
-
-
-def _start_up() -> Check:
-    def seconds(code: str) -> float:
-        began = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-        return time.perf_counter() - began
-
-    bare, recorder = [], []
-    try:
-        for _ in range(3):  # alternate, so that the machine's load affects both equally
-            bare.append(seconds("import asyncio"))
-            recorder.append(seconds("import mcptally.cli.record, mcptally.record.stdio"))
-    except (OSError, subprocess.CalledProcessError) as error:
-        return Check("recorder start-up", "error", f"{error}", "install mcptally again")
-    ratio = min(recorder) / min(bare)
-    milliseconds = statistics.median(recorder) * 1000
-    says = f"{milliseconds:.0f} ms, {ratio:.1f} times Python with asyncio"
-    if ratio > START_UP_LIMIT:
-        return Check("recorder start-up", "warning", says, "look for slow disks and .pth files")
-    return Check("recorder start-up", "ok", says)
 
 
 def usual_configurations() -> list[Path]:
