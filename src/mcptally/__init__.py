@@ -43,30 +43,24 @@ if TYPE_CHECKING:
     from mcptally.transcript.redact import redact
 
 _HOME: Final[dict[str, str]] = {
-    "Answer": "mcptally.analytics.answer",
-    "assert_tool_response": "mcptally.seeds.redmine.content",
-    "BusinessDecision": "mcptally.seeds.inspector.model",
-    "ResponseMetadata": "mcptally.seeds.inspector.model",
-    "ScenarioResult": "mcptally.seeds.inspector.model",
-    "ScenarioStatus": "mcptally.seeds.inspector.model",
-    "ScenarioSummary": "mcptally.seeds.inspector.model",
-    "Explanation": "mcptally.analytics.explanation",
-    "Store": "mcptally.analytics.store",
-    "ValidationContext": "mcptally.seeds.inspector.model",
-    "ValidationResult": "mcptally.seeds.inspector.model",
-    "business_decision": "mcptally.seeds.inspector.single",
-    "check": "mcptally.transcript.check",
-    "import_logs": "mcptally.importers",
-    "is_business_error": "mcptally.seeds.inspector.single",
-    "merge_stores": "mcptally.maintenance.merge",
-    "open_store": "mcptally.analytics.store",
-    "overall_confidence": "mcptally.seeds.inspector.single",
-    "redact": "mcptally.transcript.redact",
-    "report": "mcptally.output.html",
-    "response_metadata": "mcptally.seeds.inspector.single",
-    "scenario_status": "mcptally.seeds.inspector.single",
-    "score": "mcptally.pipeline.run",
-    "validate_response": "mcptally.seeds.inspector.single",
+    name: f"mcptally.{module}"
+    for module, names in {
+        "analytics.answer": "Answer",
+        "analytics.explanation": "Explanation",
+        "analytics.store": "Store open_store",
+        "importers": "import_logs",
+        "maintenance.merge": "merge_stores",
+        "output.html": "report",
+        "pipeline.run": "score",
+        "seeds.inspector.model": "BusinessDecision ResponseMetadata ScenarioResult ScenarioStatus "
+        "ScenarioSummary ValidationContext ValidationResult",
+        "seeds.inspector.single": "business_decision is_business_error overall_confidence "
+        "response_metadata scenario_status validate_response",
+        "seeds.redmine.content": "assert_tool_response",
+        "transcript.check": "check",
+        "transcript.redact": "redact",
+    }.items()
+    for name in names.split()
 }
 """Public name → the module that defines it. No module directly in this package may have the name of
 a public function: importing the module would replace the function."""
