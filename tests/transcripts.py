@@ -8,6 +8,8 @@ from typing import Any
 
 import zstandard
 
+from mcptally.transcript.files import read_lines
+
 
 def event(kind: str, seq: int, recording: str = "r1", **fields: Any) -> dict[str, Any]:
     return {
@@ -55,3 +57,8 @@ def write(path: Path, events: Iterable[dict[str, Any] | bytes]) -> Path:
         data = zstandard.compress(data)
     path.write_bytes(data)
     return path
+
+
+def lines_of(path: Path) -> list[bytes]:
+    """The lines of a whole transcript, with their ends."""
+    return [line for run in read_lines(path) for line in run.data.splitlines(keepends=True)]

@@ -6,9 +6,9 @@ import pytest
 from mcptally.messages.decode import Events, decode, decode_slices
 from mcptally.messages.event_spool import Slicing
 from mcptally.transcript.events import FRAME_OF_EVENT
-from mcptally.transcript.files import numbered_lines
 from tests.benchmarks import growth
 from tests.corpus import SAMPLES
+from tests.transcripts import lines_of
 
 TABLES = ("messages", "asks", "replies", "raws", "http", "opens", "closes", "gaps", "stderr")
 
@@ -18,7 +18,7 @@ def archive(tmp_path_factory) -> Path:
     """A file with all recordings of two sample traces, and a line that is not an event."""
     path = tmp_path_factory.mktemp("archive") / "all.jsonl"
     names = ("everything-http.jsonl.zst", "excel.jsonl.zst")
-    lines = [line for name in names for _, line in numbered_lines(SAMPLES / name)]
+    lines = [line for name in names for line in lines_of(SAMPLES / name)]
     path.write_bytes(b"".join([b"{oops}\n", *lines]))
     return path
 

@@ -25,10 +25,9 @@ from mcptally.pipeline import carry_over, fingerprint
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
 from mcptally.tables.seed_scores import SeedScores
-from mcptally.transcript.files import numbered_lines
 from tests.kept_folder import KeptFolder
 from tests.pipeline.golden import TRACES
-from tests.transcripts import c2s, call, event, opened, s2c, text, write
+from tests.transcripts import c2s, call, event, lines_of, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
 
@@ -216,7 +215,7 @@ def test_recordings_split_over_random_files_are_put_together(tmp_path: Path):
     lines: dict[Path, list[bytes]] = {path: [] for path in files}
     for path in FILES[:4]:
         home = chance.choice(files)
-        for _, line in numbered_lines(path):
+        for line in lines_of(path):
             home = chance.choice(files) if chance.random() < 0.02 else home
             lines[home].append(line)
     for path, held in lines.items():
@@ -360,7 +359,7 @@ def test_recordings_that_are_still_written_are_scored_as_far_as_they_go(tmp_path
     """A transcript grows, also to the middle of a line, and then a second segment begins."""
     (tmp_path / "still.jsonl").write_bytes((TRACES / "time.jsonl").read_bytes()[:20_000])
     grows = tmp_path / "grows.jsonl"
-    lines = [line for _, line in numbered_lines(TRACES / "sqlite.jsonl.zst")]
+    lines = lines_of(TRACES / "sqlite.jsonl.zst")
     written = b"".join(lines)
     first = json.loads(lines[0])["recording"].encode()
     last = max(number for number, line in enumerate(lines) if first in line[:200])

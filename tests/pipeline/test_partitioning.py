@@ -20,8 +20,8 @@ from mcptally.pipeline.plan import plan, transcript_bytes
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.store.manifest import SUMMARIES, live_files, read_manifest
 from mcptally.tables.all_tables import TABLES
-from mcptally.transcript.files import numbered_lines
 from tests.pipeline.golden import TRACES
+from tests.transcripts import lines_of
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,7 @@ def scattered(folder: Path, files: list[Path], *, parts: int) -> list[Path]:
     written = [(folder / f"{i}.jsonl").open("wb") for i in range(parts)]
     home: dict[str, int] = {}
     for path in files:
-        for _, line in numbered_lines(path):
+        for line in lines_of(path):
             recording = json.loads(line)["recording"]
             if recording not in home or chance.random() < 0.05:
                 home[recording] = chance.randrange(parts)
@@ -71,7 +71,7 @@ def one_file(folder: Path) -> Path:
     """The sample traces one after the other in one file, without lines that are no events."""
     folder.mkdir()
     path = folder / "all.jsonl"
-    lines = (line for path in FILES for _, line in numbered_lines(path))
+    lines = (line for path in FILES for line in lines_of(path))
     path.write_bytes(b"".join(line for line in lines if line.startswith(b'{"v":1,"event"')))
     return path
 
@@ -144,7 +144,7 @@ def test_the_tables_do_not_depend_on_slices_of_a_partition(tmp_path: Path):
 
 def test_a_copy_of_a_file_adds_no_calls_and_is_a_finding(tmp_path: Path, whole):
     copy = tmp_path / "copy.jsonl"
-    copy.write_bytes(b"".join(line for _, line in numbered_lines(FILES[0])))
+    copy.write_bytes(b"".join(lines_of(FILES[0])))
     mt.score([*FILES, copy], out=tmp_path / "store", partition_bytes=400_000)
     again = tables(tmp_path / "store")
     assert again["calls"].height == whole["calls"].height

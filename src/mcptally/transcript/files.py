@@ -486,22 +486,3 @@ def _blocks(
                         "all of it",
                     )
                     return
-
-
-def numbered_lines(path: Path, damage: list[str] | None = None) -> Iterator[tuple[int, bytes]]:
-    """Yield line numbers and lines (with newline), for commands that rewrite transcripts.
-
-    Damaged parts are left out; a message about each, with its place, is appended to `damage`.
-
-    Raises:
-        UnreadableError: the file decompresses to more than the limit, so the rest would be lost.
-    """
-    for run in read_lines(path):
-        if isinstance(run, LineRun):
-            yield from enumerate(io.BytesIO(run.data), start=run.first)
-            continue
-        where = f"{path}:{run.line}" if run.line else f"{path}"
-        if run.rule == "archive.unpacks_too_large":
-            raise UnreadableError(f"{where}: {run.message}")
-        if damage is not None:
-            damage.append(f"{where}: {run.message}")
