@@ -63,6 +63,19 @@ def test_a_line_that_is_no_answer_stops_before_later_lines_answer_other_calls(st
     assert len(file_of(store).answers) == 1
 
 
+def test_a_long_text_is_cut_and_shown_whole_on_request(tmp_path, typed):
+    long = f"Quota of the printing service used up: 1 of 2 pages: {' '.join(map(str, range(900)))}"
+    opened = scored(tmp_path, recording("b", [(long, True)] * 9, server="other"))
+    typed("q\n")
+    cut = run("review", opened.path).stdout
+    typed("v\nq\n")
+    whole = run("review", opened.path).stdout
+    assert "(cut; v shows all)" in cut
+    assert " 899" not in cut
+    assert whole.startswith(cut)
+    assert " 899" in whole
+
+
 def test_undo_and_skip_and_quit(store, typed):
     typed("c\nz\ns\nu\nq\nc\n")
     assert run("review", store).returncode == 0

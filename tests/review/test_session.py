@@ -61,6 +61,21 @@ def test_progress_says_what_is_decided_and_what_the_next_answers_would_decide(st
     assert (before.next_share, after.next_share) == (1, pytest.approx(2 / 7))
 
 
+def test_progress_is_the_same_after_a_run_applied_the_answers(tmp_path):
+    opened = scored(tmp_path)
+    review = session(opened)
+    large, small = review.next_items(2)
+    review.answer(large, "upstream")
+    review.answer(small, "not_an_error", group=True)
+    worked = opened.sql("SELECT min(call_id) FROM calls WHERE tool = 'echo' AND outcome = 'ok'")
+    ((call,),) = worked.fetchall()
+    review.answer(review.item(call), "tool")
+    before = review.progress()
+    mt.score(tmp_path / "traces", out=opened.path)
+    assert session(mt.open_store(opened.path)).progress() == before
+    assert before.decided == pytest.approx(3 / 7)
+
+
 def test_an_answer_about_one_call_decides_one_call(store, path):
     review = session(store, path)
     review.answer(review.next_items()[0], "upstream")

@@ -75,7 +75,7 @@ WHERE server IS NOT DISTINCT FROM $1 AND tool = $2 AND definition = $3
 """
 
 
-def about(store: "Store", item: Item) -> dict[str, Any]:
+def about(store: "Store", item: Item, *, longest: int = LONGEST) -> dict[str, Any]:
     """Return a call as shown to a reviewer, with secrets masked and long texts cut.
 
     Keys: `call_id`, `server`, `tool`, `calls` (of its group), `outcome`, `request`, `error` (its
@@ -115,13 +115,10 @@ def about(store: "Store", item: Item) -> dict[str, Any]:
         "rules": [rule["title"] for rule in found.rules],
     }
     masked: dict[str, Any] = mask_value(facts)
-    return {name: _cut(value) for name, value in masked.items()}
-
-
-def _cut(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > LONGEST:
-        return value[:LONGEST] + " …"
-    return value
+    return {
+        name: f"{value[:longest]} …" if isinstance(value, str) and len(value) > longest else value
+        for name, value in masked.items()
+    }
 
 
 def to_fill(

@@ -1,8 +1,9 @@
 """The command `mcptally review`: asks whose fault calls are, and prints rates from the answers."""
 
+import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 _HELP = (
     "c caller  a account  t tool  u upstream  n network  o not an error  ? cannot tell\n"
-    "A and a key: all calls of this group    s skip    z undo    w a reason, then a key    q stop"
+    "A and a key: all calls of this group    s skip    z undo    w a reason, then a key\n"
+    "v view all of a cut call    q stop"
 )
 
 
@@ -149,11 +151,14 @@ def _ask_person(store: "Store", session: "Session", mode: "Mode", *, second: boo
     while shown := session.next_items(mode=mode, second=second):
         sys.stdout.write(_described(store, session, shown[0], mode))
         sys.stdout.flush()
-        if not _settle(session, shown[0], reader):
+        whole = functools.partial(_described, store, session, shown[0], mode, whole=True)
+        if not _settle(session, shown[0], reader, whole):
             return
 
 
-def _settle(session: "Session", item: "Item", reader: Iterator[tuple[str, str]]) -> bool:
+def _settle(
+    session: "Session", item: "Item", reader: Iterator[tuple[str, str]], whole: Callable[[], str]
+) -> bool:
     """Read keys until an item is answered, skipped, or left for an earlier one; False to stop."""
     from mcptally.review.answers import KEYS
 
@@ -163,6 +168,8 @@ def _settle(session: "Session", item: "Item", reader: Iterator[tuple[str, str]])
             group = not group
         elif key == "w":
             why = reason
+        elif key == "v":
+            click.echo_via_pager(whole())
         elif key == "q":
             return False
         elif key == "s":
@@ -187,7 +194,7 @@ def _say(text: str) -> None:
     sys.stderr.write(f"{as_message(text)}\n")
 
 
-_ACTIONS = frozenset("catuno?szAwq")
+_ACTIONS = frozenset("catuno?szAwvq")
 
 
 def _keys() -> Iterator[tuple[str, str]]:
@@ -220,19 +227,21 @@ def _lines() -> Iterator[tuple[str, str]]:
         if not all(key in _ACTIONS for key in keys) or len(keys.removeprefix("A")) != 1:
             raise UsageError(
                 f"stdin:{number}: {words[:40]!r} is not an answer; write a key (c a t u n o ? s z "
-                "q, with A before it for the whole group) and a reason after a space"
+                "v q, with A before it for the whole group) and a reason after a space"
             )
         if keys[0] == "A":
             yield "A", ""
         yield keys[-1], reason
 
 
-def _described(store: "Store", session: "Session", item: "Item", mode: "Mode") -> str:
+def _described(
+    store: "Store", session: "Session", item: "Item", mode: "Mode", *, whole: bool = False
+) -> str:
     from mcptally.analytics.reviewing import about
     from mcptally.redaction.display import clean_lines
 
     progress = session.progress(mode)
-    facts = about(store, item)
+    facts = about(store, item, longest=_WHOLE if whole else _SHOWN)
     lines = [
         "",
         f"[{progress.answered + 1} of {progress.total}] {item.server} {item.tool}: {item.outcome}"
@@ -242,9 +251,9 @@ def _described(store: "Store", session: "Session", item: "Item", mode: "Mode") -
         lines[-1] += f", {100 * item.share:.0f} % of the failed calls"
     # An error's text equals its reply, without the enclosing members.
     for name in ("request", "error" if facts["error"] else "reply"):
-        lines += _block(name, facts[name])
+        lines += _block(name, facts[name], whole=whole)
     for name in ("stderr", "description", "input_schema"):
-        lines += _block(name.replace("_", " "), facts[name])
+        lines += _block(name.replace("_", " "), facts[name], whole=whole)
     if facts["input_schema_error"]:
         lines += _block("schema check", facts["input_schema_error"])
     for other in facts["others"]:
@@ -264,14 +273,18 @@ def _ours(facts: dict[str, Any], *, reviewed: bool) -> str:
 
 
 _SHOWN = 700
+_LINES = 16
+_WHOLE = 1_000_000
 
 
-def _block(name: str, text: str | None) -> list[str]:
+def _block(name: str, text: str | None, *, whole: bool = False) -> list[str]:
+    """The lines of a text with its name; without `whole`, the first ones, and how to see all."""
     if not text:
         return []
-    cut = text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
-    first, *rest = cut.splitlines() or [""]
-    return [f"  {name:<13} {first}", *(f"  {'':<13} {line}" for line in rest[:15])]
+    lines = text.splitlines() or [""]
+    if not whole and (len(lines) > _LINES or text.endswith(" …")):
+        lines = [*lines[:_LINES], "(cut; v shows all)"]
+    return [f"  {name if not place else '':<13} {line}" for place, line in enumerate(lines)]
 
 
 def _ask_program(

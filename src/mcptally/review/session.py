@@ -247,23 +247,43 @@ class Session:
         return [] if found is None else estimates.rates(self.store, found, self.settled)
 
     def progress(self, mode: Mode = "largest") -> Progress:
-        """Return the review's progress, and the effect of the next answers."""
+        """Return the review's progress, and the effect of the next answers.
+
+        It is the same before and after a run applies the answers, which removes groups.
+        """
         reviews = self.reviews
-        every = self._every_group()
-        open_ = self._open_groups(reviews)
-        still = {each.call_id for each in open_}
-        answered_groups = {key.group for key in settled.settle(reviews).groups}
-        closed = [each for each in every if each.call_id not in still]
-        decided = sum(each.calls if each.group in answered_groups else 1 for each in closed)
+        known = settled.settle(reviews)
+        every, open_ = self._every_group(), self._open_groups(reviews)
+        own = [row for (_, who), row in reviews.current().items() if who == self.who]
+        answered = len(
+            {row.group for row in (*own, *known.groups.values()) if row.group and self._has(row)}
+        )
+        of = answered + len(open_)
+        # The answered calls outside of answered groups, and whether a run has applied the answers.
+        calls = {
+            key: row
+            for key, row in known.calls.items()
+            if self._has(row) and (row.group, row.definition) not in known.groups
+        }
+        found = items.of_keys(self.store, list(calls))
+        applied = [calls[item.key].group for item in found if not item.is_ours]
         by_review = items.decided_calls(self.store, server=self.server, tool=self.tool)
+        by_review -= applied.count(None)  # these calls worked, according to us
+        decided = sum(row.group is not None for row in calls.values()) - sum(map(bool, applied))
+        decided += sum(
+            each.calls for each in every if (each.group, each.definition) in known.groups
+        )
         failed = max(1, sum(each.calls for each in every) + by_review)
         following = sum(each.calls for each in open_[:10]) / failed
-        answered, of = len(every) - len(open_), len(every)
-        found = self.sample(reviews)
-        if mode == "sample" and found is not None:
-            left = len(estimates.missing(found, settled.settle(reviews)))
-            answered, of = len(found.drawn) - left, len(found.drawn)
+        drawn = self.sample(reviews)
+        if mode == "sample" and drawn is not None:
+            answered = len(drawn.drawn) - len(estimates.missing(drawn, known))
+            of = len(drawn.drawn)
         return Progress(mode, answered, of, (decided + by_review) / failed, following)
+
+    def _has(self, row: Answer) -> bool:
+        """Return whether an answer is about a call that this review is about."""
+        return self.server in (None, row.server) and self.tool in (None, row.tool)
 
     def _samples(self, reviews: Reviews) -> list[Sample]:
         return [
