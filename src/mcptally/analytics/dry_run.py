@@ -19,8 +19,17 @@ from mcptally.analytics.store import Store, retry_if_replaced
 from mcptally.errors import near
 from mcptally.jsonschemas.validators import json_type
 from mcptally.redaction.display import clean_line, mask_and_cut
-from mcptally.seeds import argument_checks
-from mcptally.seeds.argument_checks import Remark, canonical, judgeable, pointer, unwrapped
+from mcptally.seeds.javascript import judgeable
+from mcptally.seeds.validation_logic.arguments import unwrapped
+from mcptally.seeds.validation_protocol.argument_semantics import (
+    Remark,
+    semantic_parameters,
+    semantic_remarks,
+    tables_in_sql,
+)
+from mcptally.seeds.validation_protocol.schema_errors import schema_remarks
+from mcptally.seeds.validation_protocol.texts import canonical
+from mcptally.seeds.violation import pointer
 from mcptally.wire.nesting import (
     MAX_DEPTH,
     is_too_deep,
@@ -96,8 +105,8 @@ class _DryRun:
             words = "arguments against their schema (no definition of the tool was recorded)"
             remarks.append(Remark("unchecked", "", words))
         else:
-            remarks += argument_checks.schema_remarks(schema, arguments)
-            remarks += argument_checks.semantic_remarks(schema, arguments, tools=self._tools())
+            remarks += schema_remarks(schema, arguments)
+            remarks += semantic_remarks(schema, arguments, tools=self._tools())
         remarks += self._unusual_values(arguments)
         earlier = list(self._earlier_use(schema, arguments))
         known = {remark.name for remark in earlier}
@@ -313,17 +322,13 @@ _KEY: Final = re.compile(
 
 def _resources(schema: str | None, arguments: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield name, value and kind of the paths, addresses, keys and tables that a call needs."""
-    kinds = (
-        {each.path: each.kind for each in argument_checks.semantic_parameters(schema)}
-        if schema
-        else {}
-    )
+    kinds = {each.path: each.kind for each in semantic_parameters(schema)} if schema else {}
     for name, value in arguments.items():
         if not isinstance(value, str) or not 2 <= len(value) <= 2000:
             continue
         kind = kinds.get((name,), "")
         if kind == "sql":
-            for table in sorted(argument_checks.tables_in_sql(value))[:10]:
+            for table in sorted(tables_in_sql(value))[:10]:
                 yield name, table, "the table"
         elif kind == "path" or value.startswith(("/", "./", "../", "~/")):
             yield name, value, "the path"

@@ -29,7 +29,7 @@ from mcptally.pipeline.partition_summary import (
     PartitionSummary,
     summed,
 )
-from mcptally.seeds.stages import PREDICTION_COLUMNS
+from mcptally.seeds.validation_protocol.calls import PREDICTION_COLUMNS
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Listings, Needs, Timeline
 from mcptally.verdict import evidence

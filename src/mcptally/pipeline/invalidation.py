@@ -11,12 +11,9 @@ import polars as pl
 from mcptally.messages.tool_definitions import add_definitions
 from mcptally.pipeline.archive_context import ArchiveContext, StoredSummaries
 from mcptally.pipeline.partition_summary import NEEDS, PartitionSummary
-from mcptally.seeds.stages import (
-    PREDICTION_COLUMNS,
-    PREDICTION_WINDOW_NS,
-    rare_combinations,
-    xml_servers,
-)
+from mcptally.seeds.inspector.scenario import rare_combinations
+from mcptally.seeds.redmine.expected_xml import xml_servers
+from mcptally.seeds.validation_protocol.calls import PREDICTION_COLUMNS, PREDICTION_WINDOW_NS
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import DryRuns, Evidenced, Listings, Needs, ResultForms, Validated
 from mcptally.verdict import evidence

@@ -42,6 +42,12 @@ from mcptally.process_memory import trim_heap
 from mcptally.protocol import all_rules, definition_lint, definition_smells, leaked_secrets
 from mcptally.rules.findings import concat_findings, require_known_rules
 from mcptally.seeds import stages
+from mcptally.seeds.inspector.columns import add_seed_scores
+from mcptally.seeds.inspector.scenario import argument_combinations, with_combination
+from mcptally.seeds.redmine.error_forms import count_error_forms, error_form
+from mcptally.seeds.redmine.expected_xml import FORM_COUNTS
+from mcptally.seeds.validation_logic.normalised_error import normalise_errors
+from mcptally.seeds.validation_protocol.calls import gather_validations, with_validations
 from mcptally.tables.arrow import series_from_numpy
 from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Column, Table
@@ -152,7 +158,7 @@ def _gather_next(
         [events.findings, all_rules.check_protocol(events, messages, calls, names)]
     )
     calls = add_waiting(settle_tasks(calls, messages, events), events.asks)
-    calls = stages.with_combination(calls).with_columns(stages.error_form())
+    calls = with_combination(calls).with_columns(error_form())
     calls = evidence.add_recording_end(calls, events.closes)
     calls = stderr_exceptions.add_stderr_error(calls, events.stderr)
     summary = _summary(events, calls, messages)
@@ -191,11 +197,11 @@ def _summary(events: Events, calls: pl.DataFrame, messages: pl.DataFrame) -> Par
     return PartitionSummary(
         Listings.select(listed),
         Definitions.select(evidence.add_kinds(definitions)),
-        ArgumentCombinations.select(stages.argument_combinations(calls)),
-        DryRuns.select(stages.gather_validations(calls, events.asks)),
-        ErrorForms.select(stages.count_error_forms(calls)),
+        ArgumentCombinations.select(argument_combinations(calls)),
+        DryRuns.select(gather_validations(calls, events.asks)),
+        ErrorForms.select(count_error_forms(calls)),
         CallsByMinute.select(evidence.count_calls_per_minute(calls)),
-        ResultForms.select(evidence.count_result_forms(calls, stages.FORM_COUNTS)),
+        ResultForms.select(evidence.count_result_forms(calls, FORM_COUNTS)),
     )
 
 
@@ -277,9 +283,9 @@ def finish(
 
 def _score(calls: pl.DataFrame, archive: PartitionSummary) -> pl.DataFrame:
     """Return `Scored` from `Judged`."""
-    calls = link_attempts(stages.add_seed_scores(calls, archive.definitions))
-    calls = calls.hstack(stages.normalise_errors(calls))
-    return Scored.select(stages.with_validations(calls, archive.validations))
+    calls = link_attempts(add_seed_scores(calls, archive.definitions))
+    calls = calls.hstack(normalise_errors(calls))
+    return Scored.select(with_validations(calls, archive.validations))
 
 
 class KnownLint(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import polars as pl
 
-from mcptally.seeds.stages import FORM_COUNTS
+from mcptally.seeds.redmine.expected_xml import FORM_COUNTS
 from mcptally.tables.declaration import StageTable
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import (

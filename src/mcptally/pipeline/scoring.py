@@ -7,11 +7,8 @@ import polars as pl
 
 from mcptally.pipeline.tokens import count_tokens
 from mcptally.review.answers import AppliedReviews
-from mcptally.seeds.stages import (
-    ScenarioEntry,
-    assign_scenarios,
-    load_scenarios,
-)
+from mcptally.seeds.inspector.scenario import assign_scenarios
+from mcptally.seeds.inspector.scenario_file import ScenarioEntry, load_scenarios
 from mcptally.tables.ids import digest
 from mcptally.tables.outcomes import ANSWERED_BY_CLIENT
 from mcptally.tables.queries import run_query

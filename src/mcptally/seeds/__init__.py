@@ -10,12 +10,8 @@ Five folders, one per document, do not import each other:
     validation_logic/     github-mcp-validation-logic: wrapped arguments, normalised errors
     validation_protocol/  mcp-validation-protocol: the `validate` tool, checks of arguments
 
-They share `violation`, `tool_result` and `javascript`. `results` runs the checks on tool results.
-Other folders import:
-
-    pipeline/             `stages`
-    analytics/            `argument_checks`, `validation_protocol.sql_functions`, `inspector.model`
-    evaluation/, library  `inspector.single`, `inspector.model`, `redmine.content`
+They share `violation`, `tool_result` and `javascript`. `results` runs the checks on tool results,
+`stages` all checks of a partition or of the archive.
 
 A check may have two interpretations: the functions `document` (the text) and `program`
 (the program behind it). Nothing in this folder sets `outcome` or `verdict`.

@@ -1,60 +1,15 @@
-"""Exports the functions of seeds/ that pipeline/ uses; pipeline/ imports only this module.
-
-Some stages need only a partition (`argument_combinations`, `gather_validations`,
-`count_error_forms`). Others also need facts from the whole archive: `assign_scenarios`,
-`add_seed_scores`, `normalise_errors`, `with_validations`, `contract_findings`, `contract_tables`.
-`archive_findings` needs only those.
-"""
+"""Runs the checks of the five seed documents on the calls of a partition or of the archive."""
 
 import polars as pl
 
 from mcptally.rules import findings as rule_findings
 from mcptally.seeds import results
-from mcptally.seeds.inspector.columns import add_seed_scores
-from mcptally.seeds.inspector.scenario import (
-    argument_combinations,
-    assign_scenarios,
-    rare_combinations,
-    with_combination,
-)
-from mcptally.seeds.inspector.scenario_file import ScenarioEntry, load_scenarios
 from mcptally.seeds.redmine import error_forms
-from mcptally.seeds.redmine.error_forms import count_error_forms, error_form
-from mcptally.seeds.redmine.expected_xml import FORM_COUNTS, xml_servers
 from mcptally.seeds.validation_logic import arguments
-from mcptally.seeds.validation_logic.normalised_error import normalise_errors
 from mcptally.seeds.validation_protocol import calls as validation_calls
-from mcptally.seeds.validation_protocol.calls import (
-    PREDICTION_COLUMNS,
-    PREDICTION_WINDOW_NS,
-    gather_validations,
-    with_validations,
-)
 from mcptally.tables.declaration import Table
 from mcptally.tables.ui_steps import UiSteps
 from mcptally.tables.validations import Validations
-
-__all__ = [
-    "FORM_COUNTS",
-    "PREDICTION_COLUMNS",
-    "PREDICTION_WINDOW_NS",
-    "ScenarioEntry",
-    "add_seed_scores",
-    "archive_findings",
-    "argument_combinations",
-    "assign_scenarios",
-    "contract_findings",
-    "contract_tables",
-    "count_error_forms",
-    "error_form",
-    "gather_validations",
-    "load_scenarios",
-    "normalise_errors",
-    "rare_combinations",
-    "with_combination",
-    "with_validations",
-    "xml_servers",
-]
 
 
 def contract_findings(
