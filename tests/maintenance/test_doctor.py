@@ -80,14 +80,6 @@ def test_client_configurations_are_checked_without_showing_secrets(tmp_path: Pat
     assert "s3cr3t" not in done.stdout + done.stderr
 
 
-def test_a_damaged_archive_is_a_warning_with_advice(archive: Path):
-    assert "0 files damaged" in found(f"archive {archive}", archives=[archive]).says
-    archive.write_bytes(archive.read_bytes() + b"torn {")
-    torn = found(f"archive {archive}", archives=[archive])
-    assert "1 file damaged" in torn.says
-    assert (torn.state, torn.do) == ("warning", f"mcptally check {archive} says where")
-
-
 def test_a_store_that_lost_rows_is_an_error(store: Path):
     assert found(f"store {store}", stores=[store]).state == "ok"
     first, *_ = sorted((store / "calls").rglob("*.parquet"))

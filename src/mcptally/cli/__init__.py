@@ -55,7 +55,7 @@ COMMANDS: Final[dict[str, str]] = {
     "mock": "Answer MCP requests from a recording.",
     "rules": "Print the rules for findings, verdicts and scores.",
     "evaluate": "Measure the accuracy of the verdict on labelled calls.",
-    "doctor": "Check the environment, archives and stores.",
+    "doctor": "Check the environment and stores.",
 }
 """Name of each command → its one-line help. The module has the name of the command, except
 `import_`."""

@@ -1,4 +1,4 @@
-"""The command `mcptally doctor`: checks the environment, archives and stores."""
+"""The command `mcptally doctor`: checks the environment and stores."""
 
 import dataclasses
 import json
@@ -11,13 +11,6 @@ from mcptally.errors import Exit
 
 
 @click.command(name="doctor")
-@click.option(
-    "--archive",
-    "archives",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="Recordings to check. Can be repeated.",
-)
 @click.option(
     "--store",
     "stores",
@@ -39,14 +32,8 @@ from mcptally.errors import Exit
     default="table",
     help="Output format.",
 )
-def command(
-    *,
-    archives: tuple[Path, ...],
-    stores: tuple[Path, ...],
-    configs: tuple[Path, ...],
-    form: str,
-) -> None:
-    """Check Python, packages, environment, disk, client configurations, archives and stores.
+def command(*, stores: tuple[Path, ...], configs: tuple[Path, ...], form: str) -> None:
+    """Check Python, packages, environment, disk, client configurations and stores.
 
     The result of each check is ok, warning or error, with advice. The exit code is 1 if there is
     an error. Values of environment variables are never printed.
@@ -54,13 +41,13 @@ def command(
     \b
     Examples:
       mcptally doctor
-      mcptally doctor --archive traces --store store
+      mcptally doctor --store store
       mcptally doctor --format json | jq '.[] | select(.state != "ok")'
     """
     from mcptally.maintenance import doctor
     from mcptally.redaction.display import as_message, escape_controls, mask_value
 
-    found = doctor.examine(archives=archives, stores=stores, configs=configs or None)
+    found = doctor.examine(stores=stores, configs=configs or None)
     if form == "json":
         rows = [mask_value(dataclasses.asdict(each)) for each in found]
         sys.stdout.write(escape_controls(json.dumps(rows, indent=1, ensure_ascii=False)) + "\n")

@@ -24,7 +24,6 @@ from mcptally.plural import count
 from mcptally.record.config import wrap
 from mcptally.store.manifest import MANIFEST, how_to_rebuild, live_files, read_manifest
 from mcptally.tables.all_tables import TABLES
-from mcptally.transcript import check
 from mcptally.transcript.remote import is_url
 
 State = Literal["ok", "warning", "error"]
@@ -66,16 +65,10 @@ class Check:
     """The action to take; empty if none."""
 
 
-def examine(
-    *,
-    archives: Sequence[Path] = (),
-    stores: Sequence[Path] = (),
-    configs: Sequence[Path] | None = None,
-) -> list[Check]:
+def examine(*, stores: Sequence[Path] = (), configs: Sequence[Path] | None = None) -> list[Check]:
     """Return all checks, in the order of the report.
 
     Args:
-        archives: archives to check.
         stores: stores to check.
         configs: client configurations to check; by default those in the usual places.
     """
@@ -85,7 +78,6 @@ def examine(
         *_variables(),
         *_places(stores),
         *_configurations(usual_configurations() if configs is None else configs),
-        *(_archive(path) for path in archives),
         *(found for path in stores for found in _store(path)),
     ]
 
@@ -225,27 +217,6 @@ def _configurations(configs: Sequence[Path]) -> Iterator[Check]:
         says = f"{wrapped} of {len(servers)} servers behind the recorder, {remote} remote"
         advice = f"to record the other {plain}: mcptally wrap {as_argument(path)}" if plain else ""
         yield Check(name, "ok", says, advice)
-
-
-def _archive(path: Path) -> Check:
-    name = f"archive {path}"
-    try:
-        found = check.check([path])
-    except McptallyError as error:
-        return Check(name, "error", f"{error}", "name a folder or file of recordings")
-    says = ", ".join(
-        (
-            count(found.files, "file"),
-            count(len(found.recordings), "recording"),
-            count(found.events, "event"),
-        )
-    )
-    if found.whole:
-        return Check(name, "ok", f"{says}, whole")
-    bad = sum(recording.verdict != "whole" for recording in found.recordings)
-    damaged = count(len(found.damaged_files), "file")
-    says = f"{says}; {count(bad, 'recording')} not whole, {damaged} damaged"
-    return Check(name, "warning", says, f"mcptally check {as_argument(path)} says where")
 
 
 def _store(path: Path) -> Iterator[Check]:
