@@ -83,25 +83,13 @@ def parse_timestamp(value: Any, naive: datetime.tzinfo | None = None) -> int | N
 def _seconds(day: str, time: str, written: str | None, naive: datetime.tzinfo | None) -> int | None:
     """Return the seconds since 1970 of a day and time; `written` is the text's zone, if any."""
     try:
-        when = datetime.datetime.fromisoformat(f"{day}T{time}")
-        if written:
-            # An offset of 24 hours or more is invalid and raises ValueError.
-            when = when.replace(tzinfo=_written(written))
-        elif naive is None:
-            when = when.astimezone()
-        else:
-            when = when.replace(tzinfo=naive)
+        # An offset of 24 hours or more is invalid and raises ValueError.
+        when = datetime.datetime.fromisoformat(f"{day}T{time}{written or ''}")
+        if not written:
+            when = when.astimezone() if naive is None else when.replace(tzinfo=naive)
         return (when - _EPOCH) // datetime.timedelta(seconds=1)
     except (ValueError, OverflowError, OSError):
         return None
-
-
-def _written(text: str) -> datetime.tzinfo:
-    if text == "Z":
-        return datetime.UTC
-    hours, minutes = int(text[1:3]), int(text[-2:])
-    delta = datetime.timedelta(hours=hours, minutes=minutes)
-    return datetime.timezone(-delta if text[0] == "-" else delta)
 
 
 def _number(value: float) -> int | None:
