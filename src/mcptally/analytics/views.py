@@ -96,7 +96,7 @@ def question_titles() -> Mapping[str, str]:
 
 
 def displayed_columns(question: str) -> list[str]:
-    """Return the columns of a question's answer that a terminal table shows; empty: all."""
+    """Return the columns of a question's answer that a terminal table shows; empty for all."""
     for line in all_texts()[question].splitlines()[:2]:
         if line.startswith("-- Shows: "):
             return line.removeprefix("-- Shows: ").split(", ")
@@ -104,7 +104,7 @@ def displayed_columns(question: str) -> list[str]:
 
 
 def meaning_of_no_rows(question: str) -> str:
-    """What an answer without rows means; of SQL and of tables, only that it has none."""
+    """Return the meaning of an answer without rows; for SQL and tables, just "no rows"."""
     for line in all_texts().get(question, "").splitlines()[:3]:
         if line.startswith("-- None: "):
             return line.removeprefix("-- None: ")

@@ -278,7 +278,7 @@ _WHOLE = 1_000_000
 
 
 def _block(name: str, text: str | None, *, whole: bool = False) -> list[str]:
-    """The lines of a text with its name; without `whole`, the first ones, and how to see all."""
+    """Return a text's lines with its name; without `whole`, only the first lines and a hint."""
     if not text:
         return []
     lines = text.splitlines() or [""]

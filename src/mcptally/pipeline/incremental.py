@@ -41,7 +41,7 @@ class Part(NamedTuple):
 
 
 class EarlierStores(msgspec.Struct, frozen=True):
-    """Stores of earlier runs, with the rows of theirs that are reused.
+    """Stores of earlier runs, and which of their rows are reused.
 
     If a recording is in several stores, the first store has precedence.
     """
@@ -173,13 +173,13 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return set(rows.select("recording").collect().to_series())
 
     def files_of(self, recordings: Iterable[str] | pl.Series) -> set[str]:
-        """Return the files with events of these recordings, where their rows are reused."""
+        """Return the files that have reused rows of these recordings."""
         ids = recordings if isinstance(recordings, pl.Series) else list(recordings)
         names = pl.DataFrame({"recording": ids}, schema={"recording": pl.String})
         return set(_files(self.reused(self.places.all()), names))
 
     def reused_files(self, files: Iterable[str]) -> set[str]:
-        """Return those of these files and of the unavailable ones that keep their rows."""
+        """Return the files, among these and the unavailable ones, whose rows are kept."""
         return ({*files} | self.unavailable) & self.sources.keys() - self.rescored
 
     def reused(self, places: pl.LazyFrame) -> pl.LazyFrame:

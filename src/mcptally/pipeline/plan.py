@@ -58,11 +58,11 @@ def default_partition_bytes(jobs: int) -> int:
 
 
 def limit_for_archive(files: Iterable[Path], limit: int, jobs: int) -> int:
-    """Return the partition limit for these files: 1.5 times `limit` if no partition then waits.
+    """Return the partition limit: 1.5 times `limit` if each process then has at most one partition.
 
-    One partition per process takes less time than several, and less memory than one that is
-    finished while others wait. Only the default limit is changed: another may have been chosen for
-    the available memory.
+    One partition per process takes less time than several, and less memory than finishing one while
+    others wait. Only the default limit is changed: another may have been chosen for the available
+    memory.
 
     Args:
         files: the files to score.

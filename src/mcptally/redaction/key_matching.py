@@ -190,7 +190,7 @@ _LIST_ITEM: Final = re.compile(rb"[\s,]{0,64}(\\*)([\"'])")
 
 
 def _quoted_content(view: bytes, quote: re.Match[bytes]) -> tuple[int, int]:
-    r"""Start and end of the content of a quoted string.
+    r"""Return the start and end of a quoted string's content.
 
     A string that opens with a quote after n backslashes closes at the next quote after n
     backslashes. A quote after more backslashes belongs to the content: backslashes double with

@@ -180,7 +180,7 @@ class _TextGroup:
 
 
 def _groups_without_overlaps(texts: Iterable[bytes]) -> list[list[bytes]]:
-    """Return groups of texts that cannot overlap: so skipping overlaps misses nothing."""
+    """Return groups of texts that cannot overlap, so a search without overlaps misses nothing."""
     groups: list[_TextGroup] = []
     for text in sorted(texts, key=lambda text: (min(len(text), _COMPARED_BYTES), text)):
         if not any(group.try_add(text) for group in groups):
@@ -214,7 +214,7 @@ def matches_near(
 
 
 def _windows(starts: Iterable[int], before: int, after: int) -> Iterator[tuple[int, int]]:
-    """Ranges from `before` to `after` around the starts; touching ranges are merged."""
+    """Yield the ranges from `before` to `after` around the starts; touching ranges are merged."""
     first = end = -1
     for start in starts:
         if start - before > end:

@@ -63,7 +63,7 @@ class Scope(enum.StrEnum):
 
 
 class Reviewer(enum.StrEnum):
-    """Who gave an answer."""
+    """The person or program that gave an answer."""
 
     PERSON = "person"
     PROGRAM = "program"
@@ -127,7 +127,7 @@ class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sample(msgspec.Struct, frozen=True, tag_field="kind", tag="sample", omit_defaults=True):
-    """Calls drawn at random from the store's calls at the time, the frame."""
+    """Calls drawn at random from the frame: the calls that the store had at that time."""
 
     id: str
     at: str

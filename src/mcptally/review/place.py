@@ -37,8 +37,8 @@ def _beside(files: Iterable[Path]) -> Path | None:
 def from_store(file: Path | None, store: Path | None) -> str | None:
     """Return a file's path for the store's manifest: relative to the store's folder.
 
-    So the file is found from any folder, and after store and archive are moved together. For a
-    remote store, which has no folder, the path is absolute.
+    This way, the file is found from any folder, even after store and archive are moved together.
+    For a remote store, which has no folder, the path is absolute.
     """
     if file is None:
         return None

@@ -1,4 +1,4 @@
-"""Declares violations, places in a value that break a contract, and turns them into findings."""
+"""Declares violations (places in a value that break a contract) and turns them into findings."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple

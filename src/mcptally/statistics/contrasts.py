@@ -87,7 +87,7 @@ def strongest(calls: Calls) -> list[Contrast]:
 
 
 class _Table(NamedTuple):
-    """The calls of a group and those that worked, with the facts that distinguish them."""
+    """A group's failing calls and the working calls, with the facts that distinguish them."""
 
     failed: Floats
     """1 for each failing call, 0 for each working call."""

@@ -39,7 +39,7 @@ class SourceFile(msgspec.Struct, frozen=True, gc=False):
     """The first fault, with its line; empty if the whole file was read."""
 
     def as_share(self, share: float) -> Self:
-        """Return the record for a part of the file that is this share of the whole."""
+        """Return the record for a part of the file, given the part's share of the whole."""
         return msgspec.structs.replace(self, unread=round(share * self.unread, 6))
 
     def with_rest(self, other: Self) -> Self:

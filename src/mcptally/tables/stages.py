@@ -332,7 +332,7 @@ class Needs(StageTable):
     )
 
 
-# --- what earlier stores hold --------------------------------------------------------------------
+# --- the content of earlier stores ---------------------------------------------------------------
 
 
 class RecordingPlaces(StageTable):

@@ -18,7 +18,7 @@ REVIEWS: Final = "reviews.jsonl"
 
 
 class SkippedFile(msgspec.Struct, frozen=True):
-    """A skipped file in a folder or skipped match of a pattern."""
+    """A file in a folder, or a match of a pattern, that was skipped."""
 
     name: str
     """The file's path; bytes that are not UTF-8 are replaced."""

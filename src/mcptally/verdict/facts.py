@@ -101,7 +101,7 @@ def failed_calls(calls: pl.DataFrame, definitions: pl.DataFrame | None = None) -
         definitions: `Definitions` of the tools, if `calls` has no `input_schema`.
     """
     failed = _with_inputs(calls).with_row_index("row").filter(Inputs.outcome.col.is_in(FAILED))
-    # Arguments that were validated are known: there are none.
+    # If validated, missing arguments are known to be empty.
     were_validated = Inputs.input_schema_state.col.is_in(["valid", "invalid"])
     none_sent = pl.when(were_validated).then(pl.lit("{}"))
     failed = failed.with_columns(pl.coalesce(Inputs.arguments.col, none_sent))

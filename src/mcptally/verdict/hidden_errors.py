@@ -215,7 +215,7 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
 
 
 def _decisions(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
-    """Return the certainty of a failure per rule, plus a row of nulls for no matching rule."""
+    """Return the certainty of a failure per rule, and a row of nulls for results without a rule."""
     rows = [
         (percent if rule.failure else round(100 - percent, 1), rule.id)
         for rule, percent in zip(chosen, certainty.certainty_percent(chosen), strict=True)

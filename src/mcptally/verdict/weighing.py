@@ -218,7 +218,7 @@ def pooled(
 
 
 def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.int64]:
-    """Return the number of the class to which each row of `probabilities` leads.
+    """Return the number of the class chosen for each row of `probability`.
 
     This is the most probable class, or `ambiguous` if that class is not convincing or no matching
     rule has it: a class's general frequency is not evidence.
@@ -237,7 +237,7 @@ def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.
 def given_a_cause(
     probability: npt.NDArray[np.float64], best: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """Return the probabilities, given that the call shows a cause if the verdict does.
+    """Return the probabilities for calls with a knowable cause, where the verdict names one.
 
     In these rows `ambiguous` gets 0: if the cause is unknowable, no verdict is right or wrong.
 

@@ -165,7 +165,7 @@ def in_code(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which texts complain about a field in neither the arguments nor the input schema.
+    """Return which texts complain about a field that neither arguments nor input schema contain.
 
     Args:
         texts: texts without wrappers.
@@ -212,7 +212,7 @@ def own_default(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def _absent_property(words: pl.DataFrame, calls: pl.DataFrame, *, with_default: bool) -> pl.Series:
-    """Return for which calls the word is an argument in the schema that the call lacks.
+    """Return whether each word is an argument in the schema that the call lacks.
 
     Args:
         words: `text` and `word`.

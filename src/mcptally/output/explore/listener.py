@@ -88,7 +88,7 @@ def listening(
 
 @contextlib.contextmanager
 def _signals_wait() -> Iterator[None]:
-    """Deliver SIGINT and SIGTERM afterwards: in the import of an extension they are an error."""
+    """Block SIGINT and SIGTERM in the `with` block: they would make an extension's import fail."""
     if sys.platform == "win32":
         yield
         return

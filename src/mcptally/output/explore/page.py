@@ -1,6 +1,6 @@
-"""Renders pages from sections: the head at once, then each section as soon as its answer exists.
+"""Renders pages from sections: the head at once, then each section when its answer is available.
 
-A page is sent while it is made. Its skeleton comes first, with a place for each section
+A page is sent while it is being made. Its skeleton comes first, with a place for each section
 (declarative shadow DOM), so that a slow section does not delay the others.
 """
 

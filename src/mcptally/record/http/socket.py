@@ -33,7 +33,7 @@ class SocketHandler(Protocol):
         """Handle a failed write: nothing more can be sent."""
 
     def on_drained(self, sock: "Socket") -> None:
-        """Handle the send buffer's fall below the high-water mark."""
+        """Handle a send buffer that has fallen below the high-water mark."""
 
 
 class Socket:

@@ -92,7 +92,7 @@ def client_sink(fd: int) -> Sink | None:
 
 
 def close_fd(fd: int) -> None:
-    """Close a descriptor; point 0, 1 and 2 to /dev/null, so that no file reuses them."""
+    """Close a descriptor; connect 0, 1 and 2 to /dev/null, so that no file gets these numbers."""
     with contextlib.suppress(OSError):
         if fd > 2:
             os.close(fd)

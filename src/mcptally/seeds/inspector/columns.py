@@ -175,7 +175,7 @@ def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 
 def _with_whole_text(answered: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    """Return `answered` with the whole first text where the decoder may have cut it (`is_cut`)."""
+    """Return `answered`, with first texts that the decoder may have cut (`is_cut`) restored."""
     cut = _indices(answered, _Replies.is_cut)
     if not len(cut):
         return answered
