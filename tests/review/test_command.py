@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -145,6 +146,11 @@ def test_a_finished_sample_gives_rates_and_an_unfinished_one_none(store, typed):
     assert len(file_of(store).samples) == 1
     assert "failure_rate: 29.8 % of 94 recorded calls (" in done.stderr
     assert "of the service" in done.stderr
+    said = r"failed because of the tool, reviewed: 29\.8% \(.*, 20 answers\); by the verdicts: \d"
+    assert re.search(said, run("query", store, "tool_scores").stderr)
+    assert re.search(said, mt.report(store))
+    assert re.search(said, " ".join(run(store.parent / "traces").stdout.split()))
+    assert "reviewed" not in run("query", store, "tool_scores", "--since", "2020-01-01").stderr
 
 
 def test_two_reviewers_see_their_agreement_and_conflicts(store, typed):

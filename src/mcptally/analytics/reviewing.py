@@ -12,6 +12,7 @@ from mcptally.redaction.display import mask_value
 from mcptally.review import estimates, items
 from mcptally.review.answers import ANSWERS, KEYS, Sample, read
 from mcptally.review.items import Item
+from mcptally.review.place import file_of_store
 from mcptally.review.sample import FILTERED
 from mcptally.review.session import Session
 from mcptally.review.settled import settle
@@ -45,9 +46,13 @@ def open_session(
         UsageError: no file is given, and the folder of the archive is not writable.
         UnreadableError: the file has a line that is not an answer.
     """
-    recorded = type(store)(store.path, memory=store.memory) if store.masked else store
+    recorded = _recorded(store)
     _require_calls(recorded, server, tool)
     return Session(recorded, reviews, who=who, server=server, tool=tool)
+
+
+def _recorded(store: "Store") -> "Store":
+    return type(store)(store.path, memory=store.memory) if store.masked else store
 
 
 def _require_calls(store: "Store", server: str | None, tool: str | None) -> None:
@@ -67,6 +72,33 @@ def reviewed_rates(store: "Store", file: Path) -> list[estimates.ReviewedRate]:
         if not estimates.missing(each, known):
             last[each.server, each.tool] = each
     return [rate for each in last.values() for rate in estimates.rates(store, each, known)]
+
+
+_BY_VERDICTS: Final = """
+SELECT coalesce(sum(tool_failures) / sum(calls), 0) FROM usage
+WHERE ($1 IS NULL OR server = $1) AND ($2 IS NULL OR tool = $2)
+"""
+
+
+def failure_rate_in_words(
+    store: "Store", server: str | None = None, tool: str | None = None
+) -> str | None:
+    """Return the failure rate of all calls, or of a server or tool, from its last complete sample.
+
+    The sentence also has the rate by the verdicts. None: there is no complete sample.
+    """
+    file = file_of_store(store.manifest, store.path)
+    if file is None or not file.exists():
+        return None
+    for rate in reviewed_rates(_recorded(store), file):
+        if (rate.metric, rate.server, rate.tool) == ("failure_rate", server, tool):
+            ((plain,),) = store.sql(_BY_VERDICTS, params=[server, tool]).fetchall()
+            return (
+                f"failed because of the tool, reviewed: {100 * rate.rate:.1f}% "
+                f"({100 * rate.low:.1f}\N{EN DASH}{100 * rate.high:.1f}, {rate.answers} answers); "
+                f"by the verdicts: {100 * plain:.1f}%"
+            )
+    return None
 
 
 _TOOL: Final = """

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -11,6 +11,9 @@ from mcptally.cli.options import FormatChoice, call_filters, raw
 from mcptally.cli.quantity import SECONDS, SIZE, size_text
 from mcptally.errors import UsageError, as_argument, near
 from mcptally.output.formats import ANSWERS
+
+if TYPE_CHECKING:
+    from mcptally.analytics.store import Store
 
 
 def _questions(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -118,6 +121,17 @@ def command(
     def answer() -> None:
         found = opened.ask(question, **filters) if predefined else opened.sql(question)
         render.write(found, form, shown=columns, limit=limit, counts=counts, empty=empty)
+        if form == "table" and question in {"tool_scores", "server_scores"}:
+            _write_reviewed(opened, filters)
 
     with opened.within(seconds, rows=limit and limit + 1):
         retry_if_replaced([opened], answer)
+
+
+def _write_reviewed(store: "Store", filters: dict[str, Any]) -> None:
+    """Write the failure rate from a reviewed sample of the chosen server and tool to stderr."""
+    from mcptally.analytics.reviewing import failure_rate_in_words
+
+    given = {name: value for name, value in filters.items() if value is not None}
+    if not given.keys() - {"server", "tool"} and (words := failure_rate_in_words(store, **given)):
+        sys.stderr.write(f"calls that {words}\n")

@@ -121,6 +121,8 @@ def test_a_sample_is_drawn_answered_and_gives_rates(desk: Desk, page):
         assert "failure_rate" not in page.inner_text("main")
         press(page, "o")
     page.wait_for_selector("#sample >> text=failure_rate: 0.0 %")
+    page.click("text=Overview")
+    page.wait_for_selector("#reviewed >> text=reviewed: 0.0%")
     assert len(read(desk.file).samples) == 1
 
 

@@ -282,6 +282,7 @@ ANSWER = {
     "first": "2023-11-14 22:13",
     "last": "2026-11-21 22:53",
     "headline": "",
+    "reviewed": None,
     "rest": {"unfinished": 0, "outcome unknown": 0},
     "skipped": [],
     "findings": [],

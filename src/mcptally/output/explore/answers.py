@@ -18,6 +18,7 @@ import polars as pl
 from mcptally.analytics.answer import masked
 from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.errors import McptallyError, QueryError
+from mcptally.review.place import file_of_store
 
 MEMORY: Final = "4GB"
 """The memory limit of an answer."""
@@ -59,7 +60,9 @@ class Answers:
 
     def mark(self) -> object:
         """Return a value that changes when a run replaces the store or its base."""
-        return self.recorded.mark(), self.base and self.base.mark()
+        reviews = file_of_store(self.recorded.manifest, self.recorded.path)
+        known = reviews is not None and reviews.exists() and reviews.stat().st_mtime_ns
+        return self.recorded.mark(), self.base and self.base.mark(), known
 
     def prepare(self) -> None:
         """Ask the first pages' questions in a thread, and write the masked copies."""

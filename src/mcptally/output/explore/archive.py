@@ -62,10 +62,11 @@ def page(answers: Answers) -> Page:
         head=head,
         sections=[
             Section("servers", "Servers", lambda: rows or None),
+            parts.reviewed(answers),
             Section("timeline", "Calls over time", lambda: parts.all_over_time(answers)),
             Section(
                 "problems", "What to look at first", lambda: parts.problem_rows(answers, most=MOST)
             ),
         ],
-        order=("problems", "timeline", "servers"),
+        order=("reviewed", "problems", "timeline", "servers"),
     )

@@ -9,8 +9,10 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally.analytics import contrasts
+from mcptally.analytics.reviewing import failure_rate_in_words
 from mcptally.errors import QueryError
 from mcptally.output.explore.answers import Answers
+from mcptally.output.explore.page import Section
 from mcptally.output.html import charts, problems
 from mcptally.output.html.headings import Onset, onsets_of
 from mcptally.output.html.text import shown_lines
@@ -18,6 +20,15 @@ from mcptally.tables.outcomes import RESULTS
 
 TOOL_CALLS: Final = "method = 'tools/call' AND dir = 'c2s'"
 """The SQL condition for the calls that rates count."""
+
+
+def reviewed(answers: Answers, server: str | None = None, tool: str | None = None) -> Section:
+    """Return the section with the failure rate from a reviewed sample of these calls, if any."""
+    return Section(
+        "reviewed",
+        "Reviewed",
+        lambda: failure_rate_in_words(answers.recorded, server, tool),
+    )
 
 
 def about(frame: pl.DataFrame, server: str | None, *tool: str | None) -> pl.DataFrame:

@@ -55,6 +55,7 @@ def page(answers: Answers, links: Links, server: str | None) -> Page:
         crumbs=[("Servers", f"{links.root}#servers")],
         head={"row": row, "server": server, "range": _range(row)},
         sections=[
+            parts.reviewed(answers, server),
             Section("first", "What to do first", lambda: _first(answers, server)),
             Section("life", "Starts, crashes and last words", lambda: _life(answers, life, server)),
             Section("timeline", "Calls over time", lambda: parts.over_time(answers, server)),

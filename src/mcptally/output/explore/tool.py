@@ -70,6 +70,7 @@ def page(answers: Answers, links: Links, of_server: str | None, tool: str | None
             ),
         },
         sections=[
+            parts.reviewed(answers, of_server, tool),
             Section(
                 "timeline", "Calls over time", lambda: parts.over_time(answers, of_server, tool)
             ),

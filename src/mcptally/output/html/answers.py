@@ -12,6 +12,7 @@ import polars as pl
 from mcptally.analytics.answer import Answer
 from mcptally.analytics.compare import Comparison
 from mcptally.analytics.filters import parse_time
+from mcptally.analytics.reviewing import failure_rate_in_words
 from mcptally.analytics.store import Store
 
 _COUNTED = (
@@ -94,6 +95,8 @@ class Answers:
     timeline: pl.DataFrame
     more: "MoreExamples"
     compared: Compared | None
+    reviewed: str | None
+    """The failure rate from a reviewed sample, in words."""
 
 
 class Asked:
@@ -121,6 +124,12 @@ class Asked:
         if question not in self._frames:
             self._frames[question] = self._ask(question).pl()
         return self._frames[question]
+
+    def reviewed(self) -> str | None:
+        """Return the failure rate from a reviewed sample of the calls that the filters choose."""
+        if self.filters.keys() - {"server", "tool"}:
+            return None
+        return failure_rate_in_words(self.store, **self.filters)
 
 
 def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answers:
@@ -165,6 +174,7 @@ def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answe
         timeline=answer("timeline"),
         more=_more(store, examples, given),
         compared=_compared(base.compare(store), given) if base is not None else None,
+        reviewed=answer.reviewed(),
     )
 
 

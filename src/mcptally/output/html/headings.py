@@ -67,6 +67,8 @@ def summary(found: Answers, commands: Commands) -> str:
     sentences: list[str] = []
     if found.servers.height == 1:
         sentences += _rates(found.servers.row(0, named=True))
+    if found.reviewed:
+        sentences.append(f"Calls that {found.reviewed}.")
     if never := found.tools.filter(_NEVER_WORKED).height:
         sentences.append(f"{count(never)} of {count(found.tools.height, 'tool')} never worked.")
     if n["hidden_errors"]:

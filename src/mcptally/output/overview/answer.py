@@ -45,6 +45,7 @@ def _answer(asked: Asked, most: int) -> dict[str, Any]:
         "first": moment(first),
         "last": moment(last),
         "headline": share_that_worked(counts),
+        "reviewed": asked.reviewed(),
         "rest": {
             **dict(by_fault),
             "unfinished": sum(counts[name] for name in _UNFINISHED),

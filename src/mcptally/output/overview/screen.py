@@ -35,6 +35,7 @@ def screen(
     ]
     lines = list(_wrapped(f"{', '.join(paths)}: {', '.join(map(_together, read))}", width))
     lines += [_cut(line, width) for line in head]
+    lines += _wrapped(answer["reviewed"] or "", width)
     lines += _rest(answer["rest"], width)
     for number, finding in enumerate(answer["findings"], 1):
         lines += _finding(number, finding, width)
