@@ -515,6 +515,18 @@ def test_a_program_is_perhaps_not_missing_if_the_tool_works_in_the_same_sessions
     assert (hardly["uncertain"], hardly["certainty"]) == (False, 95.0)
 
 
+ABSENT = failure("Workbook <path> does not exist", "caller", reason="not_found")
+NEVER_FINDS = SERVERS.add([row for tool in "abc" for row in traffic(tool, 9, 9, ABSENT)])
+FINDS = SERVERS.add([row for tool in "abc" for row in traffic(tool, 9, 9 + (tool == "a"), ABSENT)])
+TWO_TOOLS = SERVERS.add([row for tool in "ab" for row in traffic(tool, 9, 9, ABSENT)])
+
+
+def test_if_no_tool_has_ever_found_what_callers_name_it_is_perhaps_theirs(asked):
+    found = [asked(server)[0] for server in (NEVER_FINDS, FINDS, TWO_TOOLS)]
+    assert [row["uncertain"] for row in found] == [True, False, False]
+    assert {row["fault"] for row in found} == {"caller"}
+
+
 def test_messages_that_end_alike_are_one_problem(asked):
     assert [row["affected"] for row in asked(WITH_CLASS)] == [18]
     assert [(row["affected"], row["tools"]) for row in asked(ENDINGS)] == [

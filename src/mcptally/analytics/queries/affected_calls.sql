@@ -5,8 +5,9 @@
 -- the most frequent messages of the tool's own failures, and otherwise each fault. Calls with the
 -- same message are judged as a group: its fault is that of most of its calls, and null if that is
 -- less than 70 % certain. It is `uncertain` if one or two texts decide about three calls or more, of
--- most of which the verdict is below 85 %, and at most 79.9 % if something is said to be missing although the tool works in the same
--- sessions. `input_error`: how the arguments break the input schema. Templates that end alike (`failed to list pods: connection refused`) are one
+-- most of which the verdict is below 85 %, and at most 79.9 % if what the tools did otherwise
+-- contradicts it. `input_error`: how the arguments break the input schema. Templates that end alike
+-- (`failed to list pods: connection refused`) are one
 -- message, whatever tool they name. What several servers say alike has one cause; about a tool's
 -- own failures and unclear ones only if the servers report the same name.
 WITH failed AS MATERIALIZED (
@@ -72,36 +73,42 @@ claims AS MATERIALIZED (
     )
     GROUP BY words
 ),
--- Groups that call something missing, although the tool works in the same sessions.
-works AS MATERIALIZED (
-    SELECT words, true AS works
-    FROM (
-        SELECT DISTINCT words, tool_hash, session
-        FROM grouped
-        WHERE reason = 'misconfig_or_missing_dependency'
-    )
+-- What the calls to the tools of each group did otherwise.
+others AS MATERIALIZED (
+    SELECT
+        words, count(DISTINCT tool_hash) AS tools, sum(u.ok) AS ok,
+        sum(u.ok) FILTER (g.session IS NOT NULL) AS ok_beside,
+        sum(u.calls) FILTER (g.session IS NOT NULL) AS calls_beside
+    FROM (SELECT DISTINCT words, tool_hash FROM grouped)
     JOIN (
         SELECT
             hash(hash(server), hash(tool)) AS tool_hash, session, sum(calls) AS calls, sum(ok) AS ok
         FROM usage
         GROUP BY ALL
-    ) USING (tool_hash, session)
+    ) u USING (tool_hash)
+    LEFT JOIN (SELECT DISTINCT words, tool_hash, session FROM grouped) g
+        USING (words, tool_hash, session)
     GROUP BY words
-    HAVING 10 * sum(ok) >= sum(calls)
 ),
 judged AS MATERIALIZED (
     SELECT
         g.* EXCLUDE (fault, reason, certainty, text), (c.claim).reason AS reason,
         (c.claim).fault AS suspected,
-        coalesce(works, false) AND (c.claim).reason = 'misconfig_or_missing_dependency' AS elsewhere,
+        -- Something is missing, but the tool works in the same sessions; or none of several tools
+        -- has ever found what callers name.
+        CASE (c.claim).reason
+            WHEN 'misconfig_or_missing_dependency' THEN 10 * ok_beside >= calls_beside
+            WHEN 'not_found' THEN suspected = 'caller' AND tools >= 3 AND ok = 0
+            ELSE false
+        END AS contradicted,
         CASE WHEN suspected IS NULL THEN NULL
-            WHEN elsewhere THEN least(c.certainty, 79.9) ELSE c.certainty END AS certainty,
+            WHEN contradicted THEN least(c.certainty, 79.9) ELSE c.certainty END AS certainty,
         CASE WHEN c.certainty >= 70 THEN suspected END AS fault,
-        coalesce(c.certainty >= 70 AND (doubtful OR elsewhere), false) AS uncertain,
+        coalesce(c.certainty >= 70 AND (doubtful OR contradicted), false) AS uncertain,
         g.fault IS NOT DISTINCT FROM suspected AS typical
     FROM grouped g
     JOIN claims c USING (words)
-    LEFT JOIN works USING (words)
+    LEFT JOIN others USING (words)
 ),
 -- The three most frequent messages of a server's own failures, or places where its code fails, are
 -- causes of their own, unless they are less than a tenth of them.
@@ -127,6 +134,7 @@ caused AS MATERIALIZED (
         hash(kind, j.server, CASE
             WHEN kind IN ('tool_failures', 'unclear') THEN coalesce(f.problem, '')
             WHEN kind = 'unavailable' AND reason LIKE '%timeout%' THEN 'timeout'
+            WHEN kind = 'unavailable' AND j.message = '(no text)' THEN j.message
         END) AS own_cause
     FROM judged j
     LEFT JOIN frequent f
