@@ -143,7 +143,7 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
         "since": _COUNTED_PLACE,
         "until": _COUNTED_PLACE,
     },
-    # The table has no requester of listings, so `client` and `model` select all tools.
+    # The table does not show who requested a listing, so `client` and `model` select all tools.
     Tools.name: {
         "server": "server = getvariable('server')",
         "tool": "tool = getvariable('tool')",

@@ -139,7 +139,7 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
     for raws in (annotations, metas):
         if not _all_absent(raws):
             bare &= ~present(raws)
-    # Most results have one block, whose text is the text of the result; null without a block.
+    # Most results have one block, whose text is the result's text; without a block, it is null.
     starts = np.where(sizes > 0, ends - sizes, len(block_texts))
     first = text_column.extend_constant(None, 1).gather(indices(starts))
     many = np.flatnonzero(sizes > 1).tolist()

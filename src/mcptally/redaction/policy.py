@@ -213,8 +213,9 @@ class Policy:
     def headers(self, pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], int]:
         """Return the headers that may be recorded, and the number of replacements.
 
-        Names are in lower case, session ids are hashed. A header that is not in `HEADERS` is left
-        out and not counted. Values of a repeated header are joined with a comma (RFC 9110 5.3).
+        Names are in lower case, and session ids are hashed. A header that is not in `HEADERS` is
+        left out and not counted. Values of a repeated header are joined with a comma (RFC 9110
+        5.3).
         """
         kept: dict[str, str] = {}
         total = 0

@@ -162,8 +162,8 @@ def _exec_server(
 class _Supervisor:
     """The main loop of the supervisor process.
 
-    It reports `exit CODE` when the server has exited, and `clean` when no process of the server is
-    left.
+    It reports `exit CODE` when the server has exited, and `clean` when none of the server's
+    processes is left.
     """
 
     def __init__(self, server: int, control: int, status: int) -> None:
