@@ -265,7 +265,6 @@ GUIDED_RUNS = {
     "decoding": 300,
     "redaction": 30_000,
     "copying": 1000,
-    "erasure": 1000,
 }
 
 

@@ -7,10 +7,10 @@ import os
 import random
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import polars as pl
@@ -299,44 +299,74 @@ DEPENDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def depending(tmp_path_factory: pytest.TempPathFactory) -> list[list[list[Any]]]:
-    """The column of each case before its later recording, with it, and after it was removed.
+OUTAGE = "everything failed at that time"
 
-    Each case has a server of its own. A file of another server is the only one that is reused.
-    """
-    folder = tmp_path_factory.mktemp("depending")
+
+class Rescored(NamedTuple):
+    """What became of the calls of a case when its later recording came and when it went."""
+
+    before: list[Any]
+    during: list[Any]
+    after: list[Any]
+    reused: tuple[int, int]
+    """Files whose rows both runs reused."""
+    folder: Path
+
+
+def rescored(folder: Path, names: Sequence[str]) -> dict[str, Rescored]:
+    """The cases of these names, each with a server of its own, in one archive."""
     write(folder / "bystander.jsonl", [opened("r", server="another")])
-    for number, (first, _, _) in enumerate(DEPENDS.values()):
-        events = recording_of(f"r{number}", *first, server=f"s{number}")
+    for number, name in enumerate(names):
+        events = recording_of(f"r{number}", *DEPENDS[name][0], server=f"s{number}")
         write(folder / f"{number}.jsonl", events)
     again(folder)
 
     def columns() -> list[list[Any]]:
         return [
-            values(folder / "store", f"r{number}", column)
-            for number, (_, _, column) in enumerate(DEPENDS.values())
+            values(folder / "store", f"r{number}", DEPENDS[name][2])
+            for number, name in enumerate(names)
         ]
 
-    found = [columns()]
-    for number, (_, later, _) in enumerate(DEPENDS.values()):
-        events = recording_of(f"later{number}", *later, server=f"s{number}")
+    before = columns()
+    for number, name in enumerate(names):
+        events = recording_of(f"later{number}", *DEPENDS[name][1], server=f"s{number}")
         write(folder / f"later{number}.jsonl", events)
-    assert again(folder).reused == 1
-    found.append(columns())
-    assert_as_full_run(folder / "store", sorted(folder.glob("*.jsonl")), folder)
+    first = again(folder).reused
+    during = columns()
+    (folder / "later").mkdir()
     for path in folder.glob("later*.jsonl"):
-        path.unlink()
-    assert again(folder).reused == 1
-    return [*found, columns()]
+        path.rename(folder / "later" / path.name)
+    reused = (first, again(folder).reused)
+    rows = zip(names, before, during, columns(), strict=True)
+    return {name: Rescored(*each, reused, folder) for name, *each in rows}
 
 
-@pytest.mark.parametrize("number", range(len(DEPENDS)), ids=list(DEPENDS))
-def test_a_call_is_scored_again_when_another_recording_changes_its_context(depending, number):
+@pytest.fixture(scope="module")
+def depending(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rescored]:
+    """All cases; an outage is one of all servers, so that case has an archive of its own."""
+    others = [name for name in DEPENDS if name != OUTAGE]
+    return {
+        **rescored(tmp_path_factory.mktemp("outage"), [OUTAGE]),
+        **rescored(tmp_path_factory.mktemp("others"), others),
+    }
+
+
+@pytest.mark.parametrize("name", DEPENDS)
+def test_a_call_is_scored_again_when_another_recording_changes_its_context(depending, name):
     """And again when that recording is removed."""
-    before, during, after = (columns[number] for columns in depending)
-    assert before != during
-    assert after == before
+    found = depending[name]
+    assert found.before != found.during
+    assert found.after == found.before
+    assert found.reused == (1, 1), "of the file of another server alone"
+
+
+@pytest.mark.parametrize("name", [OUTAGE, "which arguments are rare"], ids=["outage", "others"])
+def test_the_tables_of_calls_whose_context_changed_equal_those_of_a_full_run(depending, name):
+    folder = depending[name].folder
+    for path in (folder / "later").iterdir():
+        shutil.copy(path, folder)
+    again(folder)
+    assert_as_full_run(folder / "store", sorted(folder.glob("*.jsonl")), folder)
 
 
 def test_a_call_is_not_scored_again_while_the_records_stay_in_their_bands(tmp_path: Path):
