@@ -37,14 +37,14 @@ from mcptally.plural import count
     type=click.FloatRange(0, 1, min_open=True),
     default=0.05,
     show_default=True,
-    help="Smallest difference of a rate that is a change (0.05: 5 percentage points).",
+    help="Smallest difference in a rate that counts as a change (0.05: 5 percentage points).",
 )
 @click.option(
     "--min-ratio",
     type=click.FloatRange(1, min_open=True),
     default=1.25,
     show_default=True,
-    help="Smallest ratio of latencies or sizes that is a change.",
+    help="Smallest ratio of latencies or sizes that counts as a change.",
 )
 @click.option(
     "--alpha",
@@ -57,7 +57,7 @@ from mcptally.plural import count
     "--fail-on",
     multiple=True,
     metavar="GATE",
-    help="Exit with 1 if this holds for a tool or server: worse, vanished, definition_changed, "
+    help="Exit with 1 if this is true for a tool or server: worse, vanished, definition_changed, "
     "'failure_rate > 5%', or a TOML file of gates. Can be repeated.",
 )
 @gate_options

@@ -19,7 +19,7 @@ from mcptally.errors import UsageError
     type=click.Path(path_type=Path),
     help="The recordings of the labelled calls, which supply full texts, schemas and context.",
 )
-@click.option("--server", metavar="NAME", help="With STORE: the sample of this server.")
+@click.option("--server", metavar="NAME", help="With STORE: use this server's sample.")
 @click.option(
     "--reviews",
     type=click.Path(path_type=Path),

@@ -22,17 +22,17 @@ import click
     type=click.FloatRange(0, min_open=True),
     default=20.0,
     show_default=True,
-    help="Time limit of an answer.",
+    help="Time limit for an answer.",
 )
 @click.option(
     "--base",
     type=click.Path(path_type=Path),
-    help="An earlier store: a page shows what changed since.",
+    help="An earlier store; a page shows what has changed since.",
 )
 @click.option(
     "--reviews",
     type=click.Path(path_type=Path),
-    help="The file of answers of the page Review. Default: reviews.jsonl beside the archive.",
+    help="The file with the Review page's answers. Default: reviews.jsonl beside the archive.",
 )
 @click.option("--as", "who", metavar="NAME", help="Name of the reviewer. Default: the user's.")
 @click.option("--open", "opens", is_flag=True, help="Open the address in a browser.")

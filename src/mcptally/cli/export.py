@@ -25,7 +25,7 @@ from mcptally.plural import count
     default="calls",
     show_default=True,
     metavar="NAME",
-    help="Table or predefined question; otlp, otlp-metrics and har can hold calls only.",
+    help="Table or predefined question; otlp, otlp-metrics and har can only contain calls.",
 )
 @click.option(
     "--where", metavar="SQL", help="Condition that selects rows, as in \"verdict = 'business'\"."
@@ -36,7 +36,7 @@ def command(
 ) -> None:
     """Export a table of a store as OTLP, HAR, CSV, Parquet, JSON, JSON Lines or Markdown.
 
-    Tokens and passwords are replaced by [redacted:NAME], even if the recording holds them.
+    Tokens and passwords are replaced by [redacted:NAME], even if the recording contains them.
 
     \b
     Examples:

@@ -32,7 +32,7 @@ def command(
     """Merge several stores into one, as if their archives had been scored together.
 
     A recording that is in several stores counts once, as in the first of them. A verdict can depend
-    on other recordings of the same server: recordings whose results change by the merge are scored
+    on other recordings of the same server: recordings whose results the merge changes are scored
     again from their transcripts, if these are available.
 
     \b

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     metavar="HOST:PORT",
     help="Serve Streamable HTTP at http://HOST:PORT/mcp instead of stdio. Port 0: a free one.",
 )
-@click.option("--delays", is_flag=True, help="Answer each request after the recorded time.")
+@click.option("--delays", is_flag=True, help="Delay each answer by the recorded time.")
 @click.option(
     "--failures",
     type=click.Choice(["replies", "all", "none"]),
     default="replies",
     show_default=True,
-    help="Reproduce failures that got a reply, also requests without a reply, or no failures.",
+    help="Reproduce failures that got a reply, these and missing replies, or no failures.",
 )
 def command(
     archive: tuple[Path, ...],

@@ -61,7 +61,7 @@ def call_filters(command: Callable[..., None]) -> Callable[..., None]:
             help="Only calls made at this time or later: 2026-11-21, 7d, 24h.",
         ),
         click.option("--until", metavar="WHEN", help="Only calls made before this time."),
-        click.option("--client", metavar="NAME", help="Only calls of this client."),
+        click.option("--client", metavar="NAME", help="Only calls by this client."),
         click.option(
             "--model",
             metavar="NAME",
@@ -78,7 +78,7 @@ def gate_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--fail-on-undecided",
             is_flag=True,
-            help="Exit with 1 also if too little data leaves a gate undecided.",
+            help="Also exit with 1 if a gate is undecided because of too little data.",
         ),
         click.option("--junit", type=path, help="Write the results of gates as JUnit XML."),
         click.option("--sarif", type=path, help="Write the results of gates as SARIF."),

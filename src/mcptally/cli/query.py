@@ -41,12 +41,12 @@ def _questions(_: click.Context, __: click.Parameter, incomplete: str) -> list[C
     type=click.IntRange(min=0),
     help="Maximum number of rows; 0: all. Default: 50 for a table in a terminal, otherwise all.",
 )
-@click.option("--seconds", type=SECONDS, help="Time limit of the answer.")
+@click.option("--seconds", type=SECONDS, help="Time limit for the answer.")
 @click.option("--memory", type=SIZE, help="Memory limit of DuckDB, as in 4G.")
 @click.option(
     "--keep",
     is_flag=True,
-    help="Save as tables in STORE/mcptally.duckdb those answers that plain DuckDB cannot compute.",
+    help="Save answers that plain DuckDB cannot compute as tables in STORE/mcptally.duckdb.",
 )
 @click.option(
     "--format", "form", type=FormatChoice(ANSWERS), default="table", help="Output format."
@@ -67,7 +67,7 @@ def command(
     """Answer a predefined question, show a table, or run SQL on a store.
 
     Without a question, lists all predefined questions. In SQL, the tables (calls, findings, tools
-    and others; SHOW TABLES lists them) and all questions are views; SQL can read the store only.
+    and others; SHOW TABLES lists them) and all questions are views; SQL can only read the store.
     The first query writes STORE/mcptally.duckdb, which has the same views for other DuckDB clients.
 
     \b

@@ -110,8 +110,8 @@ def command(
 ) -> None:
     """Run an MCP server and record its traffic.
 
-    All bytes are passed on unchanged; a copy is written to the folder. The exit code is that of the
-    server (128 + signal; 127 if it cannot be started).
+    All bytes are passed on unchanged; a copy is written to the folder. The exit code is the
+    server's (128 + signal; 127 if it cannot be started).
 
     \b
     Examples:

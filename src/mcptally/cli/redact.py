@@ -15,7 +15,7 @@ from mcptally.plural import count
     "--out",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for the redacted copies; it must be outside of the archive.",
+    help="Folder for the redacted copies; it must be outside the archive.",
 )
 @click.option(
     "--policy",

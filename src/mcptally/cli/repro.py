@@ -29,7 +29,7 @@ import click
     "--read-only",
     metavar="TOOL",
     multiple=True,
-    help="This tool changes nothing, although its definition does not say so. Can be repeated.",
+    help="Treat this tool as read-only, although its definition does not. Can be repeated.",
 )
 @click.pass_context
 def command(
@@ -48,8 +48,8 @@ def command(
 
     CALL is a call_id, or the beginning of one. The script starts the recorded server, or COMMAND,
     repeats earlier calls of the session that may have changed data, makes the call and compares
-    outcome and error text. It needs only the Python SDK. It runs a tool whose annotations do not
-    say that it is read-only only with --allow-writes. It reads secrets from environment variables.
+    outcome and error text. It needs only the Python SDK. Tools that are not annotated as
+    read-only run only with --allow-writes. It reads secrets from environment variables.
 
     With --record, an option of the script and of --run, the server runs behind `mcptally record`,
     and `mcptally score FOLDER` scores what the script did. With --run, the exit code is 0 if the

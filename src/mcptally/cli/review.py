@@ -67,7 +67,7 @@ _HELP = (
 @click.option(
     "--rule",
     is_flag=True,
-    help="Propose rows for a rule file from the answers, and what they change.",
+    help="Propose rows for a rule file from the answers, and show their effects.",
 )
 @click.option(
     "--export",

@@ -18,7 +18,7 @@ def command(rule: str | None, form: str) -> None:
 
     With the id of a rule, prints the whole rule with its examples. With the beginning of ids, such
     as protocol or verdict.context, lists the rules of that group. Without ID, lists all rules. A
-    list shows the severity of a finding, or why a rule is kept that no labelled call needs.
+    list shows the severity of a finding, or why a rule that no labelled call needs is kept.
 
     \b
     Examples:

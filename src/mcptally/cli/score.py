@@ -47,7 +47,7 @@ class _PathOrUrl(click.Path):
 @click.option(
     "--scenarios",
     type=click.Path(path_type=Path),
-    help="A TOML or JSON file that says which calls tested which scenario.",
+    help="A TOML or JSON file that assigns calls to scenarios.",
 )
 @click.option(
     "--reviews",
@@ -100,13 +100,13 @@ class _PathOrUrl(click.Path):
     help="Only calls made at this time or later: 2026-11-21, 7d, 24h.",
 )
 @click.option("--until", metavar="WHEN", help="Only calls made before this time.")
-@click.option("--full", is_flag=True, help="Score all files again, also unchanged ones.")
+@click.option("--full", is_flag=True, help="Score all files again, including unchanged ones.")
 @click.option("--no-payloads", is_flag=True, help="Do not store arguments, responses and texts.")
 @click.option(
     "--fail-on",
     multiple=True,
     metavar="GATE",
-    help="Exit with 1 if this holds: 'failure_rate > 5%' (of a tool), 'server.confidence < 95', "
+    help="Exit with 1 if this is true: 'failure_rate > 5%' (of a tool), 'server.confidence < 95', "
     "'findings.error > 0', or a TOML file of gates. Can be repeated.",
 )
 @gate_options

@@ -15,14 +15,14 @@ from mcptally.cli.quantity import SECONDS
     "--base",
     type=click.Path(path_type=Path),
     metavar="STORE",
-    help="A store of earlier traffic; adds a tool that lists what changed since.",
+    help="A store with earlier traffic; adds a tool that lists what has changed since.",
 )
 @click.option(
     "--seconds",
     type=SECONDS,
     default=20.0,
     show_default=True,
-    help="Time limit of an answer.",
+    help="Time limit for an answer.",
 )
 def command(store: Path, *, base: Path | None, seconds: float) -> None:
     """Serve a store over MCP (stdio), with read-only tools for questions, calls and SQL.

@@ -29,7 +29,7 @@ def command(
     Supports the JSON files of Claude Desktop, Claude Code (.mcp.json, ~/.claude.json), Cursor, VS
     Code, Zed, opencode, Crush and Amp. Prints the change and saves a backup next to the file.
     Running the command again changes nothing. Restart the client afterwards. A TOML or YAML file
-    (Codex, Goose, LibreChat, Continue) is not changed: the command says which edit to make.
+    (Codex, Goose, LibreChat, Continue) is not changed: the command prints the edit to make.
 
     \b
     Examples:
