@@ -81,13 +81,18 @@ WHERE ($1 IS NULL OR server = $1) AND ($2 IS NULL OR tool = $2)
 
 
 def failure_rate_in_words(
-    store: "Store", server: str | None = None, tool: str | None = None
+    store: "Store",
+    server: str | None = None,
+    tool: str | None = None,
+    *,
+    file: Path | None = None,
 ) -> str | None:
     """Return the failure rate of all calls, or of a server or tool, from its last complete sample.
 
-    The sentence also has the rate by the verdicts. None: there is no complete sample.
+    The sentence also has the rate by the verdicts. None: there is no complete sample in the file,
+    by default the one beside the archive.
     """
-    file = file_of_store(store.manifest, store.path)
+    file = file or file_of_store(store.manifest, store.path)
     if file is None or not file.exists():
         return None
     for rate in reviewed_rates(_recorded(store), file):

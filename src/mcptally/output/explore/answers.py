@@ -16,6 +16,7 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally.analytics.answer import masked
+from mcptally.analytics.reviewing import failure_rate_in_words
 from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.errors import McptallyError, QueryError
 from mcptally.review.place import file_of_store
@@ -38,17 +39,21 @@ class Answers:
         path: the store.
         seconds: the time limit of an answer.
         base: an earlier store for comparison.
+        reviews: the file of a review's answers; by default the one beside the archive.
 
     Raises:
         StoreError: there is no store.
     """
 
-    def __init__(self, path: Path, seconds: float, base: Path | None = None) -> None:
+    def __init__(
+        self, path: Path, seconds: float, base: Path | None = None, reviews: Path | None = None
+    ) -> None:
         self.recorded: Final = open_store(path)
         """The store as recorded: what it returns must be masked."""
         self.masked: Final = open_store(path, memory=MEMORY, masked=True)
         self.base: Final = None if base is None else open_store(base)
         """The earlier store as recorded."""
+        self._reviews: Final = reviews or file_of_store(self.recorded.manifest, path)
         self._limited_recorded: Final = open_store(path, memory=MEMORY)
         self._seconds: Final = seconds
         self._lock: Final = threading.Lock()
@@ -59,10 +64,14 @@ class Answers:
         )
 
     def mark(self) -> object:
-        """Return a value that changes when a run replaces the store or its base."""
-        reviews = file_of_store(self.recorded.manifest, self.recorded.path)
-        known = reviews is not None and reviews.exists() and reviews.stat().st_mtime_ns
-        return self.recorded.mark(), self.base and self.base.mark(), known
+        """Return a value that changes with the store, its base and the answers of a review."""
+        file = self._reviews
+        reviews = file.stat().st_mtime_ns if file is not None and file.exists() else None
+        return self.recorded.mark(), self.base and self.base.mark(), reviews
+
+    def reviewed(self, server: str | None, tool: str | None) -> str | None:
+        """Return the failure rate from a reviewed sample of these calls, in words; None: none."""
+        return failure_rate_in_words(self.recorded, server, tool, file=self._reviews)
 
     def prepare(self) -> None:
         """Ask the first pages' questions in a thread, and write the masked copies."""

@@ -227,7 +227,7 @@ def application(
     Raises:
         StoreError: there is no store.
     """
-    answers = Answers(path, seconds, base)
+    answers = Answers(path, seconds, base, reviews)
     links = Links(f"/{token}/")
     templates = page.environment(links)
     next(

@@ -9,7 +9,6 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally.analytics import contrasts
-from mcptally.analytics.reviewing import failure_rate_in_words
 from mcptally.errors import QueryError
 from mcptally.output.explore.answers import Answers
 from mcptally.output.explore.page import Section
@@ -24,11 +23,7 @@ TOOL_CALLS: Final = "method = 'tools/call' AND dir = 'c2s'"
 
 def reviewed(answers: Answers, server: str | None = None, tool: str | None = None) -> Section:
     """Return the section with the failure rate from a reviewed sample of these calls, if any."""
-    return Section(
-        "reviewed",
-        "Reviewed",
-        lambda: failure_rate_in_words(answers.recorded, server, tool),
-    )
+    return Section("reviewed", "Reviewed", lambda: answers.reviewed(server, tool))
 
 
 def about(frame: pl.DataFrame, server: str | None, *tool: str | None) -> pl.DataFrame:
