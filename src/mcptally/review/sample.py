@@ -21,7 +21,7 @@ LEAST: Final = 20
 class ReviewedStore(Protocol):
     """The parts of a store that a review reads.
 
-    Its texts must not be masked: digests are of recorded texts.
+    Its texts must not be masked, because digests are computed from recorded texts.
     """
 
     @property

@@ -312,7 +312,7 @@ def _p_value(sessions: _Sessions, ranges: _Ranges, seen: float, low: int, high: 
     """Return the share of session permutations with a statistic as large as `seen`.
 
     If neighbouring sessions are similar, for example because clients come in runs, blocks of
-    sessions are permuted. The change from `low` to `high` does not count as similarity.
+    sessions are permuted. Similarity that is due to the change from `low` to `high` is not counted.
     """
     count = len(sessions.score)
     length = _block_length(sessions, low, high)

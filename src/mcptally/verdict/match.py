@@ -182,7 +182,7 @@ def _candidates(keywords: Sequence[tuple[str, ...]], texts: pl.Series) -> list[R
 
 
 def _occurrences(words: list[str], owners: pl.DataFrame, texts: pl.Series) -> pl.DataFrame:
-    """Return `row` and `owner` for each text that has one of the owner's words, by row."""
+    """Return `row` and `owner` for each text with a word of the owner, sorted by row."""
     lower = pl.col("text").str.to_lowercase()
     return (
         texts.to_frame("text")

@@ -129,7 +129,7 @@ class _Exchange:
         return {pair.name.lower(): pair.value for pair in pairs}
 
     def is_mcp(self, endpoints: dict[str, str]) -> bool:
-        """Return whether this is MCP, judging by headers, bodies, or the URL of earlier traffic."""
+        """Return whether the entry is MCP, by its headers, bodies, or an earlier entry's URL."""
         url = self.url
         return (
             url in endpoints

@@ -30,14 +30,14 @@ LIMIT_BYTES: Final = 8
 HEADER_BYTES: Final = 64 * 1024
 """Bytes reserved for the counters before the records: a multiple of every system's page size."""
 
-_HEAD, _SLOTS = 0, 1  # written by the putting process
+_HEAD, _SLOTS = 0, 1  # written by the process that puts records
 _TAIL, _BEGUN, _EVENTS, _DIED_AT, _DEATHS = (
     8,
     9,
     10,
     11,
     12,
-)  # in another cache line, written by the taking process
+)  # in another cache line, written by the process that takes records
 _TO_START: Final = 2**64 - 1
 """Takes the place of a length if the next record is at the start of the memory."""
 
@@ -199,7 +199,7 @@ class SharedQueue:
         return head - tail
 
     def begin_again(self) -> tuple[int, int]:
-        """Let `begin` return unfinished records again after the taking process died.
+        """Let `begin` return unfinished records again, after the process that took them died.
 
         Returns the end of the last such record, and the number of processes that died while the
         first of them was waiting.
