@@ -21,6 +21,7 @@ from mcptally.errors import Exit
 from mcptally.importers import FORMATS
 from mcptally.rules.reference_page import find_rules
 from mcptally.tables.all_tables import TABLES
+from mcptally.tables.outcomes import OUTCOMES
 from mcptally.transcript.events import AnyEvent
 from tests.docs import blocks
 from tests.docs.blocks import BARE, DATA, DOCS, PAGES, REASONS, ROOT, RUNNABLE, SHOWN, prose
@@ -108,6 +109,7 @@ DOCUMENTED = {
         *(f"## `mcptally {verb}`" for verb in cli.list_commands(click.Context(cli))),
         *(f"| {code.value} |" for code in Exit),
     ],
+    "glossary.md": [f"| `{outcome}` | {meaning} |" for outcome, meaning in OUTCOMES.items()],
     "questions.md": [f"| `{question}` |" for question in question_titles()],
     "tables.md": [
         *(f"## `{table.name}`" for table in TABLES),

@@ -15,7 +15,7 @@ from tests.docs.blocks import DOCS, PAGES, ROOT, prose
 GLOSSARY = DOCS / "reference" / "glossary.md"
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
-    for line in GLOSSARY.read_text(encoding="utf-8").splitlines()
+    for line in GLOSSARY.read_text(encoding="utf-8").partition("## Outcomes")[0].splitlines()
     if re.match(r"\| (?!term |-)", line)
 ]
 
