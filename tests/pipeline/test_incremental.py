@@ -256,8 +256,9 @@ LISTS = {"tools": [{"name": "a", "inputSchema": {"type": "object", "required": [
 
 DEPENDS = {
     "everything failed at that time": (
-        calls_of("a", 5, FAILS),
-        [each for tool in "bcdefg" for each in calls_of(tool, 5, FAILS) + calls_of(tool, 90, FINE)],
+        # Half of the other tools' calls fail, before and after: only the time of failures changes.
+        [*calls_of("a", 5, FAILS), *(e for t in "bcdefg" for e in calls_of(t, 90, FAILS, FINE))],
+        [e for t in "bcdefg" for e in calls_of(t, 5, FAILS) + calls_of(t, 200, FINE)],
         "rule",
     ),
     "what form results usually have": (

@@ -506,7 +506,7 @@ def test_a_whole_call_has_the_frames_and_the_stderr_of_the_transcript(cases, pag
     assert '"jsonrpc": "2.0"' in html.unescape(with_transcript)
     assert "&lt;b&gt;KeyError&lt;/b&gt;" in with_transcript
     assert "hunter2x" not in page_of_cases
-    (cases.paths[0].parent / "archive" / f"{WITH_STDERR}.jsonl").unlink()
+    (cases.path.parent / "archive" / f"{WITH_STDERR}.jsonl").unlink()
     without = report(cases, server=f"{WITH_STDERR}-s")
     assert '"jsonrpc": "2.0"' not in without
     assert "Of 1 call, only arguments and result are shown" in without
