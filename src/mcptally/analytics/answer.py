@@ -97,12 +97,12 @@ class Answer(duckdb.DuckDBPyRelation):
             return as_answer(super().limit(n, offset))
 
     def order(self, order_expr: object) -> "Answer":
-        """Return the rows in the order of an SQL ORDER BY."""
+        """Return the rows, sorted by the terms of an SQL ORDER BY clause."""
         with CONNECTION_IN_USE:
             return as_answer(super().order(order_expr))
 
     def sort(self, *args: object) -> "Answer":
-        """Return the rows in the order of these expressions."""
+        """Return the rows, sorted by these expressions."""
         with CONNECTION_IN_USE:
             return as_answer(super().sort(*args))
 

@@ -41,7 +41,7 @@ class Connections:
         exact: whether Arrow data keeps DuckDB's types, which other programs cannot read.
 
     Raises:
-        StoreError: from the constructor: there is no store, or this version cannot read it.
+        StoreError: there is no store, or this version cannot read it (in the constructor).
     """
 
     def __init__(self, path: Path, memory: str | None, *, masked: bool = False) -> None:

@@ -196,7 +196,7 @@ def evidence(found: Explanation) -> str:
 
 
 def _decision(found: Explanation) -> Iterator[str]:
-    """Yield outcome, verdict and schemas, with reasons."""
+    """Yield the outcome, the verdict and the schema checks, each with its reason."""
     call = found.call
     yield f"Outcome: {call['outcome']}: {OUTCOMES[call['outcome']]}"
     for name, why in (

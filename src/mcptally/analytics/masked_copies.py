@@ -79,7 +79,7 @@ def _texts_by_column(path: Path) -> dict[str, set[Any]]:
 
 
 def _recognisable(changed: Iterable[Mapping[Any, Any]]) -> Iterable[str]:
-    """Yield the texts' secrets that are too long or random to be an ordinary word elsewhere."""
+    """Yield the secrets that are too long or too random to be ordinary words in other texts."""
     for text in {text for texts in changed for text in texts}:
         for secret in secrets_of(text):
             if len(secret) >= 16 or (len(secret) >= 6 and token_like(secret.encode())):

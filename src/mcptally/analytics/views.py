@@ -203,8 +203,8 @@ def create_tables(
     Args:
         connection: where to create them.
         files: the current files of the store, by table.
-        filters: names of filters; their values are variables of the asking cursor.
-        names: the tables; with filters, all of them.
+        filters: names of filters; each cursor sets their values as variables.
+        names: names of the tables; must be all of them if there are filters.
 
     Returns:
         The names of `all_texts` that are views now.
@@ -262,9 +262,9 @@ def texts_of(question: str) -> dict[str, str]:
 
 
 def texts_read(query: str) -> Mapping[str, str]:
-    """Return the SQL of the questions that a query may read, whose names occur in it.
+    """Return the SQL of the questions that a query may read: those whose names occur in it.
 
-    Returns all questions if the query reads the catalog.
+    A query that reads the catalog may read all questions.
     """
     folded = query.casefold()
     if _READS_CATALOG.search(folded):

@@ -158,9 +158,9 @@ def evaluate_rows(rows: pl.DataFrame) -> Evaluation:
 
 
 def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls with a verdict label, with `correct` and the columns of `judge`.
+    """Return the calls that have a verdict label; add `correct` and the columns of `judge`.
 
-    Recorded calls keep the verdict of their archive (`labels.with_traffic`).
+    Calls found in a recording keep the verdict from there (`labels.with_traffic`).
     """
     rows = judged(labelled.filter(DecidedCalls.label.col.is_not_null()))
     return rows.with_columns(

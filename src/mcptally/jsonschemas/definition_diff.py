@@ -84,7 +84,7 @@ def _how(before: Any, after: Any) -> str:
 
 
 def _schema(old: Any, new: Any, at: str, *, answers: bool) -> Iterator[Change]:
-    """Yield the changes to a schema; `answers` is whether it is an outputSchema."""
+    """Yield the changes to a schema; `answers` is True for an outputSchema."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         yield f"{at}: changed", "unclear"
         return

@@ -133,7 +133,7 @@ def _unless_redacted(state: str, value: str) -> pl.Expr:
 
 
 def _with_json_text(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    """Fill `output` of results without structuredContent with their first JSON text.
+    """Set `output` to the first JSON text of a result if it has no structuredContent.
 
     `responses` has the responses of all calls; `row` is an index into it.
     """

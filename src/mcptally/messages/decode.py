@@ -473,7 +473,7 @@ class _Collector:
         self.budget.begin_chunk(self.spool.memory_of_shares().max(), self.spool.shares)
 
     def slices(self) -> Slices:
-        """Return everything that was gathered."""
+        """Return all events that were decoded, and the findings about them."""
         self._batch()
         findings = findings_frame(self.findings)
         duplicates = pl.DataFrame(

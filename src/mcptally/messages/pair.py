@@ -400,7 +400,7 @@ def _find_calls(
 
     Args:
         notifications: notifications and their parameters.
-        method: a side cancels its own calls, and reports the progress of the other side's calls.
+        method: the method, which determines which side's calls the notifications are about.
         name: the parameter that identifies the call.
         calls: calls of all sides.
         token: the column of `calls` that the parameter is compared with.
@@ -436,7 +436,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
     gone = (PairedCalls.closed_by.col == "client") & ~(
         PairedCalls.http_status.col >= 400
     ).fill_null(value=False)
-    # A subscription is open until one side ends it; that is neither a failure nor a time limit.
+    # A subscription stays open until one side ends it: its end is not a failure or a timeout.
     subscribes = PairedCalls.method.col == "subscriptions/listen"
     timed_out = PairedCalls.http_status.col.is_in([408, 504]) | (
         ~subscribes & (names_timeout | (gone & _closed_at_time_limit()))

@@ -129,7 +129,7 @@ ORDER BY requested_at, recording, seq, "index"
 
 
 def canonical(arguments: Any) -> str:
-    """Return JSON text that is equal for equal arguments: `1.0` is `1`, no arguments are `{}`."""
+    """Return the same JSON text for equal arguments: `1.0` becomes `1`, null becomes `{}`."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):

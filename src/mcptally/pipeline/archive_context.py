@@ -131,7 +131,7 @@ class ArchiveContext:
                     ["valid", "answered_ns"]
                 )
             )
-        # A tool's timeline does not depend on other tools: make timelines for some tools at a time.
+        # Tools' timelines do not depend on each other: make those of a group of tools at a time.
         groups = -(-total // ROWS) or 1
         bounds = [group * _SHARES // groups for group in range(groups + 1)]
         return pl.concat(

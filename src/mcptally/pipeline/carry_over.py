@@ -212,7 +212,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def count_rows(files: Iterable[Path]) -> Written:
-    """Return the numbers of rows in files of a store; summaries are ignored."""
+    """Count the rows of each table in these files of a store; summaries are ignored."""
     import pyarrow.parquet as pq  # noqa: PLC0415  (only runs that change nothing count rows)
 
     by_table: dict[str, list[Path]] = {table.name: [] for table in TABLES}

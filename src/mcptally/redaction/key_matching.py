@@ -166,7 +166,7 @@ def _name_start(view: bytes, at: int) -> int:
 
 
 def _next_word_spans(view: bytes, at: int, kind: str) -> Iterator[Span]:
-    """Yield the span of the string at `at` if it follows a flag in a list of a command's words."""
+    """Yield the span of the string at `at`, the list item after a flag, if it may be a value."""
     for span in _quoted_value_spans(view, at, kind):
         # Another flag or a sentence from a help text is not a value.
         word = view[span.start : span.end]

@@ -251,7 +251,7 @@ class Policy:
         return ascii_hints, in_utf8, with_escapes
 
     def _find_hints(self, low: bytes) -> list[Hit]:
-        """Return the hints in lower-case bytes, from left to right."""
+        """Return where hints occur in `low` (in lower case), from left to right."""
         ascii_hints, in_utf8, with_escapes = self._hint_searches
         hits = ascii_hints.find(low)
         more = [] if low.isascii() else in_utf8.find(low)

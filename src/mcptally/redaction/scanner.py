@@ -22,7 +22,7 @@ LARGE_FRAME_BYTES: Final = 4096
 """Size of a frame from which ahocorasick_rs is imported (3 ms, once)."""
 
 LOADED_ENGINE_BYTES: Final = 400
-"""Size of a frame from which ahocorasick_rs is faster, once imported."""
+"""Minimum size of frames that ahocorasick_rs searches faster, once it is imported."""
 
 _LOAD_AFTER_BYTES: Final = 64 << 10
 """Total size of small frames after which ahocorasick_rs is imported without a large one."""
@@ -61,10 +61,10 @@ class TextSearch:
         """Prepare a search for `texts`.
 
         Args:
-            texts: the texts.
+            texts: the texts to find; none may overlap itself.
             ahead: a regular expression for the text after each text's rarest character. `find` may
                 leave out hits where it does not match.
-            fast_from: size of a frame from which ahocorasick_rs is faster, once imported.
+            fast_from: minimum size of frames searched by ahocorasick_rs, once it is imported.
 
         Raises:
             ValueError: a text can overlap itself, so a vectorised search would miss hits.

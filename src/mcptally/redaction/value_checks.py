@@ -135,7 +135,7 @@ def is_plausible_value(value: bytes, name: bytes, separator: bytes) -> bool:
     if len(value) < 3 or value.lower() in PLACEHOLDERS or _NOT_A_VALUE.match(value):
         return False
     if URL_PASSWORD in value:
-        return False  # nor was it a secret before the password inside was replaced
+        return False  # a URL, whose only secret is already replaced
     if separator == b"=" and (name.isupper() or name.startswith(b"-")):
         return True
     if name[:2].lower() == b"x-":

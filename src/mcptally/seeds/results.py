@@ -232,7 +232,7 @@ def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 
 def _distinct(suspects: pl.DataFrame) -> pl.DataFrame:
-    """Return each distinct tool and response that a check selects, with rows and flags."""
+    """Return the distinct tools and responses that checks select, with their rows and checks."""
     flags = [
         condition.fill_null(value=False).alias(f"check_{number}")
         for number, (condition, _) in enumerate(CHECKS)

@@ -55,7 +55,7 @@ class Links:
         return self.to(f"table/{quote(source, safe='')}", **state)
 
     def rows(self, source: str, /, **values: object) -> str:
-        """Return the page with rows of a table or answer with these values in these columns."""
+        """Return the page of a table or answer, limited to rows that have these column values."""
         given = {name: NULL if value is None else value for name, value in values.items()}
         return self.table(source, **{f"is.{name}": value for name, value in given.items()})
 

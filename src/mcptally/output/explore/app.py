@@ -150,7 +150,7 @@ def _tool(answers: Answers, links: Links, request: Request) -> Page | Response:
     of_server, name = (request.query_params.get(key) for key in ("server", "tool"))
     if tool.is_known(answers, of_server, name):
         return tool.page(answers, links, of_server, name)
-    # Some questions contain the method of a request that is not about a tool.
+    # In some answers, the column `tool` contains a method if the call is not to a tool.
     return RedirectResponse(links.calls(server=of_server, method=name), 303)
 
 

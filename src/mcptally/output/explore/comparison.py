@@ -59,7 +59,7 @@ class Ranges:
         return cls(**found) if found else None
 
     def given(self) -> dict[str, datetime.datetime]:
-        """Map the name of each filter that is set to its value."""
+        """Return the filters that are set, as a mapping from name to value."""
         pairs = ((one.name, getattr(self, one.name)) for one in dataclasses.fields(self))
         return {name: value for name, value in pairs if value is not None}
 

@@ -111,10 +111,10 @@ def page_text(
     base: Store | str | Path | None = None,
     examples: int = 1,
 ) -> str:
-    """Return the text of the page; see `report`.
+    """Return the text of the page (see `report`).
 
     Args:
-        asked: asks the store to report on.
+        asked: answers questions about the store.
         base: an earlier store.
         examples: number of calls per row.
     """

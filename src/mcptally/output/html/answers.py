@@ -136,7 +136,7 @@ def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answe
     """Ask a store all questions of the page.
 
     Args:
-        answer: asks the store that the page reports on.
+        answer: answers questions about the store of the page.
         base: the store to compare with.
         examples: number of calls per row.
 

@@ -139,7 +139,7 @@ def _problem(row: Mapping[str, Any], shared: contrasts.Contrasts) -> Priority:
 
 
 def _typical_error(errors: pl.DataFrame, *conditions: pl.Expr) -> tuple[str | None, str | None]:
-    """Return the most common error text among groups that meet the conditions, and a call."""
+    """Return the most common error text of groups that meet the conditions, and a call with it."""
     found = errors.filter(*conditions).head(1)
     if found.is_empty():
         return None, None

@@ -71,7 +71,7 @@ class GatherReport(msgspec.Struct, frozen=True):
 
 
 class FinishSettings(msgspec.Struct, frozen=True):
-    """The settings with which all partitions of a run are finished."""
+    """The settings for finishing partitions, the same for the whole run."""
 
     judging: ScoringRules
     payloads: bool

@@ -101,7 +101,7 @@ def _without_length(raw: bytes) -> tuple[bytes, bytes | None]:
 
 
 def _headers(message: h11.Request | h11.Response, number: bytes | None) -> list[Header]:
-    """Return the headers with `ANY_LENGTH` replaced by the number of the Content-Length."""
+    """Return the headers with the recorded Content-Length in place of `ANY_LENGTH`."""
     return [
         (name, value if number is None else value.replace(ANY_LENGTH, number))
         for name, value in message.headers.raw_items()

@@ -56,7 +56,7 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Serie
         .select("definition", "arguments")
         .with_row_index("row")
         .filter(Validated.arguments.col.is_not_null())
-        # Group by arguments alone, then by their numbers: grouping by two columns copies them.
+        # Number distinct arguments first: grouping by arguments and definition would copy both.
         .group_by("arguments")
         .agg("definition", "row")
         .with_row_index("number")

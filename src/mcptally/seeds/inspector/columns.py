@@ -72,7 +72,7 @@ def add_seed_scores(calls: pl.DataFrame, definitions: pl.DataFrame | None = None
     that were too large to keep.
 
     Args:
-        calls: one row per call, `Judged`; `scenario` may be missing.
+        calls: one row per call (`Judged`); `scenario` may be missing.
         definitions: `definition` and `output_schema` (JSON text) of the tools.
     """
     if "scenario" not in calls.columns:

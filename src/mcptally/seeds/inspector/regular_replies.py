@@ -225,7 +225,7 @@ def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
 
 
 def _error_sentence(texts: pl.Series) -> pl.Series:
-    """Return the evidence sentence with the first 100 UTF-16 code units of an error's text."""
+    """Return the evidence, which quotes the first 100 UTF-16 code units of an error's text."""
     # polars counts characters, which differ from code units only outside the basic plane.
     text = Examined.text.col
     frame = (

@@ -350,7 +350,7 @@ def _to_string(value: Any) -> str:
     if isinstance(value, list):
         return _joined(value, ",")
     if isinstance(value, dict):
-        if "toString" in value:  # no function in parsed JSON
+        if "toString" in value:  # a member from JSON is never a function
             raise ThrownError("Cannot convert object to primitive value")
         return "[object Object]"
     if value is None or isinstance(value, bool):
