@@ -123,7 +123,7 @@ def test_unmarked_errors_are_listed_apart_from_rejections_with_both_certainties(
 
 
 MIXED = SERVERS.add(
-    [call(n, "t", **(CRASH if n < 60 else REJECTED | {"template": CRASH["template"]}))
+    [call(n, "t", **(CRASH | ({} if n < 60 else {"fault": "caller", "verdict": "business"})))
      for n in range(70)]
 )  # fmt: skip
 
@@ -460,6 +460,20 @@ ONE_FILE = SERVERS.add(
 def test_tools_that_fail_with_the_same_words_are_judged_as_one_group(asked):
     [row] = asked(ONE_FILE)
     assert (row["kind"], row["affected"], row["tools"]) == ("tool_failures", 49, ["list", "get"])
+
+
+STATUS = "failed to fetch <url> - status code <n>"
+OWN = failure(STATUS, "upstream", error_text="failed to fetch a - status code 500")
+THEIRS = failure(STATUS, "caller", error_text="failed to fetch b - status code 400")
+TOLD_APART = SERVERS.add(traffic("t", 12, kind=OWN) + traffic("u", 9, kind=THEIRS))
+SAME_TEXT = THEIRS | {"error_text": OWN["error_text"]}
+NOT_TOLD_APART = SERVERS.add(traffic("t", 12, kind=OWN) + traffic("u", 9, kind=SAME_TEXT))
+
+
+def test_calls_with_the_same_words_that_are_surely_different_are_two_groups(asked):
+    found = [(row["kind"], row["affected"]) for row in asked(TOLD_APART)]
+    assert found == [("unavailable", 12), ("caller", 9)]
+    assert [(row["kind"], row["affected"]) for row in asked(NOT_TOLD_APART)] == [("unclear", 21)]
 
 
 def crash(words, **fields):

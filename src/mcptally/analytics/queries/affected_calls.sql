@@ -46,7 +46,7 @@ said AS MATERIALIZED (
 ),
 -- Calls that failed with the same words are a group, whatever tools they are to; without words,
 -- the calls to one tool are.
-grouped AS MATERIALIZED (
+alike AS MATERIALIZED (
     SELECT
         f.*, message,
         CASE WHEN reason = 'exception_bug' AND place <> '' AND NOT starts_with(place, 'Error ')
@@ -55,6 +55,26 @@ grouped AS MATERIALIZED (
             AS words
     FROM failed f
     JOIN said w ON w.tool_hash = f.tool_hash AND w.template = f.template
+),
+-- Where arguments or a status tell calls with the same words apart: no text has two faults, and each
+-- fault is at least 85 % certain.
+split AS MATERIALIZED (
+    SELECT words, true AS is_split
+    FROM (
+        SELECT words, fault, avg(certainty) AS certainty
+        FROM alike
+        GROUP BY words, fault
+    )
+    GROUP BY words
+    HAVING count(*) > 1 AND count(fault) = count(*) AND min(certainty) >= 85
+        AND words NOT IN (
+            SELECT words FROM alike GROUP BY words, text HAVING count(DISTINCT fault) > 1
+        )
+),
+grouped AS MATERIALIZED (
+    SELECT * EXCLUDE (words, is_split), if(is_split, hash(words, fault), words) AS words
+    FROM alike
+    LEFT JOIN split USING (words)
 ),
 -- What most calls of a group say.
 claims AS MATERIALIZED (
