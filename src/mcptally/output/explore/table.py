@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import duckdb
 import polars as pl
@@ -38,8 +38,6 @@ _SHOWN: Final[Mapping[str, str]] = {
 """Table → the columns that its page shows initially."""
 _ORDER: Final = {"calls": "-requested_at", "recordings": "-opened_at", "messages": "at"}
 """Table → its initial order; questions have their own."""
-
-Parameters: TypeAlias = Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
