@@ -72,7 +72,9 @@ def group(**fields):
     about = {"server": "s", "tool": "t", "template": "x", "calls": 40, "also_worked": 0}
     numbers = {"failed_with": 40, "calls_with": 40, "failed_without": 0, "calls_without": 9}
     named = {f"and_{name}": None for name in row(*[None] * 4)}
-    return about | numbers | named | row(*[None] * 4) | {"offered": False} | fields
+    return (
+        about | numbers | named | row(*[None] * 4) | {"offered": False, "sampled": False} | fields
+    )
 
 
 EMPTY = row("argument", "zone", "empty", "yes")
@@ -91,6 +93,10 @@ PRICED = row("argument", "unit", "equals", "k")
         (
             group(**PRICED | {"absent": True}, offered=True),
             f"when `unit` is not 'k': {COUNTS}",
+        ),
+        (
+            group(**EMPTY, sampled=True),
+            f"when `zone` is empty: {COUNTS} (in a sample of the sessions)",
         ),
         (group(also_worked=20), "the same arguments work in other calls (20 of 40 failures)"),
         (group(also_worked=19), None),

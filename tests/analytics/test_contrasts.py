@@ -211,13 +211,41 @@ def test_hidden_errors_and_tool_failures_are_separate_groups(tmp_path):
     assert sorted(found["verdict"]) == ["business", "tool_failure"]
 
 
-def test_of_more_calls_than_are_read_a_sample_is_compared(tmp_path):
+def test_of_more_calls_than_are_compared_all_are_counted(tmp_path):
     rows = calls([{"n": n} for n in range(-10, 460)], lambda a, _: a["n"] < 0)
     [row] = build(tmp_path / "s", rows).ask("contrasts").pl().to_dicts()
     assert fact(row) == ("argument", "n", "sign", "negative", False)
-    assert row["failed_with"] == row["calls"] == 100
-    assert row["failed_without"] == 0
-    assert row["calls_without"] == 1000
+    assert row["failed_with"] == row["calls"] == row["calls_with"] == 100
+    assert (row["failed_without"], row["calls_without"]) == (0, 4600)
+    assert not row["sampled"]
+
+
+def test_a_fact_about_what_surrounds_calls_is_counted_call_by_call(tmp_path):
+    """Calls that repeat arguments in a session are counted one by one: only the first is first."""
+    rows = [
+        call(
+            session,
+            arguments=json.dumps({"n": session % 7}),
+            requested_at=BEGAN + timedelta(minutes=session, seconds=number),
+            **(REFUSED | {"template": "not yet"} if number == 0 else OK),
+        )
+        for session in range(12)
+        for number in range(4)
+    ]
+    [row] = build(tmp_path / "s", rows).ask("contrasts").pl().to_dicts()
+    assert (row["aspect"], row["test"]) == ("place", "first")
+    assert (row["failed_with"], row["calls_with"]) == (12, 12)
+    assert (row["failed_without"], row["calls_without"]) == (0, 36)
+
+
+@pytest.mark.slow
+def test_of_a_large_archive_whole_sessions_are_read(tmp_path):
+    rows = calls([{"n": n} for n in range(-6, 594)], lambda a, _: a["n"] < 0, sessions=500)
+    [row] = build(tmp_path / "s", rows).ask("contrasts").pl().to_dicts()
+    assert row["sampled"]
+    assert row["calls"] == row["failed_with"] == row["calls_with"]
+    assert row["calls_with"] * 99 == row["calls_without"]
+    assert 230_000 < row["calls_with"] + row["calls_without"] < 270_000
 
 
 def test_a_filter_by_tool_gives_the_rows_of_the_whole_answer(answers):

@@ -120,8 +120,9 @@ def _a(noun: str) -> str:
 def sentence(row: Mapping[str, Any]) -> str | None:
     """Return what separates failing calls: "when `a` is empty: 6 of 6 calls fail this way; …".
 
-    All calls to the tool are counted, including those with other errors. If nothing separates the
-    failing calls, the sentence states whether most of their arguments worked in other calls.
+    All calls to the tool are counted, including those with other errors; in a large archive, those
+    in a sample of the sessions, and the sentence says so. If nothing separates the failing calls,
+    the sentence states whether most of their arguments worked in other calls.
     """
     if row["test"] is None:
         worked, calls = row["also_worked"], row["calls"]
@@ -135,6 +136,7 @@ def sentence(row: Mapping[str, Any]) -> str | None:
     return (
         f"when {when}: {row['failed_with'] or 0:,} of {row['calls_with'] or 0:,} calls fail this "
         f"way; otherwise {row['failed_without'] or 0:,} of {row['calls_without'] or 0:,}"
+        f"{' (in a sample of the sessions)' if row['sampled'] else ''}"
     )
 
 

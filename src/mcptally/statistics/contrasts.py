@@ -74,15 +74,19 @@ class Contrast(NamedTuple):
 
 
 def strongest(calls: Calls) -> list[Contrast]:
-    """Return the strongest contrast, or none, for each group of failures with enough calls."""
+    """The strongest contrast of each group of failures with enough calls, or that there is none."""
     worked = np.flatnonzero(calls.group == 0)
     if len(worked) < MIN_SUCCESSES:
         return []
+    facts, column = np.unique(calls.fact, return_inverse=True)
+    holds = np.zeros((len(calls.group), len(facts)), np.bool_)
+    holds[calls.fact_call, column] = True
     found = []
     groups, counts = np.unique(calls.group[calls.group != 0], return_counts=True)
     for group in groups[counts >= MIN_FAILURES]:
         rows = np.concatenate((np.flatnonzero(calls.group == group), worked))
-        found.append(_contrast(int(group), _table(calls, rows)))
+        table = _table(calls, holds, facts, rows)
+        found.append(_contrast(int(group), table))
     return found
 
 
@@ -98,42 +102,30 @@ class _Table(NamedTuple):
     """The number of each column's fact."""
 
 
-def _table(calls: Calls, rows: Integers) -> _Table:
-    place = np.full(len(calls.group), -1)
-    place[rows] = np.arange(len(rows))
-    used = place[calls.fact_call] >= 0
-    fact, column = np.unique(calls.fact[used], return_inverse=True)
-    support = np.bincount(column, minlength=len(fact))
+def _table(calls: Calls, holds: npt.NDArray[np.bool_], facts: Integers, rows: Integers) -> _Table:
+    """The table of some calls, with the facts that may reach `MIN_EFFECT`.
+
+    Facts that hold for too few or too many calls are left out. This uses only the number of failed
+    calls, not which calls failed, so the test stays valid.
+    """
+    failed = (calls.group[rows] != 0).astype(np.float64)
+    chosen = holds[rows]
+    support = chosen.sum(0)
+    bad, good = failed.sum(), len(rows) - failed.sum()
+    above = np.minimum(support, bad) / bad - np.maximum(support - bad, 0) / good
+    below = np.minimum(support, good) / good - np.maximum(support - good, 0) / bad
     kept = (support >= MIN_SUPPORT) & (len(rows) - support >= MIN_SUPPORT)
-    new = np.cumsum(kept) - 1
-    column, call = new[column[kept[column]]], place[calls.fact_call[used]][kept[column]]
-    holds = np.zeros((len(rows), int(kept.sum())), np.float64)
-    holds[call, column] = 1
-    # Facts that are true for the same calls count as one; keep the first.
-    keys = np.random.default_rng(SEED).random(len(rows)) @ holds
+    kept &= np.maximum(above, below) >= MIN_EFFECT
+    columns = chosen[:, kept].astype(np.float64)
+    # Facts that hold for the same calls are one; the first is preferred.
+    keys = np.random.default_rng(SEED).random(len(rows)) @ columns
     first = np.sort(np.unique(keys, return_index=True)[1])
     session = np.unique(calls.session[rows], return_inverse=True)[1]
-    failed = (calls.group[rows] != 0).astype(np.float64)
-    return _Table(failed, session, holds[:, first], fact[kept][first])
-
-
-def _with_possible_effect(table: _Table) -> _Table:
-    """Return the table without facts that are too rare or too common to reach `MIN_EFFECT`.
-
-    The choice only uses the number of failed calls, not which calls failed, so the test stays
-    valid.
-    """
-    holds, failed = table.holds.sum(0), table.failed.sum()
-    worked = len(table.failed) - failed
-    above = np.minimum(holds, failed) / failed - np.maximum(holds - failed, 0) / worked
-    below = np.minimum(holds, worked) / worked - np.maximum(holds - worked, 0) / failed
-    kept = np.maximum(above, below) >= MIN_EFFECT
-    return table._replace(holds=table.holds[:, kept], fact=table.fact[kept])
+    return _Table(failed, session, columns[:, first], facts[kept][first])
 
 
 def _contrast(group: int, table: _Table) -> Contrast:
     none = Contrast(group)
-    table = _with_possible_effect(table)
     if not table.holds.shape[1]:
         return none
     effects = _effects(table.failed, table.holds)

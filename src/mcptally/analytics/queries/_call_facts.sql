@@ -1,0 +1,31 @@
+-- Calls with the facts about each and about what surrounds it, as texts "aspect test value".
+-- Of: wanted
+-- `wanted` names a table with columns of `calls`, of what surrounds them.
+SELECT
+    *,
+    -- Of the schema, a JSON pointer, written like the paths of arguments; of its version, the client.
+    [
+        nullif(replace(regexp_replace(substring(input_schema_path, 2), '/\d+\b', '[]', 'g'), '/', '.'), ''),
+        NULL, NULL, client
+    ] AS paths,
+    [
+        'schema invalid ' || if(input_schema_state = 'invalid', 'yes', NULL),
+        'model equals ' || model,
+        'client equals ' || client,
+        'client_version equals ' || client_version,
+        'server_version equals ' || server_version,
+        'protocol_version equals ' || protocol_version,
+        'transport equals ' || transport,
+        'request_bytes at_least ' || if(request_bytes >= 10000, '10000', NULL),
+        'request_bytes at_least ' || if(request_bytes >= 100000, '100000', NULL),
+        'previous equals ' || previous,
+        -- Failures of one tool follow each other for any cause.
+        'previous failed ' || if(_failed(ended_as) AND previous <> tool, 'yes', NULL),
+        'place first ' || if(place = 1, 'yes', NULL),
+        'place late ' || if(place > 10, 'yes', NULL),
+        'concurrent open ' || if(busy_until > requested_at, 'yes', NULL),
+        'others fail ' || if(others_fail, 'yes', NULL),
+        'latency at_least ' || if(latency_ms >= 10000, '10', NULL),
+        'hour equals ' || hour(requested_at)::VARCHAR
+    ] AS facts
+FROM query_table(wanted)
