@@ -154,7 +154,7 @@ def by_group(found: Sequence[Mapping[str, Any]]) -> Contrasts:
 
 
 def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
-    """Return what a problem's largest group has in common; None if nothing separates it."""
+    """Return what calls in a problem's largest group have in common; None if nothing."""
     for tool in row["tools"] or ():
         if found := shared.get((row["servers"][0], tool, row["template"])):
             words = sentence(found)

@@ -26,7 +26,7 @@ _JOINED: Final = frozenset(
 def copies(
     sources: Mapping[str, Path],
 ) -> Iterator[tuple[str, Path, Callable[[Path], None] | None]]:
-    """Yield each file of a part, with a function that writes its copy; None without secrets.
+    """Yield each file of a part, with a function that writes its copy; None if it has no secret.
 
     Args:
         sources: the files by table, those of `calls` first.

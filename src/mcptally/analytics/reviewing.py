@@ -89,8 +89,8 @@ def failure_rate_in_words(
 ) -> str | None:
     """Return the failure rate of all calls, or of a server or tool, from its last complete sample.
 
-    The sentence also has the rate by the verdicts. None: there is no complete sample in the file,
-    by default the one beside the archive.
+    The sentence also has the rate by the verdicts. Returns None if the file, by default the one
+    beside the archive, has no complete sample.
     """
     file = file or file_of_store(store.manifest, store.path)
     if file is None or not file.exists():

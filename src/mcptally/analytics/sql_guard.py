@@ -27,7 +27,7 @@ _NO_FILE: Final = re.compile(r'Cannot access (file|directory) "(.*?)" - file sys
 
 
 def sql_problem(error: duckdb.Error) -> str:
-    """Return DuckDB's message about a query as one line, without kind, candidates and picture."""
+    """Return what DuckDB's message about a query says, with its suggestion, on one line."""
     lines = _KIND.sub("", f"{error}").splitlines()
     meant = next((line for line in lines[1:] if line.startswith("Did you mean")), "")
     said = _NO_TABLE.sub(r"no table is called '\1'", lines[0]).rstrip("!. ")

@@ -275,7 +275,7 @@ def _escape_unknown_characters() -> None:
 
 
 def _json_escapes(error: UnicodeError) -> tuple[str, int]:
-    """Return characters that cannot be encoded as JSON escapes, since output may be JSON."""
+    """Return JSON escapes for characters that cannot be encoded; the output may be JSON."""
     found = cast("UnicodeEncodeError", error)
     units = found.object[found.start : found.end].encode("utf-16-be", "surrogatepass")
     pairs = zip(units[::2], units[1::2], strict=True)
@@ -296,7 +296,7 @@ class _Stdout(io.FileIO):
 def _name_stdout() -> None:
     """Make errors while writing to stdout name it."""
     old: TextIO = sys.stdout
-    if type(old) is io.TextIOWrapper:  # not replaced by a test
+    if type(old) is io.TextIOWrapper:  # unless a test replaced it
         descriptor = _Stdout(old.fileno(), "w", closefd=False)
         sys.stdout = io.TextIOWrapper(
             descriptor if old.write_through else io.BufferedWriter(descriptor),

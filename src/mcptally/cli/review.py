@@ -159,7 +159,7 @@ def _ask_person(store: "Store", session: "Session", mode: "Mode", *, second: boo
 def _settle(
     session: "Session", item: "Item", reader: Iterator[tuple[str, str]], whole: Callable[[], str]
 ) -> bool:
-    """Read keys until an item is answered, skipped, or left for an earlier one; False to stop."""
+    """Read keys until an item is answered, skipped or left for an earlier one (False: stop)."""
     from mcptally.review.answers import KEYS
 
     why, group = "", False

@@ -207,7 +207,7 @@ def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) 
     elif summary.reused:
         write(f"reused {count(summary.reused)} of {count(summary.files, 'file')}\n")
     rows = summary.rows
-    local = "store" if is_url(out) else as_argument(out)  # a URL cannot be queried, a copy can
+    local = "store" if is_url(out) else as_argument(out)  # commands cannot query a URL
     write(
         f"{count(summary.files, 'file')}, {summary.bytes / 1e6:,.1f} MB: "
         f"{count(rows['recordings'], 'recording')}, {count(rows['messages'], 'message')}, "

@@ -204,7 +204,7 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
     attributes, line, at = span.attributes, span.line, span.end
     told = attributes.get("error.type")
     if told is None and attributes.get(OWN_OUTCOME) == "cancelled":
-        told = "cancelled"  # in our own spans, it means that it is not an error
+        told = "cancelled"  # our own spans have no `error.type` if a call was cancelled
     error = None if told is None else str(told)
     code = next((attributes[name] for name in _CODES if name in attributes), None)
     failed = error is not None or span.failed
@@ -213,7 +213,7 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
         return call_records.cancellation(connection, id_, line, at, why=error, direction=asked)
     number = _code(code) if code is not None else _code(error)
     number = None if error == "tool_error" else number
-    # Agentgateway's is first; the last is that of our own spans for caller errors.
+    # Agentgateway has the first of these; our own spans have the last for caller errors.
     message = text_of(attributes.get("mcp.error.message")) or span.message
     message = message or text_of(attributes.get("mcptally.error_text"))
     # An agent's span does not identify the error; the MCP conventions do.

@@ -87,7 +87,7 @@ class ErrorCost:
         return self.costly_steps(len(msgspec.json.encode(value))) is not None
 
     def costly_steps(self, size: int) -> int | None:
-        """Return the number of subschemas per part of a value if too large for the value's size.
+        """Return the number of subschemas per part of a value if the value is too large for it.
 
         Args:
             size: size of the value in bytes.

@@ -3,8 +3,8 @@
 A reply belongs to a request of the opposite direction with the same id: in the same HTTP exchange
 if one is open there, else in the same session, else in the same recording. As a last resort, ids
 are compared by value only (`1` equals `"1"`), and `match` records this. If several requests with
-one id are open, the oldest is answered first, unless one of them is never answered; then the newest
-are (`match_ids`).
+one id are open, the oldest is answered first or, if one of them is never answered, the newest
+(`match_ids`).
 """
 
 from typing import Final

@@ -71,7 +71,7 @@ def text_table(
 
 
 def _without_zones(table: pa.Table) -> pa.Table:
-    """Return the table with UTC times without a zone, which would make pyarrow import pandas."""
+    """Return the table without the time zone UTC, for which pyarrow would import pandas."""
     for number, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.tz:
             kind = pa.timestamp(field.type.unit)

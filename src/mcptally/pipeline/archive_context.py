@@ -110,7 +110,7 @@ class ArchiveContext:
         self.timeline = self._read(_SpilledRows(spool, "share", lambda rows: rows))
 
     def _read(self, listings: "_SpilledRows") -> pl.DataFrame:
-        """Read all summaries; return the timeline. `listings` are empty."""
+        """Read all summaries; return the timeline. `listings` must be empty at first."""
         total = 0
         for batch in (batch for summaries in self.summaries for batch in summaries.batches()):
             listed = batch.read("listed")

@@ -116,7 +116,7 @@ def _size(earlier: EarlierStores, part: Part) -> int:
 
 
 def _groups(earlier: EarlierStores, parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """Yield groups of small parts to join; to limit memory, a group ends once it is not small."""
+    """Yield groups of small parts to join; to limit memory, a group ends at `SMALL` bytes."""
     group: list[Part] = []
     for part in parts:
         group.append(part)

@@ -112,7 +112,7 @@ def damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def refuse_damaged(names: Iterable[str]) -> None:
-    """Check the digests of all stores among these names.
+    """Check the digests of those names that are folders of stores.
 
     Raises:
         StoreError: a store's file is damaged; the message names it and says what to do.

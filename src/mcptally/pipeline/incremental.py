@@ -1,7 +1,7 @@
 """Determines which rows of earlier stores a new run can reuse.
 
-A recording is scored again if one of its files changed, or if facts of the archive changed on which
-its rows depend (`affected_recordings`). All other rows are carried over unchanged (`carry_over`).
+A recording is scored again if one of its files changed, or a fact about the archive that its rows
+depend on (`affected_recordings`). All other rows are carried over unchanged (`carry_over`).
 """
 
 import functools

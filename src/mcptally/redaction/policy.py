@@ -127,7 +127,7 @@ class Policy:
             return frame, 0
         clean, count = replace_spans(frame, spans)
         if count and not _is_json(clean) and _is_json(frame):
-            # A closing quote was taken for the start of a value, or a number for a card number.
+            # The rules took a closing quote for an opening one, or a number for a card number.
             clean, count = replace_spans(frame, within_strings(frame, spans))
         return clean, count
 
@@ -174,7 +174,7 @@ class Policy:
         ]
 
     def argv(self, command: Sequence[str]) -> tuple[list[str], int]:
-        """Return a command line redacted as in `json`; a flag also names the next word."""
+        """Return a command line redacted as in `json`; a flag is also the name of the next word."""
         clean: list[str] = []
         flag: str | None = None
         words, total = self._options_of_command(command)
@@ -399,7 +399,7 @@ class LineRedactor:
             if found := _KEY_LINE.fullmatch(line):
                 start, end = found.span("secret")
                 return line[:start] + b"[redacted:private-key]" + line[end:], 1
-            if line.strip():  # something other than a key follows or is between its lines
+            if line.strip():  # not a line of the key, which may continue after it
                 return self._policy.text(line)
             return line, 0
         begin = "private-key" in self._policy.rules and _KEY_BEGINS.search(line)

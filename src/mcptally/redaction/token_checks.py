@@ -5,7 +5,7 @@ from typing import Final
 
 
 def token_like(value: bytes) -> bool:
-    """Return whether a value mixes letters and digits or cases (both for 5 to 7 characters)."""
+    """Return whether a value mixes letters and digits (5 characters or more), or cases (8)."""
     if len(value) < 8:
         return _SHORT_SECRET.fullmatch(value) is not None
     return (_DIGIT.search(value) is not None and _LETTER.search(value) is not None) or (

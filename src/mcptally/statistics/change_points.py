@@ -256,10 +256,10 @@ def _largest(sessions: _Sessions, ranges: _Ranges) -> tuple[float, int, int, flo
 
 
 def _within_sessions(series: Series) -> _Cut | None:
-    """Return the most certain change during sessions; None if too few sessions span one time.
+    """Return the most certain change during sessions; None if too few sessions overlap.
 
-    Each session and tool is compared with itself. The p-value is the share of random session signs
-    that give as large a statistic at any time.
+    Each session and tool is compared with itself. The p-value is the share of draws, which
+    flip the signs of random sessions, with as large a statistic at any time.
     """
     new = np.concatenate(([0], np.diff(series.at) > 0)).astype(np.int64)
     before = np.cumsum(series.calls) - series.calls
@@ -302,8 +302,8 @@ def _within_sessions(series: Series) -> _Cut | None:
     p_value = (extreme + 1) / (len(signs) + 1)
     changed = excess[:, best][spans[:, best]]
     if seen > 0 and np.abs(changed.sum()) >= np.abs(changed).sum() - EPSILON:
-        # All sessions changed in the same direction, and with few sessions there are few other
-        # signs.
+        # All sessions changed in the same direction. With few sessions, this is frequent among
+        # random signs, too.
         p_value = min(p_value, _t_tail(len(changed) + 1, seen**2) * shape[1])
     return _Cut(best + 1, float((second - first)[best]), p_value, place.astype(np.int64))
 

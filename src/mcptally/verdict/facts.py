@@ -226,7 +226,7 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
     """
     reply, exception = Inputs.error_text.col.fill_null(""), Inputs.stderr_error.col
     message = pl.lit(json_message.messages(distinct.get_column(_Facts.error_text.name)))
-    # The members without a message may name the cause.
+    # Without a message, other members of the JSON object may name the cause.
     message = pl.when(~error_text.is_uninformative(message)).then(message)
     return (
         distinct.lazy()

@@ -83,7 +83,7 @@ class Inputs(StageTable):
 
 
 class _Results(Inputs):
-    """The inputs, and the number of the tool's results in the archive with a text and with JSON."""
+    """The inputs, and how many of the tool's results in the archive have a text, and are JSON."""
 
     results_seen = Judged.results_seen
     results_json = Judged.results_json

@@ -70,14 +70,14 @@ class Answers:
         return self.recorded.mark(), self.base and self.base.mark(), reviews
 
     def reviewed(self, server: str | None, tool: str | None) -> str | None:
-        """Return the failure rate from a reviewed sample of these calls, in words; None: none."""
+        """Return the failure rate from a reviewed sample of these calls in words, if any."""
         return failure_rate_in_words(self.recorded, server, tool, file=self._reviews)
 
     def prepare(self) -> None:
         """Ask the first pages' questions in a thread, and write the masked copies."""
 
         def ask() -> None:
-            # The page that needs the answer reports an error. At exit, files are closed meanwhile.
+            # Ignore errors: the page that needs the answer reports them. At exit, files are closed.
             with contextlib.suppress(McptallyError, ValueError):
                 for question in _FIRST:
                     self.ask(question)

@@ -39,7 +39,7 @@ def headline(found: Answers) -> str:
 def share_that_worked(counts: Mapping[str, int]) -> str:
     """Return a sentence, without a full stop, with the share of calls that worked.
 
-    Args: counts: `calls`, `ok` and `unknown`; the last are not counted.
+    Args: counts: `calls`, `ok` and `unknown`; calls with an unknown outcome are left out.
     """
     calls, ok = counts["calls"] - counts["unknown"], counts["ok"]
     if not calls:

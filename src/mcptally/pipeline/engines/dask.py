@@ -137,7 +137,7 @@ def _within(seconds: float, call: Callable[[], _T]) -> _T:
 
 @contextlib.contextmanager
 def _handling_interrupts(handle: Callable[[Callable[..., Any]], None]) -> Iterator[None]:
-    """Let `handle` handle Ctrl-C; its argument is the previous handler, as a function."""
+    """Call `handle` on Ctrl-C, with a function that runs the previous handler."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield

@@ -172,7 +172,7 @@ def _draft(work: Path) -> Iterator[Path]:
         yield draft
         for written in list(draft.rglob("*.parquet")):
             target = work / written.relative_to(draft)
-            try:  # together with its folder, which has no other file
+            try:  # move the folder, which has no other file
                 written.parent.rename(target.parent)
             except (
                 OSError

@@ -260,7 +260,7 @@ class ProxiedExchange:
 
 
 def _without_heads(items: Sequence[BodyItem]) -> list[BodyItem]:
-    """Return items for a response that is not HTTP, without possible heads with credentials."""
+    """Return items for a response that is not HTTP, without heads, which may have credentials."""
     kept = []
     for item in items:
         piece = item.piece

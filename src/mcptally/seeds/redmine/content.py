@@ -58,7 +58,7 @@ def assert_tool_response(result: Any, rules: Interpretation = "program") -> None
 
     Raises:
         AssertionError: the result breaks the contract.
-        ValueError: `rules` is unknown, the text is not JSON, or the result is nested too deep.
+        ValueError: `rules` is unknown, the text is not JSON, or the result is nested too deeply.
     """
     if rules not in INTERPRETATIONS:
         raise ValueError(f"rules must be one of {', '.join(INTERPRETATIONS)}, not {rules!r}")
@@ -71,7 +71,7 @@ def _json_values(result: Any) -> Any:
     """Return a result as JSON values.
 
     Raises:
-        ValueError: the text is not JSON, or the result is nested too deep.
+        ValueError: the text is not JSON, or the result is nested too deeply.
     """
     if isinstance(result, str | bytes | bytearray):
         text = result if isinstance(result, str) else bytes(result)

@@ -28,7 +28,7 @@ _AT_AMPERSAND: Final = (_INVALID, expat.errors.codes[expat.errors.XML_ERROR_UNDE
 
 
 class _UncheckedError(Exception):
-    """The text declares an entity or is nested too deep, so it is not checked."""
+    """The text declares an entity or is nested too deeply, so it is not checked."""
 
 
 class _Reader:

@@ -130,7 +130,7 @@ class WriterProcess:
     def _new_slot(self) -> int:
         slot = self.journal.queue.slots
         if not self.journal.allocate_slot(slot):
-            return SLOTS  # the progress is not kept
+            return SLOTS  # no slot: the progress is not kept
         self.journal.queue.slots = slot + 1
         return slot
 

@@ -37,7 +37,7 @@ def serve(remote: "WriterProcess", wake: int) -> None:
         executor.execute_until(limit)
         head = queue.counters.head
         if head != limit and not poll.poll(_UNANNOUNCED_MS):
-            limit = head  # the pipe was full; stores this old are visible
+            limit = head  # the pipe was full; after this wait, the stores are visible
         elif message := os.read(wake, 65536):
             limit = int.from_bytes(message[-LIMIT_BYTES:], "little")
         else:
