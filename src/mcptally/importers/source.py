@@ -17,7 +17,7 @@ from mcptally.transcript.files import Damage, DecompressionBudget, read_lines, r
 from mcptally.wire.json_text import decode_or_none
 
 _LOG_NAME: Final = re.compile(
-    r"\.(?:jsonl?|log|txt|har|ndjson|gz|zst|db|sqlite3?|eval)\Z", re.IGNORECASE
+    r"\.(?:jsonl?|log|txt|har|ndjson|gz|zst|db|sqlite3?)\Z", re.IGNORECASE
 )
 
 _T = TypeVar("_T")
