@@ -20,7 +20,7 @@ def is_full(error: BaseException, *places: "str | Path") -> bool:
     """Return whether an error was raised because a disk is full.
 
     Args:
-        error: the error.
+        error: any exception.
         places: paths that may have been written to; they need not exist.
     """
     if isinstance(error, OSError) and error.errno in _NUMBERS:

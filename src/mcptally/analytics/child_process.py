@@ -136,7 +136,7 @@ class ChildProcessPool:
         """Return the result of the function for these arguments, which must be picklable.
 
         Args:
-            arguments: the arguments.
+            arguments: arguments of the function.
             seconds: time limit for the function, and for waiting for a free process.
             cancellable: lets another thread stop the call.
 

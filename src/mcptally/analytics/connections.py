@@ -167,7 +167,7 @@ class Connections:
 
         Args:
             query: SQL with the question's text as a subquery.
-            question: the question.
+            question: name of the question.
             params: the query's parameters.
             filters: filters that the views read, and their values.
 

@@ -153,7 +153,7 @@ def _exit_interrupted(ctx: click.Context) -> NoReturn:
 
 
 def _is_interrupt(error: Exception) -> bool:
-    """Return whether Ctrl-C in a query or one of our functions made DuckDB raise this error."""
+    """Return whether DuckDB raised this error because of Ctrl-C, also in one of our functions."""
     return str(error) == "Query interrupted" or "executing the UDF: KeyboardInterrupt" in str(error)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _questions(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the names of questions, with what they answer."""
+    """Complete the names of questions, and show what they answer."""
     from mcptally.analytics.views import question_titles
 
     return [

@@ -240,8 +240,8 @@ def check_changes(
     that the change is significant.
 
     Args:
-        comparison: the comparison.
-        gates: the gates.
+        comparison: the changes between two stores.
+        gates: gates on changes.
         stores: the new store and the base; a failure cites a call in the first that has one.
     """
     tools = comparison.tools.to_arrow_table().to_pylist()

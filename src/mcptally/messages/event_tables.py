@@ -1,7 +1,7 @@
 """Declare the tables made by `decode`: one per kind of event, and those of message contents.
 
-Times are nanoseconds since 1970 in UTC (`ts_ns`). A member kept as JSON text is null where it is
-absent, and the text `null` where it is JSON null.
+Times are nanoseconds since 1970 in UTC (`ts_ns`). A member kept as JSON text is null if absent,
+and the text `null` if it is JSON null.
 """
 
 import polars as pl

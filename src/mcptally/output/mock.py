@@ -472,7 +472,7 @@ def run_http(server: Server[Any], sockets: Sequence[socket.socket], *, host: str
     """Serve Streamable HTTP at the path /mcp until Ctrl-C.
 
     Args:
-        server: the server.
+        server: the MCP server to run.
         sockets: listening sockets.
         host: the host that `sockets` listen on. On a loopback address, requests with a foreign
             `Host` or `Origin` are refused.

@@ -80,7 +80,7 @@ class _Secrets:
         """Replace secrets in a value.
 
         Args:
-            value: the value.
+            value: a JSON value.
             masked: the same value with secrets masked.
             place: name of the member or option that the value belongs to.
         """

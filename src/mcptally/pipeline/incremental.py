@@ -271,7 +271,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
 
 
 def open_earlier(folder: Path, made: Provenance) -> EarlierStores | str | None:
-    """Return the store in a folder, or why its rows cannot be reused; None without a store."""
+    """Return the store in a folder, or why its rows cannot be reused; None if there is none."""
     if not (folder / MANIFEST).exists():
         return None
     try:

@@ -11,7 +11,7 @@ from mcptally.redaction.secret_patterns import SECRETS, SecretPattern, rows_of
 
 
 def _escaped(text: str, backslashes: int) -> str:
-    r"""Return the text as ASCII JSON in lower case; with two backslashes for JSON in JSON."""
+    r"""Return the text with lower-case JSON escapes; JSON inside JSON has two `backslashes`."""
     mark = "\\" * backslashes
     return "".join(c if c.isascii() else f"{mark}u{ord(c):04x}" for c in text)
 

@@ -114,7 +114,7 @@ class TextSearch:
     @functools.cached_property
     def _pattern(self) -> re.Pattern[bytes]:
         """A regular expression that matches at the anchor (the rarest character) of each text."""
-        # Latin-1 maps each byte to one character, and the texts may be UTF-8.
+        # The texts may be UTF-8; Latin-1 maps each of their bytes to one character and back.
         return re.compile("|".join(self._branches()).encode("latin-1") or b"(?!)")
 
     def _branches(self) -> Iterator[str]:

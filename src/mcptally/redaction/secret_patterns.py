@@ -65,12 +65,12 @@ def rows_of(
     rows: Iterable[Mapping[str, Any]],
     parts: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[_R, ...]:
-    """Return the rows, with pieces of patterns joined and the names of parts replaced.
+    """Return the rows with whole patterns: pieces are joined, names of parts are replaced.
 
     Args:
         kind: the type of the rows.
-        rows: the rows.
-        parts: parts of patterns in addition to those in the file.
+        rows: rows of `secrets.toml`.
+        parts: further named parts of patterns, beside those in the file.
     """
     known = {**parts, **{name: "".join(part) for name, part in SECRETS["parts"].items()}}
 

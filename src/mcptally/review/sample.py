@@ -115,7 +115,7 @@ def draw(
     """Return a sample of `n` calls of the store, or of one server or tool.
 
     Args:
-        store: the store.
+        store: the store to draw from.
         n: number of answers to ask for.
         who: who draws it.
         server: only calls to this server.
@@ -177,7 +177,7 @@ def draw(
 def _errors(
     stratum: str, rows: list[dict[str, Any]], n: int, rng: np.random.Generator
 ) -> list[Drawn]:
-    """Return the drawn calls in a stratum of groups."""
+    """Draw `n` calls from a stratum whose rows are groups."""
     found = reviewed.draw(np.array([row["size"] for row in rows], dtype=np.int64), n, rng)
     certain = {group for group, _ in found.certain}
     return [

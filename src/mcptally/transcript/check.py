@@ -263,7 +263,7 @@ def _note_seq(state: _RecordingState, event: AnyEvent) -> None:
 
 
 def _merged(state: _RecordingState) -> list[_SeqRun]:
-    """Return the runs sorted by `seq` and joined; count repeated `seq` and times that go back."""
+    """Sort the runs by `seq` and join them; count repeated `seq`, and times that go backwards."""
     merged: list[_SeqRun] = []
     for run in sorted(state.runs, key=lambda r: (r.first, r.last)):
         before = merged[-1] if merged else None

@@ -219,7 +219,7 @@ def _json_messages(texts: pl.Series) -> pl.Series:
         return texts  # compiling the patterns would take longer than everything else
     json = pl.col("text")
     frame = texts.alias("text").to_frame()
-    # Compiling the pattern of a member takes longer than this search.
+    # Search for the members first: compiling the pattern of a member takes longer.
     occurs = (
         frame.lazy()
         .select(

@@ -122,8 +122,8 @@ def without_tool_name(text: pl.Expr, tool: pl.Expr) -> pl.Expr:
     A name that is a word, such as "fetch", is only replaced where the text uses it as a name.
 
     Args:
-        text: the texts.
-        tool: the names; where null, the text is unchanged.
+        text: texts of replies.
+        tool: names of tools; where null, the text is unchanged.
     """
     for before, after in (
         ("'", "'"),
@@ -179,7 +179,7 @@ def with_exception(stripped: pl.Expr, exception: pl.Expr, trace: pl.Expr) -> pl.
 
     Args:
         stripped: text of the reply after `strip_wrappers`.
-        exception: the exception.
+        exception: the exception on stderr.
         trace: the result of `stack_trace`. An exception replaces a text that masks it; a
             `ValueError` is added without its class.
     """

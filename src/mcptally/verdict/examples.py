@@ -65,7 +65,7 @@ def contradicted_result_examples(
     An example is a text, or a table with columns of a result (`hidden_errors.Inputs`, `usual`).
 
     Args:
-        rule: the rule.
+        rule: the rule to check.
         others: all rules; needed for an `echo` rule, which overrules others' matches.
 
     Raises:

@@ -150,7 +150,7 @@ def words(
     Args:
         texts: the masked texts.
         verdicts: the verdict on each text.
-        model: the model.
+        model: the model with the weights.
         most: maximum number of terms returned per text.
     """
     own, others = pl.lit(None, pl.Float64), pl.lit(None, pl.Float64)

@@ -263,7 +263,7 @@ def contributions(
     Args:
         features: the features of one call.
         feature_names: their names.
-        verdict: the verdict.
+        verdict: the verdict that they are for or against.
         weights: the model.
     """
     own = CLASSES.index(Verdict(verdict))

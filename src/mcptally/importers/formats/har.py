@@ -210,7 +210,7 @@ class _Exchange:
         size = self.entry.response.content.size
         if size is not None and size > 0:
             return True
-        # The stream of a GET may have been empty; the reply to a POST was not.
+        # The stream of a GET may have been empty, but not the reply to a POST.
         is_post = self.entry.request.method == "POST"
         return is_post and self.streams and self.entry.response.status == 200
 

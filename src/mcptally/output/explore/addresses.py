@@ -72,7 +72,7 @@ class Links:
 
         Args:
             column: the name of the column.
-            value: the value.
+            value: a value in this column.
             row: all values in the row: a tool is found by its server.
         """
         if not isinstance(value, str) or not value or not is_printable(value):

@@ -39,7 +39,7 @@ HEADERS: Final = {
 def listening(
     path: Path, *, port: int = 0, base: Path | None = None, **options: Any
 ) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Open a server for the store at `path`, whose socket already listens.
+    """Open a server for the store at `path`; its socket listens at once.
 
     Args:
         path: the store.

@@ -100,7 +100,7 @@ def stream(templates: jinja2.Environment, page: Page, failed: Callable[[], None]
 
     Args:
         templates: the environment.
-        page: the page.
+        page: the page to send.
         failed: called if a section cannot be shown.
     """
     macros = templates.get_template(f"{page.template}.html").module

@@ -247,10 +247,10 @@ def _payload(
     """Return the request or reply of a row of `calls`.
 
     Args:
-        title: the title.
+        title: heading of the payload.
         frame: the whole frame, if the transcript was read.
         column: the column with a part of the frame, `arguments` or `response`.
-        row: the row.
+        row: the row of `calls`.
         owners: arguments and results on the page → call id.
     """
     part = row[column]

@@ -51,7 +51,7 @@ def as_json(paths: Sequence[str], answer: Mapping[str, Any], store: Path, page: 
 
 
 def skipped(answer: Mapping[str, Any]) -> str:
-    """Return the skipped files, one per line with the reason, and how formats are recognised."""
+    """Return the skipped files, each with the reason, and explain how formats are recognised."""
     lines = [as_message(f"{path}: {why}").replace("\n", " ") for path, why in answer["skipped"]]
     if others := [Path(path).name for path in answer["other_names"]]:
         more = f" and {count(len(others) - _NAMED)} more" if len(others) > _NAMED else ""

@@ -325,7 +325,7 @@ class DaskPool:
     def _results(
         self, futures: Iterable["distributed.Future"], ahead: int = sys.maxsize
     ) -> Iterator[tuple["distributed.Future", Any]]:
-        """Yield futures with their results in the order of completion, at most `ahead` in progress.
+        """Yield futures and their results as they complete, with at most `ahead` in progress.
 
         Raises: McptallyError: a task raised it, or the cluster has no workers left.
         """

@@ -37,7 +37,7 @@ class _JsonObject(msgspec.Struct, frozen=True):
     """A record that can be converted to a JSON object with the document's member names."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the members by their names in the document; members that are None are left out."""
+        """Return the members under their names in the document, without members that are None."""
         return {
             _camel_case(name): _json_value(value)
             for name, value in msgspec.structs.asdict(self).items()

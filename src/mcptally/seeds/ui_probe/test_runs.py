@@ -21,7 +21,7 @@ RUN: Final = SHAPES["program"]["run"]
 
 
 def program(value: Any) -> list[Issue]:
-    """Return the differences between a test run and the program's schema, in its order."""
+    """Return the differences between a test run and the program's schema, in schema order."""
     return list(differences(value, RUN))
 
 

@@ -121,7 +121,7 @@ def semantic_remarks(
 
     Args:
         schema: the tool's inputSchema, as JSON text.
-        arguments: the arguments.
+        arguments: the arguments of a call.
         tools: names of the tools that the server lists; empty if unknown.
     """
     for parameter in semantic_parameters(schema):
