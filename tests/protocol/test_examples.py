@@ -85,6 +85,8 @@ def _ids_in_code() -> Iterator[str]:
     folder = Path(mcptally.__file__).parent
     pattern = re.compile(rf'"((?:{"|".join(GROUPS_IN_CODE)})\.[a-z0-9_]+)"')
     for path in folder.rglob("*.py"):
+        if path == folder / "__init__.py":  # names of modules, such as `transcript.check`
+            continue
         names = pattern.findall(path.read_text(encoding="utf-8"))
         yield from (name for name in names if not name.endswith(".toml"))
 

@@ -130,8 +130,15 @@ def command(
 
 def _write_reviewed(store: "Store", filters: dict[str, Any]) -> None:
     """Write the failure rate from a reviewed sample of the chosen server and tool to stderr."""
+    from mcptally.review.place import file_of_store
+
+    file = file_of_store(store.manifest, store.path)
+    if file is None or not file.exists():
+        return
     from mcptally.analytics.reviewing import failure_rate_in_words
 
     given = {name: value for name, value in filters.items() if value is not None}
-    if not given.keys() - {"server", "tool"} and (words := failure_rate_in_words(store, **given)):
+    if not given.keys() - {"server", "tool"} and (
+        words := failure_rate_in_words(store, file=file, **given)
+    ):
         sys.stderr.write(f"calls that {words}\n")
