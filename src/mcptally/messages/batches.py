@@ -18,7 +18,7 @@ def message_from_head(frame: RawFrame) -> MessageEvent:
     if frame.method is not None:
         message.params = Raw(msgspec.json.encode(name))
     else:
-        # A recorded frame without `isError` near either end is not an error. Logs may omit it.
+        # If a recorded frame has no `isError` near either end, it is no error. Logs may omit it.
         is_known = frame.is_error is not None or not frame.derived
         message.result = Raw(
             msgspec.json.encode({"isError": bool(frame.is_error)} if is_known else {})

@@ -369,7 +369,7 @@ def _table(
         limit: the maximum number of rows.
         columns: the columns; None for all.
         empty: the sentence for an answer without rows.
-        hint: the possible next step with a row.
+        hint: what the client can do next with a row.
     """
     if columns is not None:
         relation = relation.select(*columns)

@@ -221,7 +221,7 @@ def fit_widths(
 
 
 def _least(name: str, natural: int, step: _Step) -> int:
-    """Return the minimum width of a text column in a step."""
+    """Return the width to which a step may cut a text column."""
     if name in _MESSAGES:
         return min(natural, step.message)
     return min(natural, step.name if name in _NAMES else step.text)

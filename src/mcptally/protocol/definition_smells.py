@@ -53,7 +53,7 @@ def find_smells(
     Args:
         places: the first listing of each definition of each server.
         definitions: `Definitions`, each once.
-        described: `places` with the columns of their definitions.
+        described: `places`, joined with the definitions.
     """
     arguments = arguments_of(definitions)
     located = places.join(arguments, on="definition", maintain_order="left_right")

@@ -278,7 +278,7 @@ class Policy:
 
     @functools.cached_property
     def _prefix_search(self) -> TextSearch:
-        """Return a search for the prefixes of tokens; the shortest tail has 14 characters."""
+        """Return a search for prefixes of tokens; at least 14 characters must follow a prefix."""
         return TextSearch(self._by_prefix, ahead=r"[A-Za-z0-9_.=+/%-]{14}")
 
     def _redact(self, data: bytes) -> tuple[bytes, int]:

@@ -127,7 +127,7 @@ class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sample(msgspec.Struct, frozen=True, tag_field="kind", tag="sample", omit_defaults=True):
-    """Calls drawn at random from the frame: the calls that the store had at that time."""
+    """Calls drawn at random from the frame, which is the calls in the store at that time."""
 
     id: str
     at: str

@@ -151,7 +151,7 @@ _VERDICTS: Final = {
 def _sessions(
     store: ReviewedStore, sample: Sample, settled: Settled, metric: str
 ) -> tuple[float, float]:
-    """Return `n_eff` and `t` of the sessions' calls, corrected by the answers to their groups."""
+    """Return `n_eff` and `t` of the rate, computed from all calls, corrected by the answers."""
     counts: pl.DataFrame = store.sql(_COUNTS, params=[sample.server, sample.tool]).pl()
     groups = counts.filter("failed").select("server", "tool", "shown").unique()
     known = _shares_of_groups(sample, settled, metric)

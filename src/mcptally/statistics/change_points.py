@@ -181,7 +181,7 @@ class _Ranges(NamedTuple):
 
 @functools.lru_cache(maxsize=128)
 def _ranges(sessions: int) -> _Ranges:
-    """Return the ranges to try; ranges for single changes end with the last session."""
+    """Return the ranges to try; for a single change, the range ends with the last session."""
     single = np.arange(MIN_SESSIONS, sessions - MIN_SESSIONS + 1)
     ends = np.unique(np.linspace(0, sessions, min(sessions + 1, MAX_ENDS)).round().astype(np.int64))
     low, high = (ends[side] for side in np.triu_indices(len(ends), 1))

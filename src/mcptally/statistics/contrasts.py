@@ -181,7 +181,7 @@ def _p_values(table: _Table) -> Floats:
 def _by_sessions(
     table: _Table, sessions: int, random: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return each fact's statistic, and the maximum in draws that flip session scores' signs.
+    """Return each fact's statistic, and the maximum in each draw of signs for session scores.
 
     A session's score is the sum over its calls of (failed - mean)(holds - mean). Without an effect,
     it is as often positive as negative, whatever the correlation within the session.

@@ -177,7 +177,7 @@ def change_points(
 def latency_quantiles(latencies: pa.ChunkedArray, sessions: pa.ChunkedArray) -> pa.Array:
     """Return latency quantiles with their 95 % intervals: `bootstrap.quantiles` per row.
 
-    A row has lists of latencies, with the hash of each list's session.
+    A row has lists of latencies and, for each list, the hash of its session.
     """
     lists, hashes = latencies.combine_chunks(), sessions.combine_chunks()
     rows, parts = arrow.values(lists.offsets), arrow.values(lists.values.offsets)

@@ -136,7 +136,7 @@ def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answe
     """Ask a store all questions of the page.
 
     Args:
-        answer: answers questions about the store of the page.
+        answer: answers questions about the store.
         base: the store to compare with.
         examples: number of calls per row.
 

@@ -47,7 +47,7 @@ def encode_call(
     items: Sequence[Any],
     arguments: dict[str, Any],
 ) -> list[bytes]:
-    """Return the parts of a call's record; `items` are pieces, or exchange events for `events`."""
+    """Return the parts of a call's record; `items` are exchange events or, mostly, pieces."""
     large: list[bytes] = []
     if method == "events":
         encoded = [
