@@ -192,6 +192,29 @@ def test_the_counts_are_of_all_calls_to_the_tool(answers):
     assert outcomes["it crashed"]
 
 
+def test_a_fact_shared_with_calls_that_fail_otherwise_is_not_reported(tmp_path):
+    """Calls with `Mars` never work, but most of them fail with another error."""
+    lost, late = (REFUSED | {"template": text} for text in ("no such sheet", "too late"))
+    rows = [
+        call(
+            session,
+            arguments=json.dumps({"zone": zone, "n": (7 * session + 11 * number) % 50}),
+            requested_at=BEGAN + timedelta(minutes=session),
+            **outcome,
+        )
+        for session in range(12)
+        for number, (zone, outcome) in enumerate(
+            [*[("Mars", late)] * 8, *[("UTC", OK)] * 3, ("Mars", lost)]
+            + ([("UTC", lost)] if session < 4 else [])
+        )
+    ]
+    found = build(tmp_path / "s", rows).ask("contrasts").pl()
+    late, lost = found.sort("calls", descending=True).to_dicts()
+    assert fact(late) == ("argument", "zone", "equals", "Mars", False)
+    assert (late["failed_with"], late["calls_with"]) == (96, 108)
+    assert (lost["test"], lost["failed_with"]) == (None, None)
+
+
 def test_failures_whose_arguments_worked_in_other_calls_are_counted(answers):
     [row] = answers.of(FLAKY, "contrasts")
     assert (row["calls"], row["also_worked"], row["test"]) == (10, 10, None)

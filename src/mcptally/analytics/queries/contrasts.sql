@@ -5,9 +5,9 @@
 -- failing calls, of a tool with at least five distinct calls that worked. `test` is null if nothing
 -- that is tried separates them. `calls_with` and `calls_without` count all calls to the tool that
 -- ended, for which the fact holds and does not; `failed_with` and `failed_without` count the calls of
--- the group among them. Calls with the same arguments in a session count once for the test
--- (`statistics.contrasts`), which compares at most 300 of a group with 300 that worked. The 500
--- largest groups are compared. Of an archive with more than 250,000 calls, the calls of a sample of
+-- the group among them. Their share is at least twice as large where the fact holds. Calls with the
+-- same arguments in a session count once for the test (`statistics.contrasts`), which compares at most
+-- 300 of a group with 300 that worked. The 500 largest groups are compared. Of an archive with more than 250,000 calls, the calls of a sample of
 -- the sessions are read (`sampled`), about as many. `also_worked` counts the failing calls whose
 -- arguments worked in another call.
 WITH read_share AS MATERIALIZED (
@@ -291,6 +291,14 @@ counted AS (
         _interval(_moments(if(holds, 0, h.calls), if(holds, 0, h.failed))) AS without_it
     FROM held h
     GROUP BY tool_hash, class_hash
+    HAVING failed_with * coalesce(calls_without, 0) >= 2 * coalesce(failed_without, 0) * calls_with
+),
+told AS (
+    SELECT
+        f.* REPLACE (if(c.tool_hash IS NULL, NULL, f.a) AS a, if(c.tool_hash IS NULL, NULL, f.b) AS b),
+        c.* EXCLUDE (tool_hash, class_hash)
+    FROM found f
+    LEFT JOIN counted c USING (tool_hash, class_hash)
 )
 SELECT
     e.server, e.tool, coalesce(e.template, '(no text: ' || e.outcome || ')') AS template, e.verdict, c.calls,
@@ -310,10 +318,9 @@ SELECT
         ), false) OR coalesce(json_extract_string(t.input_schema, '/properties/' || replace(replace(f.a.path, '~', '~0'), '/', '~1') || '/default') = f.a.value, false)
     END AS offered,
     c.call_id
-FROM found f
+FROM told f
 JOIN classes c USING (tool_hash, class_hash)
 JOIN judged e ON e.call_id = c.call_id
 LEFT JOIN also_worked w USING (tool_hash, class_hash)
-LEFT JOIN counted USING (tool_hash, class_hash)
 LEFT JOIN _archive_tools t ON t.definition = e.definition AND t.server IS NOT DISTINCT FROM e.server
 ORDER BY c.calls DESC, e.server, e.tool, template, verdict
