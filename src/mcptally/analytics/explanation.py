@@ -266,10 +266,10 @@ def _verdict(found: Explanation) -> Iterator[str]:
     yield f"  reason {call['reason']}, fault: {call['fault'] or UNKNOWN}{_meaning_of_fault(call)}"
     yield f"  retryable: {call['retryable'] or 'unknown'}"
     if call["certainty"] is not None:
-        yield f"  certainty {_percent(call['certainty'])} %: {_meaning_of_certainty(call)}"
+        yield f"  certainty {percent(call['certainty'])} %: {_meaning_of_certainty(call)}"
     if found.probabilities:
         shares = sorted(found.probabilities.items(), key=lambda each: -each[1])
-        yield "  " + ", ".join(f"{name} {_percent(100 * share)}%" for name, share in shares)
+        yield "  " + ", ".join(f"{name} {percent(100 * share)}%" for name, share in shares)
         if call["verdict"] == Verdict.AMBIGUOUS:
             yield from _why_ambiguous(*shares[0])
     elif found.rules:
@@ -296,7 +296,7 @@ def _opinion(found: Explanation) -> Iterator[str]:
     if not found.text_model:
         return
     shares = sorted(found.text_model.items(), key=lambda each: -each[1])
-    said = ", ".join(f"{name} {_percent(100 * share)}%" for name, share in shares)
+    said = ", ".join(f"{name} {percent(100 * share)}%" for name, share in shares)
     yield f"  the words of the text alone say {said}"
     for side, sign in (("for", 1), ("against", -1)):
         if some := [term for term, weight in found.words if weight * sign > 0]:
@@ -312,7 +312,7 @@ def _meaning_of_certainty(call: dict[str, Any]) -> str:
         return "the probability that the verdict is right"
     return (
         "the lower of the probability that the result reports a failure, "
-        f"{_percent(call['hidden_certainty'])} %, and that of the verdict"
+        f"{percent(call['hidden_certainty'])} %, and that of the verdict"
     )
 
 
@@ -323,7 +323,7 @@ def _addressee(call: dict[str, Any]) -> str:
     return "server" if call["tool"] is None else "tool"
 
 
-def _percent(value: float) -> str:
+def percent(value: float) -> str:
     """Return a rounded probability in percent, never 0 or 100, which would mean certainty."""
     return "<1" if value < 0.5 else ">99" if value >= 99.5 else f"{value:.0f}"
 

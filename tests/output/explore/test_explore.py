@@ -137,6 +137,7 @@ def test_the_page_of_a_call_has_its_request_its_reply_and_its_verdict(served: Se
     assert status == 200
     for part in ("path", "second", "KeyError: 'x'", "tool error: tool failure", "fault: tool"):
         assert part in text_of(page)
+    assert re.search(r"tool failure >?\d\d%, ", text_of(page))  # never 100%
     assert TOKEN not in page
 
 

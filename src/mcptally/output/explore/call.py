@@ -199,15 +199,21 @@ def decided_of(found: Explanation) -> dict[str, Any]:
     ]
     return {
         "bars": bars,
-        "shares": sorted(found.probabilities.items(), key=lambda each: -each[1]),
+        "shares": _shares(found.probabilities),
         "rules": found.rules,
         "alone": found.rules[0] if found.rules and not found.probabilities else None,
         "hidden_rule": found.hidden_rule,
-        "model": sorted(found.text_model.items(), key=lambda each: -each[1]),
+        "model": _shares(found.text_model),
         "terms": found.words,
         "findings": found.findings,
         "row": found.call,
     }
+
+
+def _shares(probabilities: Mapping[str, float]) -> list[tuple[str, str]]:
+    """Return verdicts with their probability in percent, as `show` prints it, largest first."""
+    ordered = sorted(probabilities.items(), key=lambda each: -each[1])
+    return [(verdict, explanation.percent(100 * share)) for verdict, share in ordered]
 
 
 def _words(one: Mapping[str, Any], titles: Mapping[str, str]) -> str:
