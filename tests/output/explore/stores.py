@@ -13,8 +13,8 @@ CALLS: Final = 60
 DAY: Final = 86_400_000_000_000
 SECOND: Final = 1_000_000_000
 START: Final = 1_790_000_000 * SECOND
-BROKEN_FROM: Final = 48
-"""The session from which on `list_dir` fails for one client."""
+BROKEN_FROM: Final = 0.6
+"""The share of the sessions after which `list_dir` fails for one client."""
 SLOW: Final = (30, 40)
 """The session and the place in it of the slowest call."""
 
@@ -32,13 +32,13 @@ QUERY: Final = {"name": "query", "description": "asks", "inputSchema": {"type": 
 SEND: Final = {"name": "send", "description": "sends", "inputSchema": {"type": "object"}}
 
 
-def busy(folder: Path) -> Path:
+def busy(folder: Path, sessions: int = SESSIONS) -> Path:
     """The store. `ghost` never starts, because a module is missing.
 
     `read_file` refuses an empty path; `list_dir` fails since `BROKEN_FROM` for the client `beta`;
     `query` has one call of nine seconds; `send` fails now and then with the same arguments.
     """
-    events = itertools.chain.from_iterable(_session(number) for number in range(SESSIONS))
+    events = itertools.chain.from_iterable(_session(number, sessions) for number in range(sessions))
     return scored(folder, itertools.chain(events, *(_ghost(number) for number in range(3))))
 
 
@@ -76,7 +76,7 @@ class _Recording:
         return self._event("close", reason=reason, exit_code=code, signal=None, counts={})
 
 
-def _session(number: int) -> Iterator[dict[str, Any]]:
+def _session(number: int, sessions: int) -> Iterator[dict[str, Any]]:
     server = ("files", "files", "search", "mail")[number % 4]
     client = "beta" if number % 3 == 0 else "alpha"
     one = _Recording(f"s{number:02}", server, START + number * DAY // 4)
@@ -91,12 +91,14 @@ def _session(number: int) -> Iterator[dict[str, Any]]:
     }
     yield one.message("s2c", 20, id=0, result=offered)
     tools = {"files": [READ, LIST], "search": [QUERY], "mail": [SEND]}[server]
-    if number >= SESSIONS // 2:
+    if number >= sessions // 2:
         tools = [tool | {"description": f"{tool['description']} quickly"} for tool in tools]
     yield one.message("c2s", 1, id=1, method="tools/list")
     yield one.message("s2c", 5, id=1, result={"tools": tools})
     for place in range(CALLS):
-        yield from _call(one, number, place, server, client)
+        yield from _call(
+            one, number, place, server, fails=client == "beta" and number >= BROKEN_FROM * sessions
+        )
     if server == "mail" and number % 8 == 3:
         yield one.stderr("RuntimeError: out of cheese\n")
         yield one.close(1)
@@ -105,7 +107,7 @@ def _session(number: int) -> Iterator[dict[str, Any]]:
 
 
 def _call(
-    one: _Recording, number: int, place: int, server: str, client: str
+    one: _Recording, number: int, place: int, server: str, *, fails: bool
 ) -> Iterator[dict[str, Any]]:
     at = number * CALLS + place
     tool, arguments, error, took = "send", {"to": f"a{at % 50}"}, "", 12.0
@@ -114,7 +116,7 @@ def _call(
         error = "" if arguments["path"] else "path must not be empty"
     elif server == "files":
         tool, arguments = "list_dir", {"depth": at % 5}
-        error = "KeyError: 'cwd'" if client == "beta" and number >= BROKEN_FROM else ""
+        error = "KeyError: 'cwd'" if fails else ""
     elif server == "search":
         tool, arguments = "query", {"q": f"word {at % 200}"}
         took = 9_000.0 if (number, place) == SLOW else 30.0 + at % 60
