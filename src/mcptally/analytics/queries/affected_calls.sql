@@ -72,7 +72,7 @@ split AS MATERIALIZED (
         )
 ),
 grouped AS MATERIALIZED (
-    SELECT * EXCLUDE (words, is_split), if(is_split, hash(words, fault), words) AS words
+    SELECT * EXCLUDE (words, is_split), CASE WHEN is_split THEN hash(words, fault) ELSE words END AS words
     FROM alike
     LEFT JOIN split USING (words)
 ),
