@@ -32,8 +32,14 @@ def may_be_too_deep(line: npt.NDArray[np.uint8], limit: int) -> bool:
     In JSON within a string, most braces precede an escaped quote or line break: these do not count.
     Of the lines of real traffic, almost all are ruled out; `is_too_deep` decides about the others.
     """
+    if line.size > _MAX_COUNTED:
+        return True
     opening = (line & _BRACES_TO_BRACKETS) == ord("[")
     if np.count_nonzero(opening) <= limit:
         return False
     opening[:-1] &= line[1:] != ord("\\")
     return bool(np.count_nonzero(opening) > limit)
+
+
+_MAX_COUNTED: Final = 8 << 20
+"""Maximum size of a line whose brackets are counted: counting takes three times its memory."""
