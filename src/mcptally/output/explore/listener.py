@@ -7,7 +7,6 @@ import contextlib
 import secrets
 import signal
 import socket
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -89,9 +88,6 @@ def listening(
 @contextlib.contextmanager
 def _signals_wait() -> Iterator[None]:
     """Block SIGINT and SIGTERM in the `with` block: they would make an extension's import fail."""
-    if sys.platform == "win32":
-        yield
-        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
         yield
