@@ -193,7 +193,7 @@ def test_the_process_of_a_query_ends_with_its_parent(small: mt.Store):
         "import os, signal, sys, threading; import mcptally as mt\n"
         "store = mt.open_store(sys.argv[1], memory='2GB')\n"
         "store.sql('SELECT 1')\n"
-        "child = store._child._free[0]\n"
+        "child = store._children._free[0]\n"
         "child._send(('sql', (sys.argv[2],), {}, 0))\n"
         "print(child._process.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"

@@ -122,10 +122,37 @@ class ChildProcessPool:
         self._memory: Final = memory
         self._places: Final = threading.BoundedSemaphore(PROCESSES)
         self._free: Final[collections.deque[_Child]] = collections.deque()
+        self._lock: Final = threading.Lock()
+        self._calls: Final[set[CancellableCall]] = set()
+        self._is_closed = False
 
     def prepare(self) -> None:
         """Start a process without waiting for it, so that the first call is answered sooner."""
         self._free.append(_Child(*self._start))
+
+    def close(self) -> None:
+        """Cancel all calls, also later ones, and end the processes."""
+        with self._lock:
+            self._is_closed = True
+            calls = list(self._calls)
+        for call in calls:
+            call.cancel()
+        while (child := self._idle()) is not None:
+            child.kill()
+
+    @contextlib.contextmanager
+    def _cancelled_by_close(self, call: CancellableCall) -> Iterator[None]:
+        """Return a context in which `close` cancels the call."""
+        with self._lock:
+            self._calls.add(call)
+            is_closed = self._is_closed
+        if is_closed:
+            call.cancel()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._calls.remove(call)
 
     def call(
         self,
@@ -137,7 +164,8 @@ class ChildProcessPool:
 
         Args:
             arguments: arguments of the function.
-            seconds: time limit for the function, and for waiting for a free process.
+            seconds: time limit for the function, and for waiting for a free process. Without it,
+                starting a process may take any time; otherwise `START_SECONDS`.
             cancellable: lets another thread stop the call.
 
         Raises:
@@ -151,10 +179,11 @@ class ChildProcessPool:
             raise QueryError(
                 f"{PROCESSES} other queries are still running after {seconds:g} s; try again"
             )
+        call = cancellable or CancellableCall()
         try:
             child = self._idle() or _Child(*self._start)
             try:
-                with (cancellable or CancellableCall()).running(child):
+                with self._cancelled_by_close(call), call.running(child):
                     answer = child.call(arguments, seconds)
             except McptallyError:
                 self._free.append(child)
@@ -163,7 +192,7 @@ class ChildProcessPool:
                 child.kill()
                 if isinstance(error, _KilledError):
                     why = "was cancelled"
-                    if seconds is not None and not (cancellable and cancellable.is_cancelled):
+                    if seconds is not None and not call.is_cancelled:
                         why = f"took more than {seconds:g} s and was stopped; {_ADVICE}"
                     raise QueryError(f"the query {why}") from None
                 if isinstance(error, _MemoryError):
@@ -214,7 +243,7 @@ class _Child:
             _MemoryError: the function exceeded its memory.
         """
         if not self._ready:
-            self._within(START_SECONDS, self._receive)
+            self._within(None if seconds is None else START_SECONDS, self._receive)
             self._ready = True
         self._send(arguments)
         return self._within(seconds, self._receive)

@@ -54,7 +54,7 @@ class Store:
         self.masked: Final = masked
         self._connections: Final = Connections(path, memory, masked=masked)
         self._lock: Final = threading.Lock()
-        self._child: ChildProcessPool | None = None
+        self._children: ChildProcessPool | None = None
         self._limits: Final[list[tuple[float, int]]] = []
 
     def __enter__(self) -> Self:
@@ -67,7 +67,16 @@ class Store:
         """Close the connections; unread answers can no longer be read."""
         self._connections.close()
         with self._lock:
-            self._child = None
+            children, self._children = self._children, None
+        if children is not None:
+            children.close()
+
+    def cancel(self) -> None:
+        """Stop the answers that child processes compute: they, and later ones, are errors.
+
+        An answer that this process computes is not stopped.
+        """
+        self._pool().close()
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -226,26 +235,30 @@ class Store:
 
     def _in_child(self, name: str, *args: Any, **kwargs: Any) -> Answer:
         """Run a method of this store in a child process and return its answer."""
-        with self._lock:
-            if self._child is None:
-                most = self.memory or "four fifths of this machine's memory"
-                self._child = ChildProcessPool(
-                    "mcptally.analytics.child_store:answer_function",
-                    self.path,
-                    self.memory,
-                    self.masked,
-                    memory=f"{most} of memory (or {SPILL} of disk)",
-                )
         limits = list(self._limits)
         seconds = min((seconds for seconds, _ in limits), default=math.inf)
         rows = min((rows for _, rows in limits if rows), default=0)
-        answer = self._child.call(
+        answer = self._pool().call(
             name, args, kwargs, rows, seconds=seconds if math.isfinite(seconds) else None
         )
         with pa.ipc.open_stream(pa.py_buffer(answer)) as stream:
             table = stream.read_all()
         found = of_table(table)
         return as_answer(found.set_alias(args[0])) if name == "ask" else found
+
+    def _pool(self) -> ChildProcessPool:
+        """Return the child processes of this store, which start when they are needed."""
+        with self._lock:
+            if self._children is None:
+                most = self.memory or "four fifths of this machine's memory"
+                self._children = ChildProcessPool(
+                    "mcptally.analytics.child_store:answer_function",
+                    self.path,
+                    self.memory,
+                    self.masked,
+                    memory=f"{most} of memory (or {SPILL} of disk)",
+                )
+            return self._children
 
     def compare(
         self,

@@ -17,12 +17,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 import pytest
 
 import mcptally as mt
-from mcptally.output.explore.listener import HEADERS
+from mcptally.output.explore.app import HEADERS
 from tests.output.explore.conftest import serving
 from tests.output.html.stores import ATTACKS, asked, defined, failed, session
 from tests.transcripts import write
@@ -382,6 +382,23 @@ def test_nothing_is_left_in_the_temporary_folder(served: Served, tmp_path: Path)
     assert (status, process.returncode) == (200, 128 + signal.SIGTERM)
     assert any(name.startswith("mcptally-explore-") for name in made)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_signal_stops_an_answer_that_takes_long(served: Served):
+    options = ["explore", str(served.store), "--seconds", "3600"]
+    endless = "SELECT sum(hash(a.range + b.range)) FROM range(10000000) a, range(10000000) b"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-I", "-m", "mcptally", *options], **pipes) as process:
+        address = process.stdout.readline().decode().strip()
+        with urllib.request.urlopen(f"{address}sql?{urlencode({'query': endless})}") as response:
+            began = response.read(1)  # the head of the page comes before the answer
+            process.send_signal(signal.SIGTERM)
+            rest = response.read().decode()
+        _, said = process.communicate()
+    assert began == b"<"
+    assert "the query was cancelled" in rest
+    assert said == b"serving until Ctrl-C\n"
+    assert process.returncode == 128 + signal.SIGTERM
 
 
 def test_errors_since_a_moment_are_found_in_every_zone(served: Served):

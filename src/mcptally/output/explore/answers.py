@@ -58,6 +58,7 @@ class Answers:
         self._seconds: Final = seconds
         self._lock: Final = threading.Lock()
         self._copies: Future[None] | None = None
+        self._threads: Final[list[threading.Thread]] = []
         self._mark: object = None
         self._kept: collections.OrderedDict[object, Future[pl.DataFrame]] = (
             collections.OrderedDict()
@@ -77,13 +78,32 @@ class Answers:
         """Ask the first pages' questions in a thread, and write the masked copies."""
 
         def ask() -> None:
-            # Ignore errors: the page that needs the answer reports them. At exit, files are closed.
-            with contextlib.suppress(McptallyError, ValueError):
+            # Ignore errors: the page that needs the answer reports them.
+            with contextlib.suppress(McptallyError):
                 for question in _FIRST:
                     self.ask(question)
                 self._wait_for_copies()
 
-        threading.Thread(target=ask, daemon=True).start()
+        self._start(ask)
+
+    def cancel(self) -> None:
+        """Stop the answers that are being computed: they, and later ones, are errors."""
+        for store in (self.masked, self._limited_recorded):
+            store.cancel()
+
+    def close(self) -> None:
+        """Cancel, and wait for the threads: one in native code would abort a process that ends."""
+        self.cancel()
+        with self._lock:
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join()
+
+    def _start(self, target: Callable[[], None]) -> None:
+        thread = threading.Thread(target=target)
+        with self._lock:
+            self._threads.append(thread)
+        thread.start()
 
     def ask(self, question: str, **filters: Any) -> pl.DataFrame:
         """Return the answer to a predefined question; see `Store.ask`.
@@ -138,9 +158,7 @@ class Answers:
         )
 
     def _wait_for_copies(self) -> None:
-        """Wait for the masked copies, which a thread writes once per store.
-
-        In a child process, the time limit would stop this for a store with millions of calls.
+        """Wait for the masked copies, which a child process writes once per store.
 
         Raises: QueryError: the copies do not exist within an answer's time limit.
         """
@@ -148,7 +166,7 @@ class Answers:
             is_first = self._copies is None
             copies = self._copies = self._copies or Future()
         if is_first:
-            threading.Thread(target=self._write_copies, args=(copies,), daemon=True).start()
+            self._start(lambda: self._write_copies(copies))
         try:
             copies.result(self._seconds)
         except TimeoutError:
@@ -158,7 +176,8 @@ class Answers:
             ) from None
 
     def _write_copies(self, copies: Future[None]) -> None:
-        store = open_store(self.recorded.path, masked=True)
+        # Outside `within`: the time limit would stop this for a store with millions of calls.
+        store = self.masked
         try:
             retry_if_replaced([store], lambda: store.sql("SELECT 1 FROM calls LIMIT 0").fetchall())
         except BaseException as error:  # noqa: BLE001  (those who wait get it)

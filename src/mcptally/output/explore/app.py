@@ -3,15 +3,18 @@
 The folder's docstring describes the protection of the store.
 """
 
+import contextlib
 import functools
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import parse_qsl
 
 import jinja2
+import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -48,6 +51,24 @@ from mcptally.output.explore.review import Chosen, Reviews
 
 SECONDS: Final = 20.0
 """The default time limit for an answer."""
+
+_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+    "trusted-types 'none'"
+)
+HEADERS: Final = {
+    # A browser may cache a page, but asks each time whether it has changed (ETag).
+    "Cache-Control": "private, no-cache",
+    "Content-Security-Policy": _POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # The address has a token. With `no-referrer`, our own forms would have no `Origin`.
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""Headers of every response."""
 
 
 class _OnlyOurselves:
@@ -203,42 +224,74 @@ def _review(reviews: Reviews) -> dict[str, Handler]:
     return {"review": first, "review/next": following, "review/call": item}
 
 
-def application(
+class _Server(uvicorn.Server):
+    """Does not wait for the answers being computed when it is told to stop."""
+
+    def __init__(self, config: uvicorn.Config, answers: Answers) -> None:
+        super().__init__(config)
+        self._answers: Final = answers
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._answers.cancel()
+        await super().shutdown(sockets)
+
+
+@contextlib.contextmanager
+def serving(
     path: Path,
+    listener: socket.socket,
     *,
     token: str,
-    port: int,
     seconds: float = SECONDS,
     base: Path | None = None,
     reviews: Path | None = None,
     who: str | None = None,
-) -> ASGIApp:
-    """Return the application for the store at `path`.
+) -> Iterator[Callable[[], None]]:
+    """Prepare a server for the store at `path`; at the end, wait for its threads.
 
     Args:
         path: the store.
+        listener: the socket that accepts connections.
         token: the secret with which every address begins.
-        port: the server's port, which must be in the `Host` of every request.
         seconds: the time limit for an answer.
         base: an earlier store, to compare with.
         reviews: the file of answers; by default the one beside the archive.
         who: name of the reviewer; by default that of the user.
 
+    Yields:
+        A function that serves until a signal stops it.
+
     Raises:
         StoreError: there is no store.
     """
-    answers = Answers(path, seconds, base, reviews)
+    with contextlib.closing(Answers(path, seconds, base, reviews)) as answers:
+        desk = Reviews(answers.recorded, reviews, who)
+        config = uvicorn.Config(
+            _application(answers, desk, token, listener.getsockname()[1]),
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            headers=list(HEADERS.items()),
+            ws="none",
+        )
+
+        def serve() -> None:
+            answers.prepare()
+            _Server(config, answers).run(sockets=[listener])
+
+        yield serve
+
+
+def _application(answers: Answers, desk: Reviews, token: str, port: int) -> ASGIApp:
     links = Links(f"/{token}/")
     templates = page.environment(links)
     next(
         page.stream(templates, archive.page(answers), lambda: None)
     )  # here, so that no request waits for it
-    answers.prepare()
     pages = [
         Route(f"/{token}/{pattern}", _responder(answers, links, templates, handler))
         for pattern, handler in PAGES.items()
     ]
-    desk = Reviews(answers.recorded, reviews, who)
     pages += [
         Route(f"/{token}/{pattern}", _responder(answers, links, templates, handler, kept=False))
         for pattern, handler in _review(desk).items()

@@ -10,28 +10,10 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from mcptally.errors import UsageError
 from mcptally.store.manifest import read_manifest
-
-_POLICY: Final = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
-    "trusted-types 'none'"
-)
-HEADERS: Final = {
-    # A browser may cache a page, but asks each time whether it has changed (ETag).
-    "Cache-Control": "private, no-cache",
-    "Content-Security-Policy": _POLICY,
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    # The address has a token. With `no-referrer`, our own forms would have no `Origin`.
-    "Referrer-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
-"""Headers of every response; `listening` gives them to the server."""
 
 
 @contextlib.contextmanager
@@ -44,7 +26,7 @@ def listening(
         path: the store.
         port: the port; 0 for a free one.
         base: an earlier store, to compare with.
-        options: further arguments of `application`.
+        options: further arguments of `app.serving`.
 
     Yields:
         The address to open, with the token, and a function that serves until Ctrl-C.
@@ -66,28 +48,22 @@ def listening(
         used = listener.getsockname()[1]
 
         def run() -> None:
-            with _signals_wait():
-                # These take longer than everything before.
-                import uvicorn  # noqa: PLC0415
+            with contextlib.ExitStack() as stack:
+                with _signals_wait():
+                    # This takes longer than everything before.
+                    from mcptally.output.explore.app import serving  # noqa: PLC0415
 
-                from mcptally.output.explore.app import application  # noqa: PLC0415
-
-            config = uvicorn.Config(
-                application(path, token=token, port=used, base=base, **options),
-                log_level="error",
-                access_log=False,
-                server_header=False,
-                headers=list(HEADERS.items()),
-                ws="none",
-            )
-            uvicorn.Server(config).run(sockets=[listener])
+                    serve = stack.enter_context(
+                        serving(path, listener, token=token, base=base, **options)
+                    )
+                serve()
 
         yield f"http://127.0.0.1:{used}/{token}/", run
 
 
 @contextlib.contextmanager
 def _signals_wait() -> Iterator[None]:
-    """Block SIGINT and SIGTERM in the `with` block: they would make an extension's import fail."""
+    """Block SIGINT and SIGTERM in the `with` block: they would make imports and queries fail."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
         yield
