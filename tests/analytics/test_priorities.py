@@ -367,11 +367,12 @@ def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
     }
     recordings = [life("a", **no_key), life("b", **no_key), life("x"), life("y", crash="idle")]
     recordings += [life("z", noise_lines=5), life("w", noise_lines=1)]
-    recordings.append(life("v", **no_key | {"last_words": "no such file: /etc/v"}))
+    recordings.append(life("v", start="failed", start_failure="network", last_words="no such host"))
     rows = traffic("t", 90, server="x")
     found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
     first, second = found[:2]
     assert second["servers"] == ["v"], "another reason is another problem"
+    assert problems.blame(second) == "fault: network"
     assert (first["kind"], first["servers"], first["reason"]) == (
         "not_started",
         ["a", "b"],
@@ -379,6 +380,7 @@ def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
     )
     assert (first["affected"], first["calls"]) == (2, 2)
     assert first["message"] == "API_KEY is missing"
+    assert problems.blame(first).startswith("fault: client, which sets its command line")
     others = {row["kind"]: row for row in found}
     assert others["crash"]["servers"] == ["y"]
     assert (others["noise"]["servers"], others["noise"]["affected"]) == (["z", "w"], 6)

@@ -30,6 +30,8 @@ ASKS: list[Any] = [{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params":
 REPLY = {"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": "2025-11-25"}}
 REFUSAL = {"jsonrpc": "2.0", "id": 0, "error": {"code": -32601, "message": "no"}}
 READY = [*ASKS, REPLY]
+DOWNLOAD = "2026-11-21 20:41:14 | ERROR | app:get - Could not download: Name or service not known"
+HOME = "Error: EACCES: permission denied, mkdir '/home/x/.app'"
 PATH = "cannot start 'nosuch': No such file or directory"
 
 # What was said, on stderr, and the end; start, why it failed, crash, who ended it, last words
@@ -70,7 +72,7 @@ LIVES: dict[str, tuple[list[Any], list[str], dict[str, Any], tuple[Any, ...]]] =
         exits(1),
         (
             "failed",
-            "misconfigured",
+            "broken_dependency",
             None,
             "server",
             "ModuleNotFoundError: No module named 'gone'",
@@ -80,7 +82,7 @@ LIVES: dict[str, tuple[list[Any], list[str], dict[str, Any], tuple[Any, ...]]] =
         ASKS,
         NODE,
         exits(1),
-        ("failed", "misconfigured", None, "server", "Error: Cannot find module 'gone'"),
+        ("failed", "broken_dependency", None, "server", "Error: Cannot find module 'gone'"),
     ),
     "an exception whose members follow it": (
         ASKS,
@@ -217,6 +219,68 @@ LIVES: dict[str, tuple[list[Any], list[str], dict[str, Any], tuple[Any, ...]]] =
             "Error: failed to load kubeconfig: stat /nope: no such file or directory",
         ),
     ),
+    "a download that failed long before the exception": (
+        [*ASKS, 6000],
+        [DOWNLOAD, "INFO: no such file in the cache", *MODULE[:2], "ValueError: Could not load it"],
+        ends("stdin-eof", exit_code=1),
+        ("failed", "network", None, "server", DOWNLOAD),
+    ),
+    "an error before the exception that names the cause": (
+        ASKS,
+        [DOWNLOAD, "Error: listen EADDRINUSE: address already in use"],
+        exits(1),
+        (
+            "failed",
+            "misconfigured",
+            None,
+            "server",
+            "Error: listen EADDRINUSE: address already in use",
+        ),
+    ),
+    "an outage that a server retried before it crashed in a call": (
+        [*READY, call(1)],
+        [DOWNLOAD, "RuntimeError: boom"],
+        exits(1),
+        ("ready", None, "call", "server", "RuntimeError: boom"),
+    ),
+    "a folder that it may not write before 5 s": (
+        ASKS,
+        [HOME],
+        ends("stdin-eof", exit_code=1),
+        ("failed", "misconfigured", None, "server", HOME),
+    ),
+    "an error because the client is gone before an answer": (
+        ASKS,
+        GONE,
+        ends("stdin-eof", exit_code=1),
+        ("unused", None, None, None, None),
+    ),
+    "a database that is down": (
+        ASKS,
+        ["psycopg.OperationalError: connection refused"],
+        exits(1),
+        ("failed", "upstream", None, "server", "psycopg.OperationalError: connection refused"),
+    ),
+    **{
+        "last words: " + line.replace("'", ""): (
+            ASKS,
+            [line],
+            exits(1),
+            ("failed", why, crash, "server", line),
+        )
+        for line, why, crash in (
+            ("Error: Cannot find module '/srv/app/main.js'", "misconfigured", None),
+            ("Error: invalid value my-db.sqlite", "misconfigured", None),
+            ("Error: boom in my-db.sqlite", "crashed", "start"),
+            ("KeyError: 'API_KEY'", "misconfigured", None),
+            ("KeyError: 'config'", "crashed", "start"),
+            ("AttributeError: 'Server' object has no attribute 'tool'", "broken_dependency", None),
+            ("AttributeError: module 'app' has no attribute 'x'", "broken_dependency", None),
+            ("AttributeError: 'NoneType' object has no attribute 'x'", "crashed", "start"),
+            ("TypeError: missing 1 required argument: 'config'", "crashed", "start"),
+            ("TypeError: server.tool is not a function", "broken_dependency", None),
+        )
+    },
     "an exit code without a word": (READY, [], exits(1), ("ready", None, None, "server", None)),
     "a recording that was cut off": (READY, [], {}, ("ready", None, None, None, None)),
 }
@@ -229,7 +293,8 @@ def events_of(name: str) -> list[dict[str, Any]]:
     made: list[tuple[str, Any]] = [("message", each) for each in said if not isinstance(each, int)]
     made += [("stderr", line) for line in stderr]
     made += [("raw", line) for line in NOISE if name == "an end in order"]
-    events = [opened(name, server=name)]
+    command = ["node", "/srv/app/main.js", "--db=my-db.sqlite"]
+    events = [opened(name, server=name, command=command)]
     for kind, each in made:
         seq = len(events)
         if kind == "message":

@@ -53,21 +53,40 @@ _WORDS: Final = (
 _AT_SHUTDOWN: Final = r"KeyboardInterrupt|BrokenPipe|EPIPE|CancelledError|ClosedResourceError"
 """Matches exceptions that servers raise when their client disconnects."""
 
-_MISSING_PROGRAM: Final = (
-    r"(?i)\bcommand not found|: not found$|could not determine executable"
+_CAUSES: Final = {
+    "missing_program": r"(?i)\bcommand not found|: not found$|could not determine executable"
     r"|\b(?:cannot start|env|exec|sh|bash|open file)\b.*no such file or directory"
     r"|\benoent\b.*\bspawn\b|\bspawn\b.*\benoent\b|exec(?:utable)?(?: file)? not found"
-    r"|no executable|404 not found"
+    r"|no executable|404 not found",
+    "broken_dependency": r"(?i)\bno module named|module_?not_?found|cannot find (?:module|package)"
+    r"|importerror|cannot import name|does not provide an export|is not a (?:function|constructor)"
+    r"|undefined symbol|cannot open shared object|classnotfound|noclassdeffound|nosuchmethod"
+    r"|(?-i:module|type object|'[A-MO-Z]\w*' object).* has no attribute",
+    "network": r"(?i)name or service not known|name resolution|nodename nor servname|no such host"
+    r"|getaddrinfo|could not resolve host|\benotfound|\beai_again|(?:network|host) is unreachable"
+    r"|\b(?:enet|ehost)unreach|no route to host|connection (?:attempts? )?(?:failed|timed out)"
+    r"|\betimedout|max retries exceeded|fetch failed",
+    "upstream": r"(?i)connection (?:was )?(?:refused|reset)|\beconn(?:refused|reset)"
+    r"|\b50[234]\b.*(?:gateway|unavailable)",
+    "misconfigured": r"(?i)\benv(?:ironment)?\b|\b(?:not |un)set\b|\bmust be (?:provided|set)\b"
+    r"|\brequired?\b|\bmissing\b|\busage:|\bconfig|\bsettings\b|\bcredential|api[ _-]?key|\btoken\b"
+    r"|\bpassword\b|unrecogni[sz]ed|unknown (?:option|argument|command)|invalid (?:option|argument)"
+    r"|(?:permission|access) (?:is )?denied|\beacces\b|\beperm\b|read-only|not writ(?:e?able|able)"
+    r"|address already in use|eaddrinuse|unauthori[sz]ed|unsupported (?:engine|python|node)"
+    r"|requires (?:python|node)|no such (?:option|file)|does not exist|not a directory"
+    r"|^keyerror: '\w+'",
+}
+"""Cause of a failed start → pattern of the line that says so, in order of precedence."""
+
+_BUG: Final = (
+    r"^(?:Uncaught )?(?:(?:Assertion|Attribute|Index|Name|NotImplemented|Reference|Syntax|Type)"
+    r"Error\b|KeyError: '[^']*[a-z])"
 )
-_MISCONFIGURED: Final = (
-    r"(?i)environment variable|\benv(?:ironment)?\b|\bnot set\b|\bunset\b|\bmust be provided\b"
-    r"|\bmust be set\b|\brequired?\b|\bmissing\b|\busage:|\bno module named|module_?not_?found"
-    r"|cannot find (?:module|package)|importerror|cannot import name|\bconfig|\bcredential"
-    r"|api[ _-]?key|\btoken\b|\bpassword\b|unrecogni[sz]ed|unknown (?:option|argument|command)"
-    r"|invalid (?:option|argument)"
-    r"|permission denied|address already in use|eaddrinuse|unauthori[sz]ed|unsupported (?:engine|"
-    r"python|node)|requires (?:python|node)|no such (?:option|file)|does not exist|not a directory"
-)
+"""Matches exceptions in a program's own code, which may mention settings. `KeyError: 'API_KEY'` is
+a missing environment variable."""
+
+_ARGUMENT: Final = r'"(?:--?[\w-]+=)?([^"\\-][^"\\]*[./:@_-][^"\\]*)"'
+"""Matches arguments in the JSON text of a command line that are rare enough to recognise."""
 
 
 class ServerLives(StageTable):
@@ -96,6 +115,9 @@ class _Ends(StageTable):
     waiting = Column(pl.Boolean, "Whether a request was open at the end.")
     failed = Column(pl.Boolean, "Whether the exit code or signal is that of a failure.")
     shutdown = Column(pl.Boolean, "Whether its last words are those of a server without client.")
+    names_argument = Column(
+        pl.Boolean, "Whether its last words contain an argument of its command line."
+    )
 
 
 def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
@@ -109,7 +131,7 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
         events.opens.lazy()
         .filter(Opens.transport.col == "stdio")
         .group_by(Event.recording.name)
-        .agg(Event.ts_ns.col.min().alias(_Ends.opened_ns.name))
+        .agg(Event.ts_ns.col.min().alias(_Ends.opened_ns.name), Opens.command.col.first())
     )
     ends = (
         events.closes.lazy()
@@ -155,12 +177,39 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
     ).fill_null(value=False)
     words = pl.coalesce(ServerLives.last_words.col, Closes.detail.col)
     rows = rows.with_columns(failed.alias(_Ends.failed.name))
-    ended_badly = rows.filter(_Ends.failed.col | _Ends.answered_ns.col.is_null())
-    stderr = events.stderr.lazy().join(ended_badly, on=Event.recording.name, how="semi")
+    ended_badly = rows.filter(_Ends.failed.col | _Ends.answered_ns.col.is_null()).select(
+        Event.recording.name, _Ends.answered_ns.name
+    )
+    stderr = events.stderr.lazy().join(ended_badly, on=Event.recording.name)
     rows = rows.join(_last_words(stderr), on=Event.recording.name, how="left").with_columns(
         words.alias(ServerLives.last_words.name),
         words.str.contains(_AT_SHUTDOWN).fill_null(value=False).alias(_Ends.shutdown.name),
-        _start().alias(ServerLives.start.name),
+    )
+    # An error status of a server that answered nothing is no reaction to a client that is gone.
+    failed_start = (
+        _Ends.answered_ns.col.is_null()
+        & _Ends.open.col
+        & (reason != "not_started")
+        & ~exit_code.is_in(_PLAIN_EXITS)
+        & ~_Ends.shutdown.col
+        & ServerLives.last_words.col.is_not_null()
+    ).fill_null(value=False)
+    argument = Opens.command.col.str.extract_all(_ARGUMENT)
+    names_argument = (
+        rows.select(Event.recording.name, ServerLives.last_words.name, argument)
+        .explode(Opens.command.name)
+        .filter(
+            ServerLives.last_words.col.str.contains(
+                Opens.command.col.str.extract(_ARGUMENT), literal=True
+            )
+        )
+        .select(Event.recording.name, pl.lit(value=True).alias(_Ends.names_argument.name))
+        .unique()
+    )
+    rows = (
+        rows.join(names_argument, on=Event.recording.name, how="left")
+        .with_columns(_Ends.failed.col | failed_start)
+        .with_columns(_start().alias(ServerLives.start.name))
     )
     start, is_failed = ServerLives.start.col, _Ends.failed.col
     says_why = start.is_in(["failed", "unanswered"]) | is_failed
@@ -222,8 +271,12 @@ def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
         .tail(LAST_LINES)
         .with_columns(text)
     )
+    is_error = text.str.contains(_EXCEPTION) | text.str.contains(_LEVEL)
     weight = (
-        pl.when(text.str.contains(_EXCEPTION))
+        # A server that cannot start may log the cause before the exception that it ends with.
+        pl.when(_Ends.answered_ns.col.is_null() & is_error & _cause(text).is_not_null())
+        .then(4)
+        .when(text.str.contains(_EXCEPTION))
         .then(3)
         .when(text.str.contains(_LEVEL))
         .then(2)
@@ -240,6 +293,14 @@ def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
+def _cause(line: pl.Expr) -> pl.Expr:
+    """Return the cause of a failed start that a line names, or null."""
+    cause = pl.coalesce(
+        pl.when(line.str.contains(pattern)).then(pl.lit(name)) for name, pattern in _CAUSES.items()
+    )
+    return pl.when(~line.str.contains(_BUG) | (cause == "broken_dependency")).then(cause)
+
+
 def _failure() -> pl.Expr:
     """Return why the start failed, according to the last words."""
     words = ServerLives.last_words.col
@@ -250,10 +311,12 @@ def _failure() -> pl.Expr:
             .then(pl.lit("misconfigured"))
             .otherwise(pl.lit("missing_program"))
         )
-        .when(Closes.exit_code.col.is_in([126, 127]) | words.str.contains(_MISSING_PROGRAM))
+        .when(Closes.exit_code.col.is_in([126, 127]))
         .then(pl.lit("missing_program"))
-        .when(words.str.contains(_MISCONFIGURED))
+        .when(_Ends.names_argument.col & words.str.contains(_WORDS))
         .then(pl.lit("misconfigured"))
+        .when(_cause(words).is_not_null())
+        .then(_cause(words))
         .when(ServerLives.start.col == "unanswered")
         .then(pl.lit("no_answer"))
         .otherwise(pl.lit("crashed"))

@@ -118,6 +118,22 @@ FAULTS: Final[Mapping[Fault, str]] = MappingProxyType(
 )
 """Fault → what it means."""
 
+START_FAILURES: Final[Mapping[str, tuple[Fault, str]]] = MappingProxyType(
+    {
+        "missing_program": (Fault.CLIENT, "a program is not installed"),
+        "misconfigured": (
+            Fault.CLIENT,
+            "arguments, settings, credentials or rights that the server was started with",
+        ),
+        "broken_dependency": (Fault.TOOL, "a module is missing or has another API"),
+        "network": (Fault.NETWORK, "the network failed"),
+        "upstream": (Fault.UPSTREAM, "a service that the server needs is down"),
+        "crashed": (Fault.TOOL, "it crashed for another reason"),
+        "no_answer": (Fault.TOOL, "no answer within 5 s"),
+    }
+)
+"""Why a server's start failed → whose fault that is, and its meaning."""
+
 UNKNOWN: Final = "unknown"
 """The word for an unknown (null) fault."""
 
@@ -192,4 +208,11 @@ def sql_macros() -> dict[str, str]:
         "_is_unforeseeable": "-- Verdicts that say nothing about request and tool.\n"
         f"-- Value of: verdict\nverdict IN {sql_list(UNFORESEEABLE)}"
     }
-    return groups | verdicts
+    faults = " ".join(
+        f"WHEN '{name}' THEN '{fault}'" for name, (fault, _) in START_FAILURES.items()
+    )
+    starts = {
+        "_start_fault": "-- Whose fault it is that a server's start failed.\n"
+        f"-- Value of: start_failure\nCASE start_failure {faults} ELSE 'tool' END"
+    }
+    return groups | verdicts | starts

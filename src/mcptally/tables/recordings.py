@@ -2,6 +2,7 @@
 
 from mcptally.tables.column_types import FLOAT64, INT64, STRING, TIME, UINT32, list_of
 from mcptally.tables.declaration import Column, Table
+from mcptally.tables.outcomes import START_FAILURES
 
 
 class Recordings(Table):
@@ -58,8 +59,9 @@ class Recordings(Table):
     )
     start_failure = Column(
         STRING,
-        "Why the start failed: `missing_program`, `misconfigured` (settings, credentials or "
-        "modules), `crashed` or `no_answer`.",
+        "Why the start failed: "
+        + ", ".join(f"`{name}` ({why})" for name, (_, why) in START_FAILURES.items())
+        + ".",
     )
     crash = Column(
         STRING,

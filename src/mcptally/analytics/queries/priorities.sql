@@ -252,7 +252,7 @@ problems AS (
     FROM changed
     UNION ALL BY NAME
     SELECT
-        kind, servers, 'tool' AS fault, cause AS reason, affected, total AS calls, first_seen,
+        kind, servers, _start_fault(cause) AS fault, cause AS reason, affected, total AS calls, first_seen,
         last_seen, message, probed,
         -- A failed start costs the calls of a session.
         if(kind = 'start', lost, sqrt(affected)) * (0.25 + 0.75 * affected / total) AS size

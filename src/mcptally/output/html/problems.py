@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from mcptally.output.html.text import interval, moment, name, percent, shown
 from mcptally.plural import count
-from mcptally.tables.outcomes import UNKNOWN
+from mcptally.tables.outcomes import UNKNOWN, Fault
 from mcptally.tables.values import first_seen, whole_certainty
 from mcptally.verdict.error_text import hides_exception
 
@@ -96,6 +96,8 @@ def blame(row: Mapping[str, Any]) -> str:
         suspected = row["suspected"]
         perhaps = f", perhaps {suspected}{sure}" if suspected else ""
         return f"fault: {UNKNOWN}{perhaps}; {_LOOK}"
+    if row["kind"] in _LIVES and row["fault"] == Fault.CLIENT:
+        named = f"{named}, which sets its command line, settings and rights"
     also = f"; {row['unmarked']:,} not marked as errors" if row["unmarked"] else ""
     return f"fault: {named}{also}"
 
