@@ -1,4 +1,4 @@
-"""Runs the command line as `python -m mcptally`."""
+"""Lets users start the command line with `python -m mcptally`."""
 
 from mcptally.cli import main
 

@@ -1,4 +1,4 @@
-"""Recognises full disks, whichever library reports them, and syncs files to disk."""
+"""Detects errors caused by a full disk, and flushes files to disk."""
 
 import errno
 import os
@@ -11,17 +11,18 @@ if TYPE_CHECKING:
 
 _NUMBERS: Final = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _LIBRARIES: Final = frozenset({"polars", "pyarrow", "duckdb", "_duckdb", "pyo3_runtime"})
-"""Modules whose exceptions may be caused by a full disk; many do not say so."""
+"""Libraries whose exceptions often do not say that the disk is full."""
 _NEARLY_FULL: Final = 1 << 20
-"""Free bytes below which an error of these libraries is attributed to a full disk."""
+"""With less free space than this (bytes), an error from these libraries is blamed on a full
+disk."""
 
 
 def is_full(error: BaseException, *places: "str | Path") -> bool:
-    """Return whether an error was raised because a disk is full.
+    """Return whether an error was probably caused by a full disk.
 
     Args:
         error: any exception.
-        places: paths that may have been written to; they need not exist.
+        places: paths that may have been being written; they need not exist.
     """
     if isinstance(error, OSError) and error.errno in _NUMBERS:
         return True
@@ -32,7 +33,7 @@ def is_full(error: BaseException, *places: "str | Path") -> bool:
 
 
 def full_place(places: "Iterable[str | Path]") -> str | None:
-    """Return the first path whose disk has almost no free space, or None."""
+    """Return the first path on a disk with almost no free space, or None."""
     from pathlib import Path  # noqa: PLC0415  (takes 5 % of the recorder's start-up time)
 
     for place in places:
@@ -47,7 +48,7 @@ def full_place(places: "Iterable[str | Path]") -> str | None:
 
 
 def sync(path: "Path") -> None:
-    """Wait until a file's content, or a folder's names, are on disk.
+    """Flush a file's content, or a folder's entries, to disk.
 
     Some network file systems cannot sync folders.
     """

@@ -1,17 +1,17 @@
-"""Defines the exceptions that mcptally raises deliberately, and its commands' exit codes.
+"""Defines mcptally's exceptions and the exit codes of its commands.
 
-An exception means that mcptally could not continue. Malformed traffic does not raise; it becomes
-rows of `findings`.
+An exception means that mcptally could not continue. Malformed traffic raises none; it becomes rows
+in the `findings` table.
 
     McptallyError
     ├── UsageError        invalid arguments or options                       (exit 2)
     ├── UnreadableError   none of the given files could be read              (exit 3)
-    ├── UnreachableError  a file of a remote archive cannot be fetched       (exit 3)
+    ├── UnreachableError  a file in a remote archive cannot be fetched       (exit 3)
     ├── StoreError        not a store, or a store of another format version  (exit 3)
     ├── RuleError         a rule file that cannot be loaded                  (exit 2)
     └── QueryError        an unknown question, or SQL that DuckDB rejects    (exit 2)
 
-A message states what is wrong, where (`file:line` if known) and what to do next.
+Each message states what is wrong, where (`file:line` if known) and what to do next.
 """
 
 import enum
@@ -24,9 +24,9 @@ class Exit(enum.IntEnum):
     """Exit codes of all commands except `record`, which exits with its server's code."""
 
     DONE = 0
-    """The command succeeded; no limit is exceeded, and no check failed."""
+    """The command succeeded: no limit was exceeded and no check failed."""
     FAILED = 1
-    """A limit of `--fail-on` is exceeded, the input is invalid, or a check failed."""
+    """A `--fail-on` limit was exceeded, the input is invalid, or a check failed."""
     USAGE = 2
     """The command line, a rule file or a query is invalid; nothing was changed."""
     UNREADABLE = 3
@@ -54,7 +54,7 @@ class UnreadableError(McptallyError):
 
 
 class UnreachableError(McptallyError):
-    """A remote file cannot be fetched; the run ends, so that no store lacks its rows."""
+    """A remote file cannot be fetched; the run stops, as its rows would be missing."""
 
     exit_code = Exit.UNREADABLE
 
@@ -78,9 +78,9 @@ class QueryError(McptallyError):
 
 
 def reason(error: Exception) -> str:
-    """Return why a file cannot be read, parsed or written, worded alike for all commands.
+    """Return why a file cannot be read, parsed or written, in the wording that all commands share.
 
-    The system's messages have capitals and numbers, and a decoder's contain more than a user needs.
+    Messages from the operating system and from decoders contain details that users do not need.
     """
     import errno  # noqa: PLC0415  (the recorder starts without it)
 
@@ -105,13 +105,13 @@ NOT_IN_RECORDER = (
     "{} is not part of mcptally-recorder; install mcptally in another environment, for example: "
     "uvx mcptally"
 )
-"""Message for names and commands that only the distribution `mcptally` has."""
+"""Error message for names and commands that mcptally-recorder lacks."""
 
 
 def near(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message: `; did you mean A or B?` with the names most like `name`.
+    """Return a suggestion to append to a message: `; did you mean A or B?`, with the closest names.
 
-    The text is empty if no name is similar.
+    Returns an empty string if no name is similar.
     """
     import difflib  # noqa: PLC0415  (the recorder starts without it)
 
@@ -120,7 +120,7 @@ def near(name: str, names: Iterable[str]) -> str:
 
 
 def as_argument(path: str | os.PathLike[str]) -> str:
-    """Return a path as written in a shell command."""
+    """Quote a path for a shell command."""
     import shlex  # noqa: PLC0415  (the recorder starts without it)
 
     text = os.fspath(path)

@@ -1,9 +1,8 @@
 """Measures this process's available memory, and configures its allocators.
 
-A scoring process keeps freed memory for the next partition. The kernel zeroes each page when it is
-first touched, which takes as long per byte as parsing JSON. If the process released memory and
-requested it again, this would take most of a run's system time. The settings must be made before
-the columnar libraries load.
+A scoring process keeps freed memory for the next partition: the kernel zeroes each new page, which
+takes as long per byte as parsing JSON, so releasing and requesting memory again would take most of
+a run's system time. Apply the settings before the columnar libraries load.
 """
 
 import contextlib
@@ -24,11 +23,12 @@ ENVIRONMENT: Final = {
     "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1),
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
-"""Environment of a scoring process: one thread, because one process per core runs, and allocators
-that keep freed memory until the next partition needs it."""
+"""Environment variables for a scoring process. They limit it to one thread, because there is one
+process per core, and make allocators keep freed memory for the next partition."""
 
 LARGE_HEAP: Final = 1 << 30
-"""Bytes of memory above which a process releases free memory; only large recordings exceed it."""
+"""A process that uses more bytes than this releases free memory; only large recordings need
+more."""
 
 _CGROUPS: Final = {
     "": ("/sys/fs/cgroup", "memory.max", "memory.current", ""),
@@ -37,15 +37,15 @@ _CGROUPS: Final = {
         "total_",
     ),
 }
-"""For cgroups (version 2 and 1): root, files with limit and usage, and the prefix of `memory.stat`
-lines that include child groups."""
+"""For cgroup versions 2 and 1: the root, the limit file, the usage file, and the prefix of those
+`memory.stat` lines that include child groups."""
 
 _MALLOPT: Final = {
     "MALLOC_MMAP_THRESHOLD_": -3,
     "MALLOC_TRIM_THRESHOLD_": -1,
     "MALLOC_TOP_PAD_": -2,
 }
-"""Settings that glibc reads at process start, with their `mallopt` parameters (malloc.h)."""
+"""Variables that glibc reads at process start → the equivalent `mallopt` parameters (malloc.h)."""
 
 
 def configure_allocators() -> None:
@@ -75,7 +75,7 @@ def available_memory() -> int | None:
     """Return the bytes that this process may still allocate; None if unknown.
 
     This is the minimum of `MemAvailable` in /proc/meminfo and the remaining bytes in its cgroups
-    (version 2 and 1), not counting their file cache.
+    (version 2 and 1), counting their file cache as free.
     """
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
@@ -108,13 +108,13 @@ def _available_in_cgroups() -> Iterator[int]:
 def available_in_cgroup(group: Path, limit_file: str, usage_file: str, prefix: str = "") -> int:
     """Return the bytes that processes in a cgroup may still allocate.
 
-    Cached file pages count as used until the memory is needed, so they are added.
+    The kernel counts cached file pages as used but reclaims them on demand, so they are added.
 
     Args:
         group: the cgroup's folder.
-        limit_file: name of the file with the limit.
-        usage_file: name of the file with the usage.
-        prefix: prefix of the lines of `memory.stat` that include child groups.
+        limit_file: name of the file that contains the limit.
+        usage_file: name of the file that contains the usage.
+        prefix: prefix of the `memory.stat` lines that include child groups.
 
     Raises:
         OSError: a file cannot be read.
@@ -130,10 +130,10 @@ def available_in_cgroup(group: Path, limit_file: str, usage_file: str, prefix: s
 
 
 def trim_heap() -> None:
-    """Release the C allocator's free memory if this process has more than `LARGE_HEAP` bytes.
+    """Release the C allocator's free memory if this process uses more than `LARGE_HEAP` bytes.
 
-    Called between two steps: each allocator keeps its own free memory, so a large recording would
-    need the sum of their peaks.
+    Call this between two steps that use different allocators: each keeps its own free memory, so a
+    large recording would otherwise need the sum of their peaks.
     """
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_bytes().split()[1])
@@ -145,6 +145,6 @@ def trim_heap() -> None:
 def dask_setup(_worker: object) -> None:
     """Apply `ENVIRONMENT`: Dask calls this in workers with `--preload mcptally.process_memory`.
 
-    Dask's own settings release memory at once.
+    By default, Dask's workers release memory immediately.
     """
     configure_allocators()

@@ -5,9 +5,9 @@
         with mcp_recorder.url(app) as url:  # an HTTP server, connect to this instead
             ...
 
-pytest imports this module in every run, so the analysis is only imported at the end of a run that
-recorded something. With pytest-xdist, the workers record into one folder, and the controller reads
-it.
+pytest imports this module in every run, so the analysis code is imported only at the end of a run
+that recorded something. With pytest-xdist, all workers record into one folder, which the controller
+analyzes.
 """
 
 import contextlib
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
 _ADDRESS: Final = re.compile(r"clients connect to (?P<url>http://\S+)")
 _FOLDER: Final = "mcptally_folder"
-"""The name of the setting that tells a pytest-xdist worker where to record."""
+"""Key in `workerinput` for the folder that a pytest-xdist worker records into."""
 
 
 class McpRecorder:
-    """Runs MCP servers behind the recorder, which writes to `folder`."""
+    """Puts the recorder in front of MCP servers; recordings go to `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def command(self, *command: str, name: str | None = None) -> list[str]:
-        """Return the command that runs a stdio server behind the recorder.
+        """Return a command that runs a stdio server behind the recorder.
 
         Args:
             command: the server's program and its arguments.
@@ -55,13 +55,13 @@ class McpRecorder:
 
     @contextlib.contextmanager
     def url(self, server: Any, *, name: str | None = None, path: str = "/mcp") -> Iterator[str]:
-        """Provide the URL of an HTTP server behind the recorder, in a `with` block.
+        """Record an HTTP server during a `with` block; yield the URL for clients to connect to.
 
         Args:
             server: the URL of a running server, an ASGI app, or a server object of the MCP SDK or
                 of FastMCP. Apps and objects are served by a thread of this process.
             name: the server's name in the findings; default: the name of the object, or the host.
-            path: where an ASGI app answers MCP requests.
+            path: path at which an ASGI app serves MCP.
         """
         with contextlib.ExitStack() as stack:
             if not isinstance(server, str):
@@ -133,7 +133,7 @@ def mcp_recorder(request: pytest.FixtureRequest) -> McpRecorder:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options."""
+    """Add mcptally's options to pytest."""
     group = parser.getgroup("mcptally", "recording MCP servers (mcptally)")
     group.addoption(
         "--mcptally-out",
@@ -152,7 +152,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Decide where to record, and reject invalid gates."""
+    """Register the plugin's state for this run; reject invalid gates."""
     config.pluginmanager.register(_Run(config), "mcptally_run")
 
 
@@ -172,7 +172,7 @@ class _Run:
 
     @functools.cached_property
     def traces(self) -> Path:
-        """Return the recordings' folder, which exists if something was recorded."""
+        """Return the folder for recordings; it exists only if something was recorded."""
         if self._is_worker:
             return Path(cast("Any", self._config).workerinput[_FOLDER])
         kept, started_in = self._kept, self._config.invocation_params.dir
@@ -220,7 +220,7 @@ class _Run:
         return any(result.state == "failed" for result in results)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the results."""
+        """Print the summary, failed gates in red."""
         if self.lines:
             terminalreporter.write_sep("=", "mcptally: recorded MCP traffic")
             for line in self.lines:
@@ -228,7 +228,7 @@ class _Run:
 
 
 def _cache_folder(config: pytest.Config) -> Path:
-    """Return a folder in pytest's cache; without the cache, a temporary one."""
+    """Return a folder in pytest's cache, or a temporary folder if the cache is disabled."""
     cache = getattr(config, "cache", None)
     return Path(tempfile.mkdtemp(prefix="mcptally-")) if cache is None else cache.mkdir("mcptally")
 

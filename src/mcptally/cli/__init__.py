@@ -1,8 +1,8 @@
-"""Defines the commands of `mcptally`: each parses its options and calls the library.
+"""Defines mcptally's commands, which parse options and call the library.
 
 May import all other folders; no folder imports this one. There is one module per command; `options`
-and `quantity` contain shared code. Results go to stdout, messages to stderr. A command's module is
-imported only when the command runs: clients wait for `record` to start.
+and `quantity` contain shared code. Results go to stdout, messages to stderr. Each module is
+imported only when its command runs, because clients wait for `record` to start.
 """
 
 import codecs
@@ -57,8 +57,7 @@ COMMANDS: Final[dict[str, str]] = {
     "evaluate": "Measure the accuracy of the verdict on labelled calls.",
     "doctor": "Check the environment and stores.",
 }
-"""Name of each command → its one-line help. The module has the name of the command, except
-`import_`."""
+"""Command → one-line help. Each module is named after its command, except `import_`."""
 
 
 def _module(name: str) -> str:
@@ -66,14 +65,14 @@ def _module(name: str) -> str:
 
 
 def _is_installed(name: str) -> bool:
-    """Return whether this distribution has the command: mcptally-recorder only has a few."""
+    """Return whether this distribution has the command; mcptally-recorder has only a few."""
     import importlib.util
 
     return importlib.util.find_spec(_module(name)) is not None
 
 
 class _Lazy(click.Group):
-    """A group that imports the module of a command when it runs; `--help` imports none."""
+    """A click group that imports a command's module only when the command runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -97,7 +96,7 @@ class _Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        # During shell completion, an error message would disturb the command line.
+        # During shell completion, an error message would garble the user's prompt.
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             if not _is_path(name):
                 ctx.fail(f"no command, file or folder is called {name!r}{near(name, COMMANDS)}")
@@ -115,7 +114,7 @@ class _Lazy(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # A reader such as `head` closed the pipe: this is not an error, but click would exit
+            # A program such as `head` closed the pipe. This is not an error, but click would exit
             # with 1.
             _discard_stdout()
             ctx.exit(Exit.DONE)
@@ -153,7 +152,7 @@ def _exit_interrupted(ctx: click.Context) -> NoReturn:
 
 
 def _is_interrupt(error: Exception) -> bool:
-    """Return whether DuckDB raised this error because of Ctrl-C, also in one of our functions."""
+    """Return whether DuckDB raised this error because of Ctrl-C, also if pressed during a UDF."""
     return str(error) == "Query interrupted" or "executing the UDF: KeyboardInterrupt" in str(error)
 
 
@@ -162,17 +161,17 @@ _OF_PATHS: Final = "overview"
 
 
 def _is_path(word: str) -> bool:
-    """Return whether a word that is not a command is probably a path or a pattern."""
+    """Return whether a word that is not a command is probably a path or a glob pattern."""
     return os.path.lexists(word) or any(sign in word for sign in (os.sep, "*", "?", "["))
 
 
 _READERS: Final = frozenset({"duckdb", "_duckdb", "polars", "pyarrow"})
-"""Names of packages that read the files of a store; importing them would be slow."""
+"""Packages that read a store's files, by name, because importing them would be slow."""
 
 _QUERY_ERRORS: Final = frozenset(
     {"Parser", "Syntax", "Binder", "Catalog", "Conversion", "OutOfRange"}
 )
-"""Errors of DuckDB that come from the query, not from the files that it reads."""
+"""DuckDB errors that are caused by the query, not by the files."""
 
 
 def _may_be_damage(error: BaseException) -> bool:
@@ -198,7 +197,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; an expected error becomes one message on stderr and an exit code."""
+    """Run the command line; print expected errors on stderr and exit with the matching code."""
     code: str | int | None = Exit.DONE
     _open_closed_streams()
     _escape_unknown_characters()
@@ -208,7 +207,7 @@ def main() -> None:
             code = cli(standalone_mode=False, prog_name="mcptally") or Exit.DONE
         except SystemExit as end:
             code = end.code
-        sys.stdout.flush()  # here, write errors become messages
+        sys.stdout.flush()  # while write errors are still caught
     except click.ClickException as error:
         sys.stderr.write(f"mcptally: {_usage_problem(error)}\n")
         code = error.exit_code
@@ -223,13 +222,12 @@ def main() -> None:
         failed = _os_error(error)
         sys.stderr.write(f"mcptally: {failed}\n")
         code = failed.exit_code
-    # Outside the handler, so that objects referred to by the error, such as a store, are closed
-    # first.
+    # Exit outside the handler: this first closes objects that the error refers to, such as a store.
     sys.exit(code)
 
 
 def _usage_problem(error: click.ClickException) -> str:
-    """Return click's error about a command line, worded like the other messages."""
+    """Return click's error message in the style of our own messages."""
     text = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
     more = "" if context is None or text.endswith("?") else f"; see {context.command_path} --help"
@@ -237,7 +235,7 @@ def _usage_problem(error: click.ClickException) -> str:
 
 
 def _disk_full(arguments: Sequence[str]) -> UnreadableError:
-    """Return the error about a full disk, with the argument that is on this disk."""
+    """Return an error that says which argument's disk is full, if known."""
     place = full_place([*arguments, tempfile.gettempdir()])
     where = f"{place}: cannot be written: " if place else ""
     return UnreadableError(f"{where}the disk is full; free some space and start the command again")
@@ -245,7 +243,7 @@ def _disk_full(arguments: Sequence[str]) -> UnreadableError:
 
 def _os_error(error: OSError, arguments: Sequence[str] = ()) -> UnreadableError:
     """Convert a system error to `UnreadableError`, with the file's name if known."""
-    _discard_stdout()  # perhaps writing to stdout failed
+    _discard_stdout()  # writing to stdout may have failed
     if error.filename is None and is_full(error):
         return _disk_full(arguments)
     where = f"{error.filename}: " if error.filename else ""
@@ -253,9 +251,9 @@ def _os_error(error: OSError, arguments: Sequence[str] = ()) -> UnreadableError:
 
 
 def _open_closed_streams() -> None:
-    """Connect the standard streams that the caller has closed to the null device.
+    """Open the null device for each standard stream that the caller has closed.
 
-    Otherwise files opened later would get their descriptors.
+    Otherwise, files opened later would reuse the streams' descriptors.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -264,18 +262,18 @@ def _open_closed_streams() -> None:
 
 
 _JSON_ESCAPES: Final = "mcptally.json"
-"""Name of an error handler of codecs."""
+"""Name of the error handler that `_escape_unknown_characters` registers in `codecs`."""
 
 
 def _escape_unknown_characters() -> None:
-    """Let stdout escape characters that its encoding lacks, to avoid an error."""
+    """Make stdout escape characters that its encoding lacks, where it would raise an error."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         codecs.register_error(_JSON_ESCAPES, _json_escapes)
         sys.stdout.reconfigure(errors=_JSON_ESCAPES)
 
 
 def _json_escapes(error: UnicodeError) -> tuple[str, int]:
-    """Return JSON escapes for characters that cannot be encoded; the output may be JSON."""
+    """Return JSON escapes for characters that cannot be encoded, since the output may be JSON."""
     found = cast("UnicodeEncodeError", error)
     units = found.object[found.start : found.end].encode("utf-16-be", "surrogatepass")
     pairs = zip(units[::2], units[1::2], strict=True)
@@ -283,7 +281,7 @@ def _json_escapes(error: UnicodeError) -> tuple[str, int]:
 
 
 class _Stdout(io.FileIO):
-    """The descriptor of stdout; write errors name the file `stdout`."""
+    """The descriptor of stdout; its write errors have the file name `stdout`."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
         try:
@@ -294,7 +292,7 @@ class _Stdout(io.FileIO):
 
 
 def _name_stdout() -> None:
-    """Make errors while writing to stdout name it."""
+    """Give errors from writing to stdout the file name `stdout`."""
     old: TextIO = sys.stdout
     if type(old) is io.TextIOWrapper:  # unless a test replaced it
         descriptor = _Stdout(old.fileno(), "w", closefd=False)

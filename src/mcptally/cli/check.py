@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mcptally.transcript.check import ArchiveCheck
 
 _MAX_TEXT: Final = 200
-"""Maximum characters of a recorded text in a line."""
+"""Maximum characters of recorded text in an output line."""
 
 
 @click.command()

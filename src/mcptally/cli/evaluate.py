@@ -1,4 +1,4 @@
-"""The command `mcptally evaluate`: measures the accuracy of the verdict on labelled calls."""
+"""The command `mcptally evaluate`: measures the verdict's accuracy on labelled calls."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The command `mcptally explore`: serves a store to a browser on this machine."""
+"""The command `mcptally explore`: shows a store in a local browser."""
 
 import signal
 import sys
@@ -50,8 +50,8 @@ def command(store: Path, *, port: int, opens: bool, **options: Any) -> None:
     """
     from mcptally.output.explore.listener import listening, redirect_file
 
-    # uvicorn re-raises the signal that stopped it: exit as with sys.exit, so that everything is
-    # removed.
+    # uvicorn re-raises the signal that stopped it. Turn it into SystemExit, so that the context
+    # managers remove their files.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with (
         listening(store, port=port, **options) as (address, run),

@@ -1,4 +1,4 @@
-"""The command `mcptally import`: converts logs of other programs to transcripts."""
+"""The command `mcptally import`: converts other programs' logs to transcripts."""
 
 import sys
 from pathlib import Path
@@ -102,7 +102,7 @@ def command(
         raise click.UsageError("give PATHS, or the format otlp and --listen")
     received = None
     if listen:
-        policy(redaction)  # refused before anything is received
+        policy(redaction)  # rejects a bad option before anything is received
         parse_timezone(timezone)
         received = _received(listen, out)
         paths = (received,)
@@ -127,7 +127,7 @@ def command(
 
 
 def _received(listen: str, out: Path) -> Path:
-    """Return a file with the spans sent to an address until Ctrl-C."""
+    """Receive spans at an address until Ctrl-C; return the file that they were written to."""
     import datetime
 
     from mcptally.importers.otlp_protobuf import require_library
@@ -149,7 +149,7 @@ def _received(listen: str, out: Path) -> Path:
 
 
 def _print_files(done: "Imported") -> None:
-    """Print the skipped files, and the unused lines and notes of the others."""
+    """Print which files were skipped, and each other file's unused lines and notes."""
     for path, why in done.passed_over.items():
         _print_message(f"skipped: {path}: {why}")
     for outcome in done.files:

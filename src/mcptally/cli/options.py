@@ -1,4 +1,4 @@
-"""Defines options shared by several commands: filters, gate reports, and `--raw`."""
+"""Defines the options that several commands share: filters, gate reports and `--raw`."""
 
 import importlib.metadata
 import sys
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def require_mcp_2(command: str) -> None:
-    """Refuse a command that needs version 2 of the package mcp: agents often pin version 1.
+    """Reject a command that needs version 2 of the package `mcp`; agents often pin version 1.
 
     Raises:
         UsageError: an older version is installed.
@@ -30,10 +30,10 @@ def require_mcp_2(command: str) -> None:
 
 
 class FormatChoice(click.Choice[str]):
-    """A format of a command; the error for another command's format names that command."""
+    """An output format; the error for a format of another command names that command."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name of the format."""
+        """Return the format's name."""
         if value not in self.choices:
             from mcptally.output.formats import ANSWERS, EXPORTS
 
@@ -50,7 +50,7 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 def call_filters(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the filters `--server`, `--tool`, `--since`, `--until`, `--client` and `--model`."""
+    """Add the options `--server`, `--tool`, `--since`, `--until`, `--client` and `--model`."""
     return _with(
         command,
         click.option("--server", metavar="NAME", help="Only this server."),
@@ -71,7 +71,7 @@ def call_filters(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def gate_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--fail-on-undecided`, `--junit` and `--sarif`, which modify `--fail-on`."""
+    """Add `--fail-on-undecided`, `--junit` and `--sarif`, which need `--fail-on`."""
     path = click.Path(path_type=Path)
     return _with(
         command,
@@ -105,7 +105,7 @@ def require_gates(
     """Reject gate options without `--fail-on`.
 
     Raises:
-        UsageError: a gate option is given without a gate.
+        UsageError: another gate option is given without `--fail-on`.
     """
     if fail_on_undecided and not fail_on:
         raise UsageError("--fail-on-undecided needs --fail-on, the gates that it is about")
@@ -121,11 +121,11 @@ def write_gate_reports(
     *,
     fail_on_undecided: bool,
 ) -> None:
-    """Write gate results to the files and to stderr; exit with 1 if a gate failed.
+    """Write the results of gates to stderr and to reports; exit with 1 if a gate failed.
 
     Args:
         ctx: context of the command.
-        results: results of gates.
+        results: the results.
         junit: path of the JUnit XML report.
         sarif: path of the SARIF report.
         fail_on_undecided: whether undecided results count as failures.
@@ -144,7 +144,7 @@ def write_gate_reports(
 
 
 def write_unread(unread: "Unread | None") -> None:
-    """Report on stderr which parts of an archive could not be read, if any."""
+    """Print on stderr which parts of an archive could not be read, if any."""
     from mcptally.redaction.display import as_message
     from mcptally.transcript.unread import in_words
 

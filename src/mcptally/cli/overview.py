@@ -1,4 +1,4 @@
-"""The command `mcptally overview`, and `mcptally PATH`: from recordings to findings."""
+"""The command `mcptally overview`, also called by `mcptally PATH`: prints what matters most."""
 
 import contextlib
 import shutil

@@ -1,4 +1,4 @@
-"""Defines option types for sizes and durations with units: `64M`, `7d`, `off`."""
+"""Defines option types for sizes and durations with units, such as `64M`, `7d` and `off`."""
 
 import math
 from typing import Any, Final
@@ -20,7 +20,7 @@ class Quantity(click.ParamType[float | None]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float | None:
-        """Return the value in bytes or seconds; None for `off`.
+        """Return the number of bytes or seconds; None for `off`.
 
         Raises:
             click.BadParameter: the text is not a number with a unit, or the number is not above 0.
@@ -52,7 +52,7 @@ class Seconds(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the text as a number.
+        """Return the value as a number.
 
         Raises:
             click.BadParameter: the text is not a number above 0.
@@ -64,7 +64,7 @@ class Seconds(click.FloatRange):
 
 
 def size_text(size: float) -> str:
-    """Return a size in DuckDB's notation, in the largest unit with a whole number."""
+    """Return a size in DuckDB's notation, in the largest unit that gives a whole number."""
     unit = next(unit for unit in ("tib", "gib", "mib", "kib", "b") if size % _SIZES[unit] == 0)
     return f"{int(size // _SIZES[unit])}{unit.upper().replace('I', 'i')}"
 

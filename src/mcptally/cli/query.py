@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _questions(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the names of questions, and show what they answer."""
+    """Complete the names of questions, and show their titles."""
     from mcptally.analytics.views import question_titles
 
     return [
@@ -129,7 +129,7 @@ def command(
 
 
 def _write_reviewed(store: "Store", filters: dict[str, Any]) -> None:
-    """Write the failure rate from a reviewed sample of the chosen server and tool to stderr."""
+    """Print on stderr the failure rate from a reviewed sample, for the chosen server and tool."""
     from mcptally.review.place import file_of_store
 
     file = file_of_store(store.manifest, store.path)

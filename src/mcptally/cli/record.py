@@ -159,7 +159,7 @@ def command(
         )
 
     if policy not in ("default", "strict", "none"):
-        # Report a misspelt rule before the server starts. Common policies need no check, to save
+        # Report a misspelt rule before the server starts. Skip this for common policies to save
         # start-up time.
         from mcptally.redaction.policy import policy as policy_named
 
@@ -177,7 +177,7 @@ def command(
 
 
 def _check_folder(out: str) -> None:
-    """Refuse a path that cannot become a folder; full disks and missing permissions may pass."""
+    """Reject a path that cannot become a folder; a full disk or missing permission may pass."""
     place = os.path.abspath(out)  # noqa: PTH100  (importing pathlib would delay the start)
     while not os.path.isdir(place):  # noqa: PTH112
         if os.path.islink(place):  # noqa: PTH114

@@ -146,7 +146,7 @@ def _say_sample(session: "Session", n: int) -> None:
 
 
 def _ask_person(store: "Store", session: "Session", mode: "Mode", *, second: bool) -> None:
-    """Show items and read answers until no items are left or the reviewer stops."""
+    """Show items and read answers until no item is left or the reviewer quits."""
     reader = _keys() if sys.stdin.isatty() else _lines()
     while shown := session.next_items(mode=mode, second=second):
         sys.stdout.write(_described(store, session, shown[0], mode))
@@ -159,7 +159,7 @@ def _ask_person(store: "Store", session: "Session", mode: "Mode", *, second: boo
 def _settle(
     session: "Session", item: "Item", reader: Iterator[tuple[str, str]], whole: Callable[[], str]
 ) -> bool:
-    """Read keys until an item is answered, skipped or left for an earlier one (False: stop)."""
+    """Handle keys until an item is answered or skipped, or an answer is undone; False on quit."""
     from mcptally.review.answers import KEYS
 
     why, group = "", False
@@ -198,7 +198,7 @@ _ACTIONS = frozenset("catuno?szAwvq")
 
 
 def _keys() -> Iterator[tuple[str, str]]:
-    """Yield the keys that are pressed, with a reason after `w`."""
+    """Yield each key pressed; after `w`, with the reason that is typed."""
     while True:
         key = click.getchar()
         if key in ("\x03", "\x04"):
@@ -212,10 +212,11 @@ def _keys() -> Iterator[tuple[str, str]]:
 
 
 def _lines() -> Iterator[tuple[str, str]]:
-    """Yield the keys and reasons on the lines of stdin.
+    """Yield the key and the reason on each line of stdin.
 
     Raises:
-        UsageError: a line does not begin with a key; lines after it would be about other calls.
+        UsageError: a line does not start with a key; skipping it would give later answers to wrong
+            calls.
     """
     for number, line in enumerate(sys.stdin, 1):
         words = line.strip()
@@ -249,7 +250,7 @@ def _described(
     ]
     if item.group and not item.sample:
         lines[-1] += f", {100 * item.share:.0f} % of the failed calls"
-    # An error's text equals its reply, without the enclosing members.
+    # An error's text is the same as its reply without the enclosing members.
     for name in ("request", "error" if facts["error"] else "reply"):
         lines += _block(name, facts[name], whole=whole)
     for name in ("stderr", "description", "input_schema"):
@@ -278,7 +279,7 @@ _WHOLE = 1_000_000
 
 
 def _block(name: str, text: str | None, *, whole: bool = False) -> list[str]:
-    """Return a text's lines with its name; without `whole`, only the first lines and a hint."""
+    """Return a text's lines, labelled with its name; without `whole`, only the first `_LINES`."""
     if not text:
         return []
     lines = text.splitlines() or [""]
@@ -305,7 +306,7 @@ def _ask_program(
 
 
 def _after(session: "Session", mode: "Mode") -> Iterator[str]:
-    """Yield the review's progress, and commands that can follow."""
+    """Yield the review's progress and suggested next commands."""
     from mcptally.review import words
 
     progress = session.progress(mode)

@@ -1,4 +1,4 @@
-"""The command `mcptally rules`: prints the rules."""
+"""The command `mcptally rules`: prints the rules for findings, verdicts and scores."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The command `mcptally score`: makes a store from an archive."""
+"""The command `mcptally score`: scores an archive and writes a store."""
 
 import contextlib
 import sys
@@ -157,7 +157,7 @@ def command(
     require_gates(fail_on, junit, sarif, fail_on_undecided=fail_on_undecided)
     if fail_on and isinstance(out, str):
         raise UsageError(f"--fail-on needs a store in a local folder; {out} is a URL")
-    if fail_on:  # an invalid gate is reported before the work
+    if fail_on:  # report invalid gates before the long run
         from mcptally.gates import limits as gates
         from mcptally.gates import reviewed
 
@@ -199,7 +199,7 @@ def command(
 
 
 def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) -> None:
-    """Print a summary of the run, and possible next steps."""
+    """Print a summary of the run and suggested next commands."""
     write = sys.stderr.write
     write_unread(summary.unread)
     if summary.in_full:
@@ -248,7 +248,7 @@ def _fit_memory(memory: int, jobs: int) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Callable[[int, int], None]]:
-    """Return a function that updates a progress bar on stderr, if this is a terminal."""
+    """Yield a function that updates a progress bar; it does nothing if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return
@@ -272,7 +272,7 @@ def progress_bar() -> Iterator[Callable[[int, int], None]]:
         task = bar.add_task("reading", total=None, megabytes="")
 
         def update(done: int, total: int) -> None:
-            # Each byte counts twice: when read and when scored.
+            # Count each byte twice: once when it is read, once when it is scored.
             bar.update(
                 task,
                 completed=done,
@@ -285,7 +285,7 @@ def progress_bar() -> Iterator[Callable[[int, int], None]]:
 
 
 def _state_after_interrupt(out: Path | str) -> str:
-    """Return the state of the store after an interrupted run."""
+    """Return a sentence about the state of the store after an interrupted run."""
     if isinstance(out, str) or (out / "store.json").exists():
         return f"the store {out} was not changed"
     return f"no store was written to {out}"

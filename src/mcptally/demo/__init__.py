@@ -1,5 +1,5 @@
 """Records example servers that fail in known ways, for `mcptally demo`.
 
-Imports no other folder: the recorder is another process. `servers` contains the MCP servers and
-each tool's faults; `client` is an MCP client with its calls.
+Imports no other folder, because the recorder runs as a separate process. `servers` defines the MCP
+servers and the fault of each tool; `client` is an MCP client and the calls that it makes.
 """

@@ -11,7 +11,7 @@ from typing import Any, Final
 from mcptally.demo.servers import BOOKSHOP, NEWSLETTER, VERSIONS
 
 SESSIONS: Final = 6
-"""Number of sessions with each version of the bookshop, enough for intervals."""
+"""Number of sessions with each version of the bookshop server; enough to compute intervals."""
 SECONDS: Final = 1.0
 """The client's time limit for a call, in seconds."""
 REVISION: Final = "2025-11-25"
@@ -32,11 +32,11 @@ CALLS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("print_catalogue", {"format": "markdown"}),
     ("print_catalogue", {"format": "pdf"}),
 )
-"""The calls in a session, each with tool and arguments."""
+"""The calls made in each session: tool and arguments."""
 
 
 def record(folder: Path) -> None:
-    """Record the sessions of the demo in a folder."""
+    """Record the demo's sessions in a folder."""
     asyncio.run(_record(folder))
 
 
@@ -75,7 +75,7 @@ class _Client:
         """Shake hands, list the tools, and make all calls.
 
         Raises:
-            ConnectionError, EOFError: the server has ended.
+            ConnectionError, EOFError: the server has exited.
         """
         about = {"clientInfo": {"name": "demo", "version": "1.0"}, "capabilities": {}}
         await self._request("initialize", {"protocolVersion": REVISION, **about})
@@ -96,7 +96,7 @@ class _Client:
             await self._send({"method": "notifications/cancelled", "params": why})
 
     async def _reply(self, number: int) -> None:
-        """Wait for the reply to a request; late replies to other requests are dropped."""
+        """Wait for the reply to a request; discard late replies to earlier requests."""
         while line := await self._from_server.readline():
             if json.loads(line)["id"] == number:
                 return

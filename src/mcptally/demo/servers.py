@@ -1,7 +1,6 @@
 """Implements the demo's MCP servers: `python -m mcptally.demo.servers NAME VERSION` runs one.
 
-`TOOLS` describes each tool's function and fault, so that a reader can compare the findings with the
-truth.
+`TOOLS` states the fault of each tool, so that users can compare mcptally's findings with the truth.
 """
 
 import dataclasses
@@ -21,16 +20,16 @@ Arguments = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool, and its behaviour for given arguments."""
+    """A demo tool: its definition, its fault and its implementation."""
 
     description: str
     arguments: Mapping[str, str]
     """Name → type of each required argument."""
     truth: str
-    """The tool's fault, and the party responsible."""
+    """What is wrong with the tool, and who is responsible."""
     answer: Callable[[Arguments, str], Any]
-    """Arguments and the server's version → text or structured content; None for no reply. An
-    exception becomes a result with `isError`."""
+    """Implements the tool: maps the arguments and the server's version to text or structured
+    content, or to None for no reply. An exception becomes a result with `isError`."""
     output: Mapping[str, str] | None = None
     """Name → type of each required member of the structured content."""
 

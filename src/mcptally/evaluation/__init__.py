@@ -1,8 +1,8 @@
-"""Measures the accuracy of the verdict on labelled calls: `evaluate`.
+"""Measures how accurate verdicts are on labelled calls.
 
 May import `pipeline` and the folders below it. `labels` reads labelled files, `measures` computes
-rates and intervals, `report` prints the result. The verdict is compared with the seed heuristic and
-with "always business".
+rates and intervals, and `report` prints the result. Verdicts are compared with the seed heuristic
+and with "always business".
 """
 
 import dataclasses
@@ -24,13 +24,13 @@ from mcptally.tables.outcomes import REASONS, Fault
 from mcptally.verdict import classify, hidden_errors
 
 MAX_BLOCKS: Final = 32
-"""Maximum number of text blocks read per labelled result."""
+"""Maximum number of text blocks read from a labelled result."""
 FAULT_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
     **{cause: (reason.fault,) for cause, reason in REASONS.items() if reason.fault},
     "network": (Fault.UPSTREAM, Fault.NETWORK),
     "timeout_or_cancel": (Fault.UPSTREAM, Fault.NETWORK),
 }
-"""Sub-class in the labelling guideline → the values of `fault` that agree with it."""
+"""Sub-class in the labelling guideline → values of `fault` that count as correct."""
 RETRYABLE_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         ("validation", "unknown_tool", "not_found", "precondition_state", "conflict"),
@@ -51,7 +51,7 @@ RETRYABLE_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scorer:
-    """A method's ability to distinguish business errors from other errors."""
+    """How well a method distinguishes business errors from other errors."""
 
     name: str
     """`mcptally`, `seed heuristic` or `always business`."""
@@ -64,79 +64,80 @@ class Scorer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Calibration:
-    """The match between certainties and the share of correct results."""
+    """How well certainties match the share of correct results."""
 
     brier: float
-    """The mean squared difference between certainty and correctness, 0 to 1 (Brier, 1950)."""
+    """Brier score (1950): mean squared difference between certainty and correctness, 0 to 1."""
     calibration_error: float
     """Expected calibration error, 0 to 1."""
     table: list[dict[str, Any]]
-    """Rows of `measures.reliability`."""
+    """The result of `measures.reliability`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VerdictQuality:
-    """The verdict compared with labels."""
+    """How well verdicts agree with labels."""
 
     n: int
     """Number of labelled errors."""
     families: int
-    """Number of their server families (`labels.family`)."""
+    """Number of server families (`labels.family`) that they come from."""
     accuracy: Rate
-    """The share of errors whose verdict equals the label."""
+    """Share of errors whose verdict equals the label."""
     confusion: dict[str, dict[str, int]]
-    """Label → verdict → number of errors; `none` stands for no verdict."""
+    """Label → verdict → number of errors; the key `none` means no verdict."""
     classes: dict[str, dict[str, Rate]]
     """Class → `precision` and `recall`."""
     weighted: list[measures.WeightedShares]
-    """The same by text, by group, by calls and as the mean over servers."""
+    """The same rates, weighted by text, by group, by calls and by server family."""
     changing_tools: list[dict[str, Any]]
-    """Tools whose most frequent verdict, by calls, differs from their most frequent label:
-    `server`, `tool`, `calls`, `label`, `verdict`."""
+    """Tools whose most frequent verdict (by calls) differs from their most frequent label; each row
+    has `server`, `tool`, `calls`, `label` and `verdict`."""
     tool_failures: Rate
-    """The share of tool failures that were found."""
+    """Share of tool failures that were detected."""
     hidden_causes: Rate
-    """The share of right verdicts among errors that are not marked as errors."""
+    """Share of correct verdicts among failures that the server did not mark as errors."""
     fault: Rate
-    """The share of right `fault` among errors with a label for their sub-class."""
+    """Share of correct `fault` values among errors with a labelled sub-class."""
     retryable: Rate
     """The same for `retryable`."""
     scorers: list[Scorer]
     calibration: Calibration
     rules: list[dict[str, Any]]
-    """One row per deciding rule: `rule`, `hits`, `families`, and the rate of `right` verdicts."""
+    """One row per deciding rule: `rule`, `hits`, `families`, and `right` (rate of correct
+    verdicts)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HiddenQuality:
-    """Hidden errors compared with labels."""
+    """How well detected hidden errors agree with labels."""
 
     n: int
-    """Number of labelled results that are not marked as errors."""
+    """Number of labelled results that the server did not mark as errors."""
     families: int
-    """Number of their server families."""
+    """Number of server families that they come from."""
     precision: Rate
     recall: Rate
     calibration: Calibration
-    """The calibration on results with a certainty, that is, decided by a rule."""
+    """Calibration on the results that have a certainty, which are those decided by a rule."""
     rules: list[dict[str, Any]]
-    """As in `VerdictQuality`; `(none)` if no rule decided."""
+    """As in `VerdictQuality`, with `(none)` for results that no rule decided."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The result for one labelled file; a part is None if the file has no labels for it."""
+    """The result for a labelled file; a field is None if the file has no labels of this kind."""
 
     verdict: VerdictQuality | None
     hidden: HiddenQuality | None
 
 
 def evaluate(path: str | Path, *, traffic: str | Path | None = None) -> Evaluation:
-    """Measure the verdict and the hidden errors on the labelled calls in `path`.
+    """Measure the accuracy of verdicts and hidden errors on a file of labelled calls.
 
     Args:
-        path: a labelled file in either format (see `labels`).
-        traffic: the recordings of the labelled calls, for full texts, schemas and context.
+        path: a file in one of the formats that `labels` describes.
+        traffic: recordings of the labelled calls, which add full texts, schemas and context.
 
     Raises:
         UnreadableError: the file or the recordings cannot be read, or a label is invalid.
@@ -151,16 +152,16 @@ def evaluate(path: str | Path, *, traffic: str | Path | None = None) -> Evaluati
 
 
 def evaluate_rows(rows: pl.DataFrame) -> Evaluation:
-    """Measure verdicts from `verdict_rows` or from another source."""
+    """Measure the accuracy of verdicts in rows like those of `verdict_rows`."""
     return Evaluation(
         verdict=_verdict(rows.filter(DecidedCalls.label.col.is_not_null())), hidden=None
     )
 
 
 def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls that have a verdict label; add `correct` and the columns of `judge`.
+    """Return the calls labelled with a verdict; add `correct` and the columns from `judge`.
 
-    Calls found in a recording keep the verdict from there (`labels.with_traffic`).
+    Calls that `labels.with_traffic` matched to a recording keep their recorded verdicts.
     """
     rows = judged(labelled.filter(DecidedCalls.label.col.is_not_null()))
     return rows.with_columns(
@@ -169,9 +170,9 @@ def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
 
 
 def judged(labelled: pl.DataFrame) -> pl.DataFrame:
-    """Return the labelled calls with the columns of `judge`.
+    """Return the labelled calls with the columns from `judge`.
 
-    As in scoring, the verdict on a hidden error uses the text that reports the failure.
+    As in scoring, a hidden error is judged by the text that reports the failure.
     """
     names = list(classify.Verdicts.columns())
     calls = labelled.drop(names, strict=False)
@@ -189,7 +190,7 @@ def judged(labelled: pl.DataFrame) -> pl.DataFrame:
 
 
 def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
-    """Return the results labelled for hidden errors, with `correct` and each result's verdict."""
+    """Return the results labelled for hidden errors; add `correct` and the columns of detection."""
     rows = labelled.filter(DecidedCalls.is_hidden.col.is_not_null()).drop(
         list(classify.Verdicts.columns()), strict=False
     )
@@ -256,7 +257,7 @@ def _share(right: pl.Series) -> Rate:
 
 
 def _changing_tools(rows: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of `VerdictQuality.changing_tools`, tools with the most calls first."""
+    """Return the rows of `VerdictQuality.changing_tools`, most calls first."""
 
     def most_frequent(name: str) -> pl.DataFrame:
         counted = rows.group_by("server", "tool", name).agg(DecidedCalls.calls.col.sum())
@@ -277,7 +278,7 @@ def _changing_tools(rows: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _agrees(rows: pl.DataFrame, name: str, expected: Mapping[str, tuple[str, ...]]) -> pl.Series:
-    """Return whether the column `name` has a value that the labelled cause allows."""
+    """Return, for each row with a labelled cause, whether the cause allows the value in `name`."""
     allowed = DecidedCalls.cause.col.replace_strict(
         {cause: list(values) for cause, values in expected.items()},
         default=None,
@@ -332,7 +333,7 @@ def _by_rule(rows: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _seed(rows: pl.DataFrame) -> pl.Series:
-    """Return the results of the seed heuristic (by its document), called once per row."""
+    """Return the seed heuristic's result for each row, computed as its document specifies."""
     contexts = (
         {
             "tool": {"name": tool or ""},
@@ -344,7 +345,7 @@ def _seed(rows: pl.DataFrame) -> pl.Series:
 
 
 def recorded_calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls in an archive's labelled recordings, as made by `score`."""
+    """Score an archive; return the calls in its recordings that have labels."""
     with tempfile.TemporaryDirectory(prefix="mcptally-") as folder:
         store = Path(folder) / "store"
         run.score([archive], out=store)

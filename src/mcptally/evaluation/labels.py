@@ -1,7 +1,7 @@
-"""Reads labelled files in two formats into one table of calls with their labels.
+"""Reads labelled calls from files in two formats into one table.
 
-In one format, the label is `verdict` (business, tool_failure, infrastructure, ambiguous,
-not_error); in the other, `class` (protocol_error, business_error, tool_failure, infra_error,
+In one format, the member `verdict` is the label (business, tool_failure, infrastructure, ambiguous,
+not_error); in the other, `class` is (protocol_error, business_error, tool_failure, infra_error,
 hidden_error, ok, ambiguous).
 """
 
@@ -18,11 +18,11 @@ from mcptally.tables.declaration import Column, StageTable
 from mcptally.verdict import classify
 
 VERDICTS: Final = ("business", "tool_failure", "infrastructure")
-"""The classes on which the verdict is measured; calls labelled ambiguous are left out."""
+"""The classes on which verdicts are measured; calls labelled ambiguous are excluded."""
 
 
 class LabelledCalls(StageTable):
-    """One row per call with a label."""
+    """One row per labelled call."""
 
     line = Column(pl.Int64, "Line of the label in its file, from 1.")
     server = Column(pl.String, "Server as the label names it.")
@@ -65,7 +65,7 @@ CALL_COLUMNS: Final = (
     *classify.Verdicts.columns(),
     "calls",
 )
-"""The columns that `with_traffic` reads from recorded calls."""
+"""Columns of recorded calls that `with_traffic` reads."""
 
 _CLASSES: Final = {
     "protocol_error": "business",
@@ -77,12 +77,12 @@ _STRINGS: Final = (
     *("server", "tool", "text", "recording", "method", "input_schema_state"),
     *("channel", "wire", "verdict", "class", "reason"),
 )
-"""Members of a label whose value must be a string or null."""
+"""Members of a labelled call whose value must be a string or null."""
 _VALUES: Final = {
     "verdict": (*VERDICTS, "ambiguous", "not_error"),
     "class": (*_CLASSES, "hidden_error", "ok", "ambiguous"),
 }
-"""The valid labels in each format."""
+"""Member that contains the label → its valid values."""
 _VARIANT: Final = re.compile(
     r"-(?:http|sse|stateless|v\d+|nobody|oom|outage|priv|noconfig|old|npx|py|go)(?=-|$)"
 )
@@ -91,11 +91,11 @@ _CODE: Final = re.compile(r"(-?\d{1,18}) (.*)", re.DOTALL)
 
 
 def read(path: Path) -> pl.DataFrame:
-    """Return the labelled calls in the file at `path`, as `LabelledCalls`.
+    """Return the labelled calls in a file, as `LabelledCalls`.
 
     Raises:
         UnreadableError: the file cannot be read, or a line is not a labelled call; the message
-            has the line number.
+            gives the line number.
     """
     rows = []
     try:
@@ -119,10 +119,10 @@ def read(path: Path) -> pl.DataFrame:
 
 
 def family(server: str) -> str:
-    """Return the name shared by all releases and variants of a server.
+    """Return the name that all releases and variants of a server share.
 
-    `npm:@scope/mcp-thing-server`, `thing-v1` and `thing-http` are one family. Cross-validation
-    keeps families together, because their members return the same texts.
+    `npm:@scope/mcp-thing-server`, `thing-v1` and `thing-http` belong to one family.
+    Cross-validation never splits a family, because its servers return the same texts.
     """
     name = server.lower().split(":", 1)[-1].strip()
     scope, _, name = name.rpartition("/")
@@ -132,7 +132,7 @@ def family(server: str) -> str:
 
 
 def _problem(row: Any) -> str | None:
-    """Return why a line's JSON value is not a labelled call; None if it is one."""
+    """Return why a line's JSON value is not a labelled call; None if it is valid."""
     if not isinstance(row, dict) or not row.keys() & _VALUES.keys():
         return "is not a labelled call: it must be an object with 'verdict' or 'class'"
     for name in _STRINGS:
@@ -201,7 +201,7 @@ def _traffic_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _recorded_call(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the key of the recorded call; its members are null without a recording."""
+    """Return the key of the recorded call; all members are null if no recording is named."""
     if row.get("recording") is None:
         return dict.fromkeys(_KEY)
     request_id = None if row.get("id") is None else json.dumps(row["id"])
@@ -215,14 +215,14 @@ def _arguments(value: Any) -> str | None:
 
 
 def _valid_text(value: Any) -> Any:
-    """Return the value with question marks for lone surrogates, which polars cannot store."""
+    """Replace lone surrogates by question marks, because polars cannot store them."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def with_traffic(labelled: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the labelled calls with full texts, schema states and verdicts from recordings.
+    """Return the labelled calls with full texts, schema states and verdicts from their recordings.
 
-    Rows that match no recorded call, or several, are not changed.
+    Rows that match no recorded call, or more than one, are left unchanged.
 
     Args:
         labelled: the result of `read`.

@@ -1,4 +1,4 @@
-"""Measures the quality of a classification: counts, rates and their intervals."""
+"""Measures the quality of a classification: counts, rates and confidence intervals."""
 
 import dataclasses
 import math
@@ -14,14 +14,14 @@ from mcptally.statistics.intervals import wilson
 from mcptally.verdict import error_template
 
 RESAMPLES: Final = 1000
-"""The number of bootstrap samples. Whole server families are resampled, because the labels of one
-server are not independent."""
+"""Number of bootstrap samples. Whole server families are resampled, because the labels of a server
+are not independent."""
 NORMAL: Final = 1.959963984540054
-"""The half-width of a 95 % interval in standard errors."""
+"""Half-width of a 95 % interval in standard errors."""
 SURE: Final = 95.0
-"""Certainty in percent from which on a verdict is sure."""
+"""A verdict is "sure" from this certainty (in percent)."""
 BINS: Final = 6
-"""The number of bins of equal size in the reliability table."""
+"""Number of equal-sized bins in the reliability table."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Rate:
 
     @classmethod
     def of(cls, k: int, n: int) -> "Rate":
-        """Return the rate `k` of `n` with its interval."""
+        """Return the rate `k / n` with its interval."""
         if not n:
             return cls(0, 0, math.nan, math.nan, math.nan)
         value = k / n
@@ -47,7 +47,7 @@ class Rate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its 95 % interval from a bootstrap over server families."""
+    """A number with its 95 % interval, from a bootstrap over server families."""
 
     value: float
     low: float
@@ -59,23 +59,23 @@ class WeightedShares:
     """Weighted shares of labelled errors (0 to 1; NaN without errors)."""
 
     weighting: str
-    """The unit that counts once: `text` (each label), `group` (labels with the same server, tool
-    and template), `calls` (each recorded call of a group) or `server` (each server family)."""
+    """What has equal weight: each label (`text`), each group of labels with the same server, tool
+    and template (`group`), each recorded call (`calls`) or each server family (`server`)."""
     accuracy: float
-    """Share of right verdicts."""
+    """Share of correct verdicts."""
     sure: float
-    """Share of right verdicts among those with a certainty of 95 % or more."""
+    """Share of correct verdicts among those with a certainty of 95 % or more."""
     tool_precision: float
-    """Share of right verdicts among the verdicts `tool_failure`."""
+    """Share of `tool_failure` verdicts that are correct."""
     tool_recall: float
-    """Share of tool failures that were found."""
+    """Share of tool failures that were detected."""
 
 
 def weighted_shares(rows: pl.DataFrame) -> list[WeightedShares]:
-    """Measure verdicts with each weighting; by calls only if some call was recorded.
+    """Measure verdicts with each weighting; `calls` is omitted if no call was recorded.
 
     Args:
-        rows: `DecidedCalls` with labels for the verdict.
+        rows: `DecidedCalls` labelled with a verdict.
     """
     group = [DecidedCalls.server.col, DecidedCalls.tool.col, pl.col("template")]
     labels = pl.len().over(*group, DecidedCalls.verdict.col)
@@ -104,14 +104,14 @@ def weighted_shares(rows: pl.DataFrame) -> list[WeightedShares]:
 
 
 def _weighted_share(rows: pl.DataFrame, weighting: str) -> float:
-    """Return the share of right verdicts; NaN if there are no rows."""
+    """Return the weighted share of correct verdicts; NaN if there are no rows."""
     weight = rows.get_column(weighting)
     right = rows.get_column(DecidedCalls.correct.name)
     return float((weight * right).sum()) / float(weight.sum()) if rows.height else math.nan
 
 
 def confusion(label: pl.Series, verdict: pl.Series) -> dict[str, dict[str, int]]:
-    """Return label → verdict → count; `none` stands for no verdict."""
+    """Return label → verdict → count; the key `none` means no verdict."""
     frame = pl.DataFrame({"label": label, "verdict": verdict.fill_null("none")})
     counts = {(row[0], row[1]): row[2] for row in frame.group_by("label", "verdict").len().rows()}
     columns = [*VERDICTS, "ambiguous", "none"]
@@ -144,7 +144,7 @@ def matthews(tp: int, fn: int, fp: int, tn: int) -> float:
 
 
 def clustered(label: pl.Series, predicted: pl.Series, families: pl.Series) -> dict[str, Estimate]:
-    """Return `balanced_accuracy` and `matthews` with bootstrap intervals over whole families.
+    """Return `balanced_accuracy` and `matthews` with intervals from a bootstrap over families.
 
     The intervals are percentiles of `RESAMPLES` samples with a fixed seed.
     """
@@ -182,9 +182,9 @@ def _estimate(value: float, samples: npt.NDArray[np.float64]) -> Estimate:
 
 
 def brier(certainty: pl.Series, right: pl.Series) -> float:
-    """Return the Brier score: mean squared difference of certainty (0 to 100) and correctness.
+    """Return the Brier score of certainties from 0 to 100.
 
-    The result is from 0 to 1; NaN if there are no rows.
+    This is the mean squared difference between certainty and correctness (0 to 1; NaN if empty).
     """
     distance = (certainty / 100).to_numpy() - right.to_numpy().astype(np.float64)
     total: float = np.square(distance).sum()
@@ -192,7 +192,7 @@ def brier(certainty: pl.Series, right: pl.Series) -> float:
 
 
 def reliability(certainty: pl.Series, right: pl.Series) -> list[dict[str, Any]]:
-    """Return the reliability table: `BINS` bins of equal size, least confident results first.
+    """Return the reliability table: `BINS` bins of equal size, least certain results first.
 
     Each row has `from` and `to` (certainties, 0 to 100), `n`, `mean_certainty` (0 to 1) and
     `right`, a `Rate`. Results with the same certainty are distributed among bins at random.
@@ -215,8 +215,8 @@ def reliability(certainty: pl.Series, right: pl.Series) -> list[dict[str, Any]]:
 def calibration_error(table: Sequence[dict[str, Any]]) -> float:
     """Return the expected calibration error of a `reliability` table; NaN if it is empty.
 
-    This is the mean difference between certainty and share of correct results, weighted by bin
-    size.
+    This is the mean absolute difference between certainty and the share of correct results,
+    weighted by bin size.
     """
     total = sum(row["n"] for row in table)
     gaps = [float(row["n"] * abs(row["mean_certainty"] - row["right"].value)) for row in table]

@@ -1,4 +1,4 @@
-"""Measures the verdict on a user's own archive from a reviewed sample."""
+"""Measures how accurate verdicts are on a user's own archive, from a reviewed sample."""
 
 import dataclasses
 from collections import Counter, defaultdict
@@ -21,46 +21,46 @@ from mcptally.statistics.reviewed import Interval, Stratum, reviewed_rate
 
 NORMAL: Final = 1.959963984540054
 NO_RULE: Final = "(none)"
-"""Stands for the rule if the text model decided and no rule with its verdict matched."""
+"""Name used in place of a rule if the text model decided and no matching rule agreed."""
 TEXTS: Final = 3
-"""Maximum number of texts shown per rule."""
+"""Maximum number of example texts per rule."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServerAccuracy:
-    """The accuracy of the verdict at one server, from the sampled calls."""
+    """The accuracy of verdicts on one server's calls, from the sample."""
 
     server: str | None
     answers: int
     right: float
-    """Share of right verdicts, weighted by the calls that each answer represents."""
+    """Share of correct verdicts; each answer is weighted by the number of calls it represents."""
     low: float
     high: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WrongRule:
-    """A rule whose verdict reviewers contradicted."""
+    """A rule whose verdicts reviewers contradicted."""
 
     rule: str
     answers: int
-    """Number of answers about calls that the rule decided."""
+    """Number of reviewed calls that the rule decided."""
     wrong: int
     texts: list[str]
-    """Texts of the wrongly judged calls, with secrets masked."""
+    """Texts of misjudged calls, with secrets masked."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OwnQuality:
-    """The accuracy of the verdict on one archive's calls."""
+    """The accuracy of verdicts on one archive."""
 
     calls: int
-    """Number of calls from which the sample was drawn."""
+    """Number of calls that the sample was drawn from."""
     answers: int
     accuracy: Interval
-    """Share of calls whose verdict is right; for a call that worked, this means no verdict."""
+    """Share of calls with a correct verdict (for a call that worked: no verdict)."""
     failed: Interval
-    """The same for the calls reported as failed."""
+    """The same, among calls that we reported as failed."""
     servers: list[ServerAccuracy]
     rules: list[WrongRule]
 
@@ -68,10 +68,10 @@ class OwnQuality:
 def evaluate_store(
     store: Store, *, reviews: str | Path | None = None, server: str | None = None
 ) -> OwnQuality:
-    """Measure the verdict from the last sample of a store or of one of its servers.
+    """Measure the accuracy of verdicts from the last sample of a store or of one of its servers.
 
     Raises:
-        UsageError: there is no sample, or some of its calls have no answer.
+        UsageError: there is no sample, or some of its calls have not been reviewed.
     """
     session = open_session(store, reviews, server=server)
     sample, settled = session.sample(), session.settled
@@ -114,7 +114,7 @@ class _Weighed(NamedTuple):
 
 
 def _by_server(sample: Sample, settled: Settled) -> list[ServerAccuracy]:
-    """Return the accuracy at each server, with an interval from Kish's effective sample size."""
+    """Return each server's accuracy, with an interval based on Kish's effective sample size."""
     weights = estimates.weights(sample)
     by_server: dict[str | None, list[_Weighed]] = defaultdict(list)
     for each in sample.drawn:
@@ -134,7 +134,7 @@ def _of_server(server: str | None, rows: Sequence[_Weighed]) -> ServerAccuracy:
 
 
 def _wrong_rules(store: Store, settled: Settled) -> list[WrongRule]:
-    """Return the rules contradicted by answers in any mode, most contradicted first."""
+    """Return the rules that answers contradict, in any review mode; most contradicted first."""
     decided: dict[str, list[Answer]] = defaultdict(list)
     for answer in settled.calls.values():
         if answer.verdict is not None and answer.answer != CANNOT_TELL:
@@ -181,7 +181,7 @@ def _share(found: Interval) -> str:
 
 
 def plain(quality: OwnQuality) -> dict[str, Any]:
-    """Return the result as values for JSON."""
+    """Return the result as plain values for JSON."""
     return dataclasses.asdict(quality) | {
         name: getattr(quality, name)._asdict() for name in ("accuracy", "failed")
     }

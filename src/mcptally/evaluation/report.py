@@ -1,4 +1,4 @@
-"""Formats an evaluation as Markdown tables, for the terminal and the docs, or as JSON."""
+"""Formats an evaluation as JSON, or as Markdown tables for the terminal and the docs."""
 
 import dataclasses
 import json
@@ -18,9 +18,9 @@ WEIGHTINGS: Final = {
     "calls": "by calls",
     "server": "mean of servers",
 }
-"""Headings of the weightings (`WeightedShares.weighting`)."""
+"""`WeightedShares.weighting` → its column heading."""
 MAX_TOOLS: Final = 20
-"""Maximum number of tools listed in the text; the JSON has all."""
+"""Maximum number of tools listed in the Markdown; the JSON lists all."""
 
 
 def as_json(evaluation: Evaluation) -> str:
@@ -29,7 +29,7 @@ def as_json(evaluation: Evaluation) -> str:
 
 
 def as_text(evaluation: Evaluation) -> str:
-    """Return the evaluation as Markdown: one section for verdicts, one for hidden errors."""
+    """Return the evaluation as Markdown with a section for verdicts and one for hidden errors."""
     parts: list[str] = []
     if evaluation.verdict:
         parts += _verdict(evaluation.verdict)
@@ -106,7 +106,7 @@ def _verdict(quality: VerdictQuality) -> Iterable[str]:
 
 
 def weighted_table(shares: Sequence[WeightedShares]) -> str:
-    """Return a table of the weightings side by side."""
+    """Return a Markdown table with one column per weighting."""
     return _table(
         ("", *(WEIGHTINGS[each.weighting] for each in shares)),
         [
@@ -122,7 +122,7 @@ def weighted_table(shares: Sequence[WeightedShares]) -> str:
 
 
 def share(value: float) -> str:
-    """Return a share with three digits, or `-` without one."""
+    """Return a share with three decimals, or `-` for NaN."""
     return "-" if math.isnan(value) else f"{value:.3f}"
 
 

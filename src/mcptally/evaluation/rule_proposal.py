@@ -1,4 +1,4 @@
-"""Proposes rows for a user's rule file from reviewers' answers, and shows their effects."""
+"""Proposes rules for a user's rule file, based on reviewers' answers, and shows their effects."""
 
 import json
 import re
@@ -20,30 +20,30 @@ from mcptally.verdict import classify
 from mcptally.verdict.rule_set import RuleSet
 
 FILE: Final = "rules.toml"
-"""Name of the user's rule file in messages and commands."""
+"""Name of the user's rule file in messages and suggested commands."""
 EXAMPLES: Final = 3
-"""Maximum number of matching and non-matching texts per row."""
+"""Maximum number of matching and of non-matching example texts per rule."""
 LONGEST: Final = 300
-"""Maximum length of an example in characters."""
+"""Maximum length of an example text in characters."""
 _PLACEHOLDERS: Final = re.compile("<[a-z]+>")
 _SPECIAL: Final = re.compile(r"[\\.^$*+?{}\[\]|()]")
-"""Characters with a special meaning in a pattern."""
+"""Characters that must be escaped in a regular expression."""
 
 
 class Proposal(NamedTuple):
-    """A row for a rule file."""
+    """A proposed rule, as a row for a rule file."""
 
     id: str
     toml: str
     changes: list[tuple[str | None, str | None, str, str | None, int]]
-    """Effects of the row: server, tool, template, previous verdict, number of calls."""
+    """Changed verdicts: server, tool, template, previous verdict, number of calls."""
     verdict: str
     refused: str = ""
-    """Why the row cannot be used unchanged; empty if it can."""
+    """Why the row is rejected; empty if it is valid."""
 
 
 class _Reviewed(NamedTuple):
-    """A failed call that someone answered."""
+    """A failed call that has been reviewed."""
 
     answer: Answer
     template: str
@@ -51,7 +51,7 @@ class _Reviewed(NamedTuple):
 
 
 def propose(store: Store, settled: Settled) -> str:
-    """Return rule rows and their effects as TOML; a comment if there are none."""
+    """Return the proposed rules as TOML with their effects in comments."""
     rows = list(proposals(store, settled))
     if not rows:
         return (
@@ -63,7 +63,7 @@ def propose(store: Store, settled: Settled) -> str:
 
 
 def proposals(store: Store, settled: Settled) -> Iterator[Proposal]:
-    """Yield a row for each template whose answers agree but contradict our verdict."""
+    """Yield a rule for each template on which reviewers agree with each other but not with us."""
     reviewed = _reviewed(store, settled)
     by_template: dict[tuple[str, str], list[_Reviewed]] = defaultdict(list)
     for each in reviewed:
@@ -106,7 +106,7 @@ def _row(
     others: Sequence[_Reviewed],
     meaning: Meaning,
 ) -> dict[str, Any]:
-    """Return the fields of a rule that matches the template, with reviewed texts as examples."""
+    """Return the fields of a rule that matches a template; reviewed texts are its examples."""
     answer = group[0].answer.answer
     slug = "-".join(re.findall("[a-z]+", _PLACEHOLDERS.sub("", template).lower())[:6])
     literals = (_SPECIAL.sub(r"\\\g<0>", part) for part in _PLACEHOLDERS.split(template))
@@ -132,7 +132,7 @@ def _row(
 def _tried(
     row: Mapping[str, Any], own: str, failed: pl.DataFrame, before: pl.DataFrame
 ) -> Proposal:
-    """Return the row, and its effects on the store's failed calls."""
+    """Apply the row to the store's failed calls, and return it with its effects."""
     text = _toml({**row, **_examples(row)})
     try:
         rules = RuleSet.parse(f"{own}\n{text}", "the proposed row").verdict
@@ -152,7 +152,7 @@ def _tried(
 
 
 def _examples(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the examples for a row; they include the tool if the row is about one tool."""
+    """Return the examples for a row; they name the tool if the row applies to a single tool."""
     tool = row.get("tool")
     if tool is None:
         return {name: row[name] for name in ("fires", "silent") if name in row}
@@ -195,5 +195,5 @@ def _value(value: Any) -> str:
         return "[" + ", ".join(map(_value, value)) + "]"
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{name} = {_value(each)}" for name, each in value.items()) + " }"
-    # A JSON string is a TOML basic string, except for the character DEL.
+    # A JSON string is a valid TOML basic string unless it contains DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

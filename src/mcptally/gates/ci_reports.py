@@ -1,4 +1,4 @@
-"""Writes gate results as JUnit XML, as SARIF 2.1.0, and as lines of text."""
+"""Writes the results of gates as JUnit XML, SARIF 2.1.0 or plain text."""
 
 import json
 import os
@@ -15,11 +15,11 @@ from mcptally.plural import count
 from mcptally.redaction.display import clean_line, mask_text
 
 _MAX_FAILURES: Final = 20
-"""Maximum number of failures listed in text; the rest are only counted."""
+"""Maximum number of failures listed in plain text; the others are only counted."""
 
 
 def lines(results: Sequence[Result]) -> list[str]:
-    """Return the results as lines: failures, number of undecided results, and totals."""
+    """Return the lines of text: the failures, the number of undecided results, and the totals."""
     texts = [
         f"FAILED {_display_text(result.subject)}: {_display_text(result.message)}"
         for result in results
@@ -46,7 +46,7 @@ def lines(results: Sequence[Result]) -> list[str]:
 def write_reports(
     results: Sequence[Result], *, junit: Path | None = None, sarif: Path | None = None
 ) -> None:
-    """Write the reports for which a path is given."""
+    """Write a report to each given path."""
     if junit is not None:
         _write(junit, as_junit(results))
     if sarif is not None:
@@ -54,7 +54,7 @@ def write_reports(
 
 
 def as_junit(results: Sequence[Result]) -> bytes:
-    """Return JUnit XML with one suite per gate, one case per tool; undecided ones are skipped."""
+    """Return JUnit XML: a suite per gate, a case per tool; undecided results count as skipped."""
     root = ET.Element("testsuites", name="mcptally")
     for gate, found in _by_gate(results):
         states = [result.state for result in found]
@@ -82,10 +82,11 @@ def as_junit(results: Sequence[Result]) -> bytes:
 
 
 def as_sarif(results: Sequence[Result]) -> bytes:
-    """Return SARIF 2.1.0 with one rule per gate and one result per failure.
+    """Return SARIF 2.1.0: a rule per gate and a result per failure.
 
-    Transcripts are named relative to the root of the repository, as code hosts expect: the working
-    folder or the nearest folder above it that has `.git`; without one, the working folder.
+    Paths of transcripts are relative to the repository, as code hosts expect. The repository is the
+    nearest folder with a `.git`, from the working folder upwards, or else the working folder
+    itself.
     """
     root = _root()
     rules = [
@@ -135,11 +136,11 @@ def _sarif_result(result: Result, root: Path) -> dict[str, Any]:
 
 
 _ROOT: Final = "%SRCROOT%"
-"""Name of the root for relative URIs; for code hosts, it is the repository."""
+"""Base of relative URIs; code hosts resolve it to the repository."""
 
 
 def _root() -> Path:
-    """Return the repository that contains the working folder, or the working folder."""
+    """Return the root of the enclosing repository, or the working folder if there is none."""
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
 
@@ -151,7 +152,7 @@ def _artifact(file: str, root: Path) -> dict[str, str]:
     path = Path(os.path.abspath(file))  # noqa: PTH100  (`resolve` would follow links)
     if path.is_relative_to(root):
         relative = path.relative_to(root).as_posix()
-        # Prefix `./`: a colon in the first part would end a scheme.
+        # Prefix `./`: a colon in the first segment would be parsed as the end of a URI scheme.
         dot = "./" if ":" in relative.partition("/")[0] else ""
         return {"uri": dot + quote(mask_text(relative), safe="/:@"), "uriBaseId": _ROOT}
     return {"uri": Path(mask_text(str(path))).as_uri()}
@@ -175,5 +176,5 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _display_text(text: str) -> str:
-    """Return recorded text for a report, with secrets masked, on one line."""
+    """Return recorded text on one line with secrets masked, for use in a report."""
     return clean_line(mask_text(text))

@@ -1,9 +1,9 @@
-"""Checks gates: limits on the columns of a store's scores or on a comparison.
+"""Checks gates, which are limits on a store's scores or on the changes between two stores.
 
-A gate is a short text: a column, `>` or `<`, and a number (`failure_rate > 5%`); for a comparison
-also a kind of change (`worse`). Only the interval decides: a gate fails if the whole interval is
-beyond the limit, and passes if the whole interval is within it. Otherwise, or with fewer than
-`MIN_SESSIONS` sessions, it is undecided.
+A gate is written as a column, `>` or `<`, and a number (`failure_rate > 5%`); in a comparison, it
+can also be a kind of change (`worse`). It fails if the whole confidence interval is beyond the
+limit, and passes if the whole interval is within it. Otherwise, or with fewer than `MIN_SESSIONS`
+sessions, it is undecided.
 """
 
 import dataclasses
@@ -29,8 +29,8 @@ from mcptally.tables.values import SHARE
 State = Literal["failed", "undecided", "passed"]
 
 MIN_SESSIONS: Final = 3
-"""Number of sessions below which a gate is undecided: a lone failure in a single session would fail
-limits of 20 % too often."""
+"""With fewer sessions than this, a gate is undecided: one failure in a single session would exceed
+a limit of 20 % too often."""
 
 _SCOPES: Final = {"tool": "tool_scores", "server": "server_scores"}
 _GATE: Final = re.compile(
@@ -41,7 +41,7 @@ _GATE: Final = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gate:
-    """A limit, and the servers and tools that it applies to."""
+    """A limit, and patterns for the servers and tools that it applies to."""
 
     text: str
     scope: str
@@ -54,13 +54,13 @@ class Gate:
     tool: str = "*"
 
     def matches(self, server: str | None, tool: str | None) -> bool:
-        """Return whether the gate applies to this tool or, without a tool, to this server."""
+        """Return whether the gate applies to a tool or, if `tool` is None, to a server."""
         return fnmatch.fnmatchcase(server or "", self.server) and (
             tool is None or fnmatch.fnmatchcase(tool, self.tool)
         )
 
     def state(self, low: float, high: float) -> State:
-        """Return the gate's state for an interval from `low` to `high`."""
+        """Return the gate's state for a metric with the interval `low` to `high`."""
         if self.beyond == "<":
             low, high, limit = -high, -low, -self.limit
         else:
@@ -83,7 +83,7 @@ class Result:
     line: int | None = None
 
     def failed_if_undecided(self) -> "Result":
-        """Return the result; an undecided one becomes failed, and its message explains why."""
+        """Return the result; if it is undecided, its state becomes `failed`."""
         if self.state != "undecided":
             return self
         return dataclasses.replace(self, state="failed", message=f"undecided: {self.message}")
@@ -95,7 +95,7 @@ class Result:
 
 
 def parse(text: str, *, server: str = "*", tool: str = "*") -> Gate:
-    """Parse the text of a gate.
+    """Parse a gate.
 
     Raises:
         UsageError: the text is not a gate.
@@ -118,15 +118,15 @@ def parse(text: str, *, server: str = "*", tool: str = "*") -> Gate:
 
 
 def load(texts: Iterable[str], *, comparing: bool = False) -> list[Gate]:
-    """Load gates from the command line: each text is a gate or the path of a TOML file with gates.
+    """Load gates from the command line.
 
     Args:
-        texts: gates, and paths of gate files.
-        comparing: whether the gates are about the change between two stores.
+        texts: gates, or paths of TOML files that contain gates.
+        comparing: whether the gates apply to a comparison of two stores.
 
     Raises:
-        UsageError: a text is not a gate, a file cannot be read, a gate refers to something that
-            does not exist, or its limit is impossible for the column.
+        UsageError: a text is not a gate, a file cannot be read, a gate names something that does
+            not exist, or its limit is outside the column's range.
     """
     gates: list[Gate] = []
     for text in texts:
@@ -142,7 +142,7 @@ def load(texts: Iterable[str], *, comparing: bool = False) -> list[Gate]:
 
 
 def _check_comparing(gate: Gate) -> None:
-    """Reject a gate that a comparison cannot answer."""
+    """Reject a gate that cannot be checked on a comparison."""
     if gate.scope == "findings":
         raise UsageError(f"{gate.text!r} is about one store; use mcptally score --fail-on")
     if gate.scope in _SCOPES:
@@ -153,7 +153,7 @@ def _check_comparing(gate: Gate) -> None:
 
 
 def _check_names(gate: Gate) -> None:
-    """Reject a gate that a store cannot answer."""
+    """Reject a gate that cannot be checked on a store."""
     if gate.scope == "change":
         raise UsageError(
             f"{gate.text!r} compares two stores; use mcptally compare BASE NEW --fail-on"
@@ -175,9 +175,9 @@ def _check_names(gate: Gate) -> None:
 
 
 _NUMBERS: Final = frozenset({"bigint", "double", "hugeint", "integer", "ubigint", "uinteger"})
-"""DuckDB types of the columns that a limit can apply to."""
+"""DuckDB types of columns that can have a limit."""
 _PERCENT: Final = re.compile("confidence(?!_n_eff)")
-"""Matches the names of columns with percentages from 0 to 100."""
+"""Matches the names of columns whose values are percentages (0 to 100)."""
 
 
 def _load_file(path: Path) -> list[Gate]:
@@ -208,7 +208,7 @@ def _load_file(path: Path) -> list[Gate]:
 
 
 def check_store(store: Store, gates: Sequence[Gate]) -> list[Result]:
-    """Check gates on one store. Among the gates on a column, the last one that matches counts."""
+    """Check gates on a store; of several gates on a column that match, only the last applies."""
     results: list[Result] = []
     for scope, question in _SCOPES.items():
         if mine := [gate for gate in gates if gate.scope == scope]:
@@ -225,7 +225,7 @@ def check_store(store: Store, gates: Sequence[Gate]) -> list[Result]:
 
 
 def _sessions(store: Store, scope: str) -> dict[tuple[str | None, str | None, str], int]:
-    """Map server, tool and rate to the sessions with a call that the rate counts."""
+    """Map (server, tool, rate) to the number of sessions with calls that the rate counts."""
     rows = store.sql(f"SELECT server, tool, metric, sessions FROM _rates_per('{scope}')").fetchall()
     return {(server, tool, metric): sessions for server, tool, metric, sessions in rows}
 
@@ -235,14 +235,15 @@ def check_changes(
 ) -> list[Result]:
     """Check gates on a comparison.
 
-    A gate's column is a metric, and its limit is a change: a difference for rates, a ratio for
-    other metrics. The gate fails if the whole interval is beyond the limit and the q-value shows
-    that the change is significant.
+    A gate limits the change in a metric: the difference for rates, the ratio for other metrics. It
+    fails if the whole interval is beyond the limit and the q-value shows that the change is
+    significant.
 
     Args:
         comparison: the changes between two stores.
-        gates: gates on changes.
-        stores: the new store and the base; a failure cites a call in the first that has one.
+        gates: gates loaded with `comparing=True`.
+        stores: the new store, then the base; a failure cites a call from the first store that has
+            one.
     """
     tools = comparison.tools.to_arrow_table().to_pylist()
     metrics = comparison.metrics.to_arrow_table().to_pylist()
@@ -283,7 +284,7 @@ def _check_column(gate: Gate, columns: Iterable[str], where: str) -> None:
 
 
 def _last_matching(gates: Iterable[Gate], row: Mapping[str, Any]) -> Iterable[Gate]:
-    """Return the last gate that matches a row, for each column and direction."""
+    """Return the last matching gate for each column and direction (`>` or `<`)."""
     fitting = {
         (gate.column, gate.beyond): gate
         for gate in gates
@@ -297,8 +298,8 @@ def _check_row(
 ) -> Result | None:
     """Return the result of a gate for a tool or server.
 
-    Returns None if the column is null, except for a confidence: a gate on it must not pass silently
-    if no call shows whether the tool works.
+    Returns None if the column is null. A null confidence is undecided, though: a gate on it must
+    not pass silently if no call shows whether the tool works.
     """
     server, tool, value = row["server"], row.get("tool"), row[gate.column]
     limit = f"limit: {gate.beyond} {gate.limit:g}"
@@ -329,7 +330,7 @@ def _check_row(
 
 
 _RATES: Final = {"confidence_shrunk": "confidence", "confidence_tool_mean": "confidence"}
-"""Derived column → the rate from whose sessions it is derived."""
+"""Derived column → the rate that it is derived from."""
 
 
 _CONFIDENCES: Final = frozenset({"confidence", "confidence_shrunk", "confidence_tool_mean"})
@@ -352,7 +353,7 @@ def _check_change(gate: Gate, row: Mapping[str, Any]) -> Result:
 
 
 def _check_findings(store: Store, gate: Gate) -> Result:
-    """Check the number of findings of a severity or rule at matching servers and tools."""
+    """Check the number of findings with a severity or rule for the matching servers and tools."""
     rows = store.sql(
         "SELECT server, tool, count(*), min((file, line)) FROM findings "
         "WHERE severity = $1 OR rule = $1 GROUP BY server, tool",
@@ -367,7 +368,7 @@ def _check_findings(store: Store, gate: Gate) -> Result:
 
 
 def _with_places(store: Store, results: Sequence[Result]) -> list[Result]:
-    """Return the results; each failure has the file and line of an example, if available."""
+    """Return the results; add the file and line of an example to each failure, if there is one."""
     return [
         _with_place(store, result) if result.state == "failed" and result.file is None else result
         for result in results
@@ -375,7 +376,7 @@ def _with_places(store: Store, results: Sequence[Result]) -> list[Result]:
 
 
 def _with_place(store: Store, result: Result) -> Result:
-    """Return the result with file and line of an example: the first failure or first call."""
+    """Add the file and line of the first tool failure, or else of the first call."""
     rows = store.sql(
         "SELECT file, line FROM calls WHERE ($1 IS NULL OR server = $1) "
         "AND ($2 IS NULL OR tool = $2) "

@@ -1,5 +1,6 @@
-"""Owns JSON Schemas from recorded traffic: validation within limits on cost, and comparison.
+"""Validates calls against recorded JSON Schemas with bounded cost, and compares definitions.
 
-The schemas are untrusted: nothing is fetched, no pattern is run by Python's `re`, and schemas that
-may take too long are not used. May import `rules`, `tables` and the folders below them.
+The schemas are untrusted: no other document is fetched, Python's `re` never runs a pattern, and
+schemas that may take too long are not used. May import `rules`, `tables` and the folders below
+them.
 """

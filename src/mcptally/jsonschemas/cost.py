@@ -1,7 +1,7 @@
-"""Bound the cost of validating a value by an untrusted schema.
+"""Bound the cost of validating values against untrusted schemas.
 
-A schema whose evaluation may take exponential time is rejected before an engine sees it, and all
-errors in a value are collected only where that is cheap (docs/design/protocol.md).
+Schemas that may take exponential time are rejected before an engine sees them. All errors in a
+value are collected only if that is cheap (docs/design/protocol.md).
 """
 
 import functools
@@ -26,43 +26,43 @@ from mcptally.jsonschemas.walk import (
 )
 
 MAX_STEPS: Final = 10_000
-"""Maximum number of subschemas that may apply to a value on one path into it. Among 696 recorded
-schemas, the maximum is 23. A step takes up to 20 µs."""
+"""Maximum number of steps, which are the subschemas that apply along one path from a value's root
+to a leaf. A step takes up to 20 µs. Of 696 recorded schemas, none needs more than 23."""
 
 MAX_STEPS_OF_ALL_ERRORS: Final = 32
-"""Subschemas per part of a value up to which all errors are collected, whatever its size."""
+"""With no more steps than this, all errors are collected, whatever the value's size."""
 
 MAX_WORK_OF_ALL_ERRORS: Final = 4_000
-"""Subschemas multiplied by a value's bytes up to which all errors are collected: about 25 ms."""
+"""All errors are collected up to this product of steps and value size in bytes (about 25 ms)."""
 
 MAX_TARGETS: Final = 16
-"""Maximum number of subschemas that a reference with ambiguous ids may mean; recorded references
-mean one."""
+"""Maximum number of possible targets of a reference with ambiguous ids; every recorded reference
+has only one."""
 
 MAX_BYTES_OF_ALL_ERRORS: Final = 1 << 20
-"""Size of a value up to which all errors are collected; they may need 600 times as much memory."""
+"""Maximum value size for collecting all errors, which can take 600 times as much memory."""
 
 MAX_STEPS_OF_AN_ERROR: Final = 1_000
-"""Number of subschemas above which no error is requested: even one contains the errors of all
-branches."""
+"""With more steps than this, not even the first error is collected, because it may contain the
+errors of all branches."""
 
 _LIST_BYTES_PER_STEP: Final = 256
-"""Bytes of an `enum` or list of member names that are counted as one subschema."""
+"""This many bytes of an `enum` or of a list of member names count as one step."""
 
 VALUE_DEPTH: Final = 64
-"""Maximum depth of values for which steps are counted."""
+"""Maximum depth of a value to which steps are counted."""
 
 
 def max_value_depth(schema: Any) -> int | None:
-    """Return the depth from which validating a value may cost too much; None if there is no limit.
+    """Return the depth of values from which validation may cost too much; None if unlimited.
 
-    Without references a schema is a tree, and its size bounds the cost per value. With references,
-    or with `unevaluated…` (which evaluates all subschemas for a value a second time), the
-    subschemas that apply to a value on one path into it are counted.
+    Without references, a schema is a tree, and its size bounds the cost. With references or
+    `unevaluated…` keywords, which evaluate all subschemas a second time, this function counts the
+    steps (see `MAX_STEPS`).
 
     Raises:
-        UnusableSchemaError: a reference leads back to itself for the same value, or even a flat
-            value costs too much.
+        UnusableSchemaError: a reference leads back to itself without descending into the value, or
+            even a flat value costs too much.
     """
     for deep, steps in enumerate(_steps_by_depth(schema)):
         if steps > MAX_STEPS:
@@ -73,21 +73,21 @@ def max_value_depth(schema: Any) -> int | None:
 
 
 class ErrorCost:
-    """Estimates whether collecting all errors in a value costs too much.
+    """Decides whether collecting all errors in a value would cost too much.
 
-    Each error takes up to 20 µs: with a schema of 30 kB, a value of 8 kB could take a minute. Facts
-    that depend only on the schema are computed once, on first use.
+    Each error takes up to 20 µs, so a value of 8 kB could take a minute with a schema of 30 kB.
+    What depends only on the schema is computed once, on first use.
     """
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema
 
     def is_costly(self, value: Any) -> bool:
-        """Return whether collecting all errors in `value` costs too much."""
+        """Return whether collecting all errors in `value` would cost too much."""
         return self.costly_steps(len(msgspec.json.encode(value))) is not None
 
     def costly_steps(self, size: int) -> int | None:
-        """Return the number of subschemas per part of a value if the value is too large for it.
+        """Return the schema's steps if they are too many for a value of this size, else None.
 
         Args:
             size: size of the value in bytes.
@@ -110,7 +110,7 @@ class ErrorCost:
 def collect_errors(validator: Any, cost: ErrorCost | None, value: Any) -> list[Any]:
     """Return the errors in an invalid value from a jsonschema-rs validator.
 
-    Returns all errors, or only the first one found if all would cost too much. Returns none if even
+    If collecting all errors would cost too much, returns only the first one. Returns none if even
     one would cost too much, or if the value is nested too deeply for the engine.
 
     Args:
@@ -133,7 +133,7 @@ def collect_errors(validator: Any, cost: ErrorCost | None, value: Any) -> list[A
 
 
 def _steps_by_depth(schema: Any) -> Iterator[int]:
-    """Yield the number of subschemas that apply to a value on one path into it, level by level.
+    """Yield the schema's steps (see `MAX_STEPS`) for values of depth 0, 1, 2 and so on.
 
     Raises:
         UnusableSchemaError: a reference leads back to itself for the same value.
@@ -154,23 +154,23 @@ def _steps_by_depth(schema: Any) -> Iterator[int]:
 
 
 class _Edges(NamedTuple):
-    """The subschemas that a schema's node applies, by the values that they apply to."""
+    """The subschemas that a schema node applies, grouped by the values that they apply to."""
 
     here: tuple[str, ...]
     """Subschemas that apply to the same value."""
     either: tuple[tuple[str, ...], ...]
-    """Groups of subschemas, one of which applies to the same value: ambiguous references."""
+    """Groups of subschemas of which one applies to the same value (ambiguous references)."""
     each: tuple[str, ...]
     """Subschemas that may apply to every child value."""
     one: tuple[str, ...]
-    """Subschemas of which at most one applies to a child value."""
+    """Subschemas of which at most one applies to each child value."""
     times: int
-    """Number of times the subschemas for the same value are evaluated."""
+    """How often the subschemas for the same value are evaluated."""
     own: int
-    """Cost of the node's own keywords: 1, and more for long lists."""
+    """Steps for the node's own keywords: 1, and more if they contain long lists."""
 
     def is_leaf(self) -> bool:
-        """Return whether the node applies no subschema."""
+        """Return whether the node applies no subschemas."""
         return not (self.here or self.either or self.each or self.one)
 
     def for_same_value(self) -> Iterator[str]:
@@ -179,7 +179,7 @@ class _Edges(NamedTuple):
 
 
 def _reached(references: References) -> dict[str, _Edges]:
-    """Return the edges of the root and all nodes reachable from it."""
+    """Return the edges of the root and of all nodes reachable from it."""
     edges: dict[str, _Edges] = {}
     todo = [""]
     while todo:
@@ -192,9 +192,9 @@ def _reached(references: References) -> dict[str, _Edges]:
 
 
 def _order(edges: dict[str, _Edges]) -> list[str]:
-    """Return the nodes, each after the nodes that it applies to the same value.
+    """Return the nodes in topological order: subschemas for the same value come first.
 
-    Does not recurse, since an untrusted schema could exceed the recursion limit.
+    Iterative, because an untrusted schema could exceed the recursion limit.
 
     Raises:
         UnusableSchemaError: a reference leads back to itself for the same value.
@@ -219,7 +219,7 @@ def _order(edges: dict[str, _Edges]) -> list[str]:
 
 
 def _steps(node: _Edges, below: dict[str, int], here: dict[str, int]) -> int:
-    """Return a node's number of steps, given those one level below and those for the same value."""
+    """Return a node's steps, given the steps of all nodes one level below and at this level."""
     same = sum([here.get(n, 1) for n in node.here])
     same += sum([max([here.get(n, 1) for n in group]) for group in node.either])
     total = node.own + node.times * same
@@ -235,7 +235,7 @@ _EXAMINED: Final = frozenset(
         *("prefixItems", "enum", "required", "dependentRequired"),
     )
 )
-"""The keywords that `_edges` reads."""
+"""Keywords that `_edges` reads."""
 
 
 def _edges(at: str, node: dict[str, Any], references: References) -> _Edges:
@@ -269,13 +269,13 @@ def _edges(at: str, node: dict[str, Any], references: References) -> _Edges:
         if isinstance(node.get(key), list):
             one += [f"{at}/{key}/{i}" for i in range(len(node[key]))]
     twice = "unevaluatedProperties" in node or "unevaluatedItems" in node
-    # An error contains the options and the value; each missing member is a separate error.
+    # Long lists are costly: an `enum` error contains the list, and each missing member is an error.
     lists = [node[key] for key in ("enum", "required", "dependentRequired") if key in node]
     own = 1 + sum(len(msgspec.json.encode(listed)) for listed in lists) // _LIST_BYTES_PER_STEP
     return _Edges(tuple(here), tuple(either), tuple(each), tuple(one), 2 if twice else 1, own)
 
 
 def may_be_costly(text: str) -> bool:
-    """Return whether a schema's JSON text may have a keyword that `max_value_depth` examines."""
-    # An escape may stand for a letter of a keyword.
+    """Return whether a schema's JSON text may contain a keyword that `max_value_depth` checks."""
+    # A `\u` escape may encode a letter of a keyword.
     return any(word in text for word in ("$ref", "Ref", "unevaluated", "\\u"))

@@ -1,8 +1,7 @@
 """Compare two versions of a tool definition, and classify each change by its effect on callers.
 
-A change to inputSchema is breaking if it requires more or allows less; a change to outputSchema is
-breaking if it promises less. A change that is neither clearly harmless nor clearly breaking is
-`unclear`.
+A change to `inputSchema` is breaking if it requires more or allows less, a change to `outputSchema`
+if it guarantees less. A change that may or may not be breaking is `unclear`.
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ CLASSES: Final = ("hints", "wording", "compatible", "unclear", "breaking")
 """Classes of changes, from harmless to breaking."""
 
 Change = tuple[str, str]
-"""What changed (`place: how`), and its class."""
+"""What changed (`place: how`), and the change's class."""
 
 _WORDING: Final = frozenset({"description", "title"})
 _HINTS: Final = frozenset({"annotations", "icons", "_meta", "execution"})
@@ -34,7 +33,7 @@ _CONDITIONS: Final = frozenset(
     | {"dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if", "then", "else"}
     | {"$ref", "$dynamicRef", "$recursiveRef"}
 )
-"""Keywords, besides the bounds, that restrict the allowed values."""
+"""Keywords other than bounds that restrict the allowed values."""
 
 _NO_EFFECT: Final[dict[str, tuple[Any, ...]]] = {
     **dict.fromkeys(("items", "additionalItems", "unevaluatedItems"), (True, {})),
@@ -43,23 +42,23 @@ _NO_EFFECT: Final[dict[str, tuple[Any, ...]]] = {
     **dict.fromkeys(("properties", "patternProperties", "dependencies"), ({},)),
     "uniqueItems": (False,),
 }
-"""Values with which a keyword does not restrict anything."""
+"""Keyword → values that restrict nothing."""
 
 _LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
 _UPPER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
 
 
 def diff_definitions(old: str, new: str) -> list[Change]:
-    """Return the changes between two definitions, given as JSON text, sorted by place.
+    """Return the changes between two definitions (JSON texts), sorted by place.
 
-    Invalid values in a schema are compared like others, since servers list such schemas.
+    Tolerates invalid schemas, because servers list them.
     """
     before, after = msgspec.json.decode(old), msgspec.json.decode(new)
     return sorted(_tool(before, after))
 
 
 def worst_class(changes: list[Change]) -> str:
-    """Return the worst class among changes; `wording` if there are none."""
+    """Return the worst class among the changes; `wording` if there are none."""
     return max((kind for _, kind in changes), key=CLASSES.index, default="wording")
 
 
@@ -84,7 +83,7 @@ def _how(before: Any, after: Any) -> str:
 
 
 def _schema(old: Any, new: Any, at: str, *, answers: bool) -> Iterator[Change]:
-    """Yield the changes to a schema; `answers` is True for an outputSchema."""
+    """Yield the changes to a schema; `answers` is true for an `outputSchema`."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         yield f"{at}: changed", "unclear"
         return
@@ -152,7 +151,7 @@ def _required(old: Any, new: Any, at: str, *, answers: bool) -> Iterator[Change]
 
 
 def _condition(key: str, before: Any, after: Any, *, answers: bool) -> str:
-    """Classify a change to a keyword by whether it allows more or fewer values than before."""
+    """Classify a change to a keyword by whether the schema now allows more or fewer values."""
     before, after = (
         None if value in _NO_EFFECT.get(key, ()) else value for value in (before, after)
     )
@@ -164,7 +163,7 @@ def _condition(key: str, before: Any, after: Any, *, answers: bool) -> str:
     elif key == "enum" and all(v is None or isinstance(v, list) for v in (before, after)):
         wider = _wider(_reprs(before), _reprs(after))
     elif before is None or after is None:
-        # An unknown keyword may or may not restrict values.
+        # We cannot know whether an unknown keyword restricts values.
         wider = after is None if key in _CONDITIONS | _LOWER | _UPPER else None
     elif key in _LOWER | _UPPER and all(isinstance(v, int | float) for v in (before, after)):
         wider = (after < before) is (key in _LOWER)
@@ -187,7 +186,7 @@ def _types(value: str | list[Any] | None) -> set[str] | None:
 
 
 def _wider(before: set[str] | None, after: set[str] | None) -> bool | None:
-    """Return whether more values are allowed; None if unclear. The set None means all values."""
+    """Return whether more values are allowed; None if unclear. A set of None allows all values."""
     if after is None or (before is not None and before <= after):
         return True
     if before is None or after <= before:

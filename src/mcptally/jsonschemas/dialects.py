@@ -1,7 +1,7 @@
 """Parse an untrusted JSON Schema, determine its dialect, and validate it against its metaschema.
 
-Nothing is fetched, and no untrusted pattern is run by Python's `re`. The dialect is that of
-`$schema`, by default 2020-12 (MCP 2025-11-25, SEP-1613; older revisions do not specify one).
+Nothing is fetched, and Python's `re` never runs an untrusted pattern. `$schema` names the dialect;
+the default is 2020-12 (MCP 2025-11-25, SEP-1613; older revisions do not specify a default).
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,10 +16,10 @@ from mcptally.jsonschemas.walk import REFERENCES, References, keys, nodes_of, po
 LATEST: Final = "2020-12"
 
 MAX_CHARS: Final = 1 << 20
-"""Maximum characters in a schema's JSON text; the largest recorded schema has 31,000."""
+"""Maximum length of a schema's JSON text in characters; the longest recorded schema has 31,000."""
 
 MAX_DEPTH: Final = 100
-"""Maximum nesting of a schema; the deepest recorded schema has 20 levels."""
+"""Maximum nesting depth of a schema; the deepest recorded schema has 20 levels."""
 
 _NAMES: Final = {
     "json-schema.org/draft/2020-12/schema": "2020-12",
@@ -43,7 +43,7 @@ ENGINES: Final[Mapping[str, Any]] = {
     "draft-06": jsonschema_rs.Draft6Validator,
     "draft-04": jsonschema_rs.Draft4Validator,
 }
-"""Dialect → the fast validator for it."""
+"""Dialect → the fast validator's class."""
 
 
 class UnusableSchemaError(ValueError):
@@ -51,7 +51,7 @@ class UnusableSchemaError(ValueError):
 
 
 def parse_schema(text: str) -> Any:
-    """Return the schema that a JSON text contains.
+    """Parse a schema's JSON text.
 
     Raises:
         UnusableSchemaError: the text is not JSON, too large, too deep, or neither an object nor a
@@ -99,7 +99,7 @@ def dialect_of(schema: Any) -> str:
 
 
 def metaschema_errors(schema: Any) -> list[tuple[str, str]]:
-    """Return the errors of a schema against the metaschema of its dialect: (JSON Pointer, message).
+    """Validate a schema against its dialect's metaschema; return (JSON Pointer, message) per error.
 
     Raises:
         UnusableSchemaError: the dialect is unknown, or the schema is nested too deeply for
@@ -109,7 +109,7 @@ def metaschema_errors(schema: Any) -> list[tuple[str, str]]:
     members = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(members, dict):
         return sorted(_meta_errors(name, schema))
-    # Many tools have equal arguments, so validate each distinct one once.
+    # Many tools share the same arguments, so validate each distinct argument's schema only once.
     found = _meta_errors(name, schema | {"properties": {}})
     for member, value in members.items():
         at = pointer(("properties", member))
@@ -118,14 +118,14 @@ def metaschema_errors(schema: Any) -> list[tuple[str, str]]:
 
 
 _META: Final[dict[tuple[str, bytes], frozenset[tuple[str, str]]]] = {}
-"""Caches a schema's errors by dialect and text, with at most `MAX_KNOWN` entries."""
+"""Cache of schemas' errors by dialect and JSON text, with at most `MAX_KNOWN` entries."""
 
 MAX_KNOWN: Final = 65536
-"""Maximum number of distinct schemas and parts whose errors are cached."""
+"""Maximum number of distinct schemas and subschemas whose errors are cached."""
 
 
 def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
-    """Return the errors of a schema against a dialect's metaschema, from the cache if possible."""
+    """Return a schema's errors against a dialect's metaschema, from the cache if possible."""
     if isinstance(schema, dict):
         schema = {
             key: value
@@ -150,7 +150,7 @@ def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
 
 
 def _is_schema(name: str, schema: Any) -> bool:
-    """Return whether the fast engine finds a schema valid against its metaschema."""
+    """Return whether the fast engine accepts a schema as valid against its metaschema."""
     if not isinstance(schema, dict):
         return False
     try:
@@ -179,7 +179,7 @@ def _meta_message(error: Any) -> str:
 
 
 def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
-    """Yield the patterns that jsonschema-rs does not accept as ECMA 262, with their places."""
+    """Yield the (JSON Pointer, pattern) pairs that jsonschema-rs rejects as invalid ECMA 262."""
     for at, node in nodes_of(schema):
         texts = [node.get("pattern"), *keys(node.get("patternProperties"))]
         for text in texts:
@@ -188,7 +188,7 @@ def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
 
 
 def external_references(schema: Any) -> list[tuple[str, str]]:
-    """Return references to other documents as (JSON Pointer, target). They are never followed."""
+    """Return (JSON Pointer, target) of each reference to another document; none is followed."""
     candidates = [
         (f"{at}/{key}", reference)
         for at, node in nodes_of(schema)

@@ -1,7 +1,7 @@
 """Compile regular expressions in untrusted schemas within limits on time and memory.
 
-The engine limits backtracking, so matching always ends. An automaton may be a million times the
-size of its pattern (`((a{1,50}){1,50}){1,50}`), so its size is limited too.
+The engine limits backtracking, so matching always terminates. An automaton can be a million times
+as large as its pattern (`((a{1,50}){1,50}){1,50}`), so its size is limited, too.
 """
 
 import functools
@@ -10,14 +10,14 @@ from typing import Any, Final
 import jsonschema_rs
 
 MAX_PATTERN_BYTES: Final = 1 << 20
-"""Maximum memory for one pattern's automaton, and the same again for matching; patterns in recorded
-schemas need less than 64 KiB."""
+"""Maximum memory for compiling a pattern, and again for matching it. Patterns in recorded schemas
+need less than 64 KiB."""
 
 MAX_SCHEMA_BYTES: Final = 16 << 20
-"""Maximum memory for the automata of all patterns in a schema."""
+"""Maximum memory for all compiled patterns in a schema."""
 
 MAX_CACHED_SCHEMAS: Final = 32
-"""Maximum number of cached compiled schemas with patterns."""
+"""Maximum number of compiled schemas with patterns in the cache."""
 
 
 def may_have_patterns(text: str) -> bool:
@@ -26,13 +26,13 @@ def may_have_patterns(text: str) -> bool:
 
 
 def pattern_options(schema: Any, **limits: int) -> jsonschema_rs.FancyRegexOptions:
-    """Return the options for compiling a schema's patterns; `limits` are passed on."""
+    """Return the options for compiling a schema's patterns; `limits` adds further options."""
     size = min(MAX_PATTERN_BYTES, MAX_SCHEMA_BYTES // max(_count(schema), 1))
     return jsonschema_rs.FancyRegexOptions(size_limit=size, dfa_size_limit=size, **limits)
 
 
 def _count(schema: Any) -> int:
-    """Return an upper bound for a schema's number of patterns: any member `pattern` is counted."""
+    """Return an upper bound on a schema's number of patterns."""
     found = 0
     todo = [schema]
     while todo:
@@ -49,7 +49,7 @@ def _count(schema: Any) -> int:
 
 @functools.lru_cache(maxsize=MAX_CACHED_SCHEMAS)
 def compile_pattern(text: str) -> Any:
-    """Return a validator for strings that match a pattern; None if it is not a valid pattern."""
+    """Return a validator that accepts strings matching a pattern; None for an invalid pattern."""
     schema = {"pattern": text}
     try:
         return jsonschema_rs.Draft202012Validator(schema, pattern_options=pattern_options(schema))

@@ -1,4 +1,4 @@
-"""Change each subschema of a trusted JSON Schema; properties are not mistaken for keywords."""
+"""Transform each subschema of a trusted JSON Schema, without mistaking properties for keywords."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -8,7 +8,7 @@ _VALUES: Final = frozenset({"const", "enum", "required", "default", "examples"})
 
 
 def each_subschema(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """Return a copy of `schema` with `change` applied to every subschema, innermost first."""
+    """Return a copy of a schema with `change` applied to every subschema, innermost first."""
     if isinstance(schema, list):
         return [each_subschema(item, change) for item in schema]
     if not isinstance(schema, dict):

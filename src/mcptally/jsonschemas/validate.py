@@ -1,7 +1,7 @@
-"""Validate the arguments and output of calls against their tools' schemas.
+"""Validate calls' arguments and output against the schemas of their tools.
 
-Each distinct pair of schema and value is validated once. An unusable schema is a finding about the
-tool, never about a call.
+Each distinct pair of schema and value is validated once. An unusable schema becomes a finding about
+the tool, not about its calls.
 """
 
 from typing import Final
@@ -42,9 +42,9 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
     """Add the columns `input_schema_…` and `output_schema_…`: state, error and path.
 
     Args:
-        calls: has `call_id`, `tool`, `definition`, `outcome`, `arguments`, `truncated`,
+        calls: needs `call_id`, `tool`, `definition`, `outcome`, `arguments`, `truncated`,
             `structured_content`, `response` and `reply_truncated`.
-        definitions: `definition`, `input_schema` and `output_schema` (JSON text).
+        definitions: needs `definition`, `input_schema` and `output_schema` (JSON texts).
     """
     number_of: dict[str, int] = {}
     schemas = definitions.select(
@@ -64,7 +64,7 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
         }
     )
     tool = Validated.tool.col.is_not_null()
-    # Responses may be large and few are needed, so look them up later by `row`.
+    # Responses may be large but few are needed, so look them up by `row` later.
     rows = (
         calls.lazy()
         .select(
@@ -72,7 +72,7 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
             "definition",
             "outcome",
             row=pl.int_range(pl.len(), dtype=pl.UInt32),
-            # A completed task's result may not have been fetched.
+            # The client may not have fetched a completed task's result.
             whole=~Validated.truncated.col
             & ~Validated.reply_truncated.col.fill_null(value=False)
             & Validated.response.col.is_not_null(),
@@ -122,20 +122,20 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
 
 
 REDACTED: Final = r"\[(?:redacted|hashed):"
-"""Text that replaces a secret in recordings; the original value may have been valid."""
+"""Matches the text that replaces a secret in recordings; the original value may have been valid."""
 
 
 def _unless_redacted(state: str, value: str) -> pl.Expr:
-    """Return an expression for a state; null if redaction may have made the value invalid."""
+    """Return an expression for `state`, null where redaction may have made a value invalid."""
     invalid = pl.col(state) == "invalid"
     redacted = pl.when(invalid).then(pl.col(value)).str.contains(REDACTED)
     return pl.when(~redacted.fill_null(value=False)).then(pl.col(state))
 
 
 def _with_json_text(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    """Set `output` to the first JSON text of a result if it has no structuredContent.
+    """Where a result has no structuredContent, set `output` to its first JSON text.
 
-    `responses` has the responses of all calls; `row` is an index into it.
+    `responses` contains the responses to all calls; the column `row` is an index into it.
     """
     row = rows.get_column(_Values.row.name).filter(rows.get_column(_Values.output.name).is_null())
     missing = pl.DataFrame({"row": row, "response": responses[row]}).drop_nulls("response")
@@ -162,7 +162,7 @@ class _Text(msgspec.Struct):
 
 
 class _Content(msgspec.Struct):
-    """A tool's result."""
+    """A tool result."""
 
     content: list[_Text] = []
 
@@ -171,7 +171,7 @@ _CONTENT: Final = msgspec.json.Decoder(_Content)
 
 
 def first_json_text(response: str) -> str | None:
-    """Return the first text block in a tool's result that is a JSON object or array, or None."""
+    """Return the first text block of a tool result that is a JSON object or array, or None."""
     result = decode_or_none(_CONTENT, response)
     for block in result.content if result else ():
         text = block.text
@@ -188,16 +188,16 @@ def first_json_text(response: str) -> str | None:
 def _validated(
     rows: pl.LazyFrame, schemas: list[str], prefix: str, *, missing: bytes | None = None
 ) -> pl.DataFrame:
-    """Return the results of validating pairs of schema and value, by `call_id`.
+    """Validate pairs of schema and value; return the results with the column `call_id`.
 
     Args:
-        rows: `call_id`, `number` (index into `schemas`) and `value`.
+        rows: needs `call_id`, `number` (index into `schemas`) and `value`.
         schemas: JSON texts.
-        prefix: beginning of the names of the columns with results.
-        missing: the value to validate in place of null; if None, null has the state
+        prefix: prefix of the names of result columns.
+        missing: the value to validate in place of null; if None, nulls get the state
             `missing_output`.
     """
-    # Group by value alone, then by value number: grouping by two columns copies the values.
+    # Group by value first, then by number: grouping by both at once would copy the values.
     distinct = (
         rows.group_by("value")
         .agg("number", "call_id")
@@ -209,10 +209,10 @@ def _validated(
         .pipe(run_query)
     )
     results: list[ValidationResult] = []
-    # Rows are sorted by schema. Keep only the current validator: patterns take much memory.
+    # Rows are sorted by schema. Keep only the current validator, because patterns take much memory.
     current: int | None = None
     judge: Validator | str = ""
-    # Pass bytes: the decoder would encode non-ASCII text first.
+    # Pass bytes: the decoder would have to encode non-ASCII text first.
     values = distinct.get_column(_Values.value.name).cast(pl.Binary)
     for number, value in zip(
         distinct.get_column(_Values.number.name).to_list(), values, strict=True
@@ -239,7 +239,7 @@ _READ_BY_FINDINGS: Final = (
 
 
 def schema_findings(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return findings about arguments and output that do not match their schema."""
+    """Return findings about arguments and output that do not match their schemas."""
     calls = select_for_findings(calls, *_READ_BY_FINDINGS)
     invalid = calls.filter(Validated.input_schema_state.col == "invalid")
     output = Validated.output_schema_state.col
@@ -279,7 +279,7 @@ def schema_findings(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def member_message(path: Column, message: Column, whole: pl.Expr) -> pl.Expr:
-    """Return an expression for a message: the invalid member or `whole`, then the error."""
+    """Return an expression for a message: the invalid member (or `whole`), then the error."""
     member = path.col.str.extract(r"([^/]*)$")
     subject = pl.when(path.col.fill_null("") == "").then(whole).otherwise(member)
     return formatted("{} {}", subject, message.col)

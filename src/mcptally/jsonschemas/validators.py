@@ -1,8 +1,8 @@
-"""Compile untrusted schemas to validators of JSON values, with the same messages for both engines.
+"""Compile untrusted schemas to validators whose messages do not depend on the engine.
 
-jsonschema-rs validates; schemas that it rejects are given to jsonschema, the reference engine. Both
-treat formats as annotations, never as assertions (2020-12's default). docs/design/protocol.md gives
-the reasons.
+The fast engine is jsonschema-rs; schemas that it rejects go to jsonschema, the reference engine.
+Both treat `format` as an annotation, not an assertion (the default in 2020-12). See
+docs/design/protocol.md for the reasons.
 """
 
 import functools
@@ -26,7 +26,8 @@ from mcptally.jsonschemas.walk import pointer
 UNUSABLE_SCHEMA: Final = "unusable_schema"
 
 ValidationResult = tuple[str, str | None, str | None]
-"""State (`valid`, `invalid` or `unusable_schema`), message and JSON Pointer of the first error."""
+"""State (`valid`, `invalid` or `unusable_schema`), the first error's message and its JSON
+Pointer."""
 
 VALID: Final[ValidationResult] = ("valid", None, None)
 
@@ -35,7 +36,7 @@ Validator = Callable[[Any], ValidationResult]
 
 
 def compile_validator(text: str) -> Validator | str:
-    """Return a validator for a schema's JSON text, or a message if the schema is unusable."""
+    """Compile a schema's JSON text; return an error message if the schema is unusable."""
     return _validator_with_patterns(text) if may_have_patterns(text) else _judge_without(text)
 
 
@@ -59,23 +60,23 @@ def _judge_of(text: str) -> Validator | str:
 
 
 _judge_without: Final = functools.lru_cache(maxsize=8192)(_judge_of)
-# Compiled patterns may take a thousand times more memory than the rest of a schema: keep few.
+# Compiled patterns may take a thousand times as much memory as the rest of a schema: cache few.
 _validator_with_patterns: Final = functools.lru_cache(maxsize=MAX_CACHED_SCHEMAS)(_judge_of)
 
 
 ENGINE_ERRORS: Final = (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError)
-"""Exceptions that `compile_engine` raises if the fast engine rejects a schema."""
+"""Exceptions that `compile_engine` raises when the fast engine rejects a schema."""
 
 
 def without_schema_keyword(schema: Any) -> Any:
-    """Return a schema without `$schema`, as `compile_engine` expects it."""
+    """Return a schema without `$schema`, as `compile_engine` requires."""
     if not isinstance(schema, dict):
         return schema
     return {key: value for key, value in schema.items() if key != "$schema"}
 
 
 def compile_engine(name: str, schema: Any) -> Any:
-    """Return the fast engine for an untrusted schema without `$schema`, in a dialect of `ENGINES`.
+    """Compile an untrusted schema without `$schema` for the fast engine, in a known dialect.
 
     Raises:
         jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError: the engine
@@ -95,11 +96,11 @@ def validate_json(judge: Validator, text: str | bytes) -> ValidationResult:
 
 
 def validator_from_engine(validator: Any, schema: Any = None) -> Validator:
-    """Return a validator that uses a jsonschema-rs validator.
+    """Wrap a jsonschema-rs validator.
 
     Args:
-        validator: one of `ENGINES`, compiled from a schema.
-        schema: the schema if it is untrusted, so that the cost of collecting errors is limited.
+        validator: an instance of a class in `ENGINES`.
+        schema: the schema, if it is untrusted: the cost of collecting errors is then limited.
     """
     cost = None if schema is None else ErrorCost(schema)
 
@@ -119,7 +120,7 @@ def validator_from_engine(validator: Any, schema: Any = None) -> Validator:
 
 
 def _reference_judge(name: str, schema: Any) -> Validator | None:
-    """Return a validator that uses jsonschema; None if it refuses the schema or would run `re`."""
+    """Return a validator that uses jsonschema; None if it rejects the schema or would run `re`."""
     from mcptally.jsonschemas import reference_engine  # noqa: PLC0415 - 0.1 s, seldom needed
 
     find_errors = reference_engine.error_finder(name, schema)
@@ -143,7 +144,7 @@ def _reference_judge(name: str, schema: Any) -> Validator | None:
 
 
 def _bounded(judge: Validator, limit: int) -> Validator:
-    """Return a validator that refuses values nested deeper than `limit`."""
+    """Return a validator that rejects values nested deeper than `limit` without validating them."""
 
     def judge_shallow(value: Any) -> ValidationResult:
         if nesting_depth(value) > limit:
@@ -158,7 +159,7 @@ def _bounded(judge: Validator, limit: int) -> Validator:
 
 
 def _first(errors: Iterable[tuple[tuple[str, ...], str]]) -> ValidationResult:
-    """Return the topmost error, then the first by path and message: the same for both engines."""
+    """Return the least nested error; break ties by path and message, as engines differ in order."""
     place, message = min(errors, key=lambda error: (len(error[0]), error))
     return "invalid", message[:500], pointer(place)
 
@@ -168,7 +169,7 @@ def _place(parts: Iterable[Any]) -> tuple[str, ...]:
 
 
 def _like_fast(error: Any) -> tuple[str, dict[str, Any]]:
-    """Return the keyword and details of a jsonschema error in the fast engine's form."""
+    """Return a jsonschema error's keyword and details in the fast engine's format."""
     name, value = error.validator, error.validator_value
     if name is None or (value is False and name == "items"):
         return "falseSchema", {}
@@ -183,12 +184,12 @@ def _like_fast(error: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _first_of(names: Iterable[Any], message: str) -> str:
-    """Return the name at the start of a message of jsonschema; the error has no field for it."""
+    """Return the name at the start of a jsonschema message, since the error has no field for it."""
     return next((name for name in names if message.startswith(f"{name!r} is ")), "")
 
 
 def _message(name: str, detail: dict[str, Any], value: Any) -> str:
-    """Return the message about a value. It omits the value, so equal errors have equal messages."""
+    """Return the error message; it omits the value, so that equal errors have equal messages."""
     if name == "type":
         kinds = sorted(detail.get("types", ()))
         own = json_type(value)
@@ -229,7 +230,7 @@ _MESSAGES: Final = {
     "falseSchema": "is not allowed here",
     "propertyNames": "has a member with a name that is not allowed",
 }
-"""Keyword → message; `{}` stands for the limit."""
+"""Keyword → message; `{}` is a placeholder for the limit."""
 
 
 def _limit(detail: dict[str, Any]) -> str:

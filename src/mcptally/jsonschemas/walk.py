@@ -1,8 +1,8 @@
-"""Find the subschemas of an untrusted schema by JSON Pointer, and the targets of its references.
+"""Find an untrusted schema's subschemas and the targets of its references, by JSON Pointer.
 
-Nothing is fetched: a reference to another document has no target. Engines resolve references within
-a document differently (URI equality, base URI, scope of dynamic anchors), so all possible targets
-are returned; the caller uses the most expensive one.
+Nothing is fetched, so a reference to another document has no target. Engines differ in how they
+resolve references within a document (URI equality, base URI, scope of dynamic anchors). Therefore
+all possible targets are returned, and the caller assumes the most expensive one.
 """
 
 import re
@@ -10,8 +10,8 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any, Final
 
-# Keywords with subschemas for the same value (a list, one, or one per name) and for its child
-# values (one, or one per name).
+# Keywords that apply subschemas to the same value (a list of them, one, or one per name) or to its
+# child values (one, or one per name).
 IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
 IN_PLACE_ONE: Final = ("not", "if", "then", "else")
 IN_PLACE_MAP: Final = ("dependentSchemas", "dependencies")
@@ -21,18 +21,18 @@ BELOW_ONE: Final = (
 )
 BELOW_MAP: Final = ("properties", "patternProperties")
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-"""Keywords that refer to a subschema elsewhere, which applies to the same value."""
+"""Keywords that apply a subschema defined elsewhere to the same value."""
 
 _IDS: Final = ("$id", "id")
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 _MAX_COMPARED_IDS: Final = 64
-"""Maximum number of ids with the same last step whose other steps are compared."""
+"""If more ids than this share their last step, the other steps are not compared."""
 
 
 def nodes_of(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every subschema that is an object, with its JSON Pointer."""
+    """Yield the JSON Pointer and content of every subschema that is an object."""
     todo: list[tuple[str, Any]] = [("", schema)]
     while todo:
         at, node = todo.pop()
@@ -53,13 +53,13 @@ def nodes_of(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 class References:
-    """Resolves the references in a schema to all their possible targets."""
+    """Resolves each reference in a schema to all of its possible targets."""
 
     def __init__(self, schema: Any) -> None:
         # Include all objects: engines look for ids in different places, and a JSON Pointer may
-        # refer to an object that is not any keyword's subschema.
+        # refer to an object that is not a subschema.
         self.objects = dict(_objects(schema))
-        """JSON Pointer → object, whether it is a subschema or not."""
+        """JSON Pointer → object, which need not be a subschema."""
         self._resources = {""}
         self._ids: dict[str, list[tuple[tuple[str, ...], str]]] = {}
         self._anchors: dict[str, list[str]] = {}
@@ -74,12 +74,12 @@ class References:
                 self._recursive.append(at)
 
     def targets(self, at: str, key: str, reference: str) -> list[str]:
-        """Return the JSON Pointers of the objects that a reference may mean.
+        """Return the JSON Pointers of the objects that a reference may resolve to.
 
         Args:
-            at: JSON Pointer of the node with the reference.
-            key: keyword of the reference, one of `REFERENCES`.
-            reference: value of the keyword.
+            at: JSON Pointer of the node that contains the reference.
+            key: the reference's keyword, one of `REFERENCES`.
+            reference: the keyword's value.
         """
         uri, _, fragment = reference.partition("#")
         fragment = urllib.parse.unquote(fragment)
@@ -93,7 +93,7 @@ class References:
         return [target for target in dict.fromkeys(found) if target in self.objects]
 
     def leads_out(self, reference: str) -> bool:
-        """Return whether a reference is to another document."""
+        """Return whether a reference leads to another document."""
         steps = _steps(reference.partition("#")[0])
         return steps is not None and not self._with_id(steps)
 
@@ -108,7 +108,7 @@ class References:
             self._anchors.setdefault(anchor.lower(), []).append(at)
 
     def _with_id(self, steps: tuple[str, ...]) -> list[str]:
-        """Return the resources whose id may equal a URI; either may be relative."""
+        """Return the resources whose id may be equal to a URI; both may be relative."""
         ids = self._ids.get(steps[-1], [])
         if len(ids) > _MAX_COMPARED_IDS:
             return [at for _, at in ids]
@@ -116,7 +116,7 @@ class References:
         return [at for own, at, common in lengths if own[-common:] == steps[-common:]]
 
     def _enclosing(self, at: str, uri: str) -> list[str]:
-        """Return the resources that may contain a node; all if the reference has a URI."""
+        """Return the resources that may be the base of a reference; all of them if it has a URI."""
         if uri:
             return sorted(self._resources)
         own = []
@@ -132,7 +132,7 @@ class References:
         for token in fragment.split("/")[1:]:
             step: str | int = token.replace("~1", "/").replace("~0", "~")
             if isinstance(part, list):
-                # Engines accept 01, +1 and so on for 1.
+                # Engines accept indices such as 01 and +1 for 1.
                 try:
                     step = range(len(part))[int(step)]
                 except (ValueError, IndexError):
@@ -145,7 +145,7 @@ class References:
 
 
 def _objects(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every object of a JSON value, with its JSON Pointer."""
+    """Yield the JSON Pointer and content of every object in a JSON value."""
     todo: list[tuple[str, Any]] = [("", schema)]
     while todo:
         at, value = todo.pop()
@@ -161,8 +161,8 @@ def _objects(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 def _steps(uri: str) -> tuple[str, ...] | None:
     """Return a URI's host and path as steps, normalised so that equal URIs have equal steps.
 
-    Returns None if there is no path: the URI then means the enclosing resource. A relative URI has
-    the last steps of the URI that it resolves to.
+    Returns None if there is no path, because the URI then refers to the enclosing resource. A
+    relative URI yields the last steps of the URI that it resolves to.
     """
     path = urllib.parse.unquote("".join(uri.split()).partition("?")[0]).lower()
     if not path:
@@ -186,10 +186,10 @@ def _steps(uri: str) -> tuple[str, ...] | None:
 
 
 def keys(value: Any) -> list[str]:
-    """Return the names of an object's members; none if `value` is not an object."""
+    """Return an object's member names; an empty list if `value` is not an object."""
     return list(value) if isinstance(value, dict) else []
 
 
 def pointer(parts: Any) -> str:
-    """Return the JSON Pointer (RFC 6901) made of names and indices."""
+    """Return the JSON Pointer (RFC 6901) with these names and indices."""
     return "".join(["/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts])

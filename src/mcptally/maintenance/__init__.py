@@ -1,4 +1,4 @@
-"""Owns operations on existing stores and installations: doctor and merge.
+"""Implements `doctor`, which checks an installation, and `merge`, which combines stores.
 
 May import every folder except `cli`.
 """

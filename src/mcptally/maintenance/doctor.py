@@ -1,6 +1,6 @@
-"""Checks whether mcptally can work on this machine; each check suggests a solution.
+"""Checks whether mcptally can run on this machine; each failed check suggests a fix.
 
-Values of environment variables and contents of configurations are never shown.
+Never shows the values of environment variables or the contents of configurations.
 """
 
 import dataclasses
@@ -27,12 +27,12 @@ from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.remote import is_url
 
 State = Literal["ok", "warning", "error"]
-"""Result of a check, best first. An error means that something does not work."""
+"""The result of a check, from best to worst. `error` means that something does not work."""
 
 TESTED_PYTHON: Final = ((3, 11), (3, 13))
-"""First and last Python version that the tests run with."""
+"""Oldest and newest Python version that the tests run on."""
 FREE_BYTES: Final = (100 * 10**6, 10**9)
-"""Free bytes below which there is an error or a warning."""
+"""An error is reported below the first number of free bytes, a warning below the second."""
 
 VARIABLES: Final = {
     "PATH": "where servers are found",
@@ -48,7 +48,7 @@ VARIABLES: Final = {
     "DASK_SCHEDULER_ADDRESS": "which cluster works with --engine dask",
     "PYTHONPATH": "which mcptally runs",
 }
-"""Environment variables that change mcptally's behaviour, and how."""
+"""Environment variables that change mcptally's behaviour → their effect."""
 REQUIRED: Final = ("PATH", "HOME")
 """Environment variables that must be set."""
 
@@ -62,15 +62,15 @@ class Check:
     says: str
     """The result in words."""
     do: str = ""
-    """The action to take; empty if none."""
+    """What the user should do; empty if nothing."""
 
 
 def examine(*, stores: Sequence[Path] = (), configs: Sequence[Path] | None = None) -> list[Check]:
-    """Return all checks, in the order of the report.
+    """Run all checks; return them in the order of the report.
 
     Args:
         stores: stores to check.
-        configs: client configurations to check; by default those in the usual places.
+        configs: client configurations to check; by default, those in the usual locations.
     """
     return [
         *_python(),
@@ -159,7 +159,7 @@ def _places(stores: Iterable[Path]) -> Iterator[Check]:
             yield Check(f"write {what}", "error", f"{error}", "set HOME and TMPDIR")
     for place in dict.fromkeys([*places, *stores]):
         around = (place, *place.absolute().parents)
-        # `Path.exists` raises for a folder without permission.
+        # `Path.exists` raises an error for folders that we may not access.
         there = next(path for path in around if os.path.exists(path))  # noqa: PTH110
         name = f"write to {place}"
         if not os.access(there, os.W_OK | os.X_OK):
@@ -180,7 +180,7 @@ def _places(stores: Iterable[Path]) -> Iterator[Check]:
 
 
 def usual_configurations() -> list[Path]:
-    """Return the client configurations that exist in their usual places."""
+    """Return the client configurations found in the usual locations."""
     if sys.platform == "darwin":
         base = "~/Library/Application Support"
     else:
@@ -196,7 +196,7 @@ def usual_configurations() -> list[Path]:
         f"{here}/.cursor/mcp.json",
         f"{here}/.vscode/mcp.json",
     )
-    # `os.path` does not raise if there is no home folder or no permission.
+    # Unlike `pathlib`, `os.path` raises no error if the home folder is missing or inaccessible.
     found = map(os.path.expanduser, places)
     return [Path(path) for path in found if os.path.isfile(path)]  # noqa: PTH113
 
@@ -250,7 +250,7 @@ def _store(path: Path) -> Iterator[Check]:
         yield Check(name, "error", says, again)
     else:
         yield Check(name, "ok", f"{count(rows['calls'], 'call')}, scored {scored_at}")
-    # Files behind URLs are not checked: doctor does not use the network.
+    # Remote files are not checked: doctor does not use the network.
     changed = [file for file, size in sources.items() if not is_url(file) and _size(file) != size]
     if changed:
         says = f"{len(changed)} of {count(len(sources), 'file')} changed or missing"

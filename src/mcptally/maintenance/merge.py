@@ -1,10 +1,10 @@
 """Merges stores into one, as if their archives had been scored together.
 
-Rows are carried over unchanged. If several stores contain a recording, its rows come from the first
-of them. A recording is scored again from its transcripts if the merged facts about its servers
-change its results, or if several stores have different files for it. If its transcripts are not
-available, the first store's rows are kept, and `store.json` lists it under `as_scored`, so that a
-later `score` can score it again.
+Rows are copied unchanged; if several stores contain the same recording, its rows come from the
+first of them. A recording is scored again from its transcripts if the merged facts about its
+servers change its results, or if the stores have different files for it. If the transcripts are
+unavailable, the first store's rows are kept, and `store.json` lists the recording under
+`as_scored`: a later `score` can score it again.
 """
 
 import contextlib
@@ -37,17 +37,17 @@ class Merged:
 
     out: Path
     stores: int
-    """Number of merged stores."""
+    """Number of stores that were merged."""
     files: int
-    """Number of files in the new store's archive."""
+    """Number of files in the merged store's archive."""
     rows: dict[str, int]
     """Number of rows in each table."""
     reused: int
-    """Number of files whose rows were carried over."""
+    """Number of files whose rows were copied."""
     twice: int
     """Number of recordings that several stores contained."""
     as_scored: list[str]
-    """Recordings that should have been scored again but whose files are not available."""
+    """Recordings that should have been scored again, but whose files are unavailable."""
 
 
 def merge_stores(
@@ -60,17 +60,17 @@ def merge_stores(
     """Merge several stores into one.
 
     Args:
-        paths: stores scored by this version of mcptally with the same rules and options. The first
-            one has precedence.
+        paths: stores scored by this version of mcptally with the same rules and options; earlier
+            ones take precedence.
         out: the folder of the merged store; it may be one of `paths`.
-        rules: the rule file with which the stores were scored, if any.
-        scenarios: the scenarios file with which the stores were scored, if any.
+        rules: the rule file that the stores were scored with, if any.
+        scenarios: the scenarios file that the stores were scored with, if any.
 
     Raises:
         UsageError: no store is given, `out` is a URL, or two stores have different files with the
             same name.
-        StoreError: a path is not a store, or a store was scored by another version of mcptally or
-            with other rules or options.
+        StoreError: a path is not a store, or was scored by another version of mcptally or with
+            other rules or options.
     """
     folders = list(dict.fromkeys(Path(path) for path in paths))
     if not folders:
@@ -134,7 +134,7 @@ def merge_stores(
 
 
 def _require_same_files(manifests: Sequence[Mapping[str, Any]]) -> None:
-    """Check that files with the same name in different stores are equal."""
+    """Reject stores in which the same name refers to different files."""
     digests: dict[str, str] = {}
     for manifest in manifests:
         for source in manifest["archive"]:
@@ -146,10 +146,10 @@ def _require_same_files(manifests: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _without_copies(earlier: EarlierStores) -> tuple[EarlierStores, int]:
-    """Return the stores with each recording once, and the number of recordings in several.
+    """Return the stores without duplicate recordings, and the number of duplicated recordings.
 
-    If the files of a recording differ between stores, it is scored again from all of them; if a
-    file is unavailable, the first store's rows are kept.
+    A recording whose files differ between stores is scored again from all of these files; if one of
+    them is unavailable, the first store's rows are kept.
     """
     digests = {name: source.sha256 for name, source in earlier.sources.items()}
     places = earlier.places.all().with_columns(
@@ -187,12 +187,12 @@ def _without_copies(earlier: EarlierStores) -> tuple[EarlierStores, int]:
 
 
 def _values(column: pl.LazyFrame) -> pl.Series:
-    """Return the distinct values of a table with one column."""
+    """Return the distinct values of a one-column table."""
     return column.unique().collect().to_series()
 
 
 def _without_unused_files(earlier: EarlierStores) -> EarlierStores:
-    """Return the stores without unused files (copies whose rows come from another store)."""
+    """Return the stores without the files that no rows come from any more."""
     places = earlier.places.all().select("file")
     reused = earlier.reused(earlier.places.all()).select("file")
     used = {*_values(reused), *earlier.file_places.get_column(RecordingPlaces.file.name)}
