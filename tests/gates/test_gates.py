@@ -56,6 +56,14 @@ def test_a_gate_fails_for_a_server_that_never_started(tmp_path):
     assert run(*arguments, "--fail-on", "server.failed_starts > 0").returncode == 1
 
 
+def test_the_message_shows_shares_and_the_limit_in_percent(store):
+    messages = {
+        r.tool: r.message for r in gates.check_store(store, gates.load(["failure_rate > 0.1"]))
+    }
+    assert messages["bad"].startswith("failure_rate is 50.0% (")
+    assert messages["bad"].endswith("%) on 80 calls in 40 sessions; limit: > 10%")
+
+
 def test_a_gate_may_be_a_lower_limit(store):
     assert states(store, "confidence < 80") == {
         "bad": "failed",

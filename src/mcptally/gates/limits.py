@@ -24,7 +24,7 @@ from mcptally.review.answers import RATES
 from mcptally.rules.reference_page import find_rules
 from mcptally.tables.findings import Severity
 from mcptally.tables.outcomes import Verdict
-from mcptally.tables.values import SHARE
+from mcptally.tables.values import SHARE, cell
 
 State = Literal["failed", "undecided", "passed"]
 
@@ -57,6 +57,14 @@ class Gate:
         """Return whether the gate applies to a tool or, if `tool` is None, to a server."""
         return fnmatch.fnmatchcase(server or "", self.server) and (
             tool is None or fnmatch.fnmatchcase(tool, self.tool)
+        )
+
+    @property
+    def bound(self) -> str:
+        """The limit as text, as in `limit: > 5%`."""
+        is_share = SHARE.search(self.column)
+        return f"limit: {self.beyond} " + (
+            f"{100 * self.limit:g}%" if is_share else f"{self.limit:g}"
         )
 
     def state(self, low: float, high: float) -> State:
@@ -302,10 +310,9 @@ def _check_row(
     not pass silently if no call shows whether the tool works.
     """
     server, tool, value = row["server"], row.get("tool"), row[gate.column]
-    limit = f"limit: {gate.beyond} {gate.limit:g}"
     if value is None and gate.column in _CONFIDENCES:
         calls = f"{count_of(row['calls'], 'call')}, of which {row['ok']:,} worked"
-        message = f"{gate.column}: no evidence in {calls}; {limit}"
+        message = f"{gate.column}: no evidence in {calls}; {gate.bound}"
         return Result(gate, "undecided", server, tool, message)
     if value is None:
         return None
@@ -315,7 +322,8 @@ def _check_row(
     if ends[0] in row:
         low, high = (row[end] for end in ends)
         known = low is not None and high is not None
-        span = f" ({low:.4g} to {high:.4g})" if known else ", too little data for an interval"
+        interval = f" ({cell(gate.column, low)} to {cell(gate.column, high)})"
+        span = interval if known else ", too little data for an interval"
         if not known:
             state = "undecided"
         elif counted < MIN_SESSIONS:
@@ -323,8 +331,8 @@ def _check_row(
         else:
             state = gate.state(low, high)
     message = (
-        f"{gate.column} is {value:.4g}{span} on {count_of(row['calls'], 'call')} in "
-        f"{count_of(counted, 'session')}; {limit}"
+        f"{gate.column} is {cell(gate.column, value)}{span} on {count_of(row['calls'], 'call')} in "
+        f"{count_of(counted, 'session')}; {gate.bound}"
     )
     return Result(gate, state, server, tool, message)
 
@@ -343,13 +351,17 @@ def _check_change(gate: Gate, row: Mapping[str, Any]) -> Result:
         state = gate.state(low, high)
         if state == "failed" and row["verdict"] not in ("worse", "better"):
             state = "undecided"  # with many changes, some exceed a limit by chance
-    span = "" if low is None or high is None else f" ({low:.3g} to {high:.3g})"
+    shown = points if SHARE.search(gate.column) else "{:.3g}".format
+    span = "" if low is None or high is None else f" ({shown(low)} to {shown(high)})"
     q = "" if row["q_value"] is None else f", q {row['q_value']:.3f}"
-    change = "none" if row["change"] is None else f"{row['change']:.3g}"
-    message = (
-        f"{row['metric']} {row['scale']} {change}{span}{q}; limit: {gate.beyond} {gate.limit:g}"
-    )
+    change = "none" if row["change"] is None else shown(row["change"])
+    message = f"{row['metric']} {row['scale']} {change}{span}{q}; {gate.bound}"
     return Result(gate, state, row["server"], row["tool"], message)
+
+
+def points(change: float) -> str:
+    """Return the change in a share as text, in percentage points."""
+    return f"{100 * change:+.1f} points"
 
 
 def _check_findings(store: Store, gate: Gate) -> Result:
@@ -363,7 +375,7 @@ def _check_findings(store: Store, gate: Gate) -> Result:
     count = sum(n for _, _, n, _ in fitting)
     places = [place for *_, place in fitting if None not in place]
     file, line = min(places, default=(None, None))
-    message = f"{count_of(count, 'finding')} of {gate.column}; limit: {gate.beyond} {gate.limit:g}"
+    message = f"{count_of(count, 'finding')} of {gate.column}; {gate.bound}"
     return Result(gate, gate.state(count, count), None, None, message, file, line)
 
 

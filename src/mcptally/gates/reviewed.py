@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from mcptally.analytics.store import Store
-from mcptally.gates.limits import Gate, Result
+from mcptally.gates.limits import Gate, Result, points
 from mcptally.review.place import file_of_store
 from mcptally.statistics.reviewed import Interval, difference
 
@@ -26,8 +26,8 @@ def check(store: Store, gates: Sequence[Gate]) -> Iterator[Result]:
         for rate in found:
             low, high = rate.service_low, rate.service_high
             message = (
-                f"{SCOPE}.{rate.metric} is {rate.rate:.4g} ({low:.4g} to {high:.4g}) from "
-                f"{rate.answers} answers; limit: {gate.beyond} {gate.limit:g}"
+                f"{SCOPE}.{rate.metric} is {rate.rate:.1%} ({low:.1%} to {high:.1%}) from "
+                f"{rate.answers} answers; {gate.bound}"
             )
             yield Result(gate, gate.state(low, high), rate.server, rate.tool, message)
 
@@ -42,8 +42,8 @@ def check_change(base: Store, new: Store, gates: Sequence[Gate]) -> Iterator[Res
             yield Result(gate, "undecided", None, None, f"{gate.column}: of both stores, {HOW}")
         for _, rate, change in fitting:
             message = (
-                f"{SCOPE}.{rate.metric} changed by {change.rate:.4g} ({change.low:.4g} to "
-                f"{change.high:.4g}); limit: {gate.beyond} {gate.limit:g}"
+                f"{SCOPE}.{rate.metric} changed by {points(change.rate)} "
+                f"({points(change.low)} to {points(change.high)}); {gate.bound}"
             )
             state = gate.state(change.low, change.high)
             yield Result(gate, state, rate.server, rate.tool, message)
@@ -66,7 +66,7 @@ def lines(base: Store, new: Store) -> Iterator[str]:
         about = " ".join(filter(None, (after.server, after.tool))) or "all calls"
         yield (
             f"reviewed {after.metric} of {about}: {100 * before.rate:.1f} % to "
-            f"{100 * after.rate:.1f} %, a change of {100 * change.rate:+.1f} points "
+            f"{100 * after.rate:.1f} %, a change of {points(change.rate)} "
             f"({100 * change.low:+.1f} to {100 * change.high:+.1f})"
         )
 
