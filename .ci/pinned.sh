@@ -12,7 +12,9 @@ venv_with() {
   local home=$1
   shift
   [ -x "$home/bin/python" ] || "${PYTHON:-python3}" -m venv "$home"
-  "$home/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
+  # uv takes a tenth of pip's time, but finds no registry that only pip's settings name.
+  [ -n "${UV_PROGRAM:-}" ] && "$UV_PROGRAM" pip install --quiet --python "$home/bin/python" "$@" ||
+    "$home/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
 }
 
 # npm_into <folder> <pin>...: node_modules with these, where there is npm; else it says so.

@@ -28,12 +28,12 @@ home=$folder/http
 . "$(dirname "$0")/pinned.sh"
 
 if ! same "$home/.pypi" "${PYPI[@]}"; then
+  bash "$(dirname "$0")/servers-oracle.sh" "$1" &
   venv_with "$home" "${PYPI[@]}"
+  wait $!
   # The everything-server is in no wheel, only among the examples of the source distribution.
   source=$(mktemp -d)
-  "$home/bin/python" -m pip download --quiet --disable-pip-version-check --no-deps \
-    --no-binary :all: --dest "$source" "mcp==$SDK"
-  tar -xzf "$source/mcp-$SDK.tar.gz" -C "$source"
+  tar -xzf "$folder/oracle/mcp-$SDK.tar.gz" -C "$source"
   packages=$("$home/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   rm -rf "$packages/mcp_everything_server"
   cp -r "$source/mcp-$SDK/examples/servers/everything-server/mcp_everything_server" "$packages/"
