@@ -184,7 +184,7 @@ EACH_OPERATION = [
 ]
 
 
-@settings(max_examples=max(2, settings.default.max_examples // 50))
+@settings(max_examples=max(1, settings.default.max_examples // 50))
 @given(OPS)
 @example(EACH_OPERATION)
 def test_after_random_changes_of_an_archive_the_tables_equal_a_full_run(tmp_path_factory, ops):

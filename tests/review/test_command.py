@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import mcptally as mt
@@ -138,10 +139,11 @@ def test_a_finished_sample_gives_rates_and_an_unfinished_one_none(store, typed):
     run("review", store, "--sample", 20)
     (sample,) = file_of(store).samples
     key = {"ok": "o", "other_error": "t", "tool_failure": "t"}
-    first, *rest = [key[each.stratum] + "\n" for each in sample.drawn]
-    typed(first)
+    typed(key[sample.drawn[0].stratum] + "\n")
     assert "1 of 20 answered; rates follow then" in run("review", store, "--sample", 20).stderr
-    typed("".join(rest))
+    opened = mt.open_store(store)
+    rest = [key[each.stratum] for each in sample.drawn[1:]]
+    opened.answer(opened.review(20, sample=True).with_columns(answer=pl.Series(rest)))
     done = run("review", store, "--sample", 20)
     assert len(file_of(store).samples) == 1
     assert "failure_rate: 29.8 % of 94 recorded calls (" in done.stderr
