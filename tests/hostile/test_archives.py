@@ -191,6 +191,11 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return judged(folder)
 
 
+@pytest.fixture(scope="module")
+def opened_store(scored: Outcome) -> mt.Store:
+    return mt.open_store(scored.store)
+
+
 def about(outcome: Outcome, table: str, name: str) -> pl.DataFrame:
     """The rows about the file of one case."""
     return outcome.table(table).filter(pl.col("file").str.contains(f"/{name}.jsonl", literal=True))
@@ -212,15 +217,16 @@ def test_an_unusual_but_valid_message_is_a_call(scored: Outcome, name: str) -> N
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_explain_shows_an_unusual_call(scored: Outcome, name: str) -> None:
-    store = mt.open_store(scored.store)
-    for call_id in about(scored, "calls", name).get_column("call_id").head(2):
-        assert call_id in text(explain(store, call_id))
+def test_explain_shows_an_unusual_call(scored: Outcome, opened_store: mt.Store, name: str) -> None:
+    call_id = about(scored, "calls", name).get_column("call_id")[-1]
+    assert call_id in text(explain(opened_store, call_id))
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "har", "otlp", "parquet"])
-def test_an_unusual_call_is_exported(scored: Outcome, tmp_path: Path, form: str) -> None:
-    done = export(mt.open_store(scored.store), to=form, out=tmp_path / "out")
+def test_an_unusual_call_is_exported(
+    scored: Outcome, opened_store: mt.Store, tmp_path: Path, form: str
+) -> None:
+    done = export(opened_store, to=form, out=tmp_path / "out")
     untimed = 1 if form in {"har", "otlp"} else 0
     assert sum(done.left_out.values()) == untimed
     assert done.rows == scored.table("calls").height

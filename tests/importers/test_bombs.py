@@ -84,7 +84,9 @@ def test_a_first_pass_does_not_use_the_budget(tmp_path: Path) -> None:
 def test_bombs_share_one_budget_and_other_files_are_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "DecompressionBudget", functools.partial(DecompressionBudget, 50 << 20))
+    monkeypatch.setattr(
+        run, "DecompressionBudget", functools.partial(DecompressionBudget, 50 << 20)
+    )
     logs = tmp_path / "logs"
     logs.mkdir()
     for name in ("a.jsonl.zst", "b.jsonl.zst"):

@@ -91,7 +91,7 @@ def test_the_compact_metaschema_accepts_what_the_official_one_accepts(draft: str
     cls = CLASSES[name]
     official = cls(cls.META_SCHEMA, registry=Registry().with_contents(_metaschemas()))
     schemas = [group["schema"] for groups in suite(draft).values() for group in groups]
-    broken = [_with(schema, key, value) for schema in schemas[:150] for key, value in WRONG]
+    broken = [_with(schema, key, value) for schema in schemas[:50] for key, value in WRONG]
     differ = [
         schema
         for schema in schemas + broken

@@ -256,7 +256,7 @@ def outcomes(folder):
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_the_official_conformance_checks_have_the_same_results(tmp_path, servers, node, revision):
     port = free_port()
     python = str(servers / "http" / "bin" / "python")

@@ -16,6 +16,7 @@ from mcptally.transcript.check import check
 from mcptally.transcript.discover import discover
 from mcptally.transcript.writer import journal
 from mcptally.transcript.writer.progress import SLOT_BYTES, SLOTS, Opening, Progress
+from tests.commands import run
 from tests.record.http_rig import Client, Connection, ScriptedServer, json_response
 from tests.record.recorder_process import (
     PYTHON,
@@ -68,18 +69,6 @@ def assert_finished(folder):
         assert path.is_dir() or SECRET.encode() not in path.read_bytes()
 
 
-def run_command(*arguments, code=0):
-    done = subprocess.run(
-        [*PYTHON, "-m", "mcptally", *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr.decode()
-    return done.stderr.decode()
-
-
 def test_events_that_wait_when_all_processes_are_killed_are_written_by_check(tmp_path):
     left = kill_both(tmp_path)
     assert left.stat().st_mode & 0o777 == 0o600
@@ -96,7 +85,14 @@ def test_events_that_wait_when_all_processes_are_killed_are_written_by_check(tmp
 
 def test_the_next_recorder_in_the_folder_writes_the_events_that_wait(tmp_path):
     kill_both(tmp_path)
-    logged = run_command("record", "--out", tmp_path, "--no-compress", "--", "true")
+    logged = subprocess.run(
+        [*recorder(tmp_path, "--no-compress"), "true"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=True,
+    ).stderr
     assert f"{tmp_path}: wrote 10 events of a recorder that was killed" in logged
     assert_finished(tmp_path)
     assert ids(tmp_path, dir="c2s") == list(range(20))
@@ -104,7 +100,10 @@ def test_the_next_recorder_in_the_folder_writes_the_events_that_wait(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["check", "score", "overview", "redact"])
-def test_every_command_that_reads_the_folder_writes_the_events_that_wait(command, tmp_path):
+def test_every_command_that_reads_the_folder_writes_the_events_that_wait(
+    command, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     traces = tmp_path / "traces"
     kill_both(traces)
     (segment,) = traces.glob("*.jsonl")
@@ -115,7 +114,7 @@ def test_every_command_that_reads_the_folder_writes_the_events_that_wait(command
         "redact": (["redact", traces, "-o", tmp_path / "copy"], 0),
     }
     given, code = arguments[command]
-    run_command(*given, code=code)
+    assert run(*given).returncode == code
     assert_finished(traces)
     assert ids(traces) == list(range(20))
 

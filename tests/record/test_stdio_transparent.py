@@ -155,8 +155,8 @@ def test_a_64_mb_frame_is_relayed_without_being_held_in_memory(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_million_tiny_frames_are_relayed_and_recorded(tmp_path):
-    count = 1_000_000
+def test_three_hundred_thousand_tiny_frames_are_relayed_and_recorded(tmp_path):
+    count = 300_000
     server = script(
         "import os\nn = 0\nwhile data := os.read(0, 65536): n += data.count(b'\\n')\nprint(n)"
     )
@@ -176,7 +176,7 @@ def test_a_million_tiny_frames_are_relayed_and_recorded(tmp_path):
 
 @pytest.mark.slow
 def test_a_client_that_sends_without_reading_loses_nothing(tmp_path):
-    data = b'{"id":1}\n' * 100_000
+    data = b'{"id":1}\n' * 60_000
     with RecordedServer(tmp_path, ECHO, "--no-compress", "--redact", "none") as recorded_server:
         sender = threading.Thread(target=recorded_server.send, args=(data,))
         sender.start()
@@ -186,7 +186,7 @@ def test_a_client_that_sends_without_reading_loses_nothing(tmp_path):
         sender.join()
         assert recorded_server.end() == (b"", b"", 0)
     counts = events(tmp_path)[-1]["counts"]
-    assert counts["message"] == 200_000
+    assert counts["message"] == 120_000
 
 
 def test_sockets_as_streams_work_like_pipes(tmp_path):

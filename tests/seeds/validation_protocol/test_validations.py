@@ -22,10 +22,13 @@ CLIENT = """
 import anyio, json, sys
 from mcp import Client, StdioServerParameters
 async def main():
+    for calls in json.loads(sys.argv[1]):
+        await session(calls)
+async def session(calls):
     server = StdioServerParameters(command=sys.argv[2], args=sys.argv[3:])
     async with Client(server, mode="legacy") as client:
         await client.list_tools()
-        for tool, arguments in json.loads(sys.argv[1]):
+        for tool, arguments in calls:
             await client.call_tool(tool, arguments)
 anyio.run(main)
 """
@@ -46,23 +49,13 @@ def store(tmp_path_factory):
     folder = tmp_path_factory.mktemp("validating")
     plans = [HONEST + LIES, HONEST, [*HONEST, "/mute"]]
     plans[0].append("/data/a.txt")
-    for number, paths in enumerate(plans):
-        calls = list(_session(paths))
-        if not number:
-            calls.append(("read_file", {"path": "/never/validated"}))
-        record = [
-            "-m",
-            "mcptally",
-            "record",
-            "--out",
-            str(folder / "traces"),
-            "--name",
-            "validating",
-        ]
-        command = [sys.executable, *record, "--", sys.executable, str(SERVER)]
-        subprocess.run(
-            [sys.executable, "-c", CLIENT, json.dumps(calls), *command], check=True, timeout=60
-        )
+    calls = [list(_session(paths)) for paths in plans]
+    calls[0].append(("read_file", {"path": "/never/validated"}))
+    record = ["-m", "mcptally", "record", "--out", str(folder / "traces"), "--name", "validating"]
+    command = [sys.executable, *record, "--", sys.executable, str(SERVER)]
+    subprocess.run(
+        [sys.executable, "-c", CLIENT, json.dumps(calls), *command], check=True, timeout=60
+    )
     mt.score([folder / "traces"], out=folder / "store")
     return mt.open_store(folder / "store")
 
