@@ -8,6 +8,7 @@ in docs/CONTRIBUTING.md; a block that cannot run says why, in words of `REASONS`
 
 import contextlib
 import dataclasses
+import io
 import os
 import re
 import shlex
@@ -125,11 +126,12 @@ def _programs(_: str, names: list[str]) -> list[str]:
     return [name for name in names if ".jsonl" not in name]
 
 
-def world(folder: Path, furniture: Path | None) -> Path:
+def world(folder: Path, page: Path, furniture: Path) -> Path:
     """The folder in which a page's blocks run.
 
     Beside it: a home with a client's configuration and logs, and programs. `npx` and `uvx` start a
-    small server of ours instead of fetching one. With `furniture` there are an archive and stores.
+    small server of ours instead of fetching one. Unless the page is `BARE`, there are also an
+    archive and the stores that it names.
     """
     here = folder / "here"
     here.mkdir()
@@ -154,10 +156,12 @@ def world(folder: Path, furniture: Path | None) -> Path:
         program = folder / "programs" / name
         program.write_text(f"#!/bin/sh\nexec {sys.executable} {command}\n")
         program.chmod(0o755)
-    if furniture is not None:
+    if page.relative_to(ROOT).as_posix() not in BARE:
         shutil.copytree(furniture / "traces", here / "traces")
+        text = page.read_text(encoding="utf-8")
         for name in STORES:
-            shutil.copytree(furniture / "store", here / name)
+            if name in text:
+                shutil.copytree(furniture / "store", here / name)
         (here / "colleague.log").write_text(styles.vscode(time))
         (here / "wire.jsonl").write_text(styles.enveloped(time))
     return folder
@@ -181,7 +185,7 @@ def commands_alone(block: Block, code: str) -> list[list[str]]:
         block.kind == "sh"
         and len(lines) == len(found)
         and all(line.startswith("mcptally ") for line in lines)
-        and not re.search(r"[|&;<>$*?~`{}()\[\]]", unquoted)
+        and not re.search(r"[|&;<>$*?`{}()\[\]]", unquoted)
         and START_PROGRAMS.isdisjoint(word for words in found for word in words)
     )
     return found if alone else []
@@ -200,6 +204,8 @@ def run(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:
     code = code or block.code
     if alone := commands_alone(block, code):
         return _run_here(alone, folder / "here", environment)
+    if block.kind == "python" and "distributed" not in code:  # which starts other processes
+        return _execute_here(code, folder / "here", environment)
     command = {
         "sh": ["bash", "-euo", "pipefail", "-c", code],
         "python": [sys.executable, "-c", code],
@@ -216,23 +222,40 @@ def run(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _run_here(
-    commands: list[list[str]], folder: Path, environment: dict[str, str]
-) -> subprocess.CompletedProcess[str]:
-    """Run mcptally commands in this process, until one fails; what they print."""
-    out, err, code = "", "", 0
+@contextlib.contextmanager
+def _in(folder: Path, environment: dict[str, str]) -> Iterator[None]:
+    """Work in a folder with these variables and without input."""
     with (
         mock.patch.dict(os.environ, environment, clear=True),
         contextlib.chdir(folder),
         Path(os.devnull).open() as nothing,
         mock.patch.object(sys, "stdin", nothing),
     ):
+        yield
+
+
+def _run_here(
+    commands: list[list[str]], folder: Path, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run mcptally commands in this process, until one fails; what they print."""
+    out, err, code = "", "", 0
+    with _in(folder, environment):
         for words in commands:
-            done = run_command(*words)
+            done = run_command(*map(os.path.expanduser, words))
             out, err, code = out + done.stdout, err + done.stderr, done.returncode
             if code:
                 break
     return subprocess.CompletedProcess(["mcptally"], code, out, err)
+
+
+def _execute_here(
+    code: str, folder: Path, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Execute Python in this process; what it prints."""
+    out = io.StringIO()
+    with _in(folder, environment), contextlib.redirect_stdout(out):
+        exec(code, {"__name__": "__main__"})  # noqa: S102  (the code is ours)
+    return subprocess.CompletedProcess(["python"], 0, out.getvalue(), "")
 
 
 def _failed_call(folder: Path) -> str:
@@ -297,8 +320,7 @@ def rewrite(page: Path, furniture: Path) -> bool:
     """Put what blocks print into the page; whether it changed."""
     text = page.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as name:
-        bare = page.relative_to(ROOT).as_posix() in BARE
-        folder = world(Path(name), None if bare else furniture)
+        folder = world(Path(name), page, furniture)
         shown = list(follow(page, folder))
     fresh = text
     for block, said in reversed(shown):

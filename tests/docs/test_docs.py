@@ -24,7 +24,7 @@ from mcptally.tables.all_tables import TABLES
 from mcptally.tables.outcomes import OUTCOMES
 from mcptally.transcript.events import AnyEvent
 from tests.docs import blocks
-from tests.docs.blocks import BARE, DATA, DOCS, PAGES, REASONS, ROOT, RUNNABLE, SHOWN, prose
+from tests.docs.blocks import DATA, DOCS, PAGES, REASONS, ROOT, RUNNABLE, SHOWN, prose
 from tests.importers.imported_logs import events
 from tests.shared_folder import shared_folder
 
@@ -46,7 +46,7 @@ def furniture(tmp_path_factory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks.runs(page)], ids=name)
 def test_what_a_page_says_to_do_works_and_prints_what_it_shows(page, furniture, tmp_path):
-    folder = blocks.world(tmp_path, None if name(page) in BARE else furniture)
+    folder = blocks.world(tmp_path, page, furniture)
     for block, said in blocks.follow(page, folder):
         assert block.code == said, (
             f"{name(page)}:{block.line}: python -m tests.docs.blocks shows it anew"
