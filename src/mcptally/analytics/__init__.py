@@ -1,5 +1,5 @@
-"""Answers questions about stores: predefined questions, SQL, comparisons, explanations, dry runs.
+"""Answers questions about stores: predefined ones, SQL, comparisons, explanations and dry runs.
 
-It imports statistics, store, seeds, verdict and the folders below them, and no folder that writes
-stores or shows answers.
+May import `statistics`, `store`, `seeds`, `verdict` and the folders below them, but no folder that
+writes stores or formats answers.
 """

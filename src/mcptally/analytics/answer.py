@@ -1,4 +1,4 @@
-"""Provides answers: DuckDB relations that notebooks show as tables."""
+"""Defines `Answer`, a DuckDB relation that notebooks show as a table."""
 
 import threading
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     import polars as pl
 
 ROWS: Final = 20
-"""Number of rows of an answer that a notebook shows."""
+"""Maximum number of rows that a notebook shows."""
 
 
 CONNECTION_IN_USE: Final = threading.RLock()
-"""Held while an answer is requested or computed: a DuckDB connection refuses a second thread, and
-several answers share a connection. DuckDB uses all cores for one query."""
+"""Lock held while an answer is requested or computed: several answers share a DuckDB connection,
+which only one thread may use. DuckDB uses all cores for a single query."""
 
 
 class Answer(duckdb.DuckDBPyRelation):
     """A DuckDB relation that a notebook shows as a table with bars and intervals.
 
-    A notebook shows the first 20 rows with secrets masked; for a predefined question, it shows the
-    columns that `mcptally query` shows. `.pl()`, `.df()`, `.arrow()` and `.fetchall()` return
-    everything as recorded. Threads may share an answer.
+    A notebook shows the first 20 rows with secrets masked and, for a predefined question, the same
+    columns as `mcptally query`. `.pl()`, `.df()`, `.arrow()` and `.fetchall()` return everything as
+    recorded. Threads may share an answer.
     """
 
     __slots__ = ()
@@ -59,7 +59,7 @@ class Answer(duckdb.DuckDBPyRelation):
             "an answer is a query of an open store; pickle what .pl() or .arrow() returns"
         )
 
-    # DuckDB's methods return `Any` or its own class.
+    # Override DuckDB's methods, which return `Any` or a plain relation.
 
     def pl(self, *args: Any, **kwargs: Any) -> "pl.DataFrame":
         """Return the rows as a Polars data frame."""
@@ -73,7 +73,7 @@ class Answer(duckdb.DuckDBPyRelation):
             return super().df(*args, **kwargs)
 
     def arrow(self, *args: Any, **kwargs: Any) -> pa.Table:
-        """Return the rows as an Arrow table; `.to_arrow_reader()` reads them batch by batch."""
+        """Return the rows as an Arrow table; to read batches, use `.to_arrow_reader()`."""
         return self.to_arrow_table(*args, **kwargs)
 
     def to_arrow_table(self, *args: Any, **kwargs: Any) -> pa.Table:
@@ -97,7 +97,7 @@ class Answer(duckdb.DuckDBPyRelation):
             return as_answer(super().limit(n, offset))
 
     def order(self, order_expr: object) -> "Answer":
-        """Return the rows, sorted by the terms of an SQL ORDER BY clause."""
+        """Return the rows, sorted as in an SQL ORDER BY clause."""
         with CONNECTION_IN_USE:
             return as_answer(super().order(order_expr))
 
@@ -107,25 +107,25 @@ class Answer(duckdb.DuckDBPyRelation):
             return as_answer(super().sort(*args))
 
     def select(self, *args: object, groups: str = "") -> "Answer":
-        """Return these columns or SQL expressions."""
+        """Return the given columns or SQL expressions."""
         with CONNECTION_IN_USE:
             return as_answer(super().select(*args, groups=groups))
 
 
 def as_answer(relation: duckdb.DuckDBPyRelation) -> Answer:
-    """Return the same relation, as an `Answer`."""
+    """Convert a relation to an `Answer` in place."""
     relation.__class__ = Answer
     assert isinstance(relation, Answer)  # noqa: S101  (for mypy)
     return relation
 
 
 def masked(answer: duckdb.DuckDBPyRelation) -> Answer:
-    """Return an answer's rows with secrets masked, for stores that are not masked."""
+    """Mask the secrets in an answer from a store that was opened without `masked`."""
     return of_table(mask_rows(answer.to_arrow_table()))
 
 
 def of_table(table: pa.Table) -> Answer:
-    """Return the rows of a table as an answer."""
+    """Return an Arrow table as an answer."""
     connection = duckdb.connect()
     connection.execute(IN_UTC)
     return as_answer(connection.from_arrow(table))

@@ -1,4 +1,4 @@
-"""Answers predefined questions, with filters, through the connections to a store."""
+"""Answers predefined questions about a store, with filters."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,15 +16,15 @@ _TABLES_WITH_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "client": ("calls", "recordings"),
     "model": ("calls",),
 }
-"""Filter → the tables that contain its valid names."""
+"""Filter → the tables that contain its valid values."""
 
 _OF_TOOLS: Final = frozenset({"contrasts"})
-"""Questions whose rows about a tool only need calls to this tool: `server` and `tool` select calls,
-which is faster than selecting rows of the answer for all tools."""
+"""Questions that compute a tool's rows from calls to this tool only. Here, the filters `server` and
+`tool` select calls, which is faster than selecting rows from the answer for all tools."""
 
 
 def answer(connections: Connections, question: str, filters: Filters) -> Answer:
-    """Return the answer to a question; see `Store.ask` for the filters.
+    """Return the answer to a question; `Store.ask` explains the filters.
 
     Raises:
         QueryError: there is no such question, server, tool, client or model.
@@ -36,7 +36,7 @@ def answer(connections: Connections, question: str, filters: Filters) -> Answer:
             f"no question is called {question!r}{near(question, question_titles())}"
             f"; there are: {', '.join(question_titles())}"
         )
-    # Do not create a view of the question itself: DuckDB would bind its SQL once more.
+    # Do not create a view for the question itself: DuckDB would bind its SQL twice.
     source = f'({views.all_texts()[question]}\n) AS "{question}"'
     if not given:
         return connections.answer(f"SELECT * FROM {source}", question)
@@ -69,7 +69,7 @@ def answer(connections: Connections, question: str, filters: Filters) -> Answer:
 
 
 def _check_names(connections: Connections, given: Mapping[str, Any]) -> None:
-    """Raise if no server, tool, client or model has the given name; suggest similar names."""
+    """Reject an unknown server, tool, client or model, and suggest similar names."""
     for kind, sources in _TABLES_WITH_NAMES.items():
         if kind not in given:
             continue
@@ -98,7 +98,7 @@ def _check_names(connections: Connections, given: Mapping[str, Any]) -> None:
 
 
 def _list_of_names(kind: str, names: list[str]) -> str:
-    """Return the end of an error message: the first eight names in the store, in order."""
+    """Return the end of an error message, which lists up to eight names in the store."""
     if not names:
         return f"; no {kind} is named in this store"
     few = ", ".join(sorted(names)[:8])

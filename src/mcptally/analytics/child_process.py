@@ -1,13 +1,12 @@
-"""Runs functions in child processes, with limits on time and memory even in native code.
+"""Runs functions in child processes, with limits on time and memory that native code obeys, too.
 
-DuckDB checks for interrupts only between vectors, and its scalar functions allocate memory that it
-does not count. So untrusted SQL runs in a child process: this process kills the child when its time
-is up, and the operating system enforces the memory limit. Starting takes about a second, so
-processes are reused; one that was killed or ran out of memory is replaced.
+DuckDB checks for interrupts only between vectors, and does not count the memory that its scalar
+functions allocate. Therefore untrusted SQL runs in a child process: the parent kills the child
+after the time limit, and the operating system enforces the memory limit. A child takes about a
+second to start, so it is reused; a child that was killed or ran out of memory is replaced.
 
-A call and its answer are frames on the child's stdin and stdout: a kind (one byte), a length (eight
-bytes) and the content. Calls are pickled by this process. Answers are bytes and are never
-unpickled.
+Calls and answers are frames on the child's stdin and stdout: a kind (one byte), a length (eight
+bytes) and the content. The parent pickles calls; answers are bytes that it never unpickles.
 """
 
 import collections
@@ -36,16 +35,16 @@ from mcptally.analytics.spill import remove_abandoned
 from mcptally.errors import McptallyError, QueryError
 
 PROCESSES: Final = 2
-"""Number of calls that run at the same time; further calls wait."""
+"""Maximum number of concurrent calls; further calls wait."""
 
 START_SECONDS: Final = 120.0
-"""Maximum seconds for a process to start."""
+"""Maximum time that a process may take to start, in seconds."""
 
 HEADROOM: Final = 256 << 20
-"""Bytes allowed beyond a memory limit and a quarter of it.
+"""Bytes that a child may allocate in addition to 1.25 times its memory limit.
 
-These are for Arrow's copy of an answer, stacks, and memory kept by allocators. With half as much,
-grouping 20 million rows within 500 MB failed sometimes."""
+They allow for Arrow's copy of an answer, stacks, and memory cached by allocators. With half as
+much, grouping 20 million rows within 500 MB sometimes failed."""
 
 _ADVICE: Final = "ask for less: one server, a shorter time, fewer columns"
 
@@ -62,7 +61,7 @@ _START: Final = (
 
 
 class _MemoryError(Exception):
-    """The child ran out of memory. The message is from DuckDB or Python."""
+    """The child ran out of memory; the message is DuckDB's or Python's."""
 
 
 class _KilledError(Exception):
@@ -78,7 +77,7 @@ class CancellableCall:
         self._child: _Child | None = None
 
     def cancel(self) -> None:
-        """Stop the call if it has not ended."""
+        """Stop the call, unless it has finished."""
         with self._lock:
             self._cancelled = True
             if self._child is not None:
@@ -91,7 +90,7 @@ class CancellableCall:
 
     @contextlib.contextmanager
     def running(self, child: "_Child") -> Iterator[None]:
-        """Return a context in which `cancel` kills the child.
+        """Make `cancel` kill the child during a `with` block.
 
         Raises:
             QueryError: the call was already cancelled.
@@ -108,13 +107,13 @@ class CancellableCall:
 
 
 class ChildProcessPool:
-    """Child processes that each run the same function, with limits. Threads may share it.
+    """A pool of child processes that run the same function with limits. Threads may share a pool.
 
     Args:
-        target: `module:name` of a function that the child calls with `arguments`, and that returns
-            the function to run. It may call `limit_memory`.
+        target: `module:name` of a factory: the child calls it with `arguments`, and it returns the
+            function to run. It may call `limit_memory`.
         arguments: the arguments for `target`.
-        memory: the memory limit that `target` sets, as text for error messages.
+        memory: the memory limit that `target` sets, in words, for error messages.
     """
 
     def __init__(self, target: str, *arguments: Any, memory: str) -> None:
@@ -127,11 +126,11 @@ class ChildProcessPool:
         self._is_closed = False
 
     def prepare(self) -> None:
-        """Start a process without waiting for it, so that the first call is answered sooner."""
+        """Start a process in the background, so that the first call is answered sooner."""
         self._free.append(_Child(*self._start))
 
     def close(self) -> None:
-        """Cancel all calls, also later ones, and end the processes."""
+        """Stop the processes; cancel current and future calls."""
         with self._lock:
             self._is_closed = True
             calls = list(self._calls)
@@ -142,7 +141,7 @@ class ChildProcessPool:
 
     @contextlib.contextmanager
     def _cancelled_by_close(self, call: CancellableCall) -> Iterator[None]:
-        """Return a context in which `close` cancels the call."""
+        """Make `close` cancel the call during a `with` block."""
         with self._lock:
             self._calls.add(call)
             is_closed = self._is_closed
@@ -160,18 +159,18 @@ class ChildProcessPool:
         seconds: float | None = None,
         cancellable: CancellableCall | None = None,
     ) -> bytes:
-        """Return the result of the function for these arguments, which must be picklable.
+        """Call the function in a child process, and return its result.
 
         Args:
-            arguments: arguments of the function.
-            seconds: time limit for the function, and for waiting for a free process. Without it,
-                starting a process may take any time; otherwise `START_SECONDS`.
+            arguments: picklable arguments for the function.
+            seconds: time limit for the function, and for waiting for a free process. None means no
+                limit, not even `START_SECONDS` for starting a process.
             cancellable: lets another thread stop the call.
 
         Raises:
-            QueryError: the function exceeded its time or memory, every process is busy, or the call
-                was cancelled.
-            McptallyError: the function raised it; if DuckDB raised an error, that is its cause.
+            QueryError: the function exceeded its time or memory limit, all processes are busy, or
+                the call was cancelled.
+            McptallyError: the function raised it; an underlying DuckDB error is its `__cause__`.
         """
         if seconds is not None:
             seconds = min(threading.TIMEOUT_MAX, seconds)  # maximum time that a lock can wait
@@ -207,7 +206,7 @@ class ChildProcessPool:
             self._places.release()
 
     def _idle(self) -> "_Child | None":
-        """Return a live process that waits for a call, if there is one."""
+        """Return a live process that waits for a call, or None."""
         while self._free:
             with contextlib.suppress(IndexError):  # another thread took it
                 if (child := self._free.pop()).is_alive():
@@ -216,7 +215,7 @@ class ChildProcessPool:
 
 
 class _Child:
-    """One child process, which handles one call at a time."""
+    """A child process that handles one call at a time."""
 
     def __init__(self, target: str, arguments: tuple[Any, ...]) -> None:
         self._stderr: Final = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the child)
@@ -235,12 +234,12 @@ class _Child:
         return not self._stopped and self._process.poll() is None
 
     def call(self, arguments: tuple[Any, ...], seconds: float | None) -> bytes:
-        """Return the child's answer. Its start-up does not count towards the time limit.
+        """Return the child's answer. Start-up does not count towards the time limit.
 
         Raises:
             McptallyError: the function raised it.
-            _KilledError: the function exceeded its time, or `stop` was called.
-            _MemoryError: the function exceeded its memory.
+            _KilledError: the function exceeded its time limit, or `stop` was called.
+            _MemoryError: the function exceeded its memory limit.
         """
         if not self._ready:
             self._within(None if seconds is None else START_SECONDS, self._receive)
@@ -249,7 +248,7 @@ class _Child:
         return self._within(seconds, self._receive)
 
     def _within(self, seconds: float | None, step: Callable[[], bytes]) -> bytes:
-        """Return the result of a step. The process is killed if the step takes longer."""
+        """Return the result of a step; kill the process if the step takes too long."""
         if seconds is None:
             return step()
         timer = threading.Timer(seconds, self.stop)
@@ -261,13 +260,13 @@ class _Child:
             timer.cancel()
 
     def stop(self) -> None:
-        """Kill the process; the call that it runs raises `_KilledError`."""
+        """Kill the process; its current call raises `_KilledError`."""
         self._stopped = True
         self._process.kill()
 
     def _send(self, message: Any) -> None:
         assert self._process.stdin is not None  # noqa: S101  (it is a pipe)
-        with contextlib.suppress(BrokenPipeError):  # the error is reported when the answer is read
+        with contextlib.suppress(BrokenPipeError):  # reading the answer will report the error
             _write(self._process.stdin, _ANSWER, pickle.dumps(message))
 
     def _receive(self) -> bytes:
@@ -327,10 +326,10 @@ def _rebuilt_error(kind: str, message: str, cause: str | None) -> McptallyError:
 
 
 def limit_memory(most: int) -> None:
-    """Limit the memory that this process may add: 1.25 times `most` bytes, plus `HEADROOM`.
+    """Let this process allocate at most 1.25 times `most` bytes, plus `HEADROOM`, from now on.
 
-    On Linux, RLIMIT_DATA counts writable memory but not merely reserved address space, of which
-    DuckDB and Arrow have gigabytes. Other systems have no such limit.
+    On Linux, RLIMIT_DATA counts writable memory, but not the gigabytes of address space that DuckDB
+    and Arrow merely reserve. Other systems have no such limit.
     """
     if sys.platform != "linux":
         return
@@ -340,20 +339,18 @@ def limit_memory(most: int) -> None:
 
 
 def _main() -> None:
-    """Run the child: build the function, then call it for each frame on stdin."""
+    """Run a child process: build the function, then call it for each frame on stdin."""
     import signal  # noqa: PLC0415  (only the child needs it)
 
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # the parent handles this signal and kills this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles SIGINT and kills the child
     # A core dump would contain recorded traffic.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # print() must not write into the frames
+    os.dup2(2, 1)  # keeps print() out of the frames
     calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def read() -> None:
-        # A separate thread notices that the parent ended, even while native code runs.
+        # A separate thread notices the end of the parent, even while native code runs.
         while (frame := _read(sys.stdin.buffer)) is not None:
             calls.put(pickle.loads(frame[1]))  # noqa: S301  (the parent wrote it)
         os._exit(0)
@@ -367,18 +364,18 @@ def _main() -> None:
         given = calls.get()
         kind, content = _outcome(functools.partial(function, *given))
         _write(answers, kind, content)
-        if kind == _ERROR:  # after an ordinary error, the child can take the next call
+        if kind == _ERROR:  # after an ordinary error, the child can handle another call
             kind = _ANSWER
     os._exit(0)  # skips DuckDB's reports about registered functions
 
 
 def _outcome(step: Callable[[], Any]) -> tuple[bytes, Any]:
-    """Run a step; return the kind and the content of the frame with its result or error."""
+    """Run a step; return the kind and content of a frame with its result or error."""
     try:
         return _ANSWER, step()
     except (McptallyError, duckdb.Error, MemoryError) as error:
         cause = error.__cause__ if isinstance(error, McptallyError) else error
-        # DuckDB reports an error in a Python function in SQL as text.
+        # DuckDB reports errors in Python UDFs only as text.
         if isinstance(cause, duckdb.OutOfMemoryException | MemoryError) or "MemoryError" in str(
             cause
         ):

@@ -1,4 +1,4 @@
-"""Computes answers in child processes, which cannot allocate more than their memory limit."""
+"""Defines the store that a child process opens to compute answers within a memory limit."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +13,12 @@ from mcptally.errors import QueryError
 
 
 class MemoryLimitedStore(Store):
-    """A store for a child process that cannot allocate more than its memory limit."""
+    """A store in a child process, which limits the memory of the process."""
 
     def __init__(self, path: Path, *, memory: str | None, masked: bool) -> None:
         super().__init__(path, memory=memory, masked=masked)
         self._connections.exact = True
-        # This masks the tables and creates the views, so that no answer waits for them.
+        # Mask the tables and create the views now, so that no answer has to wait for them.
         connection = retry_if_replaced([self], self._connections.get)
         [(limit,)] = connection.execute("SELECT current_setting('memory_limit')").fetchall()
         number, unit = limit.split()
@@ -33,9 +33,9 @@ class MemoryLimitedStore(Store):
 def answer_function(
     path: Path,
     memory: str | None,
-    masked: bool,  # noqa: FBT001  (a child process gets its arguments by position)
+    masked: bool,  # noqa: FBT001  (child processes pass arguments by position)
 ) -> Callable[..., memoryview]:
-    """Return the function that a child process calls: a store's answers as Arrow IPC streams."""
+    """Return a function that calls a method of a store and returns an Arrow IPC stream."""
     store = MemoryLimitedStore(path, memory=memory, masked=masked)
 
     def answer(name: str, args: Any, kwargs: Any, rows: int) -> memoryview:

@@ -1,8 +1,7 @@
-"""Compares two stores: every metric of every tool and server, with a summary in words.
+"""Compares every metric of every tool and server in two stores, and summarises the changes.
 
-The arithmetic is SQL (`queries/compare/`) over both stores in one DuckDB connection. This module
-runs it and writes the sentences of the summary. docs/explanation/statistics.md explains the
-numbers.
+The statistics are computed in SQL (`queries/compare/`) on both stores in one DuckDB connection.
+This module runs the SQL and words the summary. docs/explanation/statistics.md explains the numbers.
 """
 
 import dataclasses
@@ -40,30 +39,28 @@ METRICS: Final = (
     ("invalid_output_rate", "others", 0.05),
     ("invalid_input_rate", "others", 0.05),
 )
-"""Each compared metric, its family of tests, and its weight within the family.
+"""The compared metrics, each with its family of tests and its weight within the family.
 
-The false-discovery rate is controlled per family. Metrics that begin with `ln_` are compared as
+The false-discovery rate is controlled per family. Metrics starting with `ln_` are compared as
 ratios of geometric means."""
 
 COMPARED: Final = (*(name.removeprefix("ln_") for name, _, _ in METRICS), "latency_p95_ms")
-"""The metrics by their names in a comparison. The last one is reported but not tested."""
+"""Names of the metrics in a comparison. The last one is reported but not tested."""
 
 HIGHER_IS_BETTER: Final = ("confidence", "success_rate")
-"""The metrics whose lower values are worse; for all others, higher values are worse."""
+"""Metrics for which higher is better; for all others, lower is better."""
 
 OMITTED_CHANGES: Final = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_new")
-"""Kinds of change omitted from tables for people; its `repr` is an SQL list."""
+"""Kinds of change omitted from tables for humans. SQL embeds the tuple's `repr` as a list."""
 
 MIN_SESSIONS: Final = 5
 MIN_CALLS: Final = 10
-"""Minimum data on either side for a tool to be tested."""
+"""A tool is tested only if both stores have at least this many sessions and calls."""
 
 MIN_EVENTS: Final = 5
 MIN_EVENT_SESSIONS: Final = 3
-"""Minimum number of times that a rate's event must occur, and fail to occur, to be tested.
-
-The numbers of both stores are added.
-"""
+"""A rate is tested only if, in both stores together, its event occurs and fails to occur at least
+`MIN_EVENTS` times each, and in at least `MIN_EVENT_SESSIONS` sessions each."""
 
 MIN_DIFFERENCE: Final = 0.05
 MIN_RATIO: Final = 1.25
@@ -82,7 +79,7 @@ RANK: Final = (
     "only_in_new",
     "too_little_data",
 )
-"""Kinds of change in a tool, most important first. A tool has the first one that applies."""
+"""Kinds of change in a tool, most important first; the first kind that applies is reported."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,8 +87,8 @@ class Comparison:
     """The changes between two stores.
 
     Attributes:
-        base: folder of the base store; the first, if several were opened as one.
-        new: folder of the new store; the first, if several were opened as one.
+        base: folder of the base store.
+        new: folder of the new store.
     """
 
     base: Path
@@ -100,12 +97,12 @@ class Comparison:
 
     @property
     def tools(self) -> Answer:
-        """One row per tool and per server (`level`), with `change` and a sentence in `words`."""
+        """One row per tool or server (`level`), with the kind of `change` and a text in `words`."""
         return self._rows("SELECT * FROM summary")
 
     @property
     def metrics(self) -> Answer:
-        """One row per tool or server and metric: both values, the change, its interval, and q."""
+        """One row per tool or server and metric: both values, the change, interval and q-value."""
         return self._rows(
             "SELECT * FROM changes ORDER BY level DESC, q_value NULLS LAST, server, tool, metric"
         )
@@ -117,18 +114,18 @@ class Comparison:
 
 
 class Side(NamedTuple):
-    """One side of a comparison: a store."""
+    """A store, as one side of a comparison."""
 
     path: Path
     """The folder."""
     files: LiveFiles
     """Its live files, by table."""
     memory: str | None
-    """Memory limit of DuckDB, such as `2GB`."""
+    """DuckDB's memory limit, such as `2GB`."""
     made_by: str | None = None
     """The version of mcptally that wrote the store."""
     filters: Collection[str] = ()
-    """Names of filters that select the calls that count; `compare` gets their values."""
+    """Names of the filters that select the calls to compare; `compare` takes the values."""
 
 
 def compare(
@@ -137,19 +134,19 @@ def compare(
     parameters: Mapping[str, Any],
     filters: Mapping[str, Any] = MappingProxyType({}),
 ) -> Comparison:
-    """Return the comparison of two sides.
+    """Compare two stores.
 
     Args:
-        base: the side before.
-        new: the side after.
-        parameters: those of `limits`.
+        base: the store to compare with.
+        new: the store to compare.
+        parameters: the result of `limits`.
         filters: the values of the sides' filters, as returned by `Filters.given`.
 
     Raises:
         StoreError: a table is missing or damaged, or lacks a column.
     """
     pairs, changes, p95 = _sql("pairs"), _sql("changes"), _sql("p95")
-    # Creating all questions takes DuckDB longer than comparing small stores.
+    # Create only the questions needed: creating all takes longer than comparing small stores.
     read = texts_read(f"{pairs}{changes}{p95}")
     connection = connect(new.memory or base.memory)
     for name, value in filters.items():
@@ -161,7 +158,7 @@ def compare(
             created = create_tables(connection, side.files, side.filters)
             create_questions(connection, {n: text for n, text in read.items() if n not in created})
         if side.filters:
-            # The view sums the calls again each time that it is read.
+            # Store the rows: the view would aggregate the calls again each time it is read.
             connection.execute("CREATE TABLE counted AS FROM usage")
             connection.execute("CREATE OR REPLACE VIEW usage AS FROM counted")
     connection.execute("USE memory")
@@ -182,9 +179,9 @@ def limits(
     """Return the parameters of `queries/compare/changes.sql`.
 
     Args:
-        min_difference: smallest reported change in a rate (0.05: five percentage points).
-        min_ratio: smallest reported ratio of latencies and sizes (1.25: a quarter more).
-        alpha: false-discovery rate: the share of reported changes that may be due to chance.
+        min_difference: smallest change in a rate to report (0.05: five percentage points).
+        min_ratio: smallest ratio of latencies or sizes to report (1.25: 25 % more).
+        alpha: false-discovery rate: the expected share of reported changes that are due to chance.
     """
     return {
         "metrics": [dict(zip(("metric", "family", "weight"), row, strict=True)) for row in METRICS],
@@ -297,7 +294,7 @@ def _of_tool(pair: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> d
 
 
 def _of_server(server: str | None, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the row for a server. Each of its tools has the same weight in both stores."""
+    """Return the row for a server. Each tool has the same weight in both stores."""
     found = _combined(changes)
     sizes = {
         name: max(row[name] for row in changes)
@@ -319,7 +316,7 @@ def _of_server(server: str | None, changes: Sequence[Mapping[str, Any]]) -> dict
 
 
 def _combined(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a tool's change, combined from the tests of its metrics."""
+    """Combine the tests of a tool's metrics into one change."""
     by: dict[str, list[Mapping[str, Any]]] = {}
     for row in changes:
         by.setdefault(row["verdict"], []).append(row)
@@ -344,7 +341,7 @@ def _combined(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _without_repeated(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Return the changes in one direction; drop the failure rate if the confidence changed too."""
+    """Return the changes in one direction; omit the failure rate if the confidence changed, too."""
     has_confidence = any(row["metric"] == "confidence" for row in rows)
     return (row for row in rows if not (has_confidence and row["metric"] == "failure_rate"))
 
@@ -399,7 +396,7 @@ def _sentence(row: Mapping[str, Any]) -> str:
 
 
 def _unclear_sentence(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return a sentence about the most important metric whose change is unclear."""
+    """Return a sentence about the most important metric with an unclear change."""
     row = min(rows, key=lambda r: list(_PHRASES).index(r["metric"]))
     span = _points(row) if row["scale"] == "difference" else _times(row)
     return f"no certain change; the data cannot rule out {_PHRASES[row['metric']][2]} {span}"

@@ -1,6 +1,6 @@
-"""Opens a store: DuckDB connections with its tables and questions as views.
+"""Opens DuckDB connections to a store, with its tables and questions as views.
 
-SQL may come from an untrusted source, so a connection can read the store's tables and nothing else.
+Since SQL may come from an untrusted source, a connection can read only the store's tables.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from mcptally.tables.all_tables import TABLES
 TABLE_NAMES: Final = frozenset(table.name for table in TABLES)
 """Names of all tables."""
 PAYLOAD_TABLES: Final = TABLE_NAMES - WITHOUT_PAYLOADS
-"""Tables that repeat texts of calls."""
+"""Tables that repeat text from calls."""
 
 
 class Connections:
@@ -33,15 +33,16 @@ class Connections:
 
     Attributes:
         path: folder of the store.
-        memory: memory limit of DuckDB, such as `2GB`; None: four fifths of the machine's memory.
-        manifest: content of `store.json`, without the archive's files.
-        has_payloads: whether arguments and results were kept.
-        masked: whether the tables are copies without secrets (`masked_tables`), for SQL from
-            untrusted sources.
+        memory: DuckDB's memory limit, such as `2GB`; None means four fifths of the machine's
+            memory.
+        manifest: content of `store.json` without the list of archive files.
+        has_payloads: whether the store contains arguments and results.
+        masked: whether the tables are copies without secrets (`masked_tables`), to allow untrusted
+            SQL.
         exact: whether Arrow data keeps DuckDB's types, which other programs cannot read.
 
     Raises:
-        StoreError: there is no store, or this version cannot read it (in the constructor).
+        StoreError: the constructor found no store, or one that this version cannot read.
     """
 
     def __init__(self, path: Path, memory: str | None, *, masked: bool = False) -> None:
@@ -77,14 +78,14 @@ class Connections:
 
     @property
     def folder(self) -> Path:
-        """The tables' folder: the store's, or that of its masked copies."""
+        """The folder that contains the tables: the store, or the folder of its masked copies."""
         return self.path if self._copies is None else self._copies.folder
 
     def files(self, tables: Collection[str] = TABLE_NAMES) -> LiveFiles:
-        """Return the store's current files by table, read again if a run has replaced the store.
+        """Return the store's current files by table; reload them if a run has replaced the store.
 
         Args:
-            tables: the tables that will be read; the masked copies of others may not exist yet.
+            tables: the tables to read; masked copies of other tables may not exist yet.
         """
         with self._lock:
             if self.mark() != self._mark:
@@ -99,10 +100,10 @@ class Connections:
     def get(
         self, filters: frozenset[str] = frozenset(), tables: frozenset[str] = TABLE_NAMES
     ) -> duckdb.DuckDBPyConnection:
-        """Return a connection that has these tables as views.
+        """Return a connection with the given tables as views.
 
-        There is one connection per set of filters and tables, created on first use, under a lock
-        because threads share a store.
+        Each set of filters and tables has its own connection, which is created on first use. A lock
+        allows threads to share a store.
         """
         with self._lock:
             files = self.files(tables)
@@ -114,7 +115,7 @@ class Connections:
             return self._open[key]
 
     def new(self) -> tuple[duckdb.DuckDBPyConnection, set[str]]:
-        """Return a new connection that has all tables as views, and the names of these views."""
+        """Return a new connection with all tables as views, and the names of the views."""
         with self._lock:
             return self._connect(self.files(), frozenset(), TABLE_NAMES)
 
@@ -136,19 +137,19 @@ class Connections:
         *,
         payloads: bool = True,
     ) -> duckdb.DuckDBPyConnection:
-        """Return a connection with questions as views, and with the tables that they read.
+        """Return a connection with questions, and the tables that they read, as views.
 
         Args:
-            texts: the questions' SQL by name, with all parts that they read.
-            filters: the filters that the views read.
-            payloads: whether a query may read a table that repeats texts of calls. Masking them
-                takes longer than most questions, and many questions do not read them.
+            texts: SQL of the questions and of everything that they read, by name.
+            filters: the filters that the views apply.
+            payloads: whether a query may read a table in `PAYLOAD_TABLES`. Masking these tables
+                takes longer than most questions, many of which do not read them.
         """
         without_payloads = (
             self.masked and not (payloads or filters) and (filters, TABLE_NAMES) not in self._open
         )
         connection = self.get(filters, WITHOUT_PAYLOADS if without_payloads else TABLE_NAMES)
-        # Each view takes 0.01 s.
+        # Create only missing views: each takes 0.01 s.
         with self._lock, self.reporting_the_version():
             created = self._created[connection]
             new = {name: text for name, text in texts.items() if name not in created}
@@ -166,13 +167,13 @@ class Connections:
         """Return the answer to a question.
 
         Args:
-            query: SQL with the question's text as a subquery.
+            query: SQL that contains the question's text as a subquery.
             question: name of the question.
             params: the query's parameters.
-            filters: filters that the views read, and their values.
+            filters: filters that the views apply → their values.
 
         Raises:
-            StoreError: the store lacks a column: an older version wrote it.
+            StoreError: the store lacks a column, because an older version wrote it.
             QueryError: DuckDB rejects the query for another reason.
         """
         payloads = views.reads_any_of(PAYLOAD_TABLES, views.texts_of(question).values())
@@ -182,12 +183,12 @@ class Connections:
             return _answer(connection, query, params, filters, alias=question)
 
     def reporting_the_version(self) -> contextlib.AbstractContextManager[None]:
-        """Turn errors about missing columns into one that names the store's version."""
+        """Convert errors about missing columns to an error that names the store's version."""
         return views.reporting_the_version(self.path, self.manifest.get("mcptally"))
 
 
 def answer_of(connection: duckdb.DuckDBPyConnection, query: str, params: Any = None) -> Answer:
-    """Return the answer to a query, on its own cursor.
+    """Run a query on a new cursor, and return the answer.
 
     Raises:
         QueryError: DuckDB rejects the query.
@@ -213,7 +214,7 @@ def _answer(
 
 @contextlib.contextmanager
 def as_query_errors(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Turn DuckDB's errors into `QueryError`, with suggestions for unknown columns."""
+    """Convert DuckDB's errors to `QueryError`, with suggestions for unknown columns."""
     try:
         yield
     except duckdb.Error as error:

@@ -1,4 +1,4 @@
-"""Puts the rows of the question `contrasts` into words: what failing calls have in common."""
+"""Words the answer to the question `contrasts`: what failing calls have in common."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any, Final
 from mcptally.redaction.display import clean_line, cut, mask_text
 
 MOST: Final = 0.5
-"""Share of failing calls whose arguments must also have worked for a group to be flaky."""
+"""A group is flaky if at least this share of its failing calls have arguments that also worked."""
 _LONGEST: Final = 80
 _UNQUOTED: Final = re.compile(r"-?\d{1,9}(\.\d{1,9})?|true|false", re.ASCII)
 
@@ -57,7 +57,7 @@ _AROUND: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ),
     ("hour", "equals"): ("the hour is {value} (UTC)", "the hour is not {value} (UTC)"),
 }
-"""Aspect and test of a call's surroundings → words if true, and if false."""
+"""Aspect of a call's context and test → phrases for true and for false."""
 
 _NEGATIONS: Final = (
     ("is ", "is not "),
@@ -77,7 +77,7 @@ _ASPECTS: Final[Mapping[str, str]] = {
 
 
 def fact(row: Mapping[str, Any], prefix: str = "") -> str:
-    """Return a fact of the question `contrasts` in words, such as "`zone` is empty"."""
+    """Word a fact in a row of `contrasts`, such as "`zone` is empty"."""
     aspect, path, test, value, absent = (
         row[prefix + each] for each in ("aspect", "path", "test", "value", "absent")
     )
@@ -118,10 +118,10 @@ def _a(noun: str) -> str:
 
 
 def sentence(row: Mapping[str, Any]) -> str | None:
-    """Return what separates failing calls: "when `a` is empty: 6 of 6 calls fail this way; …".
+    """Return what distinguishes failing calls: "when `a` is empty: 6 of 6 calls fail this way; …".
 
-    All calls to the tool are counted, including those with other errors; in a large archive, those
-    in a sample of the sessions, and the sentence says so. If nothing separates the failing calls,
+    All calls to the tool count, including those with other errors. In a large archive, only a
+    sample of sessions counts, and the sentence says so. If nothing distinguishes the failing calls,
     the sentence states whether most of their arguments worked in other calls.
     """
     if row["test"] is None:
@@ -145,16 +145,16 @@ Contrasts = Mapping[tuple[str | None, str | None, str | None], Mapping[str, Any]
 
 
 def by_group(found: Sequence[Mapping[str, Any]]) -> Contrasts:
-    """Return the rows of the question `contrasts` by group.
+    """Map each group to its row of the question `contrasts`.
 
-    Among rows that only differ in the verdict, the one with the most calls is used.
+    If rows differ only in the verdict, the row with the most calls is used.
     """
     rows = reversed(found)
     return {(row["server"], row["tool"], row["template"]): row for row in rows}
 
 
 def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
-    """Return what calls in a problem's largest group have in common; None if nothing."""
+    """Return what the calls in a problem's largest group have in common, or None."""
     for tool in row["tools"] or ():
         if found := shared.get((row["servers"][0], tool, row["template"])):
             words = sentence(found)
@@ -163,7 +163,7 @@ def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
 
 
 def repetition(row: Mapping[str, Any]) -> str | None:
-    """Return a sentence on whether equal calls always fail: "the same call works and fails"."""
+    """Return a sentence about whether identical calls always fail, or None."""
     failed, calls, others = row["same_failed"], row["same_calls"], row["other_calls"]
     if failed == 0 or calls == 1:
         return None
@@ -180,14 +180,14 @@ def repetition(row: Mapping[str, Any]) -> str | None:
 
 
 def is_masked(path: str, value: str) -> bool:
-    """Return whether an argument's value is masked when shown."""
+    """Return whether an argument's value has to be masked when it is shown."""
     return _without_secret(path, value) != value
 
 
 def _masked(path: str, value: str) -> str:
-    """Return an argument's value, in quotes unless it can be a number or a boolean.
+    """Return an argument's value, in quotes unless it looks like a number or a boolean.
 
-    The value is masked if the argument's name marks it as a secret.
+    The value is masked if the argument's name indicates a secret.
     """
     masked = _without_secret(path, value)
     return masked if _UNQUOTED.fullmatch(masked) else repr(_shown(masked))

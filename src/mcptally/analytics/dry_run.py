@@ -1,8 +1,8 @@
-"""Validates a call against a store without making it: the validation protocol offline.
+"""Predicts whether a server would accept a call, from a store: the validation protocol offline.
 
-If the server has validated the same tool, definition and arguments, its answer is returned.
-Otherwise there are three phases: the schema, the arguments' semantics, and earlier calls with the
-same paths, tables, keys and addresses. Facts that cannot be checked offline are listed as
+If the server itself has validated the same tool, definition and arguments before, its answer is
+returned. Otherwise there are three checks: the schema, the arguments' semantics, and earlier calls
+with the same paths, tables, keys and addresses. What cannot be checked offline is listed as
 unchecked.
 """
 
@@ -38,18 +38,18 @@ from mcptally.wire.nesting import (
 )
 
 MIN_CALLS: Final = 5
-"""Minimum number of successful calls for comparing an argument with their values."""
+"""An argument is compared with earlier values only if at least this many calls succeeded."""
 
 RECENT: Final = 10_000
-"""Number of the latest successful calls to a tool that are compared."""
+"""An argument is compared with the values in this many of the latest successful calls."""
 
 MAX_TEXT: Final = 300
-"""Maximum characters shown of a recorded text."""
+"""Maximum number of characters shown of a recorded text."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a dry run and its source."""
+    """The result of a dry run, and where it comes from."""
 
     valid: bool
     errors: list[str]
@@ -57,7 +57,7 @@ class Answer:
     source: str
 
     def to_json(self) -> str:
-        """Return the answer as JSON with the members valid, errors and warnings."""
+        """Return a JSON object with the members valid, errors and warnings."""
         members = {"valid": self.valid, "errors": self.errors, "warnings": self.warnings}
         return json.dumps(members, ensure_ascii=False)
 
@@ -67,9 +67,9 @@ def validate(store: Store, *, server: str, tool: str, arguments: Any) -> Answer:
     """Predict whether a server would accept a call, without making it.
 
     Args:
-        store: the store with earlier traffic.
-        server: label of the server, or its reported name.
-        tool: name of the tool.
+        store: a store of earlier traffic.
+        server: the server's label, or the name that it reports.
+        tool: the tool's name.
         arguments: the call's arguments; a wrapped or stringified object is unwrapped.
     """
     return retry_if_replaced(
@@ -78,7 +78,7 @@ def validate(store: Store, *, server: str, tool: str, arguments: Any) -> Answer:
 
 
 class _DryRun:
-    """One dry run: the call, and the errors and warnings found so far."""
+    """A dry run: the call, and the errors and warnings found so far."""
 
     def __init__(self, store: Store, server: str, tool: str, arguments: Any) -> None:
         self.store = store
@@ -111,7 +111,7 @@ class _DryRun:
         earlier = list(self._earlier_use(schema, arguments))
         known = {remark.name for remark in earlier}
         for remark in remarks:
-            # A remark about a value's earlier use replaces the remark that it is unchecked.
+            # If a value's earlier use is known, omit the remark that the value is unchecked.
             if remark.level != "unchecked" or remark.name not in known:
                 self._add(remark)
         for remark in [*earlier, *self._same_call(arguments)]:
@@ -135,7 +135,7 @@ class _DryRun:
         return Answer(not errors, errors, warnings, source)
 
     def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        # Use Arrow, because fetchall() needs pytz for times.
+        # Use Arrow, because fetchall() needs pytz to return times.
         rows = self.store.sql(sql, params=list(values)).to_arrow_table().to_pylist()
         return [tuple(row.values()) for row in rows]
 
@@ -195,7 +195,7 @@ class _DryRun:
             words = f"Arguments: expected object, got {json_type(self.arguments)}"
             self.errors.append(words)
             return None
-        # JSON allows a lone surrogate, but no column can contain it and no engine accepts it.
+        # JSON allows lone surrogates, but columns cannot store them and engines reject them.
         arguments, layers = unwrapped(judgeable(self.arguments), names)
         if isinstance(self.arguments, str) and not layers:
             self.errors.append("Arguments: expected object, got string")
@@ -205,7 +205,7 @@ class _DryRun:
         return arguments
 
     def _validated_by_server(self, digest: str | None, arguments: dict[str, Any]) -> Answer | None:
-        """Return the server's latest validation of the same tool, definition and arguments."""
+        """Return the server's latest own validation of the same tool, definition and arguments."""
         rows = self._rows(
             "SELECT valid, errors, warnings, answered_at FROM validations "
             "WHERE server = ? AND tool = ? AND definition IS NOT DISTINCT FROM ? "
@@ -222,7 +222,7 @@ class _DryRun:
         return Answer(valid, errors, warnings, f"the server's own answer of {_day(at)}")
 
     def _unusual_values(self, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """Yield warnings about values unlike those of successful calls: out of range, new words."""
+        """Warn about values outside the range, or not among the words, used in successful calls."""
         for name, value in arguments.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number and not (isinstance(value, str) and len(value) <= 40):
@@ -252,7 +252,7 @@ class _DryRun:
                 yield Remark("warning", name, words)
 
     def _earlier_use(self, schema: str | None, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """Yield remarks on whether the paths, addresses, keys and tables worked when last used."""
+        """Yield remarks about whether paths, addresses, keys and tables worked when last used."""
         for name, value, what in _resources(schema, arguments):
             failed, worked = self._last_use(value, in_arguments=what != "the table")
             if failed and (worked is None or failed[0] >= worked[0]):
@@ -267,7 +267,7 @@ class _DryRun:
                 yield Remark("unchecked", name, f"whether {what} {value!r} exists")
 
     def _last_use(self, value: str, *, in_arguments: bool) -> tuple[Any, Any]:
-        """The last failure and the last success with a value: (time, tool, text), or None."""
+        """Return the last failure and the last success with a value: (time, tool, text) or None."""
         quoted = json.dumps(value, ensure_ascii=False)
         within = quoted if in_arguments else quoted[1:-1]
         rows = self._rows(
@@ -287,7 +287,7 @@ class _DryRun:
         return failed, worked
 
     def _same_call(self, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """Yield a warning if the same call failed the last time it was made."""
+        """Yield a warning if the latest identical call failed."""
         texts = {
             canonical(arguments),
             json.dumps(arguments),
@@ -317,11 +317,11 @@ class _DryRun:
 _KEY: Final = re.compile(
     r"(?i)(?:key(?!words?|board)|token|connection|dsn|host|database|account|profile)"
 )
-"""Matches names of arguments whose values identify a resource by a key."""
+"""Matches names of arguments whose values are keys of a resource."""
 
 
 def _resources(schema: str | None, arguments: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield name, value and kind of the paths, addresses, keys and tables that a call needs."""
+    """Yield (name, value, kind) of each path, address, key and table in a call's arguments."""
     kinds = {each.path: each.kind for each in semantic_parameters(schema)} if schema else {}
     for name, value in arguments.items():
         if not isinstance(value, str) or not 2 <= len(value) <= 2000:
@@ -343,7 +343,7 @@ def _day(at: datetime.datetime | None) -> str:
 
 
 def _line(text: str | None) -> str:
-    """Return the first line of an error, at most 120 characters."""
+    """Return the first line of an error, cut to 120 characters."""
     first = (text or "no reply").strip().partition("\n")[0]
     return first if len(first) <= 120 else first[:117] + "..."
 

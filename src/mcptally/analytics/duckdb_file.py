@@ -1,11 +1,11 @@
-"""Writes `STORE/mcptally.duckdb`: the store's tables and questions for any DuckDB client.
+"""Writes `STORE/mcptally.duckdb`, which offers tables and questions to any DuckDB client.
 
-The file contains views, not data. They read the store from the folder where it was when the file
-was written, whatever DuckDB's working folder is. After a store is moved or copied, `refresh` writes
-the file again; without mcptally, the variable `store` names the folder.
+The file contains views, not data. The views contain the store's absolute path. After a store is
+moved or copied, `refresh` writes the file again; without mcptally, set the DuckDB variable `store`
+to the folder.
 
-Questions that need mcptally's own statistics cannot be views in the file. `write_with_answers`
-writes their answers to the file as tables.
+Questions that need mcptally's own statistics cannot be views in the file; `write_with_answers`
+stores their answers as tables.
 """
 
 import contextlib
@@ -32,30 +32,30 @@ from mcptally.store.manifest import (
 from mcptally.tables.all_tables import TABLES
 
 FILE: Final = VIEWS
-"""The name of the file in the store's folder."""
+"""Name of the file in the store's folder."""
 OLDEST_DUCKDB: Final = "v1.0.0"
-"""The DuckDB version whose storage format the file has; later versions can read it too."""
+"""Oldest DuckDB version that can read the file, which has this version's storage format."""
 
 
 def refresh(folder: Path) -> None:
     """Write the file unless it is up to date.
 
-    If the store is not writable, nothing happens.
+    Does nothing if the store is not writable.
     """
-    # A damaged table is reported when the store is opened.
+    # Ignore damaged tables here: opening the store reports them.
     with contextlib.suppress(OSError, duckdb.Error, StoreError):
         if not views_are_current(folder):
             write(folder)
 
 
 def write(folder: Path) -> list[str]:
-    """Write the file with views only; return the questions that cannot be views."""
+    """Write the file with views only; return the names of questions that cannot be views."""
     with _replacing(folder) as (connection, files):
         return _create_views(connection, folder, files)
 
 
 def write_with_answers(folder: Path) -> list[str]:
-    """Write the file with a table for each question that cannot be a view; return their names.
+    """Write the file with tables for questions that cannot be views; return their names.
 
     Raises:
         StoreError: the folder is not a store or is not writable.
@@ -77,9 +77,9 @@ def write_with_answers(folder: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, LiveFiles]]:
-    """Yield a new database that replaces the file on success, and the store's live files.
+    """Yield a new database, which replaces the file on success, and the store's live files.
 
-    The paths of the live files are relative to the folder. On an error the new database is removed.
+    The paths are relative to the folder. On an error, the new database is removed.
     """
     draft = folder / f".{FILE}.{os.getpid()}"
     _remove(draft)
@@ -90,7 +90,7 @@ def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, LiveFi
             str(draft), config={"storage_compatibility_version": OLDEST_DUCKDB}
         ) as connection:
             yield connection, files
-        # Equal times mark the file as up to date with store.json.
+        # Equal modification times mean that the file is up to date with store.json.
         os.utime(draft, ns=(changed, changed))
         os.replace(draft, folder / FILE)  # noqa: PTH105  (atomic on every system)
     finally:
@@ -98,7 +98,7 @@ def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, LiveFi
 
 
 def _remove(database: Path) -> None:
-    """Remove a database and its log, which DuckDB keeps if it could not write everything."""
+    """Remove a database and the write-ahead log that DuckDB leaves behind after an error."""
     database.unlink(missing_ok=True)
     database.with_name(f"{database.name}.wal").unlink(missing_ok=True)
 
@@ -106,7 +106,7 @@ def _remove(database: Path) -> None:
 def _create_views(
     connection: duckdb.DuckDBPyConnection, folder: Path, files: LiveFiles
 ) -> list[str]:
-    """Create views of tables and questions; return the questions that cannot be views."""
+    """Create views of tables and questions; return the names of questions that cannot be views."""
     place = f"coalesce(getvariable('store') || '/', {_sql_string(place_in_views(folder))})"
     for table in TABLES:
         names = [f"{place} || {_sql_string(as_pattern(path))}" for path in files[table.name]]

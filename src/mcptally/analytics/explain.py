@@ -1,4 +1,4 @@
-"""Explains calls: reads the request, the reply, and all rules and factors behind the verdict.
+"""Explains calls: reads the request and the reply, and computes the evidence for the verdict.
 
 `explanation` formats the result.
 """
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from mcptally.analytics.store import Store
 
 WORDS_SHOWN: Final = 8
-"""Maximum number of terms of a text in an explanation."""
+"""Maximum number of a text's terms in an explanation."""
 READ_OF_TRANSCRIPTS: Final = 2 << 30
-"""Maximum transcript bytes read to explain one call; for several calls together, half."""
+"""Maximum number of transcript bytes to read for one call; half of it for a batch of calls."""
 
 
 def explain(store: "Store", call: str, *, seed: bool = False) -> Explanation:
-    """Return a store's data about one call, for `Store.show`.
+    """Return a call with all evidence for its verdict, for `Store.show`.
 
     Args:
-        store: the store with the call.
-        call: the `call_id`, or the beginning of it.
-        seed: whether to include the call's scores by the seed documents.
+        store: the store that contains the call.
+        call: the `call_id`, or a unique prefix of it.
+        seed: whether to include the call's row of `seed_scores`.
 
     Raises:
-        QueryError: no call has this id, or several ids begin with it.
+        QueryError: no call has this id, or several ids start with it.
     """
     begins = "FROM calls WHERE starts_with(call_id, ?)"
     frame = store.sql(f"SELECT * {begins} LIMIT 2", params=[call]).pl()
@@ -63,7 +63,7 @@ def explain(store: "Store", call: str, *, seed: bool = False) -> Explanation:
 
 
 def _contrast(store: "Store", call: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the row of `contrasts` about a failed call's group."""
+    """Return the row of `contrasts` for a failed call's group."""
     template = call["template"] or f"(no text: {call['outcome']})"
     rows = store.ask("contrasts", server=call["server"], tool=call["tool"]).pl()
     about = {"server": call["server"], "template": template, "verdict": call["verdict"]}
@@ -73,15 +73,15 @@ def _contrast(store: "Store", call: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def explain_calls(store: "Store", calls: Sequence[str], *, longest: int) -> dict[str, Explanation]:
-    """Explain several calls at once, each without its row of `seed_scores`.
+    """Explain a batch of calls, without their rows of `seed_scores`.
 
     Args:
-        store: the store with the calls.
-        calls: the `call_id` of each call; calls missing from the store are left out.
-        longest: maximum characters kept of a frame or result.
+        store: the store that contains the calls.
+        calls: the `call_id` of each call; calls that the store lacks are omitted.
+        longest: maximum number of characters to keep of a frame or result.
 
     Returns:
-        The `call_id` of each call and its explanation.
+        `call_id` → explanation.
     """
     frame = store.sql(
         f"SELECT * REPLACE (left(response, {longest:d}) AS response) FROM calls "
@@ -104,7 +104,7 @@ def explain_calls(store: "Store", calls: Sequence[str], *, longest: int) -> dict
 def _explanations(
     store: "Store", frame: pl.DataFrame, most_bytes: int, *, seed: bool
 ) -> list[Explanation]:
-    """Return the explanation of each row of `calls`; `most_bytes` of transcripts are read."""
+    """Explain each row of `calls`; read at most `most_bytes` of transcripts."""
     rules = RuleSet.parse(store.manifest.get("own_rules", ""), "the rules of the store")
     recorded = _recorded(store, frame, most_bytes)
     frame = _with_evidence(frame, rules)
@@ -163,7 +163,7 @@ def _explanations(
 
 
 def _with_evidence(frame: pl.DataFrame, rules: RuleSet) -> pl.DataFrame:
-    """Return the calls, with `evidence` added to judged calls that are stored without it."""
+    """Return the calls; compute `evidence` for judged calls that are stored without it."""
     unknown = Calls.evidence.col.is_null() & Calls.outcome.col.is_in(FAILED)
     if not frame.filter(unknown).height:
         return frame
@@ -172,7 +172,7 @@ def _with_evidence(frame: pl.DataFrame, rules: RuleSet) -> pl.DataFrame:
 
 
 class _Judgement(NamedTuple):
-    """The reasons for a call's verdict: the members of `Explanation` with these names."""
+    """The reasons for a call's verdict: the fields of the same names in `Explanation`."""
 
     rules: list[dict[str, Any]]
     contributions: list[dict[str, Any]]
@@ -182,7 +182,7 @@ class _Judgement(NamedTuple):
 
 
 def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
-    """Yield the reasons for each call's verdict."""
+    """Yield the reasons for the verdict of each call."""
     evidence = frame.get_column(Calls.evidence.name).fill_null([])
     present = set(evidence.explode().drop_nulls())
     firing = [rule for rule in rules.verdict if rule.id in present]
@@ -253,9 +253,9 @@ WHERE recording IN (SELECT unnest(?)) AND call_id IN (SELECT unnest(?))
 
 
 def _recorded(store: "Store", frame: pl.DataFrame, most_bytes: int) -> list[RecordedCall]:
-    """Read the frames and the stderr of each row of `calls` from the transcripts."""
+    """Read the frames and the stderr around each row of `calls` from the transcripts."""
     if not store.has_payloads:
-        # The store was made without payloads to hide them: do not read them from transcripts.
+        # The user chose a store without payloads: do not read them from transcripts.
         return [RecordedCall(not_read="the store was made with --no-payloads")] * frame.height
     answered = frame.filter(Calls.answered_at.col.is_not_null() | Calls.response.col.is_not_null())
     parameters = [answered.get_column(name).to_list() for name in ("recording", "call_id")]
@@ -280,7 +280,7 @@ def _rule(rule: Any) -> dict[str, Any]:
 def _rows_by(
     store: "Store", key: str, sql: str, wanted: Sequence[str]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of a query with the list `wanted` as parameter, by their `key`."""
+    """Run a query with the list `wanted` as its parameter; return the rows grouped by `key`."""
     found: dict[str, list[dict[str, Any]]] = {}
     for row in store.sql(sql, params=[wanted]).pl().to_dicts():
         found.setdefault(row.pop(key), []).append(row)

@@ -1,6 +1,6 @@
 """Formats a call and the reasons for its verdict, as text and as HTML.
 
-`explain` reads explanations from a store.
+`explain` creates explanations from a store.
 """
 
 import dataclasses
@@ -16,55 +16,55 @@ from mcptally.tables.outcomes import FAULTS, OUTCOMES, UNKNOWN, VERDICTS, Verdic
 from mcptally.verdict import weighing
 
 SMALLEST_SHOWN: Final = 0.05
-"""Smallest contribution that is printed; the JSON has all."""
+"""Smallest contribution to print; the JSON contains all of them."""
 MATCH_SHOWN: Final = 120
-"""Maximum characters printed of a match."""
+"""Maximum number of characters to print of a matched text."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """A call with all reasons for its verdict."""
+    """A call with all evidence for its verdict."""
 
     call: dict[str, Any]
-    """The call's row."""
+    """The call's row in `calls`."""
     request: str | None
-    """The JSON-RPC frame of the request as recorded; None if its transcript was not read."""
+    """The request's JSON-RPC frame as recorded; None if the transcript was not read."""
     reply: str | None
-    """The JSON-RPC frame of the reply as recorded; None without one, or if it was not read."""
+    """The reply's JSON-RPC frame as recorded; None if there is no reply or it was not read."""
     stderr: dict[str, str]
-    """Lines of the server's stderr: up to 5 in the second `before` the request, up to 40 `during`
-    the call, up to 20 in the second `after` the reply."""
+    """Lines of the server's stderr: up to 5 from the second `before` the request, up to 40 from
+    `during` the call, and up to 20 from the second `after` the reply."""
     not_read: str | None
     """Why the transcript was not read; None if it was."""
     rules: list[dict[str, Any]]
-    """The matching verdict rules, in order of precedence. `matched` is the matched text."""
+    """The matching verdict rules in order of precedence, each with the `matched` text."""
     contributions: list[dict[str, Any]]
-    """The evidence for and against the verdict: `evidence` (a rule, or a feature of several),
-    `rules` (their ids) and `weight` (change in the log odds), largest first."""
+    """The evidence for and against the verdict, largest first: `evidence` (a rule, or a feature
+    that several rules share), `rules` (their ids) and `weight` (change in the log odds)."""
     probabilities: dict[str, float]
-    """Verdict → probability, 0 to 1; `ambiguous` only if it is the verdict. Empty if one rule
-    decides alone. The `certainty` is the verdict's probability, or `hidden_certainty` if lower."""
+    """Verdict → probability (0 to 1); `ambiguous` only if it is the verdict. Empty if one rule
+    decides alone. `certainty` is the verdict's probability, or `hidden_certainty` if that is
+    lower."""
     text_model: dict[str, float]
-    """The text model's opinion: verdict → probability. `probabilities` pools it with the rules.
-    Empty if one rule decides alone."""
+    """Verdict → probability according to the text model, which `probabilities` pools with the
+    rules. Empty if one rule decides alone."""
     words: list[tuple[str, float]]
-    """The terms of the text with most weight in this opinion, for (above 0) or against the
-    verdict."""
+    """The terms with the most weight in the text model, for (above 0) or against the verdict."""
     hidden_rule: dict[str, Any] | None
-    """The rule that decided whether the result hides an error."""
+    """The rule that decided whether the result contains a hidden error."""
     findings: list[dict[str, Any]]
     attempts: list[dict[str, Any]]
-    """The calls in its chain, including itself."""
+    """The attempts at the same call, including this one."""
     seed: dict[str, Any] | None
     """The call's row of `seed_scores`, if requested."""
     repetition: dict[str, Any] | None = None
-    """The number of ended calls with the same arguments, and how many failed; the number with other
-    arguments, and how many worked. None if the outcome or the arguments are unknown."""
+    """Numbers of completed calls with the same arguments, and of failures among them; the same for
+    other arguments, with successes. None if the outcome or the arguments are unknown."""
     contrast: dict[str, Any] | None = None
-    """The row of `contrasts` about its group of failures; not set by `explain_calls`."""
+    """The row of `contrasts` for the call's group of failures; not set by `explain_calls`."""
 
     def __str__(self) -> str:
-        """Return the explanation as text with secrets masked, as `mcptally show` prints it."""
+        """Return the text that `mcptally show` prints, with secrets masked."""
         return display.clean_lines(text(masked(self)).rstrip("\n"))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
@@ -72,21 +72,21 @@ class Explanation:
 
 
 def masked(found: Explanation) -> Explanation:
-    """Return the explanation with secrets masked, before cutting texts could split secrets."""
+    """Mask the secrets in an explanation; do it before cutting texts, which may split secrets."""
     return Explanation(**display.mask_value(dataclasses.asdict(found)))
 
 
 def text(found: Explanation, *, limit: int = 4000) -> str:
-    """Return the explanation as text; payloads longer than `limit` characters are cut."""
+    """Format an explanation as text; cut payloads to `limit` characters."""
     return "\n".join(_lines(found, limit)) + "\n"
 
 
 MAX_PAYLOAD: Final = 4000
-"""Maximum characters of a request or reply that a notebook shows."""
+"""Maximum number of characters of a request or reply that a notebook shows."""
 
 
 def _html(found: Explanation) -> str:
-    """Return the explanation as HTML for notebooks; payloads longer than `MAX_PAYLOAD` are cut."""
+    """Format an explanation as HTML for notebooks; cut payloads to `MAX_PAYLOAD` characters."""
     call = found.call
     latency = call["latency_ms"]
     verdict = f", {call['verdict']}" if call["verdict"] else ""
@@ -152,7 +152,7 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
 
 
 def _title(call: dict[str, Any]) -> str:
-    """Return a call's method and target (tool, prompt or resource), quoted if needed."""
+    """Return a call's method and its target: a tool, prompt or resource, quoted if needed."""
     target = call["tool"] or call["prompt"] or call["resource_uri"] or ""
     shown = target if target == target.strip() else repr(target)
     return f"{call['method']} {shown}".rstrip()
@@ -164,13 +164,13 @@ WITHOUT_TRANSCRIPT: Final = (
 
 
 def requested(found: Explanation) -> str | None:
-    """Return the frame of the request, or the arguments if the frame was not read."""
+    """Return the request's frame, or the arguments if the frame was not read."""
     arguments: str | None = found.call["arguments"]
     return arguments if found.request is None else found.request
 
 
 def replied_with(found: Explanation) -> str | None:
-    """Return the frame of the reply, or its result or error if the frame was not read."""
+    """Return the reply's frame, or its result or error if the frame was not read."""
     response: str | None = found.call["response"]
     return response if found.reply is None else found.reply
 
@@ -183,7 +183,7 @@ _WHEN: Final = {
 
 
 def stderr(found: Explanation) -> str:
-    """Return the lines of stderr around a call, with headings; empty if there are none."""
+    """Return the stderr lines around a call under headings; empty if there are none."""
     when = (
         _WHEN if found.call["answered_at"] is not None else _WHEN | {"during": "after the request"}
     )
@@ -196,7 +196,7 @@ def evidence(found: Explanation) -> str:
 
 
 def _decision(found: Explanation) -> Iterator[str]:
-    """Yield the outcome, the verdict and the schema checks, each with its reason."""
+    """Yield lines about the outcome, the verdict and the schema checks, each with its reason."""
     call = found.call
     yield f"Outcome: {call['outcome']}: {OUTCOMES[call['outcome']]}"
     for name, why in (
@@ -221,7 +221,7 @@ def _decision(found: Explanation) -> Iterator[str]:
 
 
 def _shared(found: Explanation) -> Iterator[str]:
-    """Yield the outcomes of equal calls, and what calls with the same failure have in common."""
+    """Yield lines about identical calls, and about calls with the same failure."""
     same = found.repetition and contrasts.repetition(found.repetition)
     shared = found.contrast and contrasts.sentence(found.contrast)
     if same or shared:
@@ -231,7 +231,7 @@ def _shared(found: Explanation) -> Iterator[str]:
 
 
 def _around(found: Explanation) -> Iterator[str]:
-    """Yield findings about the call, and the other attempts."""
+    """Yield lines about findings and about other attempts at the call."""
     call = found.call
     if found.findings:
         yield ""
@@ -292,7 +292,7 @@ def _verdict(found: Explanation) -> Iterator[str]:
 
 
 def _opinion(found: Explanation) -> Iterator[str]:
-    """Yield the text model's probabilities, and the words for and against its verdict."""
+    """Yield lines about the text model's probabilities, and terms for and against the verdict."""
     if not found.text_model:
         return
     shares = sorted(found.text_model.items(), key=lambda each: -each[1])
@@ -317,14 +317,14 @@ def _meaning_of_certainty(call: dict[str, Any]) -> str:
 
 
 def _addressee(call: dict[str, Any]) -> str:
-    """Return the addressee of a request."""
+    """Return who received a request: the client, the server or a tool."""
     if call["dir"] == "s2c":
         return "client"
     return "server" if call["tool"] is None else "tool"
 
 
 def percent(value: float) -> str:
-    """Return a rounded probability in percent, never 0 or 100, which would mean certainty."""
+    """Return a probability rounded to percent; `<1` or `>99` in place of 0 or 100."""
     return "<1" if value < 0.5 else ">99" if value >= 99.5 else f"{value:.0f}"
 
 
@@ -336,7 +336,7 @@ def _why_ambiguous(best: str, probability: float) -> Iterator[str]:
 
 
 def _in_words(each: dict[str, Any], matching: list[dict[str, Any]]) -> str:
-    """Return a contribution as a line."""
+    """Format a contribution as one line."""
     titles = {rule["id"]: rule["title"] for rule in matching}
     if len(each["rules"]) == 1 and each["evidence"].startswith(each["rules"][0]):
         (name,) = each["rules"]

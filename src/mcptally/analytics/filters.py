@@ -1,10 +1,9 @@
-"""Defines the filters of a question: server, tool, client, model, time, and minimum calls.
+"""Defines the filters for questions: server, tool, client, model, time and minimum number of calls.
 
-Time, client and model select the *calls that count*: all numbers are computed from these calls.
-Server and tool select *rows* if the answer has a column of that name, so a tool's scores are the
-same as without the filter. If the answer has no such column, they select the calls that count. An
-answer that compares clients with each other (`COMPARED`) is computed from the calls of all clients;
-client and model then select rows.
+Time, client and model select *calls*: an answer is computed from these calls only. Server and tool
+select *rows* of the answer, so that a tool's scores are the same as without the filter; if the
+answer has no such column, they select calls, too. An answer that compares clients (`COMPARED`) is
+computed from all clients' calls, so here client and model select rows.
 """
 
 import datetime
@@ -30,11 +29,11 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
-    """The filters of a question; None means no filter.
+    """Filters for a question; None means no filter.
 
     Attributes:
-        server: label of a server.
-        tool: name of a tool.
+        server: a server's label.
+        tool: a tool's name.
         since: only calls made at or after this time.
         until: only calls made before this time.
         client: only calls by a client that reports this name.
@@ -51,7 +50,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     min_calls: int | None = None
 
     def given(self) -> dict[str, str | int | datetime.datetime]:
-        """Return the filters that are set, by name, with times in UTC.
+        """Return name → value of the filters that are set, with times in UTC.
 
         Raises:
             UsageError: a time cannot be parsed, or `until` is not after `since`.
@@ -69,13 +68,13 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_time(value: Moment, name: str = "time") -> datetime.datetime:
-    """Return a point in time, in UTC unless a zone is given; a date means its first moment.
+    """Parse a time; the default time zone is UTC, and a date means its midnight.
 
     Text is ISO 8601 (`2026-11-21`, `2026-11-21T14:30`, `…+02:00`) or an age (`90m`, `24h`, `7d`,
     `2w`).
 
     Raises:
-        UsageError: the text is neither.
+        UsageError: the text has neither form.
     """
     utc = datetime.UTC
     if isinstance(value, str):
@@ -100,10 +99,10 @@ def parse_time(value: Moment, name: str = "time") -> datetime.datetime:
 
 
 CALL_FILTERS: Final = frozenset({"server", "tool", "since", "until", "client", "model"})
-"""Filters that can select the calls that count."""
+"""Filters that can select calls."""
 
 COMPARED: Final[Mapping[str, Collection[str]]] = {"client_mistakes": {"client", "model"}}
-"""Question that compares rows with each other → the filters that only select its rows."""
+"""Question that compares rows with each other → filters that select rows, not calls."""
 
 _COUNTED_CALL: Final = "call_id IN (SELECT call_id FROM calls)"
 _COUNTED_PLACE: Final = (
@@ -143,7 +142,7 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
         "since": _COUNTED_PLACE,
         "until": _COUNTED_PLACE,
     },
-    # The table does not show who requested a listing, so `client` and `model` select all tools.
+    # `tools` does not record who requested a listing, so `client` and `model` do not restrict it.
     Tools.name: {
         "server": "server = getvariable('server')",
         "tool": "tool = getvariable('tool')",
@@ -151,10 +150,10 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
         "until": "first_seen < getvariable('until')",
     },
 }
-"""Table → filter → condition for its rows.
+"""Table → filter → SQL condition for the table's rows.
 
-Filter values are variables of the connection. Other tables in a condition are themselves filtered
-views, created in this order.
+Filter values are DuckDB variables. A condition may refer to tables above it, which are then
+filtered views.
 """
 
 _BY_COLUMN: Final = {
@@ -162,17 +161,17 @@ _BY_COLUMN: Final = {
     "session": "session IN (SELECT session FROM calls)",
     "recording": "recording IN (SELECT recording FROM recordings)",
 }
-"""Condition for the rows of any other table, by the first of these columns that it has."""
+"""Column → SQL condition for all other tables; the first column that a table has applies."""
 
 ORDER: Final = (
     *_PREDICATES,
     *(table.name for table in TABLES if table.name not in _PREDICATES),
 )
-"""The tables in the order in which their views can be created."""
+"""Tables in an order in which their views can be created."""
 
 
 def predicates(table: str, names: Collection[str]) -> list[str]:
-    """Return the SQL conditions that select the rows of a table for filters with these names."""
+    """Return the SQL conditions that apply the filters `names` to a table."""
     known = _PREDICATES.get(table)
     if known is None:
         columns = next(kind for kind in TABLES if kind.name == table).columns()
@@ -182,7 +181,7 @@ def predicates(table: str, names: Collection[str]) -> list[str]:
 
 
 BASE: Final = "base_"
-"""Prefix for the name of a filter with the value for the base of a comparison."""
+"""Prefix for the variable of a filter on the base store of a comparison."""
 
 
 def _conditions(known: Mapping[str, str], names: Collection[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Keeps answers to questions, so that each is computed once even if other questions read it."""
+"""Caches answers to questions, so that each is computed only once, also for other questions."""
 
 from typing import Final
 
@@ -8,10 +8,9 @@ from mcptally.analytics.connections import Connections, as_query_errors
 
 
 class KeptAnswers:
-    """The unfiltered answers to questions about a store, in its state at the first question.
+    """A cache of unfiltered answers about a store, in the state when the cache was created.
 
-    The answers are tables in a separate connection, so a question that other questions read is
-    computed once.
+    Answers are stored as tables in a separate connection, where other questions read them.
     """
 
     def __init__(self, connections: Connections) -> None:
@@ -22,8 +21,8 @@ class KeptAnswers:
         """Return the answer to a question.
 
         Raises:
-            StoreError: the store lacks a column: an older version wrote it.
-            QueryError: DuckDB cannot compute it.
+            StoreError: the store lacks a column, because an older version wrote it.
+            QueryError: DuckDB cannot compute the answer.
         """
         texts = views.texts_of(question)
         new = {name: text for name, text in texts.items() if name not in self._created}

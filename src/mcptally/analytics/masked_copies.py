@@ -1,4 +1,4 @@
-"""Finds the secrets in a store's files, and writes copies without them."""
+"""Finds secrets in a store's files, and writes copies of the files without them."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,16 +20,16 @@ from mcptally.tables.calls import Calls
 _JOINED: Final = frozenset(
     {"call_id", "attempt_of", "definition", "recording", "server", "session", "tool"}
 )
-"""Columns used to join tables: a value must be masked alike in all of them."""
+"""Columns used to join tables; a value must be masked in the same way in all tables."""
 
 
 def copies(
     sources: Mapping[str, Path],
 ) -> Iterator[tuple[str, Path, Callable[[Path], None] | None]]:
-    """Yield each file of a part, with a function that writes its copy; None if it has no secret.
+    """Yield the table, the file and a function that writes its copy, or None if it has no secrets.
 
     Args:
-        sources: the files by table, those of `calls` first.
+        sources: one part's files by table, starting with `calls`.
     """
     search = None
     joined = {name: _Searched() for name in _JOINED}
@@ -54,14 +54,14 @@ def copies(
 
 
 class _Searched:
-    """The texts of a column in several tables, each searched once."""
+    """Searches the texts of a column in several tables for secrets, each distinct text once."""
 
     def __init__(self) -> None:
         self._texts: set[Any] = set()
         self._changed: dict[Any, Any] = {}
 
     def replacements(self, texts: set[Any]) -> dict[Any, Any]:
-        """Map each text that has a secret to the same text with the secret masked."""
+        """Map each text that contains secrets to the masked text."""
         self._changed |= replacements(texts - self._texts)
         self._texts |= texts
         return {text: self._changed[text] for text in self._changed.keys() & texts}
@@ -72,14 +72,14 @@ def _write(path: Path, changed: Mapping[str, Mapping[Any, Any]], target: Path) -
 
 
 def _texts_by_column(path: Path) -> dict[str, set[Any]]:
-    """Map each column of a file to its distinct texts, at any depth."""
+    """Map each column of a file to its distinct texts, including those in nested values."""
     with pq.ParquetFile(path) as file:
         names = file.schema_arrow.names
         return {name: distinct_texts(file.read(columns=[name]).column(0)) for name in names}
 
 
 def _recognisable(changed: Iterable[Mapping[Any, Any]]) -> Iterable[str]:
-    """Yield the secrets that are too long or too random to be ordinary words in other texts."""
+    """Yield the secrets that are too long or too random to be ordinary words."""
     for text in {text for texts in changed for text in texts}:
         for secret in secrets_of(text):
             if len(secret) >= 16 or (len(secret) >= 6 and token_like(secret.encode())):
@@ -89,7 +89,7 @@ def _recognisable(changed: Iterable[Mapping[Any, Any]]) -> Iterable[str]:
 def _with_repeated_masked(
     search: AhoCorasick, texts: Iterable[Any], changed: Mapping[Any, Any]
 ) -> dict[Any, Any]:
-    """Map each text that contains another text's secret to the text without the secret."""
+    """Map each text that repeats a secret found in another text to the masked text."""
     found = {}
     for text in texts:
         masked = changed.get(text, text)
@@ -103,7 +103,7 @@ def _with_repeated_masked(
 
 
 def _masked(changed: Mapping[str, Mapping[Any, Any]], frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with texts replaced, by column."""
+    """Replace texts in each column by their masked versions."""
     texts = [name for name in changed if frame.schema[name] == pl.String]
     rows = frame.with_columns(pl.col(name).replace(dict(changed[name])) for name in texts)
     for name in changed.keys() - texts:

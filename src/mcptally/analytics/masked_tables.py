@@ -1,14 +1,14 @@
-"""Writes copies of a store's tables without secrets, for SQL from untrusted sources.
+"""Writes copies of a store's tables without secrets, for untrusted SQL to read.
 
 STORE/.masked/<digest of the redaction rules>/<table>/<part>.parquet
 
-SQL functions can turn a secret into a text that no mask recognises (`reverse`, `hex`), so a
-connection for untrusted SQL can only read these copies. A part is copied once, when a question
-first reads its table; a part without secrets is hard-linked. If the store is not writable, the
-copies are in a temporary folder.
+SQL functions such as `reverse` and `hex` can turn a secret into a text that is not recognised as a
+secret, so untrusted SQL can read only these copies. Each part is copied when a question first reads
+its table; a part without secrets is hard-linked. If the store is not writable, the copies are
+written to a temporary folder.
 
-A secret that is recognised by its name or form in a call is also masked where a part repeats it
-without that name: in the reply, an error or a finding.
+A secret that is recognised in a call by its name or form is also masked where the same part repeats
+it without the name, for example in a reply, an error or a finding.
 """
 
 import contextlib
@@ -31,15 +31,15 @@ from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
 
 WITHOUT_PAYLOADS: Final = frozenset({Usage.name, Tools.name, Recordings.name})
-"""Tables that are masked independently. All others repeat texts from `calls`."""
+"""Tables that are masked independently; all others repeat text from `calls`."""
 
 
 class MaskedTables:
-    """The masked copies of one store's tables.
+    """The masked copies of a store's tables.
 
     Args:
-        folder: the store, an absolute path.
-        files: its live files.
+        folder: the store's absolute path.
+        files: the store's live files.
     """
 
     def __init__(self, folder: Path, files: LiveFiles) -> None:
@@ -58,14 +58,14 @@ class MaskedTables:
             table: [self.folder / table / path.name for path in paths]
             for table, paths in self._parts.items()
         }
-        """The live files of the copies, by table."""
+        """The copies of the live files, by table."""
 
     def __del__(self) -> None:
         if self._spill is not None:
             self._spill.remove()
 
     def write(self, tables: Collection[str]) -> None:
-        """Write the copies of these tables that do not exist yet.
+        """Write the missing copies of the given tables.
 
         Raises:
             StoreError: the copies cannot be written.
@@ -84,7 +84,7 @@ class MaskedTables:
             ) from error
 
     def _with_calls(self) -> Mapping[str, Mapping[str, Path]]:
-        """Map each part's name to its files by table, beginning with `calls`."""
+        """Map each part's name to its files by table, starting with `calls`."""
         found: dict[str, dict[str, Path]] = {}
         for table in (Calls.name, *sorted(self._parts.keys() - WITHOUT_PAYLOADS - {Calls.name})):
             for path in self._parts[table]:
@@ -92,7 +92,7 @@ class MaskedTables:
         return found
 
     def _copy(self, sources: Mapping[str, Path]) -> None:
-        """Copy the files of one part, by table, unless all copies exist."""
+        """Copy one part's files (by table), unless all copies exist."""
         if all((self.folder / table / path.name).exists() for table, path in sources.items()):
             return
         from mcptally.analytics import masked_copies  # noqa: PLC0415  (loads polars)
@@ -101,7 +101,7 @@ class MaskedTables:
             self._publish(table, path, copy)
 
     def _publish(self, table: str, path: Path, copy: Callable[[Path], None] | None) -> None:
-        """Put a file's copy (or, without `copy`, a link to the file) in place in one step."""
+        """Atomically create a file's copy, or a link to the file if `copy` is None."""
         target = self.folder / table / path.name
         draft = target.with_name(f"{path.stem}.{os.getpid()}.draft")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ def _link(source: Path, target: Path) -> None:
 
 @functools.cache
 def _rules_digest() -> str:
-    """Return a digest of the code and rules that decide what a secret is."""
+    """Return a digest of the code and rules that detect secrets."""
     folder = resources.files("mcptally.redaction")
     files = sorted((file for file in folder.iterdir() if file.is_file()), key=lambda f: f.name)
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""Formats answers and calls for notebooks, as HTML and as text.
+"""Formats answers and calls as HTML and as text for notebooks.
 
-The HTML has no scripts, links, images or style sheets, so that Jupyter shows it even in untrusted
-notebooks, and code hosts show it too. Recorded text is escaped; the caller masks secrets.
+The HTML has no scripts, links, images or style sheets, so that code hosts show it, and Jupyter even
+in untrusted notebooks. Recorded text is escaped; the caller must mask secrets.
 """
 
 import html
@@ -14,24 +14,24 @@ from mcptally.redaction.display import clean_line, clean_lines
 from mcptally.tables.values import SHARE, cell_of, is_number
 
 MAX_CELL: Final = 160
-"""Maximum characters of a text in a cell."""
+"""Maximum number of characters in a cell."""
 LINE: Final = 32
-"""Number of characters above which a text in a cell takes several lines."""
+"""A longer text (in characters) wraps within its cell."""
 FOLDED: Final = 2500
-"""Number of characters above which a text is folded."""
+"""A longer text (in characters) is collapsed."""
 _BAR: Final = 80
-"""Width of a share's bar in pixels."""
+"""Width of a bar in pixels."""
 _PERCENT: Final = frozenset({"confidence", "certainty", "hidden_certainty"})
-"""Columns with percentages, from 0 to 100, that get a bar."""
+"""Columns of percentages (0 to 100) that get a bar; shares (0 to 1) are recognised by name."""
 
 
 def table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) -> str:
-    """Return rows as an HTML table; shares and percentages have a bar with their interval.
+    """Return rows as an HTML table; shares and percentages get a bar that shows their interval.
 
     Args:
         rows: the rows, with secrets masked.
         names: the columns to show.
-        notes: lines below the table.
+        notes: lines to show below the table.
     """
     kinds = {name: rows.schema.field(name).type for name in names}
     sides = {name: "right" if is_number(kind) else "left" for name, kind in kinds.items()}
@@ -50,7 +50,7 @@ def table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) ->
 
 
 def plain_table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) -> str:
-    """Return the rows of `table` as aligned text, without bars."""
+    """Return the same table as aligned text, without bars."""
     cells = [list(names), *([cell_of(name, row) for name in names] for row in rows.to_pylist())]
     cells = [[clean_line(_cut(text)) for text in line] for line in cells]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -72,7 +72,7 @@ def _cell(name: str, row: Mapping[str, Any], side: str) -> str:
 
 
 def _bar(name: str, row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the interval as text, with a bar from 0 to 1 that shows interval and value."""
+    """Yield HTML for a value's interval: as text, and as a bar that also shows the value."""
     value = row.get(name)
     whole = 100 if name in _PERCENT else 1 if SHARE.search(name) else 0
     if not whole or not isinstance(value, int | float) or not 0 <= value <= whole:
@@ -104,8 +104,8 @@ def call(title: str, about: str, payloads: Mapping[str, str], evidence: str) -> 
 
     Args:
         title: the call's title.
-        about: one line about the call.
-        payloads: heading → text, for the request and the reply.
+        about: a line about the call.
+        payloads: heading → text of the request and of the reply.
         evidence: the evidence for its verdict.
     """
     parts = [f"<h4>{_escaped(title)}</h4><div>{_escaped(about)}</div>"]
@@ -116,7 +116,7 @@ def call(title: str, about: str, payloads: Mapping[str, str], evidence: str) -> 
 
 
 def _text(text: str) -> str:
-    """Return a text on several lines, folded if it is long."""
+    """Return a preformatted text as HTML, collapsed if it is long."""
     block = (
         '<pre style="white-space:pre-wrap;padding:6px;border:1px solid #b0b7bd">'
         f"{html.escape(clean_lines(text))}</pre>"

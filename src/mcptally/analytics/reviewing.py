@@ -1,4 +1,4 @@
-"""Reviews an open store: shows calls to a reviewer, and makes tables to fill in a notebook."""
+"""Reviews an open store: shows calls to reviewers, and provides tables to fill in notebooks."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcptally.analytics.store import Store
 
 LONGEST: Final = 4000
-"""Maximum characters shown of a payload."""
+"""Maximum number of characters shown of a payload."""
 
 
 def open_session(
@@ -32,18 +32,18 @@ def open_session(
     server: str | None = None,
     tool: str | None = None,
 ) -> Session:
-    """Return a person's review of a store.
+    """Start or continue a review of a store.
 
     Args:
-        store: the store; answers have digests of recorded texts, so a masked store is opened again.
-        reviews: the file of answers; by default the one beside the archive.
-        who: name of the reviewer; by default that of the user.
+        store: the store; a masked one is reopened unmasked, as answers contain digests of texts.
+        reviews: the file of answers; the default is in the same folder as the archive.
+        who: the reviewer's name; by default, the user's name.
         server: only calls to this server.
         tool: only calls to this tool.
 
     Raises:
         QueryError: there is no such server or tool.
-        UsageError: no file is given, and the folder of the archive is not writable.
+        UsageError: no file is given, and the archive's folder is not writable.
         UnreadableError: the file has a line that is not an answer.
     """
     recorded = _recorded(store)
@@ -64,7 +64,7 @@ def _require_calls(store: "Store", server: str | None, tool: str | None) -> None
 
 
 def reviewed_rates(store: "Store", file: Path) -> list[estimates.ReviewedRate]:
-    """Return the rates from the last complete sample of each server or tool in a file."""
+    """Return the rates from the last fully reviewed sample of each server or tool in a file."""
     reviews = read(file)
     known = settle(reviews)
     last: dict[tuple[str | None, str | None], Sample] = {}
@@ -87,10 +87,10 @@ def failure_rate_in_words(
     *,
     file: Path | None = None,
 ) -> str | None:
-    """Return the failure rate of all calls, or of a server or tool, from its last complete sample.
+    """Word the failure rate of a store, server or tool, from its last fully reviewed sample.
 
-    The sentence also has the rate by the verdicts. Returns None if the file, by default the one
-    beside the archive, has no complete sample.
+    The sentence also gives the rate according to the verdicts. Returns None if the file of answers
+    (default: in the archive's folder) contains no such sample.
     """
     file = file or file_of_store(store.manifest, store.path)
     if file is None or not file.exists():
@@ -113,13 +113,13 @@ WHERE server IS NOT DISTINCT FROM $1 AND tool = $2 AND definition = $3
 
 
 def about(store: "Store", item: Item, *, longest: int = LONGEST) -> dict[str, Any]:
-    """Return a call as shown to a reviewer, with secrets masked and long texts cut.
+    """Return what a reviewer sees of a call, with secrets masked and long texts cut.
 
-    Keys: `call_id`, `server`, `tool`, `calls` (of its group), `outcome`, `request`, `error` (its
-    text), `reply`, `stderr`, `description`, `input_schema`, `output_schema`, `input_schema_state`
-    and its error, `others` (outcomes of calls with these arguments, and what such failures have in
-    common), `verdict`, `fault` and `certainty` (null where an answer was applied), and `rules`
-    (titles of the matching rules).
+    Keys: `call_id`, `server`, `tool`, `calls` (number in its group), `outcome`, `request`, `error`
+    (text), `reply`, `stderr`, `description`, `input_schema`, `output_schema`, `input_schema_state`
+    and its error, `others` (outcomes of identical calls, and what such failures have in common),
+    `verdict`, `fault` and `certainty` (null where an answer was applied), and `rules` (titles of
+    the matching rules).
     """
     found = store.show(item.call_id)
     call = found.call
@@ -145,7 +145,7 @@ def about(store: "Store", item: Item, *, longest: int = LONGEST) -> dict[str, An
         "input_schema_state": call["input_schema_state"],
         "input_schema_error": call["input_schema_error"],
         "others": [line for line in others if line],
-        # Hide an earlier answer, so that the new one is a second opinion.
+        # Hide the previous answer, so that the new one is independent of it.
         "verdict": item.verdict if item.is_ours else None,
         "fault": item.fault if item.is_ours else None,
         "certainty": item.certainty if item.is_ours else None,
@@ -168,7 +168,7 @@ def to_fill(
     who: str | None,
     reviews: str | Path | None,
 ) -> pl.DataFrame:
-    """Return the table that `Store.review` returns."""
+    """Implement `Store.review`."""
     session = open_session(store, reviews, who=who, server=server, tool=tool)
     if sample:
         session.ensure_sample(n)
@@ -206,7 +206,7 @@ def _row(item: Item) -> tuple[Any, ...]:
 def save(
     store: "Store", filled: pl.DataFrame, *, who: str | None, reviews: str | Path | None
 ) -> int:
-    """Write the answers in a filled table, skipping rows without one. See `Store.answer`."""
+    """Implement `Store.answer`; skip rows without an answer."""
     missing = {"call_id", "answer"} - set(filled.columns)
     if missing:
         raise UsageError(f"the table has no column {' and '.join(sorted(missing))}")

@@ -1,7 +1,7 @@
-"""Manages temporary folders for queries' data, which are removed even after a kill.
+"""Manages temporary folders for DuckDB's data, which get removed even after a process was killed.
 
-The process that uses a folder has it locked (`flock`). The system releases the lock when the
-process ends in any way, so a folder that can be locked is abandoned.
+A process locks the folder that it uses (`flock`). The operating system releases the lock when the
+process ends for any reason, so a folder that can be locked is abandoned.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ PREFIX: Final = "mcptally-spill-"
 
 
 class SpillFolder:
-    """A new empty folder in the system's temporary folder, readable only by this user."""
+    """A new, empty folder in the system's temporary folder, readable only by this user."""
 
     def __init__(self) -> None:
         remove_abandoned()
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
         self._lock = _lock(self.path, wait=True)
-        while not self.path.exists():  # another process removed it before it was locked
+        while not self.path.exists():  # another process removed it before we locked it
             _unlock(self._lock)
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
             self._lock = _lock(self.path, wait=True)
@@ -34,7 +34,7 @@ class SpillFolder:
 
 
 def remove_abandoned() -> None:
-    """Remove the spill folders of this user whose process has ended."""
+    """Remove this user's spill folders whose processes have ended."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # in use, or gone
             if path.lstat().st_uid == os.getuid():
@@ -44,7 +44,7 @@ def remove_abandoned() -> None:
 
 
 def _lock(path: Path, *, wait: bool) -> int | None:
-    """Return a descriptor with the lock on a folder; None if folders cannot be locked.
+    """Lock a folder; return the descriptor that holds the lock, or None if locking is unsupported.
 
     Raises: OSError: another process has the lock, or the path is not a folder.
     """
@@ -58,7 +58,7 @@ def _lock(path: Path, *, wait: bool) -> int | None:
         fcntl.flock(folder, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         os.close(folder)
-        if wait:  # Without file locks, no other process removes the folder.
+        if wait:  # Without file locks, other processes cannot remove the folder, either.
             return None
         raise
     return folder

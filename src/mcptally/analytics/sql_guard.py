@@ -1,6 +1,6 @@
-"""Restricts SQL from untrusted sources to one SELECT that only reads a store's tables.
+"""Restricts untrusted SQL to a single SELECT that can read only a store's tables.
 
-`check_select` checks the statement; `lock` restricts what the connection can access.
+`check_select` checks the statement; `lock` restricts what a connection can access.
 """
 
 import json
@@ -18,7 +18,7 @@ from mcptally.store.manifest import as_pattern
 from mcptally.tables.all_tables import TABLES
 
 SPILL: Final = "20GB"
-"""Maximum disk space that a store's queries may use while they run."""
+"""Maximum disk space that a store's queries may use for temporary data."""
 
 
 _KIND: Final = re.compile(r"^[\w ]+ Error: ")
@@ -27,7 +27,7 @@ _NO_FILE: Final = re.compile(r'Cannot access (file|directory) "(.*?)" - file sys
 
 
 def sql_problem(error: duckdb.Error) -> str:
-    """Return what DuckDB's message about a query says, with its suggestion, on one line."""
+    """Reword DuckDB's error message about a query, with its suggestion, on one line."""
     lines = _KIND.sub("", f"{error}").splitlines()
     meant = next((line for line in lines[1:] if line.startswith("Did you mean")), "")
     said = _NO_TABLE.sub(r"no table is called '\1'", lines[0]).rstrip("!. ")
@@ -39,16 +39,16 @@ def sql_problem(error: duckdb.Error) -> str:
 def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
     """Restrict a connection permanently to reading the stores' tables.
 
-    It cannot access other files, the network, extensions, Python variables or settings. Data that
-    does not fit into memory goes to a spill folder, up to `SPILL`, which is removed with the
-    connection.
+    The connection can no longer access other files, the network, extensions, Python variables or
+    settings. Data that does not fit into memory goes to a spill folder of at most `SPILL`, which is
+    removed together with the connection.
     """
     spill = SpillFolder()
     weakref.finalize(connection, spill.remove)
     connection.execute("SET temp_directory = ?", [str(spill.path)])
     connection.execute("SET max_temp_directory_size = ?", [SPILL])
     folders = [path.resolve() / table.name for path in paths for table in TABLES]
-    # DuckDB checks both the pattern of a query and the files that match it.
+    # DuckDB checks both the pattern in a query and the files that match it.
     allowed = {f"{name}/" for folder in folders for name in (folder, as_pattern(folder))}
     connection.execute("SET allowed_directories = ?", [sorted(allowed)])
     for setting, value in (
@@ -67,13 +67,13 @@ _EXPLAIN: Final = re.compile(
 
 
 def check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
-    """Raise unless a text is one SELECT, or EXPLAIN of one, without forbidden functions.
+    """Reject SQL that is not a single SELECT, or EXPLAIN of a SELECT, without forbidden functions.
 
-    Function names come from the syntax tree of DuckDB's own parser, so quotes, comments and unusual
-    white space cannot hide a call.
+    Function names are taken from the syntax tree of DuckDB's own parser, so quotes, comments and
+    unusual white space cannot hide a call.
 
-    Raises: QueryError: the text is not a SELECT, is several statements, or calls one of
-    `_FORBIDDEN`.
+    Raises: QueryError: the text is not a SELECT, contains several statements, or calls a function
+    in `_FORBIDDEN`.
     """
     try:
         query.encode()
@@ -120,12 +120,12 @@ _FORBIDDEN: Final = frozenset(
         "write_log",
     }
 )
-"""Functions that have side effects in a SELECT or that run SQL from a text."""
+"""Functions that have side effects in a SELECT or that run SQL from a string."""
 
 
 _FUNCTION: Final = re.compile(r'"function_name":("(?:[^"\\]|\\.)*")')
-"""Matches a function's name in a tree's JSON. Text in the statement cannot match: its quotes are
-escaped."""
+"""Matches a function name in a syntax tree's JSON. Strings in the statement cannot match, because
+their quotes are escaped."""
 
 
 def _called(tree: str) -> set[str]:

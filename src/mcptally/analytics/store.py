@@ -1,6 +1,6 @@
-"""Answers predefined questions and SQL about a store, within limits.
+"""Defines `Store`, which answers predefined questions and SQL, with optional limits.
 
-`connections` opens the store; `child_store` computes answers with limits in child processes.
+`connections` opens the store; `child_store` computes answers in child processes with limits.
 """
 
 import contextlib
@@ -36,16 +36,18 @@ _T = TypeVar("_T")
 class Store:
     """An open store.
 
-    Every answer is a DuckDB relation that notebooks show as a table: `.pl()`, `.to_arrow_table()`,
-    `.fetchall()`, and `.df()` with the extra `mcptally[pandas]`. Threads may share a store.
+    Every answer is a DuckDB relation, which notebooks show as a table. Get its rows with `.pl()`,
+    `.to_arrow_table()`, `.fetchall()`, or `.df()` (extra `mcptally[pandas]`). Threads may share a
+    store.
 
-    With a limit (`memory`, or inside `within`), an answer is computed at once, in a child process
-    that is killed when it reaches the limit. The relation then reads the finished rows.
+    With a limit (`memory`, or inside `within`), an answer is computed immediately, in a child
+    process that is killed if it exceeds the limit. The relation then contains the finished rows.
 
     Attributes:
         path: folder of the store.
-        memory: memory limit of DuckDB, such as `2GB`; None: four fifths of the machine's memory.
-        masked: whether secrets are removed from all texts, so that SQL cannot find them.
+        memory: DuckDB's memory limit, such as `2GB`; None means four fifths of the machine's
+            memory.
+        masked: whether secrets are removed from all texts, so that SQL cannot access them.
     """
 
     def __init__(self, path: Path, *, memory: str | None = None, masked: bool = False) -> None:
@@ -64,7 +66,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; unread answers can no longer be read."""
+        """Close the connections; answers that have not been fetched become unusable."""
         self._connections.close()
         with self._lock:
             children, self._children = self._children, None
@@ -72,28 +74,28 @@ class Store:
             children.close()
 
     def cancel(self) -> None:
-        """Stop the answers that child processes compute: they, and later ones, are errors.
+        """Cancel current and later queries in child processes, which then raise an error.
 
-        An answer that this process computes is not stopped.
+        Queries that run in this process are not cancelled.
         """
         self._pool().close()
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The content of `store.json`, without the archive's files.
+        """The content of `store.json`, without the list of archive files.
 
-        It is read again for the first question after a run replaced the store.
+        The first question after a run replaced the store reloads it.
         """
         return self._connections.manifest
 
     @property
     def unread(self) -> Unread | None:
-        """The parts of the archive that could not be read when scored; None if all was read."""
+        """The parts of the archive that scoring could not read; None if everything was read."""
         return msgspec.convert(self.manifest.get("unread"), Unread | None)
 
     @property
     def has_payloads(self) -> bool:
-        """Whether arguments and results were kept."""
+        """Whether the store contains arguments and results."""
         return self._connections.has_payloads
 
     def mark(self) -> tuple[int, int]:
@@ -102,12 +104,12 @@ class Store:
 
     @property
     def files(self) -> LiveFiles:
-        """The store's live files by table, read again after a run replaced the store."""
+        """The store's live files by table, reloaded after a run replaced the store."""
         return self._connections.files()
 
     @property
     def folder(self) -> Path:
-        """The tables' folder: the store's, or that of its masked copies."""
+        """The folder that contains the tables: the store, or the folder of its masked copies."""
         return self._connections.folder
 
     def ask(
@@ -125,15 +127,15 @@ class Store:
         """Return the answer to a predefined question.
 
         Args:
-            question: its name; `mcptally query STORE` lists them.
-            server: label of a server.
-            tool: name of a tool.
-            since: only count calls made at or after this time: a date or time, its ISO text, `7d`
-                or `24h`.
+            question: the question's name; `mcptally query STORE` lists all names.
+            server: a server's label.
+            tool: a tool's name.
+            since: only count calls made at or after this time: a date, a datetime, an ISO 8601
+                string, or an age such as `7d` or `24h`.
             until: only count calls made before this time.
             client: only count calls by the client with this name.
             model: only count calls requested by this language model.
-            min_calls: leave out rows with fewer calls.
+            min_calls: omit rows with fewer calls.
 
         Raises:
             QueryError: there is no such question, server, tool, client or model.
@@ -154,15 +156,15 @@ class Store:
             return ask.answer(self._connections, question, filters)
 
     def keeping(self) -> Callable[[str], Answer]:
-        """Return a function that answers questions like `ask`, but computes each only once.
+        """Return a function like `ask` that computes each question only once.
 
-        It keeps the answers, so that other questions that read them do not compute them again. It
-        does not notice when a run replaces the store.
+        It caches answers, also for other questions that read them, and does not notice when a run
+        replaces the store.
         """
         return self.ask if self._is_limited else KeptAnswers(self._connections).ask
 
     def sql(self, query: str, params: Any = None) -> Answer:
-        """Return the answer to a SELECT over the tables and questions, which are views.
+        """Return the answer to a SELECT; the store's tables and questions are views.
 
         Raises:
             QueryError: the query is not a single SELECT, DuckDB rejects it, or it exceeds a limit.
@@ -182,27 +184,28 @@ class Store:
         try:
             return answer_of(connection, query, params)
         except QueryError:
-            # The query may name a question in an unexpected way; DuckDB also suggests names.
+            # Retry with all questions: the query may refer to one in an unexpected way, and DuckDB
+            # can suggest names.
             connection = self._connections.get_for(views.all_texts())
             return answer_of(connection, query, params)
 
     def show(self, call: str, *, seed: bool = False) -> "Explanation":
-        """Return a call: its request and reply, and all rules that led to its verdict.
+        """Explain a call: its request and reply, and all rules that led to its verdict.
 
-        `print` shows it as text, a notebook as a page. Frames and stderr are read from the
-        transcript; they are missing if the store was made with --no-payloads or the transcripts are
-        gone.
+        `print` shows the explanation as text, a notebook as HTML. Frames and stderr are read from
+        the transcript; they are missing if the store was made with --no-payloads or the transcript
+        is gone.
 
         Args:
-            call: the `call_id`, or the beginning of it.
-            seed: whether to add the seed documents' scores.
+            call: the `call_id`, or a unique prefix of it.
+            seed: whether to include the scores of the seed documents.
 
         Raises:
-            QueryError: no call has this id, or several ids begin with it.
+            QueryError: no call has this id, or several ids start with it.
         """
         from mcptally.analytics import explain, explanation  # noqa: PLC0415  (loads polars)
 
-        # Rules judge the recorded texts.
+        # Rules must see the recorded texts, not the masked ones.
         recorded = Store(self.path, memory=self.memory) if self.masked else self
         found = retry_if_replaced(
             [recorded], lambda: explain.explain(recorded, call, seed=seed), consistent=True
@@ -211,14 +214,14 @@ class Store:
 
     @contextlib.contextmanager
     def within(self, seconds: float | None, *, rows: int = 0) -> Iterator[None]:
-        """Limit the time and rows of each answer requested inside the `with` block.
+        """Limit the time and the number of rows of each answer requested in a `with` block.
 
         Args:
-            seconds: maximum seconds for an answer; None for no limit.
-            rows: maximum rows of an answer under a limit; 0 for all.
+            seconds: maximum time for an answer in seconds; None for no limit.
+            rows: maximum number of rows if a time or memory limit applies; 0 for all rows.
 
         Raises:
-            QueryError: an answer exceeded its time or memory.
+            QueryError: an answer exceeded its time or memory limit.
         """
         limit = (math.inf if seconds is None else seconds, rows)
         self._limits.append(limit)
@@ -247,7 +250,7 @@ class Store:
         return as_answer(found.set_alias(args[0])) if name == "ask" else found
 
     def _pool(self) -> ChildProcessPool:
-        """Return the child processes of this store, which start when they are needed."""
+        """Return this store's pool of child processes, which start on demand."""
         with self._lock:
             if self._children is None:
                 most = self.memory or "four fifths of this machine's memory"
@@ -271,10 +274,11 @@ class Store:
         """Return the changes from this store to `other`.
 
         Args:
-            other: the store after.
-            min_difference: smallest reported change in a rate (0.05: five points).
-            min_ratio: smallest reported ratio of latencies and sizes (1.25: a quarter more).
-            alpha: false-discovery rate: the share of reported changes that may be due to chance.
+            other: the store to compare with this one.
+            min_difference: smallest change in a rate to report (0.05: five percentage points).
+            min_ratio: smallest ratio of latencies or sizes to report (1.25: 25 % more).
+            alpha: false-discovery rate: the expected share of reported changes that are due to
+                chance.
 
         Raises:
             StoreError: a table is missing or damaged.
@@ -300,21 +304,22 @@ class Store:
         who: str | None = None,
         reviews: str | Path | None = None,
     ) -> "pl.DataFrame":
-        """Return a table of calls to review; fill in its column `answer` and pass it to `answer`.
+        """Return a table of calls to review: fill in the column `answer`, then pass it to `answer`.
 
         Args:
             n: number of calls.
-            sample: whether to draw a random sample of `n` calls, from which rates can be computed,
-                instead of examples from the groups of failed calls with the most calls and doubt.
+            sample: whether to draw a random sample of `n` calls, from which rates can be computed.
+                By default, the calls are examples from the groups of failed calls that are largest
+                and least certain.
             server: only calls to this server.
             tool: only calls to this tool.
             who: name of the reviewer; by default that of the user.
             reviews: the file of answers; by default `reviews.jsonl` beside the archive.
 
         Returns:
-            One row per call: request, reply, our verdict, `calls` and `share` of the failed calls
-            that an answer about the group decides, and the columns `answer`, `group` and `why` to
-            fill in. Secrets are masked.
+            One row per call: request, reply, our verdict, the number (`calls`) and `share` of
+            failed calls in its group, and the columns `answer`, `group` and `why` to fill in.
+            Secrets are masked.
 
         Raises:
             UsageError: a sample is too small, or no file of answers can be written.
@@ -332,12 +337,13 @@ class Store:
         who: str | None = None,
         reviews: str | Path | None = None,
     ) -> int:
-        """Write the answers in a table from `review`, and return their number.
+        """Save the answers in a table from `review`; return the number of answers.
 
         Args:
             filled: the table. `answer` is the party at fault (`caller`, `account`, `tool`,
                 `upstream`, `network`, or `c`, `a`, `t`, `u`, `n`), `not_an_error` (`o`),
-                `cannot_tell` (`?`), or null; `group` is whether it is about all calls in the group.
+                `cannot_tell` (`?`), or null; `group` is whether the answer applies to all calls in
+                the group.
             who: name of the reviewer; by default that of the user.
             reviews: the file of answers; by default `reviews.jsonl` beside the archive.
 
@@ -357,21 +363,21 @@ _LIST_TABLES: Final = (
     "SELECT view_name AS name FROM duckdb_views() "
     "WHERE NOT internal AND view_name NOT LIKE '\\_%' ESCAPE '\\' ORDER BY name"
 )
-"""Replaces SHOW TABLES, which would also list internal views."""
+"""Runs in place of SHOW TABLES, which would also list internal views."""
 
 
 def retry_if_replaced(
     stores: Sequence[Store], work: Callable[[], _T], *, consistent: bool = False
 ) -> _T:
-    """Return the result of `work`, repeated if a run replaces a store while `work` reads it.
+    """Return the result of `work`; repeat it if a run replaces a store in the meantime.
 
-    A run removes the files of the previous store, possibly before `work` has read them.
+    A run removes the previous store's files, perhaps before `work` has read them.
 
     Args:
         stores: the stores that `work` reads.
-        work: a function that must read everything before it writes anything.
-        consistent: whether to repeat `work` even if it succeeded but a store was replaced, so that
-            everything read is from the same state.
+        work: a function that reads everything before it writes anything.
+        consistent: whether to repeat `work` even if it succeeded, so that everything it read comes
+            from the same state of the store.
 
     Raises:
         StoreError: the stores were replaced each time.
@@ -380,7 +386,7 @@ def retry_if_replaced(
         before = [store.mark() for store in stores]
         try:
             found = work()
-        except Exception:  # raised by DuckDB, or by Arrow while reading batches
+        except Exception:  # raised by DuckDB, or by Arrow while it reads batches
             if [store.mark() for store in stores] == before:
                 raise
         else:
@@ -396,14 +402,14 @@ _ATTEMPTS: Final = 5
 
 
 def open_store(path: str | Path, *, memory: str | None = None, masked: bool = False) -> Store:
-    """Open the store at `path`.
+    """Open a store.
 
     Args:
-        path: folder of a store.
-        memory: memory limit of DuckDB, such as `2GB`; by default four fifths of the machine's
+        path: the store's folder.
+        memory: DuckDB's memory limit, such as `2GB`; by default four fifths of the machine's
             memory. With a limit, answers are computed in a child process that cannot exceed it.
-        masked: whether tokens and passwords are replaced by `[redacted:NAME]` in everything that
-            the store returns, as for untrusted SQL. The first query writes masked copies of the
+        masked: whether to replace tokens and passwords by `[redacted:NAME]` in everything that the
+            store returns; required for untrusted SQL. The first query writes masked copies of the
             tables into the store.
 
     Raises:

@@ -1,12 +1,11 @@
-"""Creates DuckDB views over a store: its tables, and every question in `queries/*.sql`.
+"""Creates DuckDB views of a store's tables and of every question in `queries/*.sql`.
 
-The first line of a question's file is a comment with its title. The second line, `-- Shows: a, b`,
-names the columns that a terminal shows first. The third, `-- None: …`, says what an answer without
-rows means.
+The first line of a question's file is a comment with the title. The second line, `-- Shows: a, b`,
+names the columns that a terminal shows. The third, `-- None: …`, says what an empty answer means.
 
-A file whose name begins with `_` defines a part shared by questions, by default a view. If its
-second line is `-- Of: per`, it defines a table macro with the parameter `per`; if it is `-- Value
-of: n`, a scalar macro with the parameter `n`.
+A file whose name starts with `_` defines a view that questions share. With the second line `-- Of:
+per`, it defines a table macro with the parameter `per` instead; with `-- Value of: n`, a scalar
+macro with the parameter `n`.
 """
 
 import contextlib
@@ -39,7 +38,7 @@ from mcptally.tables.usage_sums import calls_sql, usage_sql
 ARCHIVE_VIEWS: Final = MappingProxyType(
     {f"_archive_{table.name}": table.name for table in (Calls, Findings, Recordings, Tools, Usage)}
 )
-"""View of all rows of a table → the table, whose own view only has the rows selected by filters."""
+"""View of all rows of a table → the table, whose own view contains only the selected rows."""
 
 
 # fmt: off  (one name per line would fill a page)
@@ -82,12 +81,12 @@ Question = Literal[
     "validator_honesty",
 ]
 # fmt: on
-"""The names of the predefined questions, for editors that complete them."""
+"""Names of the predefined questions, for completion in editors."""
 
 
 @functools.cache
 def question_titles() -> Mapping[str, str]:
-    """Map the name of each predefined question to its title."""
+    """Map each predefined question's name to its title."""
     return {
         name: text.splitlines()[0].removeprefix("-- ")
         for name, text in all_texts().items()
@@ -96,7 +95,7 @@ def question_titles() -> Mapping[str, str]:
 
 
 def displayed_columns(question: str) -> list[str]:
-    """Return the columns of a question's answer that a terminal table shows; empty for all."""
+    """Return the columns of a question's answer that a terminal shows; an empty list means all."""
     for line in all_texts()[question].splitlines()[:2]:
         if line.startswith("-- Shows: "):
             return line.removeprefix("-- Shows: ").split(", ")
@@ -104,7 +103,7 @@ def displayed_columns(question: str) -> list[str]:
 
 
 def meaning_of_no_rows(question: str) -> str:
-    """Return the meaning of an answer without rows; for SQL and tables, just "no rows"."""
+    """Return what an empty answer to a question means; "no rows" for SQL and tables."""
     for line in all_texts().get(question, "").splitlines()[:3]:
         if line.startswith("-- None: "):
             return line.removeprefix("-- None: ")
@@ -113,7 +112,7 @@ def meaning_of_no_rows(question: str) -> str:
 
 @functools.cache
 def answer_columns(question: str) -> Mapping[str, str]:
-    """Map each column of a question's answer to its DuckDB type; needs no store."""
+    """Map each column of a question's answer to its DuckDB type, without a store."""
     with connect() as connection:
         for table in TABLES:
             connection.register(table.name, table.empty().to_arrow())
@@ -124,7 +123,7 @@ def answer_columns(question: str) -> Mapping[str, str]:
 
 @functools.cache
 def all_texts() -> Mapping[str, str]:
-    """Map the name of each question and of each shared part to its SQL."""
+    """Map the name of each question, shared view and macro to its SQL."""
     folder = resources.files("mcptally.analytics").joinpath("queries")
     files = sorted(
         (file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda f: f.name
@@ -139,14 +138,15 @@ def all_texts() -> Mapping[str, str]:
 
 
 IN_UTC: Final = "SET GLOBAL TimeZone = 'UTC'"
-"""Shows times and counts hours in UTC, not in the machine's zone; also for cursors."""
+"""Makes DuckDB use UTC, not the machine's time zone; `GLOBAL` includes cursors."""
 
 
 def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
-    """Return an empty database in memory with the functions that the questions use.
+    """Return an empty in-memory database with the functions that questions use.
 
     Args:
-        memory: memory limit, such as `2GB`; by default four fifths of the machine's memory.
+        memory: DuckDB's memory limit, such as `2GB`; by default four fifths of the machine's
+            memory.
 
     Raises:
         UsageError: `memory` is not a size.
@@ -158,11 +158,11 @@ def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
         except duckdb.Error:
             raise UsageError(f"memory {memory!r} is not a size; write 2GB or 500MB") from None
     # DuckDB writes its progress bar to stdout, among the results. In a notebook without ipywidgets,
-    # it raises instead.
+    # this setting raises an exception.
     with contextlib.suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
     connection.execute(IN_UTC)
-    # Of the 0.7 s that DuckDB 2.0 takes to optimise `priorities`, this pass takes 0.5 s
+    # This pass takes 0.5 of the 0.7 s in which DuckDB 2.0 optimises `priorities`
     # (docs/design/questions.md).
     connection.execute("SET disabled_optimizers = 'projection_pullup'")
     sql_functions.register(connection)
@@ -173,11 +173,11 @@ def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
 
 @contextlib.contextmanager
 def reporting_the_version(path: Path, made_by: str | None) -> Iterator[None]:
-    """Turn a DuckDB error about missing columns into one that states the store's version.
+    """Convert a DuckDB error about missing columns to an error that states the store's version.
 
     Args:
         path: folder of the store.
-        made_by: the version of mcptally that wrote it.
+        made_by: the version of mcptally that wrote the store.
 
     Raises:
         StoreError: the store lacks a column.
@@ -198,16 +198,16 @@ def create_tables(
     filters: Collection[str] = (),
     names: Collection[str] = ORDER,
 ) -> set[str]:
-    """Create views of a store's tables, without the rows that these filters leave out.
+    """Create views of a store's tables, restricted to the rows that filters select.
 
     Args:
-        connection: where to create them.
-        files: the current files of the store, by table.
-        filters: names of filters; each cursor sets their values as variables.
-        names: names of the tables; must be all of them if there are filters.
+        connection: the connection to create the views in.
+        files: the store's current files by table.
+        filters: names of filters, whose values each cursor sets as variables.
+        names: names of the tables; must be all tables if there are filters.
 
     Returns:
-        The names of `all_texts` that are views now.
+        The names in `all_texts` that are now views.
 
     Raises:
         StoreError: a table is missing or damaged.
@@ -215,7 +215,7 @@ def create_tables(
     """
     wanted = [(name, name) for name in ORDER if name in names]
     if filters:
-        # `usage` aggregates all calls, so it is computed again from the calls that count.
+        # `usage` aggregates all calls, so compute it again from the selected calls.
         wanted.remove((Usage.name, Usage.name))
         wanted += [(view, name) for view, name in ARCHIVE_VIEWS.items()]
     for view, name in wanted:
@@ -242,18 +242,18 @@ def create_tables(
 
 
 def _reading(files: Sequence[Path]) -> str:
-    """Return the SQL expression that reads these files as one table."""
+    """Return a SQL expression that reads files as one table."""
     names = ", ".join("'" + as_pattern(path).replace("'", "''") + "'" for path in files)
     return f"read_parquet([{names}])"
 
 
 def texts_read_by(question: str) -> dict[str, str]:
-    """Return the SQL of the parts and questions that a question may read, by name."""
+    """Return the SQL of everything that a question may read (questions, views, macros), by name."""
     return {name: text for name, text in texts_of(question).items() if name != question}
 
 
 def texts_of(question: str) -> dict[str, str]:
-    """Return the SQL of a question and of the parts and questions that it may read, by name."""
+    """Return the SQL of a question and of everything that it may read, by name."""
     text = all_texts()[question]
     found: dict[str, str] = {}
     for name in sorted(_names_read(text) & all_texts().keys()):
@@ -262,9 +262,9 @@ def texts_of(question: str) -> dict[str, str]:
 
 
 def texts_read(query: str) -> Mapping[str, str]:
-    """Return the SQL of the questions that a query may read: those whose names occur in it.
+    """Return the SQL of everything that a query may read, by name: it reads what it mentions.
 
-    A query that reads the catalog may read all questions.
+    A query that reads DuckDB's catalog may read all questions.
     """
     folded = query.casefold()
     if _READS_CATALOG.search(folded):
@@ -277,12 +277,12 @@ def texts_read(query: str) -> Mapping[str, str]:
 
 
 def reads_any_of(tables: Collection[str], texts: Iterable[str], query: str = "") -> bool:
-    """Return whether questions or a query may read one of these tables: their SQL has its name.
+    """Return whether the SQL of questions, or a query, mentions one of the tables.
 
     Args:
         tables: names of tables.
-        texts: the SQL of the questions.
-        query: any SQL; a query that reads the catalog may read all tables.
+        texts: SQL of questions.
+        query: any SQL; if it reads DuckDB's catalog, it may read all tables.
     """
     folded = query.casefold()
     return (
@@ -296,7 +296,7 @@ _READS_CATALOG: Final = re.compile(r"duckdb_|information_schema|pg_catalog|sqlit
 
 
 def _names_read(text: str) -> set[str]:
-    """Return the names of views, tables and macros that SQL may read, except its own CTEs."""
+    """Return the names of views, tables and macros that SQL may read, without its own CTEs."""
     named = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)|\b(_\w+)\(", text))
     own = re.findall(r"\b(\w+) AS (?:NOT )?(?:MATERIALIZED )?\(", text)
     return {name for pair in named for name in pair} - set(own)
@@ -305,13 +305,13 @@ def _names_read(text: str) -> set[str]:
 def create_questions(
     connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str], *, computed: bool = False
 ) -> None:
-    """Create views of questions.
+    """Create questions as views.
 
     Args:
         connection: a connection with the tables as views.
-        texts: name of each question → its SQL, including the parts that it reads and that do not
-            exist yet.
-        computed: whether to create tables of the questions' rows, not views.
+        texts: name → SQL of the questions and of everything that they read and that does not exist
+            yet.
+        computed: whether to create tables with the questions' rows, not views.
 
     Raises:
         StoreError: a question reads something that does not exist.
@@ -322,28 +322,28 @@ def create_questions(
 
 
 def _created_object(name: str, text: str, *, computed: bool) -> str:
-    """Return the start of a CREATE statement for SQL whose second line may declare a macro."""
+    """Return the start of the CREATE statement for SQL whose second line may declare a macro."""
     second = text.splitlines()[1] if "\n" in text else ""
     if second.startswith("-- Value of: "):
         return f'MACRO "{name}"({second.removeprefix("-- Value of: ")}) AS'
     if second.startswith("-- Of: "):
-        # As a macro, DuckDB only computes the requested level.
+        # With a macro, DuckDB computes only the requested level.
         return f'MACRO "{name}"({second.removeprefix("-- Of: ")}) AS TABLE'
     kind = "TABLE" if computed and not name.startswith("_") else "VIEW"
     return f'{kind} "{name}" AS'
 
 
 def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Create the views that only need DuckDB's own functions; return the names of the others."""
+    """Create questions that need only DuckDB's own functions; return the others' names."""
     return list(_create_what_binds(connection, all_texts()))
 
 
 def _create_what_binds(
     connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str], *, computed: bool = False
 ) -> dict[str, duckdb.CatalogException]:
-    """Create views in the order of their dependencies; return the errors of those that fail.
+    """Create views and macros in the order of their dependencies; return name → error of failures.
 
-    Each text is tried at most once: a failed attempt takes as long as a successful one.
+    Each text is tried at most once, because failing takes as long as succeeding.
     """
     missing: dict[str, duckdb.CatalogException] = {}
     reads = {name: _names_read(text) & (texts.keys() - {name}) for name, text in texts.items()}
