@@ -1,4 +1,4 @@
-"""Owns the stages that turn transcript lines into tables of messages and calls.
+"""Turns transcript lines into tables of messages and calls, in these stages.
 
     decode → integrity → sessions → pair → tool_definitions, attempts
 

@@ -1,8 +1,8 @@
-"""Link the requests that make up one logical call: the attempts of a chain.
+"""Link requests that are attempts at the same logical call; linked requests form a chain.
 
-A link connects a reply that requires input with the request that provides it, a task with the
-requests about it, a failed `server/discover` with the handshake that follows, or a failed call with
-its retry.
+A link connects a request that requires input to the request that provides it, a call that started a
+task to requests about the task, a failed `server/discover` to the handshake that follows, or a
+failed call to its retry.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import GatheredCalls
 
 RETRY_WITHIN: Final = 10 * 60 * 10**9
-"""Maximum nanoseconds between a failed call and its retry: the same call in the same session."""
+"""Maximum nanoseconds between a failed call and its retry (an identical call in the session)."""
 
 
 class _Rows(StageTable):
@@ -47,7 +47,7 @@ class _Rows(StageTable):
 
 
 class _Links(StageTable):
-    """One row per call that is another attempt of an earlier call."""
+    """One row per call that is another attempt at an earlier call."""
 
     i = Column(pl.UInt32, "Index of the call in the frame of calls.")
     previous = Column(pl.UInt32, "Index of the earlier call.")
@@ -57,11 +57,11 @@ class _Links(StageTable):
 def link_attempts(calls: pl.DataFrame) -> pl.DataFrame:
     """Add `attempt_of`, `attempt`, `attempt_why` and `continued_by`.
 
-    An unlinked call is attempt 1 of itself. The last leg of an input chain gets the total latency
-    of all legs, and the time between them as `waiting_ms`.
+    An unlinked call is attempt 1 of itself. In a chain of requests for input, the last request gets
+    the total latency of all requests, and the time between them as `waiting_ms`.
 
     Args:
-        calls: calls of a partition with their outcomes; all columns are kept.
+        calls: a partition's calls with their outcomes; all columns are retained.
     """
     sorted_rows = _Rows.select(calls).with_row_index(_Links.i.name).sort(_Rows.pos.col)
     rows = sorted_rows.lazy()
@@ -97,7 +97,7 @@ def link_attempts(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _as_operations(calls: pl.DataFrame, legs: pl.DataFrame) -> pl.DataFrame:
-    """Add `continued_by`; give the last leg of each chain the total latency and waiting time."""
+    """Add `continued_by`; set the last call of each chain to the total latency and waiting time."""
     continued = pl.Series(Calls.continued_by.name, [None], dtype=pl.String)
     continued = continued.new_from_index(0, calls.height)
     if not legs.height:
@@ -124,7 +124,7 @@ def _as_operations(calls: pl.DataFrame, legs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _resolve(size: int, links: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the first call of each call's chain and the number of links to it."""
+    """Return, for each call, the first call in its chain and the number of links to that call."""
     root = np.arange(size)
     root[links.get_column(_Links.i.name).to_numpy()] = links.get_column(
         _Links.previous.name
@@ -139,7 +139,7 @@ def _resolve(size: int, links: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt
 
 
 def _links(rows: pl.LazyFrame, why: str) -> pl.LazyFrame:
-    """Return `_Links` of the rows, without links of a call to itself."""
+    """Return the rows as `_Links`, without links from a call to itself."""
     return rows.filter(_Links.i.col != _Links.previous.col).select(
         _Links.i.col.cast(_Links.i.dtype),
         _Links.previous.col.cast(_Links.previous.dtype),
@@ -148,7 +148,7 @@ def _links(rows: pl.LazyFrame, why: str) -> pl.LazyFrame:
 
 
 def _input_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-    """Link requests that provide input to the call that required it: by state, else by target."""
+    """Link requests that provide input to the call that required it: by state, or by target."""
     pos, session, method = _Rows.pos, _Rows.session, _Rows.method
     state, reply_state = _Rows.request_state, _Rows.reply_state
     waiting = rows.filter(_Rows.outcome.col == "input_required").with_columns(
@@ -196,7 +196,7 @@ def _task_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
     )
     key = [recording.name, task_id.name]
     found = about.join(tasks.unique(key, keep="first", maintain_order=True), on=key)
-    # Replies to requests about tasks may be tasks. Link only to earlier calls, to avoid cycles.
+    # Requests about tasks may start tasks, too. Link only to earlier calls, to avoid cycles.
     yield _links(found.filter(pl.col("started_pos") < _Rows.pos.col), "task")
 
 
@@ -209,7 +209,7 @@ def _starts_task() -> pl.Expr:
 
 
 def _negotiation_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-    """Link a handshake to the failed `server/discover` for which it is the fallback."""
+    """Link each handshake to the failed `server/discover` before it, as its fallback."""
     pos, recording = _Rows.pos, _Rows.recording
     probes = rows.filter(_is_failed_probe()).select(
         pos.col, recording.col, _Links.i.col.alias(_Links.previous.name)
@@ -224,15 +224,15 @@ def _is_failed_probe() -> pl.Expr:
 
 
 def _retry_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-    """Link a call to the failed call before it that had the same tool and arguments.
+    """Link each call to the preceding failed call with the same tool and arguments.
 
-    If that call failed because the user had to sign in first, this call continues it.
+    If the failed call required a sign-in, the link is a continuation, not a retry.
     """
     sent, tool = _Rows.ts_ns, _Rows.tool
-    # Among replies that require input, only the error has a code: `-32042`.
+    # Of the replies that require input, only the error `-32042` has a code.
     signs_in = (_Rows.outcome.col == "input_required") & _Rows.error_code.col.is_not_null()
     tried = rows.filter((_Rows.method.col == "tools/call") & tool.col.is_not_null())
-    # The hash of a struct would copy the arguments.
+    # Hashing a struct would copy the arguments.
     group = [
         _Rows.session.col,
         tool.col,
@@ -261,7 +261,7 @@ def _retry_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
         .filter(
             "follows",
             pl.col("failed") | pl.col("signed_in"),
-            # A call sent before the failure was known is concurrent, not a retry.
+            # A call sent before the failure arrived is concurrent, not a retry.
             pl.col("pause").is_between(0, RETRY_WITHIN),
         )
     )

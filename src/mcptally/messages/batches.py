@@ -1,4 +1,4 @@
-"""Extract messages from events: single messages, batch members, and heads of truncated frames."""
+"""Extract messages from events: single messages, members of batches, and truncated frames."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,13 +12,14 @@ from mcptally.transcript.events import MSG_DECODER, MessageEvent, Msg, RawFrame
 
 
 def message_from_head(frame: RawFrame) -> MessageEvent:
-    """Return the message that the recorder read from the head of a truncated frame."""
+    """Return a message with what the recorder parsed from the head of a truncated frame."""
     name = {} if frame.name is None else {"name": frame.name}
     message = Msg(id=frame.id, method=frame.method)
     if frame.method is not None:
         message.params = Raw(msgspec.json.encode(name))
     else:
-        # If a recorded frame has no `isError` near either end, it is no error. Logs may omit it.
+        # A recorded frame without `isError` near its start or end is not an error. Logs may omit
+        # the member.
         is_known = frame.is_error is not None or not frame.derived
         message.result = Raw(
             msgspec.json.encode({"isError": bool(frame.is_error)} if is_known else {})
@@ -40,9 +41,9 @@ def message_from_head(frame: RawFrame) -> MessageEvent:
 def split_batches(
     items: Sequence[MessageEvent],
 ) -> tuple[list[Msg], npt.NDArray[np.int64] | None, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
-    """Return all messages and, per message, its event's index, its index in the batch, and `batch`.
+    """Return the messages, their events' indexes, their indexes in a batch, and `batch` flags.
 
-    The event indexes are None if every event has exactly one message.
+    The events' indexes are None if every event has exactly one message.
     """
     msgs: list[Any] = [item.msg for item in items]
     batches = [place for place, msg in enumerate(msgs) if msg.__class__ is not Msg]

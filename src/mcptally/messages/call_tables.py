@@ -1,4 +1,4 @@
-"""Declare the tables made by `sessions` and `pair`: messages with sessions, and paired calls."""
+"""Declare the output tables of `sessions` and `pair`: messages with sessions, and paired calls."""
 
 import polars as pl
 
@@ -10,7 +10,7 @@ from mcptally.tables.recordings import Recordings
 
 
 class SessionMessages(DecodedMessages):
-    """One row per message in order of arrival, with its session and HTTP exchange."""
+    """One row per message, in order of arrival, with its session and HTTP exchange."""
 
     pos = Column(pl.UInt32, "Order of arrival in the partition.")
     http_status = Column(pl.Int64, "Status of the HTTP exchange.")
@@ -28,7 +28,7 @@ class SessionMessages(DecodedMessages):
 
 
 class SessionIdentities(StageTable):
-    """One row per session in which a side reports its name, version or capabilities."""
+    """One row per session in which client or server report name, version or capabilities."""
 
     session = Calls.session
     server_name = Calls.server_name
@@ -41,7 +41,7 @@ class SessionIdentities(StageTable):
 
 
 class OpenedRecordings(StageTable):
-    """One row per recording with events; without an `open` event, its columns are null."""
+    """One row per recording; all other columns are null if there is no `open` event."""
 
     recording = Event.recording
     transport = Opens.transport
@@ -62,7 +62,7 @@ class PairedMessages(SessionMessages):
 
 
 class PairedCalls(StageTable):
-    """One row per request that is not a replay, with its reply, cancellation and progress."""
+    """One row per request, without replays, with its reply, cancellation and progress."""
 
     call_id = Calls.call_id
     pos = SessionMessages.pos

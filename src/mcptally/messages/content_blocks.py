@@ -1,4 +1,4 @@
-"""Decode results and turn their content blocks into columns of types, counts and text."""
+"""Decode results, and turn their content blocks into columns of types, counts and text."""
 
 import itertools
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from mcptally.tables.arrow import indices, series_from_arrow
 from mcptally.transcript.events import ABSENT, OTHER_CONTENT, Block, LenientDecoder, Result
 
 TEXT_LIMIT: Final = 4000
-"""Maximum characters kept of the text of a result without `isError`."""
+"""Maximum number of characters kept of the text of a result without `isError`."""
 
 ERROR_TEXT_LIMIT: Final = 65536
-"""Maximum characters kept of an error's text."""
+"""Maximum number of characters kept of an error's text."""
 
 LONG_RESULT: Final = 1 << 16
-"""Size in bytes from which only the kept beginnings of a result's texts are decoded."""
+"""In results of this size (bytes) or larger, only the beginning of each text is decoded."""
 
 _MAX_ESCAPE: Final = len(r"\ud83d\ude00")
 """Maximum bytes per character in JSON."""
@@ -30,7 +30,7 @@ _MAX_ESCAPE: Final = len(r"\ud83d\ude00")
 
 class _LongBlock(Block, gc=False, rename="camel"):
     text: Raw = ABSENT  # type: ignore[assignment]
-    """Raw JSON, which `_decode_long` replaces."""
+    """Raw JSON; `_decode_long` replaces it."""
 
 
 class _LongResult(Result, gc=False, rename="camel"):
@@ -38,7 +38,7 @@ class _LongResult(Result, gc=False, rename="camel"):
 
 
 class _ResultDecoder(LenientDecoder[Result]):
-    """Decodes results; in long ones, only the part of each text that `content_columns` keeps."""
+    """Decodes results; in a long result, decodes only as much of each text as will be kept."""
 
     def __init__(self) -> None:
         super().__init__(Result)
@@ -66,10 +66,10 @@ def _decode_long(text: Raw) -> Result:
 
 
 def _beginning(text: Raw, limit: int) -> str | UnsetType | None:
-    """Return at least the first `limit` characters of a JSON string, or the whole string.
+    """Return at least the first `limit` characters of a JSON string, or all if it is shorter.
 
     Raises:
-        msgspec.ValidationError: it is not a string.
+        msgspec.ValidationError: `text` is not a JSON string.
     """
     size = (limit + 2) * _MAX_ESCAPE
     if len(text) <= size or bytes(memoryview(text)[:1]) != b'"':
@@ -84,7 +84,7 @@ def _beginning(text: Raw, limit: int) -> str | UnsetType | None:
 
 
 def result_columns(items: Sequence[Result]) -> dict[str, Any]:
-    """Return the columns that describe results, by name."""
+    """Return name → values of the columns that describe results."""
     columns = scalar_columns(items, Result)
     return (
         columns
@@ -97,7 +97,7 @@ def result_columns(items: Sequence[Result]) -> dict[str, Any]:
 
 
 def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:
-    """Return the columns that describe each result's content blocks, by name."""
+    """Return name → values of the columns that describe the results' content blocks."""
     contents = [item.content for item in items]
     sizes = np.fromiter((len(c) if c else 0 for c in contents), np.int64, len(contents))
     ends = np.cumsum(sizes)
@@ -139,7 +139,7 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
     for raws in (annotations, metas):
         if not _all_absent(raws):
             bare &= ~present(raws)
-    # Most results have one block, whose text is the result's text; without a block, it is null.
+    # Most results have one block, whose text is the result's text; without blocks, it is null.
     starts = np.where(sizes > 0, ends - sizes, len(block_texts))
     first = text_column.extend_constant(None, 1).gather(indices(starts))
     many = np.flatnonzero(sizes > 1).tolist()
@@ -159,11 +159,11 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
 
 
 _KINDS: Final = {"text": 1, "image": 2, "audio": 3, "resource": 4, "resource_link": 4}
-"""Types of blocks that are counted; links count as resources."""
+"""Block types that are counted → position of the counter; links count as resources."""
 
 
 def _all_absent(raws: Sequence[Raw]) -> bool:
-    # Counting occurrences of one object is faster than taking lengths.
+    # Counting occurrences of an object is faster than computing lengths.
     return raws.count(ABSENT) == len(raws)
 
 
@@ -172,6 +172,6 @@ def _kind(content: Any) -> str:
 
 
 def _join(texts: Sequence[str | None], limit: int) -> str | None:
-    """Join the texts of several blocks with line breaks, up to `limit` characters."""
+    """Join the texts of several blocks with line breaks; cut the result to `limit` characters."""
     known = [text for text in texts if text is not None]
     return "\n".join(known)[:limit] if known else None

@@ -1,11 +1,11 @@
-"""Decode transcript files into tables: the only stage that parses whole transcript lines.
+"""Decode transcript files into tables. No other stage parses whole transcript lines.
 
     files → Events (messages, their parameters and replies, HTTP events, …, findings)
 
-One native call decodes a run of lines into typed structs whose payloads stay raw bytes; other
-native calls transpose the structs to columns. A line that does not fit the types is decoded
+One native call decodes a run of lines into typed structs, whose payloads stay raw bytes; other
+native calls transpose the structs to columns. A line that does not match the types is decoded
 separately, field by field, so a bad line does not affect others. Every line becomes a row or a
-finding. Why not a columnar JSON reader: docs/design/archives.md.
+finding. docs/design/archives.md explains why no columnar JSON reader is used.
 """
 
 from collections import Counter
@@ -68,12 +68,12 @@ from mcptally.transcript.unread import ReadTally
 from mcptally.wire.nesting import with_raised_recursion_limit
 
 BATCH: Final = 16 << 20
-"""Bytes of lines that are turned into columns together. Larger batches would need more memory;
-smaller ones would cost more per batch."""
+"""Bytes of lines that are converted to columns at once. Larger batches would need more memory;
+smaller batches would increase the total overhead."""
 
 
 class Events(msgspec.Struct, frozen=True):
-    """The events of a set of transcript files; `event_tables` declares the tables."""
+    """The events in a set of transcript files; `event_tables` declares the tables."""
 
     messages: pl.DataFrame
     """`DecodedMessages`."""
@@ -110,34 +110,34 @@ _TABLES: Final[dict[str, type[StageTable]]] = {
     "gaps": event_tables.Gaps,
     "stderr": event_tables.StderrEvents,
 }
-"""Field of `Events` → its table, for tables that are gathered batch by batch."""
+"""Field of `Events` → its table class, for the tables that are built batch by batch."""
 
 
 class Slices(msgspec.Struct, frozen=True):
-    """The events of a set of files; large sets are divided by recording."""
+    """The events in a set of files; large sets are sliced by recording."""
 
     several: bool
     """Whether there is more than one slice."""
     events: Iterator[Events]
-    """The events of each slice; several slices are read from temporary files."""
+    """The events in each slice; if there are several, they are read from temporary files."""
     digests: Digests
-    """Digests of the files that were read to their end."""
+    """Digests of the files that were read completely."""
     tallies: list[ReadTally]
-    """How much of each file could not be read."""
+    """For each file, how much of it could not be read."""
 
 
 @with_raised_recursion_limit
 def decode(
     files: Sequence[Path], names: Sequence[str] | None = None, *, memory: int | None = None
 ) -> Events:
-    """Return every event of `files`, in order; what cannot be read is a finding.
+    """Return all events in `files`, in order; unreadable parts become findings.
 
     Args:
         files: files that share recordings, or a single file.
-        names: the names of the files in findings; their paths if None.
-        memory: bytes that may be used; lines that do not fit are not read, and a finding says so.
-            None: the free memory, which is checked for several files only if they are larger than
-            `memory_budget.UNCHECKED_BYTES`.
+        names: names for the files in findings; None means their paths.
+        memory: maximum bytes of memory; lines that do not fit are not read, and a finding reports
+            them. None means the free memory, which is checked for several files only if they are
+            larger than `memory_budget.UNCHECKED_BYTES`.
 
     Raises:
         McptallyError: a file behind a URL cannot be reached.
@@ -152,10 +152,10 @@ def decode_slices(
     slicing: Slicing | None,
     span: Span | None = None,
 ) -> Slices:
-    """Return every event of `files` as `decode` does, but large sets in slices.
+    """Return all events in `files`, like `decode`, but in slices if there are many.
 
-    All events of a recording are in one slice. Findings about files are in the first slice. If
-    `slicing` is None, there is one slice. With a `span`, only that part of a single file is read.
+    A recording is never split between slices. The first slice has the findings about files. If
+    `slicing` is None, there is one slice. With a `span`, only this part of a single file is read.
 
     Raises:
         McptallyError: a file behind a URL cannot be reached.
@@ -180,7 +180,7 @@ def _collected(
 
 
 class _Collector:
-    """Gathers tables from one batch of events after another."""
+    """Builds the tables of events batch by batch."""
 
     def __init__(
         self, names: Sequence[str], memory: int | None, slicing: Slicing | None, *, alone: bool
@@ -194,9 +194,9 @@ class _Collector:
         self.findings: list[Finding] = []
         self.waiting: list[AnyEvent] = []
         self.places: list[tuple[npt.NDArray[np.uint32], LineNumbers]] = []
-        """File and line of the waiting events."""
+        """Files and lines of the pending events."""
         self.runs: list[tuple[int, LineRun]] = []
-        """Runs of lines with the waiting events, and their files; payloads refer to the lines."""
+        """(file, run) of the lines with the pending events, whose payloads refer to the lines."""
         self.bytes = 0
         self.room = DecompressionBudget()
         self.digests = Digests()
@@ -206,7 +206,7 @@ class _Collector:
         self.duplicate_members: dict[tuple[int, int], str] = {}
 
     def file(self, number: int, path: Path, span: Span | None) -> None:
-        """Read a file, or a part of it, and gather its events and findings."""
+        """Read a file, or a span of it, and add its events and findings."""
         if span is not None:
             self.digests.add(path, span.size, span.sha256)
         good = noise = 0
@@ -229,7 +229,7 @@ class _Collector:
             noise += run.count - len(events)
             for line, rule, message in faults:
                 bad[rule] += 1
-                if rule != "transcript.torn_tail":  # the session may still be running
+                if rule != "transcript.torn_tail":  # the recording may still be in progress
                     tally.add_fault(line, message, len(run.line(line)))
                 if bad[rule] <= MAX_FAULTS:
                     severity: Severity = "warning" if rule == "transcript.torn_tail" else "error"
@@ -269,7 +269,7 @@ class _Collector:
         )
 
     def _batch(self) -> None:
-        """Turn the pending events into rows."""
+        """Convert the pending events to rows."""
         events, places = self.waiting, self.places
         self.waiting, self.places, self.bytes = [], [], 0
         if not events:
@@ -295,9 +295,9 @@ class _Collector:
         self.runs = []
 
     def _add_heads(self, items: list[RawFrame], place: dict[str, Any]) -> None:
-        """Add truncated frames as messages if their head could be parsed."""
+        """Add truncated frames as messages if their heads could be parsed."""
         chosen = [i for i, item in enumerate(items) if item.why == "too_large"]
-        # The recorder writes a null id if it found none in the head.
+        # The recorder writes a null id if it found no id in the head.
         for i in chosen:
             items[i].id = ABSENT if bytes(items[i].id) == b"null" else items[i].id
         known = [i for i in chosen if items[i].method is not None or len(items[i].id)]
@@ -427,7 +427,7 @@ class _Collector:
         texts = [errors[i] for i in chosen.tolist()]
         items, odd = ERROR_DECODER.many(texts)
         for item, text in zip(items, texts, strict=True):
-            if bytes(memoryview(text)[:1]) == b'"':  # The error is a string.
+            if bytes(memoryview(text)[:1]) == b'"':  # the error is a string, not an object
                 item.message = msgspec.json.decode(text)
         columns = scalar_columns(items, Error)
         self._add(
@@ -448,12 +448,12 @@ class _Collector:
         self.frames.setdefault(name, []).append(frame)
 
     def _spool_chunk(self) -> None:
-        """Move the rows to files, divided by recording, unless most belong to one recording."""
-        # A chunk is full only if both are set.
+        """Move the rows to files by recording, unless most rows belong to the same recording."""
+        # Chunks can be full only if both are set.
         assert self.slicing is not None and self.budget.limit is not None  # noqa: S101, PT018
         self._batch()
         tables = self._take_tables()
-        if all(frame.is_empty() for frame in tables.values()):  # These lines are not a transcript.
+        if all(frame.is_empty() for frame in tables.values()):  # no line was an event
             self.budget.begin_chunk(self.budget.spooled, self.budget.shares)
             return
         if self.spool is None:
@@ -473,7 +473,7 @@ class _Collector:
         self.budget.begin_chunk(self.spool.memory_of_shares().max(), self.spool.shares)
 
     def slices(self) -> Slices:
-        """Return all events that were decoded, and the findings about them."""
+        """Return all decoded events and the findings about them."""
         self._batch()
         findings = findings_frame(self.findings)
         duplicates = pl.DataFrame(
@@ -491,7 +491,7 @@ class _Collector:
         return Slices(several=False, events=one, digests=self.digests, tallies=self.tallies)
 
     def _take_tables(self) -> dict[str, pl.DataFrame]:
-        """Return the tables gathered so far by name, and start over with empty ones."""
+        """Return the tables built so far, by name, and start over with empty tables."""
         frames = {
             name: pl.concat([table.empty(), *self.frames.pop(name, ())], how="diagonal")
             for name, table in _TABLES.items()
@@ -504,11 +504,11 @@ class _Collector:
 def _shares(
     spool: EventSpool, findings: pl.DataFrame, duplicate_members: pl.DataFrame
 ) -> Iterator[Events]:
-    """Yield the events of each share; the first share has the findings."""
+    """Yield the events of each share; the findings are in the first share."""
     empty = {name: table.empty() for name, table in _TABLES.items()}
     for share in range(spool.shares):
         if share == 0 or spool.has(share):
-            # A local variable would keep the tables in memory while they are scored.
+            # A local variable would keep the tables in memory while the caller scores them.
             yield Events(
                 **spool.read(share, empty),
                 findings=findings.clear() if share else findings,
@@ -517,10 +517,10 @@ def _shares(
 
 
 MAX_REREAD: Final = 10_000
-"""Maximum number of lines per partition that are read again to find duplicate members."""
+"""Maximum number of lines per partition that are reread to find duplicate members."""
 
 MAX_FAULTS: Final = 1000
-"""Maximum findings per file and fault; an additional finding counts the rest."""
+"""Maximum number of findings per file and rule; an additional finding counts the rest."""
 
 _IS_ORDINARY_CALL: Final = (
     RequestParams.name.col.is_not_null()
@@ -532,7 +532,7 @@ _IS_ORDINARY_CALL: Final = (
         | RequestParams.meta_progress_token.col.str.contains(r'^(?:"|-?\d+$)')
     )
 )
-"""Selects tools/call parameters that these columns describe fully: their JSON text is not kept."""
+"""Selects parameters of tools/call that other columns describe fully: their JSON is not stored."""
 
 _NO_HEADERS: Final = Headers()
 _NO_REQUEST_META: Final = RequestMeta()

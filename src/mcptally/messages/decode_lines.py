@@ -1,7 +1,7 @@
-"""Decode lines to event structs; each line becomes an event or a fault, or is skipped if blank.
+"""Decode lines to event structs. A line becomes an event or a fault; blank lines are skipped.
 
-One native call decodes a run of lines. If it fails, the lines are decoded one by one, so that a bad
-line does not affect its neighbours.
+A native call decodes many lines at once. If it fails, the lines are decoded one by one, so that a
+bad line does not affect its neighbours.
 """
 
 import bisect
@@ -23,19 +23,19 @@ from mcptally.transcript.parse import (
 )
 
 LineNumbers = npt.NDArray[np.int64]
-"""Line numbers, from 1."""
+"""Line numbers, starting from 1."""
 Fault = tuple[int, str, str]
-"""Line, rule, message."""
+"""Line number, rule and message."""
 
 _PIECE_BYTES: Final = 1 << 15
-"""Bytes decoded by one native call. A piece with a bad line is split in half."""
+"""Bytes decoded by one native call. A piece that contains a bad line is split in half."""
 
 _FEW_LINES: Final = 4
-"""Maximum number of lines in a piece that are decoded one by one if a line is bad."""
+"""A piece of at most this many lines is decoded line by line if a line is bad."""
 
 
 def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
-    """Return the events of a run of lines, their line numbers, and the faults of other lines."""
+    """Return the events in a run of lines, their line numbers, and the faults of other lines."""
     readable = _is_readable(run.data, run.ends)
     events: list[AnyEvent] = []
     numbers: list[LineNumbers] = []
@@ -71,7 +71,7 @@ def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
 
 
 def _one_by_one(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
-    """Do what `decode_run` does, line by line."""
+    """Do the same as `decode_run`, line by line."""
     events: list[AnyEvent] = []
     numbers: list[int] = []
     faults: list[Fault] = []
@@ -91,7 +91,7 @@ def _one_by_one(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]
 
 
 def _is_readable(data: bytes, ends: Sequence[int]) -> bool:
-    """Return whether complete lines are UTF-8 and none is nested too deeply."""
+    """Return whether complete lines are UTF-8 and none of them is nested too deeply."""
     return _is_utf8(data) and not has_too_deep(data, ends)
 
 

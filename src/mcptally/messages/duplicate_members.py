@@ -1,7 +1,7 @@
-"""Find members that occur twice in a JSON-RPC message; parsers differ in which one they keep.
+"""Find members that occur twice in a JSON-RPC message; parsers disagree on which value counts.
 
-A decoded message has only the last one, so the sum of its members is shorter than the recorded
-frame. Only lines that are longer than this sum are read again (1 of 17,575 recorded).
+Decoding retains only the last of them, so the decoded members are shorter than the recorded frame.
+Only lines whose lengths differ in this way are read again (1 of 17,575 recorded lines).
 """
 
 import json
@@ -17,16 +17,16 @@ import polars as pl
 from mcptally.transcript.events import MEMBERS_DECODER
 
 _PUNCTUATION: Final = len('"":,')
-"""Characters of a member besides its name and value: quotes, colon, comma."""
+"""Number of characters in a member besides its name and value: quotes, colon and comma."""
 
 
 def unexplained_sizes(
     sizes: pl.Series, methods: pl.Series, members: Mapping[str, npt.NDArray[np.int64]]
 ) -> npt.NDArray[np.bool_]:
-    """Mark messages that were longer on the wire than the sum of their members.
+    """Return a mask of messages that were longer on the wire than the sum of their members.
 
-    The sum assumes either no spaces, or one space after each colon and comma. `members` maps each
-    member's name to the size of its value in bytes.
+    The sum assumes no spaces, or one space after each colon and comma. `members` maps each member's
+    name to the size of its values in bytes.
     """
     count = len(methods)
     quoted = (methods.str.len_bytes().cast(pl.Int64) + len('""')).fill_null(0)
@@ -43,7 +43,7 @@ def unexplained_sizes(
 
 
 def repeated_members(line: bytes) -> list[str]:
-    """Return the names of members that occur twice in a message on the line."""
+    """Return the names of the members that occur twice in a line's message."""
     try:
         msg = MEMBERS_DECODER.decode(line)["msg"]
         known = MEMBERS_DECODER.decode(msg)

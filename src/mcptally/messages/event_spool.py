@@ -1,8 +1,8 @@
-"""Stores the decoded events of a large partition in files, divided by recording.
+"""Stores a large partition's decoded events in files, divided by recording into shares.
 
-    chunks of decoded tables → files of each share → the tables of one share after the other
+    chunks of decoded tables → files per share → the tables of one share at a time
 
-All events of a recording are in the same share, so that each share can be scored alone.
+A recording's events are all in the same share, so each share can be scored separately.
 """
 
 import math
@@ -19,49 +19,49 @@ from mcptally.messages.event_tables import DecodedMessages, Event
 from mcptally.messages.memory_budget import memory_of_lines
 
 MARGIN: Final = 1.6
-"""Factor by which the number of shares exceeds the minimum: shares differ in size, and the process
-keeps memory from one share to the next."""
+"""Factor by which the number of shares exceeds the minimum, because shares differ in size and the
+process retains some memory from one share to the next."""
 
 
 class Slicing(msgspec.Struct, frozen=True):
-    """Controls when and into which folder a partition's events are divided by recording."""
+    """When to divide a partition's events by recording, and where to store them."""
 
     folder: Path
-    """The folder to create for the files."""
+    """Folder to create for the files."""
     chunk: int
-    """Maximum bytes of memory for lines that are scored together."""
+    """Maximum bytes of memory for scoring a chunk of lines."""
     size: int
-    """Approximate size of the transcript files in bytes."""
+    """Approximate total size of the transcript files in bytes."""
 
 
 class EventSpool:
-    """Stores the tables of `decode` in files: per chunk, one file per share of the recordings."""
+    """Stores decoded tables in files, one per chunk, share of the recordings, and table."""
 
     def __init__(self, slicing: Slicing, *, limit: int, read: int) -> None:
         """Create the folder.
 
         Args:
-            slicing: folder and size of the partition.
+            slicing: the partition's folder and size.
             limit: maximum bytes of memory for scoring a share.
-            read: bytes of transcript in the first chunk.
+            read: transcript bytes in the first chunk.
         """
         slicing.folder.mkdir(parents=True)
         self.folder = slicing.folder
         self.limit = limit
         self.shares = max(2, math.ceil(MARGIN * slicing.size / read))
         self.chunks: list[int] = []
-        """Number of shares of each chunk."""
+        """Number of shares in each chunk."""
         self.written: set[tuple[int, int]] = set()
-        """Chunk and share of each file."""
+        """(chunk, share) for which files were written."""
         self.lines = np.zeros(self.shares)
-        """Events of each share."""
+        """Number of events in each share."""
         self.bytes = np.zeros(self.shares)
-        """About how many bytes of transcript each share has."""
+        """Approximate number of transcript bytes in each share."""
 
     def add(self, tables: Mapping[str, pl.DataFrame], size: int) -> None:
-        """Write a chunk: tables by name, from `size` bytes of transcript.
+        """Write a chunk: the tables, by name, from `size` bytes of transcript.
 
-        Tables without a recording refer to the `row` of a message in the same chunk.
+        Tables without a column `recording` refer to the `row` of a message in the same chunk.
         """
         sizes = np.zeros(self.shares)
         for name, frame in tables.items():
@@ -75,13 +75,13 @@ class EventSpool:
                     self.lines[share] += part.height * _has_recordings(frame)
         self.bytes += size * sizes / max(1, sizes.sum())
         self.chunks.append(self.shares)
-        # This exceeds the estimate if a compressed file's size was underestimated.
+        # The estimate was too low if compressed files were larger than assumed: double the shares.
         while self.memory_of_shares().mean() > self.limit:
             self.shares *= 2
             self.lines, self.bytes = (np.tile(each / 2, 2) for each in (self.lines, self.bytes))
 
     def memory_of_shares(self) -> npt.NDArray[np.float64]:
-        """Return the approximate bytes of memory needed to score each share."""
+        """Return approximately how many bytes of memory it takes to score each share."""
         return memory_of_lines(self.lines, self.bytes)
 
     def has(self, share: int) -> bool:
@@ -93,8 +93,8 @@ class EventSpool:
         """Return the tables of a share.
 
         Args:
-            share: its number, from 0.
-            empty: name of each table → the table without rows.
+            share: the share's number, from 0.
+            empty: table name → empty table.
         """
         chunks = [self._chunk(chunk, share, empty) for chunk in range(len(self.chunks))]
         return {name: pl.concat([each.pop(name) for each in chunks]) for name in empty}
@@ -102,7 +102,7 @@ class EventSpool:
     def _chunk(
         self, chunk: int, share: int, empty: Mapping[str, pl.DataFrame]
     ) -> dict[str, pl.DataFrame]:
-        """Return the tables of a share in one chunk."""
+        """Return one chunk's tables for a share."""
         shares = self.chunks[chunk]
         files = {name: self._file(chunk, share % shares, name) for name in empty}
         tables = {
@@ -125,7 +125,7 @@ def _has_recordings(frame: pl.DataFrame) -> bool:
 
 
 def _share_numbers(frame: pl.DataFrame, messages: pl.DataFrame, shares: int) -> pl.Series:
-    """Return the share of each row: a hash of its recording modulo the number of shares."""
+    """Return each row's share: a hash of its recording modulo the number of shares."""
     share = (Event.recording.col.hash() % shares).alias("share")
     if not _has_recordings(frame):
         row = DecodedMessages.row.name

@@ -1,7 +1,7 @@
-"""Declare the tables made by `decode`: one per kind of event, and those of message contents.
+"""Declare the output tables of `decode`: one per kind of event, and those for message contents.
 
-Times are nanoseconds since 1970 in UTC (`ts_ns`). A member kept as JSON text is null if absent,
-and the text `null` if it is JSON null.
+Times (`ts_ns`) are nanoseconds since 1970 in UTC. A member stored as JSON text is null if it was
+absent, and the text `null` if it was a JSON null.
 """
 
 import polars as pl
@@ -10,7 +10,7 @@ from mcptally.tables.declaration import Column, StageTable
 
 
 class Event(StageTable):
-    """The columns of every event."""
+    """The columns that all events have."""
 
     file = Column(pl.UInt32, "Index of the transcript file in the list of files.")
     line = Column(pl.Int64, "Line in the file, from 1.")
@@ -40,7 +40,7 @@ class DecodedMessages(Event):
 
 
 class RequestParams(StageTable):
-    """One row per request or notification with `params`; `row` is its message's row."""
+    """One row per request or notification with `params`; `row` refers to the message."""
 
     row = DecodedMessages.row
     name = Column(pl.String, "Tool or prompt.")
@@ -70,7 +70,7 @@ class RequestParams(StageTable):
 
 
 class Replies(StageTable):
-    """One row per result or error; `row` is its message's row."""
+    """One row per result or error; `row` refers to the message."""
 
     row = DecodedMessages.row
     response = Column(pl.String, "JSON text of the member `result` or `error`.")
@@ -121,7 +121,7 @@ class RawFrames(Event):
 
 
 class HttpEvents(Event):
-    """One row per request head, response head and end of an HTTP exchange."""
+    """One row per request head, response head or end of an HTTP exchange."""
 
     dir = DecodedMessages.dir
     phase = Column(pl.String, "`request`, `response` or `end`.")
@@ -138,7 +138,7 @@ class HttpEvents(Event):
 
 
 class Opens(Event):
-    """One row per beginning of a segment."""
+    """One row per start of a segment."""
 
     transport = Column(pl.String, "Transport.")
     server = Column(pl.String, "Label of the server.")
@@ -161,20 +161,20 @@ class Closes(Event):
 
 
 class Gaps(Event):
-    """One row per gap event of the recorder."""
+    """One row per `gap` event, which the recorder writes after losing events."""
 
     lost = Column(pl.Int64, "Events that were lost.")
     why = Column(pl.String, "Why they were lost.")
 
 
 class StderrEvents(Event):
-    """One row per piece of stderr output by the server."""
+    """One row per chunk of the server's stderr."""
 
     text = Column(pl.String, "The output; null where it is not UTF-8.")
 
 
 class DuplicateMembers(StageTable):
-    """One row per line whose message has the same member twice."""
+    """One row per line whose message contains the same member twice."""
 
     file = Event.file
     line = Event.line

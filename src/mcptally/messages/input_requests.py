@@ -1,9 +1,9 @@
-"""Find the server's requests for input by the user or the client's model, and their waits.
+"""Find servers' requests for input from the user or the client's model, and how long they took.
 
-Up to 2025-11-25, a server sends its own request while it serves the client's. From 2026-07-28 on,
-the result of the client's request requires input, and the client repeats the request with the
-input; the two are legs of a chain (`attempts`). A task that requires input reports this when the
-client asks for its state, and receives the input through `tasks/update`.
+Up to 2025-11-25, a server sends a request of its own while it handles the client's. From 2026-07-28
+on, the result of the client's request says that input is required, and the client repeats the
+request with the input; the two requests form a chain (`attempts`). A task that requires input
+reports this when the client polls it, and receives the input through `tasks/update`.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import GatheredCalls
 
 INPUT_METHODS: Final = ("elicitation/create", "sampling/createMessage", "roots/list")
-"""Methods that ask the user or the client's model for input, or the client for its roots."""
+"""Methods that request input from the user or the client's model, or the client's roots."""
 
 STATE_OF_TASK: Final = "tasks/get"
 UPDATE_OF_TASK: Final = "tasks/update"
@@ -39,7 +39,7 @@ class _Served(StageTable):
 
 
 class _Open(StageTable):
-    """A server request and the client calls that were open when it arrived."""
+    """A request from the server, and the client's calls that were open when it arrived."""
 
     asking = Column(pl.String, "Call id of the server's request.")
     call_id = Calls.call_id
@@ -53,12 +53,12 @@ class _Open(StageTable):
 
 
 def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
-    """Add each call's wait for the server's requests, and the call that each request serves.
+    """Add how long each call waited for input, and which call each server request serves.
 
-    The latency becomes the server's share, without this wait.
+    The waiting time is subtracted from the latency, which leaves the server's share.
 
     Args:
-        calls: `PairedCalls`; further columns are kept.
+        calls: `PairedCalls`; additional columns are retained.
         asks: `RequestParams`.
     """
     methods = calls.get_column(PairedCalls.method.name)
@@ -75,7 +75,7 @@ def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
     if updates:
         served = pl.concat([served, _served_by_updates(calls)])
     waits = served.group_by(Calls.call_id.name).agg(
-        # Sum integers: the sum of floats depends on their order, which differs between threads.
+        # Sum integers: the sum of floats depends on their order, which varies between threads.
         (_Open.waited_ns.col.sum() / 1e6).alias(_Served.waiting_ms.name)
     )
     modes = served.select(
@@ -90,10 +90,10 @@ def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
-    """Return each request of the server (`asking`) with the client's call that it serves.
+    """Return each server request (`asking`) with the client's call that it serves.
 
-    A request serves the call that started the task it names, else the only open call in its HTTP
-    exchange or in its session.
+    This is the call that started the task named in the request, or else the only open call in its
+    HTTP exchange or session.
     """
     begin, end = PairedCalls.ts_ns.col, PairedCalls.reply_ns.col
     scope, session = PairedCalls.scope.name, PairedCalls.session.name
@@ -123,7 +123,7 @@ def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
         end=pl.coalesce(end, PairedCalls.cancelled_ns.col),
     )
     open_ = open_.with_row_index(_Open.number.name).with_columns(_Open.number.col.cast(pl.Int64))
-    # A task's end may not be recorded.
+    # Treat calls that started tasks as open: the end of a task may not be recorded.
     started = open_.with_columns(end=pl.lit(None, pl.Int64))
     ways = [
         _open_calls(requests, started, [PairedCalls.recording.name, PairedCalls.task_id.name]),
@@ -141,9 +141,9 @@ def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _open_calls(requests: pl.LazyFrame, calls: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
-    """Return each server request that arrives while calls with the same keys are open.
+    """Return the server requests that arrived while calls with the same keys were open.
 
-    Uses a running sum: in a long session, a join would pair each request with every earlier call.
+    Uses a running sum: a join would pair each request with every earlier call in the session.
 
     Returns:
         `asking`, `open` and `number` (the call's number if exactly one is open).
@@ -170,10 +170,10 @@ def _open_calls(requests: pl.LazyFrame, calls: pl.LazyFrame, keys: Sequence[str]
 
 
 def _served_by_updates(calls: pl.DataFrame) -> pl.LazyFrame:
-    """Return requests about tasks that require or get input, with the call that started the task.
+    """Return requests in which tasks require or get input, with the calls that started the tasks.
 
-    If several replies require the same input, only the first is returned. The task waits from that
-    reply until `tasks/update`.
+    If several replies require the same input, only the first one is returned. The wait lasts from
+    this reply to `tasks/update`.
     """
     task = [PairedCalls.recording.name, PairedCalls.task_id.name]
     method, gets = PairedCalls.method.col, PairedCalls.method.col == UPDATE_OF_TASK
@@ -230,7 +230,7 @@ class _Links(msgspec.Struct):
 
 
 class _RequiredInput(msgspec.Struct, rename="camel"):
-    """A result that requires input, or `data` of an error that requires a sign-in."""
+    """A result that requires input, or the `data` of an error that requires a sign-in."""
 
     input_requests: dict[str, _InputRequest] = {}
     data: _Links | None = None
@@ -241,7 +241,7 @@ class _Answer(msgspec.Struct):
 
 
 def list_input_requests(calls: pl.DataFrame) -> pl.DataFrame | None:
-    """Return the rows of `InputRequests`, with times in nanoseconds; None if there are none.
+    """Return the rows of `InputRequests`, with times in nanoseconds, or None.
 
     Args:
         calls: calls with their outcomes and links.
@@ -308,7 +308,7 @@ class RequestedInputs(StageTable):
 
 
 def _requests_of(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the requests for input in one call: a server request or a leg of a chain."""
+    """Return the requests for input in a call, which is a server request or part of a chain."""
     place = {name: row[name] for name in ("recording", "session", "server", "client")}
     if row["dir"] == "s2c":
         answer = _decoded(row["response"], _Answer, _Answer())

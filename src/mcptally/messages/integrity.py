@@ -1,4 +1,4 @@
-"""Drop duplicate events, and report damage: duplicates, missing `seq`, gaps, missing segments.
+"""Drop duplicate events, and report damage: duplicates, missing events, gaps, missing segments.
 
 Events → Events without duplicates, with findings
 """
@@ -23,7 +23,7 @@ _FRAMES: Final = tuple(FRAME_OF_EVENT.values())
 
 
 class _Ordered(Event):
-    """One row per event, by recording and seq."""
+    """One row per event, sorted by recording and seq."""
 
     kind = Column(pl.String, "Kind of the event.")
     first = Column(pl.Boolean, "Whether the event is the first of its recording.")
@@ -33,11 +33,11 @@ class _Ordered(Event):
 
 
 def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Events:
-    """Return `events` without duplicates, with findings for all damage.
+    """Return the events without duplicates, and with findings about all damage.
 
-    Two events are duplicates if their whole content is equal. Contents are compared by reading
-    `files` again, but only if recording, seq, time and kind are equal. `names` are the files' names
-    in findings.
+    Events are duplicates if their contents are equal. Contents are compared by reading `files`
+    again, but only for events with the same recording, seq, time and kind. `names` are the names of
+    the files in findings.
     """
     ordered = _in_order(_event_rows(events))
     twice, conflicts = _duplicates(ordered, files)
@@ -66,9 +66,9 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
 
 
 def _duplicates(ordered: pl.DataFrame, files: Sequence[Path]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return duplicate events, and different events that have the same identity."""
+    """Return the duplicate events, and different events with the same identity."""
     identity = ["recording", "seq", "ts_ns", "kind"]
-    # Duplicates have the same seq, so they are neighbours.
+    # Duplicates have the same seq, so they are adjacent.
     near = (_Ordered.step.col == 0) | (_Ordered.step.col.shift(-1) == 0)
     twice = (
         ordered.lazy()
@@ -87,7 +87,7 @@ def _duplicates(ordered: pl.DataFrame, files: Sequence[Path]) -> tuple[pl.DataFr
 
 
 def _odd_places(ordered: pl.DataFrame) -> pl.LazyFrame:
-    """Return the `_Ordered` events that do not directly follow the previous event."""
+    """Return the `_Ordered` events that are out of sequence or the last of their recording."""
     return (
         ordered.lazy()
         .with_columns(last=_Ordered.first.col.shift(-1, fill_value=True))
@@ -206,7 +206,7 @@ def _unclosed_recordings(events: Events, odd: pl.LazyFrame) -> pl.LazyFrame:
 def _event_rows(events: Events) -> pl.LazyFrame:
     """Return one row per event.
 
-    A batch has several messages; a truncated frame is both a raw frame and a message.
+    Counts a batch once, and a truncated frame (both a raw frame and a message) once.
     """
     first = events.messages.lazy().filter(DecodedMessages.index.col == 0)
     heads = first.filter("truncated").select("file", "line")
@@ -221,7 +221,7 @@ def _event_rows(events: Events) -> pl.LazyFrame:
 
 def _in_order(every: pl.LazyFrame) -> pl.DataFrame:
     """Return `_Ordered` without `last`."""
-    # Sort by number, which is faster than by text; the order of recordings does not matter.
+    # Sort by number, which is faster than by text; the order of recordings is irrelevant.
     number = Event.recording.col.cast(pl.Categorical).to_physical()
     first = Event.recording.col.ne_missing(Event.recording.col.shift())
     return (
@@ -236,7 +236,7 @@ def _in_order(every: pl.LazyFrame) -> pl.DataFrame:
 
 
 def _contents(events: pl.DataFrame, files: Sequence[Path]) -> pl.Series:
-    """Return a hash of each event's content; the lines are read again."""
+    """Return a hash of each event's content; reads the lines again."""
     found = {place: hash(_canonical(line)) for place, line in _lines_of(events, files)}
     hashes = [found.get(place) for place in events.select("file", "line").iter_rows()]
     return pl.Series(hashes, dtype=pl.Int64)
@@ -245,7 +245,7 @@ def _contents(events: pl.DataFrame, files: Sequence[Path]) -> pl.Series:
 def _lines_of(
     events: pl.DataFrame, files: Sequence[Path]
 ) -> Iterator[tuple[tuple[int, int], bytes]]:
-    """Yield (file, line number) and the line of each event."""
+    """Yield ((file, line number), line) of each event."""
     wanted = events.group_by("file", maintain_order=True).agg(Event.line.col)
     for number, places in wanted.iter_rows():
         left = set(places)
@@ -259,7 +259,7 @@ def _lines_of(
 
 
 def _canonical(line: bytes) -> bytes:
-    """Return a line with normalized spaces and member order."""
+    """Return a line with normalized white space and member order."""
     try:
         return msgspec.json.encode(msgspec.json.decode(line), order="sorted")
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -269,7 +269,7 @@ def _canonical(line: bytes) -> bytes:
 def _findings(
     rows: pl.LazyFrame, rule: str, severity: Severity, message: pl.Expr, about: str = "recording"
 ) -> pl.LazyFrame:
-    """Return one finding per row; `file` is the file's index, not yet its name."""
+    """Return one finding per row; `file` is an index here, not a name."""
     return rows.select(
         "file",
         "line",

@@ -1,4 +1,4 @@
-"""Finds lines whose JSON is nested too deeply."""
+"""Detects lines whose JSON is nested too deeply."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from mcptally.wire.nesting import is_too_deep
 
 
 def has_too_deep(data: bytes, ends: Sequence[int]) -> bool:
-    """Return whether a line is nested too deeply; most are ruled out by length or bracket count."""
+    """Return whether a line is nested too deeply; length or bracket count rule out most lines."""
     codes = np.frombuffer(data, np.uint8)
     return any(
         end - start > 2 * LINE_DEPTH
@@ -23,14 +23,14 @@ def has_too_deep(data: bytes, ends: Sequence[int]) -> bool:
 
 
 _BRACES_TO_BRACKETS: Final = 0xDF
-"""Mask of the bit that distinguishes `{` from `[`, and `}` from `]`."""
+"""Clears the bit that distinguishes `{` from `[`, and `}` from `]`."""
 
 
 def may_be_too_deep(line: npt.NDArray[np.uint8], limit: int) -> bool:
-    """Return whether a line has more than `limit` opening brackets that may be structure.
+    """Return whether a line has more than `limit` opening brackets that may nest values.
 
-    In JSON within a string, most braces precede an escaped quote or line break: these do not count.
-    Of the lines of real traffic, almost all are ruled out; `is_too_deep` decides about the others.
+    In JSON within a string, most braces precede an escaped quote or line break; these are not
+    counted. This rules out almost all lines in real traffic; `is_too_deep` checks the others.
     """
     if line.size > _MAX_COUNTED:
         return True
@@ -42,4 +42,4 @@ def may_be_too_deep(line: npt.NDArray[np.uint8], limit: int) -> bool:
 
 
 _MAX_COUNTED: Final = 8 << 20
-"""Maximum size of a line whose brackets are counted: counting takes three times its memory."""
+"""Maximum size of lines whose brackets are counted, which takes three times a line's memory."""

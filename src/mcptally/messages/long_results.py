@@ -1,6 +1,6 @@
-"""Stores each distinct long result once: a few results, often equal, make up most traffic.
+"""Stores each distinct long result once: a few long results, many of them equal, dominate traffic.
 
-The text of a long result is one buffer. Rows refer to it and to its long members without copying.
+The text of a long result is a buffer. Rows refer to it and to its long members without copies.
 """
 
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ from mcptally.tables.arrow import series_from_arrow, series_from_numpy
 from mcptally.transcript.events import ABSENT, Result
 
 REFERENCE: Final = "long "
-"""Prefix of columns with indexes into the texts of `LongResults`."""
+"""Prefix of the names of columns that contain indexes into the texts of `LongResults`."""
 
 _MEMBERS: Final = ("structured_content", "tools")
 """Members that may make up most of a result."""
 
 _LONG_MEMBER: Final = 1 << 12
-"""Size in bytes from which rows refer to a member instead of copying it."""
+"""Rows refer to members of this size (bytes) or larger, and copy smaller ones."""
 
 _MAX_CANDIDATES: Final = 16
-"""Maximum number of results with the same length and end that a result is compared with."""
+"""A result is compared with at most this many results of the same length and ending."""
 
 _VIEW: Final = np.dtype([("size", "<u4"), ("prefix", "S4"), ("buffer", "<u4"), ("offset", "<u4")])
-"""A value of more than 12 bytes in a string view array (Apache Arrow columnar format)."""
+"""An Arrow string view array's entry for a value of more than 12 bytes."""
 
 _OBJECT: Final = Raw(b"{}")
 
@@ -39,27 +39,27 @@ class _KeptResult(msgspec.Struct, frozen=True):
 
     text: Raw
     result: Result
-    """The decoded result, without the members that are in `rows`."""
+    """The decoded result without the members in `rows`."""
     odd: bool
-    """Whether the result does not fit `Result`."""
+    """Whether the result does not match the type `Result`."""
     rows: dict[str, int]
     """Column → index into the texts of `LongResults`."""
 
 
 class DecodedResults(msgspec.Struct, frozen=True):
-    """Decoded results, in order."""
+    """Decoded results, in the order of their texts."""
 
     results: list[Result]
     odd: list[int]
-    """Indexes of results that do not fit `Result`."""
+    """Indexes of results that do not match the type `Result`."""
     texts: list[Raw]
-    """The results' JSON; absent where a buffer of `LongResults` contains it."""
+    """The results' JSON; absent for those that a buffer of `LongResults` contains."""
     rows: dict[str, pl.Series]
-    """Column → index into the texts of `LongResults` per result, or null."""
+    """Column → for each result, its index into the texts of `LongResults`, or null."""
 
 
 class LongResults:
-    """The distinct long results of a chunk of lines."""
+    """The distinct long results in a chunk of lines."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, bytes], list[_KeptResult]] = {}
@@ -67,7 +67,7 @@ class LongResults:
         self._views: list[tuple[int, bytes, int, int]] = []
 
     def decode(self, texts: Sequence[Raw]) -> DecodedResults:
-        """Decode results; each distinct long result is decoded once."""
+        """Decode results, each distinct long result only once."""
         long = {i: self._find(text) for i, text in enumerate(texts) if len(text) >= LONG_RESULT}
         short = [_OBJECT if i in long else text for i, text in enumerate(texts)] if long else texts
         results, odd = RESULT_DECODER.many(short)
@@ -83,7 +83,7 @@ class LongResults:
         return DecodedResults(results, odd, kept, rows)
 
     def with_texts(self, replies: pl.DataFrame) -> pl.DataFrame:
-        """Fill each column that has a column of indexes (`REFERENCE`)."""
+        """Fill each column for which there is a column of indexes (`REFERENCE`)."""
         names = [name for name in replies.columns if name.startswith(REFERENCE)]
         if not names:
             return replies
@@ -96,7 +96,7 @@ class LongResults:
             place = number[len(texts) :].copy()
             place[known.is_not_null().to_numpy()] = known.drop_nulls().to_numpy()
             every = pl.concat([texts.alias(column), replies.get_column(column)])
-            # A join is the only operation that does not copy the texts of several chunks.
+            # Only a join does not copy the texts of several chunks.
             joined = pl.DataFrame({"place": series_from_numpy(place)}).join(
                 pl.DataFrame({"place": series_from_numpy(number), column: every}),
                 on="place",
@@ -112,7 +112,7 @@ class LongResults:
         return series_from_arrow(pa.Array.from_buffers(pa.string_view(), len(views), buffers))
 
     def _find(self, text: Raw) -> _KeptResult:
-        """Return a known result that equals this one, or else this one."""
+        """Return the known result with this text; add it if there is none."""
         candidates = self._known.setdefault((len(text), bytes(memoryview(text)[-64:])), [])
         for known in candidates:
             if known.text == text:
@@ -123,7 +123,7 @@ class LongResults:
         return found
 
     def _add(self, data: bytes) -> _KeptResult:
-        # Copy the result, so that its lines can be freed.
+        # Copy the result, so that the lines it came from can be freed.
         text = Raw(data)
         (result,), odd = RESULT_DECODER.many([text])
         self._buffers.append(pa.py_buffer(data))
@@ -136,7 +136,7 @@ class LongResults:
         return _KeptResult(text, result, bool(odd), rows)
 
     def _view(self, part: Raw) -> int:
-        """Add a view of a part of the last buffer; return its index."""
+        """Add a view of part of the last buffer; return the view's index."""
         offset = _address(part) - self._buffers[-1].address
         prefix = bytes(memoryview(part)[:4])
         self._views.append((len(part), prefix, len(self._buffers) - 1, offset))

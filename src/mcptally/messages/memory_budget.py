@@ -1,9 +1,9 @@
-"""Estimate the memory that a partition needs, and stop reading it when there is not enough.
+"""Estimate how much memory a partition needs, and stop reading when there is not enough.
 
 Partitions are planned with `PROCESS_BASE_BYTES` and `BYTES_PER_TRANSCRIPT_BYTE` before anything is
-read; while lines are read, `MemoryBudget` estimates their needs. A partition that needs more than
-planned is divided by recording. A recording is never divided: if it needs more memory than is free,
-only the part that fits is read, and a finding reports the rest (docs/design/pipeline.md).
+read; during reading, `MemoryBudget` estimates the memory needed. A partition that needs more than
+planned is divided by recording. A recording is never divided: if it does not fit into the free
+memory, only its beginning is read, and a finding reports the rest (docs/design/pipeline.md).
 """
 
 from typing import Final, TypeVar
@@ -15,23 +15,23 @@ from mcptally.process_memory import available_memory
 from mcptally.transcript.files import LineRun
 
 UNCHECKED_BYTES: Final = 256 << 20
-"""Total size of several files up to which free memory is not checked. Only files that share a
-recording are read together and can exceed it."""
+"""If several files are at most this large in total, free memory is not checked. Files are read
+together only if they share a recording."""
 
 PARTITION_BASE_BYTES: Final = 250 << 20
 BYTES_PER_EVENT: Final = 2000
 BYTES_PER_BYTE: Final = 3
 BYTES_PER_LONGEST_BYTE: Final = 9
-"""Bytes of memory for scoring a partition: a constant, per line, per byte, and additionally per
+"""Memory for scoring a partition in bytes: a constant, per line, per byte, and additionally per
 byte of the longest line."""
 
 PROCESS_BASE_BYTES: Final = PARTITION_BASE_BYTES + (170 << 20)
-"""Bytes of memory that a process needs for the smallest partition: `PARTITION_BASE_BYTES`, and its
-libraries and rules with everything that they load on first use."""
+"""Bytes of memory that a process needs for the smallest partition: `PARTITION_BASE_BYTES`, and the
+libraries and rules that it loads."""
 
 BYTES_PER_TRANSCRIPT_BYTE: Final = BYTES_PER_BYTE + BYTES_PER_EVENT // 1000
-"""Bytes of memory per byte of transcript, in addition to `PROCESS_BASE_BYTES`: an upper bound for
-real traffic, whose lines have 1,000 bytes or more on average."""
+"""Bytes of memory per transcript byte, in addition to `PROCESS_BASE_BYTES`. This is an upper bound
+for real traffic, where lines have 1,000 bytes or more on average."""
 
 TOO_LARGE: Final = (
     "the rest was not read: this file has a recording that needs more than the {} MB of free "
@@ -40,34 +40,34 @@ TOO_LARGE: Final = (
 
 
 class MemoryBudget:
-    """Compares the memory that the lines read so far need with the available memory."""
+    """Compares the memory needed for the lines read so far with the available memory."""
 
     def __init__(self, memory: int | None, *, alone: bool, chunk: int | None = None) -> None:
         """Create a budget before any line is read.
 
         Args:
-            memory: bytes of available memory; None: ask the system.
-            alone: whether this is the only file: its memory is compared from the first line on.
-            chunk: maximum bytes of memory for lines that are scored together, lowered if less is
-                free; None: all lines are scored together.
+            memory: available memory in bytes; None means that the system is asked.
+            alone: whether there is only one file, which is checked from the first line on.
+            chunk: maximum bytes of memory for scoring a chunk of lines, reduced if less is free;
+                None means that all lines are scored together.
         """
         self.memory = available_memory() if memory is None else memory
         self.unchecked = UNCHECKED_BYTES if memory is None and not alone else 0
-        """Bytes of transcript below which the memory is not compared."""
+        """Memory is not checked until more transcript bytes than this were read."""
         if chunk is not None and self.memory is not None and not self.unchecked:
             chunk = min(chunk, max(chunk // 8, (self.memory - PARTITION_BASE_BYTES) // 2))
         self.limit = self.chunk = chunk
         self.read = 0
-        """Bytes of transcript that were read."""
+        """Number of transcript bytes read."""
         self.total = self.lines = self.longest = 0
-        """The same of the current chunk, its lines, and the length of the longest line of all."""
+        """Bytes and lines read in the current chunk, and the length of the longest line so far."""
         self.spooled = 0.0
-        """Bytes of memory that the largest share of the earlier chunks needs."""
+        """Bytes of memory needed for the largest share of the previous chunks."""
         self.shares = 1
-        """Number of shares into which chunks are divided."""
+        """Number of shares that chunks are divided into."""
 
     def exceeded_by(self, run: LineRun) -> str | None:
-        """Count these lines; return a message if the lines so far need too much memory."""
+        """Count a run of lines; return a message if the lines so far need too much memory."""
         self.read += len(run.data)
         self.total += len(run.data)
         self.lines += run.count
@@ -84,19 +84,19 @@ class MemoryBudget:
         return TOO_LARGE.format(self.memory >> 20) if need > self.memory else None
 
     def is_chunk_full(self) -> bool:
-        """Whether the lines of the current chunk need more memory than a chunk may."""
+        """Whether the lines in the current chunk need more memory than a chunk may use."""
         return self.chunk is not None and memory_of_lines(self.lines, self.total) > self.chunk
 
     def continue_chunk(self) -> None:
-        """Double the current chunk's limit: it cannot be divided."""
+        """Double the current chunk's limit, because the chunk cannot be divided."""
         self.chunk = self.chunk and 2 * self.chunk
 
     def begin_chunk(self, spooled: float, shares: int) -> None:
-        """Start counting from zero: the lines so far are in files, divided into `shares` shares.
+        """Start a new chunk after the previous lines were written to files.
 
         Args:
-            spooled: bytes of memory that the largest share needs.
-            shares: their number.
+            spooled: bytes of memory needed for the largest share.
+            shares: number of shares that the lines are divided into.
         """
         self.spooled, self.shares = spooled, shares
         self.total = self.lines = 0
@@ -106,5 +106,5 @@ Amount = TypeVar("Amount", float, npt.NDArray[np.float64])
 
 
 def memory_of_lines(lines: Amount, size: Amount) -> Amount:
-    """Return the bytes of memory for scoring this number of lines with `size` bytes in total."""
+    """Return the bytes of memory needed to score lines with `size` bytes in total."""
     return lines * BYTES_PER_EVENT + size * BYTES_PER_BYTE

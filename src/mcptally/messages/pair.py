@@ -1,10 +1,10 @@
-"""Pair every request with its reply, cancellation and progress: turns messages into calls.
+"""Pair each request with its reply, cancellation and progress to form a call.
 
-A reply belongs to a request of the opposite direction with the same id: in the same HTTP exchange
-if one is open there, else in the same session, else in the same recording. As a last resort, ids
-are compared by value only (`1` equals `"1"`), and `match` records this. If several requests with
-one id are open, the oldest is answered first or, if one of them is never answered, the newest
-(`match_ids`).
+A reply answers an open request in the opposite direction with the same id: in the same HTTP
+exchange if there is one, else in the same session, else in the same recording. As a last resort,
+ids are compared by value only (`1` equals `"1"`), and `match` records this. If several open
+requests have the same id, the oldest is answered first, or the newest if one of them is never
+answered (`match_ids`).
 """
 
 from typing import Final
@@ -24,28 +24,27 @@ from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
 
 TIMEOUT_REASON: Final = r"(?i)time[sd]?[ _-]?out|deadline"
-"""Matches cancellation reasons that mean a timeout, in the words of the TypeScript and Python
-SDKs."""
+"""Matches cancellation reasons that mean a timeout, as worded by the TypeScript and Python SDKs."""
 URL_ELICITATION_REQUIRED: Final = -32042
-"""The error code that asks for a sign-in; the call continues when the user has signed in."""
+"""Error code that requires a sign-in; the call continues after the user has signed in."""
 
 CANCELLED_TEXT: Final = r"(?i)\b(?:cancell?ed|cancell?ation|aborted|abort(?:ed)?error)\b"
-"""Texts of the errors that servers return for calls cancelled by the caller."""
+"""Matches the text of errors that servers return for calls that the caller cancelled."""
 
 CANCELLED_CODE: Final = -32800
-"""Code of such an error (the Python SDK's, from the Language Server Protocol)."""
+"""Error code for cancelled calls (used by the Python SDK; from the Language Server Protocol)."""
 
 CONNECTION_CLOSED: Final = -32000
-"""Error code with which the Python SDK ends subscriptions when the client disconnects."""
+"""Error code that the Python SDK sends for subscriptions when the client disconnects."""
 
 DRAFT_TASK: Final = '$._meta["modelcontextprotocol.io/task"]'
-"""Path of the task in results from servers that implement a draft of 2025-11-25."""
+"""Path of the task in results from servers that implement a draft of revision 2025-11-25."""
 
 TIME_LIMITS: Final = (*range(1, 11), 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
-"""Common client time limits, in seconds."""
+"""Common time limits of clients, in seconds."""
 
 LIMIT_TOLERANCE_MS: Final = (15, 45)
-"""Maximum milliseconds between a client's time limit and the moment it closes the exchange."""
+"""Maximum milliseconds by which a client closes an exchange before or after its time limit."""
 
 ROUNDS: Final = (
     ("exact", ("recording", "scope")),
@@ -54,11 +53,11 @@ ROUNDS: Final = (
     ("loose", ("recording", "scope")),
     ("loose", ("session",)),
 )
-"""Rounds of pairing: how ids are compared, and the columns that must be equal."""
+"""Rounds of pairing: how ids are compared, and which columns must be equal."""
 
 
 class Paired(msgspec.Struct, frozen=True):
-    """Calls, and messages with the call that each belongs to."""
+    """Calls, and messages with the calls that they belong to."""
 
     calls: pl.DataFrame
     """`PairedCalls`."""
@@ -67,7 +66,7 @@ class Paired(msgspec.Struct, frozen=True):
 
 
 def pair(events: Events, conversation: Conversation) -> Paired:
-    """Return every request as a call with its reply and outcome; hidden errors are still `ok`."""
+    """Return each request as a call with its reply and outcome; hidden errors are still `ok`."""
     messages = _mark_replays(conversation.messages)
     pairs = _pairs(messages)
     rows = messages.lazy()
@@ -110,17 +109,17 @@ def pair(events: Events, conversation: Conversation) -> Paired:
 _FROM_MESSAGE: Final = PairedCalls.shared_with(PairedMessages)
 _FROM_PARAMS: Final = [n for n in PairedCalls.shared_with(RequestParams) if n != "row"]
 _FROM_REPLY: Final = [n for n in PairedCalls.shared_with(Replies) if n != "row"]
-"""Columns of calls that come from the request, its parameters and the reply."""
+"""Columns of calls that come from the request, its parameters or the reply."""
 
 
 def match_ids(
     key: npt.NDArray[np.uint64], is_reply: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the indices of paired requests and replies; both are given in order of arrival.
+    """Return the indexes of paired requests and replies, given in order of arrival.
 
-    Requests and replies with the same key are matched like brackets: an unclosed request has no
-    reply, and a reply without an open request is an orphan. Among the rest, the n-th reply answers
-    the n-th request.
+    Requests and replies with the same key are matched like brackets, to find requests without a
+    reply and replies without a request. Of the remaining ones, the n-th reply answers the n-th
+    request.
     """
     order = np.argsort(key, kind="stable")
     keys, replies = key[order], is_reply[order]
@@ -132,7 +131,7 @@ def match_ids(
     step = np.where(replies, -1, 1)
     depth = np.cumsum(step)
     depth -= (depth[starts] - step[starts])[group]
-    # To get a running minimum per group, shift each group below all groups before it.
+    # To compute a running minimum per group, shift each group below all previous groups.
     shift = group * (2 * size + 2)
     lowest = np.minimum.accumulate(depth - shift) + shift
     floor = np.minimum(lowest, 0)
@@ -151,12 +150,12 @@ def match_ids(
 
 
 def _mark_replays(messages: pl.DataFrame) -> pl.DataFrame:
-    """Add `replay`: whether the message was repeated by a resumed SSE stream.
+    """Add `replay`: whether a resumed SSE stream repeated the message.
 
-    A replay has the same session, event id and content as an earlier message. Only an exchange with
-    `Last-Event-ID` resumes a stream. Elsewhere, an equal event id belongs to another stream, since
-    some servers number each stream's events from 0; a message of equal length may then answer
-    another request of a client that always uses `id: 1`.
+    A replay has the same session, event id and content as an earlier message. Only exchanges with
+    `Last-Event-ID` resume a stream. Elsewhere, equal event ids belong to different streams, because
+    some servers number the events of each stream from 0; messages of equal length may then answer
+    different requests by a client that always uses `id: 1`.
     """
     if messages.get_column(PairedMessages.sse_id.name).null_count() == messages.height:
         return messages.with_columns(replay=pl.lit(value=False))
@@ -172,7 +171,7 @@ def _mark_replays(messages: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
-    """Return the positions of each request (`ask`) and its `reply`, and their `match`."""
+    """Return the positions of each request (`ask`) and its `reply`, and the kind of `match`."""
     open_ = (
         messages.lazy()
         .filter(
@@ -242,7 +241,7 @@ def _add_params(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
 
 
 def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Add the content of each reply and the latency."""
+    """Add the content of each reply, and the latency."""
     replies = events.replies.lazy().select(
         PairedCalls.row.col.alias("reply_row"),
         *_FROM_REPLY,
@@ -251,12 +250,12 @@ def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     )
     calls = left_join_columns(calls, replies, "reply_row")
     if calls.get_column(PairedCalls.reply_truncated.name).any():
-        # Only the head of a truncated frame is known; the rest is null.
+        # Only the head of a truncated frame is known; set everything else to null.
         not_in_head = [name for name in _FROM_REPLY if name != "is_error"]
         whole = ~PairedCalls.reply_truncated.col.fill_null(value=False)
         calls = calls.with_columns(pl.when(whole).then(pl.col(not_in_head)))
     return _add_draft_tasks(calls).with_columns(
-        # The time is 0 for imported events whose source has no times.
+        # The time is 0 in imported events whose source had no times.
         latency_ms=pl.when(PairedCalls.ts_ns.col > 0).then(
             (PairedCalls.reply_ns.col - PairedCalls.ts_ns.col) / 1e6
         ),
@@ -265,7 +264,7 @@ def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
 
 
 def _add_draft_tasks(calls: pl.DataFrame) -> pl.DataFrame:
-    """Add the task of replies with a task in `_meta`, as in the draft that FastMCP 2.14 follows."""
+    """Add tasks from the replies' `_meta`, as in the draft that FastMCP 2.14 implements."""
     empty = PairedCalls.has_meta.col & (PairedCalls.content_types.col.list.len() == 0)
     drafts = (
         calls.lazy()
@@ -282,9 +281,9 @@ def _add_draft_tasks(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Add the error without an id with which the server refused the call's HTTP exchange.
+    """Add errors without an id with which servers refused the calls' HTTP exchanges.
 
-    An error without an id is not a reply, so the call has none; but the client received the error.
+    An error without an id is not a reply, so the call has none, but the client received the error.
     """
     refusals = (
         messages.lazy()
@@ -306,7 +305,7 @@ def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -
 
 
 def _add_identity(calls: pl.DataFrame, conversation: Conversation) -> pl.DataFrame:
-    """Add server, client, and the protocol revision in force for each call."""
+    """Add each call's server, client, and protocol revision in force."""
     handshakes = (
         calls.lazy()
         .filter(
@@ -355,7 +354,7 @@ def _add_identity(calls: pl.DataFrame, conversation: Conversation) -> pl.DataFra
 
 
 def _add_notifications(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Add cancellation and progress of each call."""
+    """Add each call's cancellation and progress."""
     notifications = (
         messages.lazy()
         .filter(
@@ -396,13 +395,13 @@ def _add_notifications(calls: pl.DataFrame, messages: pl.DataFrame, events: Even
 def _find_calls(
     notifications: pl.DataFrame, method: str, name: str, calls: pl.DataFrame, token: str
 ) -> pl.LazyFrame:
-    """Return a method's notifications, each with the latest earlier call that it refers to.
+    """Return a method's notifications, each with the latest preceding call that it refers to.
 
     Args:
         notifications: notifications and their parameters.
-        method: the method, which determines which side's calls the notifications are about.
+        method: the method, which determines whether the sender or the receiver made the call.
         name: the parameter that identifies the call.
-        calls: calls of all sides.
+        calls: calls in both directions.
         token: the column of `calls` that the parameter is compared with.
     """
     asker = PairedCalls.dir.col
@@ -429,14 +428,14 @@ def _find_calls(
 
 
 def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
-    """Add the outcome by the first condition that is true; `verdict` finds hidden errors later."""
+    """Add the outcome, from the first condition that is true; hidden errors are found later."""
     answered = PairedCalls.reply.col.is_not_null()
     names_timeout = PairedCalls.cancel_reason.col.str.contains(TIMEOUT_REASON)
-    # A client may close an exchange once it has read the status of a refusal.
+    # A client may close an exchange as soon as it has read the status of a refusal.
     gone = (PairedCalls.closed_by.col == "client") & ~(
         PairedCalls.http_status.col >= 400
     ).fill_null(value=False)
-    # A subscription stays open until one side ends it: its end is not a failure or a timeout.
+    # A subscription stays open until either side ends it, so its end is not a failure or timeout.
     subscribes = PairedCalls.method.col == "subscriptions/listen"
     timed_out = PairedCalls.http_status.col.is_in([408, 504]) | (
         ~subscribes & (names_timeout | (gone & _closed_at_time_limit()))
@@ -475,7 +474,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
     )
     gave_up = PairedCalls.outcome.col.is_in(["timeout", "cancelled"])
     decided = decided.with_columns(
-        # A server's reply to a cancellation says nothing about the call.
+        # A server's reply to a cancellation reveals nothing about the call.
         pl.when(~(answered & gave_up)).then(PairedCalls.latency_ms.name),
         error_text=pl.when(answered & gave_up)
         .then(None)
@@ -483,7 +482,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
         .then(PairedCalls.error_message.col)
         .when((PairedCalls.is_error.col == "true") & PairedCalls.text.col.is_not_null())
         .then(PairedCalls.text.col)
-        # `coalesce` would copy the structured content of every call.
+        # `coalesce` would copy every call's structured content.
         .when(PairedCalls.is_error.col == "true")
         .then(PairedCalls.structured_content.col)
         .when(~answered)
@@ -497,9 +496,9 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _closed_at_time_limit() -> pl.Expr:
-    """Return whether the client closed the exchange after a common time limit.
+    """Return an expression: whether the client closed the exchange after a common time limit.
 
-    Over HTTP 2026-07-28, closing the exchange is the only cancellation, and it has no reason.
+    Over HTTP in 2026-07-28, a client can cancel only by closing the exchange, without a reason.
     """
     before, after = LIMIT_TOLERANCE_MS
     waited = (PairedCalls.closed_ns.col - PairedCalls.ts_ns.col) // 10**6 + before
@@ -512,7 +511,7 @@ def _closed_at_time_limit() -> pl.Expr:
 
 
 def _says_cancelled() -> pl.Expr:
-    """Return whether the reply is an error that says that the caller cancelled the call."""
+    """Return an expression: whether the reply is an error that says that the call was cancelled."""
     text = (
         pl.when(PairedCalls.error_reply.col)
         .then(PairedCalls.error_message.col)
@@ -527,7 +526,7 @@ def _says_cancelled() -> pl.Expr:
 
 
 def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Add each message's call and how a reply was matched to it."""
+    """Add each message's call and, for replies, how the match was found."""
     rows = calls.lazy()
     asks = rows.select("pos", "call_id")
     replies = rows.select(
@@ -538,7 +537,7 @@ def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     ).drop_nulls("pos")
     is_reply = PairedMessages.kind.col.is_in(["result", "error"])
     linked = left_join_columns(left_join_columns(messages, asks, "pos"), replies, "pos")
-    # The reply answers no open request: its id was already answered, or no request has it.
+    # For replies to no open request: their id was already answered, or no request has this id.
     answered = (
         rows.select("pos", "session", "id_key", asker="dir", earlier="call_id")
         .drop_nulls("id_key")

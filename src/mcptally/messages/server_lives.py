@@ -1,6 +1,6 @@
-"""Finds how a server started and ended in each pipe recording, and its last words on stderr.
+"""Determines how the server started and ended in each pipe recording, and its last stderr words.
 
-HTTP recordings are left out: their servers are started and ended by others.
+HTTP recordings are skipped, because other programs start and stop their servers.
 """
 
 from typing import Final
@@ -15,33 +15,33 @@ from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import GatheredCalls
 
 LAST_LINES: Final = 400
-"""Number of last stderr lines that are searched for the reason. Node.js prints an exception's
-members after its message: 250 lines for a connection of `pg`."""
+"""How many of the last stderr lines are searched for the reason. Node.js prints an exception's
+members after the message (250 lines for a connection of `pg`)."""
 
 MAX_CHARS: Final = 300
-"""Maximum characters kept of that line."""
+"""Maximum number of characters kept of the line with the reason."""
 
 PATIENCE_NS: Final = 5 * 10**9
-"""Nanoseconds until a server's start counts as failed if it has not answered."""
+"""A server that has not answered after this many nanoseconds counts as `unanswered`."""
 
 _BY_OTHERS: Final = (1, 2, 9, 13, 15)
-"""Signals that others send to end a server: SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM."""
+"""Signals with which other programs stop a server: SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM."""
 
 _PLAIN_EXITS: Final = (
     0,
     *(128 + signal for signal in _BY_OTHERS),
     *(-signal for signal in _BY_OTHERS),
 )
-"""Exit codes of a server that was told to end; some recorders negate signal numbers."""
+"""Exit codes of servers that were asked to stop; some recorders negate signal numbers."""
 
 _NOT_BY_ITSELF: Final = r"signal|client|stdin|stop|session|not_started"
-"""Matches the close reasons of this and other recorders if the server did not end by itself."""
+"""Matches the close reasons, in any recorder, of servers that did not exit by themselves."""
 
 _NOT_WORDS: Final = (
     r"^(?:\W*|\s*at\s.*|\s*File \".*|Traceback .*|Node\.js v.*|\s*throw .*|.*:\d+"
     r"|For further information .*|[\w$]+: .*,|\[Symbol\(.*)$"
 )
-"""Matches stack trace lines, members of a printed object, and lines without a word."""
+"""Matches stack trace lines, members of a printed object, and lines without words."""
 
 _EXCEPTION: Final = r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit)\b|^(?:Uncaught )?Error\b"
 _LEVEL: Final = r"(?i)^\W*(?:[\w.:-]+\W+){0,3}(?:error|fatal|critical|panic)\b"
@@ -51,7 +51,7 @@ _WORDS: Final = (
 )
 
 _AT_SHUTDOWN: Final = r"KeyboardInterrupt|BrokenPipe|EPIPE|CancelledError|ClosedResourceError"
-"""Matches exceptions that servers raise when their client disconnects."""
+"""Matches exceptions that servers raise when the client disconnects."""
 
 _CAUSES: Final = {
     "missing_program": r"(?i)\bcommand not found|: not found$|could not determine executable"
@@ -76,17 +76,17 @@ _CAUSES: Final = {
     r"|requires (?:python|node)|no such (?:option|file)|does not exist|not a directory"
     r"|^keyerror: '\w+'",
 }
-"""Cause of a failed start → pattern of the line that says so, in order of precedence."""
+"""Cause of a failed start → pattern for lines that state this cause, in order of precedence."""
 
 _BUG: Final = (
     r"^(?:Uncaught )?(?:(?:Assertion|Attribute|Index|Name|NotImplemented|Reference|Syntax|Type)"
     r"Error\b|KeyError: '[^']*[a-z])"
 )
-"""Matches exceptions in a program's own code, which may mention settings. `KeyError: 'API_KEY'` is
-a missing environment variable."""
+"""Matches exceptions caused by bugs, whose texts may mention settings. `KeyError: 'API_KEY'` is not
+a bug but a missing environment variable."""
 
 _ARGUMENT: Final = r'"(?:--?[\w-]+=)?([^"\\-][^"\\]*[./:@_-][^"\\]*)"'
-"""Matches arguments in the JSON text of a command line that are rare enough to recognise."""
+"""Matches arguments in a command line's JSON that are distinctive enough to be recognised."""
 
 
 class ServerLives(StageTable):
@@ -121,11 +121,11 @@ class _Ends(StageTable):
 
 
 def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
-    """Return the query for `ServerLives`.
+    """Return a query for `ServerLives`.
 
     Args:
         events: the decoded events.
-        calls: `PairedCalls` with the columns of `evidence.add_recording_end`.
+        calls: `PairedCalls` with the columns that `evidence.add_recording_end` adds.
     """
     pipes = (
         events.opens.lazy()
@@ -152,7 +152,7 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
         .group_by(Event.recording.name)
         .agg(
             PairedCalls.reply_ns.col.is_null().any().alias(_Ends.open.name),
-            # A server may refuse an unsupported era with an error before the handshake.
+            # A server may reject an unsupported protocol era with an error before the handshake.
             PairedCalls.reply_ns.col.filter(~PairedCalls.error_reply.col)
             .min()
             .alias(_Ends.answered_ns.name),
@@ -185,7 +185,7 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
         words.alias(ServerLives.last_words.name),
         words.str.contains(_AT_SHUTDOWN).fill_null(value=False).alias(_Ends.shutdown.name),
     )
-    # An error status of a server that answered nothing is no reaction to a client that is gone.
+    # A server that answered nothing and exits with an error did not exit because the client left.
     failed_start = (
         _Ends.answered_ns.col.is_null()
         & _Ends.open.col
@@ -246,7 +246,7 @@ _OF_CLOSE: Final = tuple(
 
 
 def _start() -> pl.Expr:
-    """Return the start's outcome: it did not fail if every request got a reply."""
+    """Return how the server started; the start did not fail if every request got a reply."""
     never_ran = Closes.reason.col == "not_started"
     return (
         pl.when(never_ran.fill_null(value=False))
@@ -262,8 +262,8 @@ def _start() -> pl.Expr:
 
 
 def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
-    """Return for each recording the line of stderr that most probably explains its end."""
-    # Remove the frames drawn by rich and by exception groups: they are not words.
+    """Return, for each recording, the stderr line that most probably explains the server's end."""
+    # Remove the frames that rich and exception groups draw around text.
     text = StderrEvents.text.col.str.strip_chars("| \t\r\n")
     last = (
         stderr.sort(Event.recording.name, Event.seq.name)
@@ -273,7 +273,7 @@ def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
     )
     is_error = text.str.contains(_EXCEPTION) | text.str.contains(_LEVEL)
     weight = (
-        # A server that cannot start may log the cause before the exception that it ends with.
+        # A server that cannot start may log the cause before the final exception.
         pl.when(_Ends.answered_ns.col.is_null() & is_error & _cause(text).is_not_null())
         .then(4)
         .when(text.str.contains(_EXCEPTION))
@@ -294,7 +294,7 @@ def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _cause(line: pl.Expr) -> pl.Expr:
-    """Return the cause of a failed start that a line names, or null."""
+    """Return the cause of a failed start that a line states, or null."""
     cause = pl.coalesce(
         pl.when(line.str.contains(pattern)).then(pl.lit(name)) for name, pattern in _CAUSES.items()
     )

@@ -1,9 +1,9 @@
-"""Assign messages to HTTP exchanges and sessions, and identify their clients and servers.
+"""Assign messages to HTTP exchanges and sessions, and identify each session's client and server.
 
-Events → Conversation (messages with their session, session identities, recordings)
+Events → Conversation (messages with their sessions, session identities, recordings)
 
-A pipe is one session; on HTTP, revisions up to 2025-11-25 have session ids. Other sessions are
-derived, and `session_source` records how (docs/explanation/conversations.md).
+A pipe is one session. Over HTTP, revisions up to 2025-11-25 have session ids. All other sessions
+are inferred, and `session_source` records how (docs/explanation/conversations.md).
 """
 
 from typing import Final
@@ -29,17 +29,17 @@ from mcptally.tables.queries import run_query
 from mcptally.transcript.events import FRAME_OF_EVENT
 
 SESSION_PAUSE: Final = 30 * 60 * 10**9
-"""Nanoseconds without a message after which a client without a session id starts a new session."""
+"""A client without a session id starts a new session after this pause (nanoseconds)."""
 
 HTTP_FALLBACK: Final = "2025-03-26"
-"""Revision of an HTTP request that does not state one (2025-06-18 basic/transports, protocol
+"""Default revision of HTTP requests that state none (2025-06-18 basic/transports, protocol
 version)."""
 
 _SESSION_IN_PATH: Final = r"[?&]session_?[iI]d=([^&\s]+)"
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """Messages in order of arrival with their sessions, and the sessions' clients and servers."""
+    """Messages in order of arrival with their sessions, and each session's client and server."""
 
     messages: pl.DataFrame
     """`SessionMessages`, sorted by recording, seq and index."""
@@ -50,7 +50,7 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 def assign_sessions(events: Events) -> Conversation:
-    """Add to every message its kind, HTTP exchange and session, and its id as a comparable key."""
+    """Add each message's kind, HTTP exchange and session, and its id as a comparable key."""
     recordings = _recordings(events)
     exchanges = _exchanges(events)
     ordered = in_order(events.messages, "recording", "seq", "index", "file", "line")
@@ -80,10 +80,10 @@ def assign_sessions(events: Events) -> Conversation:
 
 
 def id_key(frame: pl.DataFrame, name: str) -> pl.Expr:
-    r"""Return an expression for a JSON id's key: keys are equal if and only if the ids match.
+    r"""Return an expression for the key of a JSON id. Keys are equal if and only if the ids match.
 
-    Strings are decoded: `1` gives `n1`, `"1"` and `"\u0031"` give `s1`. Null, absent ids, arrays
-    and objects give null.
+    Strings are decoded: the key of `1` is `n1`; the key of `"1"` and `"\u0031"` is `s1`. Null,
+    absent ids, arrays and objects have the key null.
     """
     text = pl.col(name)
     escaped = (
@@ -130,7 +130,7 @@ def _kind() -> pl.Expr:
 
 
 def _recordings(events: Events) -> pl.DataFrame:
-    """Return `OpenedRecordings`: the first non-null value of each column in the `open` events."""
+    """Return `OpenedRecordings`: for each column, the first non-null value in the `open` events."""
     fields = ["transport", "server", "command", "url", "recorder", "redaction", "source"]
     as_json = pl.col("command", "redaction", "source")
     opens = (
@@ -171,11 +171,11 @@ def _exchanges(events: Events) -> pl.DataFrame:
             .first()
             .alias("closed_ns"),
             first("mcp_protocol_version", request).alias("header_version"),
-            # Without a recorded request head, the exchange may be a resumption.
+            # If the request head was not recorded, the exchange may resume a stream.
             (first("last_event_id", request).is_not_null() | ~request.any()).alias("resumes"),
             pl.coalesce(
                 first("mcp_session_id", request),
-                # An error reply may name a new session but does not start it.
+                # An error response may name a new session but does not start one.
                 first("mcp_session_id", response & (HttpEvents.status.col < 400)),
             ).alias("http_session"),
             in_path.drop_nulls().first().alias("path_session"),
@@ -188,7 +188,7 @@ def _exchanges(events: Events) -> pl.DataFrame:
 
 
 class _Exchanges(StageTable):
-    """One row per HTTP exchange, with the facts that may identify its session."""
+    """One row per HTTP exchange, with facts that may identify its session."""
 
     http_session = Column(pl.String, "Session in a header.")
     sse_session = Column(pl.String, "Session in the path of an SSE stream.")
@@ -198,7 +198,7 @@ class _Exchanges(StageTable):
 
 
 def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Add `session` and `session_source` to every message."""
+    """Add `session` and `session_source` to each message."""
     if messages.get_column(DecodedMessages.scope.name).null_count() == messages.height:
         return messages.with_columns(session="recording", session_source=pl.lit("pipe"))
     clients = events.asks[["row", "meta_client_info"]]
@@ -254,9 +254,9 @@ def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
 
 
 def _mark_imported(messages: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
-    """Set `session_source` to `source` for messages imported from a log of calls.
+    """Set `session_source` to `source` for messages imported from a log that contains only calls.
 
-    Such a log has no handshakes, so rules must not report them as missing.
+    Such a log contains no handshakes, so rules must not report that they are missing.
     """
     imported = recordings.filter(
         Opens.source.col.cast(pl.String).str.json_path_match("$.faithful") == "calls"
@@ -271,7 +271,7 @@ def _mark_imported(messages: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataF
 
 
 def _identities(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Return `SessionIdentities`: each side's first non-null statements in each session."""
+    """Return `SessionIdentities`: the first non-null values that each side reports per session."""
     place = messages.lazy().select("row", "pos", "session")
     client = (
         events.asks.lazy()
@@ -320,7 +320,7 @@ class _Implementation(msgspec.Struct):
 
 
 def _name_and_version(infos: pl.Series, name: str, version: str) -> tuple[pl.Series, pl.Series]:
-    """Return names and versions in `Implementation` objects; each distinct text is parsed once."""
+    """Return the names and versions in `Implementation` objects; parse each distinct text once."""
     parsed: dict[str | None, tuple[str | None, str | None]] = {}
     texts: list[str | None] = infos.to_list()
     for text in {text: None for text in texts if text is not None}:

@@ -1,4 +1,4 @@
-"""Transpose lists of decoded structs to columns by native calls; payloads stay JSON text."""
+"""Transpose lists of decoded structs to columns with native calls; payloads remain JSON text."""
 
 import functools
 import itertools
@@ -19,7 +19,7 @@ from mcptally.transcript.events import ABSENT
 
 
 def transpose(items: Sequence[Struct]) -> list[tuple[Any, ...]]:
-    """Return the values of each field, in the order of the fields."""
+    """Return one tuple of values per field, in the order of the fields."""
     return list(zip(*map(astuple, items), strict=True))
 
 
@@ -36,15 +36,15 @@ _TYPES: Final[dict[Any, pl.DataType]] = {
 
 @functools.cache
 def scalar_types(shape: type[Struct]) -> dict[str, pl.DataType]:
-    """Return the fields of `shape` that are strings, numbers, booleans or raw JSON, with types."""
+    """Return name → type of a struct's fields that are strings, numbers, booleans or raw JSON."""
     hints = get_type_hints(shape)
     return {name: _TYPES[hint] for name, hint in hints.items() if hint in _TYPES}
 
 
 def scalar_columns(items: Sequence[Struct], shape: type[Struct]) -> dict[str, pl.Series]:
-    """Return the columns of the fields that `scalar_types` names."""
+    """Return one column for each field in `scalar_types`."""
     if len(items) > 1 and all(map(operator.is_, items, itertools.repeat(items[0]))):
-        # All absent members share this default object.
+        # Absent members all share one default object.
         one = scalar_columns(items[:1], shape)
         return {name: value.new_from_index(0, len(items)) for name, value in one.items()}
     types = scalar_types(shape)
@@ -70,23 +70,23 @@ def mask_at(places: list[int], size: int) -> npt.NDArray[np.bool_]:
 
 
 def lengths(raws: Sequence[Raw]) -> npt.NDArray[np.int64]:
-    """Return the size of each member in bytes; 0 if it is absent."""
+    """Return each member's size in bytes, or 0 if the member is absent."""
     return np.fromiter(map(len, raws), np.int64, len(raws))
 
 
 def present(raws: Sequence[Raw]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the members that are present."""
+    """Return a mask that is true for members that are present."""
     return lengths(raws) > 0
 
 
 def json_texts(raws: Sequence[Raw], sizes: npt.NDArray[np.int64] | None = None) -> pl.Series:
-    """Return raw JSON values as a String column; null where the member is absent.
+    """Return raw JSON values as a String column, with null for absent members.
 
     A single native call joins the values into one Arrow buffer.
 
     Args:
         raws: the values.
-        sizes: the result of `lengths` for these values, if it is already known.
+        sizes: the result of `lengths` for the values, if already computed.
     """
     sizes = lengths(raws) if sizes is None else sizes
     offsets = np.zeros(len(raws) + 1, np.int64)
@@ -101,7 +101,7 @@ def json_texts(raws: Sequence[Raw], sizes: npt.NDArray[np.int64] | None = None) 
 
 
 def frame_of(columns: Mapping[str, Any]) -> pl.DataFrame:
-    """Return a frame of columns, some of which are NumPy arrays (`series_from_numpy`)."""
+    """Return a data frame of columns, which may be NumPy arrays."""
     return pl.DataFrame(
         {
             name: series_from_numpy(values) if isinstance(values, np.ndarray) else values

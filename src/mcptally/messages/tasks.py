@@ -1,9 +1,9 @@
-"""Give the call that started a task the task's final state, whichever frame reported it.
+"""Set the outcome of each call that started a task to the task's final state.
 
-calls → calls: those that started a task have its outcome; requests about tasks are polls
+calls → calls: calls that started tasks have the tasks' outcomes; requests about tasks are polls
 
-A task ends with its result (`tasks/result` in 2025-11-25, a member of `tasks/get` and
-`notifications/tasks` in 2026-07-28), or with a status alone. See docs/design/operations.md.
+A task ends with a result (`tasks/result` in 2025-11-25, a member of `tasks/get` and
+`notifications/tasks` in 2026-07-28) or just with a status. See docs/design/operations.md.
 """
 
 from collections.abc import Sequence
@@ -25,18 +25,18 @@ from mcptally.tables.queries import run_query
 from mcptally.transcript.events import ABSENT, ERROR_DECODER, Error, LenientDecoder
 
 ABOUT_TASK: Final = ("tasks/get", "tasks/result", "tasks/update", "tasks/cancel")
-"""Methods of requests about one task."""
+"""Methods of requests about a task."""
 
 _NOTIFICATIONS: Final = ("notifications/tasks/status", "notifications/tasks")
 _REFUSALS: Final = (-32600, -32601, -32602)
-"""Error codes for requests about tasks that the server does not know or support."""
+"""Error codes for requests about tasks that the server does not know or does not support."""
 
 _UNANSWERED: Final = ("timeout", "cancelled", "no_response")
 _TASK: Final = ("recording", "asker", "task_id")
 
 
 class _State(msgspec.Struct, gc=False, rename="camel"):
-    """A task in a result or notification of either revision."""
+    """A task in a result or notification, in either revision."""
 
     task_id: str | None = None
     status: str | None = None
@@ -47,7 +47,7 @@ class _State(msgspec.Struct, gc=False, rename="camel"):
 
 
 class _Reports(StageTable):
-    """One row per frame that reports the state of a task."""
+    """One row per frame that reports a task's state."""
 
     i = Column(pl.UInt32, "Index of the request; null for a notification.")
     pos = PairedMessages.pos
@@ -66,7 +66,7 @@ class _Reports(StageTable):
 
 
 class _Ends(_Reports):
-    """One row per task, with the frame that best reports its end."""
+    """One row per task, with the frame that best reports the task's end."""
 
     started = Column(pl.UInt32, "Index of the call that started the task.")
     seen_to_end = Column(pl.Boolean, "Whether a frame says that the task was completed or failed.")
@@ -81,13 +81,13 @@ _STATE_DECODER: Final = LenientDecoder(_State)
 
 
 def settle_tasks(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Return the calls; those that started a task have its outcome, response and latency.
+    """Return the calls; those that started tasks get the tasks' outcome, response and latency.
 
-    A call keeps the outcome `task` if the recording does not show how its task ended. Answered
-    requests about a task have the outcome `poll`.
+    A call retains the outcome `task` if the recording does not show how its task ended. Answered
+    requests about tasks get the outcome `poll`.
 
     Args:
-        calls: `PairedCalls`; further columns are kept.
+        calls: `PairedCalls`; additional columns are retained.
         messages: `PairedMessages`.
         events: the decoded events.
     """
@@ -139,7 +139,7 @@ def settle_tasks(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) ->
 
 
 def _started(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the key of each task that was started, and the index of its call as `started`."""
+    """Return the key of each task, and the index of the call that started it (`started`)."""
     flat, nested = (
         _states(calls.get_column(PairedCalls.response.name)),
         _states(calls.get_column(PairedCalls.task.name)),
@@ -160,7 +160,7 @@ def _started(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _reports_in_replies(about: pl.DataFrame) -> pl.DataFrame:
-    """Return the facts in the replies to requests about tasks: one row per request."""
+    """Return what replies to requests about tasks report, as one row per request."""
     method, outcome = PairedCalls.method.col, PairedCalls.outcome.col
     states = _states(about.get_column(PairedCalls.response.name)).drop("task_id", "task")
     fetched = method == "tasks/result"
@@ -193,7 +193,7 @@ def _reports_in_replies(about: pl.DataFrame) -> pl.DataFrame:
 
 
 def _reports_in_notifications(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Return the facts in notifications about tasks, with the columns of `_reports_in_replies`."""
+    """Return what notifications about tasks report, with the columns of `_reports_in_replies`."""
     told = (
         messages.lazy()
         .filter(PairedMessages.method.col.is_in(_NOTIFICATIONS) & ~PairedMessages.replay.col)
@@ -226,7 +226,7 @@ def _reports_in_notifications(messages: pl.DataFrame, events: Events) -> pl.Data
 
 
 def _rank() -> pl.Expr:
-    """Return the rank of a frame that reports its task's end, 0 for the best; null for others."""
+    """Return a rank for frames that report a task's end, 0 for the best; null for other frames."""
     status = _Reports.status.col
     error_of_task = _Reports.error.col.is_not_null() & (
         _Ends.seen_to_end.col | ~_Reports.refusal.col
@@ -246,7 +246,7 @@ def _rank() -> pl.Expr:
 
 
 def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Return new column values for the calls that started tasks; `i` is the call's index."""
+    """Return new column values for the calls that started tasks; `i` is the index of a call."""
     rank = _Ends.rank.col
     told = ends.with_columns(
         cancelled=rank.is_in([0, 3]),
@@ -269,7 +269,7 @@ def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         ]
     )
     refused = _Reports.error.col.is_not_null()
-    # The result of a failed task may not show the failure: the Python SDK 1.x sends an empty one.
+    # A failed task's result may not show the failure: the Python SDK 1.x sends an empty result.
     failed = (pl.col("of_is_error") == "true") | (rank.is_in([1, 2]) & _Ends.failed.col)
     ended = rank.is_in([1, 2])
     return told.select(
@@ -317,8 +317,8 @@ _OF_RESULT: Final = (
 
 
 def _states(texts: pl.Series) -> pl.DataFrame:
-    """Return the columns of `_State` of JSON texts."""
-    # Append an empty state: a column of an empty list would have no type.
+    """Decode JSON texts as `_State`; return the fields as columns."""
+    # Append an empty state, because columns from an empty list would have no types.
     states = [*_STATE_DECODER.many(_raws(texts))[0], _State()]
     return pl.DataFrame(scalar_columns(states, _State)).head(texts.len())
 

@@ -1,6 +1,6 @@
-"""Read tool definitions from listings, and find the version in force for each call.
+"""Read tool definitions from listings, and find the version in force at each call.
 
-replies to tools/list → listings and definitions → calls with their definition, table `tools`
+replies to tools/list → listings and definitions → calls with definitions, table `tools`
 """
 
 import json
@@ -22,9 +22,9 @@ from mcptally.tables.tools import Tools
 
 
 def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the listings and definitions in replies to tools/list.
+    """Return the `Listings` and `Definitions` in replies to tools/list.
 
-    They are `Listings` and `Definitions`. Each distinct reply is parsed once.
+    Each distinct reply is parsed only once.
     """
     replies = (
         calls.lazy()
@@ -57,7 +57,7 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
         for response in replies.get_column(Replies.response.name)
     ]
     changes = messages.lazy().filter(PairedCalls.method.col == "notifications/tools/list_changed")
-    # Join by number: the text of a reply contains all its tools, and there is a row for each.
+    # Join by number, because a reply's text contains all tools and would be repeated for each tool.
     numbers: dict[str, int] = {}
     tools = replies.get_column(PairedCalls.tools.name)
     number = [numbers.setdefault(text, len(numbers)) for text in tools]
@@ -68,8 +68,7 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
             pl.Series(Listings.complete.name, complete, dtype=pl.Boolean),
             pl.Series("number", number, dtype=pl.UInt32),
         )
-        # A client that reads page by page has the whole listing if the last page has no next
-        # cursor.
+        # A listing in pages is complete if the last page has no `nextCursor`.
         .with_columns(complete=Listings.complete.col.sort_by("pos").last().over("session"))
         .join(
             changes.group_by(PairedCalls.session.name).agg(announced_at=PairedCalls.pos.col.min()),
@@ -125,7 +124,7 @@ def _is_last_page(result: str) -> bool:
 
 
 def canonical_json(value: Any) -> str:
-    """Return JSON text with sorted keys and no spaces: equal values give equal texts."""
+    """Return JSON text with sorted keys and no spaces, which is equal for equal values."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -149,16 +148,16 @@ def _json(tool: dict[str, Any], name: str) -> str | None:
 def add_definitions(
     calls: pl.DataFrame, listed: pl.DataFrame, everywhere: pl.DataFrame
 ) -> pl.DataFrame:
-    """Add `definition` and `definition_source` to each call to a tool.
+    """Add `definition` and `definition_source` to each tool call.
 
-    The version in force is the last one listed before the call in its session, or else the first
-    one listed after it. If its session did not list the tool, all sessions with the server are
-    searched in the same way.
+    The version in force is the last version listed before the call in the same session, or else the
+    first version listed after it. If the tool was not listed in the session, all sessions with the
+    server are searched in the same way.
 
     Args:
-        calls: calls of a partition.
-        listed: `Listings` of the partition.
-        everywhere: `Timeline` of the whole archive.
+        calls: a partition's calls.
+        listed: the partition's `Listings`.
+        everywhere: the whole archive's `Timeline`.
     """
     session, server = Calls.session.name, Calls.server.name
     tool, version = Calls.tool.name, Calls.definition.name
@@ -215,10 +214,9 @@ _VERSION_KEY: Final = (Listings.server.name, Listings.tool.name, Listings.defini
 
 
 def listing_changes(listed: pl.DataFrame) -> pl.DataFrame:
-    """Return, as `Timeline`, the listings with which a server starts or stops listing a definition.
+    """Return, as `Timeline`, the first and last of consecutive listings of the same definition.
 
-    Listings between two others of the same definition do not change the result of
-    `add_definitions`.
+    Listings between two listings of the same definition do not affect `add_definitions`.
     """
     rows = listed.lazy().select(*Timeline.columns()).sort(*Timeline.columns())
     changes = [
@@ -228,7 +226,7 @@ def listing_changes(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 class ListingCounts(StageTable):
-    """One row per server and definition: when it was listed, and in how many sessions."""
+    """One row per server and definition: when and in how many sessions it was listed."""
 
     server = Listings.server
     tool = Listings.tool
@@ -242,8 +240,8 @@ class ListingCounts(StageTable):
 
 
 def count_listings(listed: pl.DataFrame) -> pl.DataFrame:
-    """Return `ListingCounts` of `Listings`."""
-    # 0 is the time of an imported event whose source has none.
+    """Aggregate `Listings` to `ListingCounts`."""
+    # The time is 0 in imported events whose source had no times.
     known = Listings.listed_ns.col.filter(Listings.listed_ns.col > 0)
     return ListingCounts.select(
         listed.group_by(_VERSION_KEY).agg(
@@ -258,7 +256,7 @@ def count_listings(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def sum_listing_counts(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Sum the `ListingCounts` of several partitions, which share no sessions."""
+    """Sum the `ListingCounts` of several partitions, which have no sessions in common."""
     return (
         pl.concat(seen)
         .group_by(_VERSION_KEY)
@@ -276,8 +274,8 @@ def sum_listing_counts(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
 def relevant_listings(listed: pl.DataFrame) -> pl.DataFrame:
     """Return the `Listings` that rules about definitions need.
 
-    These are each server's first listing of each version, the first in which a name occurs twice,
-    and all listings of a session in which a tool changes.
+    These are each server's first listing of each version, the first listing with a duplicate name,
+    and all listings in sessions in which a tool changed.
     """
     recording, session, tool = Listings.recording.name, Listings.session.name, Listings.tool.name
     server, definition = Listings.server.name, Listings.definition.name
@@ -302,7 +300,7 @@ def relevant_listings(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def tools_table(seen: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """Return the `tools` table from `ListingCounts`, and `Definitions` with their `tokens`."""
+    """Return the `tools` table from `ListingCounts` and from `Definitions` with `tokens`."""
     key = Definitions.definition.name
     texts = definitions.lazy().drop(Definitions.tool.name).unique(key)
     return Tools.frame(
