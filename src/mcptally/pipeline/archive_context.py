@@ -38,35 +38,35 @@ AT_A_TIME: Final = 8
 """Number of partitions whose summaries are read together."""
 
 ROWS: Final = 500_000
-"""Approximate maximum number of rows of a kind in memory; more are read again or written to
-disk."""
+"""Approximate maximum number of rows per kind in memory. Beyond it, rows are read again or spilled
+to disk."""
 
 _BY_SERVER: Final = ("combinations", "validations", "minutes", "forms")
 """Kinds of facts that only affect calls to the same server."""
 
 _SHARES: Final = 1 << 16
 _SHARE: Final = (pl.struct("server", "tool").hash() % _SHARES).cast(pl.UInt32).alias("share")
-"""Number of the share of tools that a listing belongs to."""
+"""The hash bucket of a listing's tool."""
 
 COMPACT_FROM: Final = 10_000
-"""Number of rows below which they are not compacted."""
+"""Number of rows below which a table is not compacted."""
 
 
 class StoredSummaries(msgspec.Struct, frozen=True):
     """The stored summaries of some partitions, and a selection of their rows."""
 
     folder: Path
-    """The folder with a folder of files for each kind."""
+    """The folder that contains one subfolder per kind."""
     parts: Sequence[str]
     recordings_of: Callable[[Sequence[str]], pl.DataFrame] | None = None
-    """Parts → the recordings that are used (column `recording`); None for all."""
+    """Returns the recordings to read from some parts (column `recording`); None reads all."""
     servers: pl.DataFrame | None = None
-    """The servers that are used (column `server`), for kinds by server; None for all."""
+    """The servers to read (column `server`) for kinds stored by server; None reads all."""
     recordings: pl.DataFrame | None = None
-    """The recordings used in `parts`; set by `batches`."""
+    """The recordings to read from `parts`; set by `batches`."""
 
     def read(self, kind: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return the used rows of one kind, with the given columns (by default all)."""
+        """Return the selected rows of one kind, with the given columns (all by default)."""
         names = None if columns is None else [*columns]
         files = [self.folder / kind / f"{part}.parquet" for part in self.parts]
         rows = pl.read_parquet(files, columns=names, glob=False)
@@ -131,7 +131,7 @@ class ArchiveContext:
                     ["valid", "answered_ns"]
                 )
             )
-        # Tools' timelines do not depend on each other: make those of a group of tools at a time.
+        # The tools' timelines are independent: build them for one group of tools at a time.
         groups = -(-total // ROWS) or 1
         bounds = [group * _SHARES // groups for group in range(groups + 1)]
         return pl.concat(
@@ -174,7 +174,7 @@ class ArchiveContext:
         )
 
     def _minutes(self, needs: pl.DataFrame) -> pl.DataFrame:
-        """Return calls by minute to the same servers, in the same and adjacent minutes."""
+        """Return the calls per minute to the same servers, in the same and adjacent minutes."""
         at = needs.lazy().select("server", "minute").unique()
         near = pl.concat([at.with_columns(Needs.minute.col + step) for step in (-1, 0, 1)])
         minute = Needs.minute.col
@@ -185,13 +185,13 @@ class ArchiveContext:
 
 
 class _CompactRows:
-    """A table of rows that is compacted whenever their number has doubled."""
+    """A table that is compacted whenever its number of rows has doubled."""
 
     def __init__(self, compact: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
         self.compact = compact
         self.frames: list[pl.DataFrame] = []
         self.size = 0
-        """Number of rows after they were last compacted."""
+        """Number of rows after the last compaction."""
 
     def add(self, rows: pl.DataFrame) -> None:
         self.frames.append(self.compact(rows))
@@ -207,7 +207,7 @@ class _CompactRows:
 
 
 class _SpilledRows:
-    """Compacted rows in memory; above `ROWS` they are sorted by a column and written to files."""
+    """Compacted rows, in memory up to `ROWS`; beyond it, sorted by a column and on disk."""
 
     def __init__(
         self, folder: Path, order: str, compact: Callable[[pl.DataFrame], pl.DataFrame]
@@ -232,7 +232,7 @@ class _SpilledRows:
     def between(self, first: int | None, last: int | None) -> pl.DataFrame:
         """Return the rows whose value is between `first` and `last`.
 
-        Returns all rows if these are None, or if all rows are in memory.
+        Returns all rows if both bounds are None, or if no row was spilled.
         """
         if not self.files:
             return self.in_memory.rows

@@ -1,7 +1,7 @@
-"""Carries rows of earlier stores over into a new store, unchanged.
+"""Carries unchanged rows over from earlier stores into a new store.
 
-A part that is reused as a whole is linked or stays in place. From other parts, the reused rows are
-copied. Small parts are joined.
+A part whose rows are all reused is linked or stays in place. If only some rows are reused, they are
+copied. Small parts are merged.
 """
 
 import os
@@ -29,10 +29,10 @@ from mcptally.tables.stages import Listings, RecordingPlaces
 from mcptally.tables.tools import Tools
 
 SMALL: Final = 4 << 20
-"""Total size of a part's tables below which the part is small."""
+"""A part is small if its tables take fewer bytes than this in total."""
 
 MANY: Final = 8
-"""Number of small parts from which on they are joined."""
+"""Minimum number of small parts that are merged."""
 
 
 class CarriedOver(NamedTuple):
@@ -50,13 +50,13 @@ class _Reused(NamedTuple):
     files: list[str]
     """Files with findings that belong to no recording."""
     whole: bool
-    """Whether these are all rows of the part."""
+    """Whether all rows of the part are reused."""
 
 
 def carry_over(earlier: EarlierStores, work: Path, target: Path) -> CarriedOver:
     """Put the reused rows of earlier stores into the work folder of the store at `target`.
 
-    Parts of that store that are reused as a whole stay in place.
+    Parts of that store whose rows are all reused stay in place.
     """
     number = 0
     small: list[Part] = []
@@ -116,7 +116,7 @@ def _size(earlier: EarlierStores, part: Part) -> int:
 
 
 def _groups(earlier: EarlierStores, parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """Yield groups of small parts to join; to limit memory, a group ends at `SMALL` bytes."""
+    """Yield groups of small parts to merge; to limit memory, a group ends at `SMALL` bytes."""
     group: list[Part] = []
     for part in parts:
         group.append(part)
@@ -150,7 +150,7 @@ def _copy(earlier: EarlierStores, work: Path, name: str, part: Part) -> bool:
 
 
 def _join(earlier: EarlierStores, work: Path, name: str, parts: Sequence[Part]) -> None:
-    """Write the reused rows of several parts as one part."""
+    """Merge the reused rows of several parts into one part."""
     reused = [(part, _reused(earlier, part)) for part in parts]
     for table in TABLES:
         frames = [
@@ -189,7 +189,7 @@ def _summary(
 
 
 def _tables(earlier: EarlierStores, part: Part) -> Iterator[tuple[str, Path]]:
-    """Yield name and file of each table of a part, except `tools`, which each run writes anew."""
+    """Yield each table's name and file in a part, except `tools`, which every run rewrites."""
     for table in TABLES:
         path = earlier.file(part, table.name)
         if table is not Tools and path.exists():
@@ -207,7 +207,7 @@ def _row_filter(table: str, reused: _Reused) -> Callable[[pl.DataFrame], pl.Data
 def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
-    except OSError:  # not every file system has hard links
+    except OSError:  # not every file system supports hard links
         shutil.copyfile(source, target)
 
 

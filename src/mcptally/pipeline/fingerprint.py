@@ -1,7 +1,7 @@
-"""Decides whether rows of an earlier run can be reused: compares files, programs and stores.
+"""Decides whether rows of an earlier run can be reused, by comparing files, programs and stores.
 
-A file is unchanged if its size, times and inode are unchanged, or else if its bytes are. The
-program is unchanged if its source files and the versions of the packages that affect rows are. A
+A file is unchanged if either its size, times and inode or its bytes are the same. The program is
+unchanged if its source files and the versions of the packages that affect rows are the same. A
 store's files are compared with the digests in `store.json`.
 """
 
@@ -26,12 +26,12 @@ DECIDING_PACKAGES: Final = (
     *("polars", "pyarrow", "numpy", "msgspec", "duckdb", "ahocorasick-rs"),
     *("jsonschema-rs", "jsonschema", "jsonschema-specifications", "referencing"),
 )
-"""Packages whose version may change a row."""
+"""Packages whose version may affect rows."""
 
 
 @functools.cache
 def code_digest() -> str:
-    """Return a digest of this program and of packages that affect rows; both must be unchanged."""
+    """Return a digest of this program and of the packages that affect rows."""
     folder = Path(mcptally.__file__).parent
     code = hashlib.sha256(f"{mcptally.__version__} {platform.python_version()}".encode())
     for name in DECIDING_PACKAGES:
@@ -41,7 +41,7 @@ def code_digest() -> str:
             continue
     for name in deciding_files(folder):
         code.update(f"{name}\n".encode())
-        with io.FileIO(f"{folder}/{name}") as file:  # a third less time than `Path.read_bytes`
+        with io.FileIO(f"{folder}/{name}") as file:  # a third faster than `Path.read_bytes`
             code.update(file.readall())
     return code.hexdigest()[:16]
 
@@ -62,7 +62,7 @@ _VERSION: Final = re.compile("^Version: (.+)$", re.MULTILINE)
 
 
 def deciding_files(folder: Path) -> list[str]:
-    """Return the relative paths of this program's files in `folder` that may change a row."""
+    """Return the relative paths of the program files in `folder` that may affect rows."""
     names = []
     for at, folders, files in os.walk(folder):
         inside = f"{at}{os.sep}"[len(str(folder)) + 1 :].replace(os.sep, "/")
@@ -103,7 +103,7 @@ def reuse_blocker(folder: Path, manifest: Mapping[str, Any], made: Provenance) -
 
 
 def damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
-    """Return the names of a store's live files that are missing or changed since written."""
+    """Return the names of a store's live files that are missing, or changed after writing."""
     return sorted(
         name
         for name, part in manifest["parts"].items()
@@ -112,14 +112,14 @@ def damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def refuse_damaged(names: Iterable[str]) -> None:
-    """Check the digests of those names that are folders of stores.
+    """Check the file digests of every store among these names.
 
     Raises:
         StoreError: a store's file is damaged; the message names it and says what to do.
     """
     for folder in map(Path, names):
-        # A name may be SQL that is too long for a path: os.path.isfile is false where Path.is_file
-        # raises.
+        # A name may be SQL that is too long for a path: os.path.isfile then returns False, but
+        # Path.is_file raises.
         if not os.path.isfile(folder / MANIFEST):  # noqa: PTH113
             continue
         manifest = read_manifest(folder)

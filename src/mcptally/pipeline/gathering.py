@@ -1,4 +1,4 @@
-"""Gathers the partitions of a run: changed files, and then the files that depend on them."""
+"""Gathers the partitions of a run: first changed files, then the files that depend on them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.store.manifest import SUMMARIES
 
 Progress = Callable[[int, int], None]
-"""Called with the bytes of work done and in total; every file counts twice (gather, finish)."""
+"""Called with the bytes done and in total; every file counts twice (gather, finish)."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ def _gather(
     before: Sequence[Gathered],
     first: int,
 ) -> list[Gathered]:
-    """Gather groups of files as partitions, numbered from `first` or after those of `before`."""
+    """Gather groups of files as partitions, numbered from `first` or, if given, after `before`."""
     first = max((each.partition.number + 1 for each in before), default=first)
     chunk = bytes_in_slice(settings.partition_bytes)
     partitions = [
@@ -110,10 +110,10 @@ def _gather(
 
 
 def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> list[Gathered]:
-    """Return the partitions; those that share a recording are gathered again as one.
+    """Return the partitions, after gathering those that share a recording again as one.
 
-    A file may contain several recordings. The plan only knows the first one in each file, so it
-    cannot put all files that share a recording together.
+    A file may contain several recordings, but the plan only knows the first, so it cannot put all
+    files that share a recording together.
     """
     partitions = {each.partition.number: each for each in gathered}
     while groups := _sharing_recordings(partitions):
@@ -142,7 +142,7 @@ def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> l
 
 def _sharing_recordings(partitions: Mapping[int, Gathered]) -> list[list[int]]:
     """Return groups of partition numbers that share recordings, directly or indirectly."""
-    # A partition has each id once. Counting hashes takes a sixth of the memory for grouping ids.
+    # Each partition lists an id once. Counting hashes takes a sixth of the memory of grouping ids.
     hashes = [each.report.recordings.hash() for each in partitions.values()]
     every = pl.concat([pl.Series(dtype=pl.UInt64), *hashes], rechunk=True)
     if every.n_unique() == every.len():
@@ -179,7 +179,7 @@ def _sharing_recordings(partitions: Mapping[int, Gathered]) -> list[list[int]]:
 def _without_dependents(
     settings: Settings, gathered: Sequence[Gathered], earlier: EarlierStores
 ) -> tuple[EarlierStores, ArchiveContext | None]:
-    """Leave out the rows of earlier stores that depend on gathered partitions.
+    """Exclude the rows of earlier stores that depend on gathered partitions.
 
     Returns the stores without these rows, and the archive's facts. The facts are None if a gathered
     recording still has rows in the stores: its other files must be gathered first.
@@ -196,7 +196,7 @@ def _without_dependents(
 
 
 def affected_servers(gathered: Sequence[Gathered], earlier: EarlierStores) -> set[str | None]:
-    """Return the servers about which this run's facts differ from the stores'."""
+    """Return the servers whose facts differ between this run and the earlier stores."""
     return {name for each in gathered for name in each.report.servers} | earlier.changed_servers()
 
 

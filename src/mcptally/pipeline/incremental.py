@@ -1,7 +1,7 @@
 """Determines which rows of earlier stores a new run can reuse.
 
-A recording is scored again if one of its files changed, or a fact about the archive that its rows
-depend on (`affected_recordings`). All other rows are carried over unchanged (`carry_over`).
+A recording is scored again if one of its files changed, or if a fact about the archive changed that
+affects its rows (`affected_recordings`). All other rows are carried over unchanged (`carry_over`).
 """
 
 import functools
@@ -28,8 +28,8 @@ from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import ExcludedFiles, ExcludedRecordings, FilePlaces, RecordingPlaces
 
 IN_MEMORY: Final = 1_000_000
-"""Maximum number of recordings' places kept in memory; more are read whenever needed. A place takes
-about 150 bytes."""
+"""Maximum number of recording places kept in memory, at about 150 bytes each. Beyond it, places are
+read whenever they are needed."""
 
 
 class Part(NamedTuple):
@@ -61,13 +61,13 @@ class EarlierStores(msgspec.Struct, frozen=True):
     conflicting: frozenset[str] = frozenset()
     """Recordings whose files differ between the stores and are partly unavailable."""
     rescored: frozenset[str] = frozenset()
-    """Files whose rows are not reused. It contains either all or none of the files that share a
-    recording."""
+    """Files whose rows are not reused. Of the files that share a recording, either all or none are
+    included."""
     unavailable: frozenset[str] = frozenset()
     """Files that are gone or changed and cannot be scored again; their rows are kept."""
     excluded_recordings: pl.DataFrame = msgspec.field(default_factory=ExcludedRecordings.empty)
-    """`ExcludedRecordings`: recordings whose rows in a store are not reused, because they are taken
-    from another store."""
+    """`ExcludedRecordings`: recordings whose rows are reused from another store, not from this
+    one."""
     excluded_files: pl.DataFrame = msgspec.field(default_factory=ExcludedFiles.empty)
     """`ExcludedFiles`: the same for findings that belong to no recording."""
 
@@ -103,8 +103,8 @@ class EarlierStores(msgspec.Struct, frozen=True):
     def without(self, files: Iterable[str]) -> Self:
         """Return these stores without the rows of `files` and of files that share their recordings.
 
-        Rows of an unavailable file are kept, as are those of all files connected with it; their
-        recordings are added to `as_scored`.
+        Rows of unavailable files, and of all files connected with them, are kept; their recordings
+        are added to `as_scored`.
         """
         found = self._connected({*files} - self.rescored)
         as_scored = self.as_scored
@@ -117,8 +117,8 @@ class EarlierStores(msgspec.Struct, frozen=True):
     def without_changed(self, archive: Iterable[Path]) -> Self:
         """Return these stores without the rows of files that changed or are not in `archive`.
 
-        Also left out are the rows of recordings that have a new segment among the files, or that
-        could not be scored again until now.
+        Rows of a recording are also left out if it has a new segment in `archive`, or if it could
+        not be scored again until now.
         """
         files = {str(path): path for path in archive}
         changed = {
@@ -134,7 +134,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, as_scored=frozenset()).without(changed)
 
     def is_same_store(self, files: Iterable[str], made: Provenance) -> bool:
-        """Return whether a run over these files would write the store that already exists.
+        """Return whether a run over these files would reproduce the existing store.
 
         Call this on a result of `without_changed`, and only if the run reads all given paths.
         """
@@ -156,7 +156,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         )
 
     def _connected(self, files: set[str]) -> set[str]:
-        """Return these files and all that share recordings with them, directly or indirectly."""
+        """Return these files and every file that shares recordings with them, even indirectly."""
         found, new = set(files), set(files)
         while new:
             here = RecordingPlaces.file.col.is_in(list(new))
@@ -179,7 +179,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return set(_files(self.reused(self.places.all()), names))
 
     def reused_files(self, files: Iterable[str]) -> set[str]:
-        """Return the files, among these and the unavailable ones, whose rows are kept."""
+        """Return which of these files, and of the unavailable files, have rows that are kept."""
         return ({*files} | self.unavailable) & self.sources.keys() - self.rescored
 
     def reused(self, places: pl.LazyFrame) -> pl.LazyFrame:
@@ -189,16 +189,16 @@ class EarlierStores(msgspec.Struct, frozen=True):
         )
 
     def is_rescored(self) -> pl.Expr:
-        """Return an expression: whether the rows of column `file` are not reused."""
+        """Return an expression that is true if the rows of `file` are not reused."""
         return RecordingPlaces.file.col.is_in(list(self.rescored))
 
     def changed_servers(self) -> set[str | None]:
-        """Return the servers about which the new store's facts differ from each of these stores'.
+        """Return the servers whose facts in the new store differ from those in each old store.
 
-        These are the servers of recordings that are not reused, and those in several stores.
+        These are the servers of recordings that are not reused, and servers in several stores.
         """
         places = self.places.all()
-        # All rows of a recording refer to the same files, so those that are not reused suffice.
+        # All places of a recording have the same server, so the places that are not reused suffice.
         excluded = places.join(
             self.excluded_recordings.lazy(), on=["store", "recording"], how="semi"
         )
@@ -211,7 +211,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
     # --- what reused rows depend on ---
 
     def summaries(self, servers: Iterable[str | None]) -> list[StoredSummaries]:
-        """Return the partition summaries of reused rows for these servers; for tools, all."""
+        """Return the summaries of reused rows; kinds by server are limited to these servers."""
         chosen = pl.DataFrame({"server": list(servers)}, schema={"server": pl.String})
         return [
             StoredSummaries(
@@ -254,7 +254,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
     def affected_recordings(
         self, now: ArchiveContext, servers: Iterable[str | None], spool: Path
     ) -> set[str]:
-        """Return the recordings whose rows would differ with the archive's current facts.
+        """Return the recordings whose rows the archive's current facts would change.
 
         Args:
             now: the archive's facts about these servers.
@@ -271,7 +271,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
 
 
 def open_earlier(folder: Path, made: Provenance) -> EarlierStores | str | None:
-    """Return the store in a folder, or why its rows cannot be reused; None if there is none."""
+    """Return the store in a folder, or why its rows cannot be reused; None without a store."""
     if not (folder / MANIFEST).exists():
         return None
     try:

@@ -1,7 +1,7 @@
 """Finds the recordings that must be scored again because the facts of the archive changed.
 
-The `Needs` of a recording are the facts that it depends on. For each need, the archive's facts
-before and now are compared with the precision with which the rules use them.
+The `Needs` of a recording are the facts that it depends on. For each need, the archive's earlier
+and current facts are compared, only as precisely as the rules use them.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from mcptally.verdict.hidden_errors import usually_json
 def stale_recordings(
     summaries: StoredSummaries, before: ArchiveContext, now: ArchiveContext
 ) -> Iterator[pl.DataFrame]:
-    """Yield, by kind of fact, the recordings whose rows would differ (column `recording`)."""
+    """Yield, for each kind of fact, the recordings whose rows would change (column `recording`)."""
     needs, forms, combinations = map(summaries.read, (NEEDS, "forms", "combinations"))
     if needs.height:
         none = pl.Series(dtype=pl.String)
@@ -63,7 +63,7 @@ def _stale(
 
 
 def _coarse_evidence(needs: pl.DataFrame, summary: PartitionSummary) -> pl.DataFrame:
-    """Return each need's evidence: failed calls in tenths, results in JSON, and records."""
+    """Return each need's evidence: failure share in tenths, usual result form, and records."""
     calls = needs.select("server", "tool", ts_ns=Needs.minute.col * evidence.MINUTE_NS)
     return evidence.add_evidence(calls, summary.minutes, summary.forms).select(
         "tool_record",

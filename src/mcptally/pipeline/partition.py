@@ -1,9 +1,9 @@
-"""Implements the two steps that score a partition: a set of files with whole recordings.
+"""Implements the two steps that score a partition (a set of files with whole recordings).
 
     gather: files → calls, messages, findings, recordings, summary (needs only these files)
     finish: gathered partition + excerpt of the archive → tables (content of the store)
 
-Both only depend on their arguments, so that one process, many and a cluster give the same tables.
+Both depend only on their arguments, so one process, several and a cluster give the same tables.
 """
 
 import functools
@@ -89,7 +89,7 @@ class GatheredPartition(msgspec.Struct, frozen=True):
     messages: pl.DataFrame
     """`GatheredMessages`."""
     findings: pl.DataFrame
-    """`Findings` that only depend on the partition."""
+    """`Findings` that depend only on the partition."""
     recordings: pl.DataFrame
     """`GatheredRecordings`."""
     summary: PartitionSummary
@@ -113,7 +113,7 @@ def gather(
 ) -> GatheredPartition:
     """Decode and pair the events of `files`; tables and findings refer to the files by `names`.
 
-    Calls that are not selected are left out, but count as context for those that are.
+    Unselected calls are left out, but serve as context for the selected calls.
     """
     return next(gather_slices(files, names, selection).parts)
 
@@ -125,7 +125,7 @@ def gather_slices(
     slicing: Slicing | None = None,
     span: Span | None = None,
 ) -> GatheredSlices:
-    """Do the same as `gather`, in slices of whole recordings if there are many events.
+    """Gather as `gather` does, but in slices of whole recordings if there are many events.
 
     With a `span`, `files` is a single file, and only that part is read.
     """
@@ -282,7 +282,7 @@ def finish(
 
 
 def _score(calls: pl.DataFrame, archive: PartitionSummary) -> pl.DataFrame:
-    """Return `Scored` from `Judged`."""
+    """Return the `Scored` rows for `Judged` calls."""
     calls = link_attempts(add_seed_scores(calls, archive.definitions))
     calls = calls.hstack(normalise_errors(calls))
     return Scored.select(with_validations(calls, archive.validations))
@@ -337,7 +337,7 @@ _CALL_TIMES: Final = {
     Calls.answered_at: GatheredCalls.reply_ns,
     Calls.cancelled_at: GatheredCalls.cancelled_ns,
 }
-"""Column of `calls` → gathered column."""
+"""Maps columns of `calls` to gathered columns."""
 
 _INPUT_TIMES: Final = {
     InputRequests.asked_at: RequestedInputs.asked_ns,
@@ -387,7 +387,7 @@ def _recordings(
         .hstack([series_from_numpy(kind, "kind")])
         .lazy()
     )
-    # Make a few rows, whose sums give the counts by recording and by file.
+    # Aggregate to a few rows first; their sums are the counts by recording and by file.
     sums = every.group_by("recording", "file", "kind").agg(
         Event.seq.col.min(), events=pl.len(), opened=known.min(), ended=known.max()
     )

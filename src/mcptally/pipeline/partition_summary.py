@@ -1,7 +1,7 @@
 """Summarizes a partition: facts about its servers and tools, and the needs of its calls.
 
-A call is judged with facts from the whole archive, so that the tables do not depend on the grouping
-of files. Facts are kept by recording, so that a recording can be removed later. `archive_context`
+A call is judged with facts from the whole archive, so the tables do not depend on how files are
+grouped. Facts are kept by recording, so that a recording can be removed later. `archive_context`
 combines the summaries of all partitions.
 """
 
@@ -39,7 +39,7 @@ class PartitionSummary(msgspec.Struct, frozen=True):
     combinations: pl.DataFrame
     """`ArgumentCombinations`; in an excerpt summed over recordings."""
     validations: pl.DataFrame
-    """`DryRuns`; in an excerpt its columns `PREDICTION_COLUMNS`."""
+    """`DryRuns`; in an excerpt only its `PREDICTION_COLUMNS`."""
     shapes: pl.DataFrame
     """`ErrorForms`; in an excerpt summed over recordings."""
     minutes: pl.DataFrame
@@ -54,7 +54,7 @@ COUNTS: Final = {
     "minutes": ("calls", "failed"),
     "forms": ("seen", "json", "all", "failed", *FORM_COUNTS),
 }
-"""Kinds of facts that are counts, and their columns that can be summed over recordings."""
+"""Maps the kinds of facts that are counts to the columns that can be summed over recordings."""
 
 NEEDS: Final = "needs"
 """The kind of `Needs` rows, which are not facts but dependencies of calls."""

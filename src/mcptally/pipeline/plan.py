@@ -1,4 +1,4 @@
-"""Plans a run: the files of each partition, with all segments of a recording together."""
+"""Plans a run: divides files into partitions, keeping all segments of a recording together."""
 
 import concurrent.futures
 import functools
@@ -28,8 +28,8 @@ PARTITION: Final = 160 << 20
 """Maximum bytes of transcript per partition, unless files that belong together are larger."""
 
 SINGLE_PROCESS: Final = 240 << 20
-"""The maximum for a single process, which may use more memory than each of several; every partition
-costs a third of a second, whatever its size."""
+"""The maximum for a single process, which may use more memory than each of several. Every partition
+adds a third of a second, whatever its size."""
 
 WORTHWHILE: Final = 16 << 20
 """Minimum bytes of transcript for each of several processes."""
@@ -39,8 +39,8 @@ ONE_PROCESS: Final = 96 << 20
 compiling its rules takes as long as scoring 45 MB of transcript."""
 
 _USUAL_EXPANSION: Final = 8
-"""Minimum expansion that is assumed for a compressed transcript. Real transcripts expand by 5 to
-10, and by 40 where calls repeat."""
+"""Minimum expansion assumed for a compressed transcript. Real transcripts expand 5 to 10 times, or
+40 times if calls repeat."""
 
 _SMALL: Final = 1 << 14
 """Size of a compressed file below which its expansion is not measured."""
@@ -49,7 +49,7 @@ _HEAD_LIMIT: Final = 1 << 16
 """Bytes read to find a file's first event; an `open` event is far smaller."""
 
 _AT_A_TIME: Final = 16
-"""Number of files behind URLs whose first bytes are read concurrently."""
+"""Number of remote files whose first bytes are read concurrently."""
 
 
 def default_partition_bytes(jobs: int) -> int:
@@ -61,8 +61,7 @@ def limit_for_archive(files: Iterable[Path], limit: int, jobs: int) -> int:
     """Return the partition limit: 1.5 times `limit` if each process then has at most one partition.
 
     One partition per process takes less time than several, and less memory than finishing one while
-    others wait. Only the default limit is changed: another may have been chosen for the available
-    memory.
+    others wait. Only the default limit is raised: a custom limit may fit the available memory.
 
     Args:
         files: the files to score.
@@ -93,7 +92,7 @@ def bytes_in_memory(limit: int) -> int:
 
 
 def bytes_in_slice(limit: int) -> int:
-    """Return the bytes of memory from which a partition is divided into slices.
+    """Return the memory in bytes above which a partition is divided into slices.
 
     Partitions are planned by size. A partition that is a large file or has many short lines needs
     more memory than planned.
@@ -115,7 +114,7 @@ def partition_bytes_for_memory(memory: int, jobs: int = 1) -> int:
     """Return the partition limit in bytes of transcript if `jobs` processes share `memory`.
 
     Raises:
-        UsageError: the memory is too little for this number of processes.
+        UsageError: there is too little memory for this number of processes.
     """
     each = memory // jobs - PROCESS_BASE_BYTES
     least = jobs * (PROCESS_BASE_BYTES + (BYTES_PER_TRANSCRIPT_BYTE << 20))
@@ -129,7 +128,7 @@ def partition_bytes_for_memory(memory: int, jobs: int = 1) -> int:
 
 
 class Group(NamedTuple):
-    """The files or the part of a file that become a partition."""
+    """The files, or the part of a file, that form a partition."""
 
     files: list[Path]
     size: int
@@ -142,7 +141,7 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
 
     Files that begin with the same recording are segments of it and stay together. A file with
     several recordings is cut between them if it is larger than a partition. The number of
-    partitions is a multiple of `jobs` if there is work for as many.
+    partitions is a multiple of `jobs` if there is enough work.
     """
     sizes = dict(zip(files, map(transcript_bytes, files), strict=True))
     total = sum(sizes.values())
@@ -176,10 +175,10 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
 
 
 def _cut(files: Sequence[Path], size: int, target: int) -> list[Span]:
-    """Return parts of about `target` bytes of a file of `size` bytes; empty if not cut.
+    """Divide a file of `size` bytes into parts of about `target`; return [] if it stays whole.
 
-    Segments of one recording, files behind URLs and compressed files (which cannot be read from the
-    middle) are not cut.
+    Segments of one recording, remote files and compressed files (which cannot be read from the
+    middle) are not divided.
     """
     path = files[0]
     if (
@@ -202,7 +201,7 @@ def find_transcripts(
 ) -> list[Path]:
     """Return the transcript files at `paths`, on this machine (`discover`) or behind URLs.
 
-    `skipped` is called with each path in a folder that has a transcript's name but is not read.
+    `skipped` is called for each path in a folder that is named like a transcript but not read.
 
     Raises:
         UnreadableError: nothing can be read at a path or URL.

@@ -1,7 +1,7 @@
-"""Runs an archive into a store: find, plan, gather, add dependents, finish, publish.
+"""Scores an archive into a store: find, plan, gather, add dependents, finish, publish.
 
-Each step only depends on its arguments. If the store already exists, only changed files are scored,
-with the recordings that depend on them; all other rows are carried over (`incremental`).
+Each step depends only on its arguments. If the store already exists, only changed files and the
+recordings that depend on them are scored; all other rows are carried over (`incremental`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -77,7 +77,7 @@ class Summary(msgspec.Struct, frozen=True):
     rows: dict[str, int]
     """Number of rows in each table of the new store."""
     broken_lines: int
-    """Number of findings with severity error about files, for unreadable parts."""
+    """Number of findings of severity `error` about files, for unreadable parts."""
     outcomes: dict[str, int]
     """Calls by outcome."""
     reused: int = 0
@@ -85,11 +85,11 @@ class Summary(msgspec.Struct, frozen=True):
     in_full: str | None = None
     """Why no row of the existing store could be reused."""
     files_left_out: int = 0
-    """Number of files without a selected call; they were not decoded."""
+    """Number of files that were not decoded because they contain no selected call."""
     calls_left_out: int = 0
-    """Number of calls that are not selected, in recordings of files read in this run."""
+    """Number of unselected calls in the recordings of files read in this run."""
     unread: Unread | None = None
-    """The parts of the archive that could not be read; None if all was read."""
+    """The parts of the archive that could not be read; None if everything was read."""
 
 
 class Build(msgspec.Struct, frozen=True):
@@ -382,7 +382,7 @@ def _write_archive_tables(
 
 
 def _total(written: Iterable[Written]) -> Written:
-    """Return the sum of the written numbers."""
+    """Return the sums of all counts."""
     rows = dict.fromkeys((table.name for table in TABLES), 0)
     outcomes: dict[str, int] = {}
     broken = 0

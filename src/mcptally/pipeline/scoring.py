@@ -55,7 +55,7 @@ def judge_calls(
     combinations: pl.DataFrame,
     judging: ScoringRules,
 ) -> pl.DataFrame:
-    """Return `Judged`: the calls with scenario, final outcome and verdict, ours or a reviewer's.
+    """Return `Judged`: the calls with scenario, final outcome, and verdict by rule or reviewer.
 
     Args:
         calls: `Evidenced`.

@@ -1,4 +1,4 @@
-"""Selects a part of an archive to score: servers, tools, and a time.
+"""Selects the part of an archive to score, by server, tool and time.
 
 Files without a selected event are left out before they are decoded, by searching their bytes for
 `open` events and times. In the other files, recordings and calls that are not selected are left out
@@ -35,7 +35,7 @@ class Selection(msgspec.Struct, frozen=True):
     servers: tuple[str, ...] = ()
     """Labels of servers; empty for all."""
     tools: tuple[str, ...] = ()
-    """Names of tools to whose calls the selection is limited; empty for all tools and methods."""
+    """Names of the tools whose calls are selected; empty for all tools and methods."""
     since: datetime.datetime | None = None
     """Only calls made at or after this time."""
     until: datetime.datetime | None = None
@@ -85,7 +85,7 @@ class Selection(msgspec.Struct, frozen=True):
         return self != Selection()
 
     def in_words(self) -> str:
-        """Return the selection in words, as in `server git, since 2026-11-21 00:00 UTC`."""
+        """Return the selection in words, for example `server git, since 2026-11-21 00:00 UTC`."""
         parts = [f"server {', '.join(self.servers)}"] if self.servers else []
         parts += [f"tool {', '.join(self.tools)}"] if self.tools else []
         parts += [
@@ -137,7 +137,7 @@ class Selection(msgspec.Struct, frozen=True):
         return False, labels
 
     def events(self, events: Events) -> Events:
-        """Return the events of recordings whose servers are selected, judging by `open` events."""
+        """Return the events of the recordings whose `open` events name a selected server."""
         if not self.servers:
             return events
         chosen = (
@@ -154,7 +154,7 @@ class Selection(msgspec.Struct, frozen=True):
         )
 
     def calls(self) -> pl.Expr:
-        """Return an expression: whether a call is selected. Unknown times are in no time span."""
+        """Return an expression that is true for selected calls. Unknown times are in no span."""
         chosen = pl.lit(value=True)
         if self.tools:
             chosen &= GatheredCalls.tool.col.is_in(self.tools).fill_null(value=False)
@@ -170,7 +170,7 @@ class Selection(msgspec.Struct, frozen=True):
 EVERYTHING: Final = Selection()
 
 _BY_RECORDING: Final = ("messages", "raws", "http", "opens", "closes", "gaps", "stderr")
-"""Fields of `Events` with a recording."""
+"""Fields of `Events` whose rows belong to a recording."""
 
 
 class _Open(msgspec.Struct):
@@ -179,7 +179,7 @@ class _Open(msgspec.Struct):
 
 
 def _labels(lines: bytes) -> set[str]:
-    """Return the server labels in `open` events. `"event":"open"` may also be in a payload."""
+    """Return the server labels in `open` events. `"event":"open"` may also occur in a payload."""
     found: set[str] = set()
     for place in _OPEN.finditer(lines):
         start = lines.rfind(b"\n", 0, place.start()) + 1

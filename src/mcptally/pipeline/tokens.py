@@ -9,5 +9,5 @@ BYTES_PER_TOKEN: Final = 4
 
 
 def count_tokens(texts: pl.Series) -> pl.Series:
-    """Return the estimated number of tokens of each text; null where the text is."""
+    """Return the estimated number of tokens of each text; null for a null text."""
     return texts.str.len_bytes().cast(pl.Int64) // BYTES_PER_TOKEN

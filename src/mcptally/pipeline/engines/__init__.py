@@ -1,4 +1,4 @@
-"""Provides the engines that do the work of a run: processes on this machine, or a Dask cluster.
+"""Provides the engines that execute a run: processes on this machine, or a Dask cluster.
 
 May import the modules of `pipeline` that work on one partition, and the folders below `pipeline`.
 """
@@ -19,7 +19,7 @@ ENGINES: Final = ("local", "dask")
 def open_engine(
     engine: Any, *, scheduler: str | None = None, jobs: int = 1, upload_url: str | None = None
 ) -> Iterator[Engine]:
-    """Yield an engine, closed at the end if it was opened here.
+    """Yield an engine; close it at the end if it was opened here.
 
     Args:
         engine: one of `ENGINES`, or a `distributed.Client`.

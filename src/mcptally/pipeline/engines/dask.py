@@ -1,4 +1,4 @@
-"""Implements the worker pool of a Dask cluster.
+"""Implements the worker pool for a Dask cluster.
 
 This process reads no transcripts: it submits tasks and combines their reports. Dask tracks which
 worker has which result, and repeats the tasks of a worker that dies (see `dask_tasks`).
@@ -37,10 +37,10 @@ CHECK_SECONDS: Final = 30.0
 """Seconds without a result after which the cluster is checked for workers."""
 
 EMPTY_CHECKS: Final = 10
-"""Consecutive checks without a worker after which the run ends: clusters grow and shrink slowly."""
+"""Number of consecutive checks without a worker that end the run: clusters scale slowly."""
 
 ANSWER_SECONDS: Final = 60.0
-"""Time limit in seconds for a cluster to start, and for workers to answer calls outside tasks."""
+"""Time limit in seconds for a cluster to start, and for workers to answer other requests."""
 
 _T = TypeVar("_T")
 
@@ -113,7 +113,7 @@ def _on_this_machine(jobs: int) -> Iterator["distributed.Client"]:
 
 
 def _within(seconds: float, call: Callable[[], _T]) -> _T:
-    """Return the result of a call, which runs in a thread with Ctrl-C blocked.
+    """Run `call` in a thread with Ctrl-C blocked, and return its result.
 
     Processes that the call starts do not get Ctrl-C either.
 
@@ -153,7 +153,7 @@ def _handling_interrupts(handle: Callable[[Callable[..., Any]], None]) -> Iterat
 def _second_interrupt_kills() -> Iterator[None]:
     """Let the first Ctrl-C end the run, and the second kill this process.
 
-    Its child processes end with it. The store stays unchanged.
+    The child processes end too, and the store stays unchanged.
     """
 
     def handle(interrupt: Callable[..., Any]) -> None:
@@ -166,7 +166,7 @@ def _second_interrupt_kills() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupt_afterwards() -> Iterator[None]:
-    """Postpone a Ctrl-C until the end; a second one kills this process."""
+    """Postpone Ctrl-C until the block ends; a second Ctrl-C kills this process."""
     waiting: list[Callable[..., Any]] = []
 
     def handle(interrupt: Callable[..., Any]) -> None:
@@ -180,7 +180,7 @@ def _interrupt_afterwards() -> Iterator[None]:
 
 
 _LOG_LEVEL: Final = 50
-"""Log level of a cluster started by mcptally, which reports important events itself."""
+"""Log level for clusters that mcptally starts: it reports important events itself."""
 
 
 class DaskEngine:
@@ -246,7 +246,7 @@ class DaskPool:
         self.check_seconds = check_seconds
         self.empty_checks = empty_checks
         self.gathered: dict[int, tuple[distributed.Future, GatherReport]] = {}
-        """Number of a gathered partition → its task, and its report."""
+        """Maps the number of a gathered partition to its task and report."""
 
     def __enter__(self) -> Self:
         if self.run.upload_url is None:
@@ -343,7 +343,7 @@ class DaskPool:
                 waiting.discard(future)
                 yield future, self._result(future)
         except BaseException:
-            # Cancel only after an error: otherwise Dask may be repeating a dead worker's tasks,
+            # Cancel only after an error. Without one, Dask may be rerunning a dead worker's tasks,
             # whose results are still needed.
             self.client.cancel([future for future in waiting if not future.done()])
             raise
@@ -381,7 +381,7 @@ class DaskPool:
 def _run_on_workers(
     client: "distributed.Client", function: Callable[..., Any], *arguments: object, **named: str
 ) -> dict[str, Any]:
-    """Return the results of a function by worker.
+    """Run a function on every worker and return the results by worker.
 
     Raises: TimeoutError: the workers do not answer within `ANSWER_SECONDS`.
     """

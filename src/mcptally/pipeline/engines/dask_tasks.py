@@ -1,6 +1,6 @@
 """Defines the Dask tasks of a run: gather a partition, and finish it.
 
-When a worker dies, Dask repeats its tasks on another worker, so a task only depends on its
+When a worker dies, Dask repeats its tasks on another worker, so a task depends only on its
 arguments. A gathered partition waits in the scratch folder of its worker; if that folder is gone,
 the partition is gathered again.
 """
@@ -39,14 +39,14 @@ from mcptally.store.remote_folder import upload
 from mcptally.transcript.remote import is_remote
 
 _ENDED: Final[set[str]] = set()
-"""Names of runs that have ended; their remaining tasks leave no files."""
+"""Names of runs that have ended; their remaining tasks must leave no files."""
 
 _ONE_AT_A_TIME: Final = threading.Lock()
 """Serializes a worker's threads: memory is planned per process, for one partition at a time."""
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that must be equal on all workers, because they affect the tables."""
+    """Return the versions that must match on all workers, because they affect the tables."""
     python = ".".join(platform.python_version_tuple()[:2])
     return {"mcptally": mcptally.__version__, "polars": pl.__version__, "python": python}
 
@@ -75,7 +75,7 @@ class SavedPartition:
     """Unpacked size of its files in bytes."""
 
     def __sizeof__(self) -> int:
-        """Return the size that Dask uses to choose the next task's worker: twice the transcript.
+        """Return twice the transcript's size; Dask uses it to choose the next task's worker.
 
         Another worker would have to gather the partition again. That takes about as long as
         sending twice the transcript at the 100 MB/s that Dask assumes.
@@ -111,7 +111,7 @@ def finish(
     Args:
         run: the run.
         saved: the partition as saved by the last worker that gathered it.
-        report: the report with which the archive's context was made.
+        report: the gathering report from which the archive's context was built.
         settings: the settings for finishing the partition.
         context: the whole archive's facts about the partition's servers and tools.
 
@@ -172,7 +172,7 @@ def _draft(work: Path) -> Iterator[Path]:
         yield draft
         for written in list(draft.rglob("*.parquet")):
             target = work / written.relative_to(draft)
-            try:  # move the folder, which has no other file
+            try:  # move the table's folder, which contains only this file
                 written.parent.rename(target.parent)
             except (
                 OSError
@@ -206,7 +206,7 @@ def _gather(
 ) -> tuple[GatheredPartition | SavedSlices, SavedPartition]:
     folder = _scratch(_worker()) / run.name / f"{partition.number:06d}-{secrets.token_hex(4)}"
     for path in partition.files:
-        # On one machine, a missing file is a finding; on a worker, it means a wrong setup.
+        # On one machine, a missing file is a finding; on a worker, it is an error in the setup.
         if not is_remote(path) and not path.exists():
             raise UnreadableError(
                 f"{path}: worker {_me()} has no such file; every worker reads the archive itself: "

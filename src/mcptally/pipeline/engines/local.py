@@ -1,4 +1,4 @@
-"""Implements the worker pool of one machine: this process, and child processes if needed."""
+"""Implements the worker pool on one machine: this process, and child processes if needed."""
 
 import collections
 import contextlib
@@ -26,7 +26,7 @@ from mcptally.pipeline.engines.worker import (
 from mcptally.store.parts import Written
 
 _AHEAD: Final = 2
-"""Number of own tasks sent ahead to a child process, so that it never waits for the next."""
+"""Number of tasks sent to a child process in advance, so that it is never idle."""
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -48,8 +48,8 @@ class LocalEngine:
 class LocalPool:
     """`jobs` processes including this one, each with a `PartitionWorker`.
 
-    Together they keep partitions of `memory` bytes of transcript in memory, plus the latest of
-    each. A partition is finished by the process that gathered it.
+    Together they keep up to `memory` bytes of transcript in memory, plus each one's latest
+    partition. A partition is finished by the process that gathered it.
     """
 
     def __init__(self, jobs: int, work: Path, memory: int) -> None:
@@ -59,7 +59,7 @@ class LocalPool:
             _Child(number, self.answers, work, memory // jobs) for number in range(1, jobs)
         ]
         self.owners: dict[int, int] = {}
-        """Number of a gathered partition → number of its process; 0 is this one."""
+        """Maps each gathered partition to the number of its process; 0 is this process."""
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +99,7 @@ class LocalPool:
             for number in mine:
                 yield "finish", (number, context_of(number))
 
-        # Take the latest first: it is still in memory as it was gathered.
+        # Start with the latest partition: it is still unpacked in memory.
         own = {process: tasks(mine[::-1]) for process, mine in self._by_owner(numbers).items()}
         for _, (method, _), written in self.run(own=own):
             if method == "finish":
@@ -121,8 +121,8 @@ class LocalPool:
 
         Args:
             shared: tasks for whichever process is free.
-            own: tasks for a certain process, by its number. They are drawn from the iterable when
-                sent, `_AHEAD` at a time.
+            own: tasks for specific processes, by process number. A task is taken from its iterable
+                when it is sent, `_AHEAD` at a time.
         """
         waiting = collections.deque(shared)
         mine = {process: iter(tasks) for process, tasks in own.items()}
@@ -195,11 +195,11 @@ class _Child:
         self.shared: collections.deque[Task] = collections.deque()
         """Tasks for whichever process is free."""
         self.sent: collections.deque[Task] = collections.deque()
-        """Tasks that the process has not answered, in order."""
+        """Tasks sent to the process and not yet answered, in order."""
         self.sending = threading.Lock()
         self.sent_in_all = 0
         self.answered = 0
-        """Answers that `LocalPool.run` has taken."""
+        """Number of answers that `LocalPool.run` has consumed."""
         self.unsent: Exception | None = None
         """Why a task could not be sent."""
         self.process = context.Process(
@@ -223,9 +223,9 @@ class _Child:
 
     @property
     def unanswered(self) -> int:
-        """Number of tasks that `LocalPool.run` waits for.
+        """Number of tasks that `LocalPool.run` is waiting for.
 
-        The next shared task is counted before the preceding answer can be taken.
+        The next shared task is counted before the preceding answer can be consumed.
         """
         return self.sent_in_all - self.answered
 
@@ -246,7 +246,7 @@ class _Child:
             self.process.terminate()
 
     def _receive_all(self) -> None:
-        """Pass on the process's answers, in a thread."""
+        """Forward the process's answers, in a thread."""
         while True:
             try:
                 result, error = self.pipe.recv()
@@ -296,7 +296,7 @@ def _child_environment() -> Iterator[None]:
 def interrupts_blocked() -> Iterator[None]:
     """Block SIGINT in this thread, and permanently in child processes started meanwhile.
 
-    Otherwise, Ctrl-C could end a starting child with a traceback before `_serve` ignores SIGINT.
+    Without this, Ctrl-C could end a starting child with a traceback before `_serve` ignores SIGINT.
     """
     from multiprocessing import resource_tracker  # noqa: PLC0415  (a small archive has no children)
 
@@ -312,7 +312,7 @@ def _serve(pipe: Any, work: Path, memory: int) -> None:
     """Run tasks from the pipe until its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     if sys.platform == "linux":
-        # Otherwise the process would outlive a killed parent.
+        # Without this, the process would outlive a killed parent.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     worker = PartitionWorker(work, memory)
     while True:

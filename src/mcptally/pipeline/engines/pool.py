@@ -13,7 +13,7 @@ from mcptally.pipeline.partition_summary import PartitionSummary
 from mcptally.store.parts import Written
 
 ContextOf = Callable[[int], PartitionSummary]
-"""Number of a partition → the whole archive's facts about its servers and tools."""
+"""Maps the number of a partition to the archive's facts about its servers and tools."""
 
 
 class WorkerPool(Protocol):
@@ -33,7 +33,7 @@ class WorkerPool(Protocol):
     ) -> None: ...
 
     def gather(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, GatherReport]]:
-        """Gather and keep partitions; yield number and report in the order of completion."""
+        """Gather and keep partitions; yield each number and report in the order of completion."""
 
     def discard(self, numbers: Iterable[int]) -> None:
         """Delete gathered partitions, whose files will be gathered again with others."""
@@ -51,11 +51,11 @@ class Engine(Protocol):
     """The processes or the cluster that work on partitions."""
 
     jobs: int
-    """The number of partitions worked on at a time."""
+    """The number of partitions processed at a time."""
 
     def pool(self, partitions: int, work: Path, memory: int) -> WorkerPool:
         """Return workers for a run that writes up to `partitions` partitions to the work folder.
 
-        Processes on this machine keep gathered partitions of `memory` bytes of transcript in
-        memory, and the others on disk.
+        Processes on this machine keep up to `memory` bytes of transcript in memory, and the other
+        gathered partitions on disk.
         """

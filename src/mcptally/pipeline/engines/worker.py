@@ -1,6 +1,6 @@
-"""Does a worker's work on a partition: gathers it, keeps it in memory or on disk, finishes it.
+"""Implements a worker's steps: gather a partition, keep it in memory or on disk, finish it.
 
-The steps only depend on their arguments. `PartitionWorker` runs them in one process and keeps
+The steps depend only on their arguments. `PartitionWorker` runs them in one process and keeps
 gathered partitions in between; Dask tasks (`dask_tasks`) call the same functions.
 """
 
@@ -44,11 +44,11 @@ class Partition(msgspec.Struct, frozen=True):
     """Approximate bytes of transcript."""
     selection: Selection = EVERYTHING
     chunk: int = sys.maxsize
-    """Bytes of memory from which the partition is divided into slices of whole recordings."""
+    """Memory limit in bytes; a larger partition is divided into slices of whole recordings."""
     names: Sequence[str] = ()
     """The files' names in tables and findings; if empty, their paths are used."""
     span: Span | None = None
-    """The part of its only file that belongs to the partition; None for whole files."""
+    """The part of a single file that forms the partition; None for whole files."""
 
 
 class SavedSlices(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ def gather_files(
     left_out = 0
     slices = gather_slices(files, names, partition.selection, slicing, partition.span)
     for part in slices.parts:
-        # Copy: a slice would keep the buffer with all of its frame's texts in memory.
+        # Copy: a slice would keep the frame's whole text buffer in memory.
         ids, labels = (
             part.recordings.get_column(each.name).to_list()
             for each in (Recordings.recording, Recordings.server)
@@ -135,7 +135,7 @@ def gather_files(
 
 
 _LONG_TEXTS: Final = ("response", "structured_content", "arguments", "text", "first_text")
-"""Columns of calls whose texts make up most of a partition; many values are equal."""
+"""Text columns of calls that make up most of a partition; many of their values are equal."""
 
 
 def pack(part: GatheredPartition) -> GatheredPartition:
@@ -146,7 +146,7 @@ def pack(part: GatheredPartition) -> GatheredPartition:
 
 
 def unpack(part: GatheredPartition) -> GatheredPartition:
-    """Return the partition that was given to `pack`."""
+    """Return the partition as it was before `pack`."""
     calls = part.calls.with_columns(_strings(part.calls.get_column(name)) for name in _LONG_TEXTS)
     return msgspec.structs.replace(part, calls=calls)
 
@@ -236,17 +236,17 @@ def finish_and_write(
 class PartitionWorker:
     """Gathers and finishes partitions in this process, and keeps them in between.
 
-    The latest partition stays unchanged. Earlier partitions stay in memory in packed form, up to
-    `memory` bytes of transcript; the others go to the work folder.
+    The latest partition stays unpacked. Earlier partitions stay in memory in packed form, up to
+    `memory` bytes of transcript; further partitions are written to the work folder.
     """
 
     def __init__(self, work: Path, memory: int = 0) -> None:
         self.work = work
         self.memory = memory
         self.latest: tuple[int, int, GatheredPartition] | None = None
-        """Number, bytes of transcript, and the partition that was gathered last."""
+        """The partition gathered last: its number, bytes of transcript, and content."""
         self.packed: dict[int, tuple[int, GatheredPartition]] = {}
-        """Number → bytes of transcript, and the packed partition."""
+        """Maps the numbers of packed partitions to their bytes of transcript and content."""
         self.settings: FinishSettings | None = None
 
     def gather(self, partition: Partition) -> GatherReport:
