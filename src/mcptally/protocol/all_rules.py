@@ -17,9 +17,9 @@ def check_protocol(
 
     Args:
         events: the decoded events of the partition.
-        messages: its messages, with the file's name in `file`.
-        calls: its calls, likewise.
-        names: the names of its files; `events` refers to them by index.
+        messages: the partition's messages, with the file's name in `file`.
+        calls: the partition's calls, likewise.
+        names: the names of the files, to which `events` refers by index.
     """
     traffic = Traffic.of(events, messages, calls, names)
     checks = (

@@ -1,7 +1,7 @@
 """Collects the facts about tool arguments that the smell rules test.
 
-An argument is a top-level property of an input schema. Text beside an argument's name in the tool's
-description counts as the argument's documentation.
+An argument is a top-level property of an input schema. Text next to an argument's name in the
+tool's description counts as documentation of the argument.
 """
 
 import functools
@@ -30,7 +30,7 @@ _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Arguments(StageTable):
-    """One row per top-level property of an input schema, with the facts that the rules test."""
+    """One row per top-level property of an input schema: the facts that the rules test."""
 
     definition = Definitions.definition
     name = Column(pl.String, "Name of the property.")
@@ -120,10 +120,10 @@ _INDENT: Final = 8
 
 
 def _mentions(description: str, names: Iterable[str]) -> dict[str, list[str]]:
-    """Return the text beside each argument's name in a description.
+    """Return the text next to each argument's name in a description.
 
-    At most three parts are kept per name. Each is on one line, ends before the next name and has at
-    most 200 characters.
+    At most three passages are kept per name. A passage is on one line, ends before the next name
+    and has at most 200 characters.
     """
     found: dict[str, list[str]] = {name: [] for name in names}
     for line in description.splitlines():
@@ -138,7 +138,7 @@ def _mentions(description: str, names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def parsed_schema(text: str) -> dict[str, Any] | None:
-    """Return the parsed schema, or None if it is not a valid JSON object."""
+    """Return the parsed schema, or None if the text is not a JSON object."""
     try:
         schema = parse_schema(text)
     except UnusableSchemaError:
@@ -155,7 +155,7 @@ def properties_of(schema: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _alternatives(member: Any, root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a property's schema and, one level deep, the schemas it refers to or chooses from."""
+    """Yield a property's schema, and the schemas it refers to or chooses from, one level deep."""
     if not isinstance(member, dict):
         return
     yield member
@@ -189,7 +189,7 @@ def escaped(name: str) -> str:
 
 
 def repeats_name(text: str, name: str) -> bool:
-    """Return whether a text only repeats words of the name; `lists` repeats `list`."""
+    """Return whether a text only repeats words of the name; inflected forms (`lists`) count."""
     known = [word[:4] for word in words_of(name)]
     return all(
         word in FILLING_WORDS or any(word.startswith(begin) for begin in known)

@@ -1,7 +1,7 @@
 """Checks tool definitions: their shape, schemas, names, annotations and hidden text.
 
-Each version of a definition is checked once per server, over the whole archive. Its findings refer
-to the first listing of this version by the server.
+Each version of a definition is checked once per server in the whole archive. Findings refer to the
+server's first listing of that version.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Listings, Scored
 
 LINT_RULES: Final = "definition."
-"""Prefix of the rules that `lint_definitions` checks. Each concerns one server's definitions."""
+"""Prefix of the rules that `lint_definitions` checks; each covers one server's definitions."""
 
 _NAME: Final = r"^[A-Za-z0-9_.-]{1,128}$"
 
@@ -86,7 +86,7 @@ def _check_texts(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
     writing, deleting = finding_rule("definition.hint_against_name").matches
     text = Definitions.text.col
     (invisible,) = finding_rule("definition.invisible_characters").matches
-    # Tag characters that spell a flag after U+1F3F4 are legitimate.
+    # Tag characters after U+1F3F4 that encode a flag are legitimate.
     without_flags = text.str.replace_all("\U0001f3f4[\U000e0061-\U000e007a]+\U000e007f", "")
     yield from run_checks(
         described,
@@ -211,7 +211,7 @@ def _parameter_defects(text: str) -> Iterator[_Defect]:
 
 
 def _check_shapes(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Check definitions against the schema of the revision in force when they were listed."""
+    """Check definitions against the schema of the revision in force at their listing."""
     rows = described.filter(Listings.revision.col.is_in(REVISIONS))
     results: dict[tuple[str, str], ShapeResult] = {}
     keys: list[tuple[str, str]] = rows[["revision", "text"]].rows()

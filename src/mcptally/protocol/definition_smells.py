@@ -1,7 +1,7 @@
-"""Finds smells in tool definitions: a model has to guess something that the definition omits.
+"""Finds smells in tool definitions: weaknesses that may make a model call a tool wrongly.
 
-A smell is not a protocol violation. It is a part of a definition that does not tell the model how
-to call the tool, or tells it more than it needs. `definition_advice` connects smells with the
+A smell is not a protocol violation. The definition either omits something that the model needs to
+call the tool, or says more than the model needs. `definition_advice` connects smells with the
 refused calls they may explain.
 """
 
@@ -39,10 +39,10 @@ LONG_DESCRIPTION: Final = 1024
 """Maximum number of characters in a description that OpenAI's function-calling API accepts."""
 
 REFERRING_ARGUMENTS: Final = 50
-"""Maximum number of arguments with references whose values are checked, per schema."""
+"""Maximum number of arguments per schema that contain references and have their values checked."""
 
 FEWEST_WORDS: Final = 3
-"""Minimum number of words in a description for it to be compared with others."""
+"""Minimum number of words in a description that is compared with others."""
 
 
 def find_smells(
@@ -113,7 +113,7 @@ def _check_descriptions(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _contained(tools: Iterable[tuple[str, str, str | None]]) -> Iterator[tuple[str, str]]:
-    """Yield each definition whose words all occur in another tool's description, and that tool.
+    """Yield each definition whose words all occur in another tool's description, with that tool.
 
     Args:
         tools: name, definition and description of each tool of one server.
@@ -224,7 +224,7 @@ def _check_examples(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator
 
 
 def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield name, keyword, pointer, message and value of each invalid example or default."""
+    """Yield the name, keyword, pointer, message and value of each invalid example or default."""
     schema = parsed_schema(text)
     if schema is None:
         return
@@ -238,7 +238,7 @@ def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
             continue
         text = msgspec.json.encode(member).decode()
         if '"$ref"' in text:
-            # Such an argument is compiled with all shared definitions: limit their number.
+            # Each such argument is compiled with all shared definitions, so limit their number.
             referring += 1
             if referring > REFERRING_ARGUMENTS:
                 continue
@@ -279,7 +279,7 @@ def check_required_in_practice(calls: pl.DataFrame, definitions: pl.DataFrame) -
         return concat_findings([])
     # Match each distinct text once.
     texts = refused.lazy().select(Scored.error_text.col.unique())
-    # Leave out the surrounding text: compiling a pattern for its 160 characters takes as long as
+    # Drop the surrounding text from the pattern: compiling it for 160 characters takes as long as
     # the search.
     texts = texts.filter(Scored.error_text.col.str.contains(missing.replace(_AROUND, "")))
     refused = (

@@ -17,7 +17,7 @@ _NAMED = ["tools/call", "prompts/get", "resources/read"]
 """Methods for which 2026-07-28 requires `Mcp-Name`."""
 
 _NO_BODY: Final = ("comment", "no_data", "empty", "torn")
-"""Reasons why a part of an SSE stream is raw; clients skip these parts."""
+"""Reasons for raw parts of an SSE stream that clients skip."""
 
 
 def check_http(traffic: Traffic) -> Iterator[pl.DataFrame]:
@@ -27,7 +27,7 @@ def check_http(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Find frames that are not strict JSON, or too large to be kept."""
+    """Find frames that are not strict JSON or were too large to record."""
     large = TrafficRaws.why.col.eq_missing(pl.lit("too_large"))
     raws, http = traffic.raws, traffic.events.http
     # Readers skip blank lines silently.
@@ -109,7 +109,7 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
     method, modern = TrafficCalls.method.col, TrafficCalls.revision.col.is_in(STATELESS)
     version = HttpEvents.mcp_protocol_version.col
     named = pl.coalesce("tool", "prompt", "resource_uri")
-    # Before 2026-07-28, no revision has been agreed when initialize is sent.
+    # Before 2026-07-28, no revision is agreed yet when initialize is sent.
     yield from run_checks(
         calls,
         Check(

@@ -19,7 +19,7 @@ from mcptally.tables.queries import run_query
 from mcptally.wire.json_text import ANY, decode_or_none
 
 _ID_IN_TEXT = r'"id"\s*:\s*("[^"\\]*"|-?\d+)'
-"""Matches the id in a text that is not strict JSON."""
+"""Matches the id in text that is not strict JSON."""
 
 _ID_OPTIONAL = REVISIONS[REVISIONS.index("2025-11-25") :]
 """Revisions in which the reply to an unreadable message needs no id."""
@@ -96,7 +96,7 @@ def check_messages(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _wrong_version(messages: pl.DataFrame) -> pl.DataFrame:
-    """Return messages whose `jsonrpc` is not the string 2.0, with or without escapes."""
+    """Return messages whose `jsonrpc` is not the string 2.0, even after resolving escapes."""
     suspects = messages.filter(
         TrafficMessages.jsonrpc.col.ne_missing(pl.lit('"2.0"')),
         TrafficMessages.kind.col != "invalid",
@@ -213,7 +213,7 @@ def _check_pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _check_ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Find ids that the same side has used before."""
+    """Find request ids that the same side has already used."""
     reused = RepeatedCalls.of(calls.lazy().filter(~RepeatedCalls.replay.col), RepeatedCalls.id_key)
     if not reused.height:
         return

@@ -1,7 +1,7 @@
 """Finds credentials in results.
 
-A scan for a few dozen literal prefixes excludes nearly all texts; the exact patterns of
-`redaction/secret_patterns.py` examine the others. A finding never contains the credential itself.
+A scan for a few dozen literal prefixes excludes nearly all texts. The others are matched with
+`redaction/secret_patterns.py`. A finding never contains the credential itself.
 """
 
 import functools
@@ -22,27 +22,27 @@ METHODS: Final = ("tools/call", "resources/read", "prompts/get")
 """Methods whose results contain data that the server read from elsewhere."""
 
 GROUP_SIZE: Final = 48
-"""Literals per scan pattern. SIMD searches for up to 64 at once; above 50, a pass may take twice as
-long, and above 64 four times."""
+"""Literals per scan pattern. SIMD searches for up to 64 at once, but a pass may take twice as long
+above 50 literals, and four times as long above 64."""
 
 MIN_PREFIX: Final = 4
-"""Minimum length of a prefix that is searched for by itself: shorter ones occur in many words."""
+"""Minimum length of a prefix that is searched for alone: shorter prefixes occur in many words."""
 
 FOLLOWING: Final = r"[A-Za-z0-9_\-]{16}"
-"""What must follow a shorter prefix, such as `sk-` or `hf_` (Rust regex)."""
+"""Characters that must follow a shorter prefix such as `sk-` or `hf_` (Rust regex)."""
 
 EXTRA_PREFIXES: Final = ("AKIA", "ASIA", "eyJhbGciOi", "eyJ0eXAiOi", "eyJraWQiOi", "AIzaSy")
-"""Longer prefixes for tokens whose short prefix may occur anywhere in base64."""
+"""Longer prefixes of tokens whose short prefix may occur anywhere in base64."""
 
 SHAPE_PREFIXES: Final[dict[str, tuple[str, ...]]] = {
     "private-key": ("-----BEGIN ",),
     "webhook-url": ("https://hooks.slack.com/", "https://discord.com/api/", "https://discordapp."),
     "url-password": ("://",),
 }
-"""Name of a shape in `SECRET_PATTERNS` → the prefixes of its matches."""
+"""Maps names of `SECRET_PATTERNS` to the prefixes of their matches."""
 
 WITH_PASSWORD: Final = r"://[^\s/?#@:\"'\\<>]*:[^\s/?#\"'\\<>\[\]{}]+@[A-Za-z\[_0-9]"  # noqa: S105
-"""A URL with a password (Rust regex). It is scanned for because `://` is in nearly every text.
+"""Matches a URL with a password (Rust regex): the literal `://` is in nearly every text.
 
 The lengths are not limited: compiling bounded repetitions takes fifteen times as long."""
 
@@ -52,7 +52,7 @@ PLACEHOLDER: Final = re.compile(
 PLACEHOLDER_WORDS: Final = frozenset(
     {"password", "pass", "passwd", "pwd", "secret", "token", "user", "pw"}
 )
-"""Words that stand for a password in documentation."""
+"""Placeholders for a password in documentation."""
 
 
 def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
@@ -99,7 +99,7 @@ def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
 def _scan_patterns() -> tuple[tuple[str, str], ...]:
     """Return patterns (Rust regex); a text that matches none of them contains no credential.
 
-    Each comes with a literal that its matches contain: searching for the literal is faster.
+    Each pattern comes with a literal that all its matches contain: a search for it is faster.
     """
     prefixes = [prefix for row in TOKEN_PREFIXES for prefix in row.prefixes]
     short = tuple(p for p in prefixes if len(p) == MIN_PREFIX - 1 and not p.isalnum())

@@ -29,7 +29,7 @@ CAPABILITIES: Final = {
     ("s2c", "sampling/"): "sampling",
     ("s2c", "elicitation/"): "elicitation",
 }
-"""Direction of a request and prefix of its method → capability that the receiver must declare.
+"""Maps a request's direction and method prefix to the capability that the receiver must declare.
 
 `completion/complete` is left out: its capability is younger (2025-03-26) than the method.
 """
@@ -149,7 +149,7 @@ def _check_capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.Dat
         .join(replies.select(reply_row="row", s2c="capabilities"), on="reply_row", how="left")
         .pipe(run_query)
     )
-    # A request from the client needs a capability of the server, and vice versa.
+    # A client's request needs a capability of the server, and vice versa.
     receivers = declared[["session"]].hstack(
         [
             _member_names(declared.get_column(side)).alias(receiver)
@@ -186,7 +186,7 @@ def _check_capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.Dat
 
 
 def _member_names(texts: pl.Series) -> pl.Series:
-    """Return the names of the members of each JSON object; null where the text is not an object."""
+    """Return the member names of each JSON object; null if the text is not an object."""
     known: dict[str | None, list[str] | None] = {}
     every = texts.to_list()
     for text in {text: None for text in every if text is not None}:
@@ -307,7 +307,7 @@ def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
 def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Check the members that 2026-07-28 requires in every request and result.
 
-    Requests built from a log of calls (session source `source`) are not checked: they never had
+    Requests imported from a log of calls (session source `source`) are not checked: they never had
     `_meta`.
     """
     capabilities = traffic.events.asks.lazy().select("row", "meta_capabilities")

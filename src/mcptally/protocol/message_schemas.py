@@ -1,10 +1,9 @@
 """Validates payloads against the message schemas of the revision in force.
 
-Decoding has already checked the types of most members, so ordinary tool calls are known to be valid
-from their columns. All other payloads are validated, each distinct text once. The schemas are those
-of the `mcp` package (`message_schemas.json`, written by
-tests/protocol/generate_message_schemas.py), without additions of later revisions
-(`revisions.toml`).
+Decoding has already checked the types of most members, so the columns of ordinary tool calls prove
+them valid. All other payloads are validated, each distinct text once. The schemas come from the
+`mcp` package (`message_schemas.json`, written by tests/protocol/generate_message_schemas.py),
+without additions of later revisions (`revisions.toml`).
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Reads `revisions.toml`: the methods and members of each MCP revision, and who may send them."""
+"""Reads `revisions.toml`: the methods and members of each MCP revision, and their senders."""
 
 import functools
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ STATELESS: Final = tuple(row["name"] for row in _ROWS if row.get("stateless"))
 """The revisions without a handshake."""
 
 ERA: Final = {row["name"]: row["schemas"] for row in _ROWS}
-"""Revision → the revision whose schemas apply to it."""
+"""Maps each revision to the revision whose schemas apply to it."""
 
 SENDERS: Final = {
     ("request", "c2s"): "client_requests",
@@ -22,7 +22,7 @@ SENDERS: Final = {
     ("notification", "c2s"): "client_notifications",
     ("notification", "s2c"): "server_notifications",
 }
-"""Kind and direction of a message → the list in the table with its methods."""
+"""Maps a message's kind and direction to the list in the table that has its methods."""
 
 
 class Span(NamedTuple):
@@ -66,6 +66,6 @@ def methods() -> pl.DataFrame:
 
 
 def names(kind: str) -> frozenset[str]:
-    """Return the methods of `kind` (`request`, `notification`) of both sides in all revisions."""
+    """Return all methods of `kind` (`request`, `notification`), of either side and any revision."""
     lists = [name for (its_kind, _), name in SENDERS.items() if its_kind == kind]
     return frozenset(span.name for name in lists for span in table()[name])

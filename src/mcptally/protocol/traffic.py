@@ -55,7 +55,7 @@ class TrafficMessages(StageTable):
 class TrafficCalls(StageTable):
     """One row per request, with facts about its reply and the revision in force.
 
-    The long texts stay in `Events`, so that filters do not copy them.
+    Long texts stay in `Events`, so that filters do not copy them.
     """
 
     call_id = PairedCalls.call_id
@@ -162,7 +162,7 @@ class Traffic(msgspec.Struct, frozen=True):
             events: the decoded events.
             messages: the messages, with the file's name in `file`.
             calls: the calls, likewise.
-            names: the names of the files; `events` refers to them by index.
+            names: the names of the files, to which `events` refers by index.
         """
         servers = (
             events.opens.lazy()
@@ -219,7 +219,7 @@ def _revisions(messages: pl.DataFrame, calls: pl.DataFrame, servers: pl.LazyFram
         .join(by_call, on="call_id", how="left", maintain_order="left")
         .join_asof(revisions, on="pos", by="session", check_sortedness=False)
         .join(first, on="session", how="left", maintain_order="left")
-        # A reply has its request's revision; a notification has the session's last revision.
+        # A reply has its request's revision, a notification the session's latest revision.
         .select(
             "server",
             "asked_at",
