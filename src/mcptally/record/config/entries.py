@@ -1,4 +1,4 @@
-"""Finds the servers in a client configuration, and whether their commands run the recorder.
+"""Finds the servers in a client configuration, and checks if their commands run the recorder.
 
 Clients are recognised by the configuration's keys, not by its path: see `server_entries`.
 """
@@ -19,7 +19,7 @@ class ServerEntry:
     Attributes:
         name: the client's name for the server.
         project: the project that the entry belongs to; empty for all projects.
-        node: the entry's value, with its place in the text.
+        node: the entry's value, with its position in the text.
     """
 
     name: str
@@ -59,11 +59,11 @@ def load_servers(config: Path, server: str | None) -> tuple[Path, str, list[Serv
 
     Args:
         config: the configuration file.
-        server: only return the entries with this name.
+        server: if given, return only entries with this name.
 
     Raises:
         UnreadableError: the file cannot be read.
-        UsageError: the file is not UTF-8 text or not JSON, or has no such server.
+        UsageError: the file is not UTF-8 text or not JSON, or has no server of this name.
     """
     try:
         path = expand_home(config).resolve()  # edit the target of a symbolic link, not the link
@@ -120,7 +120,7 @@ URL_KEYS: Final = ("url", "serverUrl", "httpUrl")
 
 
 def recorder_argument_count(entry: ServerEntry) -> int | None:
-    """Return the number of leading recorder arguments, including `--`; None without a recorder."""
+    """Return the number of leading recorder arguments, including `--`; None if there are none."""
     words = [node.value for node in entry.words]
     if not words or not all(isinstance(word, str) for word in words):
         return None
@@ -140,5 +140,5 @@ def expand_home(path: Path) -> Path:
     """
     try:
         return path.expanduser()
-    except RuntimeError as error:  # no HOME, or no user of that name
+    except RuntimeError as error:  # HOME is unset, or there is no such user
         raise UsageError(f"{path}: there is no such home folder; name another path") from error

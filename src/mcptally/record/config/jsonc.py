@@ -1,7 +1,7 @@
 """Parses JSON with comments and trailing commas, and keeps each value's position in the text.
 
-The positions allow a configuration file to be edited in place: an edit replaces a few characters
-and keeps comments, order and layout.
+With the positions, a configuration file can be edited in place: an edit replaces a few characters
+and preserves comments, order and layout.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 
 class JsoncError(ValueError):
-    """The text is not JSON with comments and trailing commas. The message names the line."""
+    """Raised for invalid text. The message names the line."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Node:
     value: Any
     """The Python value of a string, number or boolean; None for null, an object or an array."""
     members: tuple[tuple[str, "Node"], ...] | None = None
-    """The names and values of an object in order, duplicates included; otherwise None."""
+    """The names and values of an object in order, including duplicates; None for other values."""
     items: tuple["Node", ...] | None = None
-    """The values of an array; otherwise None."""
+    """The values of an array; None for other values."""
 
     def get(self, name: str) -> "Node | None":
         """Return the value of the member `name` (the last of duplicates), or None."""
@@ -34,7 +34,7 @@ class Node:
         return found[-1] if found else None
 
     def strings(self) -> list[str] | None:
-        """Return the strings if the value is an array of strings, else None."""
+        """Return the strings if the value is an array of strings, otherwise None."""
         if self.items is None or not all(isinstance(item.value, str) for item in self.items):
             return None
         return [item.value for item in self.items]

@@ -1,12 +1,11 @@
-"""Inserts the recorder into the server commands of a client configuration, and removes it again.
+"""Inserts the recorder into server commands in a client configuration, and removes it again.
 
 Supports the JSON configurations of Claude Desktop, Claude Code, Cursor, VS Code, Zed, opencode,
 Crush and Amp. They are recognised by their keys, not by their path: see `entries`. For TOML and
-YAML (Codex, Goose, LibreChat, Continue), it explains the edit to make.
+YAML (Codex, Goose, LibreChat, Continue), the user gets instructions.
 
-The text is edited in place. The original file is kept in a backup next to it. The backup's name
-contains the hash of the edited file: if the file has not been edited since, undo restores every
-byte.
+The text is edited in place. The original is kept in a backup next to it, named after the hash of
+the edited file: if that file was not edited since, undo restores every byte.
 """
 
 import dataclasses
@@ -78,11 +77,11 @@ def default_out() -> Path:
 def wrap(
     config: Path, *, server: str | None = None, out: Path | None = None, redact: str | None = None
 ) -> Change:
-    """Plan, without writing, the change that runs `config`'s stdio servers behind the recorder.
+    """Plan (without writing) the change that runs `config`'s stdio servers behind the recorder.
 
     Args:
         config: the configuration.
-        server: name of one server; default: all servers.
+        server: name of a single server to change; by default all.
         out: folder for the recordings; default: `default_out()`.
         redact: the redaction policy, as for `record --redact`.
 
@@ -132,11 +131,11 @@ _OTHER_FORMATS: Final = {
     ),
 }
 _OTHER_FORMATS[".yml"] = _OTHER_FORMATS[".yaml"]
-"""Suffix of a file that is not edited → format and clients, entry, and lines to write."""
+"""Maps suffixes of files to edit by hand to format and clients, entry, and lines to write."""
 
 
 def _edit_by_hand(config: Path, recorder: Sequence[str], options: Sequence[str]) -> str:
-    """Return the message that explains the edit to make in a file of another format."""
+    """Return a message that explains how to edit a file of another format."""
     form, entry, command, args = _OTHER_FORMATS[config.suffix.lower()]
     first = json.dumps(recorder[0], ensure_ascii=False)
     words = [*recorder[1:], *options, "--name=NAME", "--"]
@@ -149,7 +148,7 @@ def _edit_by_hand(config: Path, recorder: Sequence[str], options: Sequence[str])
 
 
 def unwrap(config: Path, *, server: str | None = None) -> Change:
-    """Plan, without writing, the change that removes the recorder from `config`.
+    """Plan (without writing) the change that removes the recorder from `config`.
 
     Raises:
         UnreadableError: the file cannot be read.
@@ -299,7 +298,7 @@ def _wrap_server(
 
 
 def _record_by_http(entry: ServerEntry, options: Sequence[str], port: int) -> str:
-    """Return the message that explains how to record a server over HTTP."""
+    """Return a message that explains how to record a server over HTTP."""
     from urllib.parse import urlsplit  # noqa: PLC0415 - few files need it
 
     key = next(key for key in URL_KEYS if entry.node.get(key))
@@ -369,7 +368,7 @@ def _replace(path: Path, data: bytes, *, like: Path) -> None:
 # --- masking of secrets --------------------------------------------------------------------------
 
 _SECRET_TABLES: Final = ("env", "environment", "headers", "requestInit")
-"""Keys of an entry whose texts are all masked."""
+"""Keys of an entry under which all text is masked."""
 
 
 def _masked(text: str) -> str:

@@ -13,7 +13,7 @@ from mcptally.wire.framing import DEFAULT_CAP, Piece
 from mcptally.wire.sse import SseEvent, SseParser
 
 UNCHECKED_EXPANSION: Final = 64 * 1024 * 1024
-"""Decoded size of a compressed body up to which the expansion ratio is not checked."""
+"""Decoded size of a compressed body above which the expansion ratio is checked."""
 
 MAX_EXPANSION_RATIO: Final = 100
 """Maximum decoded bytes per encoded byte beyond that size, against decompression bombs."""
@@ -28,11 +28,11 @@ class BodyItem(NamedTuple):
     fields: dict[str, Any]
     """Extra fields: `sse_id`, `sse_event`, `why`, `unterminated`."""
     wire_bytes: int | None = None
-    """Encoded length in bytes; None when it equals the length of the piece."""
+    """Encoded length in bytes; None if it equals the length of the item."""
 
 
 def is_event_stream(content_type: str | None) -> bool:
-    """Return whether a Content-Type header means server-sent events."""
+    """Return whether a Content-Type header denotes server-sent events."""
     return (content_type or "").partition(";")[0].strip().lower() == _EVENT_STREAM
 
 

@@ -26,7 +26,7 @@ _KEEPALIVE_PROBES: Final = 4
 
 
 class Capacity(NamedTuple):
-    """The number of client connections and recordings that this process may have open at once."""
+    """The numbers of client connections and recordings that this process may have open at once."""
 
     clients: int
     recordings: int

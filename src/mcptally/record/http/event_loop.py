@@ -1,6 +1,6 @@
 """Implements the HTTP recorder's event loop: sockets, timers and signals.
 
-asyncio is not used: importing it and using its transports costs more (docs/design/recorder.md).
+asyncio is not used because its import and its transports cost more (docs/design/recorder.md).
 """
 
 import contextlib
@@ -52,7 +52,7 @@ class EventLoop:
         self._selector = selectors.DefaultSelector()
         self._readable, self._writable = selectors.EVENT_READ, selectors.EVENT_WRITE
         self._epoll: select.epoll | None = None
-        """On Linux, the selector's epoll: waiting for it needs no key object per event."""
+        """On Linux, the selector's epoll object: waiting on it needs no key object per event."""
         if sys.platform == "linux" and isinstance(self._selector, selectors.EpollSelector):
             self._epoll = select.epoll.fromfd(os.dup(self._selector.fileno()))
             # After an error, both directions count as ready.
@@ -68,7 +68,7 @@ class EventLoop:
         # Reuse the buffer: allocating a large one for each read often makes glibc map and unmap
         # memory.
         self.read_buffer: Final = memoryview(bytearray(READ_SIZE))
-        """For the data of one read; a callback copies it before it returns."""
+        """Holds the data of one read; a callback must copy it before it returns."""
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.settimeout(0)
         self._wake_sender.settimeout(0)
@@ -79,13 +79,13 @@ class EventLoop:
     # --- events ---------------------------------------------------------------------------------
 
     def set_reader(self, fd: int, callback: Callback | None) -> None:
-        """Set the callback for a readable `fd`; None removes it."""
+        """Set the callback for when `fd` is readable; None removes it."""
         registration = self._registrations.setdefault(fd, _Registration())
         registration.read = callback
         self._update_selector(fd, registration)
 
     def set_writer(self, fd: int, callback: Callback | None) -> None:
-        """Set the callback for a writable `fd`; None removes it."""
+        """Set the callback for when `fd` is writable; None removes it."""
         registration = self._registrations.setdefault(fd, _Registration())
         registration.write = callback
         self._update_selector(fd, registration)
@@ -124,7 +124,7 @@ class EventLoop:
 
     @contextlib.contextmanager
     def signals(self, numbers: tuple[int, ...], callback: Callable[[int], None]) -> Iterator[None]:
-        """Call `callback` for these signals inside the context; works only in the main thread."""
+        """Call `callback` for these signals within the context; works only in the main thread."""
         self._on_signal = callback
         previous = {number: signal.signal(number, lambda *_: None) for number in numbers}
         self._other_wakeup_fd = signal.set_wakeup_fd(
@@ -176,7 +176,7 @@ class EventLoop:
         elif timers:
             timeout = max(0.0, timers[0][0] - time.monotonic())
         for registration, events in self._wait(timeout):
-            # A callback may have unregistered a descriptor later in the list.
+            # An earlier callback may have unregistered this descriptor.
             if events & self._readable and registration.read is not None:
                 registration.read()
             if events & self._writable and registration.write is not None:
@@ -187,7 +187,7 @@ class EventLoop:
                 timer.callback()
 
     def _wait(self, timeout: float | None) -> list[tuple[_Registration, int]]:
-        """Wait for events; return them by their registration."""
+        """Wait for events; return them with their registrations."""
         if self._epoll is None:
             return [(key.data, events) for key, events in self._selector.select(timeout)]
         registrations = self._registrations

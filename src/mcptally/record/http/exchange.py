@@ -1,8 +1,8 @@
 """Parse one request and its response, record them, and serialize them for the other side.
 
-h11 parses both sides and serializes the parsed request for the server, so recorder and server
-always agree where a request ends. This module maps bytes to bytes; proxy.py owns the sockets and
-timers.
+h11 parses both sides and serializes the parsed request for the server, so the recorder and the
+server always agree on where a request ends. This module maps bytes to bytes; proxy.py owns the
+sockets and timers.
 """
 
 from collections.abc import Sequence
@@ -133,7 +133,7 @@ class ProxiedExchange:
     def begin_response(self, status: int, head: Head, *, length_text: bytes | None = None) -> None:
         """Record the response head, and begin recording the body.
 
-        `length_text` is that of `known_heads.KnownResponse`.
+        See `known_heads.KnownResponse` for `length_text`.
         """
         self._record_response_head(status, head, length_text)
         self._response_body = self._new_body(head)
@@ -219,7 +219,7 @@ class ProxiedExchange:
     # --- responses of the recorder --------------------------------------------------------------
 
     def respond(self, status: int, text: str, why: str) -> bytes | None:
-        """Return a complete response of the recorder; None if a response has already begun."""
+        """Return a complete response from the recorder; None if a response has already begun."""
         if self._client.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return None
         body = text.encode()
@@ -260,7 +260,7 @@ class ProxiedExchange:
 
 
 def _without_heads(items: Sequence[BodyItem]) -> list[BodyItem]:
-    """Return items for a response that is not HTTP, without heads, which may have credentials."""
+    """Return items of a response that is not HTTP, without heads: they may contain credentials."""
     kept = []
     for item in items:
         piece = item.piece

@@ -47,7 +47,7 @@ def _parse_envelope(piece: Piece) -> _Envelope:
 class ExchangeRecord(Exchange):
     """Builds the events of one request and its response; `take_events` returns them.
 
-    `length_text` is that of `HeadRedaction`; `extra` are further fields of the request.
+    See `HeadRedaction` for `length_text`; `extra` contains further fields of the request.
     """
 
     has_ended = False
@@ -72,7 +72,7 @@ class ExchangeRecord(Exchange):
         sessions.assign_from_request(self, head)
 
     def take_events(self) -> list[RecordingCall]:
-        """Return a call that hands over the events so far, if the exchange has a recording."""
+        """Return a call that records the events so far, or no call if there is no recording yet."""
         if self.recording is None or not self._events:
             return []
         events, self._events = self._events, []
@@ -124,7 +124,7 @@ class ExchangeRecord(Exchange):
         self._add_http("s2c", _END % closed_by.encode(), why)
 
     def release(self) -> None:
-        """Release the recording, because the exchange has no more events."""
+        """Release the recording: the exchange has no more events."""
         self._sessions.release(self)
 
     def _endpoint_item(

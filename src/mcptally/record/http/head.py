@@ -1,8 +1,8 @@
-"""Parses request and response heads, and caches them, because peers repeat them.
+"""Parses request and response heads, and caches them because peers repeat them.
 
-Hop-by-hop headers (RFC 9110 section 7.6.1) end at the recorder, except `close` and `Keep-Alive`:
-each client connection has its own server connection with the same lifetime, so these two remain
-correct.
+Hop-by-hop headers (RFC 9110 section 7.6.1) end at the recorder, except `close` and `Keep-Alive`.
+These two remain correct because each client connection has its own server connection with the same
+lifetime.
 """
 
 import functools
@@ -16,7 +16,7 @@ _HOP_BY_HOP: Final = frozenset(
     {b"connection", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade"}
 )
 _ALWAYS_FORWARDED: Final = frozenset({b"content-length", b"host", b"close", b"keep-alive", b""})
-"""Headers that are forwarded even if listed in `Connection`: removing them would break the
+"""Headers that are forwarded even if listed in `Connection`, because removing them would break the
 framing."""
 
 _FORWARDED_OPTIONS: Final = frozenset({b"keep-alive"})
@@ -26,8 +26,8 @@ _MAX_CACHED_BYTES: Final = 4096
 """Maximum size in bytes of a cached head."""
 
 ANY_LENGTH: Final = b"817263549"
-"""Replaces the number in the Content-Length of a known head; a head that already contains these
-digits is kept unchanged."""
+"""Placeholder for the number in the Content-Length of a known head. A head that already contains
+these digits is kept unchanged."""
 
 Header = tuple[bytes, bytes]
 

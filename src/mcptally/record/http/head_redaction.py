@@ -17,7 +17,7 @@ class HeadRedaction:
     """Redacts heads, with a cache.
 
     In the results, session ids are hashed and only allowed headers remain. `length_text` is the
-    value of Content-Length, or None to use the one in `head`.
+    value of Content-Length; None means the value in `head`.
     """
 
     def __init__(self, policy: Policy) -> None:

@@ -30,7 +30,7 @@ _PORT: Final = re.compile(r"^[^:]*:\d*$")
 
 
 class RefusedError(Exception):
-    """The recorder answers the request itself, because forwarding it would not be safe."""
+    """Raised if the recorder answers a request itself, because forwarding it would be unsafe."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -43,14 +43,14 @@ def check_request(request: h11.Request, head: Head) -> None:
 
     Raises:
         RefusedError: the framing is ambiguous, or the request is not HTTP/1, is a CONNECT, or
-            asks for a WebSocket.
+            requests a WebSocket.
     """
     if request.method == b"CONNECT":
         raise RefusedError(405, "CONNECT is not supported")
     if not request.http_version.startswith(b"1."):
         raise RefusedError(505, "the request is not HTTP/1")
     if "websocket" in (head.get(b"upgrade") or "").lower():
-        # Without the Upgrade header, which is not forwarded, it would be an ordinary GET.
+        # The Upgrade header is not forwarded, and without it this would be an ordinary GET.
         raise RefusedError(501, "WebSocket is not supported; MCP over HTTP needs no upgrade")
     chunked = b"transfer-encoding" in head
     length = head.get(b"content-length")
@@ -65,7 +65,7 @@ def check_request(request: h11.Request, head: Head) -> None:
         # A 64-bit counter would overflow.
         raise RefusedError(400, "Content-Length exceeds 64 bits")
     if not head.names.isdisjoint(_UNDERSCORE_FRAMING):
-        # Servers that turn headers into variables treat `_` and `-` alike.
+        # Servers that map headers to variables treat `_` and `-` alike.
         raise RefusedError(400, "a framing header with an underscore in its name")
 
 
@@ -108,7 +108,7 @@ def request_for_server(
         request: the request of the client.
         head: its parsed headers.
         host: new value of `Host`; None keeps the client's.
-        authorization: `Authorization` for a request without one.
+        authorization: value of `Authorization` if the request has none.
     """
     chunked = b"transfer-encoding" in head
     if b"authorization" in head:

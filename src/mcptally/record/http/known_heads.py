@@ -1,11 +1,11 @@
-"""Keeps the parsed heads of ordinary requests and responses, because peers repeat them.
+"""Caches the parsed heads of ordinary requests and responses, because peers repeat them.
 
-h11 parses, checks and serializes a head once. A later message with the same head, byte for byte,
-and a Content-Length then needs no parser: its body has the given number of bytes.
+h11 parses, checks and serializes a head once. A later message whose head is byte-for-byte the same
+then needs no parser: Content-Length gives the size of its body.
 
-Only this number may differ. A head with one Content-Length in the usual form is parsed with
-`ANY_LENGTH` in place of the number, which is restored when the head is forwarded and recorded: h11
-and the checks in `headers` treat all numbers of 1 to 15 digits without leading zeros alike.
+Only the value of Content-Length may differ. A head with one Content-Length in the usual form is
+parsed with `ANY_LENGTH` in its place; the value is restored when the head is forwarded and
+recorded. h11 and `headers` treat all numbers of 1 to 15 digits without leading zeros alike.
 """
 
 import functools
@@ -18,7 +18,7 @@ from mcptally.record.http import headers as http_headers
 from mcptally.record.http.head import ANY_LENGTH, Head, Header, parse_head
 
 MAX_KNOWN_HEAD: Final = 4096
-"""Maximum length of a head that is kept, in bytes."""
+"""Maximum length of a cached head in bytes."""
 
 _KEPT: Final = 512
 
@@ -81,7 +81,7 @@ def known_request(
 
 @functools.lru_cache(_KEPT)
 def known_response(raw: bytes) -> KnownResponse | None:
-    """Return the response with this head to a known request; None if it needs the parser."""
+    """Return the response with this head (to a known request); None if it needs the parser."""
     any_length, number = _without_length(raw)
     known = _known_response(any_length)
     if known is None or number is None:
@@ -92,7 +92,7 @@ def known_response(raw: bytes) -> KnownResponse | None:
 
 
 def _without_length(raw: bytes) -> tuple[bytes, bytes | None]:
-    """Return the head with `ANY_LENGTH` and the number, or the unchanged head and None."""
+    """Return the head with `ANY_LENGTH` and the removed number, or the unchanged head and None."""
     match = _LENGTH.search(raw)
     if match is None or ANY_LENGTH in raw or raw.lower().count(b"content-length") != 1:
         return raw, None
@@ -177,15 +177,15 @@ class KnownExchange:
     def __init__(self, request: KnownRequest) -> None:
         self.request: Final = request
         self.request_left = request.length
-        """Bytes of the request that are still to come."""
+        """Number of request bytes still to come."""
         self.response: KnownResponse | None = None
         self.response_left = 0
-        """Bytes of the response that are still to come."""
+        """Number of response bytes still to come."""
         self.has_excess_data = False
-        """The server sent more than the response."""
+        """Whether the server sent more than the response."""
 
     def replay(self, client: h11.Connection, server: h11.Connection) -> None:
-        """Bring the parsers into the state that the exchange has reached.
+        """Advance the parsers to the exchange's current state.
 
         Bodies are replaced by zero bytes, since the parsers only count them.
         """

@@ -1,4 +1,4 @@
-"""Keeps the HTTP state of a client connection: maps bytes from one side to bytes for the other.
+"""Tracks the HTTP state of a client connection; maps bytes from one side to bytes for the other.
 
 Assigns bytes to exchanges and decides when the next exchange may begin; exchange.py parses and
 records each exchange.
@@ -28,7 +28,7 @@ MAX_HEAD: Final = 256 * 1024
 
 
 class NotHttpError(Exception):
-    """The server sent bytes that are not HTTP; `forwarded` is the valid output before them."""
+    """Raised if the server sent bytes that are not HTTP; `forwarded` is the valid output before."""
 
     def __init__(self, why: str, forwarded: bytes) -> None:
         super().__init__(why)
@@ -44,14 +44,14 @@ class HttpProtocol:
         self._client = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         self._server = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
         self._known: KnownExchange | None = None
-        """Set while the current exchange needs no parser, which then is idle."""
+        """Set while the current exchange needs no parser; the parsers are then idle."""
         self.exchange: ProxiedExchange | None = None
         """The current exchange, or None."""
         self.pipelined_bytes = 0
         """Bytes that the client has sent beyond the current request."""
 
     def stop(self) -> None:
-        """Cancel the timer for a request head, because the connection is closed."""
+        """Cancel the timer for the request head: the connection is closed."""
         self._request_limits.stop()
 
     # --- the client's side ----------------------------------------------------------------------

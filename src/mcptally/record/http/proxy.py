@@ -1,8 +1,8 @@
 """Forward bytes between one client connection and its server connection.
 
-Each read is handled in three steps: parse (protocol.py), record what became complete
-(write_queue.py), forward. This module decides when each side is read or written, and what happens
-when a side closes; both are in the table `_HANDLERS` at the end.
+Each read is handled in three steps: parse (protocol.py), record complete items (write_queue.py),
+forward. This module decides when each side is read or written, and what happens when a side closes;
+the table `_HANDLERS` at the end defines both.
 """
 
 import functools
@@ -26,7 +26,7 @@ _MAX_PIPELINED_BYTES: Final = 256 * 1024
 """Maximum bytes that a client may pipeline before the response to its current request."""
 
 LINGER_SECONDS: Final = 2.0
-"""Seconds for a client that is still sending its request to read an early response."""
+"""Seconds that a client which is still sending its request gets to read an early response."""
 
 _MAX_LINGER_BYTES: Final = 64 << 20
 
@@ -74,9 +74,9 @@ class ProxyConnection:
         )
         self._timer: Timer | None = None
         self._final_state: State | None = None
-        """LINGERING or CLOSED; before, the state is that of the exchange."""
+        """LINGERING or CLOSED; until then None, and the exchange determines the state."""
         self._is_stopping = False
-        """The connection closes after the current response."""
+        """Whether the connection closes after the current response."""
         self._lingered_bytes = 0
 
     def start(self, client: Socket) -> None:
@@ -197,7 +197,7 @@ class ProxyConnection:
         self._write_client(data)
 
     def _from_server(self, data: bytes) -> None:
-        """Forward a part of a response; empty `data` is its end."""
+        """Forward a part of a response; empty `data` means its end."""
         exchange = self._current
         try:
             forwarded, finished = self._protocol.receive_from_server(exchange, data)
@@ -233,7 +233,7 @@ class ProxyConnection:
             self._upstream_connection.socket.pause()
 
     def _record(self) -> None:
-        """Hand over the events that are complete."""
+        """Record the events that are complete."""
         self._shared.write_queue.write(
             [] if self._exchange is None else self._exchange.record.take_events()
         )
@@ -246,8 +246,7 @@ class ProxyConnection:
         if exchange is None or self._state is not State.ANSWERED:
             return
         if self._protocol.is_receiving_request:
-            # The response came before the request was complete: keep sending while the server
-            # reads.
+            # The response came before the end of the request: keep sending while the server reads.
             if self._upstream_connection.has_ended or self._upstream_connection.is_broken:
                 self._linger()
             return
@@ -294,12 +293,12 @@ class ProxyConnection:
     @_close_on_exception
     def on_write_error(self, sock: Socket, error: OSError) -> None:
         """Handle a write error on either side."""
-        # Keep reading from the server: it may have sent a response, and reading reports its end.
+        # Keep reading from the server: it may have sent a response, and reads report its end.
         if self._state is not State.CLOSED and sock is not self._upstream_connection.socket:
             self._on_client_error(error)
 
     def _on_client_end(self) -> None:
-        """Handle the end of the client's bytes; usually the client has disconnected."""
+        """Handle end of file from the client, which usually means that it has disconnected."""
         exchange = self._current
         if exchange.state is not State.ANSWERED:
             exchange.truncate_request()
@@ -325,13 +324,13 @@ class ProxyConnection:
             self._upstream_connection.finish_sending()
 
     def _end_idle(self, error: OSError | None) -> None:
-        """Close an idle client connection too, as the server would without the recorder."""
+        """Close the idle client connection too, as the server would without the recorder."""
         self._close_now(reset=error is not None)
 
     def _end_without_head(self, error: OSError | None) -> None:
         exchange = self._current
         if exchange.unparsed:
-            # The head is incomplete: forward the part received.
+            # The head is incomplete: forward the bytes received so far.
             self._write_client(exchange.switch_to_raw("incomplete head"))
             self._end_raw(error)
         else:
@@ -373,7 +372,7 @@ class ProxyConnection:
             self._release_exchange(self._exchange)
 
     def _linger(self) -> None:
-        """Keep the connection open until a client that is still sending has read its response."""
+        """Keep the connection open until the client, still sending, has read its response."""
         if self._exchange is not None:
             self._exchange.truncate_request()
             self._release_exchange(self._exchange)
@@ -385,7 +384,7 @@ class ProxyConnection:
         self._timer = self._shared.loop.call_later(LINGER_SECONDS, self._close_now)
 
     def _discard(self, data: bytes) -> None:
-        """Read and discard the client's data, so that it can read its response before the close."""
+        """Read and discard the client's data, so that the client can read its response first."""
         self._lingered_bytes += len(data)
         if self._lingered_bytes > _MAX_LINGER_BYTES:
             self._close_now()
@@ -444,7 +443,7 @@ class ProxyConnection:
 
     _HANDLERS: ClassVar[dict[State, _Handlers]] = {
         # client data, end and error; server data and end
-        # A server that sends without a request is disconnected, as the client would do itself.
+        # A server that sends data without a request is disconnected, as a client would do.
         State.IDLE: _Handlers(_from_client, _close_now, _close_now, _close_now, _end_idle),
         State.REQUESTED: _Handlers(*_CLIENT, _from_server, _end_without_head),
         State.RESPONDING: _Handlers(*_CLIENT, _from_server, _end_body),

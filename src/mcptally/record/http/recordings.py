@@ -1,9 +1,9 @@
 """Assign HTTP exchanges to recordings.
 
-docs/explanation/recorder.md gives all rules. Each session that an `initialize` opened with an
+docs/explanation/recorder.md gives all rules. Each session opened by an `initialize` with an
 `Mcp-Session-Id` has its own recording, as does each legacy SSE stream; all other exchanges go to
 the run's shared recording. An `initialize` request is recorded before its result is known: it
-starts a recording that becomes the session's.
+starts a recording that later becomes the session's.
 """
 
 import functools
@@ -20,7 +20,7 @@ from mcptally.transcript.format import Transport
 from mcptally.transcript.writer.interface import ArchiveWriter, RecordingWriter
 
 MAX_OPEN: Final = 512
-"""Maximum number of open session recordings; beyond it, the one idle for longest is closed."""
+"""Maximum number of open session recordings; beyond it, the longest idle one is closed."""
 
 MAX_SESSION_IDS: Final = 50_000
 """Maximum number of session ids kept, including those whose recording was closed."""
@@ -40,7 +40,7 @@ class OpenRecording:
 
 
 RecordingCall = Callable[[], None]
-"""A call to a recording's method that hands over events."""
+"""A call to a recording's method that records events."""
 
 
 class Exchange:
@@ -90,7 +90,7 @@ class Sessions:
         self._shared: OpenRecording | None = None
         self._spare: OpenRecording | None = None
         self._stateless = False
-        # Session id → its recording; None after the recording was closed as idle.
+        # Maps session ids to recordings; None after the recording was closed as idle.
         self._by_session: OrderedDict[str, OpenRecording | None] = OrderedDict()
         self._legacy_endpoints: dict[str, OpenRecording] = {}
         self._streamable: set[str] = set()
@@ -111,7 +111,7 @@ class Sessions:
         elif exchange.method == "POST":
             if (legacy_recording := self._legacy_endpoints.get(exchange.path)) is not None:
                 self._assign(exchange, legacy_recording)
-            # Otherwise the body decides: it may be an `initialize`.
+            # In all other cases the body decides: it may be an `initialize`.
         elif not (
             exchange.method == "GET"
             and exchange.session is None
@@ -120,7 +120,7 @@ class Sessions:
             and _without_query(exchange.path) not in self._streamable
         ):
             self.assign_shared(exchange)
-        # Otherwise the response decides: it may be a legacy stream.
+        # In the remaining cases the response decides: it may be a legacy stream.
 
     def assign_shared(self, exchange: Exchange) -> None:
         """Assign an exchange without a session to the shared recording."""
@@ -138,7 +138,7 @@ class Sessions:
         self._assign(exchange, recording)
 
     def session_opened(self, exchange: Exchange) -> None:
-        """Make the recording of a successful `initialize` the session's or the shared recording."""
+        """Turn the recording of a successful `initialize` into the session's or the shared one."""
         recording = exchange.recording
         if recording is None or not 200 <= exchange.status < 300:
             return
@@ -187,7 +187,7 @@ class Sessions:
             ] = exchange.recording
 
     def release(self, exchange: Exchange) -> None:
-        """Release an exchange's recording, because it has no more events."""
+        """Release an exchange's recording: the exchange has no more events."""
         recording = exchange.recording
         if recording is None:
             return

@@ -50,7 +50,7 @@ class RequestLimits:
             raise RefusedError(431, f"more than {MAX_FIELDS} header fields")
 
     def start_timer(self) -> None:
-        """Start the time limit of an incomplete head."""
+        """Start the timer for an incomplete head."""
         self._deadline = self._loop.time() + HEAD_SECONDS
         if self._timer is None:
             self._timer = self._loop.call_later(HEAD_SECONDS, self._on_timer)
@@ -63,7 +63,7 @@ class RequestLimits:
         self._tail = b""
 
     def stop(self) -> None:
-        """Cancel the timer, because the connection is closed."""
+        """Cancel the timer: the connection is closed."""
         self._deadline = None
         if self._timer is not None:
             self._timer.cancel()

@@ -32,7 +32,7 @@ GRACE_SECONDS: Final = 2.0
 
 _SWEEP_SECONDS: Final = 60.0
 _ACCEPT_RETRY_SECONDS: Final = 0.25
-"""Seconds until accepting is tried again after the capacity was reached."""
+"""Seconds until the next attempt to accept clients after the capacity was reached."""
 
 _BACKLOG: Final = 1024
 
@@ -132,7 +132,7 @@ class Service:
         self.loop.run()
 
     def stop(self) -> None:
-        """Shut down after the active exchanges; a second call shuts down at once."""
+        """Shut down once active exchanges have finished; a second call shuts down at once."""
         if self._stopping:
             self._shut_down()
             return
@@ -194,7 +194,7 @@ class Service:
         connection.start(Socket(sock, connection, loop=self.loop))
 
     def _close_idle_connection(self) -> bool:
-        """Close the connection that has been idle for longest; return False if none is idle."""
+        """Close the connection that has been idle longest; return False if none is idle."""
         idle = [connection for connection in self._connections if connection.is_idle]
         if idle:
             min(idle, key=lambda connection: connection.idle_since).close("made room")

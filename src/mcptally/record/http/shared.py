@@ -18,7 +18,7 @@ class Shared(NamedTuple):
     write_queue: WriteQueue
     loop: EventLoop
     cap: int
-    """Maximum bytes kept of a frame."""
+    """Maximum bytes recorded of a frame."""
     pool: BytePool
     """Limits the total bytes of incomplete bodies in all connections."""
     require_loopback_host: bool

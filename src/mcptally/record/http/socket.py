@@ -58,11 +58,11 @@ class Socket:
         self._above_high_water = False
         self._after_send: str = ""
         self.ended = False
-        """The peer has closed its sending side, or a read failed."""
+        """Whether the peer has closed its sending side or a read failed."""
         self.closed = False
-        """The socket is closed."""
+        """Whether the socket is closed."""
         self.is_broken = False
-        """A write failed; further writes are discarded."""
+        """Whether a write failed; further writes are discarded."""
 
     def start(self) -> None:
         """Start to read."""
@@ -212,5 +212,5 @@ class Socket:
         if self._after_send == "close":
             self.abort()
         else:
-            # Do it later: the caller has not finished.
+            # Report it later: the caller has not finished.
             self._loop.call_soon(lambda: self._handler.on_write_error(self, error))

@@ -16,21 +16,21 @@ _ABSOLUTE: Final = re.compile(
 )
 
 _MAX_BLOCK_BYTES: Final = 64 * 1024
-"""Bytes without a block end after which a stream is no longer searched."""
+"""Number of bytes without the end of a block after which the search of a stream stops."""
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]", "0.0.0.0")  # noqa: S104 - compared, not bound
 
 
 def origins(scheme: str, host: str, port: int, *, loopback: bool) -> frozenset[bytes]:
-    """Return all spellings of the server's origin; for loopback, with every loopback name."""
+    """Return all spellings of the server's origin, including every loopback name for loopback."""
     hosts = {f"[{host}]" if ":" in host else host, *(_LOOPBACK if loopback else ())}
     ports = {f":{port}", *([""] if _DEFAULT_PORTS.get(scheme) == port else [])}
     return frozenset(f"{scheme}://{h}{p}".lower().encode() for h in hosts for p in ports)
 
 
 def rewrite_url(url: bytes, *, server: frozenset[bytes], own_origin: bytes) -> bytes | None:
-    """Return `url` with the recorder's origin if it is an absolute URL on the server, else None."""
+    """Return an absolute URL on the server with the recorder's origin; None for other URLs."""
     match = _ABSOLUTE.fullmatch(url)
     if match is None or match["origin"].lower() == own_origin.lower():
         return None

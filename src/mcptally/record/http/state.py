@@ -4,7 +4,7 @@ import enum
 
 
 class State(enum.Enum):
-    """What a connection waits for; a table in proxy.py has the handlers for each state."""
+    """States of a connection, by what it waits for; proxy.py has a table of handlers per state."""
 
     IDLE = enum.auto()
     """Waits for the first bytes of a request."""

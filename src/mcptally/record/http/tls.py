@@ -8,7 +8,7 @@ from typing import Final
 from mcptally.errors import UsageError
 
 _RECORD_BYTES: Final = 16 * 1024
-"""Maximum plaintext of a TLS record (RFC 8446 section 5.1): a read returns no more."""
+"""Maximum plaintext bytes in a TLS record (RFC 8446 section 5.1), and so in one read."""
 
 
 def context(ca_file: Path | None) -> ssl.SSLContext:

@@ -58,11 +58,11 @@ class UpstreamServer:
 
     def __init__(self, url: str, *, ca_file: Path | None = None) -> None:
         option_text = f"--url {_CREDENTIALS.sub('//', url)!r}"
-        """The option as error messages show it, without user and password."""
+        """The option as shown in error messages, without user and password."""
         try:
             parts = urlsplit(url)
             port = parts.port
-            (parts.hostname or "").encode("idna")  # encoded as by the resolver
+            (parts.hostname or "").encode("idna")  # as the resolver encodes it
         except ValueError as error:
             why = INVALID_HOST if isinstance(error, UnicodeError) else str(error)
             if "@" in url:  # the error message may contain a part of the password
@@ -74,11 +74,11 @@ class UpstreamServer:
             raise UsageError(f"{option_text}: port 0 is not a valid port")
         self.path = parts.path or "/"
         self.label = parts.netloc.rpartition("@")[2]
-        """Host and port as they were given."""
+        """Host and port as given in the URL."""
         self.url = parts._replace(netloc=self.label).geturl()
         """The URL without user and password; the query may contain secrets."""
         self.authorization = _basic_authorization(parts, option_text)
-        """User and password of the URL as `Authorization`, for requests without one; or None."""
+        """The URL's user and password as `Authorization`, for requests that lack it; or None."""
         self.is_tls = parts.scheme == "https"
         self.display_url = f"{parts.scheme}://{self.label}{parts.path}"
         """The URL without user, password and query, which may be secret."""
@@ -89,7 +89,7 @@ class UpstreamServer:
         """New value of `Host`; None keeps the client's.
 
         A loopback server checks Host and Origin of its clients, so both are forwarded unchanged.
-        Other servers are selected by Host, so it must name the server.
+        Other servers are selected by Host, so Host must name the server.
         """
         self.origins = sse_endpoint.origins(
             parts.scheme, self._host_name, self._port, loopback=loopback
@@ -129,7 +129,7 @@ class UpstreamServer:
                     f"(--listen {address_text(host, port)}); "
                     "give the server's address, or make the recorder listen on another port"
                 ) from error
-            # The name may become resolvable later: each connection checks again.
+            # The name may become resolvable later, so each connection checks again.
 
     def connect(
         self, loop: EventLoop, handler: SocketHandler, on_done: Callable[[Socket | OSError], None]
@@ -179,13 +179,13 @@ def _reaches(family: int, target: Any, listening: _SocketAddress) -> bool:
 
 
 def _ip(host: str) -> IPv4Address | IPv6Address:
-    """Return the address without a zone; an IPv4-mapped IPv6 address as the IPv4 address."""
+    """Return the address without its zone; map an IPv4-mapped IPv6 address to IPv4."""
     address = ip_address(host.partition("%")[0])
     return getattr(address, "ipv4_mapped", None) or address
 
 
 def _is_own_address(family: int, target: Any) -> bool:
-    """Return whether the address is local, which means that it is also the source address."""
+    """Return whether the address is local, in which case it is also the source address."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as sock:
             sock.connect(target)

@@ -8,7 +8,7 @@ from mcptally.record.http.socket import Socket, SocketHandler
 from mcptally.record.http.upstream import ConnectionAttempt, UpstreamServer
 
 MAX_WAITING_BYTES: Final = 256 * 1024
-"""Bytes waiting for the connection above which the client is no longer read."""
+"""Number of bytes waiting for the connection above which reading from the client pauses."""
 
 
 class UpstreamConnection:
@@ -34,7 +34,7 @@ class UpstreamConnection:
 
     @property
     def is_full(self) -> bool:
-        """Whether too much data waits to be sent."""
+        """Whether too much data is waiting to be sent."""
         return (
             self._waiting_size > MAX_WAITING_BYTES if self.socket is None else self.socket.is_full
         )

@@ -1,4 +1,4 @@
-"""Hand over events before their bytes are forwarded, or after the current callback."""
+"""Records events either before their bytes are forwarded or after the current callback."""
 
 import contextlib
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from mcptally.transcript.writer.interface import WAKE_MS, ArchiveWriter
 
 
 class WriteQueue:
-    """Hands over events in order; recording errors do not stop traffic."""
+    """Records events in order; recording errors do not stop traffic."""
 
     def __init__(self, loop: EventLoop, archive: ArchiveWriter) -> None:
         self._loop = loop
@@ -18,7 +18,7 @@ class WriteQueue:
         self._wakes = False
 
     def write(self, calls: Sequence[RecordingCall]) -> None:
-        """Hand over the calls after the enqueued ones."""
+        """Run the calls after those that are enqueued."""
         if self._queued:
             calls, self._queued = [*self._queued, *calls], []
         for call in calls:
@@ -37,7 +37,7 @@ class WriteQueue:
         self._archive.wake()
 
     def enqueue(self, calls: Sequence[RecordingCall]) -> None:
-        """Hand over the calls after the current callback."""
+        """Run the calls after the current callback."""
         if not self._queued:
             self._loop.call_soon(lambda: self.write([]))
         self._queued += calls

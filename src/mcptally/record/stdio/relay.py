@@ -1,8 +1,8 @@
 """Relays bytes between client and server in a loop, and records them (POSIX).
 
-Each chunk is read, the frames that it completes are handed over to the writer, and then the chunk
-is relayed. So a frame's last byte is relayed after the frame was recorded; earlier bytes do not
-wait. One thread does all this, and the session's other events are callbacks of the same `poll`.
+After a chunk is read, the frames that it completes are recorded, and then the chunk is relayed. So
+a frame's last byte is relayed after the frame was recorded; earlier bytes do not wait. One thread
+does all this, and handles the session's other events as callbacks of the same `poll`.
 """
 
 import contextlib
@@ -36,11 +36,11 @@ class Stream:
         self.source = source
         self.sink = sink
         self.must_deliver = must_deliver
-        """Whether the stream ends when its reader closes; otherwise it is still recorded."""
+        """Whether the stream ends when its reader closes it; if not, it is still recorded."""
         self.pending = memoryview(b"")
         self.open = True
         self.writer_closed = False
-        """Whether the writer of the source has closed it; bytes may still be waiting in it."""
+        """Whether the writer has closed the source, which may still contain unread bytes."""
         self.source_ended = False
         self.dropped_bytes = 0
 
@@ -106,7 +106,7 @@ class Relay:
         self.last_transfer = time.monotonic()
         """Time of the last read, in seconds of the monotonic clock."""
         self.has_recorded = False
-        """Something was recorded; reset by the caller."""
+        """Whether something was recorded; reset by the caller."""
         self._poll = select.poll()
         self._streams = (from_client, from_server, stderr)
         self._by_fd: dict[int, Stream] = {}
@@ -229,7 +229,7 @@ class Relay:
             self._update_polling(stream)
 
     def _update_polling(self, stream: Stream) -> None:
-        """Poll for a writable sink while bytes are pending, otherwise for a readable source."""
+        """Poll for a writable sink while bytes are pending, and else for a readable source."""
         waiting = bool(stream.pending)
         if not stream.source_ended:
             reading = not waiting or not stream.must_deliver
@@ -287,7 +287,7 @@ class Relay:
             self._stop_polling(fd)
             self._by_fd.pop(fd, None)
         close_fd(stream.source)
-        # stderr stays open for the log messages of the recorder.
+        # stderr stays open for the recorder's log messages.
         if stream.sink is not None and stream.must_deliver:
             stream.sink.close()
 

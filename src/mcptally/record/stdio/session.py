@@ -1,4 +1,4 @@
-"""Run a stdio server and record its traffic, from its start to its exit."""
+"""Runs a stdio server and records its traffic from start to exit."""
 
 import contextlib
 import os
@@ -30,15 +30,15 @@ _FORWARDED: Final = (
 
 _CLIENT_CHECK_SECONDS: Final = 0.25
 _DRAIN_SECONDS: Final = 1.0
-"""After the server's processes have ended, the recording ends without traffic for this long."""
+"""Seconds without traffic that end a recording after the server's processes have ended."""
 
 
 def run(
     command: Sequence[str], *, archive: "Callable[[], ArchiveWriter]", name: str | None = None
 ) -> int:
-    """Run `command`, record its traffic and return its exit code (128 + signal, 127 not started).
+    """Run `command`, record its traffic and return its exit code (128 + signal; 127: not started).
 
-    `archive` is called after the server is started, so that their start-ups overlap, and before the
+    `archive` is called after the server is started, so that both start concurrently, and before the
     relay is imported, so that a forked writer process is small.
     """
     signals = _SignalForwarder()
@@ -69,7 +69,7 @@ def run(
 
 
 class _SignalForwarder:
-    """Forwards signals to the server; stores those that arrive before it has started."""
+    """Forwards signals to the server; stores signals that arrive before it has started."""
 
     def __init__(self) -> None:
         self._pending = b""
@@ -99,7 +99,7 @@ class _SignalForwarder:
 
 
 class _StdioSession:
-    """Runs a recording from start to end: relays, and watches the server and the client."""
+    """Runs a recording from start to end: relays bytes, and watches the server and the client."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class _StdioSession:
         return self._close_recording()
 
     def _poll_timeout_ms(self) -> int | None:
-        """Return the main loop's timeout in milliseconds; None if it need not wake up by itself."""
+        """Return the main loop's timeout in milliseconds; None to wait for events only."""
         if self._relay.done and not self._processes_ended:
             return None
         if self._exit_code is not None or not self._relay.from_client.open:
@@ -186,9 +186,9 @@ class _StdioSession:
             return False
         if self._relay.done or self._start_errno is not None:
             return True
-        # Another process holds the server's stdout open. End when nothing was written for a while,
-        # and the client has read everything, is gone, or has sent a signal. The wait begins no
-        # earlier than the server's end: its last output may still be in the pipe.
+        # Another process holds the server's stdout open. End the recording when nothing was written
+        # for a while, and the client has read everything, is gone, or has sent a signal. The wait
+        # starts only after the server's end, because its last output may still be in the pipe.
         if (
             time.monotonic() - max(self._relay.last_transfer, self._processes_ended_at)
             <= _DRAIN_SECONDS
@@ -199,7 +199,7 @@ class _StdioSession:
         return not self._relay.server_data_waiting()
 
     def _check_client(self) -> None:
-        """End the server if the client is gone and the server does not end by itself."""
+        """Terminate the server if the client is gone and the server does not exit by itself."""
         if self._ended_by_recorder or self._exit_code is not None:
             return
         gone = self._relay.client_disconnected() or (

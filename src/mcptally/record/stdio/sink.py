@@ -1,7 +1,7 @@
-"""Writes relayed bytes without blocking and without side effects on shared files.
+"""Writes relayed bytes without blocking and without affecting shared open files.
 
 O_NONBLOCK is a flag of the open file, which the client shares with the recorder and perhaps with
-its terminal. So it is set only on the recorder's own pipes and on reopened client pipes.
+its terminal. So the flag is set only on the recorder's own pipes and on reopened client pipes.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import stat
 from typing import Final
 
 _MIN_PIPE_BUF: Final = 512
-"""Minimum PIPE_BUF in POSIX: bytes that a writable pipe accepts without blocking."""
+"""Minimum PIPE_BUF in POSIX: the bytes that a writable pipe accepts without blocking."""
 
 
 class Sink:
@@ -33,7 +33,7 @@ class Sink:
             return 0
 
     def close(self) -> None:
-        """Close the descriptors, so that the reader gets an end of file."""
+        """Close the descriptors, so that the reader sees an end of file."""
         for fd in (self.fd, *self._also_close):
             close_fd(fd)
 
@@ -61,7 +61,7 @@ class _SocketSink(Sink):
 
 
 class _PolledSink(Sink):
-    """A shared file that cannot be reopened: polls before each write of at most PIPE_BUF."""
+    """A shared file that cannot be reopened; polled before each write of at most PIPE_BUF bytes."""
 
     def write(self, data: memoryview) -> int:
         poll = select.poll()

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from mcptally.transcript.writer.descriptors import detach_descriptors
 
 END: Final = 0x80
-"""Control byte: end the server and its child processes, first with SIGTERM, then SIGKILL."""
+"""Control byte: terminate the server and its children, first with SIGTERM, then SIGKILL."""
 
 TERM_SECONDS: Final = 2.0
 """Seconds from end of file or SIGTERM to the next step, as in the MCP SDKs."""
@@ -48,13 +48,13 @@ class SupervisedServer(NamedTuple):
     stdout: int
     stderr: int
     control: int
-    """Accepts signal numbers and END. When it is closed, all processes are ended."""
+    """Accepts signal numbers and END. Closing it ends all processes."""
     status: int
     """Yields the lines `failed ERRNO` (not started), `exit CODE` (-N for signal N), `clean`."""
 
 
 def start(command: Sequence[str]) -> SupervisedServer:
-    """Start `command` in the same environment and folder, with its three streams on pipes.
+    """Start `command` in the same environment and folder, with its three streams as pipes.
 
     Raises:
         OSError: the limit on descriptors or processes is reached.
@@ -133,7 +133,7 @@ def _exec_server(
     supervisor_pid: int,
     prctl: "Callable[[int, int], int] | None",
 ) -> None:
-    """Replace this process by the server; report the errno if that fails."""
+    """Replace this process with the server; report the errno if that fails."""
     os.setpgid(0, 0)
     if prctl is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -141,7 +141,7 @@ def _exec_server(
             return
     for target, fd in enumerate(streams):
         os.dup2(fd, target)
-    # Python ignores these two signals; restore the default that the client would have passed on.
+    # Python ignores these two signals: restore the default that the client would pass on.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if hasattr(signal, "SIGXFSZ"):
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -162,8 +162,8 @@ def _exec_server(
 class _Supervisor:
     """The main loop of the supervisor process.
 
-    It reports `exit CODE` when the server has exited, and `clean` when none of the server's
-    processes is left.
+    It reports `exit CODE` when the server has exited, and `clean` when none of its processes is
+    left.
     """
 
     def __init__(self, server: int, control: int, status: int) -> None:
