@@ -1,4 +1,4 @@
-"""Masks secrets in the texts of Arrow tables and record batches.
+"""Masks secrets in strings of Arrow tables and record batches.
 
 The recorder imports the rest of the folder, so only this module may import pyarrow.
 """
@@ -14,11 +14,11 @@ _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 _Text = TypeVar("_Text", str, bytes)
 
 _FEW: Final = 1000
-"""Number of texts from which Arrow is used to find the distinct ones."""
+"""Number of texts above which Arrow finds the distinct texts."""
 
 
 def mask_rows(rows: _Rows) -> _Rows:
-    """Return the table or batch with secrets masked in column names and in texts at any depth."""
+    """Return the table or batch with secrets masked in column names and in nested text."""
     for place, name in enumerate(rows.schema.names):
         column = rows.column(place)
         changed = replacements(distinct_texts(column))
@@ -28,17 +28,17 @@ def mask_rows(rows: _Rows) -> _Rows:
 
 
 def replacements(texts: set[_Text]) -> dict[_Text, _Text]:
-    """Map each text that has a secret to the same text with the secret masked."""
+    """Map each text that contains a secret to its masked form."""
     return {text: masked for text in with_hits(texts) if (masked := mask_value(text)) != text}
 
 
 def distinct_texts(column: pa.Array | pa.ChunkedArray) -> set[Any]:
-    """Return the texts and bytes of a column, at any depth, except empty ones."""
+    """Return the distinct non-empty texts and bytes of a column, at any depth."""
     return {text for text in _texts(column) if text}
 
 
 def _texts(column: pa.Array | pa.ChunkedArray) -> Iterator[str | bytes | None]:
-    """Yield a column's texts and bytes, also nested ones; each distinct value at least once."""
+    """Yield a column's texts and bytes at any depth, each distinct value at least once."""
     kind = column.type
     if isinstance(column, pa.ChunkedArray):
         for chunk in column.chunks:

@@ -2,7 +2,7 @@
 
 A recording made without redaction contains secrets, and so does its store. Everything that a
 command prints or writes for others is masked here: answers, explanations, exports, pages, reports
-for CI, messages on stderr. The rules are those of the recorder's default policy
+for CI, messages on stderr. The rules are those of the default redaction policy
 (`redaction.policy`). `--raw` and `raw=True` turn masking off for `query`, `show`, `compare` and
 `export`.
 
@@ -35,11 +35,11 @@ CONTROL_CHARACTERS: Final = re.compile(
     "\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\ud800-\udfff\U000e0000-\U000e0fff]"
 )
-"""Characters that control a terminal, are invisible, or reorder other characters."""
+"""Matches characters that control a terminal, are invisible, or reorder other characters."""
 
 
 def escape_controls(text: str) -> str:
-    """Return JSON text with `CONTROL_CHARACTERS` escaped; its values stay equal."""
+    """Return JSON text with `CONTROL_CHARACTERS` escaped; the decoded values stay the same."""
     return CONTROL_CHARACTERS.sub(_escape, text)
 
 
@@ -50,14 +50,14 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def clean_line(text: str) -> str:
-    """Return `text` on one line, without control characters: each becomes a space or U+FFFD."""
+    """Return `text` on one line; each control character becomes a space or U+FFFD."""
     return CONTROL_CHARACTERS.sub(
         lambda m: " " if m[0] in "\n\r\t" else "\N{REPLACEMENT CHARACTER}", text
     )
 
 
 def clean_lines(text: str) -> str:
-    """Return `text` with its line breaks kept and `clean_line` applied to each line."""
+    """Return `text` with `clean_line` applied to each line; line breaks are kept."""
     return "\n".join(map(clean_line, text.split("\n")))
 
 
@@ -67,7 +67,7 @@ def as_message(text: str) -> str:
 
 
 def mask_text(text: str) -> str:
-    """Return `text` with every secret replaced by `[redacted:NAME]`; the length is not limited.
+    """Return `text`, of any length, with every secret replaced by `[redacted:NAME]`.
 
     JSON text stays JSON text.
     """
@@ -88,7 +88,7 @@ def _hidden(data: bytes) -> bytes:
 
 
 def with_hits(texts: Iterable[_Text]) -> list[_Text]:
-    """Return the texts that may contain a secret, found by one fast search."""
+    """Return the texts that may contain a secret, using one fast search for all."""
     every = list(texts)
     numbers = policy("default").frames_with_hits([_encoded(text) for text in every])
     return [every[number] for number in numbers]
@@ -133,7 +133,7 @@ def mask_and_cut(text: str, limit: int = LIMIT) -> str:
 
 
 def cut(text: str, limit: int = LIMIT) -> str:
-    """Return the first `limit` characters of a text, followed by the number of others."""
+    """Return the first `limit` characters of a text, followed by the number of omitted ones."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}… ({len(text) - limit} more characters)"

@@ -1,6 +1,6 @@
-"""Finds secrets by the name beside them: in JSON at any depth, in text and in URLs.
+"""Finds secrets by the name next to them: in JSON at any depth, in text and in URLs.
 
-`name: value` has many spellings. Each has a name, a separator and a value, and the name determines
+`name: value` has many notations. All have a name, a separator and a value, and the name determines
 whether the value is secret.
 """
 
@@ -33,14 +33,14 @@ from mcptally.redaction.value_checks import (
 )
 
 _QUERY_NAMES: Final = words("key sig signature x-amz-signature x-goog-signature code auth")
-"""Names that mark a secret in a URL query only: parts of a signed URL, an OAuth code."""
+"""Names that denote a secret only in a URL query: parts of a signed URL, an OAuth code."""
 
 NAME_HINTS: Final = (
     words("pass pwd secret token key auth cookie credential jwt contrasena mnemonic seed verifier")
     | {"requeststate", "mcp-session-id", "/session", "?sid", "&sid", "?session", "&session"}
     | {mark + name for mark in "?&" for name in _QUERY_NAMES}
 )
-"""Lower-case texts; each name that `secret_kind` or `session_id_spans` recognises contains one."""
+"""Lower-case texts, one of which is in each name that `secret_kind` or `session_id_spans` finds."""
 
 _SEPARATOR: Final = re.compile(
     rb"[a-z0-9_\-]{0,40}(?:"
@@ -55,7 +55,7 @@ _SEPARATOR: Final = re.compile(
     rb"|(?P<xml>(?: [^<>\"]{0,80})?>)"
     rb")"
 )
-"""Matches between a part of a name and its value: the rest of the name and the separator.
+"""Matches what follows the found part of a name: the rest of the name and the separator.
 
 The searched bytes are in lower case."""
 
@@ -69,8 +69,8 @@ _NAME_BYTES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234
 def secret_kind(name: bytes) -> str | None:
     """Return the kind of secret with this name (`password`, `token`, `api-key` …), or None.
 
-    The last words decide: `access_token` is a secret, `token_type` and `maxTokens` are not. For the
-    kinds in `VALUE_CHECKS`, the value decides too.
+    The last words decide: `access_token` is a secret, but `token_type` and `maxTokens` are not. For
+    the kinds in `VALUE_CHECKS`, the value decides too.
     """
     parts = [part.lower().decode() for part in WORDS_IN_NAME.findall(name)]
     while parts and parts[-1].isdigit():
@@ -107,10 +107,10 @@ def secret_kind(name: bytes) -> str | None:
 def spans_by_name(
     view: bytes, low: bytes, places: frozenset[str], hits: Iterable[Hit]
 ) -> Iterator[Span]:
-    """Yield spans of values that have a secret's name; `hits` are occurrences of parts of names.
+    """Yield the spans of values with a secret name; `hits` are occurrences of parts of names.
 
-    `view` is the frame after `unescape`, `low` is `view` in lower case; `places` has the names of
-    the enabled `NAME_RULES`.
+    `view` is the frame after `unescape`, `low` is `view` in lower case; `places` contains the names
+    of the enabled `NAME_RULES`.
     """
     seen: set[int] = set()
     hidden = stretch = tries = 0
@@ -146,7 +146,7 @@ def spans_by_name(
 
 
 def _is_model_token(value: bytes) -> bool:
-    """Return whether the value looks like a language model's token, not like a credential."""
+    """Return whether the value looks like a language model's token, not a credential."""
     return value[:1] in _MODEL_TOKEN_STARTS or (len(value) < 6 and value.isalpha())
 
 
@@ -166,7 +166,7 @@ def _name_start(view: bytes, at: int) -> int:
 
 
 def _next_word_spans(view: bytes, at: int, kind: str) -> Iterator[Span]:
-    """Yield the span of the string at `at`, the list item after a flag, if it may be a value."""
+    """Yield the span of the list item at `at`, which follows a flag, if it may be a value."""
     for span in _quoted_value_spans(view, at, kind):
         # Another flag or a sentence from a help text is not a value.
         word = view[span.start : span.end]
@@ -194,7 +194,7 @@ def _quoted_content(view: bytes, quote: re.Match[bytes]) -> tuple[int, int]:
 
     A string that opens with a quote after n backslashes closes at the next quote after n
     backslashes. A quote after more backslashes belongs to the content: backslashes double with
-    every level of escaping. A quote after fewer closes an outer string, so this string was cut.
+    every level of escaping. A quote after fewer closes an outer string: this one was truncated.
     """
     depth, mark = len(quote[1]), quote[2]
     start = quote.end()
@@ -221,7 +221,7 @@ def _value_span(view: bytes, start: int, end: int, kind: str) -> Iterator[Span]:
         if not VALUE_CHECKS[kind](view, start, end):
             return
         kind = kind.partition(" ")[0]
-    # Compare only the start: with many backslashes, a second search may end the value elsewhere.
+    # Compare only the start: after many backslashes, a second search may find another end.
     if not value or starts_redacted(value) or value.rstrip(b"?").lower() in PLACEHOLDERS:
         return
     if kind in {"request-state", "session-id"}:
@@ -237,7 +237,7 @@ def _value_span(view: bytes, start: int, end: int, kind: str) -> Iterator[Span]:
     if kind == "token" and _ADDRESS_OR_COLOUR.fullmatch(value):
         return
     if kind == "auth":
-        # A secret in configurations of Docker and npm; elsewhere a mode such as "none" or "oauth2".
+        # `auth` is a secret in Docker and npm configurations; elsewhere a mode such as "none".
         if len(value) < 16 or not random_like(value):
             return
         kind = "authorization"
@@ -245,11 +245,11 @@ def _value_span(view: bytes, start: int, end: int, kind: str) -> Iterator[Span]:
 
 
 _ADDRESS_OR_COLOUR: Final = re.compile(rb"0x[0-9A-Fa-f]{40}|#[0-9A-Fa-f]{3,8}")
-"""Matches the address of a token's blockchain contract, and the colour of a kind of token."""
+"""Matches the address of a token's blockchain contract, or the colour of a syntax token."""
 
 
 _MODEL_TOKEN_STARTS: Final = (b" ", b"\xc4", b"\xe2")
-"""A language model's token for a whole word starts with a space or a byte that encodes one."""
+"""A whole word's token in a language model starts with a space or a byte that encodes a space."""
 
 _SCHEME: Final = re.compile(
     rb"(?i:bearer|basic|digest|token|apikey|negotiate|dpop|aws4-hmac-sha256) +"
@@ -273,7 +273,7 @@ def _assignment_spans(
     quote = _QUOTE.match(view, after)
     element = match["xml"] is not None or match["element"] is not None
     if quote and not query and not element:
-        # The quote may also close the string around the text: `"msg":"password: "`.
+        # The quote may instead close the string around the text: `"msg":"password: "`.
         first, last = _quoted_content(view, quote)
         text = view[first:last]
         if _SECRET_NAME.fullmatch(text) and secret_kind(_NAME_END.sub(b"", text)):
@@ -309,7 +309,7 @@ def _assignment_spans(
         ):
             return
         if name.lower() in _COOKIE_HEADERS and match["plain"] == b": " and b"=" in value:
-            # In a header line, the value may contain spaces and ends with the line or at a quote.
+            # In a header line, the value may contain spaces; it ends with the line or at a quote.
             if line := _LINE.match(view, found.start()):
                 yield Span(*line.span(), b"[redacted:cookie]")
             return
@@ -351,7 +351,7 @@ def session_id_spans(view: bytes, low: bytes) -> Iterator[Span]:
 
 
 _SESSION_WORDS: Final = TextSearch(["session", "sid="])
-"""One of these words follows the `?`, `&` or `/` at which a match of `_SESSION` begins."""
+"""One of these words must follow the `?`, `&` or `/` that begins a match of `_SESSION`."""
 
 _SESSION: Final = re.compile(
     rb"(?:[?&](?i:(?:mcp[_-]?)?session[_-]?id|sid|x-session-id)=(?P<value>[A-Za-z0-9_\-.~%]{8,512})"

@@ -1,13 +1,13 @@
-"""Redaction policies: find secrets in bytes and replace them with their names.
+"""Applies redaction policies: finds secrets in bytes and replaces them with their names.
 
-The search parses quotes, not documents: a value begins after its quote and ends at the next quote
-with the same number of backslashes before it. So it works the same in JSON, in JSON inside a
-string, in a torn frame and in plain text. The rules are the rows of `secret_patterns` and
-`key_patterns`. Two scans suffice to show that an ordinary frame has no secret; it is then returned
-unchanged. docs/explanation/redaction.md lists what is and is not found.
+The search parses quotes, not documents: a value begins after a quote and ends at the next quote
+with as many backslashes before it. This works in JSON, in JSON inside a string, in a torn frame and
+in plain text alike. The rules are the rows of `secret_patterns` and `key_patterns`. Two scans
+suffice to show that an ordinary frame has no secret; such a frame is returned unchanged.
+docs/explanation/redaction.md lists what is and is not found.
 
 A secret becomes `[redacted:NAME]`. A session id or `requestState` becomes `[hashed:NAME:16 hex
-digits]`, from the SHA-256 of the value, so that equal values stay equal. Neither replacement is
+digits]`, from the SHA-256 of the value, so that equal values stay equal. Replacements are not
 redacted again.
 """
 
@@ -101,7 +101,7 @@ class Policy:
 
     def __init__(self, name: str, rules: frozenset[str]) -> None:
         self.name: Final = name
-        """The text for `open.redaction`."""
+        """The policy as text, for `open.redaction`."""
         self.rules: Final = rules
         """Names of the active rules."""
         self._by_prefix: dict[str, list[TokenPrefix]] = {}
@@ -127,19 +127,19 @@ class Policy:
             return frame, 0
         clean, count = replace_spans(frame, spans)
         if count and not _is_json(clean) and _is_json(frame):
-            # The rules took a closing quote for an opening one, or a number for a card number.
+            # The rules mistook a closing quote for an opening one, or a number for a card number.
             clean, count = replace_spans(frame, within_strings(frame, spans))
         return clean, count
 
     def clean_frames(self, frames: Sequence[bytes]) -> frozenset[bytes]:
-        """Return the frames that `json` leaves unchanged: all but those of `frames_with_hits`."""
+        """Return the frames that `json` leaves unchanged."""
         with_hits = self.frames_with_hits(frames)
         return frozenset([frame for n, frame in enumerate(frames) if n not in with_hits])
 
     def frames_with_hits(self, frames: Sequence[bytes]) -> Collection[int]:
         """Return the indexes of frames that `json` might change: those with hits, and large ones.
 
-        One search in many small frames takes a tenth of the time of a search in each.
+        Searching many small frames at once takes a tenth of the time of separate searches.
         """
         every = range(len(frames))
         small = [n for n, frame in enumerate(frames) if len(frame) < LARGE_FRAME_BYTES]
@@ -157,7 +157,7 @@ class Policy:
         return large | {small[bisect_right(ends, hit.start)] for hit in hits}
 
     def text(self, data: bytes) -> tuple[bytes, int]:
-        """Redact other bytes (a torn frame, stderr, path or URL) and count as in `json`."""
+        """Redact bytes other than JSON (a torn frame, stderr, path or URL); otherwise as `json`."""
         return self._redact(data)
 
     def secrets(self, data: bytes) -> list[str]:
@@ -174,7 +174,7 @@ class Policy:
         ]
 
     def argv(self, command: Sequence[str]) -> tuple[list[str], int]:
-        """Return a command line redacted as in `json`; a flag is also the name of the next word."""
+        """Return a command line redacted as by `json`; a flag also names the next word."""
         clean: list[str] = []
         flag: str | None = None
         words, total = self._options_of_command(command)
@@ -192,7 +192,7 @@ class Policy:
         return clean, total
 
     def _options_of_command(self, command: Sequence[str]) -> tuple[list[str], int]:
-        """Return the command line without passwords that only the command's name identifies."""
+        """Redact passwords that only the name of the command identifies as such."""
         row = next((row for row in self._shapes if row.name == "command-password"), None)
         if row is None or any("\0" in word for word in command):
             return list(command), 0
@@ -233,7 +233,7 @@ class Policy:
 
     @functools.cached_property
     def _hints(self) -> frozenset[str]:
-        """Return lower-case texts; a frame without any of them has no secret and no secret name."""
+        """Return lower-case texts; a frame that contains none of them has no secret."""
         hints = {needle for row in self._shapes for needle in row.needles} - {""}
         if self._places:
             hints |= NAME_HINTS
@@ -251,7 +251,7 @@ class Policy:
         return ascii_hints, in_utf8, with_escapes
 
     def _find_hints(self, low: bytes) -> list[Hit]:
-        """Return where hints occur in `low` (in lower case), from left to right."""
+        """Return the occurrences of hints in `low` (lower case), from left to right."""
         ascii_hints, in_utf8, with_escapes = self._hint_searches
         hits = ascii_hints.find(low)
         more = [] if low.isascii() else in_utf8.find(low)
@@ -261,10 +261,10 @@ class Policy:
 
     @functools.cached_property
     def _needles(self) -> dict[bytes, list[tuple[int, int, bytes]]]:
-        """Map each hint to the needles that contain it.
+        """Map each hint to entries for the needles that contain it.
 
-        A needle is a text that is part of every match of a `SecretPattern`. Each entry is the index
-        of the pattern, the hint's offset in the needle, and the needle.
+        A needle is a text, one of which is in every match of a `SecretPattern`. An entry is the
+        index of the pattern, the hint's offset in the needle, and the needle.
         """
         found: dict[bytes, list[tuple[int, int, bytes]]] = {}
         for number, row in enumerate(self._shapes):
@@ -303,7 +303,7 @@ class Policy:
             back = plain[1]
             spans = [Span(*back(span.start, span.end), span.replacement) for span in spans]
             if b"%2" in data and b"://" in data and "url-password" in self.rules:
-                # In the unescaped view, an escaped `/` would end a URL's userinfo part.
+                # In the unescaped view, an escaped `/` would end the userinfo part of a URL.
                 row = next(row for row in self._shapes if row.name == "url-password")
                 spans += self._shape_spans(data, row, set(_positions(b"://", data)))
         return spans
@@ -373,7 +373,7 @@ class Policy:
 
 
 def _padded(plain: bytes) -> bytes:
-    """Return base64 with the padding of its last group; drop a last group of one character."""
+    """Pad the last group of base64 text; drop it if it has only one character."""
     rest = plain[len(plain) // 4 * 4 :]
     return rest + b"=" * (4 - len(rest)) if len(rest) > 1 else b""
 
@@ -383,7 +383,7 @@ _MAX_DECODED: Final = 50
 
 
 class LineRedactor:
-    """Redacts lines of a stream such as stderr, in which a private key may span several lines."""
+    """Redacts the lines of a stream such as stderr, where a private key may span several lines."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy: Final = policy
@@ -399,7 +399,7 @@ class LineRedactor:
             if found := _KEY_LINE.fullmatch(line):
                 start, end = found.span("secret")
                 return line[:start] + b"[redacted:private-key]" + line[end:], 1
-            if line.strip():  # not a line of the key, which may continue after it
+            if line.strip():  # not a line of the key, but the key may continue
                 return self._policy.text(line)
             return line, 0
         begin = "private-key" in self._policy.rules and _KEY_BEGINS.search(line)
@@ -412,13 +412,13 @@ _KEY_BEGINS: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOC
 _KEY_LINE: Final = re.compile(rb".{0,80}?(?P<secret>[A-Za-z0-9+/]{16,}={0,2}|=[A-Za-z0-9+/]{4})\s*")
 """Matches a line of a key, perhaps after a time and a log level."""
 _MAX_KEY_LINES: Final = 200
-"""Maximum lines after the beginning of a private key in which the rest is expected."""
+"""Maximum number of lines after the start of a private key that may belong to the key."""
 
 
 _NAMES: Final = frozenset(name.encode() for name in NAME_HINTS)
 
 SESSION_HEADERS: Final = frozenset({"mcp-session-id", "x-session-id"})
-"""Headers whose value is hashed by all policies."""
+"""Headers whose values all policies hash."""
 
 HEADERS: Final = SESSION_HEADERS | words(
     """accept accept-encoding age allow cache-control connection content-encoding content-length
@@ -446,13 +446,13 @@ UNSEARCHABLE: Final = b"[redacted:unsearchable]"
 
 _MAX_HITS: Final = 20_000
 _BYTES_PER_HIT: Final = 50
-"""A frame may have `_MAX_HITS` hits, plus one per `_BYTES_PER_HIT` bytes.
+"""A frame may have `_MAX_HITS` hits, plus one for every `_BYTES_PER_HIT` bytes.
 
 None of 99,307 recorded messages had more than 500.
 """
 
 _RUN: Final = re.compile(rb"[A-Za-z0-9_.=+/%-]+")
-"""Matches a run of token characters, in which at most `MAX_FAILED_MATCHES` matches may fail."""
+"""Matches a run of token characters; at most `MAX_FAILED_MATCHES` matches may fail in it."""
 
 
 def _may_begin(view: bytes, start: int) -> bool:
@@ -465,7 +465,7 @@ def _may_begin(view: bytes, start: int) -> bool:
 _ESCAPE_BEFORE: Final = re.compile(
     rb"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|(?:\x1b|\\u001[Bb])\[[0-9;]{0,16}m)\Z"
 )
-"""Matches an escape or terminal colour code that ends here with a letter or digit."""
+"""Matches an escape or a terminal colour code before a position, ending in a letter or digit."""
 
 
 def _positions(text: bytes, data: bytes) -> list[int]:

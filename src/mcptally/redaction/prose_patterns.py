@@ -1,7 +1,7 @@
 """Builds rows for secrets written in sentences: passwords, codes, rejected keys.
 
-The rows and words are in `secrets.toml`. This module makes the patterns and needles for the words,
-which a frame may contain in UTF-8 or with escapes, as in ASCII-only JSON.
+The rows and words are in `secrets.toml`. This module builds the patterns and needles for the words,
+which a frame may contain in UTF-8 or, in ASCII-only JSON, as escapes.
 """
 
 from collections.abc import Iterable
@@ -11,19 +11,19 @@ from mcptally.redaction.secret_patterns import SECRETS, SecretPattern, rows_of
 
 
 def _escaped(text: str, backslashes: int) -> str:
-    r"""Return the text with lower-case JSON escapes; JSON inside JSON has two `backslashes`."""
+    r"""Return the text with lower-case JSON escapes; JSON inside JSON uses two `backslashes`."""
     mark = "\\" * backslashes
     return "".join(c if c.isascii() else f"{mark}u{ord(c):04x}" for c in text)
 
 
 def _forms(words: Iterable[str]) -> tuple[str, ...]:
-    """Return each word both in UTF-8 and as in ASCII-only JSON."""
+    """Return each word both in UTF-8 and as ASCII-only JSON."""
     forms = (form for w in words for form in (w, _escaped(w, 1), _escaped(w, 2)))
     return tuple(dict.fromkeys(forms))
 
 
 def _without_capital(word: str) -> str:
-    """Return the word without its first letter if that letter is not ASCII and has an upper case.
+    """Drop the word's first letter if it is not ASCII and has an upper case.
 
     Needles are compared in lower case, but only ASCII is converted to lower case.
     """
@@ -34,11 +34,11 @@ _SHORT: Final = {
     **dict.fromkeys(("verification", "confirmation", "authentication"), "ation"),
     "security": "rity",
 }
-"""Beginnings that needles omit, so that many words with the same end need one search."""
+"""Beginnings that needles omit, so that many words with the same ending share one needle."""
 
 
 def _needles(forms: Iterable[str]) -> tuple[str, ...]:
-    """Return, for each form, a part that cannot overlap itself: `TextSearch` requires this."""
+    """Return a part of each form that cannot overlap itself, as `TextSearch` requires."""
     found = []
     for form in forms:
         ascii_start = next((at for at, c in enumerate(form) if not c.isascii() or c == "\\"), 0)

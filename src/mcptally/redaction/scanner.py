@@ -1,10 +1,10 @@
 """Finds many short texts in one fast scan, so that slow patterns run only near them.
 
-Two engines find the same hits. Small frames use a regular expression of the standard library: it
-stops at the rarest character of each text and compares the characters before and after it. Large
-frames use ahocorasick_rs, which compares 16 or 32 bytes at a time. It is imported for the first
-large frame, so it does not slow the recorder's start. If it is not installed, the regular
-expression is used for all frames.
+Two engines find the same hits. Small frames are searched with a regular expression (`re`), which
+stops at the rarest character of each text and compares the characters around it. Large frames use
+ahocorasick_rs, which compares 16 or 32 bytes at a time. It is imported for the first large frame,
+so it does not slow the recorder's startup. If it is not installed, the regular expression is used
+for all frames.
 """
 
 import functools
@@ -16,16 +16,16 @@ from typing import Final, NamedTuple
 MAX_FAILED_MATCHES: Final = 16
 """Number of failed matches after which the rest of a long run of text is skipped.
 
-A peer may send such a run to make the search slow, which would delay all traffic."""
+Without the limit, a peer could slow the search down with such a run and delay all traffic."""
 
 LARGE_FRAME_BYTES: Final = 4096
-"""Size of a frame from which ahocorasick_rs is imported (3 ms, once)."""
+"""Minimum size of a frame for which ahocorasick_rs is imported (3 ms, once)."""
 
 LOADED_ENGINE_BYTES: Final = 400
 """Minimum size of frames that ahocorasick_rs searches faster, once it is imported."""
 
 _LOAD_AFTER_BYTES: Final = 64 << 10
-"""Total size of small frames after which ahocorasick_rs is imported without a large one."""
+"""Total size of small frames after which ahocorasick_rs is imported without a large frame."""
 
 _CHARACTERS_BY_FREQUENCY: Final = ' etaoinsrhldcumf"gpyA:,wbv/k1023456789\\xj.q-_'
 """Characters of JSON and English, most frequent first; all others are rarer."""
@@ -34,11 +34,11 @@ _FEW_TEXTS: Final = 4
 """Maximum number of texts per anchor that are compared before testing `ahead`."""
 
 _MAX_TEXTS_PER_SEARCH: Final = 32
-"""Maximum number of texts per search: 50 are slower, and from 65 the library goes byte by byte
-(measured)."""
+"""Maximum number of texts per search: 50 are slower, and with 65 or more the library goes byte by
+byte (measured)."""
 
 _COMPARED_BYTES: Final = 4
-"""Number of bytes that a search compares first; its shortest text limits this number."""
+"""Number of bytes that a search compares first; limited by the length of its shortest text."""
 
 _Search = Callable[[bytes], list[tuple[int, int, int]]]
 """Finds (index of the text, start, end) for each hit of a group of texts."""
@@ -62,8 +62,8 @@ class TextSearch:
 
         Args:
             texts: the texts to find; none may overlap itself.
-            ahead: a regular expression for the text after each text's rarest character. `find` may
-                leave out hits where it does not match.
+            ahead: a regular expression for what follows each text's rarest character. `find` may
+                omit hits if it does not match.
             fast_from: minimum size of frames searched by ahocorasick_rs, once it is imported.
 
         Raises:
@@ -104,7 +104,7 @@ class TextSearch:
 
     @functools.cached_property
     def _by_anchor(self) -> Mapping[int, Sequence[tuple[int, int, bytes]]]:
-        """Map each anchor character to its offset in the text, the text's rank, and the text."""
+        """Map anchor characters to texts, each with the anchor's offset and the text's rank."""
         groups: dict[int, list[tuple[int, int, bytes]]] = {}
         for rank, text in enumerate(self._texts):
             at = max(range(len(text)), key=lambda i: (_rarity(text[i]), i))
@@ -180,7 +180,7 @@ class _TextGroup:
 
 
 def _groups_without_overlaps(texts: Iterable[bytes]) -> list[list[bytes]]:
-    """Return groups of texts that cannot overlap, so a search without overlaps misses nothing."""
+    """Group texts that cannot overlap: a search does not report overlapping hits."""
     groups: list[_TextGroup] = []
     for text in sorted(texts, key=lambda text: (min(len(text), _COMPARED_BYTES), text)):
         if not any(group.try_add(text) for group in groups):
@@ -192,14 +192,14 @@ def _groups_without_overlaps(texts: Iterable[bytes]) -> list[list[bytes]]:
 def matches_near(
     pattern: re.Pattern[bytes], data: bytes, starts: Iterable[int], before: int, after: int
 ) -> Iterator[re.Match[bytes]]:
-    """Yield the matches of `pattern.finditer`, if every match contains one of `starts` (ascending).
+    """Yield the matches of `pattern`, given that every match contains one of `starts` (ascending).
 
     Args:
         pattern: what to find.
         data: the bytes to search.
-        starts: positions of texts without which the pattern cannot match.
-        before: maximum bytes between the start of a match and such a text.
-        after: bytes from such a text up to the end of the shortest match.
+        starts: positions of texts that every match contains.
+        before: maximum bytes from the start of a match to such a text.
+        after: bytes from such a text to the end of the shortest match.
     """
     last = 0
     for first, end in _windows(starts, before, after):

@@ -1,7 +1,7 @@
 """Describes secrets by their form: by a token's prefix, or by the text around it.
 
-The rows are in `secrets.toml`. The recorder's redaction and the finding `leak.secret` use them. A
-pattern is compiled when it is first used.
+The rows are in `secrets.toml`; the recorder's redaction and the rule `leak.secret` use them. A
+pattern is compiled on first use.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,9 +13,9 @@ import msgspec
 from mcptally.toml_files import read_toml
 
 DEFAULT: Final = frozenset({"default", "strict"})
-"""`on` of a rule that finds secrets."""
+"""Value of `on` for a rule that finds secrets."""
 STRICT: Final = frozenset({"strict"})
-"""`on` of a rule that also finds other personal or random-looking data."""
+"""Value of `on` for a rule that finds other personal or random-looking data."""
 
 
 class TokenPrefix(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,11 +25,11 @@ class TokenPrefix(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the rule, and the name in `[redacted:NAME]`."""
     title: str
     prefixes: tuple[str, ...]
-    """The prefixes, which are a part of the token."""
+    """The prefixes, which are part of the token."""
     tail: str
     """Regular expression for the rest of the token; linear, without nested repetition."""
     source: str = "mcptally"
-    """The standard that defines the form; `mcptally` if we chose it."""
+    """The standard that defines the form; `mcptally` if there is none."""
     on: frozenset[str] = DEFAULT
     """Base policies that include this rule."""
     silent: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class SecretPattern(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     needles: tuple[str, ...]
-    """Lower-case texts; every match contains one of them. With `""`, every frame is searched."""
+    """Lower-case texts, one of which is in every match. With `""`, every frame is searched."""
     pattern: str
     """Regular expression; its group `secret` is replaced."""
     check: str = ""
@@ -65,12 +65,12 @@ def rows_of(
     rows: Iterable[Mapping[str, Any]],
     parts: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[_R, ...]:
-    """Return the rows with whole patterns: pieces are joined, names of parts are replaced.
+    """Return the rows with complete patterns: join lists and substitute named parts.
 
     Args:
         kind: the type of the rows.
         rows: rows of `secrets.toml`.
-        parts: further named parts of patterns, beside those in the file.
+        parts: further named parts of patterns, in addition to those in the file.
     """
     known = {**parts, **{name: "".join(part) for name, part in SECRETS["parts"].items()}}
 

@@ -25,9 +25,9 @@ class Span(NamedTuple):
 def hashed(kind: str, value: str) -> str:
     """Return `[hashed:KIND:…]`, so that equal values stay equal after redaction.
 
-    The hash is SHA-256 without a key, cut to 64 bits: several processes that record one session
-    write the same text, as does `mcptally redact`. It protects values that cannot be guessed
-    (session ids are random by specification), not short lists.
+    The hash is SHA-256 without a key, truncated to 64 bits, so that `mcptally redact` and all
+    processes that record one session write the same text. It protects values that cannot be guessed
+    (session ids are random by specification), not values from a short list.
     """
     if is_redacted(value.encode(errors="surrogateescape")):
         return value
@@ -133,7 +133,7 @@ def unescape(data: bytes) -> tuple[bytes, MapBack] | None:
 
 
 def within_strings(frame: bytes, spans: Iterable[Span]) -> list[Span]:
-    """Return only the spans that are inside a single string of strict JSON."""
+    """Return those spans that lie inside a single string of strict JSON."""
     ordered = sorted(spans, reverse=True)
     inside: list[Span] = []
     for string in _STRING.finditer(frame):
@@ -150,7 +150,7 @@ _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 
 
 def replace_spans(data: bytes, spans: Iterable[Span]) -> tuple[bytes, int]:
-    """Return `data` with spans replaced, and their number; the first and longest overlap wins."""
+    """Replace spans and count them; of overlapping spans, the first and longest wins."""
     out: list[bytes] = []
     last = count = 0
     for span in sorted(spans, key=lambda s: (s.start, -s.end)):

@@ -1,11 +1,11 @@
-"""Checks that distinguish a secret value from an ordinary word, without its context."""
+"""Checks that distinguish a secret value from an ordinary word, without context."""
 
 import re
 from typing import Final
 
 
 def token_like(value: bytes) -> bool:
-    """Return whether a value mixes letters and digits (5 characters or more), or cases (8)."""
+    """Return whether a value of 5 characters mixes letters and digits, or one of 8 mixes cases."""
     if len(value) < 8:
         return _SHORT_SECRET.fullmatch(value) is not None
     return (_DIGIT.search(value) is not None and _LETTER.search(value) is not None) or (
@@ -22,7 +22,7 @@ _SHORT_SECRET: Final = re.compile(rb"(?=.{0,7}[0-9])(?=.{0,7}[A-Za-z])[\x21-\x7e
 
 
 def base64_like(value: bytes) -> bool:
-    """Return whether the value is base64 by length and content, and not a word after `Basic`."""
+    """Return whether length and content suggest base64, not an ordinary word after `Basic`."""
     return len(value) % 4 == 0 and (value.endswith(b"=") or token_like(value))
 
 
@@ -70,11 +70,11 @@ _NOT_A_PASSWORD: Final = re.compile(
     rb"|\d{4}-\d\d-\d\dt[\d:.z+-]*|[\w.+-]+@[\w.-]+|[a-z_]+\(.*|(?:sha|md|base|utf|aes|rsa|bcrypt|argon)-?\d.*"
     rb"|[\w./-]+\.(?:py|js|ts|json|ya?ml|toml|txt|md|env|cfg|ini|html?|go|rs|java)|\w+[=&].*"
 )
-"""Matches a number with unit, version, time, address, call, algorithm, file or pair."""
+"""Matches a number with a unit, a version, time, address, call, algorithm, file or pair."""
 
 
 def key_like(value: bytes) -> bool:
-    """Return whether a value repeated by an error is random, not a name with a number."""
+    """Return whether a value that an error quotes is random, not a name with a number."""
     return (
         random_like(value)
         and _DIGIT.search(value) is not None
@@ -113,6 +113,6 @@ MATCH_REACH: Final = {
     "terraform-token": (14, 96),
     "mailchimp-key": (32, 8),
 }
-"""Name of a `SecretPattern` → `before` and `after` of `scanner.matches_near`.
+"""Maps names of `SecretPattern` to `before` and `after` of `scanner.matches_near`.
 
 Patterns without an entry are searched in the whole frame."""

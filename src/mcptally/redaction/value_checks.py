@@ -14,7 +14,7 @@ PLACEHOLDERS: Final = frozenset(
     b"null none nil true false undefined string str int number object bool boolean any required "
     b"optional redacted hidden changeme include omit same-origin".split()
 )
-"""Lower-case values that name a type, a mode or nothing."""
+"""Lower-case values that name a type or a mode, or mean "nothing"."""
 
 PLACEHOLDER: Final = re.compile(
     rb"(?i)your[_-]|user_provided\Z|replace[_-]?me\Z|<[^<>]*>|\$?\{[a-z_][a-z0-9_.:-]*\}\Z"
@@ -36,7 +36,7 @@ _PATH: Final = re.compile(
 
 
 def _is_random_key(view: bytes, start: int, end: int) -> bool:
-    """Return whether the value looks random and is not a UUID: UUIDs are often mere identifiers."""
+    """Return whether the value looks random and is not a UUID (often a mere identifier)."""
     value = view[start:end]
     return (
         _KEY_VALUE.fullmatch(value) is not None
@@ -78,9 +78,9 @@ VALUE_CHECKS: Final[dict[str, Callable[[bytes, int, int], bool]]] = {
     "api-key in capitals": _is_key_in_capitals,
     "password beside a login": _is_password_beside_login,
 }
-"""Kinds whose name alone is not enough → check whether the value at `view[start:end]` is secret.
+"""Maps kinds for which a name is not enough to a check of the value at `view[start:end]`.
 
-The first word is the secret's kind.
+Keys are kinds of secrets.
 """
 
 
@@ -118,7 +118,7 @@ _CODE_AFTER: Final = re.compile(
 
 
 def _reads_as_words(identifier: bytes) -> bool:
-    """Return whether the parts of an identifier are words, not a few random letters each."""
+    """Return whether the parts of an identifier look like words, not random letters."""
     words = WORDS_IN_NAME.findall(identifier)
     ends_with_number = bool(words) and words[-1].isdigit() and b"_" not in identifier
     return not ends_with_number and sum(map(len, words)) >= _LETTERS_PER_WORD * len(words) > 0
@@ -131,7 +131,7 @@ NOT_A_SECRET_TEXT: Final = re.compile(rb"\s|\A(?:\$\{|\$\(|\{\{|<.*>\Z|.{0,2}\Z)
 
 
 def is_plausible_value(value: bytes, name: bytes, separator: bytes) -> bool:
-    """Return whether an assignment's value in plain text looks like a secret, not a word."""
+    """Return whether the value of an assignment in plain text looks like a secret, not a word."""
     if len(value) < 3 or value.lower() in PLACEHOLDERS or _NOT_A_VALUE.match(value):
         return False
     if URL_PASSWORD in value:
