@@ -1,4 +1,4 @@
-"""Stores people's answers about calls, and computes rates from them without the verdict.
+"""Stores people's answers about calls, and computes rates from the answers alone.
 
 May import `statistics` and the folders below it; a store is passed in (`items.ReviewedStore`).
 `answers` owns the file `reviews.jsonl`, `settled` decides which answers count, `apply` applies them

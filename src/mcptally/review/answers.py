@@ -1,6 +1,6 @@
 """Reads and writes `reviews.jsonl`: one line per answer or sample, without recorded payload.
 
-The file belongs to the user. Lines are only added, so that files from several people can be
+The file belongs to the user. Lines are only appended, so that files from several people can be
 concatenated. If a person answered a call several times, the newest answer counts.
 """
 
@@ -33,7 +33,7 @@ KEYS: Final = {
     "o": NOT_AN_ERROR,
     "?": CANNOT_TELL,
 }
-"""Key → answer."""
+"""Maps keys to answers."""
 
 
 RATES: Final[Mapping[str, frozenset[str]]] = {
@@ -41,11 +41,11 @@ RATES: Final[Mapping[str, frozenset[str]]] = {
     "refusal_rate": frozenset({Fault.CALLER, Fault.ACCOUNT, Fault.CLIENT}),
     "infrastructure_rate": frozenset({Fault.UPSTREAM, Fault.NETWORK}),
 }
-"""Rate → the answers that count as hits, corresponding to our verdicts."""
+"""Maps rates to the answers that count as hits, corresponding to mcptally's verdicts."""
 
 
 class CallKey(NamedTuple):
-    """A call's place in its recording, which is the same in all runs and versions."""
+    """A call's position in its recording, which is the same in all runs and versions."""
 
     recording: str
     seq: int
@@ -59,7 +59,7 @@ class Scope(enum.StrEnum):
 
     CALL = "call"
     GROUP = "group"
-    """All calls in this group with the same tool definition."""
+    """All calls in the call's group with the same tool definition."""
 
 
 class Reviewer(enum.StrEnum):
@@ -93,9 +93,9 @@ class Answer(msgspec.Struct, frozen=True, tag_field="kind", tag="answer", omit_d
     why: str = ""
     by: Reviewer = Reviewer.PERSON
     verdict: str | None = None
-    """Our verdict at the time; null for a call that worked."""
+    """The verdict at that time; null for a call that worked."""
     rule: str | None = None
-    """The rule for that verdict."""
+    """The rule behind that verdict."""
 
     @property
     def key(self) -> CallKey:
@@ -112,13 +112,13 @@ class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
     stratum: str
     """`tool_failure`, `other_error` or `ok`."""
     size: int
-    """Number of calls that it represents; the whole group's if not drawn with certainty."""
+    """Number of calls that it represents: the size of its group unless drawn with certainty."""
     probability: float
-    """The probability of drawing its group or, in the stratum `ok`, the call itself."""
+    """The probability of drawing its group, or in the stratum `ok` the call itself."""
     index: int = 0
     group: str | None = None
     verdict: str | None = None
-    """Our verdict at the time; null for a call that worked."""
+    """The verdict at that time; null for a call that worked."""
 
     @property
     def key(self) -> CallKey:
@@ -127,23 +127,23 @@ class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sample(msgspec.Struct, frozen=True, tag_field="kind", tag="sample", omit_defaults=True):
-    """Calls drawn at random from the frame, which is the calls in the store at that time."""
+    """Calls drawn at random from the frame (the calls in the store at that time)."""
 
     id: str
     at: str
     who: str
     seed: int
     frame: str
-    """Digest of the ids of all calls that could be drawn."""
+    """Digest of the ids of all calls in the frame."""
     calls: int
-    """The number of these calls."""
+    """The number of calls in the frame."""
     n: int
-    """Requested number of answers; there are fewer if the frame has fewer calls or groups."""
+    """Requested number of answers; a frame with too few calls or groups has fewer."""
     strata: dict[str, int]
     """Number of calls in each stratum."""
     drawn: tuple[Drawn, ...]
     server: str | None = None
-    """The server to which calls were limited; null for all."""
+    """The server to which the frame is limited; null for all."""
     tool: str | None = None
     look: int = 1
     """1 for the first sample of this frame, 2 for the second, and so on."""
@@ -168,13 +168,13 @@ class Reviews(msgspec.Struct, frozen=True):
         )
 
     def current(self) -> dict[tuple[CallKey, str], Answer]:
-        """Map call and reviewer to the newest answer, without withdrawn ones."""
+        """Map each call and reviewer to the newest answer, without withdrawn answers."""
         newest = {(row.key, row.who): row for row in sorted(self.answers, key=lambda row: row.at)}
         return {key: row for key, row in newest.items() if row.answer != WITHDRAWN}
 
 
 class AppliedReviews(msgspec.Struct, frozen=True):
-    """The answers in a file that count, in the form that `apply` reads."""
+    """The answers in a file that count, in the form that `apply` uses."""
 
     calls: tuple[Answer, ...] = ()
     groups: tuple[Answer, ...] = ()
@@ -189,7 +189,7 @@ _DECODER: Final = msgspec.json.Decoder(Row)
 
 
 def read(path: Path) -> Reviews:
-    """Return the rows of a file; none if it does not exist.
+    """Return the rows of a file, or no rows if it does not exist.
 
     Raises:
         UnreadableError: the file cannot be read, or a line is not a row; the message names the
@@ -262,7 +262,7 @@ def group_id(server: str | None, tool: str | None, template: str) -> str:
 
 
 def template_of(template: str | None, outcome: str) -> str:
-    """Return the template of a failed call; calls without a text are grouped by outcome."""
+    """Return the template of a failed call, or a text with its outcome if it has no template."""
     return template if template is not None else f"(no text: {outcome})"
 
 

@@ -1,4 +1,4 @@
-"""Applies answers to calls during scoring: the reviewer's verdict replaces ours."""
+"""Applies answers to calls during scoring: the reviewer's verdict replaces mcptally's."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -24,12 +24,12 @@ from mcptally.verdict import error_template
 REVIEWED: Final = "review"
 """The `rule` of calls with an answer."""
 INFERRED: Final = "review.group"
-"""The `rule` of calls to which an answer about their group applies."""
+"""The `rule` of calls to which an answer about their group was applied."""
 CERTAINTY: Final = {REVIEWED: 98.0, INFERRED: 95.0}
-"""Certainty of these verdicts: careful reviewers contradict themselves on about 2 % of calls, and a
-template may have several causes."""
+"""Certainty of these verdicts: careful reviewers contradict themselves on about 2 % of calls, and
+one template may have several causes."""
 LEAST_LETTERS: Final = 8
-"""Minimum letters outside placeholders in a template for its answer to apply to other calls."""
+"""Minimum letters outside placeholders in a template whose answer applies to other calls."""
 
 
 _PLACEHOLDER: Final = re.compile("<[a-z]+>")
@@ -41,7 +41,7 @@ class Meaning(NamedTuple):
     verdict: Verdict
     reason: str
     retryable: str | None
-    """`reason` and `retryable` only replace ours if our verdict named another fault."""
+    """`reason` and `retryable` replace mcptally's only if its verdict named another fault."""
 
 
 _MEANINGS: Final = {
@@ -53,7 +53,7 @@ _MEANINGS: Final = {
     Fault.NETWORK: Meaning(Verdict.INFRASTRUCTURE, "network", "yes"),
     CANNOT_TELL: Meaning(Verdict.AMBIGUOUS, "unclear", None),
 }
-"""Answer → the values that a call gets. With `not_an_error`, a call loses its values."""
+"""Maps answers to the values that a call gets; with `not_an_error`, a call loses its values."""
 
 
 def meaning_of(answer: str) -> Meaning | None:
@@ -82,7 +82,7 @@ def counted(reviews: Reviews) -> AppliedReviews:
 def apply(calls: pl.DataFrame, reviews: AppliedReviews) -> pl.DataFrame:
     """Return `Judged` rows with the answers to them and to their groups.
 
-    An answer is ignored if the text of the call's reply differs from the text that was reviewed.
+    An answer is ignored if the reply's text differs from the text that was reviewed.
     """
     if not reviews or calls.is_empty():
         return calls
@@ -115,7 +115,7 @@ _ANSWERS: Final = {"_row": pl.UInt32, "_answer": pl.String, "_by": pl.String}
 
 
 def _of_calls(calls: pl.DataFrame, answers: Iterable[Answer]) -> pl.DataFrame:
-    """Return the answers that still apply to a call: its `_row`, `_answer` and `_by`."""
+    """Return `_row`, `_answer` and `_by` of the answers about single calls that still apply."""
     given = pl.DataFrame(
         [(*row.key, row.answer, row.text) for row in answers],
         orient="row",
@@ -176,7 +176,7 @@ def is_informative(template: str | None) -> bool:
 
 
 def _changes() -> list[pl.Expr]:
-    """Return the columns changed by the answer `_answer` of `_by`; other calls are unchanged."""
+    """Return the columns as changed by `_answer` of `_by`; other calls stay unchanged."""
     answer, answered = pl.col("_answer"), pl.col("_answer").is_not_null()
     cleared = answer == NOT_AN_ERROR
     blamed = answered & ~cleared

@@ -25,7 +25,7 @@ class ReviewedRate(msgspec.Struct, frozen=True):
 
     metric: str
     server: str | None
-    """The server that the rate is about; null for all calls."""
+    """The server to whose calls the rate applies; null for all calls."""
     tool: str | None
     sample: str
     answers: int
@@ -34,12 +34,12 @@ class ReviewedRate(msgspec.Struct, frozen=True):
     """Share of the recorded calls."""
     low: float
     high: float
-    """The 95 % interval for that share; for later samples of a frame 97.5 %, 98.75 % and so on."""
+    """Upper end of the 95 % interval; for later samples of a frame, 97.5 %, 98.75 % and so on."""
     service_low: float
     service_high: float
-    """The interval for the service's rate, if the sessions are a sample of its use."""
+    """Upper end of the interval for the service, if the sessions are a sample of its use."""
     n_eff: float
-    """The effective sample size of the sessions, from the corrected calls."""
+    """The effective number of calls, given how failures cluster in sessions."""
 
     @property
     def service(self) -> Interval:
@@ -54,10 +54,10 @@ def missing(sample: Sample, settled: Settled) -> list[Drawn]:
 
 
 def rates(store: ReviewedStore, sample: Sample, settled: Settled) -> list[ReviewedRate]:
-    """Return the rates from a sample; none while an answer is missing.
+    """Return the rates from a sample, or no rates while an answer is missing.
 
-    The size of a sample is fixed when it is drawn: an interval that is checked repeatedly during a
-    review is not valid.
+    The size of a sample is fixed when it is drawn: an interval that is looked at repeatedly during
+    a review is not valid.
     """
     if missing(sample, settled):
         return []
@@ -95,7 +95,7 @@ def strata(sample: Sample, settled: Settled, metric: str = "failure_rate") -> li
 
 
 def by_stratum(sample: Sample, answers: Mapping[CallKey, float]) -> dict[str, Stratum]:
-    """Return the strata of a sample that have calls, with a number for each drawn call."""
+    """Return a sample's non-empty strata, with the given number for each drawn call."""
     found = {}
     for name in STRATA:
         own = [each for each in sample.drawn if each.stratum == name]
@@ -151,7 +151,7 @@ _VERDICTS: Final = {
 def _sessions(
     store: ReviewedStore, sample: Sample, settled: Settled, metric: str
 ) -> tuple[float, float]:
-    """Return `n_eff` and `t` of the rate, computed from all calls, corrected by the answers."""
+    """Return `n_eff` and `t` of the rate, computed from all calls and corrected by the answers."""
     counts: pl.DataFrame = store.sql(_COUNTS, params=[sample.server, sample.tool]).pl()
     groups = counts.filter("failed").select("server", "tool", "shown").unique()
     known = _shares_of_groups(sample, settled, metric)
@@ -198,7 +198,7 @@ def _shares_of_groups(sample: Sample, settled: Settled, metric: str) -> dict[str
 
 
 def _of_service(found: Interval, n_eff: float, t: float) -> Interval:
-    """Return the service rate's interval, from those of sample and sessions by MOVER."""
+    """Combine the intervals of sample and sessions by MOVER; return the service rate's interval."""
     if math.isnan(found.rate) or math.isnan(n_eff):
         return Interval(found.rate, 0.0, 1.0)
     low, high = intervals.wilson(*(np.asarray(value) for value in (found.rate, n_eff, t)))

@@ -11,7 +11,7 @@ from mcptally.review.sample import ReviewedStore
 from mcptally.review.settled import Settled
 
 LONGEST: Final = 2000
-"""Maximum characters kept of a text."""
+"""Maximum number of characters of an exported text."""
 _TEXTS: Final = """
 SELECT recording, seq, dir, "index", coalesce(error_text, text) AS text, error_code, outcome
 FROM calls WHERE recording IN (SELECT unnest($1)) AND seq IN (SELECT unnest($2))
@@ -35,7 +35,7 @@ def labels(store: ReviewedStore, settled: Settled) -> Iterator[str]:
 
 def _label(answer: Answer, text: str | None, code: int | None, outcome: str) -> dict[str, Any]:
     is_failure = answer.answer != NOT_AN_ERROR
-    # Calls that we marked as errors before the review was applied are still marked.
+    # Calls that counted as errors before the review was applied still do.
     is_marked = outcome in ("tool_error", "protocol_error")
     return {
         "server": answer.server,

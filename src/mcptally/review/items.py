@@ -1,4 +1,4 @@
-"""Finds calls worth reviewing: the largest doubtful groups, or the calls in a sample."""
+"""Finds calls to review: the largest doubtful groups, or the calls in a sample."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -27,18 +27,18 @@ class Item:
     response: str | None
     definition: str | None
     group: str | None
-    """`answers.group_id` of a failed call; None for others, whose groups are mixed."""
+    """`answers.group_id` of a failed call; None for other calls, whose groups are mixed."""
     template: str | None
     calls: int
     """Number of calls that an answer about the group decides; 1 without a group."""
     share: float
-    """The share of these calls among the failed calls; 0 for a call that did not fail."""
+    """These calls' share of the failed calls; 0 for a call that did not fail."""
     sample: str | None = None
     """The sample that contains the call; None if it is shown because its group is large."""
 
     @property
     def is_ours(self) -> bool:
-        """Whether the verdict is ours, not from an earlier review."""
+        """Whether the verdict is mcptally's, not from an earlier review."""
         return not (self.rule or "").startswith("review")
 
     @property
@@ -67,13 +67,13 @@ FROM calls
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Group:
-    """A group of failed calls that an answer would decide."""
+    """A group of failed calls that one answer would decide."""
 
     group: str
     definition: str | None
     calls: int
     share: float
-    """Share of the failed calls without an answer."""
+    """Share of all failed calls that have no answer."""
     call_id: str
 
 

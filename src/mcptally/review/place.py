@@ -1,4 +1,4 @@
-"""Locates the answers about an archive: `reviews.jsonl` in the folder of its files."""
+"""Locates the answers about an archive: `reviews.jsonl` in the archive's folder."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from mcptally.transcript.remote import is_remote, url_of_path
 
 
 def reviews_file_of(files: Iterable[Path], given: str | Path | None = None) -> Path | None:
-    """Return the file with answers about these transcripts; it must exist only if given.
+    """Return the file with answers about these transcripts. Only a given file must exist.
 
     Raises:
         UnreadableError: the given file does not exist.
@@ -24,7 +24,7 @@ def reviews_file_of(files: Iterable[Path], given: str | Path | None = None) -> P
 
 
 def _beside(files: Iterable[Path]) -> Path | None:
-    """Return `reviews.jsonl` in the folder that contains these files; None if not local."""
+    """Return `reviews.jsonl` in the folder that contains these files; None for remote files."""
     folders = {os.path.dirname(path): path for path in files}  # noqa: PTH120  (of every file)
     if not folders or any(is_remote(path) or url_of_path(path) for path in folders.values()):
         return None
@@ -37,7 +37,7 @@ def _beside(files: Iterable[Path]) -> Path | None:
 def from_store(file: Path | None, store: Path | None) -> str | None:
     """Return a file's path for the store's manifest: relative to the store's folder.
 
-    This way, the file is found from any folder, even after store and archive are moved together.
+    The file is then found from any folder, even after store and archive are moved together.
     For a remote store, which has no folder, the path is absolute.
     """
     if file is None:

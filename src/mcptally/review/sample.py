@@ -13,7 +13,7 @@ from mcptally.tables.outcomes import FAILED, Verdict, is_verdict, sql_list
 from mcptally.tables.usage_sums import TOOL_CALL
 
 STRATA: Final = ("tool_failure", "other_error", "ok")
-"""Strata by our verdict: tool failure, another failure, or no failure."""
+"""Strata by mcptally's verdict: tool failure, another failure, or no failure."""
 LEAST: Final = 20
 """Minimum number of answers in a sample."""
 
@@ -21,7 +21,7 @@ LEAST: Final = 20
 class ReviewedStore(Protocol):
     """The parts of a store that a review reads.
 
-    Its texts must not be masked, because digests are computed from recorded texts.
+    Its texts must not be masked, because digests are computed from the recorded texts.
     """
 
     @property
@@ -56,10 +56,10 @@ class Plan(NamedTuple):
 
 
 FILTERED: Final = f"{TOOL_CALL} AND ($1 IS NULL OR server = $1) AND ($2 IS NULL OR tool = $2)"
-"""The calls in the frame: tool calls as counted by rates, for one server or tool if given."""
+"""The calls in the frame: tool calls that count in rates, of one server or tool if given."""
 _FAILED: Final = f"outcome IN {sql_list(FAILED)}"
 SHOWN_TEMPLATE: Final = "coalesce(template, '(no text: ' || outcome || ')')"
-"""SQL of `answers.template_of`."""
+"""SQL equivalent of `answers.template_of`."""
 _FRAME: Final = f"""
 SELECT count(*), bit_xor(md5_number_lower(call_id)), count(*) FILTER (NOT ({_FAILED}))
 FROM calls WHERE {FILTERED}
@@ -117,14 +117,14 @@ def draw(
     Args:
         store: the store to draw from.
         n: number of answers to ask for.
-        who: who draws it.
+        who: name of the person who draws the sample.
         server: only calls to this server.
         tool: only calls to this tool.
-        seed: the seed; by default a random one.
-        look: which sample of this frame it is.
+        seed: seed of the random generator; random by default.
+        look: 1 for the first sample of this frame, 2 for the second, and so on.
 
     Raises:
-        UsageError: `n` is too small, or there is no such call.
+        UsageError: `n` is too small, or no call matches.
     """
     if n < LEAST:
         raise UsageError(f"a sample needs at least {LEAST} answers for an interval, not {n}")
@@ -155,7 +155,7 @@ def draw(
     ]
     order = rng.permutation(
         len(drawn)
-    )  # shuffle, so that a reviewer who stops has seen a random part
+    )  # shuffle, so that a reviewer who stops early has seen a random part
     at = now()
     name = hashlib.sha256(f"{digest} {seed} {at}".encode()).hexdigest()[:12]
     return Sample(

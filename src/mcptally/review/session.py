@@ -1,4 +1,4 @@
-"""Conducts a person's or program's review of a store: next items, answer, skip, undo, progress.
+"""Conducts a review of a store by a person or program: next items, answer, undo, progress.
 
 The command line, notebooks and the browser call the same few methods. All state is in the file of
 answers, so a review can be stopped and continued at any time, and several people may review at
@@ -41,9 +41,9 @@ class Progress:
 
     mode: Mode
     answered: int
-    """For a sample: its answered calls. Otherwise: groups decided by an answer."""
+    """For a sample, its answered calls; without one, groups decided by an answer."""
     total: int
-    """For a sample: its calls. Otherwise: groups of failed calls."""
+    """For a sample, all its calls; without one, all groups of failed calls."""
     decided: float
     """Share of the failed calls that are decided by answers, 0 to 1."""
     next_share: float
@@ -57,7 +57,7 @@ class Session:
         store: the store, with texts as recorded.
         path: the file of answers.
         who: name of the reviewer.
-        by: whether this is a person or a program.
+        by: whether the reviewer is a person or a program.
         server: only calls to this server; None for all.
         tool: only calls to this tool.
     """
@@ -96,7 +96,7 @@ class Session:
 
     @property
     def reviews(self) -> Reviews:
-        """All answers and samples in the file at this moment."""
+        """All answers and samples now in the file."""
         return read(self.path)
 
     @property
@@ -109,9 +109,9 @@ class Session:
 
         Args:
             n: how many.
-            mode: `largest`: groups of failed calls by size and doubt, to correct verdicts without
-                estimating rates; `sample`: the calls in the last sample.
-            second: only calls that another reviewer answered, to measure agreement.
+            mode: `largest` for groups of failed calls by size and doubt (to correct verdicts, not
+                to estimate rates); `sample` for the calls in the last sample.
+            second: only calls that another reviewer has answered, to measure agreement.
 
         Raises:
             UsageError: there is no sample.
@@ -229,7 +229,7 @@ class Session:
         return drawn
 
     def ensure_sample(self, n: int) -> Sample:
-        """Return the last sample if it has `n` answers about the store's calls, else a new one."""
+        """Return the last sample if it asks for `n` answers and is current, else a new one."""
         found = self.sample()
         if found is not None and found.n == n:
             frame = sample.frame(self.store, server=self.server, tool=self.tool)
@@ -249,7 +249,7 @@ class Session:
     def progress(self, mode: Mode = "largest") -> Progress:
         """Return the review's progress, and the effect of the next answers.
 
-        It is the same before and after a run applies the answers, which removes groups.
+        Progress is the same before and after a run applies the answers, although groups disappear.
         """
         reviews = self.reviews
         known = settled.settle(reviews)
@@ -259,7 +259,7 @@ class Session:
             {row.group for row in (*own, *known.groups.values()) if row.group and self._has(row)}
         )
         of = answered + len(open_)
-        # The answered calls outside of answered groups, and whether a run has applied the answers.
+        # The answered calls outside answered groups, and which of them a run has already updated.
         calls = {
             key: row
             for key, row in known.calls.items()
@@ -268,7 +268,7 @@ class Session:
         found = items.of_keys(self.store, list(calls))
         applied = [calls[item.key].group for item in found if not item.is_ours]
         by_review = items.decided_calls(self.store, server=self.server, tool=self.tool)
-        by_review -= applied.count(None)  # these calls worked, according to us
+        by_review -= applied.count(None)  # these calls worked, according to mcptally
         decided = sum(row.group is not None for row in calls.values()) - sum(map(bool, applied))
         decided += sum(
             each.calls for each in every if (each.group, each.definition) in known.groups
@@ -282,7 +282,7 @@ class Session:
         return Progress(mode, answered, of, (decided + by_review) / failed, following)
 
     def _has(self, row: Answer) -> bool:
-        """Return whether an answer is about a call that this review is about."""
+        """Return whether an answer is about a call that this review covers."""
         return self.server in (None, row.server) and self.tool in (None, row.tool)
 
     def _samples(self, reviews: Reviews) -> list[Sample]:
@@ -316,7 +316,7 @@ _Place = TypeVar("_Place")
 def _first(
     n: int, places: Sequence[_Place], read: Callable[[list[_Place]], list[Item]]
 ) -> list[Item]:
-    """Return the first `n` items at these places; some calls may be gone."""
+    """Return the first `n` items at these places; calls that are gone are skipped."""
     found: list[Item] = []
     left = list(places)
     while left and len(found) < n:

@@ -13,25 +13,25 @@ from mcptally.statistics.agreement import Agreement, agreement
 from mcptally.statistics.intervals import wilson
 
 COMMON_ITEMS: Final = 20
-"""Number of calls that both a program and people must answer before the program's answers count."""
+"""Number of calls that a program and people must both answer before the program's answers count."""
 LEAST_AGREEMENT: Final = 0.8
-"""Minimum for the lower end of the 95 % interval of their agreement."""
+"""Minimum lower end of the 95 % interval for the agreement of program and people."""
 NORMAL: Final = 1.959963984540054
 
 
 class GroupKey(NamedTuple):
-    """The calls to which a group's answer applies: one template, one tool definition."""
+    """The calls to which an answer about a group applies: one template, one tool definition."""
 
     group: str
     definition: str | None
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """A call on which people disagree; no answer to it counts until they agree."""
+    """A call on which people disagree; answers about it do not count until they agree."""
 
     key: CallKey
     answers: dict[str, str]
-    """Reviewer → answer."""
+    """Maps reviewers to answers."""
     server: str | None = None
     tool: str | None = None
 
@@ -52,13 +52,13 @@ class Settled(msgspec.Struct, frozen=True):
     """The answers that apply to other calls in their group."""
     conflicts: tuple[Conflict, ...] = ()
     split: frozenset[str] = frozenset()
-    """Groups whose calls got different answers, none of which applies to other calls."""
+    """Groups whose calls got different answers; these do not apply to other calls."""
     waiting: dict[str, Agreement] = msgspec.field(default_factory=dict)
-    """Programs whose answers do not yet count → their agreement with people."""
+    """Maps programs whose answers do not count yet to their agreement with people."""
 
 
 def settle(reviews: Reviews) -> Settled:
-    """Return the answers that count: people's, and those of programs that agree with people."""
+    """Return the answers that count: those of people, and of programs that agree with people."""
     current = list(reviews.current().values())
     people = [row for row in current if row.by is Reviewer.PERSON]
     calls, conflicts = _agreed(people)
@@ -109,7 +109,7 @@ def pairs(reviews: Reviews) -> list[Pair]:
 
 
 def _agreed(people: Iterable[Answer]) -> tuple[dict[CallKey, Answer], list[Conflict]]:
-    """Return the calls on which all answering people agree, and the others."""
+    """Return the answers on which people agree, by call, and the conflicts."""
     by_call: dict[CallKey, list[Answer]] = defaultdict(list)
     for row in people:
         by_call[row.key].append(row)

@@ -1,4 +1,4 @@
-"""Describes a review in words: progress, rates from its sample, agreement of reviewers."""
+"""Describes a review in words: progress, rates from its sample, agreement between reviewers."""
 
 from collections.abc import Iterator
 
@@ -39,7 +39,7 @@ def rates(session: Session) -> Iterator[str]:
 
 
 def agreement(session: Session) -> Iterator[str]:
-    """Yield the agreement of reviewers, programs that do not yet count, and each conflict."""
+    """Yield lines about agreement, programs whose answers do not count yet, and conflicts."""
     known = session.settled
     for pair in settled.pairs(session.reviews):
         yield (
