@@ -1,4 +1,4 @@
-"""Contains the rule files (TOML) and functions that read and list them and make findings.
+"""Owns the rule files (TOML), reads and lists their rules, and makes findings from them.
 
 May import `tables`, `redaction`, `toml_files` and `errors`. A rule file is a list of `[[rule]]`
 tables. Every rule has an id (`group.name`; never reused, because old reports quote it), a title, a

@@ -1,8 +1,8 @@
 """Makes findings from rules and the rows of a table that break them.
 
-Rules are rows in the TOML files `FILES`. A rule states the subject and severity of its findings and
-the protocol revisions that it applies to; the caller selects the rows of a table that break it.
-Every finding has a rule: `finding_rule` raises an error for an unknown id.
+Rules are rows in the TOML files `FILES`. A rule defines the subject and severity of its findings
+and the protocol revisions to which it applies; the caller selects the rows of a table that break
+the rule. Every finding has a rule: `finding_rule` raises an error for an unknown id.
 """
 
 import functools
@@ -30,7 +30,7 @@ FILES: Final = (
     "contracts-ui.toml",
     "contracts-validation.toml",
 )
-"""The rule files whose rules make findings."""
+"""The files whose rules make findings."""
 
 REVISIONS: Final = tuple(row["name"] for row in read_toml("protocol/revisions.toml")["revisions"])
 """All released revisions of MCP, oldest first."""
@@ -43,7 +43,7 @@ class FindingRule(rules.Rule, frozen=True, kw_only=True):
     """A rule that makes findings. Its examples are conversations (docs/reference/rules.md)."""
 
     severity: Severity
-    """`error`: the source says "must (not)"; `warning`: "should (not)"; `info`: good to know."""
+    """`error` if the source says "must (not)", `warning` if "should (not)", else `info`."""
     about: About
     """What the rule checks: a file, a message, a call, …"""
     since: str = ""
@@ -51,13 +51,13 @@ class FindingRule(rules.Rule, frozen=True, kw_only=True):
     until: str = ""
     """The last revision that the rule applies to; if empty, it also applies to later ones."""
     apart_from: tuple[str, ...] = ()
-    """Revisions in between that the rule does not apply to."""
+    """Revisions in between to which the rule does not apply."""
     document: str = ""
-    """The seed document's requirement, where its program differs."""
+    """The seed document's requirement, if its program behaves differently."""
     program: str = ""
-    """The behaviour of that document's program."""
+    """The behaviour of the seed document's program."""
     matches: tuple[str, ...] = ()
-    """Patterns (Rust regex) of a rule about texts; the module that applies the rule defines the
+    """Patterns (Rust regex) of a rule about text; the module that applies the rule chooses the
     text."""
 
     def __post_init__(self) -> None:
@@ -118,8 +118,8 @@ def make_findings(
         rows: the rows that break the rule, with any columns of `Findings`; also `revision` if the
             rule only applies to some revisions.
         message: the text, or an expression for it.
-        evidence: the column or expression with the offending value.
-        path: a JSON Pointer, or the column or expression with one.
+        evidence: the name of a column, or an expression, with the offending value.
+        path: a JSON Pointer, the name of a column with one, or an expression for one.
 
     Raises:
         RuleError: no rule has this id.
@@ -133,7 +133,7 @@ def make_findings(
 
 
 def select_for_findings(rows: pl.DataFrame, *more: str) -> pl.DataFrame:
-    """Return `rows` with only the columns of findings and `more`: filters copy all columns."""
+    """Return `rows` with only the columns needed: filters copy all columns."""
     return rows[[name for name in rows.columns if name in Findings.schema() or name in more]]
 
 
@@ -142,7 +142,7 @@ def _collected(rows: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
 
 
 def _holds_for(rule: FindingRule) -> pl.Expr:
-    """Return an expression: whether the rule applies to a row's revision."""
+    """Return an expression that is true if the rule applies to the row's revision."""
     return pl.col("revision").is_in(rule.revisions) if rule.revisions else pl.lit(value=True)
 
 
@@ -181,7 +181,7 @@ class _Column(NamedTuple):
 
     dtype: pl.DataType
     value: pl.Expr
-    """The column with the same name."""
+    """The expression for the column itself."""
     null: pl.Expr
 
 
@@ -233,7 +233,7 @@ def concat_findings(parts: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def require_known_rules(findings: pl.DataFrame) -> pl.DataFrame:
-    """Return `findings` after checking that each has a known rule.
+    """Return `findings` unchanged, after checking that their rules are known.
 
     Raises: RuleError: a finding has an unknown rule.
     """
@@ -243,14 +243,14 @@ def require_known_rules(findings: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pointer(path: str | pl.Expr | None) -> pl.Expr:
-    """Return the expression for a JSON Pointer, the name of its column, or an expression."""
+    """Return an expression for `path`: a JSON Pointer, a column's name, or an expression."""
     if path is None or (isinstance(path, str) and path.startswith("/")):
         return pl.lit(path, pl.String)
     return _expression(path)
 
 
 def _expression(value: str | pl.Expr | None) -> pl.Expr:
-    """Return the expression for a column's name or an expression; None is null."""
+    """Return an expression for a column's name or an expression; None means null."""
     if value is None:
         return pl.lit(None, pl.String)
     return pl.col(value) if isinstance(value, str) else value

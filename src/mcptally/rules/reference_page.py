@@ -166,7 +166,7 @@ def format_rule(row: dict[str, Any]) -> str:
 
 
 def _value(value: Any, width: int) -> str:
-    """Return a field's value as text; further lines are indented below the first."""
+    """Return a field's value as text, with its second and later lines indented."""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         value = "\n".join(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
@@ -191,7 +191,7 @@ def render_reference_page() -> str:
 
 
 def _description(row: dict[str, Any]) -> str:
-    """Return the table cell about a rule: title, note, differing sources, and revisions."""
+    """Return the table cell for a rule: title, note, differing sources, and revisions."""
     text = f"{row['title']}."
     if row.get("note"):
         text += f" {row['note']}"
