@@ -11,7 +11,7 @@ Five folders, one per document, do not import each other:
     validation_protocol/  mcp-validation-protocol: the `validate` tool, checks of arguments
 
 They share `violation`, `tool_result` and `javascript`. `results` runs the checks on tool results,
-`stages` all checks of a partition or of the archive.
+`stages` all checks on a partition or on the archive.
 
 A check may have two interpretations: the functions `document` (the text) and `program`
 (the program behind it). Nothing in this folder sets `outcome` or `verdict`.

@@ -1,4 +1,4 @@
-"""Implements JavaScript's rules for texts, numbers and truth values that seed programs rely on.
+"""Implements JavaScript's rules for strings, numbers and truthiness, as seed programs need them.
 
 The original programs run in a JavaScript engine. These functions reproduce its differences from
 Python and polars; docs/reference/seed-documents.md lists them with the tests.
@@ -13,20 +13,20 @@ from typing import Any, Final
 from mcptally.wire.nesting import is_too_deep
 
 SPACE: Final = "\\t-\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff"
-r"""The characters of JavaScript's `\s`, for a character class that means the same in `re` and Rust.
+r"""The characters of JavaScript's `\s`, for a character class that `re` and Rust treat alike.
 
 `\s` itself differs: Python's adds U+001C to U+001F and U+0085 and lacks U+FEFF; Rust's adds U+0085
 and lacks U+FEFF."""
 
 MISSING: Final = object()
-"""Stands for `undefined`, the value of a missing member, as opposed to null."""
+"""Represents `undefined`, the value of a missing member, as opposed to null."""
 
 _EXACT: Final = 2**53
 _LONGEST_INDEX: Final = 2**32 - 1
 
 
 class Throws(Exception):  # noqa: N818 - an expected result of the original program
-    """The original program throws an exception; the message is the JavaScript engine's."""
+    """Raised where the original program throws; the message is the JavaScript engine's."""
 
 
 def parse(text: str) -> Any:
@@ -55,7 +55,7 @@ def _number(digits: str) -> int | float:
 
 
 def truthy(value: Any) -> bool:
-    """Return whether a value is truthy: empty arrays and objects are, "", 0 and NaN are not."""
+    """Return whether a value is truthy. Empty arrays and objects are; "", 0 and NaN are not."""
     if isinstance(value, list | dict):
         return True
     if isinstance(value, float) and math.isnan(value):
@@ -64,12 +64,12 @@ def truthy(value: Any) -> bool:
 
 
 def member(value: Any, name: str) -> Any:
-    """Return `value?.name`, for names that built-in prototypes do not have."""
+    """Return `value?.name`, for names that no built-in prototype has."""
     return value.get(name, MISSING) if isinstance(value, dict) else MISSING
 
 
 def first(value: Any) -> Any:
-    """Return `value?.[0]`, of an array, a string, or an object with a member "0"."""
+    """Return `value?.[0]` for an array, a string, or an object with a member "0"."""
     if isinstance(value, list | str):
         return value[0] if value else MISSING
     return member(value, "0")
@@ -89,7 +89,7 @@ def printable(text: str) -> str:
 
 
 def divided(above: float, below: float) -> float:
-    """Return `above / below` without raising: 0/0 is NaN, 1/0 is Infinity."""
+    """Return `above / below` without an exception: 0/0 is NaN, 1/0 is Infinity."""
     if below:
         return above / below
     return math.nan if not above or math.isnan(above) else math.copysign(math.inf, above)
@@ -106,7 +106,7 @@ def rounded(value: float) -> float:
 
 
 def number(value: float) -> str:
-    """Return `String(value)` of a number: the shortest digits that parse to the same value."""
+    """Return `String(value)` for a number: the shortest digits that parse to the same value."""
     if isinstance(value, int) and abs(value) <= _EXACT:
         return str(value)
     try:
@@ -133,7 +133,7 @@ def number(value: float) -> str:
 
 
 def stringify(value: Any) -> str:
-    """Return `JSON.stringify(value)` of a value parsed from JSON, at any depth."""
+    """Return `JSON.stringify(value)` for a value parsed from JSON, at any depth."""
     out: list[str] = []
     # Use a stack, not recursion, because deeply nested values are expected here.
     stack: list[Any] = [value]
@@ -173,7 +173,7 @@ class _Text(str):
 
 
 def _ordered(item: dict[str, Any]) -> list[str]:
-    """Return member names in an engine's order: ascending array indices, then the others."""
+    """Return member names in JavaScript's order: ascending array indices, then the others."""
     if not any(_is_index(key) for key in item):
         return list(item)
     indices = sorted((key for key in item if _is_index(key)), key=int)
@@ -197,8 +197,8 @@ def _quote(text: str) -> str:
 def judgeable(value: Any) -> Any:
     """Return the value without infinities and lone surrogates, which jsonschema-rs rejects.
 
-    JavaScript parses 1e400 as Infinity. They are replaced by the greatest double and by U+FFFD:
-    every keyword treats these alike.
+    JavaScript parses 1e400 as Infinity. The replacements, the greatest double and U+FFFD, make no
+    difference to any keyword.
     """
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()

@@ -1,7 +1,6 @@
 """Checks tool results against the Redmine and UI probe documents: findings, UI test tables.
 
-Column expressions select the results that may break a contract; each distinct result is parsed
-once.
+Column expressions select results that may break a contract; each distinct result is parsed once.
 """
 
 from collections.abc import Callable, Iterator
@@ -51,7 +50,7 @@ def _check_xml(result: ToolResult) -> Iterator[Violation]:
 
 
 def _texts_with_xml(result: ToolResult) -> Iterator[tuple[str, str, bool]]:
-    """Yield the path of each text that can be XML, the text, and whether its MIME type is XML."""
+    """Yield each text that may be XML: its path, the text, and whether its MIME type is XML."""
     for number, block in enumerate(result.blocks()):
         resource = block.get("resource") if isinstance(block, dict) else None
         if isinstance(resource, dict) and isinstance(resource.get("text"), str):
@@ -120,7 +119,7 @@ class _Results(StageTable):
 _PLAIN: Final = Scored.blocks_plain.col.fill_null(value=False) & (
     Scored.text_blocks.col == Scored.content_types.col.list.len()
 )
-"""Selects results with only plain text blocks, which cannot break the contract for blocks."""
+"""Selects results that have only plain text blocks and so satisfy the contract for blocks."""
 
 _HAS_PHRASE: Final = Scored.text.col.str.head(error_phrases.MAX_CHARS).str.contains(
     error_phrases.PREFILTER
@@ -140,15 +139,15 @@ CHECKS: Final[tuple[tuple[pl.Expr, Check], ...]] = (
     (Scored.response.col.str.contains(envelopes.PREFILTER), _check_envelopes),
     (Scored.response.col.str.contains(test_runs.PREFILTER, literal=True), _check_runs),
 )
-"""Pairs of the condition under which a result is parsed and the check that is then made.
+"""Pairs of a condition and a check: results that satisfy the condition are parsed and checked.
 
-The check of test runs is last: `check_results` turns the results that it selects into tables.
+The check of test runs is last: `check_results` also makes tables of the results it selects.
 """
 
 SUSPECT: Final = r'"text": ?""|<\?xml|xml"|total_count|"success|runId'
 """Matches every response selected by a condition on `response` in `CHECKS`, and some others.
 
-It searches all responses once, so that the conditions in `CHECKS` search few.
+It is applied to all responses, so that the conditions in `CHECKS` search only a few.
 """
 
 _MAY_VIOLATE: Final = _Results.is_result.col & (
@@ -232,7 +231,7 @@ def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 
 def _distinct(suspects: pl.DataFrame) -> pl.DataFrame:
-    """Return the distinct tools and responses that checks select, with their rows and checks."""
+    """Return the distinct pairs of tool and response that checks select, with rows and checks."""
     flags = [
         condition.fill_null(value=False).alias(f"check_{number}")
         for number, (condition, _) in enumerate(CHECKS)
@@ -257,7 +256,7 @@ def _column_findings(results: pl.DataFrame) -> list[pl.DataFrame]:
         .then(pl.lit(", beside structuredContent"))
         .otherwise(pl.lit(""))
     )
-    # MCP's default is false, so only a result that reports a failure needs the member.
+    # MCP's default is false, so only results that report a failure need the member.
     missing = results.lazy().filter(
         Scored.is_error.col.is_null(), Scored.outcome.col == "hidden_error"
     )

@@ -1,4 +1,4 @@
-"""Parses a tool's result: content blocks, texts and JSON objects with their JSON Pointers."""
+"""Parses tool results: content blocks, texts and JSON objects, with their JSON Pointers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ class ToolResult(msgspec.Struct, frozen=True):
     structured: Any
     is_error: Any
     expected_xml: str | None = None
-    """Why the first text lacks a required XML declaration, if it does; see `expected_xml`."""
+    """Why the first text should have an XML declaration that it lacks; see `expected_xml`."""
 
     @classmethod
     def parsed(
@@ -36,7 +36,7 @@ class ToolResult(msgspec.Struct, frozen=True):
         )
 
     def blocks(self) -> list[Any]:
-        """Return the content blocks; none if `content` is not an array."""
+        """Return the content blocks, or an empty list if `content` is not an array."""
         return self.content if isinstance(self.content, list) else []
 
     def texts(self) -> Iterator[tuple[int, str]]:

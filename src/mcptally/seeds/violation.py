@@ -1,4 +1,4 @@
-"""Declares violations (places in a value that break a contract) and turns them into findings."""
+"""Declares violations (values that break a contract) and turns them into findings."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
@@ -67,6 +67,6 @@ def _with_calls(calls: pl.DataFrame, values: Sequence[tuple[Any, ...]]) -> pl.Da
         "violation_evidence": pl.String,
     }
     rows = pl.DataFrame(values, schema=schema, orient="row")
-    # Select the few columns first, so that lists are not copied for each violation in a call.
+    # Select the few columns first, so that lists are not copied for each violation.
     about = calls.select(pl.col(name) for name in calls.columns if name in _CALL_COLUMNS)
     return about[rows.get_column("row")].hstack(rows.drop("row"))

@@ -1,4 +1,4 @@
-"""Finds arguments at a boundary: a value that is empty, null, or at a limit set by the schema."""
+"""Finds calls with an argument at a boundary: empty, null, or at a limit set by the schema."""
 
 import functools
 import math
@@ -17,7 +17,7 @@ from mcptally.tables.stages import Definitions, Validated
 from mcptally.wire.json_text import json_value
 
 _EMPTY: Final = r'""|\[[ \t\n\r]*\]|\{[ \t\n\r]*\}|null'
-"""Matches arguments that may contain an empty value or null; also matches text inside a string."""
+"""Matches arguments that may contain an empty value or null; text in strings matches too."""
 
 _ODD_NUMBER: Final = "[0-9](?:[eE]|[0-9]{15})"
 """Matches numbers with an exponent or 16 digits, which `_with_number` does not compare."""
@@ -29,8 +29,8 @@ _SCHEMAS: Final = [Definitions.definition.name, Definitions.input_schema.name]
 def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Series:
     """Return, for each of `rows`, whether a value in the arguments is at a boundary.
 
-    Arguments are parsed only if they may have such a value: `_EMPTY` matches, the tool declares a
-    size limit, or it declares numeric limits and one of these numbers may occur.
+    Arguments are parsed only if they may have such a value: if `_EMPTY` matches, or if the tool
+    declares a size limit or a numeric limit whose number may occur.
 
     Args:
         rows: `definition` and `arguments` of calls.
@@ -56,7 +56,7 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Serie
         .select("definition", "arguments")
         .with_row_index("row")
         .filter(Validated.arguments.col.is_not_null())
-        # Number distinct arguments first: grouping by arguments and definition would copy both.
+        # Enumerate distinct arguments first: grouping by arguments and definition would copy both.
         .group_by("arguments")
         .agg("definition", "row")
         .with_row_index("number")
@@ -69,7 +69,7 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Serie
     candidates = pl.concat(
         [
             distinct.filter("likely"),
-            # Check first: most arguments belong to schemas without limits, and `number` is slow.
+            # Check this first: most schemas have no limits, and `number` is slow.
             distinct.filter(~pl.col("likely") & pl.col("sized").is_not_null()).filter(
                 arguments.contains(number) | arguments.contains(_ODD_NUMBER)
             ),
@@ -102,7 +102,7 @@ _NUMBER_LIMIT: Final = re.compile(
     rf"(?:{'|'.join(_NUMBERS)})\s*:\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
 )
 _MAX_NUMBERS: Final = 500
-"""Maximum numbers in a pattern: more would take long to compile."""
+"""Maximum count of numbers in a pattern: more would take long to compile."""
 
 
 def _has_any(text: str, names: Iterable[str]) -> bool:
@@ -110,9 +110,9 @@ def _has_any(text: str, names: Iterable[str]) -> bool:
 
 
 def _with_number(schemas: Iterable[str]) -> str:
-    """Return a pattern for arguments that may have a number at one of the schemas' limits.
+    """Return a pattern for arguments that may contain a number at one of the schemas' limits.
 
-    It compares the digits before the decimal point, except in an `_ODD_NUMBER`.
+    The pattern compares digits before the decimal point, and matches every `_ODD_NUMBER`.
     """
     limits = {float(each) for text in schemas for each in _NUMBER_LIMIT.findall(text)}
     if len(limits) > _MAX_NUMBERS or not all(map(math.isfinite, limits)):
@@ -184,10 +184,10 @@ _CONTAINERS: Final = frozenset((list, dict))
 
 @functools.lru_cache(maxsize=1024)
 def _limits(text: str) -> tuple[_Limits, int | None]:
-    """Return the limits that a schema sets, and the deepest value for which they are used."""
+    """Return the limits that a schema sets, and the maximum depth of values to which they apply."""
     try:
         schema = dialects.parse_schema(text)
-        # Ignore an untrusted schema for values whose evaluation could take exponential time.
+        # Ignore an untrusted schema for values that could take exponential time.
         deepest = cost.max_value_depth(schema) if cost.may_be_costly(text) else None
     except dialects.UnusableSchemaError:
         return _ANY, None
@@ -195,7 +195,7 @@ def _limits(text: str) -> tuple[_Limits, int | None]:
 
 
 class _Reader:
-    """Collects the limits of one schema; a recursive reference is followed once."""
+    """Collects the limits of one schema; recursive references are followed once."""
 
     def __init__(self, root: Any) -> None:
         self.root = root

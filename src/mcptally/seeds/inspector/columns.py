@@ -1,8 +1,8 @@
 """Computes the seed scores of a table of calls, in both interpretations.
 
 The decoder's columns describe most replies completely: plain blocks, an isError that is true, false
-or absent, a first text that was not cut. `regular_replies` scores these. A few in a thousand are
-irregular: the modules `inspector` and `document` score each distinct one.
+or absent, a first text that was not truncated. `regular_replies` scores these. A few replies per
+thousand are irregular; the modules `inspector` and `document` score them, each distinct reply once.
 """
 
 from typing import Any, Final
@@ -26,7 +26,7 @@ _INTERIM: Final = ("input_required", "task")
 
 
 class _Replies(StageTable):
-    """One row per call to a tool, with the facts that decide how its reply is scored."""
+    """One row per tool call, with the facts that decide how its reply is scored."""
 
     seed_row = Column(pl.UInt32, "Number of the call, by which its scores are joined.")
     outcome = Judged.outcome
@@ -77,7 +77,7 @@ def add_seed_scores(calls: pl.DataFrame, definitions: pl.DataFrame | None = None
     """
     if "scenario" not in calls.columns:
         calls = calls.with_columns(scenario=pl.lit(None, pl.String))
-    # Responses may be large: only those of irregular replies are copied.
+    # Responses may be large: copy only those of irregular replies.
     responses = calls.get_column(Judged.response.name)
     rows = (
         _with_schemas(
@@ -141,7 +141,7 @@ def _indices(rows: pl.DataFrame, column: Column, *, is_not: bool = False) -> pl.
 
 
 def _is_irregular() -> pl.Expr:
-    """Return whether the decoder's columns do not describe the reply completely."""
+    """Return an expression: whether the decoder's columns describe the reply incompletely."""
     plain_error = _Replies.is_error.col.is_null() | _Replies.is_error.col.is_in(
         ["true", "false", "null"]
     )
@@ -154,7 +154,7 @@ def _is_irregular() -> pl.Expr:
     )
     # Without a first text, the JSON text of the content is examined.
     no_text = _Replies.first_text.col.is_null() | (_Replies.first_text.col == "")
-    # Unless the result is known to be valid in both interpretations, each interpretation validates
+    # If the result is not known to be valid in both interpretations, each interpretation validates
     # it.
     schema = (
         ~_Replies.failed.col
@@ -175,7 +175,7 @@ def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 
 def _with_whole_text(answered: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    """Return `answered`, with first texts that the decoder may have cut (`is_cut`) restored."""
+    """Return `answered`, restoring first texts that the decoder may have truncated (`is_cut`)."""
     cut = _indices(answered, _Replies.is_cut)
     if not len(cut):
         return answered

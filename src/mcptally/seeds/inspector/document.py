@@ -1,8 +1,8 @@
 """Implements the `document` interpretation of a response: the seed document as written.
 
-`columns` is tested against this module, and uses it for responses that columns cannot describe.
+`columns` is tested against this module, and uses it for irregular responses.
 Where the document is ambiguous, rules/seed.toml and docs/reference/seed-documents.md record the
-chosen meaning.
+chosen interpretation.
 """
 
 import json
@@ -39,17 +39,17 @@ CALL_FAILED: Final = "Call failed: "
 
 
 def business(context: ValidationContext) -> BusinessDecision:
-    """Return the document's decision on whether the response is business logic, with factors."""
+    """Return the document's decision on whether the error is business logic, with its factors."""
     return decide(examined_text(context.response), str(context.tool.get("name", "")), context.input)
 
 
 def business_rpc(tool: str, arguments: Any, code: int | None, message: str) -> BusinessDecision:
-    """Return the decision about a JSON-RPC error, which has a code and is always structured."""
+    """Return the decision about a JSON-RPC error: it has a code and is always structured."""
     return decide(message, tool, arguments, code=code, structured=True)
 
 
 def examined_text(response: Any) -> str:
-    """Return the text that the factors examine: the first text, else the content as JSON."""
+    """Return the text that the factors examine: the first text, or else the content as JSON."""
     content = javascript.member(response, "content")
     block = javascript.first(content)
     text = javascript.member(block, "text")
@@ -121,7 +121,7 @@ def is_structured_error(text: str) -> bool:
 
 
 def ids(arguments: Any) -> tuple[str, ...]:
-    """Return the ids in the arguments of a call, in lower case."""
+    """Return the ids in a call's arguments, in lower case."""
     return tuple(dict.fromkeys(_ids(arguments, named=False)))
 
 
@@ -141,7 +141,7 @@ def _ids(value: Any, *, named: bool) -> Iterator[str]:
 
 
 def references_ids(text: str, carried: Sequence[str]) -> bool:
-    """Return whether the lower-case `text` contains one of the ids in `carried` as a whole word."""
+    """Return whether `text` (lower case) contains one of the ids in `carried` as a whole word."""
     return any(
         each in text and re.search(f"(?<![0-9a-z]){re.escape(each)}(?![0-9a-z])", text)
         for each in carried
@@ -152,7 +152,7 @@ def references_ids(text: str, carried: Sequence[str]) -> bool:
 
 
 def metadata(context: ValidationContext) -> ResponseMetadata:
-    """Return the document's metadata for a response: any object in the content is a block."""
+    """Return the document's metadata for a response; any object in `content` counts as a block."""
     response = context.response
     content = javascript.member(response, "content")
     blocks = (
@@ -188,7 +188,7 @@ def output_schema(
 
 
 def validate_output(schema: Any, value: Any) -> OutputSchemaValidation | None:
-    """Return whether a value conforms to a schema in its dialect; None if it is unusable."""
+    """Return whether a value conforms to a schema in its dialect; None for an unusable schema."""
     try:
         judge = compile_validator(json.dumps(schema))
     except (ValueError, RecursionError):
@@ -267,7 +267,7 @@ def rpc_message(code: int | None, message: str) -> str:
 
 
 def unanswered() -> ValidationResult:
-    """Return the document's result for a call without an answer, which is a connection issue."""
+    """Return the document's result for an unanswered call: a connection issue."""
     return ValidationResult(
         is_valid=False,
         is_error=True,

@@ -1,4 +1,4 @@
-"""Computes the six factors of both interpretations with polars, per distinct text and tool.
+"""Computes the six factors of both interpretations with polars, once per distinct text and tool.
 
 The results must equal those of `inspector.decide` and `document.decide`. A test compares them on
 recorded traffic.
@@ -98,18 +98,18 @@ def decisions(inputs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _share(points: pl.Series, total: float) -> pl.Series:
-    """Return points divided by the total, at most 1, with the same rounding as in Python."""
+    """Return points divided by the total, at most 1, rounded as in Python."""
     # Divide with NumPy: polars multiplies by the inverse of a constant divisor, so the last digit
     # of 5/9 and 5/6 would differ.
     return series_from_numpy(np.minimum(1.0, points.to_numpy() / total))
 
 
 def _holds(rows: RuleRows, *parts: str) -> pl.Expr:
-    """Return whether the column `low`, the text in lower case, matches any row of these parts."""
+    """Return an expression: whether `low` (the text in lower case) matches a row of the parts."""
     tests: list[pl.Expr] = []
     for part in parts:
-        # JavaScript compares after toLowerCase. A case-insensitive search would differ for U+017F
-        # (matches s) and U+212A (does not match k).
+        # JavaScript compares after toLowerCase. A case-insensitive search would differ: U+017F
+        # would match s, and U+212A would not match k.
         if members := rows.members(part):
             tests.append(_Facts.low.col.str.contains_any(list(members)))
         tests += [_Facts.low.col.str.contains(regex) for regex in rows.regexes(part)]
@@ -156,7 +156,7 @@ def _texts(inputs: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _tools(inputs: pl.DataFrame) -> pl.LazyFrame:
-    """Return whether each distinct tool validates its input, according to its name."""
+    """Return whether each distinct tool validates its input, judging by its name."""
     names = inputs.lazy().select(Examined.tool.col.unique())
     return names.with_columns(low=Examined.tool.col.str.to_lowercase()).select(
         "tool",
@@ -166,14 +166,14 @@ def _tools(inputs: pl.DataFrame) -> pl.LazyFrame:
 
 
 _MAY_HOLD_IDS: Final = (r'[iI][dD][sS]?"[ \t\r\n]*:', "-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-", r"\\u00")
-"""Only arguments that match one of these are parsed: a name ending in `id`, a UUID, an escape.
+"""Patterns for arguments worth parsing: a name ending in `id`, a UUID, or an escape.
 
 A single pattern for all three takes five times as long, because it has no literal prefix.
 """
 
 
 def _references(inputs: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs of text and arguments whose text contains an id from the arguments."""
+    """Return the pairs of text and arguments where the text contains one of the ids."""
     worth = pl.any_horizontal(Examined.arguments.col.str.contains(each) for each in _MAY_HOLD_IDS)
     pairs = (
         inputs.lazy()
@@ -224,7 +224,7 @@ _DOCUMENT: Final = (
     *(_Facts.s_any_code.col, _Facts.s_pattern.col, _Facts.s_status.col),
     *(_Facts.s_any_structure.col, _Facts.s_tested.col, _Facts.s_expected.col),
 )
-"""The factors of both interpretations, in the order of `FACTORS`."""
+"""The factors of an interpretation, in the order of `FACTORS`."""
 
 
 def _points(rows: RuleRows, weights: Mapping[str, pl.Expr]) -> pl.Expr:

@@ -1,7 +1,7 @@
 """Implements the `inspector` interpretation of a response: an exact copy of the program's logic.
 
-`columns` is tested against this module, and uses it for responses that columns cannot describe.
-Comments above functions name the program's function that they reproduce.
+`columns` is tested against this module, and uses it for irregular responses. Headings name the
+program's function that the functions below reproduce.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ ROWS = rule_rows("inspector")
 
 
 def business(context: ValidationContext) -> BusinessDecision:
-    """Return the program's decision on whether the response is business logic, with factors."""
+    """Return the program's decision on whether the error is business logic, with its factors."""
     try:
         text = examined_text(context.response)
     except Throws as error:
@@ -257,7 +257,7 @@ def responded(found: ResponseMetadata) -> ValidationResult:
 
 
 def present(found: ResponseMetadata) -> tuple[str, ...]:
-    """Return sentences about the parts that a response has."""
+    """Return a sentence about each part that is present in a response."""
     counted = (
         (wording.TEXT_BLOCKS, found.text_block_count),
         (wording.IMAGES, found.image_count),

@@ -34,10 +34,10 @@ FACTORS: Final = (
 
 
 class _JsonObject(msgspec.Struct, frozen=True):
-    """A record that can be converted to a JSON object with the document's member names."""
+    """A struct that can be converted to a JSON object with the document's member names."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the members under their names in the document, without members that are None."""
+        """Return the members under their names in the document, except those that are None."""
         return {
             _camel_case(name): _json_value(value)
             for name, value in msgspec.structs.asdict(self).items()
@@ -74,7 +74,7 @@ class ValidationContext(msgspec.Struct, frozen=True):
         Args:
             given: a context, or a mapping with the member names of the document (`tool`, `input`,
                 `response`, `scenarioCategory`). Tool and response may be models of the MCP SDK;
-                their members that are None count as missing.
+                members of a model that are None count as missing.
 
         Raises:
             UsageError: the tool is missing or not a definition, or a value is nested deeper than
@@ -125,7 +125,7 @@ class OutputSchemaValidation(_JsonObject, frozen=True):
 
 
 class ResponseMetadata(_JsonObject, frozen=True):
-    """The number of blocks of each type in a response, and its other parts."""
+    """The number of blocks of each type in a response, and the other parts of the response."""
 
     content_types: tuple[str, ...] = ()
     text_block_count: int = 0
@@ -154,8 +154,8 @@ class ValidationResult(_JsonObject, frozen=True):
 class BusinessDecision(_JsonObject, frozen=True):
     """The decision on whether an error is business logic, with the factors that led to it.
 
-    A factor is None if the interpretation did not evaluate it: the program returns at once on an
-    MCP code, and has no factors if it throws.
+    A factor is None if the interpretation did not evaluate it: the program returns at once if it
+    finds an MCP code, and evaluates nothing if it throws.
     """
 
     is_business_error: bool | None
@@ -199,7 +199,7 @@ class ScenarioStatus(_JsonObject, frozen=True):
 
     status: Status
     confidence: float
-    """A number from 0 to 100; NaN where the interpretation divides 0 by 0."""
+    """A number from 0 to 100; NaN if the interpretation divides 0 by 0."""
     executed: int
     passed: int
     failed: int

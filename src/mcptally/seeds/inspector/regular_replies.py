@@ -20,7 +20,7 @@ from mcptally.tables.stages import Judged
 
 
 class _Errors(StageTable):
-    """Columns of error replies, from which their scores are computed."""
+    """Columns of error replies from which the scores are computed."""
 
     message = Column(pl.String, "Message of a JSON-RPC error, as the program words it.")
     rejected = Column(pl.Boolean, "Whether the error is what the scenario expects.")
@@ -31,7 +31,7 @@ class _Errors(StageTable):
 
 
 def successes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return scores of replies without an error, computed once per distinct set of parts."""
+    """Return the scores of replies without an error, computed once per distinct set of parts."""
     counts = ["text_blocks", "image_blocks", "resource_blocks"]
     flags = ["has_structured_content", "has_meta", "empty", "array", "validated", "refused"]
     keyed = rows.select(
@@ -74,7 +74,7 @@ def _score_parts(
     validated: bool,
     refused: bool,
 ) -> dict[str, Any]:
-    """Return both interpretations of a reply with these parts."""
+    """Return the scores of a reply with these parts in both interpretations."""
     scored: dict[str, Any] = {}
     for interpretation in ("seed", "inspector"):
         is_validated = validated and not (refused and interpretation == "inspector")
@@ -101,7 +101,7 @@ def _score_parts(
 
 
 def tool_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
-    """Return scores of replies with isError and a text; `decided` has their decisions."""
+    """Return the scores of replies with isError and a text; `decided` contains their decisions."""
     sentence = _error_sentence(rows.get_column(Judged.first_text.name))
     inspected = {
         "classification": pl.lit("fully_working"),
@@ -128,7 +128,7 @@ def tool_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
 
 
 def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
-    """Return scores of calls that got a JSON-RPC error; `decided` is as in `tool_errors`."""
+    """Return the scores of calls answered by a JSON-RPC error; for `decided` see `tool_errors`."""
     message = formatted(
         "MCP error {}: {}",
         Judged.error_code.col.cast(pl.String).fill_null("undefined"),
@@ -175,7 +175,7 @@ def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
 def _document_error(
     *, otherwise: str, confidence: pl.Expr, issues: pl.Expr, evidence: pl.Expr
 ) -> list[pl.Expr]:
-    """Return the document's columns for an error: `fully_working` if business, else `otherwise`."""
+    """Return the document's columns for an error: `fully_working` if it is business logic."""
     when_business = pl.when("seed_is_business_error")
     found = {
         "classification": when_business.then(pl.lit("fully_working")).otherwise(pl.lit(otherwise)),
@@ -193,7 +193,7 @@ def _document_error(
 
 
 def unanswered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return scores of calls without an answer; the program's timeout applies in all scenarios."""
+    """Return the scores of unanswered calls; the program's timeout applies in all scenarios."""
     if not rows.height:
         return rows[[ROW]]
     scored = result_columns("seed", document.unanswered()) | result_columns(
@@ -205,7 +205,7 @@ def unanswered(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
-    """Return the business-error decisions about some replies, with the replies' row numbers.
+    """Return the business-error decisions about replies, with the replies' row numbers.
 
     Args:
         examined: replies, and the name of the column with the deciding text.
@@ -225,7 +225,7 @@ def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
 
 
 def _error_sentence(texts: pl.Series) -> pl.Series:
-    """Return the evidence, which quotes the first 100 UTF-16 code units of an error's text."""
+    """Return the evidence: a sentence that quotes the first 100 UTF-16 units of an error's text."""
     # polars counts characters, which differ from code units only outside the basic plane.
     text = Examined.text.col
     frame = (

@@ -22,13 +22,13 @@ class SeedRule(rules.Rule, frozen=True, kw_only=True):
     members: tuple[str, ...] = ()
     """Lower-case substrings to find in the examined text or in the tool's name."""
     regex: str = ""
-    """Pattern to find in the same text; it means the same in Python and polars."""
+    """Pattern to find in the same text; it has the same meaning in Python and polars."""
     weight: float = 0.0
     """A factor's points, or a classification's weight in the overall confidence."""
     threshold: float | None = None
     """The share of the points required for a business error if this row matches."""
     value: float | None = None
-    """The number that the row sets: a confidence, a share, a code or a count."""
+    """The number that the row defines: a confidence, a share, a code or a count."""
     classification: str = ""
 
     def holds(self, text: str) -> bool:

@@ -2,9 +2,9 @@
 
 The first true condition decides: an entry in the scenarios file matches; the arguments violate the
 input schema (`error_case`); a value is empty or at a limit (`boundary`); the combination of
-argument names is rare in the whole archive (`edge_case`). All other calls are `happy_path`. To find
-rare combinations, each partition counts its `argument_combinations`, and `assign_scenarios` gets
-the counts of all partitions.
+argument names is rare in the whole archive (`edge_case`). All other calls are `happy_path`. For
+rare combinations, each partition counts its `argument_combinations`, and `assign_scenarios`
+receives the counts of all partitions.
 """
 
 from collections.abc import Iterable, Iterator
@@ -130,7 +130,7 @@ def _combination(names: Iterable[str]) -> str:
 
 
 _LONG: Final = 1 << 14
-"""Size of arguments from which they are decoded one by one, because joining copies them."""
+"""Size above which arguments are decoded one by one, because joining copies them."""
 
 
 def _names(texts: pl.Series) -> Iterator[Iterable[str]]:
@@ -149,7 +149,7 @@ def _names_of(text: str) -> Iterable[str]:
 
 
 def rare_combinations(counts: pl.DataFrame) -> pl.LazyFrame:
-    """Return the combinations that are rare among the calls to their tool, with `rare` set to true.
+    """Return combinations that are rare among their tool's calls, with `rare` set to true.
 
     Args:
         counts: `argument_combinations` of the whole archive; rows may be summed over recordings.

@@ -1,4 +1,4 @@
-"""Reads scenarios files, which assign recorded calls to scenarios.
+"""Reads scenario files, which assign recorded calls to scenarios.
 
 The file is TOML or JSON with a list of entries named `scenario`; the first entry that matches a
 call counts:
@@ -35,13 +35,13 @@ class ScenarioEntry(msgspec.Struct, frozen=True):
 
     scenario: str
     like: tuple[tuple[str, str], ...] = ()
-    """Pairs of a column and the file-name pattern that it must match."""
+    """Pairs of a column and a glob pattern that it must match."""
     exactly: tuple[tuple[str, str], ...] = ()
     arguments: str = "{}"
     """JSON text of the members that the arguments must contain."""
 
     def matched(self, calls: pl.DataFrame) -> pl.Series:
-        """Return the scenario for each call that the entry matches, null for the others."""
+        """Return the scenario for each call that the entry matches, and null for other calls."""
         tests = [
             pl.col(name).str.contains(f"^(?s:{_regex(pattern)})$") for name, pattern in self.like
         ]

@@ -1,4 +1,4 @@
-"""Declares the columns of the seed scores: names, types, and values taken from a result."""
+"""Declares the columns of the seed scores, and fills them from a result."""
 
 from typing import Any, Final
 

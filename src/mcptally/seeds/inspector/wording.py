@@ -6,7 +6,7 @@ RESPONDED_ERROR: Final = "Tool responded with error (tool is functional)"
 ERROR_MESSAGE: Final = "Error message: "
 UNKNOWN_ERROR: Final = "Unknown error"
 ERROR_UNITS: Final = 100
-"""Maximum UTF-16 code units of an error's text that are kept as evidence."""
+"""Maximum UTF-16 code units of an error's text that are quoted as evidence."""
 NO_CONTENT: Final = "Response has no content"
 EMPTY_CONTENT: Final = "Response content is empty or not an array"
 RESPONDED: Final = "Tool responded successfully with content"
@@ -50,7 +50,7 @@ ADVICE_ON_ISSUES: Final = {
         "Ensure responses clearly demonstrate the tool's intended purpose"
     ),
 }
-"""Issue → recommendation; no interpretation reports these issues, but callers may pass them."""
+"""Maps issues to recommendations. Neither interpretation reports these, but callers may."""
 ALL_PASSED: Final = (
     "✅ All test categories passed: {}/{} scenarios verified "
     "(happy path, edge cases, boundaries, error handling)"

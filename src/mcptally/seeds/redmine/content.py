@@ -1,6 +1,6 @@
 """Checks content blocks of tool results against the Redmine document and MCP.
 
-`document` and `program` check a result exactly as the document's listing and its program do;
+`document` and `program` check a result exactly like the document's listing and its program;
 docs/reference/seed-documents.md lists the differences. `block_violations` checks blocks against the
 MCP specification; findings are made from it.
 """
@@ -21,7 +21,7 @@ from mcptally.wire.nesting import (
 
 Interpretation = Literal["document", "program"]
 
-# Messages of the Jest matchers on which the originals stop.
+# Messages of the Jest matchers at which the originals stop.
 HAS: Final = "expect(received).toHaveProperty(path)"
 IS: Final = "expect(received).toBe(expected) // Object.is equality"
 IN: Final = "expect(received).toContain(expected) // indexOf"
@@ -30,12 +30,12 @@ _TOO_DEEP: Final = f"the result is nested deeper than the limit of {MAX_DEPTH} l
 
 
 def document(result: Any) -> list[Violation]:
-    """Return all violations of the document's listing, which itself stops at the first one."""
+    """Return all violations of the document's listing; the listing itself stops at the first."""
     return list(_violations(result, _document_block))
 
 
 def program(result: Any) -> list[Violation]:
-    """Return all violations of the program's checks, which itself stops at the first one."""
+    """Return all violations of the program's checks; the program itself stops at the first."""
     return list(_violations(result, _program_block))
 
 
@@ -53,8 +53,8 @@ def assert_tool_response(result: Any, rules: Interpretation = "program") -> None
 
     Args:
         result: a CallToolResult of the SDK, a dict, or JSON text.
-        rules: `program` makes the checks of the helper in the original program, `document` those of
-            the code listing in the document.
+        rules: `program` applies the checks of the original program's helper, `document` those of
+            the document's code listing.
 
     Raises:
         AssertionError: the result breaks the contract.
@@ -86,7 +86,7 @@ def _json_values(result: Any) -> Any:
 
 
 def _where(path: str) -> str:
-    """Return the block number and the path, for an error message."""
+    """Return a path with its block number, for an error message."""
     block = re.match(r"/content/(\d+)", path)
     return f"block {block[1]} at {path}" if block else path or "the result"
 
@@ -190,7 +190,7 @@ _MAGIC: Final[tuple[tuple[bytes, str], ...]] = (
     (b"ID3", "audio/mpeg"),
     (b"fLaC", "audio/flac"),
 )
-"""First bytes of a file, and the MIME type that they indicate."""
+"""First bytes of files, and the MIME type that they indicate."""
 
 
 def block_violations(content: Any) -> Iterator[Violation]:
@@ -290,7 +290,7 @@ def _base64(data: str, at: tuple[str | int, ...], kind: str) -> Iterator[Violati
 
 
 def _magic(data: str, at: tuple[str | int, ...], kind: str) -> Iterator[Violation]:
-    """Yield the violation if data begins like a file of another type than declared."""
+    """Yield a violation if data begins like a file of a type other than the declared one."""
     head = binascii.a2b_base64(data[:64])
     declared = kind.partition(";")[0].strip().lower()
     standard = {"image/jpg": "image/jpeg", "audio/mp3": "audio/mpeg"}.get(declared, declared)

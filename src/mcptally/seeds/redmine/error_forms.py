@@ -1,6 +1,6 @@
 """Determines the forms in which servers report errors: JSON-RPC error, isError with text, ….
 
-A server that uses more than one form gets a finding: clients must parse each of them.
+A server that uses more than one form gets a finding, because clients must parse each form.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _SAYS_ERROR: Final = "(?i)^\\W{0,3}(?:error|failed|failure|exception)\\b[^\\n]{0
 def error_form() -> pl.Expr:
     """Return the form of each call's error as the column `error_shape`; null without an error.
 
-    Reads the columns of paired calls, before hidden errors are known.
+    Uses the columns of paired calls, before hidden errors are known.
     """
     text = GatheredCalls.first_text.col.str.head(400)
     structured = GatheredCalls.structured_content.col.str.head(400)

@@ -7,7 +7,7 @@ from typing import Final
 from mcptally.seeds.violation import Violation
 
 PREFILTER: Final = "(?i)network error|internal server error|too many requests"
-"""Matches every text that `message_without_is_error` reports, and some other texts."""
+"""Matches every text that `message_without_is_error` reports, and some others."""
 
 MAX_CHARS: Final = 500
 """Longer texts do not count as error messages."""
@@ -23,7 +23,7 @@ _MESSAGE: Final = re.compile(
 
 
 def message_without_is_error(text: str, path: str) -> Iterator[Violation]:
-    """Yield the violation if a text at `path` is an error message in a result without isError."""
+    """Yield a violation if a text at `path` is an error message in a result without isError."""
     match = _MESSAGE.match(text) if len(text) <= MAX_CHARS else None
     if match:
         message = f"the text says {match[1].lower()!r} but isError is not true"

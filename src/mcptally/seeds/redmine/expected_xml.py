@@ -1,4 +1,4 @@
-"""Decides which results should be XML, by the server's other results and tool definitions.
+"""Decides which results should be XML, based on the server's other results and definitions.
 
 A server's results should be XML if at least one begins with an XML declaration, and at least half
 are XML with or without a declaration. A tool's results should be XML if its title or description
@@ -31,7 +31,7 @@ _IS_UNDECLARED: Final = (
 ) & ~_IS_DECLARED
 
 FORM_COUNTS: Final = MappingProxyType({"xml": _IS_DECLARED, "undeclared_xml": _IS_UNDECLARED})
-"""Column of `ResultForms` → condition for the results that it counts."""
+"""Maps columns of `ResultForms` to conditions for the results that they count."""
 
 
 def xml_servers(forms: pl.DataFrame) -> pl.DataFrame:
@@ -46,7 +46,7 @@ def xml_servers(forms: pl.DataFrame) -> pl.DataFrame:
 
 
 def expectations(calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataFrame) -> pl.Series:
-    """Return the reason why a call's result lacks a required XML declaration; else null.
+    """Return why each call's result should have an XML declaration that it lacks, else null.
 
     Args:
         calls: scored calls, with `first_text`.

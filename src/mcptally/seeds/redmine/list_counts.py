@@ -8,7 +8,7 @@ NAMES: Final = ("total_count", "limit", "offset")
 
 
 def count_messages(counts: Mapping[str, Any], items: int) -> Iterator[str]:
-    """Yield messages about counts that contradict a list of `items` items, given total_count."""
+    """Yield messages about counts that contradict a list of `items` items."""
     if "total_count" not in counts:
         return
     numbers: dict[str, int] = {}
@@ -35,7 +35,7 @@ def count_messages(counts: Mapping[str, Any], items: int) -> Iterator[str]:
 
 
 def object_messages(value: Any) -> Iterator[str]:
-    """Yield the messages about a JSON object whose members include counts and exactly one array."""
+    """Yield messages about a JSON object that has counts and exactly one array."""
     if isinstance(value, dict) and "total_count" in value:
         arrays = [item for item in value.values() if isinstance(item, list)]
         if len(arrays) == 1:
@@ -43,7 +43,7 @@ def object_messages(value: Any) -> Iterator[str]:
 
 
 def _number(value: Any) -> int | None:
-    """Return a non-negative integer, also if written as text; None for anything else."""
+    """Return a non-negative integer, which may be written as text; None for anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):

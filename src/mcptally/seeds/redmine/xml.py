@@ -28,11 +28,11 @@ _AT_AMPERSAND: Final = (_INVALID, expat.errors.codes[expat.errors.XML_ERROR_UNDE
 
 
 class _UncheckedError(Exception):
-    """The text declares an entity or is nested too deeply, so it is not checked."""
+    """Raised if the text declares an entity or is nested too deeply to be checked."""
 
 
 class _Reader:
-    """The state of parsing a text: items at the root, custom fields, unescaped characters."""
+    """The parser's state for a text: items at the root, custom fields, unescaped characters."""
 
     def __init__(self, text: str) -> None:
         self.source = text.encode("utf-8", "replace")
@@ -43,7 +43,7 @@ class _Reader:
         self.field_violations: list[Violation] = []
         self.raw: tuple[int, int, str] | None = None
         self.declared: tuple[str, str | None] | None = None
-        # The text is already decoded, whatever encoding its declaration names.
+        # The text is already decoded, regardless of the encoding in its declaration.
         self.parser = expat.ParserCreate("UTF-8")
         self.parser.buffer_text = False
         self.parser.XmlDeclHandler = self._declaration

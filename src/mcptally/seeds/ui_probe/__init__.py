@@ -4,6 +4,6 @@ Reads JSON objects in tool results. Writes the tables `ui_runs`, `ui_steps`, `ui
 findings (`envelope.*`, `ui_probe.*`).
 
 `shapes` compares a value with a shape, `envelopes` checks {success, data, error}, `tool_data` the
-data of the simple tools, `test_runs` whole runs, `form_confidence` uncertain forms; `tables`
-writes the tables.
+data of the simple tools, `test_runs` test runs, `form_confidence` uncertain forms; `tables` writes
+the tables.
 """

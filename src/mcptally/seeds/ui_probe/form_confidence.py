@@ -16,14 +16,14 @@ TOOLS: Final = ("fill_and_submit", "infer_form")
 """The tools whose calls `low_confidence_findings` needs."""
 
 MAX_LOW_CONFIDENCE: Final = 0.7
-"""A form must not be filled if it was inferred with this confidence or less (document, 4.2)."""
+"""A form must not be filled in if its confidence is at most this (document, 4.2)."""
 
 
 def low_confidence_findings(results: pl.DataFrame) -> pl.DataFrame:
     """Return findings for each `fill_and_submit` call whose form has a low confidence.
 
-    The confidence comes from the last earlier `infer_form` result for the same form in the session
-    or, failing that, for any form.
+    The confidence comes from the session's last preceding `infer_form` result for the same form or,
+    failing that, for any form.
     """
     fills = results.filter(Scored.tool.col == "fill_and_submit")
     inferred = results.filter(Scored.tool.col == "infer_form")

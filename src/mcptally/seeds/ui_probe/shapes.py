@@ -9,14 +9,14 @@ from typing import Any, Final, NamedTuple
 from mcptally.toml_files import read_toml
 
 SHAPES: Final = read_toml("seeds/ui_probe.toml")
-"""The shapes by name; those of a single interpretation are under `document` or `program`."""
+"""The shapes by name; shapes of one interpretation are under `document` or `program`."""
 
 
 class Issue(NamedTuple):
     """A difference between a value and a shape."""
 
     path: tuple[str | int, ...]
-    """The member names and item numbers that lead to it."""
+    """The member names and item numbers that lead to the difference."""
     code: str
     """`invalid_type` (also for a missing member) or `invalid_enum_value`."""
 
@@ -70,7 +70,7 @@ def has_type(value: Any, kind: str) -> bool:
 
 
 def as_double(value: Any) -> float | None:
-    """Return a JSON number as a float; None for other values and too large integers."""
+    """Return a JSON number as a float; None for other values and for huge integers."""
     if not has_type(value, "number"):
         return None
     try:

@@ -1,8 +1,8 @@
 """Checks the shape and the result of UI probe test runs.
 
 `program` and `document` check a run's shape in the two interpretations. `determined` returns the
-result that the program gives a run, `allowed` the results that the document permits. `violations`
-combines them for findings.
+result that the program assigns to a run, `allowed` the results that the document permits.
+`violations` combines all of these for findings.
 """
 
 import re
@@ -14,7 +14,7 @@ from mcptally.seeds.ui_probe.shapes import SHAPES, Issue, differences, has_type
 from mcptally.seeds.violation import Violation, pointer
 
 PREFILTER: Final = "runId"
-"""The JSON text of every result with a test run contains this."""
+"""Text that the JSON of every result with a test run contains."""
 
 RUN: Final = SHAPES["program"]["run"]
 """The shape of a test run in the program's schema."""
@@ -39,7 +39,7 @@ CODES: Final = words(
     "E_NETWORK_TIMEOUT E_NETWORK_CORS E_SELECTOR_NOT_FOUND E_NAVIGATION_FAILED "
     "E_FORM_INFERENCE_FAILED"
 )
-"""Error codes in the program and in its documents."""
+"""Error codes defined by the program and its documents."""
 
 _CODE_FAMILY: Final = re.compile(r"E_\w+_(?:JOURNEY|RECORDING|PLAYBACK)\Z")
 _ISO: Final = re.compile(
@@ -58,7 +58,7 @@ def known_code(code: str) -> bool:
 
 
 def determined(run: Any) -> str | None:
-    """Return the result that the program derives from `errors`; None if it is not a list."""
+    """Return the result that the program derives from `errors`; None if `errors` is not a list."""
     errors = run.get("errors") if isinstance(run, dict) else None
     if not isinstance(errors, list):
         return None

@@ -11,14 +11,14 @@ TOOLS: Final = tuple(SHAPES["document"]["data"])
 
 
 def issues(tool: str, data: Any, interpretation: str = "document") -> list[Issue]:
-    """Return the differences between a tool's `data` and its shape in an interpretation."""
+    """Return the differences between a tool's `data` and the tool's shape in an interpretation."""
     return list(differences(data, SHAPES[interpretation]["data"][tool]))
 
 
 def violations(tool: str, data: Any, path: str) -> Iterator[Violation]:
-    """Yield the violations in the `data`, at `path`, of a tool's successful answer.
+    """Yield the violations in the `data` (at `path`) of a tool's successful answer.
 
-    `data` is a violation only if it fits neither interpretation's shape.
+    There is a violation only if `data` fits neither interpretation's shape.
     """
     by_interpretation = {
         interpretation: issues(tool, data, interpretation)

@@ -4,6 +4,6 @@ Reads the arguments and the errors of calls. Writes the columns `error_category`
 `error_code_name`, `http_equivalent`, `error_retryable`, `error_hint`, `error_details` and
 `error_source` of `calls`, and the finding `arguments.wrapped`.
 
-`arguments` unwraps arguments; `structured_error` reads errors that describe themselves,
-`error_categories` defines the categories, `normalised_error` writes the columns.
+`arguments` unwraps arguments; `structured_error` parses structured errors, `error_categories` loads
+the categories, `normalised_error` writes the columns.
 """

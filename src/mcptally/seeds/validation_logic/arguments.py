@@ -1,4 +1,4 @@
-"""Unwraps arguments: the expected object may be inside another object or a JSON string.
+"""Unwraps arguments that are nested inside another object or a JSON string.
 
 Wrappers are a JSON-RPC request's `params`, and `arguments`, `args`, `parameters` and `input`.
 """
@@ -78,7 +78,7 @@ _WRAPPED: Final = rf'^\s*"|"(?:{"|".join(WRAPPERS)})"\s*:\s*(?:\{{|"\s*\{{)'
 def wrapped_findings(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """Return a finding for each tool call whose arguments are wrapped."""
     calls = rule_findings.select_for_findings(calls, "arguments")
-    # Search the beginning only: later on, the same name is part of an argument.
+    # Search only the beginning: further on, the same name is part of an argument.
     wrapped = Scored.arguments.col.str.head(HEAD).str.contains(_WRAPPED)
     rows = (
         calls.lazy()

@@ -31,7 +31,7 @@ _STATUS: Final = {status: row.name for row in CATEGORIES.values() for status in 
 
 
 def category_of_status(status: int) -> str:
-    """Return the category of an HTTP status from 400 on."""
+    """Return the category of an HTTP status of 400 or higher."""
     return _STATUS.get(status) or ("upstream" if status >= 500 else "validation")
 
 

@@ -1,9 +1,9 @@
 """Normalises errors: category, code, HTTP equivalent, retryability, hint and details.
 
-If an error describes itself in a JSON structure, its values are used unchanged: `error_source` is
-`structured`, or `partial` if the structure is incomplete. Everything else is inferred with the rows
-in `rules/regular.toml`. The categories are those of the validation-logic document; `verdict` is
-decided elsewhere and may disagree.
+If an error contains a JSON structure that describes it, those values are used unchanged:
+`error_source` is `structured`, or `partial` if the structure is incomplete. All other values are
+inferred with the rows in `rules/regular.toml`. The categories are those of the validation-logic
+document; `verdict` is decided elsewhere and may disagree.
 """
 
 import functools
@@ -53,9 +53,9 @@ class CategoryRule(TextRule, frozen=True, kw_only=True):
 
     category: str
     code: str = ""
-    """The code's name; by default the category's."""
+    """The code's name; defaults to the category's."""
     http: int = 0
-    """The HTTP status; by default the category's."""
+    """The HTTP status; defaults to the category's."""
     codes: tuple[int, ...] = ()
     statuses: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ def category_rules() -> tuple[CategoryRule, ...]:
 
 
 def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the `NormalisedErrors` of `calls`, one row per call; null without a failure."""
+    """Return the `NormalisedErrors` of `calls`, one row per call; null if it did not fail."""
     present = set(calls.columns)
     structure = pl.any_horizontal(pl.col(*_STRUCTURES).str.contains(MEMBERS.pattern))
     errors = (
@@ -113,7 +113,7 @@ def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _deciding_rules(errors: pl.DataFrame) -> list[CategoryRule]:
-    """Return the first rule that matches each of `errors`; the last rule matches all."""
+    """Return the first rule that matches each of `errors`; the last rule matches every error."""
     rules = category_rules()
     texts = (
         errors.lazy()
@@ -124,7 +124,7 @@ def _deciding_rules(errors: pl.DataFrame) -> list[CategoryRule]:
         .pipe(run_query)
     )
     matched = match.match_rules(rules, texts["text"], texts["text"])
-    # Use the HTTP status only from 400 on: tool errors are sent with status 200.
+    # Use the HTTP status only if it is at least 400: tool errors are sent with status 200.
     exchange_status = pl.when(_Errors.http_status.col >= 400).then("http_status")
     rows = (
         errors.lazy()
@@ -166,7 +166,7 @@ def _conditions(rule: CategoryRule) -> Iterator[pl.Expr]:
 
 
 def _combined(error: StructuredError, rule: CategoryRule, *, has_code: bool) -> tuple[Any, ...]:
-    """Return `NormalisedErrors` from the structure, else the rule, else the category's defaults."""
+    """Return `NormalisedErrors` from the structure, the rule or the category's defaults."""
     category = error.category or rule.category
     defaults = CATEGORIES[category]
     agrees = category == rule.category
@@ -180,7 +180,7 @@ def _combined(error: StructuredError, rule: CategoryRule, *, has_code: bool) -> 
 
 
 _PATCH_STATUS: Final = {"PATCH_EMPTY": 400, "PATCH_MALFORMED": 400, "FILE_NOT_FOUND": 404}
-"""HTTP equivalents of patch codes that differ from their category's."""
+"""HTTP equivalents of patch codes, where they differ from those of their category."""
 
 
 def deciding_rule_ids(examples: Sequence[str | Mapping[str, Any]]) -> list[str]:

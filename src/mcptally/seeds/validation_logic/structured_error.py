@@ -1,4 +1,4 @@
-"""Reads errors that describe themselves in JSON: category, code, status, hint, details."""
+"""Parses structured errors in JSON: category, code, status, hint and details."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from mcptally.wire.json_text import first_present
 
 
 class StructuredError(NamedTuple):
-    """The members of a structured error that describe it; missing ones are None."""
+    """The members of a structured error that describe it; missing members are None."""
 
     category: str | None = None
     code: str | None = None
@@ -21,7 +21,7 @@ class StructuredError(NamedTuple):
     hint: str | None = None
     details: str | None = None
     complete: bool = False
-    """Whether it has both a known category and a code."""
+    """Whether the error has both a known category and a code."""
 
 
 NOTHING: Final = StructuredError()
@@ -32,7 +32,7 @@ MEMBERS: Final = re.compile(
     r'retryable|hint)"\s*:'
 )
 
-"""Members that identify a text with a structured error."""
+"""Matches members that indicate a structured error."""
 
 _ERROR_MEMBERS: Final = frozenset({"category", "code", "retryable", "status", "http_status"})
 
@@ -40,7 +40,7 @@ _ERROR_MEMBERS: Final = frozenset({"category", "code", "retryable", "status", "h
 def read_first(*sources: str | None) -> StructuredError:
     """Return the first complete structure in the texts, or else the first non-empty one.
 
-    The last text is a JSON-RPC error's `data`, which becomes the details if there are no others.
+    The last text is a JSON-RPC error's `data`, which becomes the details if there are none.
     """
     best = NOTHING
     data = sources[-1]
@@ -74,7 +74,7 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def read(payload: Any) -> StructuredError:
-    """Return the error that a payload describes in `error_detail`, `error` or its own members.
+    """Return the error described in a payload's `error_detail`, `error` or own members.
 
     A list of issues, as written by schema libraries, is a validation error with these details.
     """

@@ -1,6 +1,6 @@
 """Implements the validation protocol document (mcp-validation-protocol.md): checks before calls.
 
-Reads calls to a `validate` tool or the method `tools/validate`, and the calls they are about.
+Reads calls to a `validate` tool or the method `tools/validate`, and the calls that they validate.
 Writes the table `validations`, the columns `validated_by` and `validated_as` of `seed_scores`, and
 findings (`validation.*`).
 

@@ -1,6 +1,6 @@
-"""Checks the meaning of arguments without running anything: URLs, paths, cron, SQL, formats.
+"""Checks the meaning of arguments (URLs, paths, cron, SQL, formats) without executing anything.
 
-The schema determines which parameters have a checkable meaning. DuckDB parses SQL and never runs
+The schema determines which parameters have a checkable meaning. DuckDB parses SQL but never runs
 it.
 """
 
@@ -23,7 +23,7 @@ class Remark(NamedTuple):
     """A dry run's result about one argument."""
 
     level: str
-    """`error`, `warning`, or `unchecked` if it cannot be checked offline."""
+    """`error`, `warning`, or `unchecked` if the argument cannot be checked offline."""
     name: str
     """The argument's name, or "" if the remark is about the whole call."""
     message: str
@@ -33,7 +33,7 @@ class SemanticParameter(NamedTuple):
     """A parameter whose meaning is checked."""
 
     path: tuple[str, ...]
-    """The member names that lead to it; `*` stands for every item in a list."""
+    """The member names that lead to the parameter; `*` stands for every item in a list."""
     kind: str
     """`url`, `path`, `cron`, `schedule`, `sql`, `tool`, or `format:NAME`."""
 
@@ -67,7 +67,7 @@ _SNAKE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-.\s]+")
 
 @functools.lru_cache(maxsize=4096)
 def semantic_parameters(schema: str) -> tuple[SemanticParameter, ...]:
-    """Return the parameters of an inputSchema whose meaning is checked; none if it is not JSON."""
+    """Return the parameters of an inputSchema whose meaning is checked; empty if it is not JSON."""
     return tuple(dict.fromkeys(_parameters(json_value(schema), ())))
 
 
@@ -246,7 +246,7 @@ def _nesting(text: str) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def sql_syntax_error(text: str) -> str | None:
-    """Return DuckDB's message about SQL that it cannot parse, or None. Nothing is run."""
+    """Return DuckDB's message about SQL that it cannot parse, or None. Nothing is executed."""
     try:
         _parser().extract_statements(text)
     except duckdb.Error as error:
@@ -278,7 +278,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def tables_in_sql(text: str) -> set[str]:
-    """Return the tables named in SQL; none if DuckDB cannot parse it."""
+    """Return the tables named in SQL, or an empty set if DuckDB cannot parse it."""
     if _nesting(text) > MAX_NESTED:
         return set()
     try:

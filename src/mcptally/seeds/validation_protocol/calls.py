@@ -1,8 +1,8 @@
 """Finds validations: requests that ask a server whether a call would be accepted.
 
 A validation is a call to a tool `validate` (with or without a namespace) or to the method
-`tools/validate`, whose arguments contain a tool and its arguments. Each partition gathers its
-validations for the whole archive, because the validated call may be in another recording.
+`tools/validate`, whose arguments contain a tool and its arguments. Validations are gathered for the
+whole archive, because the validated call may be in another recording.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ _CHANGES: Final = (
     "notifications/tools/list_changed",
     "notifications/prompts/list_changed",
 )
-"""Notifications with which a server reports a change of state."""
+"""Notifications by which a server reports a change of state."""
 
 
 def gather_validations(calls: pl.DataFrame, params: pl.DataFrame) -> pl.DataFrame:
@@ -145,7 +145,7 @@ def validations_table(
 
 
 def with_validations(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataFrame:
-    """Return `calls` with `validated_by` and `validated_as`: the last validation before each.
+    """Return `calls` with `validated_by` and `validated_as`, from the last validation before each.
 
     A validation in the same session takes precedence over one in another session of the server.
 

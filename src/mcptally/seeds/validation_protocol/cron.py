@@ -1,4 +1,4 @@
-"""Checks cron expressions: five fields as in crontab(5), also with seconds or a year; `@daily`."""
+"""Checks cron expressions: the five fields of crontab(5), seconds or a year, and `@daily`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ class _Field(NamedTuple):
     high: int
     names: tuple[str, ...] = ()
     special: str = ""
-    """Letters with a meaning in Quartz, alone or after a number."""
+    """Letters that have a meaning in Quartz, alone or after a number."""
 
 
 _MONTHS: Final = tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())  # noqa: SIM905
@@ -30,7 +30,7 @@ _READINGS: Final[Mapping[int, tuple[tuple[_Field, ...], ...]]] = {
     6: ((_SECOND, *_FIELDS), (*_FIELDS, _YEAR)),
     7: ((_SECOND, *_FIELDS, _YEAR),),
 }
-"""Possible meanings of the fields by their number: Quartz and Spring begin with seconds,
+"""Possible meanings of the fields, by the number of fields: Quartz and Spring begin with seconds,
 EventBridge ends with a year."""
 
 MACROS: Final = frozenset(

@@ -1,6 +1,6 @@
 """Reproduces the two original validators: the document's listing and the program.
 
-The answers equal the originals', including their bugs, for comparison. `in`, `typeof` and template
+The answers match those of the originals, bugs included, for comparison. `in`, `typeof` and template
 strings follow JavaScript. docs/reference/seed-documents.md lists the differences between the two.
 """
 
@@ -19,7 +19,7 @@ PROTOTYPE: Final = words(
     "constructor hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf "
     "__defineGetter__ __defineSetter__ __lookupGetter__ __lookupSetter__ __proto__"
 )
-"""Members that every JavaScript object inherits, so that `in` finds them in `{}`."""
+"""Members that every JavaScript object inherits: `in` finds them even in `{}`."""
 
 _UNDEFINED: Final = object()
 _INHERITED: Final = object()
@@ -27,7 +27,7 @@ _INHERITED: Final = object()
 
 
 class ThrownError(Exception):
-    """The original throws an exception; the message is the JavaScript engine's."""
+    """Raised where the original throws; the message is the JavaScript engine's."""
 
 
 def document_answer(tools: Mapping[str, Any], tool: Any, arguments: Any) -> Answer:
@@ -85,7 +85,7 @@ _TYPES: Final = {
 
 
 def program_schema_check(schema: Any, parameters: Any) -> Answer:
-    """Return the `errors` and `warnings` of the program's check that only uses the schema.
+    """Return `errors` and `warnings` of the program's check that uses only the schema.
 
     Raises:
         ThrownError: the program throws, for example because `parameters` is not an object.
@@ -141,12 +141,12 @@ def program_answer(
     catalog: Mapping[str, Mapping[str, Any]],
     internal: Mapping[str, Mapping[str, Any]],
 ) -> Answer:
-    """Return the answer of the program's `validate`, without its list of accepted schedules.
+    """Return the answer of the program's `validate`, except its list of accepted schedules.
 
     Args:
         request: `tool` (as mcp:tool), `parameters`, `schedule`.
         catalog: input schemas by server and tool.
-        internal: by server, `capability`, and the `result` of the server's own validation or the
+        internal: for each server, its `capability`, and the `result` of its own validation or the
             error that it `throws`.
     """
     tool, parameters = request.get("tool"), request.get("parameters")
@@ -225,7 +225,7 @@ def _validate_tool(
 
 
 def _native_answer(server: Mapping[str, Any] | None) -> Answer | None:
-    """Return the answer of a server's own validation, or None if the program cannot read it."""
+    """Return the answer of a server's own validation, or None if the program cannot parse it."""
     if not server or server.get("capability") is not True or "throws" in server:
         return None
     result = server.get("result")

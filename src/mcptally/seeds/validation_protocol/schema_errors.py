@@ -13,7 +13,7 @@ from mcptally.seeds.validation_protocol.argument_semantics import Remark
 
 
 def schema_remarks(schema: str, arguments: Any) -> Iterator[Remark]:
-    """Yield a schema's remarks about arguments; unknown parameters are warnings."""
+    """Yield remarks about arguments that violate the schema; unknown parameters are warnings."""
     judge = validators.compile_validator(schema)
     if isinstance(judge, str):
         why = f"the tool's inputSchema cannot be used: {judge}"
@@ -33,7 +33,7 @@ def schema_remarks(schema: str, arguments: Any) -> Iterator[Remark]:
 
 
 def _errors(schema: str, arguments: Any) -> Iterator[Remark]:
-    """Yield the errors that jsonschema-rs lists; none if it rejects the schema."""
+    """Yield the errors that jsonschema-rs finds; none if it rejects the schema."""
     try:
         value = parse_schema(schema)
         name = dialect_of(value)

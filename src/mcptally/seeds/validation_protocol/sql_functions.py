@@ -1,9 +1,9 @@
 """Defines DuckDB functions that check recorded arguments' meaning, for `preventable_failures`.
 
-`meaning_error(input_schema, arguments)` is the first error from `argument_semantics`, or null;
-`has_meaning(input_schema)` is whether an error is possible. They run when the question is asked,
-not when an archive is scored. Results are not cached: each distinct pair is checked once, and
-arguments may be large.
+`meaning_error(input_schema, arguments)` returns the first error from `argument_semantics`, or null;
+`has_meaning(input_schema)` returns whether an error is possible. They run when the question is
+asked, not during scoring. Results are not cached: each distinct pair is checked once, and arguments
+may be large.
 """
 
 import duckdb

@@ -1,6 +1,6 @@
 """Parses the JSON texts of a validation: request, answer and input schema.
 
-The texts are untrusted: invalid parts become violations, and the rest is still read.
+The texts are untrusted: invalid parts become violations, and the rest is still parsed.
 """
 
 import functools
@@ -21,7 +21,7 @@ ANSWER: Final = ("valid", "errors", "warnings")
 
 
 class PhaseRule(rule_files.Rule, frozen=True, kw_only=True):
-    """A rule whose texts show the phase of a validation: how thoroughly it checks."""
+    """A rule whose patterns show the phase of a validation: how thoroughly it checks."""
 
     phase: str
     matches: tuple[str, ...]
@@ -81,9 +81,9 @@ def parse_answer(response: str | None) -> Answer:
 
 
 def _find_answer(result: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
-    """Return the pointer and the members of the answer in a result; None if there is no answer.
+    """Return the pointer to the answer in a result, and its members (None if there is no answer).
 
-    The answer is in structuredContent, in a text, or (for the method) the result itself.
+    The answer is structuredContent, a text, or (for the method) the result itself.
     """
     structured = result.get("structuredContent")
     if isinstance(structured, dict) and "valid" in structured:
@@ -116,12 +116,12 @@ def _shape_violations(members: dict[str, Any], path: str) -> Iterator[Violation]
 
 
 def is_vague(text: str, arguments: Any) -> bool:
-    """Return whether an error contains nothing specific: no value, quote, location or number.
+    """Return whether an error lacks specific information: a value, quote, location or number.
 
-    A parameter's name is enough if the text also states the expected value: `path is required` is
+    A parameter's name suffices if the text also states the expected value: `path is required` is
     specific, `Invalid path` is vague.
     """
-    text = text[:_VAGUE_CHARS]  # limits the time of the searches
+    text = text[:_VAGUE_CHARS]  # limits the time that searches take
     if _SPECIFIC.search(text):
         return False
     members = arguments if isinstance(arguments, dict) else {}
@@ -167,7 +167,7 @@ def canonical(value: Any) -> str:
 
 
 def declares_validation(schema: str | None) -> bool:
-    """Return whether an input schema has a validation's members: a tool and its arguments."""
+    """Return whether an input schema has the members of a validation: a tool and its arguments."""
     value = json_value(schema)
     properties = value.get("properties") if isinstance(value, dict) else None
     if not isinstance(properties, dict):

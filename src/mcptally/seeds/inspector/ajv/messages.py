@@ -1,7 +1,7 @@
 """Produces AJV 6's error message about a value that does not match its schema.
 
-AJV stops at the first error, and it checks keywords in a fixed order, regardless of their order in
-the schema. A message about anyOf or oneOf includes the errors of every branch.
+AJV stops at the first error, and checks keywords in a fixed order, regardless of their order in the
+schema. A message about anyOf or oneOf includes the errors of every branch.
 """
 
 import itertools
@@ -26,7 +26,7 @@ _GROUPS: Final = {
     ),
     "": (*("$ref", "const", "enum", "not", "anyOf", "oneOf", "allOf"), *("if", "then", "else")),
 }
-"""Keywords by the type of the values that they apply to, in AJV's order."""
+"""Keywords by the type of value to which they apply, in AJV's order."""
 
 _RANK: Final = {
     keyword: rank
@@ -37,7 +37,7 @@ _RANK: Final = {
     if (kind, keyword) != ("number", "format")
 }
 ORIGINAL: Final = "x-original-pattern"
-"""Member of a schema that contains its pattern before translation."""
+"""Member of a schema that contains the original pattern, before translation."""
 
 _INWARD: Final = (
     *("properties", "patternProperties", "additionalProperties"),
@@ -62,7 +62,7 @@ def _first_sentences(
 def _key(
     error: jsonschema_rs.ValidationError, schema: Any, value: Any
 ) -> tuple[tuple[int, int], ...]:
-    """Return the sort key that puts errors in the order in which AJV checks them."""
+    """Return a sort key for errors, in the order in which AJV checks keywords."""
     key: list[tuple[int, int]] = []
     path = list(error.evaluation_path)
     steps = list(error.instance_path)
@@ -99,7 +99,7 @@ def _key(
 
 
 def _item_number(value: Any, step: Any) -> int:
-    """Return the position of a member or item in its value."""
+    """Return the position of a member or item in the value that contains it."""
     if isinstance(step, int):
         return step
     return list(value).index(step) if isinstance(value, dict) and step in value else 0
@@ -113,9 +113,9 @@ def _item(value: Any, step: str | int) -> Any:
 
 
 def type_first(part: dict[str, Any]) -> bool:
-    """Return whether AJV checks the type before all other keywords, even beside a $ref."""
+    """Return whether AJV checks the type before all other keywords, even next to a $ref."""
     kind = part.get("type")
-    # Otherwise AJV checks it before the first keyword that applies to that type.
+    # In other cases, AJV checks the type before the first keyword that applies to it.
     return not isinstance(kind, str) or part.keys().isdisjoint(_GROUPS.get(kind, ()))
 
 
@@ -208,7 +208,7 @@ def _sentences(error: jsonschema_rs.ValidationError, schema: Any, value: Any) ->
         return [f'{where} should match format "{found["format"]}"']
     if kind == "pattern":
         part = _part(schema, list(error.evaluation_path)[:-1])
-        # The error lacks the pattern if matching was abandoned because of its cost.
+        # The error lacks the pattern if the match was abandoned because of its cost.
         text = (part or found).get(ORIGINAL, found.get("pattern", ""))
         return [f'{where} should match pattern "{text}"']
     if kind == "falseSchema":
@@ -225,7 +225,7 @@ def _matches_many(error: jsonschema_rs.ValidationError) -> bool:
 
 
 def _required(error: jsonschema_rs.ValidationError, schema: Any) -> str:
-    """Return the missing property: its name if declared, else a JavaScript accessor."""
+    """Return the missing property: its name if it is declared, otherwise a JavaScript accessor."""
     name = str(error.kind.as_dict()["property"])
     part = _part(schema, list(error.evaluation_path)[:-1])
     declared = part.get("properties") if isinstance(part, dict) else None
@@ -248,7 +248,7 @@ def _dependency(error: jsonschema_rs.ValidationError, schema: Any, value: Any) -
 
 
 def _where(error: jsonschema_rs.ValidationError) -> str:
-    """Return AJV's path to the value, with declared properties after dots, others in brackets."""
+    """Return AJV's path to the value: declared properties after dots, others in brackets."""
     declared = {
         str(name)
         for keyword, name in itertools.pairwise(error.evaluation_path)

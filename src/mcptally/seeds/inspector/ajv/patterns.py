@@ -1,4 +1,4 @@
-r"""Translates JavaScript regular expressions without the u flag to strict ECMAScript.
+r"""Translates JavaScript regular expressions (without the u flag) to strict ECMAScript.
 
 `new RegExp(text)` accepts a brace that is not a quantifier as a literal, `\Z` as Z, and the dash in
 `[\w-.]` as a literal; jsonschema-rs rejects them. One difference remains: JavaScript counts a
@@ -88,7 +88,7 @@ def _class(pattern: str, place: int) -> tuple[str, int]:
 
 
 def _with_dashes(items: list[str]) -> list[str]:
-    """Return a class's items, with a dash at an end or beside a class escape made literal."""
+    """Return a class's items, with literal dashes at an end or next to a class escape."""
     out = list(items)
     for index, item in enumerate(items):
         if item != "-":

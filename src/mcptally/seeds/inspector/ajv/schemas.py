@@ -1,9 +1,9 @@
 """Validates output schemas in the same way as AJV 6.12.6 with default options.
 
-AJV asserts formats and follows draft 7. If it rejects the output schema, the tool is treated as if
+AJV asserts formats and follows draft 7. If it rejects an output schema, the tool is treated as if
 it had none. It rejects a `$schema` other than draft 7, an unknown format, a `$ref` that cannot be
-resolved, and any schema that the draft-7 meta-schema rejects. jsonschema-rs validates values; this
-module adds AJV's differences.
+resolved, and any schema that the draft-7 meta-schema rejects. Values are validated by
+jsonschema-rs; this module adds AJV's differences.
 """
 
 import functools
@@ -76,12 +76,12 @@ _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
     name: _full_match(pattern) for name, pattern in _FORMAT_PATTERNS.items()
 } | {"regex": _is_regex}
 _BUILT_IN: Final = ("ipv6", "uri-template")
-"""Formats for which jsonschema-rs agreed with AJV on every value tried."""
+"""Formats for which jsonschema-rs agreed with AJV on every tested value."""
 _KNOWN: Final = frozenset((*_FORMATS, *_BUILT_IN, "url"))
 
 
 class Refused(Exception):  # noqa: N818 - an expected result of the original program
-    """AJV does not compile the schema; the message gives the reason."""
+    """Raised if AJV does not compile the schema; the message gives the reason."""
 
 
 class Compiled:
@@ -152,9 +152,9 @@ def compiled(schema: Any) -> Compiled | None:
 
 
 def compile_status(text: str) -> tuple[bool, bool]:
-    """Return whether AJV rejects a schema (JSON text), and whether its dialect is irrelevant.
+    """Return whether AJV rejects a schema (JSON text), and whether the dialect is irrelevant.
 
-    If it is irrelevant, a value that is valid in the schema's own dialect is valid for AJV.
+    If it is irrelevant, a value that is valid in the schema's own dialect is also valid for AJV.
     """
     try:
         schema = json.loads(text)
@@ -188,7 +188,7 @@ _PORTABLE: Final = _ANNOTATIONS | {
 def _compiled(text: str) -> Compiled | None:
     try:
         schema = dialects.parse_schema(text)
-        # Limit the depth of values for an untrusted schema that could take exponential time.
+        # Limit the depth of values if an untrusted schema could take exponential time.
         limit = cost.max_value_depth(schema) if cost.may_be_costly(text) else None
         return Compiled(schema, limit)
     except (Refused, dialects.UnusableSchemaError):
@@ -200,9 +200,9 @@ _compiled_with_patterns: Final = functools.lru_cache(maxsize=patterns.MAX_CACHED
 
 
 def _adapt_to_draft7(schema: Any) -> Any:
-    """Return the schema, modified so that a draft-7 validator agrees with AJV.
+    """Modify the schema in such a way that a draft-7 validator agrees with AJV, and return it.
 
-    AJV does not resolve references in unused definitions. Draft 7 ignores every keyword beside a
+    AJV does not resolve references in unused definitions. Draft 7 ignores every keyword next to a
     `$ref`, but AJV checks a `type` there if it checks the type first.
     """
     used = {id(part) for part in _reachable(schema)}
@@ -239,7 +239,7 @@ def _translate_patterns(part: dict[str, Any]) -> None:
 
 
 def _with_integers(value: Any) -> Any:
-    """Return a copy with 1.0 replaced by 1, which JavaScript does not distinguish."""
+    """Return a copy with 1.0 replaced by 1: JavaScript does not distinguish them."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, list):
@@ -250,7 +250,7 @@ def _with_integers(value: Any) -> Any:
 
 
 class _MultipleOf:
-    """`multipleOf` by floating-point division, as in JavaScript: 0.29 is no multiple of 0.01."""
+    """Checks `multipleOf` by floating-point division: 0.29 is not a multiple of 0.01, as in AJV."""
 
     def __init__(self, _schema: dict[str, Any], value: Any, _path: list[str | int]) -> None:
         self.divisor = float(value)
@@ -288,7 +288,7 @@ _MAPS: Final = ("properties", "patternProperties", "dependencies")
 
 
 def _reachable(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield the subschemas that AJV compiles; those in unused definitions are left out."""
+    """Yield the subschemas that AJV compiles, which excludes those in unused definitions."""
     seen: set[int] = set()
     stack = [schema]
     while stack:
@@ -298,7 +298,7 @@ def _reachable(schema: Any) -> Iterator[dict[str, Any]]:
         seen.add(id(part))
         yield part
         if isinstance(part.get("$ref"), str):
-            # A $ref disables the keywords beside it.
+            # A $ref disables the keywords next to it.
             stack.append(messages.resolved(schema, part["$ref"]))
             continue
         stack += [part[name] for name in _SINGLE if name in part]
