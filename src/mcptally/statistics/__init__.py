@@ -1,4 +1,4 @@
-"""Computes intervals of rates and quantiles with sessions as clusters, and their DuckDB functions.
+"""Computes intervals for rates and quantiles, clustered by session, and registers DuckDB functions.
 
 It imports no other folder of mcptally.
 """

@@ -9,15 +9,14 @@ NORMAL: Final = 1.959963984540054
 
 
 class Agreement(NamedTuple):
-    """The agreement of two reviewers; NaN where it cannot be computed."""
+    """The agreement of two reviewers; NaN for values that cannot be computed."""
 
     n: int
     """Number of items that both answered."""
     share: float
     """Share of equal answers."""
     kappa: float
-    """Cohen's kappa (1960): agreement beyond chance, at most 1; NaN if both always gave the same
-    answer."""
+    """Cohen's kappa (1960): agreement beyond chance, at most 1; NaN if all answers are the same."""
     low: float
     high: float
     """95 % interval of kappa, from its asymptotic standard error (Fleiss, Cohen and Everitt 1969).
@@ -51,7 +50,7 @@ def agreement(pairs: Sequence[tuple[str, str]]) -> Agreement:
     last = (observed * chance - 2 * chance + observed) ** 2
     variance = max(0.0, equal + different - last) / (n * (1 - chance) ** 4)
     half = NORMAL * math.sqrt(variance)
-    if not half:  # if all answers agree, use a bound from the share, by the rule of three
+    if not half:  # all answers agree: use a bound from the share, by the rule of three
         share_low = 0.05 ** (1 / n)
         return Agreement(n, observed, kappa, (share_low - chance) / (1 - chance), kappa)
     return Agreement(n, observed, kappa, max(-1.0, kappa - half), min(1.0, kappa + half))

@@ -1,6 +1,6 @@
-"""Computes intervals of quantiles by a studentised bootstrap over whole sessions, on NumPy arrays.
+"""Computes intervals for quantiles by a studentised bootstrap over whole sessions, on NumPy arrays.
 
-docs/explanation/statistics.md describes the method and when there is no interval;
+docs/explanation/statistics.md describes the method, and when there is no interval;
 docs/design/statistics.md explains the choice.
 """
 
@@ -19,21 +19,21 @@ QUANTILES: Final = (0.5, 0.95, 0.99)
 MIN_SESSIONS: Final = 30
 """Minimum number of sessions for an interval."""
 MIN_CALLS_BEYOND: Final = 10
-"""Minimum number of calls beyond a quantile, on its smaller side, for an interval."""
+"""Minimum number of calls on the smaller side of a quantile for an interval."""
 MIN_SESSIONS_BEYOND: Final = 3
-"""Minimum number of sessions that these calls would fill if each session's calls were equally
+"""Minimum number of sessions that these calls would fill if all calls in a session were equally
 slow."""
 RESAMPLES: Final = 599
-"""Number of resamples, of which 2.5 % on either side are fifteen."""
+"""Number of resamples; 2.5 % of them, at either end, are fifteen."""
 MAX_CLUSTERS: Final = 256
-"""Maximum number of units to resample; more sessions are grouped by their hashes into this many."""
+"""Maximum number of units to resample; if there are more sessions, their hashes form groups."""
 SEED: Final = 20261122
-"""A fixed seed, so that the same calls in the same sessions have the same interval."""
+"""A fixed seed, so that the same calls in the same sessions get the same interval."""
 
 _SLICE: Final = 60
 """Resamples per matrix product; see `_weights`."""
 _BATCH: Final = 32
-"""Samples per step. Few long steps in NumPy let other threads run."""
+"""Samples per step. Long steps inside NumPy let other threads run."""
 _ROUNDING: Final = 1e-4
 """Relative size below which a variance in single precision counts as zero."""
 _LEVELS: Final = (0.025, 0.975)
@@ -47,7 +47,7 @@ class Sample(NamedTuple):
     values: Floats
     """The latency of each call."""
     owners: npt.NDArray[np.uint64]
-    """The hash of each call's session, or (with `lengths`) of each session."""
+    """The hash of each call's session, or, with `lengths`, of each session."""
     lengths: Whole | None = None
     """The number of consecutive calls in each session; None if `owners` has one hash per call."""
 
@@ -55,8 +55,8 @@ class Sample(NamedTuple):
 def quantiles(samples: Sequence[Sample]) -> list[list[float | None]]:
     """Return each of `QUANTILES` with the bounds of its 95 % interval: nine numbers per sample.
 
-    The bounds are None if there is too little data. Samples are independent; computing many in one
-    call takes less time per sample.
+    The bounds are None if there is too little data. Samples are independent; one call for many
+    samples takes less time per sample.
     """
     found: list[list[float | None]] = []
     for first in range(0, len(samples), _BATCH):
@@ -105,8 +105,8 @@ def _quantiles(samples: list[_Clustered]) -> list[list[float | None]]:
 def has_enough_data(q: float, sizes: Floats) -> bool:
     """Return whether sessions of these sizes suffice for an interval for the quantile `q`.
 
-    The latencies have no effect. A rule that used them would accept samples whose slow calls are
-    spread over several sessions by chance, and their intervals would be too short.
+    The latencies have no effect. A rule that used latencies would accept samples whose slow calls
+    are spread over several sessions by chance, and the resulting intervals would be too short.
     """
     beyond, calls = min(q, 1 - q), float(sizes.sum())
     return (
@@ -145,8 +145,8 @@ def _bounds(samples: list[_Clustered], estimates: list[list[float]]) -> list[lis
 def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
     """Return the low and high ends for each quantile, or None for both.
 
-    The interval contains the values for which the share of calls that are not slower differs from
-    the quantile by a number of standard errors within `limits`.
+    The interval contains a value if the share of calls up to it differs from the quantile by a
+    number of standard errors within `limits`.
     """
     last = len(sample.ordered) - 1
     _, errors = _shares(below, sample.sizes)
@@ -154,7 +154,7 @@ def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
     for q, wanted, limit, error in zip(QUANTILES, sample.has_interval, limits, errors, strict=True):
         if (
             wanted and np.isfinite(limit).all()
-        ):  # otherwise too many resamples have no call beyond the quantile
+        ):  # in other cases, too many resamples have no call beyond the quantile
             inside = np.rint((q + _STEPS[:, None] * limit * error) * last)
             inside = np.clip(inside, 0, last).astype(np.int64)
             ranks[q] = np.sort(np.append(inside, (0, int(q * last), last)))
@@ -178,8 +178,8 @@ def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
 def _limits(below: Floats, sizes: Floats) -> Floats:
     """Return the 2.5 % and 97.5 % quantiles of resampled t values, per sample and quantile.
 
-    A t value is the difference between the share of calls below the quantile in a resample and in
-    the sample, divided by its standard error.
+    A t value is the share of calls below the quantile in a resample, minus that in the sample,
+    divided by its standard error.
 
     Args:
         below: number of calls not slower than each quantile, per sample, session and quantile.
@@ -203,7 +203,7 @@ def _limits(below: Floats, sizes: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         difference = off / drawn
         variance = spread - 2 * difference * mixed + difference**2 * squares
-        # A resample without a call above the quantile has no variance, except for rounding errors.
+        # A resample without calls above the quantile has no variance, except for rounding errors.
         variance = np.where(variance > _ROUNDING * difference**2 * squares, variance, 0)
         errors = np.sqrt(variance * correction) / drawn
     distances = np.sort(_in_errors(difference, errors))
@@ -213,7 +213,7 @@ def _limits(below: Floats, sizes: Floats) -> Floats:
 
 @functools.cache
 def _weights() -> npt.NDArray[np.float32]:
-    """Return how often each session is in each resample, in slices of `_SLICE` resamples.
+    """Return how often each session occurs in each resample, in slices of `_SLICE` resamples.
 
     A product with one slice is small enough for one thread. For larger products, NumPy would start
     a thread per core thousands of times, each for a tenth of a millisecond.
@@ -234,7 +234,7 @@ def _counts(ends: Floats, sample: _Clustered) -> Floats:
 
 
 def _shares(below: Floats, sizes: Floats) -> tuple[Floats, Floats]:
-    """Return the share of calls up to each end, and its standard error clustered by session."""
+    """Return the share of calls up to each end, and its standard error, clustered by session."""
     share = below.sum(0) / sizes.sum()
     rest = below - sizes[:, None] * share
     return share, np.sqrt((rest**2).sum(0) * _correction(len(sizes))) / sizes.sum()
@@ -246,7 +246,7 @@ def _correction(sessions: Whole | int) -> Floats:
 
 
 def _in_errors(difference: Floats, error: Floats) -> Floats:
-    """Return a difference over its standard error: 0 for no difference, infinite for no error."""
+    """Return differences divided by their standard errors: 0 for 0/0, infinite for other x/0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         distance: Floats = np.where(difference == 0, 0, difference / error)
     return distance

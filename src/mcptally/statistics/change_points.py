@@ -1,4 +1,4 @@
-"""Finds the times at which a rate changed, in series of calls with sessions as clusters.
+"""Finds the times at which a rate changed, in series of calls clustered by session.
 
 docs/explanation/statistics.md explains the test, docs/design/statistics.md its choice.
 """
@@ -23,7 +23,7 @@ MIN_DIFFERENCE: Final = 0.05
 MAX_P_VALUE: Final = 0.01
 """The largest p-value of a change that is reported and at which the series is split further."""
 MAX_ENDS: Final = 25
-"""A range of sessions begins and ends at one of this many places."""
+"""Number of positions at which a range of sessions may begin or end."""
 STAGES: Final = (49, 950)
 """Numbers of permutations; a test stops after the first number if its p-value is clearly too
 large."""
@@ -31,17 +31,17 @@ CLEARLY_TOO_LARGE: Final = 5 * MAX_P_VALUE
 BLOCKS: Final = (3, 5)
 """Lengths of blocks of sessions to try if neighbouring sessions have similar rates."""
 SIMILAR: Final = 1.5
-"""Number of standard errors from which on neighbouring sessions are similar."""
+"""Number of standard errors above which neighbouring sessions count as similar."""
 PENALTY: Final = 4.0
-"""Amount by which the statistic for two changes has to exceed that for a single one."""
+"""Amount by which the statistic for two changes must exceed that for a single change."""
 SEED: Final = 20261124
 """A fixed seed, so that the same series has the same changes."""
 SLICES: Final = 32
-"""Number of slices with about equally many calls between which changes within sessions are
-sought."""
+"""Number of slices with about equally many calls; changes within sessions are sought between
+them."""
 MIN_SPANNING: Final = 8
-"""Minimum number of sessions with calls before and after such a change; fewer signs prove
-nothing."""
+"""Minimum number of sessions with calls before and after such a change: fewer are not
+significant."""
 EPSILON: Final = 1e-9
 """Maximum difference that rounding can cause."""
 _CELLS: Final = 1 << 20
@@ -64,7 +64,7 @@ class Change(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Calls in order of time; those with equal session, tool and time form one element."""
+    """Calls in order of time; calls with equal session, tool and time form one element."""
 
     at: Floats
     calls: Floats
@@ -87,15 +87,15 @@ class Series(NamedTuple):
 def change_points(series: Series) -> list[Change]:
     """Return the changes in the hit rate of a series, in order of time.
 
-    Each tool is compared with itself, so a change in the mix of tools does not change the rate.
-    Changes are found by binary segmentation: a series is cut at its most certain change, and both
-    pieces are searched again.
+    Each tool is compared with itself, so a change in the mix of tools is no change in the rate.
+    Changes are found by binary segmentation: a series is split at its most certain change, and both
+    segments are searched again.
     """
     return list(_changes(series))
 
 
 def _changes(series: Series) -> Iterator[Change]:
-    """Yield the changes in a series or in a piece of one."""
+    """Yield the changes in a series or in a segment of one."""
     calls, hits = series.calls.sum(), series.hits.sum()
     if calls < 2 * MIN_CALLS or not 0 < hits < calls:
         return
@@ -116,13 +116,12 @@ class _Sessions(NamedTuple):
     """The sessions of a series, in order of the mean time of their calls."""
 
     weight: Floats
-    """The number of calls that each session counts for: a long session only counts for its
-    information."""
+    """The number of independent calls with as much information as each session."""
     score: Floats
     """Weighted hits beyond those expected from the tools' rates; their sum is 0."""
     calls: Floats
     place: Whole
-    """The position of each element's session in this order."""
+    """The position of each element's session in order of mean time."""
 
 
 def _sessions(series: Series) -> _Sessions:
@@ -130,7 +129,7 @@ def _sessions(series: Series) -> _Sessions:
     rate = (np.bincount(tool, series.hits) / np.bincount(tool, series.calls))[tool]
     session = np.unique(series.session, return_inverse=True)[1]
     calls = np.bincount(session, series.calls).astype(np.float64)
-    # With several tools, the time is that of the calls; ties are in order of session numbers.
+    # With several tools, the time is that of the calls; ties are broken by session number.
     order = np.argsort(np.bincount(session, series.at * series.calls) / calls, kind="stable")
     place = np.argsort(order, kind="stable")[session]
     calls = calls[order]
@@ -149,7 +148,7 @@ def _sessions(series: Series) -> _Sessions:
 
 
 def _correlation(excess: Floats, known: Floats, calls: Floats, hits: Floats) -> float:
-    """Return the correlation of hits within a session, by the method of moments; shrunk to 1/2."""
+    """Return the correlation of hits within a session by the method of moments, shrunk to 1/2."""
     pairs = (known * (calls - 1)).sum()
     found = ((excess**2).sum() - known.sum()) / pairs if pairs > 0 else 0.0
     sessions = min(int((hits > 0).sum()), int((hits < calls).sum()), len(calls) - 1)
@@ -167,7 +166,7 @@ class _Cut(NamedTuple):
 
 
 class _Ranges(NamedTuple):
-    """Ranges of sessions to compare with all others, from `low` up to but not including `high`."""
+    """Ranges of sessions to compare with all other sessions, from `low` to `high` (exclusive)."""
 
     low: Whole
     high: Whole
@@ -181,7 +180,7 @@ class _Ranges(NamedTuple):
 
 @functools.lru_cache(maxsize=128)
 def _ranges(sessions: int) -> _Ranges:
-    """Return the ranges to try; for a single change, the range ends with the last session."""
+    """Return the ranges to try; a range that ends with the last session means a single change."""
     single = np.arange(MIN_SESSIONS, sessions - MIN_SESSIONS + 1)
     ends = np.unique(np.linspace(0, sessions, min(sessions + 1, MAX_ENDS)).round().astype(np.int64))
     low, high = (ends[side] for side in np.triu_indices(len(ends), 1))
@@ -206,7 +205,7 @@ def _close_to(low: int, high: int, sessions: int) -> _Ranges:
 
 
 def _statistics(score: Floats, weight: Floats, ranges: _Ranges) -> Floats:
-    """Return each range's squared CUSUM, divided by its variance if all sessions are alike.
+    """Return each range's squared CUSUM, divided by its variance under the null hypothesis.
 
     There are many more pairs of changes than single changes, so pairs get a `PENALTY`.
     """
@@ -219,7 +218,7 @@ def _statistics(score: Floats, weight: Floats, ranges: _Ranges) -> Floats:
 
 
 def _differences(sessions: _Sessions, ranges: _Ranges) -> Floats:
-    """Return the difference in the rate for each range; 0 where there is too little data."""
+    """Return the difference in the rate for each range; 0 if there is too little data."""
     inside, total = ranges.sums(sessions.weight), sessions.weight.sum()
     found = ranges.sums(sessions.score) * total / (inside * (total - inside))
     calls = ranges.sums(sessions.calls)
@@ -240,7 +239,7 @@ def _between_sessions(series: Series) -> _Cut | None:
     if high < count:
         _, low, high, change = _largest(sessions, _close_to(low, high, count))
     p_value = _p_value(sessions, ranges, seen, low, high)
-    # Of a pair of changes, take the one with more calls on its outer side; the other is found next.
+    # Of two changes, take the one with more calls on its outer side; the other is found next.
     outer = sessions.calls[:low].sum(), sessions.calls[high:].sum()
     cut, change = (low, change) if outer[0] >= outer[1] else (high, -change)
     return _Cut(cut, change, p_value, sessions.place)
@@ -258,8 +257,8 @@ def _largest(sessions: _Sessions, ranges: _Ranges) -> tuple[float, int, int, flo
 def _within_sessions(series: Series) -> _Cut | None:
     """Return the most certain change during sessions; None if too few sessions overlap.
 
-    Each session and tool is compared with itself. The p-value is the share of draws, which
-    flip the signs of random sessions, with as large a statistic at any time.
+    Each session and tool is compared with itself. Each draw flips the signs of random sessions; the
+    p-value is the share of draws with at least as large a statistic at any time.
     """
     new = np.concatenate(([0], np.diff(series.at) > 0)).astype(np.int64)
     before = np.cumsum(series.calls) - series.calls
@@ -274,7 +273,7 @@ def _within_sessions(series: Series) -> _Cut | None:
     cell = session * shape[1] + place
 
     def early(values: Floats) -> Floats:
-        """Return sums over each session's calls before each slice boundary."""
+        """Return, for each session, sums over its calls before each slice boundary."""
         sums = np.bincount(cell, values, minlength=shape[0] * shape[1]).reshape(shape)
         return np.asarray(sums.cumsum(1)[:, :-1], np.float64)
 
@@ -285,14 +284,14 @@ def _within_sessions(series: Series) -> _Cut | None:
     spans = (calls > 0) & (calls < all_calls)
     if not ((np.abs(excess) > EPSILON).sum(0) >= MIN_SPANNING).any():
         return None
-    # The sessions' differences, which have equal variance if calls are independent.
+    # The sessions' differences, scaled to equal variance for independent calls.
     excess = excess / np.sqrt(np.where(spans, calls * (all_calls - calls) / all_calls, np.inf))
     spread = np.sqrt((excess**2).sum(0))
     with np.errstate(invalid="ignore", divide="ignore"):
         first = (hits * spans).sum(0) / (calls * spans).sum(0)
         second = ((all_hits - hits) * spans).sum(0) / ((all_calls - calls) * spans).sum(0)
         enough = (spans.sum(0) >= MIN_SPANNING) & (np.abs(second - first) >= MIN_DIFFERENCE)
-        # Use the difference, which is largest at the change; its ratio to the spread may be equal
+        # Use the difference, which is largest at the change; its ratio to the spread may tie
         # elsewhere.
         best = int(np.where(enough, np.abs(excess.sum(0)), 0).argmax())
         seen = float(np.abs(excess[:, best].sum()) / spread[best]) if enough[best] else 0.0
@@ -302,17 +301,17 @@ def _within_sessions(series: Series) -> _Cut | None:
     p_value = (extreme + 1) / (len(signs) + 1)
     changed = excess[:, best][spans[:, best]]
     if seen > 0 and np.abs(changed.sum()) >= np.abs(changed).sum() - EPSILON:
-        # All sessions changed in the same direction. With few sessions, this is frequent among
-        # random signs, too.
+        # All sessions changed in the same direction. With few sessions, random signs often agree,
+        # too.
         p_value = min(p_value, _t_tail(len(changed) + 1, seen**2) * shape[1])
     return _Cut(best + 1, float((second - first)[best]), p_value, place.astype(np.int64))
 
 
 def _p_value(sessions: _Sessions, ranges: _Ranges, seen: float, low: int, high: int) -> float:
-    """Return the share of session permutations with a statistic as large as `seen`.
+    """Return the share of session permutations with a statistic of at least `seen`.
 
-    If neighbouring sessions are similar, for example because clients come in runs, blocks of
-    sessions are permuted. Similarity that is due to the change from `low` to `high` is not counted.
+    If neighbouring sessions are similar, for example because each client's sessions are adjacent,
+    blocks of sessions are permuted. Similarity due to the change from `low` to `high` is ignored.
     """
     count = len(sessions.score)
     length = _block_length(sessions, low, high)
@@ -338,14 +337,14 @@ def _orders(random: np.random.Generator, rows: int, count: int, length: int) -> 
     # Blocks begin at a random position, so the first one may be shorter.
     block = (np.arange(count) + random.integers(length)) // length
     keys = random.random((rows, int(block[-1]) + 1))[:, block]
-    # Keys are equal within blocks, so the order needs a stable sort, which takes longer.
+    # Keys are equal within blocks, which requires a stable sort (slower).
     return np.argsort(keys, axis=1, kind="stable" if length > 1 else None)
 
 
 def _block_length(sessions: _Sessions, low: int, high: int) -> int:
     """Return the block length beyond which the rates of sessions are no longer similar.
 
-    This is the length whose blocks vary most compared with independent sessions.
+    This is the length whose blocks vary most in comparison with independent sessions.
     """
     inside = np.zeros(len(sessions.score), np.bool_)
     inside[low:high] = True
@@ -362,8 +361,8 @@ def _block_length(sessions: _Sessions, low: int, high: int) -> int:
             break
         lags = np.arange(1, size)
         products = np.array([rest[lag:] @ rest[:-lag] for lag in lags]) / total + 3 / count
-        # If sessions are independent, each product has the variance 1 / count, and subtracting
-        # the means lowers the product by about 3 / count.
+        # If sessions are independent, each product has variance 1 / count, and subtracting the
+        # means lowers it by about 3 / count.
         taper = 1 - lags / size
         similar = (taper * products).sum() / np.sqrt((taper**2).sum() / count)
         if similar > best:

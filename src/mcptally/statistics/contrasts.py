@@ -1,9 +1,9 @@
-"""Finds what the failing calls to a tool have in common that its working calls lack.
+"""Finds what a tool's failing calls have in common and its working calls lack.
 
 A *fact* is a statement that is true for some calls, such as "`path` is empty". For each group of a
 tool's failures, `strongest` chooses the fact, or absence of a fact, that best separates the group
-from the calls that worked. Hundreds of facts are tried, so a fact only counts if it separates
-better than the best fact in nearly all of `DRAWS` data sets without any effect.
+from the calls that worked. Hundreds of facts are tried, so a fact counts only if it separates
+better than the best fact in nearly all of `DRAWS` random data sets without any effect.
 docs/design/contrasts.md explains the test.
 """
 
@@ -20,26 +20,26 @@ MIN_FAILURES: Final = 5
 """Minimum number of distinct failing calls for a group to be examined."""
 MIN_SUCCESSES: Final = 5
 MIN_SUPPORT: Final = 3
-"""Minimum number of calls for which a fact must be true, and for which it must be false."""
+"""Minimum number of calls for which a fact must be true, and minimum for which it must be false."""
 MIN_EFFECT: Final = 0.3
-"""Smallest reported difference between the shares of failing and working calls."""
+"""Minimum difference between a fact's shares of failing and working calls."""
 CLEAR_EFFECT: Final = 0.9
-"""Effect from which on no conjunction of two facts is tried."""
+"""Effect above which no conjunction of two facts is tried."""
 GAIN: Final = 0.15
-"""Amount by which a conjunction must separate better than its better half."""
+"""Amount by which the effect of a conjunction must exceed that of its better fact."""
 AROUND: Final = 1_000_000
-"""Number from which on facts are about a call's surroundings, such as the call before it.
+"""Facts with this number or a higher one are about a call's context, such as the preceding call.
 
-Such a fact is reported if it separates clearly better than facts about the call itself: if clients
-repeat a sequence of calls, it is also true for calls that fail for other reasons.
+Such a fact is reported only if it separates clearly better than facts about the call itself: if
+clients repeat a sequence of calls, it also holds for calls that fail for other reasons.
 """
 NEAR: Final = 0.02
 """Difference below which effects count as equal."""
 DRAWS: Final = 199
 LEVEL: Final = 0.05
 MIN_SESSIONS: Final = 8
-"""Number of sessions below which calls are permuted within sessions; otherwise whole sessions are
-drawn."""
+"""Number of sessions below which calls are permuted within sessions; from it on, signs of session
+scores are drawn."""
 SEED: Final = 20261124
 
 
@@ -51,7 +51,7 @@ class Calls(NamedTuple):
     session: Integers
     """Number of each call's session, from 0."""
     fact_call: Integers
-    """The call in each pair of a call and a fact that is true for it."""
+    """The call in each pair of a call and a fact that holds for the call."""
     fact: Integers
     """The fact in each such pair, numbered from 0 in order of preference."""
 
@@ -65,16 +65,16 @@ class Contrast(NamedTuple):
     absent: bool = False
     """Whether failing calls lack the fact."""
     other: int = -1
-    """Number of a second fact that is also true; -1 if none."""
+    """Number of a second fact that holds together with the first; -1 if none."""
     other_absent: bool = False
     effect: float = 0.0
-    """Share of the failing calls with the fact minus that of the working calls."""
+    """Share of failing calls with the fact, minus share of working calls with the fact."""
     p_value: float = 1.0
-    """Probability that the best of all facts separates as well if no fact has an effect."""
+    """Probability that the best of all facts separates as well by chance."""
 
 
 def strongest(calls: Calls) -> list[Contrast]:
-    """The strongest contrast of each group of failures with enough calls, or that there is none."""
+    """Return the strongest contrast (or "none") for each group of failures with enough calls."""
     worked = np.flatnonzero(calls.group == 0)
     if len(worked) < MIN_SUCCESSES:
         return []
@@ -91,7 +91,7 @@ def strongest(calls: Calls) -> list[Contrast]:
 
 
 class _Table(NamedTuple):
-    """A group's failing calls and the working calls, with the facts that distinguish them."""
+    """A group's failing calls and the working calls, with facts that may distinguish them."""
 
     failed: Floats
     """1 for each failing call, 0 for each working call."""
@@ -103,7 +103,7 @@ class _Table(NamedTuple):
 
 
 def _table(calls: Calls, holds: npt.NDArray[np.bool_], facts: Integers, rows: Integers) -> _Table:
-    """The table of some calls, with the facts that may reach `MIN_EFFECT`.
+    """Return the table of some calls, with the facts that may reach `MIN_EFFECT`.
 
     Facts that hold for too few or too many calls are left out. This uses only the number of failed
     calls, not which calls failed, so the test stays valid.
@@ -117,7 +117,7 @@ def _table(calls: Calls, holds: npt.NDArray[np.bool_], facts: Integers, rows: In
     kept = (support >= MIN_SUPPORT) & (len(rows) - support >= MIN_SUPPORT)
     kept &= np.maximum(above, below) >= MIN_EFFECT
     columns = chosen[:, kept].astype(np.float64)
-    # Facts that hold for the same calls are one; the first is preferred.
+    # Merge facts that hold for the same calls; keep the first.
     keys = np.random.default_rng(SEED).random(len(rows)) @ columns
     first = np.sort(np.unique(keys, return_index=True)[1])
     session = np.unique(calls.session[rows], return_inverse=True)[1]
@@ -160,7 +160,7 @@ def _best(
 
 
 def _effects(failed: Floats, holds: Floats) -> Floats:
-    """Return each fact's share of the failing calls minus its share of the working calls."""
+    """Return, for each fact, the share of failing calls with it minus that of working calls."""
     among_failed: Floats = failed @ holds / failed.sum()
     among_worked: Floats = (1 - failed) @ holds / (1 - failed).sum()
     return among_failed - among_worked
@@ -181,7 +181,7 @@ def _p_values(table: _Table) -> Floats:
 def _by_sessions(
     table: _Table, sessions: int, random: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return each fact's statistic, and the maximum in each draw of signs for session scores.
+    """Return each fact's statistic, and the maximum in each draw of random signs for sessions.
 
     A session's score is the sum over its calls of (failed - mean)(holds - mean). Without an effect,
     it is as often positive as negative, whatever the correlation within the session.
@@ -198,7 +198,7 @@ def _by_sessions(
 def _within_sessions(
     table: _Table, sessions: int, random: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return each fact's statistic, and the maximum with outcomes permuted within sessions."""
+    """Return each fact's statistic, and the maximum in each permutation within sessions."""
     order = np.argsort(table.session, kind="stable")
     totals = np.bincount(table.session, table.failed, sessions)
     mixed = (totals > 0) & (totals < np.bincount(table.session, minlength=sessions))

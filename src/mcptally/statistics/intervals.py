@@ -1,4 +1,4 @@
-"""Computes intervals of rates with sessions as clusters, on NumPy arrays.
+"""Computes intervals for rates, clustered by session, on NumPy arrays.
 
 docs/explanation/statistics.md explains the formula, docs/design/statistics.md its choice.
 """
@@ -11,17 +11,17 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 LEVEL: Final = 0.975
-"""The quantile at the upper end of a two-sided 95 % interval."""
+"""The probability below the upper end of a two-sided 95 % interval."""
 PRIOR_SESSIONS: Final = 1.5
-"""Weight of the assumption that a session counts as one call, relative to a session with the rarer
+"""Weight of the prior that a session counts as one call, in units of sessions with the rarer
 result."""
 
 
 def wilson(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:
     """Return the ends of Wilson's interval; `t` is `RateInterval.t` or a quantile of t.
 
-    The errors of a rate and its variance are correlated: a sample with too few failures by chance
-    also has too small a variance. So the end towards 1/2 uses the whole `t`. The other end uses a
+    The errors of a rate and of its variance are correlated: a sample with too few failures by
+    chance also has too small a variance. So the end nearer to 1/2 uses `t`. The other end uses a
     value between the normal quantile (at rates 0 and 1) and `t` (at 1/2).
     """
     from scipy.special import ndtri  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
@@ -47,7 +47,7 @@ class RateInterval(NamedTuple):
     n_eff: Floats
     """Effective sample size: the number of independent calls with the same variance."""
     t: Floats
-    """Half-width of the interval in standard errors, for the end towards 1/2."""
+    """Half-width of the interval in standard errors, for the end nearer to 1/2."""
     low: Floats
     high: Floats
     """Ends of the 95 % interval, from `wilson`."""
@@ -76,8 +76,8 @@ def rate_intervals(
         mixed: sum over sessions of hits times misses, divided by calls.
         sessions: number of sessions with a call.
         rarer: number of sessions with a hit or with a miss, whichever is smaller.
-        alike_of_all: correlation of a session's calls, estimated from all tools together, used
-            where all calls or none are hits; NaN if unknown.
+        alike_of_all: correlation of calls within a session, estimated from all tools together; used
+            if all calls or none are hits; NaN if unknown.
         known_of_all: number of sessions used for this estimate: the sum over tools of `rarer`.
     """
     from scipy.special import ndtri, stdtrit  # noqa: PLC0415  (as above)
@@ -86,23 +86,22 @@ def rate_intervals(
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = y / n
         binomial = mean * (1 - mean)
-        # The correlation of a session's calls, estimated as by Fleiss and Cuzick (1979).
+        # The correlation of calls within a session (Fleiss and Cuzick 1979).
         alike = 1 - mixed / ((n - sessions) * binomial)
         alike = np.where((n > sessions) & (binomial > 0), np.clip(alike, 0, 1), 0)
         known = np.minimum(rarer, sessions - 1)
         weight = known / (known + PRIOR_SESSIONS)
-        # The weighted geometric mean of Kish's design effect and of n / sessions, with which each
-        # session counts as one call.
+        # The weighted geometric mean of Kish's design effect and of n / sessions (the design effect
+        # if each session counts as one call).
         effect = (1 + (nn / n - 1) * alike) ** weight * (n / sessions) ** (1 - weight)
         uniform = (binomial == 0) & (sessions > 1)
         if alike_of_all is not None and known_of_all is not None:
             weight_of_all = known_of_all / (known_of_all + PRIOR_SESSIONS)
             likely = 1 + (nn / n - 1) * np.clip(alike_of_all, 0, 1)
             likely = likely**weight_of_all * (n / sessions) ** (1 - weight_of_all)
-            # At most one call per session, since long sessions could not show more.
+            # Long sessions cannot show more here, so use at most one call per session.
             effect = np.where(uniform, np.fmin(effect, likely), effect)
-        # Use at least the observed design effect, which is larger if long sessions have a different
-        # rate.
+        # Use at least the observed design effect: it is larger if long sessions have another rate.
         spread = np.maximum(0, yy - 2 * mean * yn + mean**2 * nn)
         shown = sessions / (sessions - 1) * spread / n / binomial
         effect = np.where(known > 0, np.fmax(effect, shown), effect)

@@ -1,4 +1,4 @@
-"""Tests whether a rate differs between two groups of sessions, by permuting sessions.
+"""Tests by permuting sessions whether a rate differs between two groups of sessions.
 
 docs/explanation/statistics.md explains the test, docs/design/questions.md its choice.
 """
@@ -18,12 +18,12 @@ FIRST: Final = 999
 """Number of permutations after which a test stops if its p-value exceeds `CLEARLY_UNCHANGED`."""
 CLEARLY_UNCHANGED: Final = 0.1
 MIN_EXTREME: Final = 10
-"""Number of permutations as extreme as the data below which a smaller p-value from Student's t is
-used."""
+"""If fewer permutations are as extreme as the data, the p-value of Student's t is used if it is
+smaller."""
 MAX_SESSIONS: Final = 1_000
-"""Total number of sessions above which the p-value is from Student's t."""
+"""Total number of sessions above which the p-value comes from Student's t."""
 SEED: Final = 20261122
-"""A fixed seed, so that the same sessions have the same p-value."""
+"""A fixed seed, so that the same sessions get the same p-value."""
 
 
 class RateChange(NamedTuple):
@@ -40,7 +40,7 @@ class _Side(NamedTuple):
     rate: float
     """The weighted mean over sessions."""
     n_eff: float
-    """Number of independent calls with the same information."""
+    """Number of independent calls with as much information."""
 
 
 def rate_change(
@@ -48,8 +48,8 @@ def rate_change(
 ) -> RateChange:
     """Return the change in a rate between two groups of sessions.
 
-    A session of n calls has the weight n / (1 + (n - 1) * rho), where rho is the correlation of a
-    session's calls, estimated from both groups. So a long session only counts for its information.
+    A session of n calls has the weight n / (1 + (n - 1) * rho), where rho is the correlation of
+    calls within a session, estimated from both groups.
 
     Args:
         base_hits: hits per session before.
@@ -74,9 +74,9 @@ def rate_change(
 
 
 def _correlation(hits: Floats, sizes: Floats, known: int) -> float:
-    """Return the correlation of a session's calls around the rate of both sides together.
+    """Return the correlation of calls within a session, around the pooled rate of both sides.
 
-    This is the weighted mean of Fleiss and Cuzick's estimate and 1/2, which has the weight of a few
+    This is a weighted mean of Fleiss and Cuzick's estimate and of 1/2, with the weight of a few
     sessions. The correlation and the sessions' weights are the same for all permutations.
     """
     rate = hits.sum() / sizes.sum()
@@ -114,7 +114,7 @@ def _p_value(weighted: Floats, weights: Floats, split: int, known: int) -> float
     from scipy.special import stdtr  # noqa: PLC0415  (as above)
 
     sessions = len(weights)
-    # Scores sum to 0, so their sum over one side is large if the sides differ.
+    # Scores sum to 0, so the sum over one side is large if the sides differ.
     scores = weighted - weights * weighted.sum() / weights.sum()
     seen = abs(scores[split:].sum())
     variance = (scores**2).sum() * split * (sessions - split) / (sessions * (sessions - 1))

@@ -1,10 +1,10 @@
 """Draws a sample of calls for review, and computes a rate with its interval from the answers.
 
-The calls are stratified by verdict. In a stratum, groups of equal errors that are at least as large
-as the sampling step are drawn with certainty, the others with a probability proportional to their
-size (Särndal, Swensson and Wretman 1992, sections 3.6 and 3.7). A stratum's rate is the
-Horvitz-Thompson estimate with Wilson's interval, which does not collapse if all answers are equal;
-the strata are combined by MOVER (Donner and Zou 2012).
+The calls are stratified by verdict. In a stratum, groups of equal errors at least as large as the
+sampling step are drawn with certainty, smaller groups with a probability proportional to their size
+(Särndal, Swensson and Wretman 1992, sections 3.6 and 3.7). A stratum's rate is the Horvitz-Thompson
+estimate with Wilson's interval, which does not collapse if all answers are equal; the strata are
+combined by MOVER (Donner and Zou 2012).
 """
 
 import math
@@ -21,33 +21,33 @@ Ints = npt.NDArray[np.int64]
 
 LEAST_PER_STRATUM: Final = 3
 CORRECTED_FROM: Final = 40
-"""Number of answers from which on groups drawn with certainty have no sampling error. With fewer,
-the interval would be too short: one answer represents too many calls."""
+"""Number of answers above which groups drawn with certainty have no sampling error. With fewer
+answers, the interval would be too short: each answer represents too many calls."""
 LARGE: Final = 2.0
-"""Size in sampling steps from which two calls of a group are reviewed, since a group may be
-mixed."""
+"""Size of a group, in sampling steps, above which two of its calls are reviewed (it may be
+mixed)."""
 MIXED: Final = (1.0, 25.0)
-"""Assumed number of pairs of calls in a group with different answers, and of all pairs. Two
-labelled calls with equal server, tool and template never differed in 109 pairs (2026-11-24); this
-keeps the coverage at 94 % where 5 % of the groups are mixed."""
+"""Prior counts: pairs of calls in a group with different answers, and all pairs. Among 109 pairs of
+labelled calls with equal server, tool and template, none differed (2026-11-24); this prior keeps
+the coverage at 94 % if 5 % of the groups are mixed."""
 SPREAD: Final = (0.45, 0.35, 0.20)
 """Assumed standard deviations of answers in the strata `tool_failure`, `other_error` and `ok`:
-strata whose verdict is wrong more often get more answers."""
+strata with less accurate verdicts get more answers."""
 
 
 class Drawn(NamedTuple):
     """The groups of a stratum in a sample."""
 
     certain: list[tuple[int, int]]
-    """Group and number of its calls to review, for groups drawn with certainty."""
+    """Groups drawn with certainty: the group, and the number of its calls to review."""
     rest: list[tuple[int, int]]
-    """The same for the other groups."""
+    """The other drawn groups: the group, and the number of its calls to review."""
     probability: Floats
     """Each group's probability of being drawn."""
 
 
 class Stratum(NamedTuple):
-    """The answers for a stratum: 1 for a hit, 0 for none, NaN if the reviewer cannot tell."""
+    """The answers for a stratum: 1 for a hit, 0 for a miss, NaN if the reviewer cannot tell."""
 
     calls: float
     certain: Sequence[tuple[float, Sequence[float]]] = ()
@@ -75,7 +75,7 @@ def allocate(sizes: Sequence[int], n: int) -> list[int]:
     room = np.array([size - k for size, k in zip(sizes, least, strict=True)])
     given = np.zeros(len(sizes), dtype=np.int64)
     while left and (open_ := (given < room)).any():
-        # The stratum furthest below its share gets the next answer.
+        # Give the next answer to the stratum that is furthest below its share.
         behind = np.where(open_, more - given, -np.inf)
         given[int(np.argmax(behind))] += 1
         left -= 1
@@ -115,7 +115,7 @@ def draw(sizes: Ints, n: int, rng: np.random.Generator) -> Drawn:
 def reviewed_rate(strata: Sequence[Stratum], *, alpha: float = 0.05) -> Interval:
     """Return the rate over all calls with its interval, from answers to a sample.
 
-    Calls that the reviewer could not decide count as hits for the high end only.
+    Calls that the reviewer could not judge count as hits for the high end only.
     """
     low = _combined(strata, 0.0, alpha)
     high = _combined(strata, 1.0, alpha)
@@ -125,7 +125,7 @@ def reviewed_rate(strata: Sequence[Stratum], *, alpha: float = 0.05) -> Interval
 def expected_half_width(
     sizes: Sequence[int], certain: Sequence[Sequence[int]], rest: Sequence[int]
 ) -> float:
-    """Return the expected half-width for a rate whose strata have these calls and answers.
+    """Return the expected half-width of a rate's interval, given calls and answers per stratum.
 
     Args:
         sizes: number of calls in each stratum.
@@ -142,7 +142,7 @@ def expected_half_width(
 
 
 EXPECTED: Final = (0.7, 0.1, 0.02)
-"""The shares of tool failures that planning assumes in the strata."""
+"""The shares of tool failures in the strata that planning assumes."""
 
 
 def combined(parts: Sequence[tuple[float, Interval]]) -> Interval:
@@ -250,7 +250,7 @@ def _of_group(size: float, answers: Sequence[float], alpha: float, mixed: float)
         return _wilson(rate, n, alpha)
     if size <= n:
         return Interval(rate, rate, rate)
-    # The variance of one random call is half the share of pairs that differ.
+    # The variance of a single random call is half the share of pairs that differ.
     half = _normal(alpha) * math.sqrt(mixed / 2 / n)
     return Interval(rate, max(0.0, rate - half), min(1.0, rate + half))
 

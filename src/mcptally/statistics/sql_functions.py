@@ -1,4 +1,4 @@
-"""Registers quantiles of distributions, and intervals, as DuckDB functions.
+"""Registers DuckDB functions for intervals, tests and quantiles of distributions.
 
 `register` adds `t_quantile`, `t_test`, `beta_quantile`, `wilson_low`, `wilson_high`,
 `rate_interval`, `rate_change`, `latency_quantiles`, `change_points` and `contrasts` to a
@@ -62,7 +62,7 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("change_points", change_points, (numbers,) * 3 + ("UBIGINT[]",) * 2, _CHANGES),
     )
     for name, function, takes, gives in functions:
-        # Functions of numbers get null as NaN, and return NaN for null. DuckDB handles null lists.
+        # Functions of numbers receive null as NaN and return NaN for it. DuckDB handles null lists.
         nulls = DEFAULT if gives.endswith("[]") else SPECIAL
         connection.create_function(
             name, function, list(takes), gives, type=ARROW, null_handling=nulls
@@ -73,7 +73,7 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
 def close_at_exit(connection: duckdb.DuckDBPyConnection) -> None:
     """Close a connection before the interpreter ends.
 
-    Otherwise DuckDB reports its registered Python functions as leaks on stderr.
+    If it stays open, DuckDB reports its registered Python functions as leaks on stderr.
     """
     _open.add(connection)
 
@@ -85,7 +85,7 @@ def _close() -> None:
 
 
 def t_quantile(p: pa.ChunkedArray, df: pa.ChunkedArray) -> pa.Array:
-    """Return quantile `p` of Student's t with `df` degrees of freedom (infinite: the normal)."""
+    """Return quantile `p` of Student's t with `df` degrees of freedom (infinite: normal)."""
     from scipy.special import ndtri, stdtrit  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
 
     level, freedom = arrow.numbers(p), arrow.numbers(df)
@@ -145,9 +145,9 @@ def rate_change(
     new_hits: pa.ChunkedArray,
     new_sizes: pa.ChunkedArray,
 ) -> pa.Array:
-    """Return p-value and interval of a change in a rate, one list per row (`rate_change`).
+    """Return the p-value and interval of a change in a rate, as one list per row.
 
-    A row has four lists: the hits and the calls of each session, before and after.
+    A row has four lists: hits and calls per session, before and after.
     """
     rows = zip(*map(arrow.number_lists, (base_hits, base_sizes, new_hits, new_sizes)), strict=True)
     return arrow.list_array([permutation.rate_change(*row) for row in rows])
@@ -200,10 +200,10 @@ def contrasts(
     pair_calls: pa.ChunkedArray,
     pair_facts: pa.ChunkedArray,
 ) -> pa.Array:
-    """Return the strongest contrast of each group of a tool's failures, one list per row.
+    """Return the strongest contrast for each group of a tool's failures, as one list per row.
 
-    A row has the group and the session of each call, as hashes (0: the call worked), and two lists
-    of equal length with the number of a call and of a fact that is true for it.
+    A row has the group and session of each call, as hashes (group 0: the call worked), and two
+    lists of equal length: the number of a call, and the number of a fact that holds for it.
     """
     found = []
     for row in zip(
