@@ -2,14 +2,14 @@
 
 STORE/store.json                            format, versions, files of the archive, live files
 STORE/<table>/<number>-<run>.parquet        rows, zstd
-STORE/.known/<kind>/<number>-<run>.parquet  summaries of partitions: the next run reads them to find
-                                            out which rows it can reuse
+STORE/.known/<kind>/<number>-<run>.parquet  summaries of partitions, which tell the next run which
+                                            rows it can reuse
 STORE/.masked/<rules>/<table>/…             copies of tables without secrets, for untrusted SQL
 STORE/.work/                                work in progress of a run
 
-A file is written once and never changed. A run adds files under new names, replaces `store.json` in
-one step, and removes the files that are no longer listed. So a killed run leaves either the old or
-the new store; the next run removes the remaining files.
+Files are written once and never changed. A run adds files under new names, replaces `store.json`
+atomically, and removes files that are no longer listed. So a killed run leaves either the old or
+the new store; the next run removes leftover files.
 """
 
 import json
@@ -45,12 +45,12 @@ def read_manifest(folder: Path, *, archive: bool = True) -> dict[str, Any]:
 
     Args:
         folder: the store.
-        archive: whether to read the archive's files, `archive`, as a list of `SourceFile`. With a
-            million files, this takes 1 s and 0.6 GB.
+        archive: whether to parse the member `archive`, a list of `SourceFile`. For a million files,
+            this takes 1 s and 0.6 GB.
 
     Raises:
-        StoreError: there is no store, its first run did not end, its format is another, or a file
-            is missing or damaged; or its path is not UTF-8 or begins with `~`.
+        StoreError: there is no store, its first run did not end, it has another format, a file is
+            missing or damaged, or its path is not UTF-8 or begins with `~`.
     """
     path = folder / MANIFEST
     require_plain_path(folder)
@@ -72,7 +72,7 @@ def read_manifest(folder: Path, *, archive: bool = True) -> dict[str, Any]:
                 if not name.startswith(SUMMARIES):
                     _require(folder, manifest, name, part["bytes"])
         except StoreError:
-            # If a run has replaced the store since, read the new manifest.
+            # If a run has replaced the store in the meantime, read the new manifest.
             if _load(path, archive=archive) == manifest:
                 raise
         else:
@@ -107,7 +107,7 @@ def _load(path: Path, *, archive: bool = True) -> Any:
 
 
 def _make_one(folder: Path) -> str:
-    """Return the end of a message about a folder that is no store: the command that makes one."""
+    """Return the end of a message about a folder that is not a store: how to make one."""
     holds = any(path.suffixes[:1] == [".jsonl"] for path in folder.iterdir())
     archive = as_argument(folder) if holds else "ARCHIVE"
     what = " but holds recordings" if holds else ""
@@ -137,7 +137,7 @@ def require_plain_path(folder: Path) -> None:
 
 
 def _sources(data: msgspec.Raw) -> list[SourceFile] | None:
-    """Return the files of the archive; None if the member is not a list of them."""
+    """Return the files of the archive; None if the JSON is not a list of files."""
     try:
         return msgspec.json.decode(data, type=list[SourceFile])
     except msgspec.ValidationError:
@@ -171,7 +171,7 @@ def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
 
 
 def _writing_commands(folder: Path) -> str:
-    """Return the two commands that write a store, for a store made by an unknown command."""
+    """Return the two commands that can write a store, if the original command is unknown."""
     out = as_argument(folder)
     return f"mcptally score ARCHIVE -o {out}, or mcptally merge STORES -o {out}"
 
@@ -200,7 +200,7 @@ _PART: Final = re.compile(rf"({re.escape(SUMMARIES)}/)?[a-z_]+/[A-Za-z0-9_-]+\.p
 
 
 def _is_ours(manifest: dict[str, Any]) -> bool:
-    """Return whether the used members of a manifest have the right types."""
+    """Return whether the members that mcptally uses have the right types."""
     sources, parts = manifest.get("archive", []), manifest.get("parts")
     return (
         isinstance(sources, list)
@@ -213,7 +213,7 @@ def _is_ours(manifest: dict[str, Any]) -> bool:
 
 
 def _require(folder: Path, manifest: Mapping[str, Any], name: str, size: int) -> None:
-    """Check that a Parquet file exists and has the length with which it was written."""
+    """Check that a Parquet file exists and still has the length it was written with."""
     try:
         now = (folder / name).stat().st_size
     except OSError as error:
@@ -236,7 +236,7 @@ def listed_files(folder: Path) -> Collection[str]:
 
 
 def manifest_version(folder: Path) -> tuple[int, int]:
-    """Return inode and time of the manifest, which change when a run replaces the store."""
+    """Return the manifest's inode and time, which change when a run replaces the store."""
     try:
         stat = (folder / MANIFEST).stat()
     except OSError:
@@ -256,7 +256,7 @@ def has_views(folder: Path) -> bool:
 def views_are_current(folder: Path) -> bool:
     """Return whether `mcptally.duckdb` belongs to the current manifest and reads this folder."""
     try:
-        # DuckDB stores the views' SQL uncompressed.
+        # DuckDB stores the SQL of views uncompressed.
         return (
             has_views(folder) and place_in_views(folder).encode() in (folder / VIEWS).read_bytes()
         )
@@ -270,19 +270,19 @@ def place_in_views(folder: Path) -> str:
 
 
 def as_pattern(path: Path) -> str:
-    """Return the path as a glob pattern that only matches itself, since DuckDB reads patterns."""
+    """Return the path as a glob pattern that matches only itself, because DuckDB reads globs."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))
 
 
 def replace_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Replace `store.json` in one step, on disk. The caller must have locked the store."""
+    """Replace `store.json` atomically and durably. The caller must hold the store's lock."""
     draft = folder / WORK / MANIFEST
     rest = {name: value for name, value in manifest.items() if name != "archive"}
     encoder = msgspec.json.Encoder()
     with draft.open("wb") as file:
         file.write(json.dumps(msgspec.to_builtins(rest), indent=1).removesuffix("\n}").encode())
         file.write(b',\n "archive": [')
-        # Write one line per file: json writes one line per member and takes eight times as long.
+        # Write one line per file: `json` writes one line per member and takes eight times as long.
         for number, source in enumerate(manifest["archive"]):
             file.write((b",\n  " if number else b"\n  ") + encoder.encode(source))
         file.write(b"\n ]\n}\n")

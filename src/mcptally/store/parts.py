@@ -17,7 +17,7 @@ from mcptally.tables.declaration import Table
 from mcptally.tables.recordings import Recordings
 
 ARCHIVE_PART: Final = "tools"
-"""The part with the tools of the whole archive, and findings about their definitions."""
+"""The part with the archive's tools and findings about their definitions."""
 EMPTY: Final = "empty"
 """Prefix of the name of a file without rows; every table has at least one file."""
 
@@ -25,7 +25,7 @@ SKIPPED: Final = "skipped"
 """The part with findings about paths of the archive that were not read."""
 
 _PAYLOADS: Final = frozenset({"response", "text"})
-"""Payload columns, for which Parquet dictionaries and statistics cost more than they save."""
+"""Payload columns, where Parquet dictionaries and statistics cost more than they save."""
 
 _MOSTLY_DISTINCT: Final = frozenset(
     {"call_id", "attempt_of", "requested_at", "answered_at", "at", "latency_ms"}
@@ -41,8 +41,8 @@ _DICTIONARY_BYTES: Final = 4 << 20
 """Maximum size of a column's dictionary: enough for a row group's error texts."""
 
 _VALUES_AT_A_TIME: Final = 256
-"""Number of values after which the writer checks a page's size. With its default of 1,024, a page
-of long responses takes tens of megabytes of new memory."""
+"""Number of values after which the writer checks a page's size. With the default of 1,024, a page
+of long responses takes tens of megabytes."""
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class Written(msgspec.Struct, frozen=True):
     outcomes: dict[str, int]
     """Calls by outcome."""
     broken: int
-    """Findings about files with the severity error."""
+    """Findings of severity `error` about files."""
 
 
 class PartWriter:
@@ -77,7 +77,7 @@ class PartWriter:
         self.files.__exit__(kind, error, trace)
 
     def write(self, table: type[Table], frame: pl.DataFrame) -> int:
-        """Write rows of a table, sorted by its key; return their number."""
+        """Write rows of a table, sorted by its key, and return their number."""
         data = table.frame(frame)
         order = _order(table, data)
         # Write one row group at a time: sorting and converting the whole frame would copy it twice.
@@ -94,7 +94,7 @@ class PartWriter:
         writer = self.writers.get(table.name)
         if writer is None:
             target = self.work / table.name / f"{self.part}.parquet"
-            # Do not create parents: a work folder that was removed must not be created again.
+            # Do not create parents: a removed work folder must not be created again.
             target.parent.mkdir(exist_ok=True)
             options = _options(schema.names, rows)
             writer = pq.ParquetWriter(target, table.described(schema), **options)
@@ -105,8 +105,8 @@ class PartWriter:
 def _order(table: type[Table], data: pl.DataFrame) -> pl.Series | None:
     """Return the row indices sorted by the table's key; None if the rows are already sorted.
 
-    Never returns None for few rows: if all their lists are empty, polars may leave offsets beyond
-    the end of the elements, which pyarrow rejects. Taking the rows makes new lists.
+    Never returns None for few rows: if all lists are empty, polars may leave offsets beyond the end
+    of the elements, which pyarrow rejects. Selecting the rows builds new lists.
     """
     if data.height <= 1:
         return None
@@ -140,12 +140,12 @@ def copy_part(source: Path, target: Path, keep: Callable[[pl.DataFrame], pl.Data
 
 
 _COPIED_BYTES: Final = 32 << 20
-"""Uncompressed size of the rows that `copy_part` copies at a time, as one row group; it needs a few
-times as much memory."""
+"""Uncompressed size of the rows that `copy_part` copies at a time, as one row group. Peak memory is
+a few times as much."""
 
 
 def _rows_at_a_time(part: pq.FileMetaData) -> int:
-    """Return the number of rows of a part that have `_COPIED_BYTES`."""
+    """Return the number of rows of a part that take about `_COPIED_BYTES`."""
     size = sum(part.row_group(number).total_byte_size for number in range(part.num_row_groups))
     return max(1, min(ROW_GROUP, int(part.num_rows) * _COPIED_BYTES // max(1, int(size))))
 
@@ -153,7 +153,7 @@ def _rows_at_a_time(part: pq.FileMetaData) -> int:
 _FILTERED: Final = frozenset(
     {"server", "tool", "recording", "session", "seq", "requested_at", "at", "outcome", "rule", "id"}
 )
-"""Columns that queries filter by; their statistics let a reader skip row groups."""
+"""Columns by which queries filter; their statistics let a reader skip row groups."""
 
 ROW_GROUP: Final = 50_000
 
@@ -175,7 +175,7 @@ def _options(names: Sequence[str], rows: int) -> dict[str, Any]:
 
 
 def write_summary(work: Path, part: str, frames: Mapping[str, pl.DataFrame]) -> None:
-    """Write the summary of a part (kind → rows) to the work folder, which has `SUMMARIES`."""
+    """Write the summary of a part (kind → rows) to the work folder, which contains `SUMMARIES`."""
     for kind, frame in frames.items():
         target = work / SUMMARIES / kind / f"{part}.parquet"
         target.parent.mkdir(exist_ok=True)
@@ -190,7 +190,7 @@ def remove_orphan_summaries(work: Path) -> None:
 
 
 def part_files(work: Path) -> Iterator[tuple[str, Path]]:
-    """Yield name and path of each Parquet file in a work folder's table and summary folders."""
+    """Yield the name and path of each Parquet file in a work folder's subfolders."""
     for name in (*(table.name for table in TABLES), SUMMARIES):
         for path in sorted((work / name).rglob("*.parquet")):
             yield path.relative_to(work).as_posix(), path

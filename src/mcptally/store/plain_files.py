@@ -12,7 +12,7 @@ def require_plain_files(folder: Path) -> None:
     The store's own folder may be a symbolic link: the caller named it.
 
     Raises:
-        StoreError: it contains a symbolic link, a named pipe, a socket or a device.
+        StoreError: the store contains a symbolic link, a named pipe, a socket or a device.
     """
     folders = [folder]
     while folders:

@@ -1,9 +1,9 @@
-"""Handles a store behind a URL: a run works on a local copy and uploads it at the end.
+"""Handles a store at a URL: a run works on a local copy and uploads it at the end.
 
 As in a folder, new files get new names, a PUT of `store.json` makes them live, and files that are
 no longer listed are removed afterwards. A bucket cannot be locked. On S3 the PUT is conditional: it
-fails if another run has published since the copy was made. Elsewhere, the version of `store.json`
-is checked immediately before writing.
+fails if another run has published since the copy was made. On other services, the version of
+`store.json` is checked immediately before writing.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from mcptally.tables.all_tables import TABLES
 from mcptally.transcript import remote
 
 LEFT_OVER: Final = datetime.timedelta(days=1)
-"""Age after which unlisted files are removed; newer ones may belong to a run that is uploading."""
+"""Age after which unlisted files are removed; newer files may belong to an ongoing upload."""
 
 
 @contextlib.contextmanager
@@ -56,18 +56,18 @@ def local_copy(out: str | Path, *, full: bool = False) -> Iterator[Path]:
 
 
 class _Downloaded(NamedTuple):
-    """The state of the store behind the URL when it was copied."""
+    """The state of the store at the URL when it was copied."""
 
     version: str | None
     """Version of `store.json`; None if it did not exist."""
     files: dict[str, str]
-    """The files that were copied, with their digests."""
+    """The copied files, with their digests."""
     listed: set[str]
     """The files that `store.json` lists."""
 
 
 def _download(url: str, folder: Path, *, full: bool) -> _Downloaded:
-    """Copy the store behind a URL into a folder."""
+    """Copy the store at a URL into a folder."""
     there = remote_folder.list_names(url)
     if MANIFEST not in there:
         if others := [name for name in there if not _is_of_store(name)]:
@@ -81,12 +81,12 @@ def _download(url: str, folder: Path, *, full: bool) -> _Downloaded:
     listed = _listed(folder)
     wanted = [] if full else sorted(listed & set(there))
     remote_folder.download(url, folder, wanted)
-    # Use the files' own digests, not those in store.json, so that a damaged file is uploaded again.
+    # Compute the digests: by those in store.json, a damaged file would not be uploaded again.
     return _Downloaded(version, {name: digest_of(folder / name) for name in wanted}, listed)
 
 
 def _listed(folder: Path) -> set[str]:
-    """Return the files that `store.json` lists, whichever version of mcptally wrote it."""
+    """Return the files that `store.json` lists, even if another version of mcptally wrote it."""
     with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, RecursionError):
         names = set(json.loads((folder / MANIFEST).read_bytes()).get("parts", {}))
         return {name for name in names if _is_of_store(name) and ".." not in name.split("/")}

@@ -1,4 +1,4 @@
-"""Lists, copies and removes the files of a folder behind a URL."""
+"""Lists, copies and removes the files of a folder at a URL."""
 
 import datetime
 import hashlib
@@ -56,7 +56,7 @@ def version(url: str, name: str) -> str | None:
 
 
 def upload_if_unchanged(file: Path, url: str, name: str, *, before: str | None) -> bool:
-    """Upload a file below a URL if the current version is `before`; return whether it was.
+    """Upload a file below a URL if the current version is `before`; return whether it matched.
 
     `before` is a result of `version`. On S3 the request is conditional (`If-Match`,
     `If-None-Match`). Other protocols have no conditions: the file is always uploaded.
@@ -82,11 +82,11 @@ def upload_if_unchanged(file: Path, url: str, name: str, *, before: str | None) 
 _REFUSED: Final = frozenset(
     {"PreconditionFailed", "412", "ConditionalRequestConflict", "NoSuchKey"}
 )
-"""S3's error codes for a PUT whose condition is false."""
+"""S3's error codes for a PUT whose condition is not met."""
 
 
 def ages(url: str) -> dict[str, datetime.timedelta]:
-    """Map the relative path of each file below a URL to its age; zero if unknown.
+    """Map the relative path of each file below a URL to the file's age; zero if unknown.
 
     Raises:
         McptallyError: it cannot be reached.

@@ -1,4 +1,4 @@
-"""Describes an archive's files as known to a store: size, digest and state when read."""
+"""Describes an archive's files as a store records them: size, digest and state when read."""
 
 import hashlib
 import time
@@ -20,9 +20,9 @@ coarse clocks."""
 
 
 class SourceFile(msgspec.Struct, frozen=True, gc=False):
-    """A file of the archive in its state when it was read.
+    """A file of the archive, in the state in which it was read.
 
-    It is exempt from garbage collection, as there may be a million: it cannot be part of a cycle.
+    Exempt from garbage collection: there may be a million, and they cannot form a cycle.
     """
 
     file: str
@@ -30,16 +30,16 @@ class SourceFile(msgspec.Struct, frozen=True, gc=False):
     sha256: str
     stat: tuple[int, ...] | None = None
     """`mtime_ns`, `ctime_ns` and inode: a file with the same values is unchanged. None if a later
-    change might not change these values."""
+    change might leave these values the same."""
     whole: bool = True
-    """Whether the file did not change while it was read; otherwise the next run reads it again."""
+    """False if the file changed while it was read, so that the next run reads it again."""
     unread: float = 0.0
     """The share of the file that could not be read."""
     fault: str = ""
-    """The first fault, with its line; empty if the whole file was read."""
+    """Describes the first unreadable place, with its line; empty if the whole file was read."""
 
     def as_share(self, share: float) -> Self:
-        """Return the record for a part of the file, given the part's share of the whole."""
+        """Return the record for a part of the file, given the part's share of the file."""
         return msgspec.structs.replace(self, unread=round(share * self.unread, 6))
 
     def with_rest(self, other: Self) -> Self:
@@ -55,14 +55,14 @@ class SourceFile(msgspec.Struct, frozen=True, gc=False):
 
 def digest_of(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    if is_remote(path):  # computed while it was read over the network
+    if is_remote(path):  # computed while the file was read over the network
         return path.sha256()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def unread_of(sources: Collection[SourceFile]) -> Unread | None:
-    """Summarize what could not be read of an archive's files; None if all was read."""
+    """Summarize which parts of the files could not be read; None if everything was read."""
     if not any(each.fault for each in sources):
         return None
     return summarize(UnreadFile(each.file, each.size, each.unread, each.fault) for each in sources)

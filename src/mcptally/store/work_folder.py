@@ -35,13 +35,13 @@ from mcptally.tables.all_tables import TABLES
 
 
 class Provenance(msgspec.Struct, frozen=True):
-    """How a store was made: rules, program and selection, and other facts for the manifest."""
+    """How a store was made: rules, program, selection, and other facts for the manifest."""
 
     rules: str = "default"
     """Digest of the rules and scenarios in force."""
     payloads: bool = True
     code: str = ""
-    """Digest of the program, as another version may judge differently."""
+    """Digest of the program: another version may judge differently."""
     as_scored: Sequence[str] = ()
     """Recordings that should have been scored again but whose files were not available."""
     by: str = "score"
@@ -89,7 +89,7 @@ def working(folder: Path) -> Iterator[Path]:
 
 def create_work_folder(folder: Path) -> Path:
     """Return a new work folder inside the store at `folder`."""
-    # Use a new name: a process that survives its run must not write into the next work folder.
+    # Use a new name: a process that outlives its run must not write into the next work folder.
     work = folder / WORK / secrets.token_hex(4)
     (work / SUMMARIES).mkdir(parents=True)
     return work
@@ -113,7 +113,7 @@ def _require_store_or_empty(folder: Path) -> None:
 def remove_unlisted(folder: Path) -> list[Path]:
     """Remove the files that the manifest does not list; return those that could not be removed.
 
-    They belong to the previous store or to killed runs. The caller must have locked the store.
+    They belong to the previous store or to killed runs. The caller must hold the store's lock.
     Without a readable manifest, only work folders are removed.
     """
     manifest = folder / MANIFEST
@@ -137,7 +137,7 @@ def remove_unlisted(folder: Path) -> list[Path]:
 
 
 def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
-    """Yield unlisted files in a store's folders, and empty folders after their content."""
+    """Yield unlisted files in a store's folders, and each empty folder after its content."""
     for name in (*(table.name for table in TABLES), SUMMARIES, MASKED):
         place = folder / name
         if place.is_symlink():
