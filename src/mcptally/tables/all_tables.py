@@ -1,4 +1,4 @@
-"""List the tables of a store."""
+"""Lists the tables of a store."""
 
 from typing import Final
 

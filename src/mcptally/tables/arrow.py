@@ -14,7 +14,7 @@ def series_from_arrow(array: pa.Array) -> pl.Series:
 
 
 def series_from_numpy(values: npt.NDArray[Any], name: str = "") -> pl.Series:
-    """Return a series with a copy of an array of numbers or truth values."""
+    """Return a series with a copy of an array of numbers or booleans."""
     return pl.Series(name, values.copy())  # polars would share the array's memory
 
 

@@ -22,7 +22,7 @@ class Calls(Table):
     name = "calls"
     key = ("recording", "seq", "index", "dir")
 
-    # The request and its addressee
+    # The request and its recipient
     call_id = Column(STRING, "Stable id: hash of recording, dir, seq and index (16 hex digits).")
     requested_at = Column(TIME, "When the request's last byte arrived.")
     server = Column(STRING, "Label in `open`.")
@@ -33,7 +33,7 @@ class Calls(Table):
     client = Column(STRING, "Name that the client reports.")
     dir = Column(STRING, "Side that sent the request: `c2s` (client) or `s2c` (server).")
 
-    # The end of the call
+    # The outcome of the call
     outcome = Column(
         STRING,
         f"How the call ended: {_one_of(OUTCOMES)}. A call that started a task ended as the task "
@@ -166,7 +166,7 @@ class Calls(Table):
     )
     progress_count = Column(UINT32, "Progress notifications for this call.")
 
-    # Size and parts of the reply
+    # Size and content of the reply
     request_bytes = Column(INT64, "Request on the wire.", "bytes")
     response_bytes = Column(INT64, "Reply on the wire.", "bytes")
     response_tokens = Column(

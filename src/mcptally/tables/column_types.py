@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class ColumnType(msgspec.Struct, frozen=True):
-    """A polars type that is looked up when it is used."""
+    """A polars type that is looked up on use."""
 
     name: str
     """Name of a polars class."""
     arguments: "tuple[str | ColumnType, ...]" = ()
-    """The arguments of the class."""
+    """The arguments of the class's constructor."""
 
     @property
     def dtype(self) -> "pl.DataType":
@@ -41,7 +41,7 @@ FLOAT64: Final = ColumnType("Float64")
 INT64: Final = ColumnType("Int64")
 UINT32: Final = ColumnType("UInt32")
 TIME: Final = ColumnType("Datetime", ("us", "UTC"))
-"""Points in time in UTC, in microseconds, which both DuckDB and Parquet can represent."""
+"""Times in UTC, in microseconds, which both DuckDB and Parquet can represent."""
 
 
 def list_of(items: ColumnType) -> ColumnType:

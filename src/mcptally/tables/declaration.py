@@ -1,7 +1,7 @@
 """Defines base classes for tables: a table is a class, and a column is a class attribute.
 
-`Calls.method.col` is the column as an expression, `Calls.method.name` is its name. The tables'
-reference page and the metadata of Parquet files are generated from the declarations.
+`Calls.method.col` is the column as an expression, `Calls.method.name` is its name. The reference
+page of tables and the metadata of Parquet files are generated from the declarations.
 
 Declaring a store's tables imports neither polars nor pyarrow; see `column_types`.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Column:
-    """A table's column: its name, type, meaning and unit (may be empty)."""
+    """A column of a table: name, type, meaning, and unit (may be empty)."""
 
     __slots__ = ("kind", "meaning", "name", "unit")
 
@@ -52,7 +52,7 @@ class Column:
 
 
 class Aggregate(Column):
-    """A column of `Usage`: a value and how it is aggregated over calls.
+    """A column of `Usage`: a value, and how to aggregate it over calls.
 
     `tables.usage_sums` makes SQL and polars expressions from these declarations.
     """
@@ -84,7 +84,7 @@ class Aggregate(Column):
 
 
 class StageTable:
-    """A table that is passed between stages. Its columns, in order, are its `Column` attributes."""
+    """A table that is passed between stages. Its `Column` attributes are its columns, in order."""
 
     meaning: ClassVar[str]
     """The meaning of a row: the class's docstring on one line."""
@@ -113,10 +113,9 @@ class StageTable:
 
     @classmethod
     def select(cls, data: "pl.DataFrame") -> "pl.DataFrame":
-        """Return this table's columns, in order, from `data`, which may have further columns.
+        """Return only this table's columns, in order, from `data`.
 
-        Raises: TypeError: a column is missing or has the wrong type, because the stage made a
-        mistake.
+        Raises: TypeError: a column is missing or has the wrong type, which is a bug in the stage.
         """
         schema = data.schema
         if schema == cls.schema():
@@ -160,7 +159,7 @@ class Table(StageTable):
     def frame(cls, data: "pl.DataFrame") -> "pl.DataFrame":
         """Return `data` with exactly this table's columns and types.
 
-        Missing columns are null; columns that the table lacks are dropped.
+        Missing columns are filled with null; columns that the table lacks are dropped.
         """
         import polars as pl  # noqa: PLC0415
 

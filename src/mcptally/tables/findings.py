@@ -43,7 +43,7 @@ class Findings(Table):
 
 
 class Finding(NamedTuple):
-    """A single finding, for code that does not derive findings from columns."""
+    """A single finding, for code that makes findings one at a time."""
 
     rule: str
     severity: Severity

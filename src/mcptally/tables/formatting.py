@@ -1,8 +1,8 @@
 """Formats text from a template and columns; replaces `pl.format`.
 
 `pl.format` panics (polars 2.1.0: `assertion failed: i < self.len()`) on a column with an empty
-chunk before its last one: it takes the first value of each chunk without checking that there is
-one. Such columns are common: a join makes one chunk per thread (from 256 rows each), `shift` and
+chunk before the last: it takes the first value of each chunk without checking that there is one.
+Such columns are common: a join makes one chunk per thread (of at least 256 rows), `shift` and
 `diff` make one for the rows they add, and a filter that drops all rows of a chunk keeps the empty
 chunk. `pl.concat_str` works with any chunks. Ruff forbids `pl.format` everywhere (`banned-api` in
 pyproject.toml); see docs/design/pipeline.md.
@@ -16,7 +16,7 @@ def formatted(template: str, *values: str | pl.Expr) -> pl.Expr:
 
     Args:
         template: text with one `{}` per value; braces have no other meaning.
-        values: column names or expressions of any type that casts to text.
+        values: column names or expressions, of any type that casts to text.
 
     Raises:
         ValueError: the number of values differs from the number of `{}`.
@@ -35,7 +35,7 @@ def counted(value: str | pl.Expr, singular: str, plural: str) -> pl.Expr:
 
     Args:
         value: column name or expression for the count.
-        singular: the noun in the singular, with words that depend on it: `event is missing`.
+        singular: the noun in the singular, with words that must agree: `event is missing`.
         plural: the same in the plural.
     """
     number = pl.col(value) if isinstance(value, str) else value

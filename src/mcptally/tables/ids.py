@@ -1,4 +1,4 @@
-"""Compute stable ids of calls, definitions and sessions.
+"""Computes stable ids for calls, definitions and sessions.
 
 The same input gives the same id in every version, on every machine and with any partitioning.
 """
@@ -38,7 +38,7 @@ def call_ids(
     """Return call ids: 16 hex digits from recording, direction, seq and index.
 
     The recording's BLAKE2b digest is mixed with the numbers by SplitMix64 (Steele et al., 2014),
-    in one pass over whole columns. If a damaged archive gives several calls the same numbers, all
+    in one pass over entire columns. If a damaged archive gives several calls the same numbers, all
     but the first get a different id.
     """
     distinct = recording.unique()

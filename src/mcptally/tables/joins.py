@@ -15,7 +15,7 @@ def left_join_columns(
 
     Args:
         rows: any frame.
-        other: each key should occur once; otherwise this is an ordinary join.
+        other: each key should occur once; with repeated keys, this is an ordinary join.
         on: names of the key columns in both frames.
     """
     if isinstance(other, pl.DataFrame) and not other.height:

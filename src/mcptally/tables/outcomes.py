@@ -26,7 +26,7 @@ OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(
         "no_response": "it was never answered",
     }
 )
-"""Outcome of a call → what happened."""
+"""Maps outcomes of calls to what happened."""
 
 MARKED_ERRORS: Final = ("tool_error", "protocol_error")
 """Outcomes whose answer is marked as an error."""
@@ -52,7 +52,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "unfinished": UNFINISHED,
     }
 )
-"""Group of outcomes → its members; SQL tests it with the macro `_<group>(outcome)`."""
+"""Maps groups of outcomes to their members, for SQL macros such as `_failed(outcome)`."""
 
 
 class Verdict(enum.StrEnum):
@@ -61,9 +61,9 @@ class Verdict(enum.StrEnum):
     BUSINESS = "business"
     """The tool worked and rejected this request."""
     TOOL_FAILURE = "tool_failure"
-    """The server has a fault that no other request would avoid."""
+    """The server has a fault that no other request would have avoided."""
     INFRASTRUCTURE = "infrastructure"
-    """The network failed, time ran out, or an upstream or a dependency is down."""
+    """The network failed, the call timed out, or an upstream service or a dependency is down."""
     AMBIGUOUS = "ambiguous"
     """The text does not name the cause."""
 
@@ -79,7 +79,7 @@ VERDICTS: Final[Mapping[Verdict, str]] = MappingProxyType(
         Verdict.AMBIGUOUS: "the call does not show who is at fault",
     }
 )
-"""Verdict → its meaning for the addressee of the call."""
+"""Maps verdicts to their meaning for the recipient of the call."""
 
 
 RESULTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -92,7 +92,7 @@ RESULTS: Final[Mapping[str, str]] = MappingProxyType(
         "open": "cancelled, unfinished or unknown",
     }
 )
-"""What becomes of a call: it works, it fails with a verdict, or neither is known → its words."""
+"""Maps the result of a call (it worked, it failed with a verdict, or unknown) to words."""
 
 
 class Fault(enum.StrEnum):
@@ -116,7 +116,7 @@ FAULTS: Final[Mapping[Fault, str]] = MappingProxyType(
         Fault.NETWORK: "the network",
     }
 )
-"""Fault → what it means."""
+"""Maps faults to their meaning."""
 
 START_FAILURES: Final[Mapping[str, tuple[Fault, str]]] = MappingProxyType(
     {
@@ -140,7 +140,7 @@ UNKNOWN: Final = "unknown"
 ANSWERED_BY_CLIENT: Final[Mapping[Fault, Fault]] = MappingProxyType(
     {Fault.CALLER: Fault.TOOL, Fault.TOOL: Fault.CLIENT}
 )
-"""Fault for a client's request → fault for the same request by a server, where they differ."""
+"""Maps faults of a client's request to those of a server's request, where they differ."""
 
 
 class Reason(NamedTuple):
@@ -148,7 +148,7 @@ class Reason(NamedTuple):
 
     verdict: Verdict
     fault: Fault | None
-    """The fault, unless the rule that gives the reason states another."""
+    """The fault, unless the rule with this reason sets another."""
 
 
 _REASONS: Final[Mapping[tuple[Verdict, Fault | None], str]] = {
@@ -173,11 +173,11 @@ _REASONS: Final[Mapping[tuple[Verdict, Fault | None], str]] = {
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(
     {name: Reason(*key) for key, names in _REASONS.items() for name in names.split()}
 )
-"""All reasons in the shipped rules; a user's rules may have others."""
+"""All reasons in the shipped rules; a user's rules may define more."""
 
 
 def fault_of(reason: str, fault: str = "") -> str | None:
-    """Return the fault for a failure with this reason; `fault` is its rule's, or empty."""
+    """Return the fault for a failure with this reason, unless its rule sets `fault`."""
     if fault:
         return None if fault == UNKNOWN else fault
     known = REASONS.get(reason)
@@ -185,12 +185,12 @@ def fault_of(reason: str, fault: str = "") -> str | None:
 
 
 def sql_list(values: Iterable[str]) -> str:
-    """Return values as the right side of an SQL `IN`."""
+    """Return values as the right-hand side of an SQL `IN`."""
     return "(" + ", ".join(f"'{value}'" for value in values) + ")"
 
 
 def is_verdict(verdict: Verdict) -> str:
-    """Return the SQL condition for calls with a verdict, without macros: users run it, too."""
+    """Return the SQL condition for calls with a verdict, without macros, since users run it too."""
     return f"verdict = '{verdict}'"
 
 

@@ -5,8 +5,7 @@ from typing import Final
 import polars as pl
 
 _AS_WRITTEN: Final = pl.QueryOptFlags(predicate_pushdown=False)
-"""Keeps filters where they are written: an early filter leaves fewer rows for those with
-patterns."""
+"""Disables filter reordering: an early filter leaves fewer rows for filters with patterns."""
 
 _AS_WRITTEN.join_order = False  # polars 1 has no such flag and keeps the order
 

@@ -57,7 +57,7 @@ _INTERPRETATIONS: Final = {
 
 
 def _add_seed_columns() -> None:
-    """Declare the columns of the seed score, once for each of its two interpretations."""
+    """Declare the columns of the seed score, once per interpretation."""
     columns = {
         "classification": Column(STRING, "Classification; null where the original program throws."),
         "confidence": Column(FLOAT64, "Confidence in the classification.", "percent"),

@@ -1,7 +1,7 @@
 """Declares the tables that pipeline stages pass to each other; they are not part of a store.
 
 Before a stage passes a frame on, it selects the declared columns with `StageTable.select`. So a
-missing or misspelt column fails there, and columns that are no longer needed use no memory.
+missing or misspelt column raises an error there, and unneeded columns take no memory.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """Generates the SQL that computes the rows of `Usage` from the table's declaration.
 
 A store contains `usage` as computed by `pipeline.usage` with polars. If filters select calls,
-DuckDB recomputes it from these calls. Both read `AGGREGATES` and `FACTS`, so they agree.
+DuckDB recomputes it from these calls. Both use `AGGREGATES` and `FACTS`, so they agree.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,8 +25,8 @@ AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
 TOOL_CALL: Final = (
     "method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND continued_by IS NULL"
 )
-"""Condition for the calls that are counted. Calls without a tool name are not counted, and an input
-chain counts once."""
+"""SQL condition for the calls that are counted. Calls without a tool name are not counted, and an
+input chain counts once."""
 
 FACTS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -44,7 +44,7 @@ _HOUR_SQL: Final = "date_trunc('hour', requested_at AT TIME ZONE 'UTC') AT TIME 
 
 
 def calls_sql() -> str:
-    """Return the SELECT for the calls to count; it adds `hour` and the facts."""
+    """Return the SELECT for the calls to count, with `hour` and the facts."""
     facts = ",\n    ".join(f"{value} AS {name}" for name, value in FACTS.items())
     return f"SELECT *,\n    {_HOUR_SQL},\n    {facts}\nFROM calls\nWHERE {TOOL_CALL}"
 

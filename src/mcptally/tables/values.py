@@ -1,4 +1,4 @@
-"""Converts values to JSON values and to the texts of table cells."""
+"""Converts values to JSON values and to the text of table cells."""
 
 import datetime
 import decimal
@@ -17,15 +17,15 @@ SHARE: Final = re.compile(
     r"_rate(_|$)|(?:^|_)share(_|$)|^(?:valid_worked|invalid_precision|invalid_recall|preventable"
     r"|refusal_precision)(_|$)"
 )
-"""Matches the names of columns with shares from 0 to 1, which tables show in percent."""
+"""Matches names of columns with shares from 0 to 1, which tables show in percent."""
 _CERTAINTY: Final = re.compile(r"certainty$")
-"""Matches the names of columns with the probability, in percent, that a claim is right."""
+"""Matches names of columns with the probability, in percent, that a claim is right."""
 
 FORMULA: Final = (
     "^[\\s\\x00-\\x1f\\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*"
     "[=+\\-@\uff1d\uff0b\uff0d\uff20]|^[\\t\\r\\n]"
 )
-"""Match texts that a spreadsheet may run as a formula, in Python's and in Arrow's syntax.
+"""Match text that a spreadsheet may run as a formula, in Python's and in Arrow's syntax.
 
 Arrow's `\\s` matches only ASCII spaces."""
 
@@ -52,7 +52,7 @@ def plain(value: object) -> Any:
 
 
 def _interval(value: pa.MonthDayNano) -> str:
-    """Return the text of an SQL interval, as in `14 months 1 day 00:01:30`.
+    """Return the text of an SQL interval, for example `14 months 1 day 00:01:30`.
 
     Months, days and time are separate, because months and days vary in length.
     """
@@ -105,7 +105,7 @@ def whole_certainty(percent: float) -> int:
 
 
 CELL: Final = 1000
-"""Maximum characters of a value that a table shows; laying out megabytes would take minutes."""
+"""Maximum characters of a value in a table; laying out megabytes would take minutes."""
 
 
 def _cut(text: str) -> str:
@@ -117,7 +117,7 @@ NEVER_WORKED: Final = "never worked"
 
 
 def cell_of(name: str, row: Mapping[str, Any]) -> str:
-    """Return a cell's text: `cell`, or words where a number would be misleading.
+    """Return a cell's text: that of `cell`, or words if a number would be misleading.
 
     In a row of scores, a null confidence is `NO_EVIDENCE`, and a success rate without a success is
     `NEVER_WORKED`. In a row of problems, an unknown fault is replaced by the suspected one, and an
@@ -144,7 +144,7 @@ def first_seen(row: Mapping[str, Any]) -> str:
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:
-    """Return the column names, with `_1`, `_2` … added to repeated names, which SQL allows."""
+    """Return the column names, adding `_1`, `_2` … to repeated names (which SQL allows)."""
     seen: dict[str, int] = {}
     distinct = []
     for name in names:
