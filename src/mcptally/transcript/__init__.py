@@ -1,5 +1,5 @@
-"""The transcript format: write, find, read, check and redact transcript files.
+"""Owns the transcript format: writes, finds, reads, checks and redacts transcript files.
 
-May import `wire`, `redaction` and `errors`. The recorder imports `format` and `writer`, so these
-import nothing columnar.
+May import `wire`, `redaction` and `errors`. The recorder imports `format` and `writer`, so they
+must not import columnar libraries.
 """

@@ -1,7 +1,7 @@
-"""Checks line by line whether an archive is whole, and lists what is missing.
+"""Checks line by line whether an archive is complete, and lists what is missing.
 
 Lines are parsed exactly as in `score`; payloads are not examined. Memory use is one read buffer,
-plus a few numbers per recording and per hole in its numbering.
+plus a few numbers per recording and per gap in its numbering.
 """
 
 import dataclasses
@@ -36,17 +36,17 @@ from mcptally.wire.nesting import with_raised_recursion_limit
 CheckVerdict = Literal["whole", "writing", "unclosed", "incomplete"]
 """State of a recording.
 
-`writing` and `unclosed` recordings have no `close` event: the first is still being written; the
-second's recorder was killed, or the file was copied too early. `incomplete`: events are missing or
-contradict each other."""
+`writing` and `unclosed` recordings have no `close` event: the former are still being written; for
+the latter, the recorder was killed or the file was copied too early. In `incomplete` recordings,
+events are missing or contradict each other."""
 
 _MAX_RUNS: Final = 4096
-"""Maximum runs of `seq` kept per recording before they are merged: this bounds memory for shuffled
+"""Number of `seq` runs per recording above which runs are merged, to bound memory for shuffled
 files."""
 _MAX_LISTED: Final = 20
 
 _PARTITION_BYTES: Final = 16 << 20
-"""Size of the files that share one `DecompressionBudget`, about that of a partition in `score`."""
+"""Total size of files that share one `DecompressionBudget`, as in a partition of `score`."""
 
 _EVENT_NAME: Final = {shape: str(shape.__struct_config__.tag) for shape in EVENT_TYPES}
 _COUNTS: Final = msgspec.json.Decoder(dict[str, Any])
@@ -54,7 +54,7 @@ _COUNTS: Final = msgspec.json.Decoder(dict[str, Any])
 
 @dataclasses.dataclass(slots=True)
 class _SeqRun:
-    """A run of consecutive `seq`, and the times of its first and last event."""
+    """A run of consecutive `seq` values, and the times of its first and last event."""
 
     first: int
     last: int
@@ -72,7 +72,7 @@ class _RecordingState:
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
     runs: list[_SeqRun] = dataclasses.field(default_factory=list)
     max_runs: int = _MAX_RUNS
-    """Number of runs at which they will next be merged."""
+    """Number of runs above which runs are merged."""
     segments: list[int] = dataclasses.field(default_factory=list)
     latest: int = 0
     """The highest number in `segments`; `file` contains that segment."""
@@ -109,7 +109,7 @@ class FileCheck:
     bytes_not_read: int
     """Decompressed size of the lines that are not events of format 1."""
     share_not_read: float
-    """The share of the file that could not be read, at least: a truncated file has lost more."""
+    """Minimum share of the file that could not be read: a truncated file has lost more."""
     problems: list[str]
 
 
@@ -123,12 +123,12 @@ class ArchiveCheck:
     recordings: list[RecordingCheck]
     damaged_files: list[FileCheck]
     unread: Unread | None
-    """What could not be read; None if all was read."""
+    """What could not be read; None if everything was read."""
 
 
 @with_raised_recursion_limit
 def check(paths: str | Path | Iterable[str | Path]) -> ArchiveCheck:
-    """Check whether an archive is whole: no event is lost or torn, and every recording is closed.
+    """Check whether an archive is complete: no event is lost or torn, every recording is closed.
 
     Args:
         paths: one or several files, folders or patterns, as for `score`.
@@ -155,7 +155,7 @@ def check(paths: str | Path | Iterable[str | Path]) -> ArchiveCheck:
         faults = [f"{each.file}: {each.problems[0]}" for each in damaged[:5]]
         message = f"nothing readable in {count(len(files), 'file')}"
         raise UnreadableError("\n".join([message, *faults]))
-    is_held_cached = functools.cache(is_locked)  # a file may contain a million recordings
+    is_held_cached = functools.cache(is_locked)  # one file may contain a million recordings
     recordings = [_check_recording(name, state, is_held_cached) for name, state in seen.items()]
     return ArchiveCheck(
         whole=not damaged and all(r.verdict == "whole" for r in recordings),
@@ -258,12 +258,12 @@ def _note_seq(state: _RecordingState, event: AnyEvent) -> None:
     runs.append(_SeqRun(event.seq, event.seq, event.ts_ns, event.ts_ns))
     if len(runs) > state.max_runs:
         state.runs = _merged(state)
-        # Holes prevented merging, so raise the limit: trying again at every event would be slow.
+        # Gaps prevented merging, so raise the limit: trying again at every event would be slow.
         state.max_runs = max(_MAX_RUNS, 2 * len(state.runs))
 
 
 def _merged(state: _RecordingState) -> list[_SeqRun]:
-    """Sort the runs by `seq` and join them; count repeated `seq`, and times that go backwards."""
+    """Sort and merge the runs; count repeated `seq` values, and times that go backwards."""
     merged: list[_SeqRun] = []
     for run in sorted(state.runs, key=lambda r: (r.first, r.last)):
         before = merged[-1] if merged else None
@@ -289,7 +289,7 @@ def _check_recording(
         holes.insert(0, (0, runs[0].first - 1))
     if state.lost:
         problems.append(f"the recorder lost {count(state.lost, 'event')}, as its gap events say")
-    # Lost events keep their numbers, so do not report those that a gap event already reports.
+    # Lost events keep their numbers: do not report events that a gap event already reports.
     missing = sum(last - first + 1 for first, last in holes)
     if missing > state.lost:
         listed = ", ".join(_range_text(*hole) for hole in holes[:_MAX_LISTED])

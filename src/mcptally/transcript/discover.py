@@ -14,7 +14,7 @@ from mcptally.transcript.format import JOURNAL_SUFFIX, SUFFIXES
 from mcptally.transcript.remote import not_found
 
 REVIEWS: Final = "reviews.jsonl"
-"""Name of the file beside an archive with the reviewers' answers; it is never a transcript."""
+"""Name of the file with reviewers' answers, next to an archive; it is never a transcript."""
 
 
 class SkippedFile(msgspec.Struct, frozen=True):
@@ -31,13 +31,13 @@ def discover(
 ) -> list[Path]:
     """Return the transcript files at `paths`, sorted by name, without repetition.
 
-    A folder means its `*.jsonl`, `*.jsonl.gz` and `*.jsonl.zst` files at any depth; links out of
-    the folder are not followed. A pattern means its matches. A file that is named explicitly is
-    always read, unless it has the name of the file with reviewers' answers.
+    A folder stands for its `*.jsonl`, `*.jsonl.gz` and `*.jsonl.zst` files at any depth; links out
+    of the folder are not followed. A pattern stands for its matches. A file that is named
+    explicitly is always read, unless it is named like the file with reviewers' answers.
 
     Args:
         paths: files, folders and patterns.
-        passed_over: called with each such file or match that is skipped.
+        passed_over: called with each file in a folder, or match, that is skipped.
 
     Raises:
         UnreadableError: a path is empty, does not exist, is not a regular file, cannot be listed or
@@ -102,13 +102,13 @@ def _path_is(path: Path, what: Callable[[Path], bool]) -> bool:
 
 
 def pattern_matches(pattern: Path) -> Iterator[Path]:
-    """Yield a pattern's matches; `**` does not follow links to folders, which may form cycles."""
+    """Yield a pattern's matches; `**` does not follow links to folders: they may form cycles."""
     parts = pattern.parts
     fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     if fixed < len(parts):
         try:
             yield from Path(*parts[:fixed]).glob(str(Path(*parts[fixed:])))
-        except ValueError as error:  # for example, `**` beside other characters
+        except ValueError as error:  # for example, `**` next to other characters
             raise UnreadableError(f"{pattern}: {error}") from error
 
 
@@ -152,7 +152,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _finish_journals(folder: Path, out: list[SkippedFile]) -> None:
-    """Write the events that killed recorders left in a folder; report failures."""
+    """Write the events that killed recorders left in a folder, and report failures."""
     with contextlib.suppress(OSError, ValueError):  # `_files_of` reports a bad path
         if any(folder.glob(f"*{JOURNAL_SUFFIX}")):
             # Imported late: journals are rare.
@@ -196,7 +196,7 @@ def _within(path: Path, root: Path) -> bool:
 
 
 def _leads_to(entry: os.DirEntry[str], what: Callable[[os.DirEntry[str]], bool]) -> bool:
-    """Return whether an entry, or a link's target, is a file or a folder."""
+    """Return whether `what` holds for an entry or a link's target."""
     try:
         return what(entry)
     except OSError:  # a link to itself

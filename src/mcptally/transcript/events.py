@@ -1,8 +1,8 @@
 """Declares transcript events and JSON-RPC messages as msgspec structs, with decoders.
 
-Payloads stay raw JSON (`Raw`; an empty `Raw` is an absent member). Members that are nearly always
-strings are typed as strings. `LenientDecoder` treats a member of another type as absent, so that
-the rest of an invalid message is still decoded.
+Payloads stay raw JSON (`Raw`, where an empty `Raw` means an absent member). Members that are nearly
+always strings are typed as strings. `LenientDecoder` treats a member of another type as absent, so
+that the rest of an invalid message is still decoded.
 """
 
 from collections.abc import Callable, Sequence
@@ -214,18 +214,18 @@ FRAME_OF_EVENT: Final[dict[type[Struct], str]] = {
     CloseEvent: "closes",
     GapEvent: "gaps",
 }
-"""Type of an event → the data frame for its rows."""
+"""Maps types of events to the data frames for their rows."""
 
 AnyEvent = MessageEvent | RawFrame | StderrEvent | HttpEvent | OpenEvent | CloseEvent | GapEvent
 
 OTHER_CONTENT: Final = Block(type=None)
-"""Stands for a `content` that is not an array."""
+"""Represents a `content` that is not an array."""
 
 T = TypeVar("T", bound=Struct)
 
 
 class LenientDecoder(Generic[T]):
-    """Decodes JSON texts to structs `cls`; texts that do not fit are decoded member by member."""
+    """Decodes JSON texts to `cls`; a text that does not fit is decoded member by member."""
 
     def __init__(self, cls: type[T]) -> None:
         hints = get_type_hints(cls, include_extras=True)
@@ -240,7 +240,7 @@ class LenientDecoder(Generic[T]):
         """Return one struct per text, in order, and the indexes of texts that do not fit."""
         out: list[T] = []
         odd: list[int] = []
-        # Decode one by one: joining the texts into lines would copy them all.
+        # Decode one by one: joining the texts into lines would copy all of them.
         decoded = map(self.decode, texts)
         while len(out) < len(texts):
             try:
@@ -252,14 +252,14 @@ class LenientDecoder(Generic[T]):
         return out, odd
 
     def one(self, text: Raw) -> T:
-        """Decode one text; a member of another type than declared counts as absent."""
+        """Decode one text; a member whose type is not the declared one counts as absent."""
         try:
             return self.decode(text)
         except (msgspec.DecodeError, RecursionError):
             return self._decode_by_member(text)
 
     def _decode_by_member(self, text: Raw) -> T:
-        """Decode a text that does not fit the struct, without the members that do not fit."""
+        """Decode a text that does not fit the struct; omit the members that do not fit."""
         value = self.cls()
         try:
             members = MEMBERS_DECODER.decode(text)
@@ -280,7 +280,7 @@ ITEMS_DECODER: Final = msgspec.json.Decoder(list[Raw])
 
 
 def _value_of_other_type(name: str, raw: Raw, default: Any) -> Any:
-    """Return the value for a member of another type than declared."""
+    """Return the value for a member whose type is not the declared one."""
     if name == "content":
         try:
             return [BLOCK_DECODER.one(item) for item in ITEMS_DECODER.decode(raw)]

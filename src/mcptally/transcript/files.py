@@ -1,8 +1,8 @@
-"""Reads the bytes of transcripts, decompressed and split at lines.
+"""Reads the bytes of transcripts, decompressed and split into lines.
 
 The content of lines is not parsed here. Files are streamed, never read into memory as a whole, and
-only up to the size that they had when opened. A line longer than `MAX_LINE`, and data beyond what
-`DecompressionBudget` allows, are skipped and reported.
+only up to the size they had when they were opened. Lines longer than `MAX_LINE`, and data beyond
+what `DecompressionBudget` allows, are skipped and reported.
 """
 
 import functools
@@ -25,16 +25,16 @@ from mcptally.transcript.discover import describe_error
 from mcptally.transcript.remote import is_remote
 
 CHUNK_BYTES: Final = 1 << 20
-"""Bytes read at a time; measured: smaller chunks cost calls, larger ones cache misses."""
+"""Bytes read at a time. Measured: smaller chunks cost more calls, larger ones more cache misses."""
 
 SAMPLE_BYTES: Final = 4 << 20
-"""Decompressed bytes from which `expansion` estimates the ratio of a file."""
+"""Number of decompressed bytes from which `expansion` estimates a file's ratio."""
 
 _SAMPLE_STEP: Final = 1 << 12
 """Bytes read at a time by `expansion`, which needs the position in the compressed file."""
 
 MAX_LINE: Final = 256 << 20
-"""Maximum length in bytes of a line that is read: it needs about eleven times its length in memory.
+"""Maximum length in bytes of a line that is read: a line takes eleven times its length in memory.
 
 The recorder's size limit for a frame is far lower.
 """
@@ -42,10 +42,10 @@ The recorder's size limit for a frame is far lower.
 FREE_EXPANSION: Final = 64
 """A compressed file may expand to this many times its size without using `DecompressionBudget`.
 
-Recordings reach 5 to 20; a thousand recordings of the same call exceed 200."""
+Typical recordings expand 5 to 20 times; a thousand recordings of the same call exceed 200."""
 
 UNPACK_BUDGET_BYTES: Final = 512 << 20
-"""Total bytes beyond that to which the compressed files of a partition may expand."""
+"""Total bytes beyond `FREE_EXPANSION` to which a partition's compressed files may expand."""
 
 _MAX_WINDOW: Final = 1 << 27
 """Largest zstd window (zstd's default limit): bounds memory on hostile input."""
@@ -65,13 +65,13 @@ _FOREIGN_MAGIC: Final = {
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
 }
-"""First bytes of files that users mistake for transcripts → the file's format."""
+"""Maps the first bytes of files that users mistake for transcripts to the file's format."""
 
 _ASCII_TEXT: Final = re.compile(rb"[\x20-\x7e\s]*\Z")
 
 
 class DecompressionBudget(msgspec.Struct):
-    """The bytes by which several files together may expand beyond `FREE_EXPANSION`."""
+    """The number of bytes by which files may together expand beyond `FREE_EXPANSION`."""
 
     left: int = UNPACK_BUDGET_BYTES
 
@@ -113,14 +113,14 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class _FileAtOpen(io.FileIO):
-    """A regular file that is read up to the size that it had when opened.
+    """A regular file that is read up to the size it had when it was opened.
 
     Its digest is added to `digests` when the whole file was read in order. With a `span`, only that
     part is read.
 
     Raises:
         OSError: the file cannot be opened.
-        UnreadableError: it is a pipe, a socket or a device.
+        UnreadableError: the file is a pipe, a socket or a device.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class _FileAtOpen(io.FileIO):
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    """Open a file without blocking, even if it has become a pipe since it was found."""
+    """Open a file without blocking, even if a pipe has replaced it in the meantime."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -182,7 +182,7 @@ def open_stream(path: Path) -> BinaryIO:
 def _open_decompressed(
     path: Path, digests: Digests | None = None, span: Span | None = None
 ) -> tuple[BinaryIO, int, bytes, Any]:
-    """Return the decompressed stream, the size (0 if not compressed), the start, and the file."""
+    """Return the decompressed stream, size (0 if not compressed), first bytes, and file."""
     try:
         raw = path.raw() if is_remote(path) else _FileAtOpen(path, digests, span)
     except (OSError, ValueError) as error:
@@ -199,7 +199,7 @@ def _open_decompressed(
 
 
 class _CutOffError(EOFError):
-    """Compressed data ends early, with a number of bytes that could not be decompressed."""
+    """Raised if compressed data ends early; has the number of bytes that are not decompressed."""
 
     def __init__(self, undecoded: int) -> None:
         super().__init__("the compressed data ends early, as if the file was cut off")
@@ -207,9 +207,9 @@ class _CutOffError(EOFError):
 
 
 class _ZstdFile(io.RawIOBase):
-    """The decompressed bytes of zstd frames; also closes the underlying file.
+    """Yields the decompressed bytes of zstd frames; also closes the underlying file.
 
-    Zstandard's `stream_reader` does not notice if the file ends before its last frame does.
+    Zstandard's `stream_reader` does not notice that the file ends before its last frame does.
 
     Raises:
         _CutOffError: the file ends within a frame.
@@ -269,8 +269,8 @@ def expansion_ratio(path: Path) -> float | None:
     their start, so the ratio of the whole file may be higher.
 
     Raises:
-        UnreadableError: it is a pipe or a device.
-        OSError, EOFError, zlib.error, ZstdError: it cannot be read, or is damaged (`READ_ERRORS`).
+        UnreadableError: the file is a pipe or a device.
+        OSError, EOFError, zlib.error, ZstdError: the file cannot be read or is damaged.
     """
     raw = _FileAtOpen(path)
     file = cast("BinaryIO", io.BufferedReader(raw, _SAMPLE_STEP))
@@ -288,7 +288,7 @@ def expansion_ratio(path: Path) -> float | None:
 
 
 def _foreign_format(path: Path, head: bytes) -> str | None:
-    """Return the format of a file that cannot be JSON Lines; None otherwise."""
+    """Return the format of a file that cannot be JSON Lines; None for other files."""
     for magic, words in _FOREIGN_MAGIC.items():
         if head.startswith(magic):
             return words
@@ -305,7 +305,7 @@ class LineRun(msgspec.Struct, frozen=True, dict=True):
     first: int
     """Number of the first line, counted from 1."""
     rest: float = 0.0
-    """The approximate share of the file that follows."""
+    """The approximate share of the file that follows the run."""
 
     @functools.cached_property
     def ends(self) -> list[int]:
@@ -324,7 +324,7 @@ class LineRun(msgspec.Struct, frozen=True, dict=True):
         return len(self.ends)
 
     def line(self, number: int) -> bytes:
-        """Return the line with a number, without its newline."""
+        """Return the line with the given number, without its newline."""
         place = number - self.first
         begin = self.ends[place - 1] if place else 0
         return self.data[begin : self.ends[place]].removesuffix(b"\n")
@@ -334,15 +334,15 @@ class Damage(msgspec.Struct, frozen=True):
     """A part of a file that could not be read."""
 
     line: int | None
-    """The line at which it begins, counted from 1; None for the whole file."""
+    """The line at which the damage begins, counted from 1; None for the whole file."""
     rule: str
     """Id of a rule in rules/archive.toml."""
     message: str
     """What is wrong, without the name of the file."""
     rest: float = 1.0
-    """Share of the file that was not read because of it."""
+    """Share of the file that was not read because of the damage."""
     skipped: int = 0
-    """Decompressed bytes that were skipped."""
+    """Number of decompressed bytes that were skipped."""
 
 
 READ_ERRORS: Final = (OSError, EOFError, zlib.error, zstandard.ZstdError)
@@ -365,7 +365,7 @@ def read_lines(
         chunk: bytes to read at a time.
         max_line: longest line in bytes.
         room: the decompression budget, which several files may share.
-        digests: collects the digest of a local file when the whole file was read.
+        digests: collects the digest of a local file that was read completely.
         span: the lines to read; None for all.
     """
     begun = _start_reading(path, digests, span)

@@ -1,7 +1,7 @@
 """Defines the constants of transcript format 1: version, event names and file suffixes.
 
 A transcript is UTF-8 JSON Lines, one event per line; docs/reference/transcript.md describes the
-fields. Only this format is ever migrated; tables are rebuilt from transcripts.
+fields. Only transcripts are ever migrated; tables are rebuilt from transcripts.
 """
 
 from typing import Final, Literal, get_args
@@ -17,10 +17,10 @@ EVENT_NAMES: Final[tuple[str, ...]] = get_args(Event)
 RECORDER: Final = "mcptally 0.2.0"
 """Value of `recorder` in the `open` events that mcptally writes: name and version.
 
-A constant: reading the package metadata would slow down the start of the recorder."""
+A constant, because reading the package metadata would slow down the recorder's startup."""
 
 WITHHELD: Final = "withheld"
-"""The member of the line that `mcptally redact` writes in place of an unsearchable line.
+"""The member of a line that `mcptally redact` writes in place of an unsearchable line.
 
 Its value is the reason. The line is not an event: it has no `event`, `recording` or `seq`."""
 
@@ -34,4 +34,4 @@ SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 """Suffixes of the files that are read in a folder; a file named explicitly is always read."""
 
 JOURNAL_SUFFIX: Final = ".journal"
-"""Suffix of the file with the events that a recorder has not yet written to its transcripts."""
+"""Suffix of files with events that a recorder has not yet written to its transcripts."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 class LineReasons:
-    """Reasons why lines were skipped, with the first line and the number of lines for each."""
+    """The reasons why lines were skipped, each with its first line and number of lines."""
 
     def __init__(self) -> None:
         self._places: dict[str, tuple[int, int]] = {}
@@ -15,7 +15,7 @@ class LineReasons:
         self._places[why] = (first, count + 1)
 
     def messages(self, path: Path) -> list[str]:
-        """Return one message per reason, which begins with the place of its first line."""
+        """Return one message per reason, each starting with the location of its first line."""
         return [
             f"{path}:{first}: {why}" + (f" (and {count - 1} more)" if count > 1 else "")
             for why, (first, count) in self._places.items()

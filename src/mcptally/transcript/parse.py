@@ -1,4 +1,4 @@
-"""Parses transcript lines to events; for other lines, returns the broken rule and a message.
+"""Parses transcript lines into events; for other lines, returns the broken rule and a message.
 
 `score` and `check` both use this module, so they never disagree about a line.
 """
@@ -30,7 +30,7 @@ TORN_TAIL_MESSAGE: Final = "the last line is torn: the recorder was stopped, or 
 MAX_NOISE_LINES: Final = 1_000_000
 """Number of lines without an event after which the rest of a file is not read.
 
-A decompression bomb of a few kB has hundreds of millions, which take microseconds each.
+A decompression bomb of a few kB has hundreds of millions of lines, at microseconds each.
 """
 
 NOISE_MESSAGE: Final = (
@@ -38,14 +38,14 @@ NOISE_MESSAGE: Final = (
 )
 
 LINE_DEPTH: Final = MAX_DEPTH + 1
-"""Maximum nesting of a line: that of a message, plus the event around it."""
+"""Maximum nesting of a line: that of a message, plus one level for the event around it."""
 
 _MAX_QUOTED: Final = 200
-"""Maximum characters kept of a parser's message, which may quote the line."""
+"""Maximum characters of a parser's message that are kept; it may quote the line."""
 
 
 def parse_lines(data: bytes, ends: Sequence[int]) -> list[AnyEvent] | None:
-    """Return the events of complete lines (`ends` are their ends); None if any is not an event."""
+    """Return the events on complete lines that end at `ends`; None if any line is not an event."""
     too_deep = any(
         end - start > 2 * LINE_DEPTH and is_too_deep(data[start:end], LINE_DEPTH)
         for start, end in itertools.pairwise((0, *ends))
@@ -54,7 +54,7 @@ def parse_lines(data: bytes, ends: Sequence[int]) -> list[AnyEvent] | None:
 
 
 def decode_events(data: bytes | memoryview, lines: int) -> list[AnyEvent] | None:
-    """Return the events of valid UTF-8 lines, none nested too deeply; None if any is not an event.
+    """Return the events on UTF-8 lines that are not nested too deeply; None if any is not an event.
 
     Args:
         data: the lines.
@@ -68,7 +68,7 @@ def decode_events(data: bytes | memoryview, lines: int) -> list[AnyEvent] | None
 
 
 def parse_event(line: bytes) -> AnyEvent | Rejection | None:
-    """Return the event on a line (without newline), or the broken rule; None if it is blank."""
+    """Return the event on a line (without newline), or the broken rule; None for a blank line."""
     if not line.strip():
         return None
     if not is_utf8(line):
@@ -152,7 +152,7 @@ _BLANK: Final = re.compile(r"[ \t\r\n]*")
 
 
 def _scan_members(text: str) -> Iterator[Member]:
-    """Yield each member of an object that msgspec accepts, with the scanner of `json`."""
+    """Yield each member of an object that msgspec accepts, using the scanner of `json`."""
 
     def skip(at: int) -> int:
         blank = _BLANK.match(text, at)

@@ -1,8 +1,8 @@
-"""Reads single calls from transcripts: their frames as recorded, and the stderr around them.
+"""Reads single calls from transcripts: the frames as recorded, and the stderr around them.
 
-A store has a call's arguments and result, but neither the whole frames nor stderr. Lines are found
-by number; their recording and `seq` must equal those in the store, so another file of the same name
-is never mistaken for the transcript.
+A store contains a call's arguments and result, but neither complete frames nor stderr. Lines are
+found by number; their recording and `seq` must equal those in the store, so another file of the
+same name is never mistaken for the transcript.
 """
 
 import dataclasses
@@ -28,13 +28,13 @@ from mcptally.transcript.remote import is_url, url_of_path
 NEAR_LINES: Final = 200
 """Number of lines before and after a request, and before and after a reply, searched for stderr.
 
-All lines between request and reply are searched if they are fewer than twice this number."""
+All lines between request and reply are searched if there are fewer than twice as many."""
 NEAR_NS: Final = 1_000_000_000
-"""stderr written at most this long before the request or after the reply belongs to a call."""
+"""Nanoseconds before the request and after the reply within which stderr belongs to a call."""
 MAX_BEFORE: Final = 5
 """Maximum number of lines of stderr before the request."""
 MAX_DURING: Final = 40
-"""Maximum number of lines between request and reply: the last ones, or the first ones without a
+"""Maximum number of lines between request and reply: the last lines, or the first if there is no
 reply."""
 MAX_AFTER: Final = 20
 """Maximum number of lines of stderr after the reply."""
@@ -72,7 +72,7 @@ class RecordedCall:
     stderr: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Lines of the server's stderr `before` the request, `during` the call, `after` the reply.
 
-    They may be about other calls that the server processed at that time. Terminal colours are
+    Lines may be about other calls that the server processed at that time. Terminal colours are
     removed."""
     not_read: str | None = None
     """Why the transcript could not be read to its end; None if it could."""
@@ -91,11 +91,11 @@ class _File:
     wanted: dict[int, set[tuple[str, int]]] = dataclasses.field(
         default_factory=lambda: defaultdict(set)
     )
-    """Line → recording and seq of the message that is expected there."""
+    """Maps lines to the recording and seq of the messages that are expected there."""
     searched: list[range] = dataclasses.field(default_factory=list)
-    """Lines in which stderr is looked for."""
+    """Lines that are searched for stderr."""
     lines: dict[int, tuple[int, bytes]] = dataclasses.field(default_factory=dict)
-    """Line number → the wanted message's time, and the line."""
+    """Maps line numbers to the wanted message's time, and the line."""
     stderr: list[_Stderr] = dataclasses.field(default_factory=list)
     not_read: str | None = None
 
@@ -108,13 +108,13 @@ def read_calls(places: Sequence[CallPosition], *, most_bytes: int) -> list[Recor
     """Read calls from their transcripts.
 
     Args:
-        places: where the calls are recorded, in the order in which they are read until `most_bytes`
-            are used.
+        places: where the calls are recorded; they are read in this order until `most_bytes` are
+            used.
         most_bytes: maximum decompressed bytes read from all files together. A file is read up to
             the last line that is needed.
 
     Returns:
-        The calls in the order of `places`; `not_read` is why a call could not be read.
+        The calls in the order of `places`; `not_read` says why a call could not be read.
     """
     files: dict[str, _File] = defaultdict(_File)
     for place in places:
@@ -126,7 +126,7 @@ def read_calls(places: Sequence[CallPosition], *, most_bytes: int) -> list[Recor
 
 
 def _want(files: Mapping[str, _File], place: CallPosition) -> None:
-    """Note the lines that a call needs, by file."""
+    """Add the lines that a call needs to each file's lists."""
     ends = [place.request] if place.reply is None else [place.request, place.reply]
     for end in ends:
         files[end.file].wanted[end.line].add((place.recording, end.seq))
@@ -140,7 +140,7 @@ def _want(files: Mapping[str, _File], place: CallPosition) -> None:
 
 
 def _read(name: str, file: _File, left: int) -> int:
-    """Read the wanted lines of a file; return the bytes that may still be read."""
+    """Read the wanted lines of a file; return how many bytes may still be read."""
     if is_url(name) or url_of_path(Path(name)):
         file.not_read = f"{name} is not on this machine"
         return left
@@ -168,7 +168,7 @@ def _read(name: str, file: _File, left: int) -> int:
 
 
 def _merged(ranges: Iterable[range]) -> Iterator[range]:
-    """Yield the ranges merged, in order and without overlaps."""
+    """Merge the ranges; yield them in order and without overlaps."""
     found: range | None = None
     for each in sorted(ranges, key=lambda lines: lines.start):
         if found is not None and each.start <= found.stop:
@@ -189,7 +189,7 @@ def _search(run: LineRun, file: _File, ranges: Sequence[range]) -> None:
         ):
             line = run.line(number)
             expected = file.wanted.get(number)
-            # Lines are long: rule most out without the regular expression.
+            # Lines are long: exclude most of them without the regular expression.
             if expected is None and not (b'"stderr"' in line and _STDERR.search(line)):
                 continue
             event = parse_event(line)
@@ -272,9 +272,9 @@ def _around(
 
 
 def _last(lines: list[str], most: int) -> list[str]:
-    """Return the last lines; if they begin within a PEM key, add the key's first line.
+    """Return the last lines; if they begin inside a PEM key, prepend the key's first line.
 
-    Redaction recognises a key's lines by the first one.
+    Redaction recognises the lines of a key by its first line.
     """
     marks = [line for line in lines[:-most] if "-----" in line]
     begin = marks[-1:] if marks and "-----BEGIN" in marks[-1] else []

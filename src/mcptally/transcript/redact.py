@@ -1,8 +1,8 @@
 """Applies a redaction policy to existing recordings and writes redacted copies.
 
-The policies are those of the recorder. Everything else is copied unchanged, and the source is only
-read. A line that is not a JSON object cannot be searched field by field, so it is replaced by a
-line that states the reason.
+The policies are those of the recorder. Everything that is not secret is copied unchanged; the
+source is not modified. A line that is not a JSON object cannot be searched field by field, so it is
+replaced by a line that states the reason.
 """
 
 import base64
@@ -51,19 +51,19 @@ class RedactionSummary:
     Lines that an earlier run withheld do not count."""
     withheld: list[str] = dataclasses.field(default_factory=list)
     """Messages about lines that could not be searched: one per file and reason, with the first line
-    and the number of others."""
+    and the number of further lines."""
     dropped: list[str] = dataclasses.field(default_factory=list)
     """Messages about lines that could not be read and are missing from the copy."""
 
 
 class _Redaction(NamedTuple):
-    """A run's policy and its key for hashing ids."""
+    """The policy of a run, and its key for hashing ids."""
 
     policy: Policy
     key: bytes
-    """Random key for hashing ids: without it, an id could be guessed from its hash."""
+    """Random key for hashing ids; without a key, an id could be guessed from its hash."""
     stderr: dict[bytes, LineRedactor]
-    """Recording id → redactor of its stderr lines; a key may span several lines."""
+    """Maps recording ids to redactors for stderr, where a private key may span several lines."""
 
 
 def redact(
@@ -71,11 +71,11 @@ def redact(
 ) -> RedactionSummary:
     """Copy the recordings at `paths` into the folder `out`, redacted by the policy `rules`.
 
-    The copies keep layout and compression, and only their owner can read them. Copies left by a
-    killed run are written again.
+    The copies have the same layout and compression, and only their owner can read them. Copies left
+    by a killed run are written again.
 
     Args:
-        paths: files, folders and patterns, one or several, as `score` takes them.
+        paths: one or several files, folders or patterns, as for `score`.
         out: the folder, which is created if it does not exist.
         rules: a policy as for `record --redact`, for example `default,+emails`.
 
@@ -183,7 +183,7 @@ def compressed_like(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]
 def _redact_line(
     line: bytes, redaction: _Redaction, done: RedactionSummary
 ) -> tuple[bytes, str | None]:
-    """Return the line for the copy, and the reason if the original line is withheld."""
+    """Return the line for the copy, and the reason if the original line was withheld."""
     if not line.strip():
         return line, None
     end = line[len(line.rstrip(b"\r\n")) :]
@@ -246,7 +246,7 @@ def _redact_members(
 def _redact_together(members: list[Member], policy_: Policy) -> tuple[list[Member], int]:
     """Redact members without a specific redactor, together with their names.
 
-    A name can mark its value as a secret.
+    A member's name can mark its value as secret.
     """
     clean, count = _redact_json(join_members(members), policy_)
     if not count:
@@ -302,7 +302,7 @@ UNREADABLE: Final = "[redacted:unreadable]"
 """Replaces a value that cannot be searched because it has the wrong type for its field."""
 
 _NUMBER_FIELDS: Final = words("v seq ts_ns bytes segment status lost redacted")
-"""Fields that our recorder fills with numbers; numbers in them are not searched."""
+"""Fields that mcptally's recorder fills with numbers; such numbers are not searched."""
 
 
 def _redact_msg(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
@@ -321,7 +321,7 @@ def _redact_text(
 
 
 def _redact_b64(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
-    """Return the redacted bytes as base64; a value that is not base64 is replaced as a whole."""
+    """Return the redacted bytes as base64; a value that is not base64 is replaced entirely."""
     if value == b"null" or not redaction.policy.rules:
         return value, 0
     try:
@@ -348,7 +348,7 @@ def _redact_command(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
 
 
 def _redact_headers(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
-    """Return redacted headers; those not on the recorder's allowlist keep only their names."""
+    """Return redacted headers; headers not on the recorder's allowlist keep only their names."""
     headers = parse_members(value)
     if isinstance(headers, tuple):
         return _replace_unreadable(value, redaction)
@@ -382,7 +382,7 @@ def _redact_id(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
         return value, 0
     text = (
         decode_or_none(_STRING, value) or ""
-    ).encode() or value  # equal ids may be escaped differently
+    ).encode() or value  # the same id may be escaped differently elsewhere
     digest = hashlib.blake2b(text, digest_size=8, key=redaction.key).hexdigest()
     return _encode(f"[hashed:id:{digest}]"), 1
 
@@ -401,4 +401,4 @@ _REDACTOR_OF_FIELD: Final[Mapping[str, Callable[[bytes, _Redaction], tuple[bytes
     "scope": _redact_id,
     "sse_id": _redact_id,
 }
-"""Field → redactor; all other fields are searched together as JSON."""
+"""Maps fields to redactors; all other fields are searched together as JSON."""

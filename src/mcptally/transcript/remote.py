@@ -1,8 +1,8 @@
-"""Reads files behind URLs (`s3://bucket/key` and other protocols of fsspec).
+"""Reads files at URLs (`s3://bucket/key` and other protocols of fsspec).
 
-A `RemoteFile` replaces a `Path` when an archive is read: it has a name, a size, times and a stream
-of bytes. A connection error ends the run: as a finding, it would make the tables depend on the
-network.
+A `RemoteFile` stands in for a `Path` when an archive is read: it has a name, a size, times and a
+stream of bytes. A connection error ends the run: if it became a finding, the tables would depend on
+the network.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ BLOCK: Final = 4 << 20
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _EXTRAS: Final = {"s3": "s3", "s3a": "s3"}
-"""Protocol → the extra that installs its packages."""
+"""Maps protocols to the extras that install their packages."""
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
@@ -38,13 +38,13 @@ def is_s3(url: str) -> bool:
 
 
 def how_to_copy(url: str, folder: str) -> str:
-    """Return an instruction for copying a store behind a URL to a local folder."""
+    """Return instructions for copying a store from a URL to a local folder."""
     command = f", as with: aws s3 sync {url} {folder}" if is_s3(url) else ""
     return f"copy it to a folder{command}"
 
 
 def url_of_path(path: Path) -> str | None:
-    """Return the URL from which a `Path` was made (it drops one of two slashes); else None."""
+    """Return the URL from which a `Path` was made (which drops a slash of `//`), else None."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)", path.as_posix())
     if not found:
         return None
@@ -102,14 +102,14 @@ def reaching(url: str) -> Iterator[None]:
 
 
 class RemoteFile:
-    """A file behind a URL, with the size and version from its listing; ordered by URL."""
+    """A file at a URL, with the size and version from its listing; ordered by URL."""
 
     def __init__(self, url: str, size: int, mark: tuple[int, int]) -> None:
         self.url = url
         self.size = size
         """Bytes."""
         self.mark = mark
-        """Time of change in nanoseconds, and a number derived from its version."""
+        """Modification time in nanoseconds, and a number derived from the version."""
         self._read: str | None = None
 
     @property
@@ -168,7 +168,7 @@ class RemoteFile:
         return cast("BinaryIO", io.BufferedReader(self.raw(), BLOCK))
 
     def sha256(self) -> str:
-        """Return the SHA-256 in hex; read the file unless it was already read to its end."""
+        """Return the SHA-256 in hex; read the file unless it has already been read to its end."""
         if self._read is None:
             with self.open() as file:
                 while file.read(BLOCK):
@@ -272,7 +272,7 @@ def _listed(url: str, about: dict[str, Any]) -> RemoteFile:
 
 
 def changed_at(about: dict[str, Any]) -> float:
-    """Return modification time in seconds since 1970; the current time if it is unknown."""
+    """Return the modification time in seconds since 1970, or the current time if it is unknown."""
     times = ("LastModified", "last_modified", "mtime", "created")
     # If unknown, the current time differs from any stored time, so the bytes are compared.
     changed = next((about[key] for key in times if key in about), time.time())

@@ -1,4 +1,4 @@
-"""Cuts a file with many recordings into parts that can be read separately."""
+"""Divides a file with many recordings into parts that can be read separately."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Final
 from mcptally.transcript.files import Digests, LineRun, Span, read_lines
 
 _STEPS: Final = 8
-"""Possible places to cut a file, per part."""
+"""Number of candidate positions for a cut, per part."""
 
 _EVENT: Final = re.compile(rb'\{"v": ?1, ?"event": ?"[a-z_]+", ?"recording": ?"([^"\\]*)"')
 """Matches the beginning of a line as written by the recorder and the importers."""
@@ -16,8 +16,8 @@ _EVENT: Final = re.compile(rb'\{"v": ?1, ?"event": ?"[a-z_]+", ?"recording": ?"(
 def spans_of(path: Path, target: int) -> list[Span]:
     """Return parts of about `target` bytes such that no recording has events in two parts.
 
-    There is one part if the recordings overlap everywhere. There is none if some line does not
-    begin as expected: the limits on bad lines apply per file.
+    Returns one part if the recordings overlap everywhere, and none if some line does not begin as
+    expected: the limits on bad lines apply per file.
 
     Args:
         path: an uncompressed file.
@@ -25,9 +25,9 @@ def spans_of(path: Path, target: int) -> list[Span]:
     """
     digests = Digests()
     places: list[tuple[int, int]] = [(0, 1)]
-    """Offset and number of a line of another recording than the line before."""
+    """Offset and number of each line that belongs to another recording than the line before it."""
     latest: dict[bytes, int] = {}
-    """Recording → number of places when its latest line was read."""
+    """Maps recordings to the number of places when their latest line was read."""
     overlapped: set[int] = set()
     """Places that are within a recording."""
     before, size = b"", 0

@@ -17,9 +17,9 @@ class ReadTally:
 
     def __init__(self) -> None:
         self.read = self.lost = 0
-        """Decompressed bytes that were read, and those of lines that are not events."""
+        """Decompressed bytes that were read, and bytes of lines that are not events."""
         self.rest = 0.0
-        """Share of the file that follows the place where reading ended."""
+        """Share of the file that follows the position where reading ended."""
         self.fault = ""
         """The first fault, with its line."""
 
@@ -55,7 +55,7 @@ class UnreadFile(msgspec.Struct, frozen=True):
     size: int
     """Size on disk in bytes."""
     share: float
-    """The share that could not be read, at least: a truncated file has lost more."""
+    """The minimum share that could not be read: a truncated file has lost more."""
     fault: str
     """The first fault, with its line."""
 
@@ -64,17 +64,17 @@ class Unread(msgspec.Struct, frozen=True):
     """The parts of an archive that could not be read."""
 
     share: float
-    """Minimum share of the archive's bytes."""
+    """The minimum share of the archive's bytes."""
     files: int
     """Number of files with unread parts."""
     of: int
     """Number of files in the archive."""
     worst: list[UnreadFile]
-    """The files with most unread bytes, at most three."""
+    """The files with the most unread bytes, at most three."""
 
 
 def summarize(files: Iterable[UnreadFile]) -> Unread | None:
-    """Summarize what could not be read of an archive's files; None if all was read."""
+    """Summarize which parts of an archive could not be read; None if everything was read."""
     every = list(files)
     damaged = [each for each in every if each.fault]
     if not damaged:
@@ -86,7 +86,7 @@ def summarize(files: Iterable[UnreadFile]) -> Unread | None:
 
 
 def in_words(unread: Unread | None, *, names: bool = False) -> list[str]:
-    """Return the lines that report what could not be read; none if all was read.
+    """Return the lines that report what could not be read, or [] if everything was read.
 
     Args:
         unread: what could not be read.

@@ -36,7 +36,7 @@ from mcptally.transcript.writer.segment_writer import SegmentWriter
 class Archive:
     """A folder for recordings, with one redaction policy and one set of limits.
 
-    `log` is called with each message for the user of the recorder. If `buffered`, events are
+    `log` is called with each message for the user of the recorder. If `buffered`, events are only
     written when `Recording.flush` is called.
     """
 
@@ -54,7 +54,7 @@ class Archive:
         self.limits = limits or Limits()
         self.log = log
         self.clean_frames: frozenset[bytes] = frozenset()
-        """Frames that the policy leaves as they are, from `Policy.clean_frames`."""
+        """Frames that the policy leaves unchanged, from `Policy.clean_frames`."""
         self._buffered = buffered
         self._housekeeper = Housekeeper(
             self.folder,
@@ -105,7 +105,7 @@ class Archive:
         return self.continued(Opening(recording_id, stem, clock.began_ns, fields), clock=clock)
 
     def continued(self, opening: Opening, *, clock: Clock) -> Recording:
-        """Return a recording that may have files; if so, `Recording.resume` must follow.
+        """Return a recording that may already have files; if so, `Recording.resume` must follow.
 
         Raises: UnreadableError: its file names would not be those of segments.
         """

@@ -47,7 +47,7 @@ def encode_call(
     items: Sequence[Any],
     arguments: dict[str, Any],
 ) -> list[bytes]:
-    """Return the parts of a call's record; `items` are exchange events or, mostly, pieces."""
+    """Return the parts of a call's record; `items` are pieces or exchange events."""
     large: list[bytes] = []
     if method == "events":
         encoded = [
@@ -67,7 +67,7 @@ def encode_call(
 
 
 def decode_call(record: bytes) -> Call:
-    """Return the call in a record, with the large pieces of `frames` and `stderr` put back.
+    """Return the call in a record, with the large pieces of `frames` and `stderr` reinserted.
 
     Raises:
         msgspec.DecodeError, TypeError, ValueError, IndexError: another program wrote the record.

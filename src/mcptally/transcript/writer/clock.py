@@ -18,7 +18,7 @@ _steady_ns: Final[Callable[[], int]] = (
 class Clock:
     """A clock that starts at the wall clock's time and advances with a monotonic clock.
 
-    Changes of the wall clock during a recording do not affect it: if the wall clock was wrong at
+    Changes to the wall clock during a recording do not affect it. If the wall clock was wrong at
     the start, `began_ns` is wrong, but durations and order are correct.
     """
 

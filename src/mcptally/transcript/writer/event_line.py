@@ -1,4 +1,4 @@
-"""Encodes events as transcript lines: redacts texts and inserts frames byte for byte."""
+"""Encodes events as transcript lines: redacts text, and inserts frames byte for byte."""
 
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping, Sequence
@@ -45,9 +45,9 @@ class FrameContext(NamedTuple):
 
 
 class EventLineEncoder:
-    """Encodes the lines of one recording; if redaction fails, the text is left out.
+    """Encodes the lines of one recording; if redaction of a text fails, the text is left out.
 
-    `is_clean` returns whether the policy is known to leave a frame unchanged.
+    `is_clean` says whether the policy is known to leave a frame unchanged.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class EventLineEncoder:
                 if redacted:
                     extra += b'"redacted":%d,' % redacted
                 if b"\r" in copy or b"\n" in copy:
-                    # In strict JSON a line break occurs only between tokens.
+                    # In strict JSON, line breaks occur only between tokens.
                     copy = copy.replace(b"\r", b" ").replace(b"\n", b" ")
                     extra += b'"reflowed":true,'
                 line = context.template % (seq, ts_ns, context.json_scope, size, extra, copy)

@@ -14,11 +14,11 @@ from mcptally.transcript.writer.recording import Recording
 _KILLED: Final = "the process that writes the recording ended while it wrote them"
 
 _EVENTS: Final = frozenset({"frames", "stderr", "events"})
-"""Calls that only record events. Each of the others ends a batch: it changes more than the file,
-and the next process repeats it if the last process ended during it."""
+"""Calls that only record events. Any other call ends a batch: it changes more than the file, and is
+repeated by the next process if the last process ended during the call."""
 
 _BATCH_BYTES: Final = 64 * 1024
-"""Bytes of calls after which the events are written."""
+"""Number of bytes of calls after which the events are written."""
 
 
 class Executor:
@@ -35,7 +35,7 @@ class Executor:
         self._recordings: dict[int, Recording] = {}
         self._slots: dict[int, int] = {}
         self._written: dict[int, int] = {}
-        """Events that the last process wrote of the calls that are executed again."""
+        """Number of events of the calls to repeat that the last process wrote."""
         self._executed: dict[int, int] = {}
         """Value of `begun` after the last call that the last process executed and saved."""
         self._batch: set[int] = set()
@@ -65,7 +65,7 @@ class Executor:
         self._executed.clear()
 
     def execute_until(self, limit: int) -> None:
-        """Execute the calls in the queue before `limit`."""
+        """Execute the calls before `limit` in the queue."""
         queue = self._queue
         batch: list[Call] = []
         while (record := queue.begin(limit)) is not None:

@@ -1,7 +1,7 @@
-"""Compresses finished segments, and removes old ones by age and total size.
+"""Compresses finished segments, and removes old segments by age and total size.
 
 The work runs in one background thread with low priority and does not delay traffic. It touches only
-files that are named like segments, and none that a recorder is writing (and has locked).
+files that are named like segments and not locked by a recorder.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FIRST_SWEEP_SECONDS: Final = 10.0
-"""Delay before the first sweep, so that it does not compete with the recorder's start."""
+"""Delay before the first sweep, so that it does not slow the recorder's startup."""
 
 SWEEP_SECONDS: Final = 3600.0
 """Time between sweeps; a sweep also follows each finished segment."""
 
 IDLE_SECONDS: Final = 3600.0
-"""Another recorder's unlocked segment is compressed if it was not written for this long."""
+"""Seconds without a write after which another recorder's unlocked segment is compressed."""
 
 _STOP_SECONDS: Final = 0.25
 
@@ -62,7 +62,7 @@ class Housekeeper:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._failed = False
-        """The thread could not be started; it is not tried again."""
+        """Whether the thread could not be started; it is not tried again."""
 
     def start(self) -> None:
         """Start the thread if it is not running."""
@@ -116,7 +116,7 @@ class Housekeeper:
 
 
 def compress(segment: "str | Path", *, stop: threading.Event | None = None) -> "Path | None":
-    """Atomically replace a finished `.jsonl` with a `.jsonl.zst`; None if a recorder locks it.
+    """Atomically replace a finished `.jsonl` by a `.jsonl.zst`; return None if it is locked.
 
     Raises:
         OSError: reading or writing failed, or `stop` was set; the original is unchanged.
@@ -144,8 +144,7 @@ def compress(segment: "str | Path", *, stop: threading.Event | None = None) -> "
                     target.write(job.compress(chunk))
                 target.write(job.flush())
                 target.flush()
-                # Sync the copy, so that it survives a power failure, before the original is
-                # removed.
+                # Sync the copy before the original is removed, so that it survives a power failure.
                 os.fsync(target.fileno())
             os.utime(part_path, ns=(source_stat.st_atime_ns, source_stat.st_mtime_ns))
             part_path.replace(target_path)
@@ -164,7 +163,7 @@ def sweep(
     compress_idle: bool,
     now: float,
 ) -> None:
-    """Compress idle segments; remove those over the age limit and the oldest over the total size.
+    """Compress idle segments; remove segments that are too old, or the oldest if space is short.
 
     `now` is in seconds since 1970. Segments locked by a recorder are skipped.
 

@@ -10,7 +10,7 @@ from mcptally.transcript.writer.log import log_to_stderr
 from mcptally.wire.framing import Piece
 
 WAKE_MS: Final = 50
-"""Minimum time between wake-ups of the writer: a batch costs as much as several calls."""
+"""Minimum milliseconds between wake-ups of the writer: a batch costs as much as several calls."""
 
 NOT_STARTED: Final = 127
 """Exit code when the server cannot be started."""
@@ -20,18 +20,18 @@ WatchFunction = Callable[[int, Callable[[], None] | None], None]
 
 
 FrameEvent = tuple[Piece, Dir, str | None, int | None, dict[str, Any]]
-"""A frame of an HTTP exchange: piece, direction, scope, length on the wire if different from the
+"""A frame of an HTTP exchange: piece, direction, scope, length on the wire if it differs from the
 frame's (decoded SSE), and fields such as `sse_id` that are added to the event unchanged."""
 
 ExchangeEvent = bytes | FrameEvent
-"""A frame, or the fields of an `http` event as JSON, made by `event_line.http_event`."""
+"""A frame, or the fields of an `http` event as JSON (from `event_line.http_event`)."""
 
 
 class RecordingWriter(Protocol):
     """Writes the events of one recording; see recording.py."""
 
     def begin(self) -> None:
-        """Create the file now; otherwise the first event creates it."""
+        """Create the file now, rather than with the first event."""
 
     def frames(
         self,
@@ -85,7 +85,7 @@ class ArchiveWriter(Protocol):
         """Wait until the recorded events are in the files, or give up on a slow disk."""
 
     def watch(self, watch: WatchFunction) -> None:
-        """Register the descriptors that the archive must react to with a loop."""
+        """Register with an event loop the descriptors to which the archive must react."""
 
     def close(self) -> None:
         """Close the archive; all recordings must be closed already."""
@@ -102,8 +102,8 @@ def close_not_started(recording: RecordingWriter, why: str) -> int:
 def close_with_exit(recording: RecordingWriter, code: int, *, reason: str | None = None) -> int:
     """Close after the server's exit; return its exit code as a shell does (signal N: 128 + N).
 
-    `code` is the exit code, or -N if signal N ended the server. `reason` says why, if it did not
-    end by itself.
+    `code` is the exit code, or -N if signal N ended the server. `reason` says why the server ended,
+    if it did not end by itself.
     """
     if code >= 0:
         recording.close(reason=reason or "server_exited", exit_code=code)

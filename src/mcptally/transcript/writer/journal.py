@@ -2,8 +2,8 @@
 
 Recorder and writer map it as shared memory, so storing an event costs no system call, and a stored
 event survives even if all processes are killed at once. The file's mode is 0600, because its events
-are not redacted yet. Both processes keep it locked. A journal without a lock belongs to a recorder
-that was killed; recovery.py writes its events and removes it.
+are not redacted yet. Both processes keep the file locked. A journal without a lock belongs to a
+recorder that was killed; recovery.py writes its events and removes the file.
 
 Disk space is allocated before it is used, because a store to a page without space would end the
 process (SIGBUS). Layout: the name of the redaction policy, the counters and bytes of the queue, and
@@ -106,7 +106,7 @@ class Journal:
             os.close(self.fd)
 
     def remove(self) -> None:
-        """Remove the file, whose events are in the recordings."""
+        """Remove the file: its events are in the recordings."""
         if self.path:
             with contextlib.suppress(OSError):
                 os.unlink(self.path)  # noqa: PTH108 - start-up time, see segment.py
@@ -125,7 +125,7 @@ def create(folder: str, *, policy: str, size: int) -> Journal:
         path = os.path.join(folder, name)  # noqa: PTH118
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            # Another process may remove the empty file in the belief that it was left behind.
+            # Another process may remove the empty file, believing that it was left behind.
             if lock(fd) and os.fstat(fd).st_nlink:
                 os.ftruncate(fd, _file_bytes(size))
                 os.pwrite(fd, _MAGIC + size.to_bytes(8, "little") + policy.encode(), 0)
@@ -143,11 +143,11 @@ def create(folder: str, *, policy: str, size: int) -> Journal:
 def open_left_behind(path: str) -> Journal | None:
     """Lock and map the journal of a recorder that was killed.
 
-    Returns None if the recorder is still running, or if nothing is left to do.
+    Returns None if the recorder is still running or nothing is left to do.
 
     Raises:
         OSError: the file cannot be opened for writing or locked.
-        UnreadableError: it is not a journal of this version.
+        UnreadableError: the file is not a journal of this version.
     """
     flags = os.O_RDWR | os.O_NOFOLLOW
     fd = os.open(path, flags)

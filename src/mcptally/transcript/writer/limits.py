@@ -9,7 +9,7 @@ class Limits(NamedTuple):
     """A recorder's limits, in bytes or seconds; None, where allowed, means no limit."""
 
     frame_bytes: int = DEFAULT_CAP
-    """Of larger frames, only the beginning, size and (without redaction) hash are recorded."""
+    """Larger frames are truncated: only head, size and (without redaction) hash are recorded."""
     segment_bytes: int | None = 64 * 1024 * 1024
     """The recorder starts a new segment file when the current one reaches this size."""
     segment_seconds: float | None = 24 * 3600.0
@@ -21,5 +21,5 @@ class Limits(NamedTuple):
     compress: bool = True
     """Whether finished segments are compressed to `.jsonl.zst`."""
     stall_seconds: float | None = 1.0
-    """Maximum delay of traffic until the writer finishes an event while the queue is full. After
+    """Maximum delay of traffic while the queue is full and the writer finishes no event. After
     that, traffic continues and events are lost."""

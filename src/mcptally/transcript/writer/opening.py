@@ -7,7 +7,7 @@ from mcptally.transcript.writer.process import WriterProcess
 
 
 def open_archive(folder: str, *, policy: str, limits: Limits) -> ArchiveWriter:
-    """Return the archive in `folder`, with the redaction policy that `policy` describes."""
+    """Return the archive in `folder`, with the redaction policy described by `policy`."""
     try:
         return WriterProcess(folder, policy=policy, limits=limits)
     except OSError as error:
@@ -15,7 +15,7 @@ def open_archive(folder: str, *, policy: str, limits: Limits) -> ArchiveWriter:
             f"cannot start a writer process: {error.strerror}; the recorder writes the "
             "events itself, so a slow disk delays traffic"
         )
-    # Imported late: usually a writer process makes these unnecessary.
+    # Import late: with a writer process, these are not needed here.
     from mcptally.redaction.policy import policy as policy_named  # noqa: PLC0415
     from mcptally.transcript.writer.archive import Archive  # noqa: PLC0415
     from mcptally.transcript.writer.recovery import FinishingThread  # noqa: PLC0415

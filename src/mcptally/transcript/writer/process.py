@@ -5,17 +5,17 @@
 
 When a call of a `RemoteRecording` returns, its events are in the journal, which the recorder shares
 with the writer process (journal.py), or they are counted as lost. The writer is a fork in its own
-session. It ignores the signals that end a recorder, so it outlives the recorder. It ends when the
-pipe is closed and the queue is empty, and then removes the journal.
+session. It ignores the signals that end a recorder, so it outlives the recorder. When the pipe is
+closed and the queue is empty, it removes the journal and ends.
 
 If the queue stays full for `Limits.stall_seconds`, events are lost and traffic continues. If the
 writer dies, the recorder starts another one, which continues each recording in a new segment: the
-progress in the journal and the file show which events were written, and the rest are in the queue
-(executor.py). If both die, the next recorder or reader of the folder does this (recovery.py).
+progress in the journal and the file show which events were written; the others are still queued
+(executor.py). If both die, the next recorder or reader of the folder writes them (recovery.py).
 
-If the folder cannot contain a journal, events wait in anonymous memory. If that or the process
-cannot be created, the constructor raises an error, and `opening.open_archive` uses an archive in
-the recorder's process.
+If the folder cannot contain a journal, events wait in anonymous memory. If the memory or the
+process cannot be created, the constructor raises an error, and `opening.open_archive` uses an
+archive in the recorder's process.
 """
 
 import contextlib
@@ -42,8 +42,7 @@ from mcptally.transcript.writer.remote_recording import RemoteRecording
 from mcptally.transcript.writer.shared_queue import LIMIT_BYTES
 
 _MAX_FAILURES: Final = 3
-"""Maximum number of consecutive writers that end within a second of their start and are
-replaced."""
+"""Maximum number of consecutive writers that are replaced although they ended within a second."""
 
 _RETRY_SECONDS: Final = 0.001
 
@@ -70,15 +69,15 @@ class WriterProcess:
             frame_bytes=min(limits.frame_bytes, self.journal.frame_bytes)
         )
         self.recordings: Final[dict[int, RemoteRecording]] = {}
-        """The recordings whose last call the writer has not executed, by number."""
+        """The recordings, by number, whose last call the writer has not executed."""
         self._closed: deque[tuple[int, RemoteRecording]] = deque()
         """Closed recordings, each with the `head` of the queue after its last call."""
         self._free_slots: list[int] = []
         self._prepared = 0
         self._lost = 0
-        """Number of lost events of closed recordings that the writer does not know about."""
+        """Number of lost events in closed recordings that the writer does not know about."""
         self._events_put = 0
-        """Number of events in all records that were put into the queue."""
+        """Total number of events put into the queue."""
         self.limit = 0
         """The `head` of the queue when the writer was started."""
         self._stalled_at = -1
@@ -88,9 +87,9 @@ class WriterProcess:
         self._pid = 0
         """Process id of the writer; 0 if there is no writer."""
         self._ended = -1
-        """A pipe that ends with the writer and yields its messages."""
+        """A pipe that carries the writer's messages and is closed when the writer ends."""
         self._wake = -1
-        """Write end of a pipe that wakes the writer; its end tells it that the recorder ended."""
+        """Write end of a pipe that wakes the writer; closing it says that the recorder ended."""
         self._watch: WatchFunction = lambda _fd, _callback: None
         try:
             self._start()
@@ -110,7 +109,7 @@ class WriterProcess:
         command: Sequence[str] | None = None,
         url: str | None = None,
     ) -> RemoteRecording:
-        """Return a recording without a file yet; `begin` or the first event creates it."""
+        """Return a recording without a file yet; `begin` or the first event creates the file."""
         self._forget_closed()
         number = self._prepared = self._prepared + 1
         recording = RemoteRecording(
@@ -130,7 +129,7 @@ class WriterProcess:
     def _new_slot(self) -> int:
         slot = self.journal.queue.slots
         if not self.journal.allocate_slot(slot):
-            return SLOTS  # no slot: the progress is not kept
+            return SLOTS  # no slot left: progress is not saved
         self.journal.queue.slots = slot + 1
         return slot
 
@@ -207,7 +206,7 @@ class WriterProcess:
         os.close(ended)
 
     def _restart(self) -> bool:
-        """Start another writer after one has ended; return False if no writer runs."""
+        """Start another writer after one has ended; return False if no writer is running."""
         _, status = os.waitpid(self._pid, 0)
         was_closed = self._wake < 0
         self._watch(self._ended, None)
@@ -335,6 +334,6 @@ def _detach(messages: int, *kept: int) -> None:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     detach_descriptors(*kept, stderr=messages)
     if hasattr(os, "SCHED_BATCH"):
-        # The writer must not preempt the recorder and its peers when an event arrives.
+        # The writer must not preempt the recorder or its peers when an event arrives.
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

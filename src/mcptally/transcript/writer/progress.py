@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 SLOTS: Final = 8192
-"""Default maximum number of recordings whose state is kept."""
+"""Default maximum number of recordings whose state is saved."""
 
 SLOT_BYTES: Final = 4096
 
@@ -60,10 +60,10 @@ _decode_opening: Final = msgspec.msgpack.Decoder(tuple[int, Opening]).decode
 
 
 class ProgressTable:
-    """One state per recording; if a process dies while saving it, the previous state remains.
+    """Stores a state per recording; if a process dies while saving, the previous state remains.
 
     A slot consists of the number of the current half, two halves for the changing state, and the
-    opening. An unused slot is zero.
+    opening. An unused slot contains zeros.
     """
 
     def __init__(self, memory: mmap.mmap, start: int, slots: int = SLOTS) -> None:
@@ -72,11 +72,11 @@ class ProgressTable:
         self._slots: Final = slots
 
     def open(self, slot: int, number: int, opening: Opening) -> None:
-        """Use a slot for recording `number`; `save` follows."""
+        """Use a slot for recording `number`; the caller must then call `save`."""
         if slot >= self._slots:
             return
         data = _encode((number, opening))
-        if len(data) > _OPENING_BYTES:  # too long a command: later segments omit it
+        if len(data) > _OPENING_BYTES:  # the command is too long: later segments omit it
             fields = {name: opening.fields[name] for name in ("transport", "recorder", "redaction")}
             data = _encode((number, opening._replace(fields=fields)))
         self._put(self._at(slot) + _OPENING_AT, data)

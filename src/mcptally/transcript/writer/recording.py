@@ -1,10 +1,9 @@
 """Records one connection: encodes each event and passes its line to the segments.
 
-When a call returns, its events are in the file (`write` has returned, without fsync), unless the
-archive is `buffered`: then they are written by `flush`, which the writer process calls. No call
-raises a disk error (segment_writer.py). `wire.framing.FrameSplitter` splits a stream into the
-pieces for `frames`; `wire.framing.cap_frame` makes a piece of a whole body. event_line.py encodes
-the lines.
+When a call returns, its events are in the file (`write` has returned, without fsync). If the
+archive is `buffered`, they are written by `flush`, which the writer process calls. No call raises a
+disk error (segment_writer.py). `wire.framing.FrameSplitter` splits a stream into the pieces for
+`frames`; `wire.framing.cap_frame` makes a piece of a whole body. event_line.py encodes the lines.
 """
 
 import threading
@@ -28,7 +27,7 @@ _NOISE: Final = (
 
 
 def _is_noise(piece: Piece, *, unterminated: bool) -> bool:
-    """Return whether a frame is not JSON and was not cut off by the end of the stream."""
+    """Return whether a frame is not JSON, and not merely truncated by the end of the stream."""
     if not isinstance(piece, bytes) or strict_json_error(piece) not in {"not_json", "not_utf8"}:
         return False
     return not (unterminated and piece.lstrip().startswith((b"{", b"[")))
@@ -49,7 +48,7 @@ class Recording:
         self.id = recording_id
         self._log = log
         self._reported_noise: set[Dir] = set()
-        """Directions of which a message to the user says that they carry other bytes than JSON."""
+        """Directions for which the user was told that not all bytes are JSON."""
         self.segments: Final = segments
         """Writes the lines."""
         self._encoder = encoder
@@ -88,7 +87,7 @@ class Recording:
         dir: Dir,  # noqa: A002 - name of the field in transcripts
         **fields: Any,
     ) -> None:
-        """Record frames of a pipe in one write: each as `message`, or as `raw` (`encode_frame`).
+        """Record frames of a pipe in one write, each as `message` or `raw` (see `encode_frame`).
 
         `fields` (`unterminated`) are added to the events unchanged.
         """

@@ -15,7 +15,7 @@ _STALLED: Final = "the process that writes the recording was too slow"
 class RemoteRecording:
     """A recording that the writer process writes; it has the methods of `recording.Recording`.
 
-    `put` puts a record with a number of events into the queue, and returns False if no space became
+    `put` adds a record with a number of events to the queue, and returns False if no space became
     free in time; `largest` is the maximum size of a record. `on_closed` is called after the last
     call. `arguments` are those of `Archive.prepare`.
     """
@@ -40,7 +40,7 @@ class RemoteRecording:
             "recording_id": new_id(),
         }
         self.lost = 0
-        """Events that could not be handed over and that the writer does not know about."""
+        """Number of events that were not queued and that the writer does not know about."""
         self._put_record = put
         self._largest = largest
         self._on_closed = on_closed
@@ -48,7 +48,7 @@ class RemoteRecording:
         self._is_closed = False
 
     def begin(self) -> None:
-        """Create the file now; otherwise the first event creates it."""
+        """Create the file now, rather than with the first event."""
         self._call("begin", 0, [], {})
 
     def frames(

@@ -1,4 +1,4 @@
-"""Handles a segment file that is being written: name, lock and appending whole lines.
+"""Handles a segment file that is being written: naming, locking, and appending whole lines.
 
 Paths are strings in this folder: importing pathlib would take 5 % of the recorder's start-up time.
 """
@@ -21,14 +21,14 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def segment_stem(server: str | None, recording: str, wall_ns: int) -> str:
-    """Return a recording's file name prefix: label, start time in UTC, end of its id."""
+    """Return a recording's file name prefix: label, start time in UTC, and end of the id."""
     label = _UNSAFE.sub("_", server or "server").strip("._")[:60] or "server"
     began = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(wall_ns // 1_000_000_000))
     return f"{label}-{began}-{recording.replace('-', '')[-12:]}"
 
 
 def lock(fd: int) -> bool:
-    """Lock an open file; False if another process has it locked.
+    """Lock an open file; return False if another process has locked it.
 
     Raises:
         OSError: the file system has no locks.
@@ -43,7 +43,7 @@ def lock(fd: int) -> bool:
 
 
 def try_lock(fd: int) -> bool:
-    """Lock an open file; True on a file system without locks, where only the age is checked."""
+    """Like `lock`, but return True on file systems without locks."""
     try:
         return lock(fd)
     except OSError:
@@ -51,7 +51,7 @@ def try_lock(fd: int) -> bool:
 
 
 def open_plain(path: str, flags: int) -> int:
-    """Return an `opener` that refuses links: an archive may come from a stranger."""
+    """Open a file, but refuse links (use as an `opener`): an archive may come from a stranger."""
     return os.open(path, flags | os.O_NOFOLLOW)
 
 
@@ -73,9 +73,9 @@ class Segment:
         self.size = 0
         """Size of the file in bytes."""
         self.counts: dict[str, int] = {}
-        """Events in the file by kind; who writes the lines counts them."""
+        """Number of events in the file by kind; counted by the code that writes the lines."""
         self.reported_lost = 0
-        """Lost events that `gap` events in the file report."""
+        """Number of lost events that `gap` events in the file report."""
         self.opened_at = time.monotonic()
         """Time of opening, in seconds of the monotonic clock."""
 

@@ -1,8 +1,8 @@
 """Writes the lines of one recording into segment files, which rotate by size and age.
 
 No call raises a disk error: lost events are counted and logged once, and a `gap` event reports them
-when writing works again. Lost events keep their `seq`, so each hole in `seq` has a matching `gap`.
-segment.py writes the file.
+when writing works again. Lost events keep their `seq`, so every gap in `seq` has a matching `gap`
+event. segment.py writes the file.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ RETRY_SECONDS: Final = 1.0
 """Minimum time between write attempts after a write failed."""
 
 _BUFFER_BYTES: Final = 256 * 1024
-"""A buffer of lines is written when it reaches this size."""
+"""Number of buffered bytes at which lines are written."""
 
 _REMOVED: Final = "their file was removed while it was being written"
 
@@ -40,7 +40,7 @@ _decode_kind: Final = msgspec.json.Decoder(_Kind).decode
 class SegmentWriter:
     """Writes lines into the segments of one recording; the caller holds the recording's lock.
 
-    `on_finished` is called with the path of each segment after the next one was opened. If
+    `on_finished` is called with the path of each segment after the next segment was opened. If
     `buffered`, lines are written by `flush`.
     """
 
@@ -59,11 +59,11 @@ class SegmentWriter:
         self.seq = 0
         """The `seq` of the next event."""
         self.lost = 0
-        """Events missing from the files."""
+        """Number of events missing from the files."""
         self.counts: dict[str, int] = {}
-        """Events in the files by kind."""
+        """Number of events in the files by kind."""
         self.retry_at = 0.0
-        """Time (monotonic) before which a write that failed is not tried again."""
+        """Monotonic time before which a failed write is not tried again."""
         self.opening: Final = opening
         self._folder = folder
         self._encoder = encoder
@@ -114,7 +114,7 @@ class SegmentWriter:
         return True
 
     def write(self, lines: Sequence[bytes], counts: Mapping[str, int]) -> None:
-        """Write lines, one per event, or buffer them; `counts` is their number by kind."""
+        """Write or buffer lines, one per event; `counts` has their number by kind."""
         self.seq += len(lines)
         joined = b"".join(lines)
         self._buffer.append(joined)
@@ -135,7 +135,7 @@ class SegmentWriter:
             self._put(self._segment, lines, counts)
         except OSError as error:
             events = sum(counts.values())
-            self.seq -= events  # will be counted again as lost
+            self.seq -= events  # these are counted again as lost
             self._handle_write_error(error, events)
 
     def count_lost(self, events: int, why: str) -> None:
@@ -171,8 +171,8 @@ class SegmentWriter:
     def resume(self, progress: Progress) -> int:
         """Continue in a new segment after the process that wrote this recording has died.
 
-        Returns the number of events that it wrote after `progress` was taken. An incomplete last
-        line is removed.
+        Returns the number of events that the process wrote after `progress` was saved. An
+        incomplete last line is removed.
         """
         self.seq = progress.seq
         self._segment_count = max(0, progress.segments - 1)

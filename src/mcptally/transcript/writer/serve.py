@@ -1,4 +1,4 @@
-"""The writer process: executes the calls in the journal until the recorder ends."""
+"""Runs the writer process: executes the calls in the journal until the recorder ends."""
 
 import os
 import select
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcptally.transcript.writer.process import WriterProcess
 
 _UNANNOUNCED_MS: Final = 5 * WAKE_MS
-"""Maximum delay of a message about events in the queue; usually it is WAKE_MS."""
+"""Maximum delay of a message about events in the queue; the usual delay is WAKE_MS."""
 
 
 def serve(remote: "WriterProcess", wake: int) -> None:

@@ -1,17 +1,17 @@
 """Implements a queue of byte records in memory shared with a forked child process.
 
-One process puts records, the other takes them. The counters only grow, and each is written by one
-process only: `head` (bytes put), `tail` (bytes taken) and `begun` (the value of `tail` after the
+One process puts records, the other takes them. The counters only grow, and each is written by only
+one process: `head` (bytes put), `tail` (bytes taken) and `begun` (the value of `tail` after the
 records that are being executed). A record is contiguous: if it does not fit before the end of the
 memory, it is put at the start. A record for an empty queue is also put at the start, to reuse
 memory that is in the processor's cache. `head` is stored after the record's bytes, so a killed
 process leaves only whole records.
 
-The order of stores to shared memory is not relied on, because ARM does not preserve it: `begin`
-gets its limit from a message through a pipe, and the kernel's pipe locks make everything visible
-that was stored before the message was sent. In the other direction, `tail` is stored after the
-records were parsed and written; no processor makes a store visible before the loads that it depends
-on.
+The code does not rely on the order of stores to shared memory, because ARM does not preserve it:
+`begin` gets its limit from a message through a pipe, and the kernel's pipe locks make everything
+visible that was stored before the message was sent. In the other direction, `tail` is stored after
+the records were parsed and written; no processor makes a store visible before the loads that it
+depends on.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from mcptally.errors import UnreadableError
 
 BLOCK_BYTES: Final = 1024 * 1024
-"""The memory of taken records is returned to the system in blocks of this size."""
+"""Memory of records that were taken is returned to the system in blocks of this size."""
 
 LIMIT_BYTES: Final = 8
 """Size of a message with a value of `head`, little-endian."""
@@ -39,7 +39,7 @@ _TAIL, _BEGUN, _EVENTS, _DIED_AT, _DEATHS = (
     12,
 )  # in another cache line, written by the process that takes records
 _TO_START: Final = 2**64 - 1
-"""Takes the place of a length if the next record is at the start of the memory."""
+"""Written in place of a length if the next record is at the start of the memory."""
 
 
 class QueueCounters(NamedTuple):
@@ -55,8 +55,8 @@ class SharedQueue:
     """A queue of at most `size` bytes in `memory`, starting at byte `start`.
 
     `size` and `start` are multiples of the page size; above BLOCK_BYTES, `size` is a multiple of
-    BLOCK_BYTES. `allocate` is called with the first and the last byte of memory before they are
-    used; it returns False if there is no space.
+    BLOCK_BYTES. `allocate` is called with the first and last byte of a range before it is used; it
+    returns False if there is no space.
     """
 
     def __init__(
@@ -68,16 +68,16 @@ class SharedQueue:
         allocate: Callable[[int, int], bool] = lambda _begin, _end: True,
     ) -> None:
         self.size: Final = size
-        """Bytes for records."""
+        """Number of bytes for records."""
         self._memory = memory
         self._start = start + HEADER_BYTES
         self._words = memoryview(memory)[start : start + HEADER_BYTES + size].cast("Q")
         self._block = min(BLOCK_BYTES, size // 4)
         self._allocate = allocate
         self._allocated = 0
-        """Bytes of records for which there is memory."""
+        """Number of bytes for records that have been allocated."""
         self.largest: Final = size // 2 - 8
-        """Bytes of the largest record."""
+        """Maximum size of a record in bytes."""
 
     # --- the process that puts ------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class SharedQueue:
 
     @property
     def counters(self) -> QueueCounters:
-        """The counters, which show whether records wait and whether they are being taken."""
+        """The counters, which show whether records are waiting and whether they are being taken."""
         words = self._words
         return QueueCounters(words[_HEAD], words[_TAIL], words[_BEGUN], words[_EVENTS])
 
@@ -143,7 +143,7 @@ class SharedQueue:
         return True
 
     def _release(self) -> None:
-        """Return the memory after the first block to the system; the queue is empty."""
+        """Return the memory after the first block to the system, since the queue is empty."""
         if self._allocated > self._block and hasattr(mmap, "MADV_REMOVE"):  # Linux
             with contextlib.suppress(OSError):
                 self._memory.madvise(
@@ -176,7 +176,7 @@ class SharedQueue:
         return None
 
     def done(self, events: int) -> None:
-        """Remove the records that `begin` returned; they have `events` events."""
+        """Remove the records that `begin` returned, which contain `events` events."""
         words = self._words
         words[_EVENTS] += events
         words[_TAIL] = words[_BEGUN]

@@ -1,4 +1,4 @@
-"""Replaces undecodable bytes in texts from the operating system: JSON cannot represent them."""
+"""Replaces undecodable bytes in strings from the operating system: JSON cannot represent them."""
 
 from typing import Any
 
