@@ -1,8 +1,8 @@
 """Computes the verdict: who is at fault for a failed call, and which results hide an error.
 
 May import `rules`, `tables` and `errors`. Rules are rows of `rules/verdict-*.toml` (applied by
-`classify`) and of `rules/hidden.toml` (applied by `hidden_errors`). `languages.toml` has the words
-of other languages.
+`classify`) and of `rules/hidden.toml` (applied by `hidden_errors`). `languages.toml` contains words
+in other languages.
 """
 
 from mcptally.verdict.classify import judge

@@ -1,4 +1,4 @@
-"""Computes the certainty of a rule: its measured precision, shrunk towards its section's."""
+"""Computes the certainty of rules: measured precision, shrunk towards that of their section."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,16 +6,16 @@ from typing import Final
 from mcptally.verdict.rule_model import HiddenRule, TextRule
 
 PRIOR_WEIGHT: Final = 20.0
-"""Weight of a section's precision in the certainty of its rules, as a number of observations.
-Chosen by the reliability table in docs/reference/accuracy.md."""
+"""Weight of a section's precision in the certainty of its rules, as a number of observations,
+chosen by the reliability table in docs/reference/accuracy.md."""
 VERDICT_PRIOR: Final = (100.0, 0.8)
 HIDDEN_PRIOR: Final = (20.0, 0.9)
 """Weight, as a number of observations, and precision of the prior.
 
 The precision is assumed for rules without measurements. The weight applies twice: when all rules
-are shrunk towards this precision, and when a section is shrunk towards all rules. Verdicts get more
-weight: on unlabelled servers they fail in ways that the labels do not show, while findings of
-hidden errors hardly do."""
+are shrunk towards this precision, and when a section is shrunk towards all rules. For verdicts the
+weight is higher: on unlabelled servers they fail in ways that the labels do not show, which hardly
+happens with hidden errors."""
 
 
 def section(rule: TextRule) -> str:
@@ -28,7 +28,7 @@ def certainty_percent(rules: Sequence[TextRule]) -> list[float]:
     """Return the mean of each rule's Beta posterior, in percent.
 
     The prior is the pooled precision of the rules in the same `section`, with the weight of
-    `PRIOR_WEIGHT` observations. The pool in turn is shrunk towards all rules together.
+    `PRIOR_WEIGHT` observations. The pooled precision is in turn shrunk towards that of all rules.
 
     Args:
         rules: all rules about failures, or all about hidden errors.
@@ -50,5 +50,5 @@ def certainty_percent(rules: Sequence[TextRule]) -> list[float]:
 
 
 def _shrunk(hits: float, right: float, prior: float, weight: float) -> float:
-    """Return the mean of `right / hits` and `prior`, which weighs as much as `weight` hits."""
+    """Return the mean of `right / hits` and `prior`, where the prior counts as `weight` hits."""
     return (right + weight * prior) / (hits + weight)

@@ -31,7 +31,7 @@ FILES: Final = (
 
 
 class Verdicts(StageTable):
-    """The result of `judge`, one row per call; null where the outcome is not a failure."""
+    """The result of `judge`, one row per call; null if the call did not fail."""
 
     verdict = Judged.verdict
     reason = Judged.reason
@@ -44,7 +44,7 @@ class Verdicts(StageTable):
 
 MOST_BY_WORDS: Final = 84.9
 """Maximum certainty, in percent, of a verdict supported only by words in the text. Such rules are
-right less often on servers whose texts were not read when they were written."""
+less accurate on servers whose texts were not seen when the rules were written."""
 
 _WITHOUT_RULE: Final = {
     Verdict.BUSINESS: ("other_refusal", "after_change"),
@@ -52,7 +52,7 @@ _WITHOUT_RULE: Final = {
     Verdict.INFRASTRUCTURE: ("dependency_down", "yes"),
     Verdict.AMBIGUOUS: ("unclear", None),
 }
-"""`reason` and `retryable` for verdicts that no matching rule states."""
+"""`reason` and `retryable` for verdicts that no matching rule has."""
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 _Opinions: TypeAlias = tuple[text_model.Opinions, tuple[float, float, float]]
@@ -70,7 +70,7 @@ def judge(
     weights: weighing.Weights | None = None,
     definitions: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """Return the verdict on each call: one row per row of `calls`, in the same order.
+    """Return the verdict on each call, one row per row of `calls`, in the same order.
 
     Args:
         calls: some or all columns of `facts.Inputs`.
@@ -102,12 +102,12 @@ def judge_evidence(
     """Return the verdicts that `judge` gives to calls with this evidence.
 
     Args:
-        evidence: the column that `judge` returns: lists of rule ids. Rules that are not in
-            `ruleset` are left out.
+        evidence: lists of rule ids, as returned by `judge`. Rules that are not in `ruleset` are
+            ignored.
         weights: see `judge`.
         ruleset: see `judge`.
-        opinions: the text model's opinions on the calls, and how they are pooled; None for rules
-            only.
+        opinions: the text model's opinions on the calls, and the parameters for pooling them; None
+            to use only rules.
     """
     chosen = tuple(failure_rules() if ruleset is None else ruleset)
     kinds = _weigh_evidence(evidence, chosen)
@@ -117,23 +117,23 @@ def judge_evidence(
 def features(
     evidence: pl.Series, ruleset: Sequence[VerdictRule] | None = None
 ) -> tuple[tuple[str, ...], weighing.Features]:
-    """Return the names and values of features, one row per list of rule ids in `evidence`."""
+    """Return the names and values of features, with one row per list of rule ids in `evidence`."""
     kinds = _weigh_evidence(evidence, tuple(failure_rules() if ruleset is None else ruleset))
     return kinds.names, kinds.features
 
 
 class _Weighed(msgspec.Struct, frozen=True):
-    """The features of each kind of call and the rules that match it."""
+    """The features of each kind of call, and the rules that match it."""
 
     names: tuple[str, ...]
     features: weighing.Features
     first: _Numbers
     """For each kind, the number of the first matching rule; the number of rules if none matches."""
     first_of_class: npt.NDArray[np.int64]
-    """For each kind and class, the first rule with that verdict; the number of rules if none."""
+    """For each kind and class, the first match with that verdict; the number of rules if none."""
     backed: match.Mask
-    """For each kind and class, whether a rule that tests more than words has that verdict. What the
-    archive says of a call counts only if its text names a cause."""
+    """For each kind and class, whether a matching rule that tests more than words has that verdict.
+    Rules about the context count only if the text names a cause."""
     evidence: pl.Series
     """The ids of the matching rules."""
 
@@ -144,7 +144,7 @@ def _weigh(
     """Collect the features of `height` kinds of calls. Calls of one kind have the same facts.
 
     Args:
-        matches: rule numbers, by order, each with the kinds that the rule matches.
+        matches: rule numbers, in order, each with a mask of the kinds that the rule matches.
         height: number of kinds.
         chosen: the rules.
     """
@@ -183,7 +183,7 @@ def _weigh(
 
 
 def _lists(owners: Sequence[_Numbers], ids: Sequence[str], height: int) -> pl.Series:
-    """Return `height` lists of ids; `owners[i]` has the indices of the lists that contain `ids[i]`.
+    """Return `height` lists of ids; `owners[i]` contains the indices of the lists with `ids[i]`.
 
     Lists without ids are null.
     """
@@ -198,7 +198,7 @@ def _lists(owners: Sequence[_Numbers], ids: Sequence[str], height: int) -> pl.Se
 
 
 def _weigh_evidence(evidence: pl.Series, chosen: tuple[VerdictRule, ...]) -> _Weighed:
-    """Collect the features that follow from lists of rule ids, one list per kind of call."""
+    """Collect the features from lists of rule ids, one list per kind of call."""
     matches = (
         (number, evidence.list.contains(rule.id).fill_null(value=False).to_numpy())
         for number, rule in enumerate(chosen)
@@ -220,7 +220,7 @@ def _verdicts(
     best = weighing.decide(probability, named)
     every = np.arange(len(best))
     rule = kinds.first_of_class[every, best]
-    # The rows after the rules' rows are for verdicts that no matching rule has.
+    # The rows that follow those of the rules are for verdicts that no matching rule has.
     rule += np.where(rule == len(chosen), best, 0)
     decides = np.array([*(each.decides for each in chosen), False])[kinds.first]
     rule[decides] = kinds.first[decides]
@@ -257,7 +257,7 @@ def _rule_columns(chosen: tuple[VerdictRule, ...]) -> pl.DataFrame:
 def matching_rules(
     calls: pl.DataFrame, ruleset: Sequence[VerdictRule] | None = None
 ) -> pl.DataFrame:
-    """Return all rules that match each failed call, not only the deciding one.
+    """Return all rules that match each failed call, not only the rule that decides.
 
     Returns:
         `row` (row number in `calls`) and `rule` (id), in order of precedence.

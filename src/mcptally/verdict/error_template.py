@@ -1,4 +1,4 @@
-"""Reduces an error text to its template: the message without the parts that vary between calls.
+"""Reduces an error text to a template: the message without what varies between calls.
 
 `templates` strips the text around the message (prefixes of SDKs, JSON, tracebacks, headings), then
 replaces quoted text, URLs, paths, times, ids and numbers with placeholders.
@@ -46,7 +46,7 @@ _EXCEPTIONS: Final = (
     rf"(?s){_TRACEBACK}.*\n[ \t|+^~╰│][^\n]*\n+([^\s|+^~╰│][^\n]*)",
     rf"(?s){_TRACEBACK}.*\s({_EXCEPTION_NAME}: .*)$",
 )
-"""Matches a traceback's last exception: by its name, after an indented line, in one line."""
+"""Matches a traceback's last exception: by its name, after an indented line, or on one line."""
 
 # The first line only names the failed operation; the message follows.
 _PYDANTIC: Final = (
@@ -65,8 +65,8 @@ _ANNOUNCED: Final = (
     r"|results?)\b[^\n]*[:：])\s*\n\s*(\S.*)$"  # noqa: RUF001
 )
 
-# JSON, also in the middle of a text, cut off, or printed by Python with single quotes.
-# Compiling sixty copies of the Unicode class \w takes 14 ms, so any character beyond ASCII matches.
+# JSON, also in the middle of a text, truncated, or printed by Python with single quotes. Any
+# non-ASCII character matches, because compiling sixty copies of the Unicode class \w takes 14 ms.
 _JSON_START: Final = (
     r"""(?s)^(.*?)[(\s:]*[\[{][\[{\s]*(["'][0-9A-Za-z_$@.\-[^\x00-\x7f]]{1,60}["']\s*:.*)$"""
 )
@@ -75,10 +75,10 @@ _MESSAGE_MEMBERS: Final = (
     *("error_?message", "message", "msg", "error_?description", "detail", "details", "reason"),
     *("error", "errors", "err", "description", "title", "cause", "stderr", "code"),
 )
-"""Members that contain the message, most specific first, at any depth."""
+"""Members that may contain the message, at any depth, most specific first."""
 _LITERALS: Final = {name: max(re.split(r"_\?|[sk]", name), key=len) for name in _MESSAGE_MEMBERS}
-"""Member → lower-case letters that occur in every text with the member, except s and k, which also
-match U+017F and U+212A where case is ignored."""
+"""Maps members to lower-case letters that occur in every text with the member; not s and k, which
+also match U+017F and U+212A if case is ignored."""
 _JSON_PATH: Final = r"""(?s)["']path["']\s*:\s*\[\s*((?:"[^"]*"|\d+|[,\s])*)\]"""
 
 _MASKS: Final = (
@@ -95,13 +95,13 @@ _MASKS: Final = (
     (r"(?:\B-)?\b\d+(?:[.,]\d+)*(?:[kMGT]?i?[Bb]|[mnµ]?s|min|[hd%])?\b", "<n>"),
     (r"(<text>|<n>)(?:(?:\s*[,|]\s*|\s*,?\s+(?:or|and)\s+)(?:<text>|<n>))+", "${1}, …"),
 )
-"""Pattern of text that varies between calls → its placeholder."""
+"""Maps patterns of text that varies between calls to placeholders."""
 
 
 def templates(texts: pl.Series) -> pl.Series:
     """Return the template of each text: at most `MAX_TEMPLATE` characters.
 
-    The template is null where the text is null or white space, and never empty.
+    The template is null if the text is null or white space; it is never empty.
     """
     text = pl.col("text")
     short = pl.concat_str(
@@ -139,7 +139,7 @@ def _until_stable(texts: pl.Series, step: Callable[[pl.Series], pl.Series]) -> p
 
 
 def _unwrap(texts: pl.Series) -> pl.Series:
-    """Return the texts with one layer around their messages removed."""
+    """Remove one layer around the message of each text."""
     query = texts.alias("text").to_frame().lazy()
     for columns in _layers():
         query = query.with_columns(columns)
@@ -157,8 +157,8 @@ def _unwrap(texts: pl.Series) -> pl.Series:
 def _layers() -> list[list[pl.Expr]]:
     """Return the columns that `_unwrap` adds, cached: making them takes as long as the query.
 
-    Each list is evaluated before the next one reads its columns: nested expressions would be
-    planned again wherever they occur.
+    Each list is evaluated before the next uses its columns: nested expressions would be planned
+    again wherever they occur.
     """
     text = pl.col("text")
     steps = [[text.str.strip_chars()]]
@@ -188,7 +188,7 @@ def _layers() -> list[list[pl.Expr]]:
 
 @functools.cache
 def _message() -> pl.Expr:
-    """Return a text's message: the first column of `_layers` that has one, or the text."""
+    """Return the message of a text: the first column of `_layers` that is not null, or the text."""
     return pl.coalesce(
         *(f"exception_{n}" for n in range(len(_EXCEPTIONS))),
         _joined("json_1", "json_2"),
@@ -204,7 +204,7 @@ def _message() -> pl.Expr:
 
 
 def _joined(head: str, message: str) -> pl.Expr:
-    """Return the last line of a column, a colon and the message; null without a message."""
+    """Return a column's last line, a colon and the message; null if there is no message."""
     before = pl.col(head).str.extract(r"([^\n]*)$", 1).str.strip_chars(" :：([{-")  # noqa: RUF001
     both = pl.concat_str(before, pl.lit(": "), message)
     return pl.when(before != "").then(both).otherwise(message)
@@ -213,7 +213,7 @@ def _joined(head: str, message: str) -> pl.Expr:
 def _json_messages(texts: pl.Series) -> pl.Series:
     """Return the unescaped string in the first non-empty member of `_MESSAGE_MEMBERS`.
 
-    The result is null where a text has none of these members.
+    The result is null if a text has none of these members.
     """
     if texts.null_count() == len(texts):
         return texts  # compiling the patterns would take longer than everything else
@@ -240,7 +240,7 @@ def _json_messages(texts: pl.Series) -> pl.Series:
         .str.replace_all(",", "."),
     )
     escaped = pl.concat_str(pl.lit('{"text":"'), "message", pl.lit('"}'))
-    # Zod lists one issue per field: `Required` means nothing without the field.
+    # Zod lists one issue per field; without the field's name, `Required` is meaningless.
     at_field = pl.concat_str("message", pl.lit(" at "), "field")
     message = pl.when(pl.col("field") != "").then(at_field).otherwise("message")
     return (
@@ -267,11 +267,11 @@ def _mask(texts: pl.Series) -> pl.Series:
 
 @functools.cache
 def _masked_and_cut() -> tuple[pl.Expr, pl.Expr]:
-    """Return expressions for a masked text, and for this text cut to the maximum length."""
+    """Return expressions for a masked text, and for the masked text cut to the maximum length."""
     masked = pl.col("text").str.replace_all(r"\s+", " ").str.strip_chars()
     for pattern, placeholder in _MASKS:
         masked = masked.str.replace_all(pattern, placeholder)
-    # Cut between words: a number or name that is cut in two would be masked differently.
+    # Cut between words: a truncated number or name would be masked differently.
     text = pl.col("text")
     head = text.str.head(MAX_TEMPLATE - 1).str.replace(r"\s\S*$", "") + "…"
     cut = pl.when(text.str.len_chars() > MAX_TEMPLATE).then(head).otherwise(text)

@@ -1,6 +1,6 @@
 """Prepares error texts for rules: bounded length, without the wrappers around the message."""
 
-# ruff: noqa: RUF001 - dashes, crosses and full-width colons are what servers write.
+# ruff: noqa: RUF001 - servers write dashes, crosses and full-width colons.
 
 import re
 from typing import Final
@@ -8,11 +8,11 @@ from typing import Final
 import polars as pl
 
 HEAD: Final = 1600
-"""Characters that rules read at the start of a long text."""
+"""Number of characters that rules examine at the start of a long text."""
 TAIL: Final = 500
-"""Characters that rules read at its end, where the last line of a stack trace names the cause."""
+"""Number of characters examined at the end, where a stack trace's last line names the cause."""
 
-# `(?-i:…)` saves 0.3 ms per class of word characters, which is case-insensitive anyway.
+# `(?-i:…)` saves 0.3 ms per class of word characters, which ignores case anyway.
 _QUOTED_NAME: Final = r"""['"`“‘]?(?-i:[\w.\-/:])+['"`”’]?"""
 _DECORATION: Final = r"[\s#*>=\-–—•·|\[\]❌⚠️🚫🔴✗✘×⛔❗🔒🔧🌐🔍💥🛑‼😞\u{fe0f}]+"
 # Prefixes that SDKs put before a tool's message.
@@ -57,7 +57,7 @@ PREFIXES: Final = (
     _OCCURRED,
     _ERROR_WORD,
 )
-"""Patterns for prefixes that SDKs and servers add to a message; they only report a failure."""
+"""Patterns for prefixes that SDKs and servers add to a message only to report a failure."""
 _WRAPPERS: Final = (_BRACKETED_NAME, _DECORATION, *PREFIXES, _JSON_FLAG, _JSON_MESSAGE)
 _ALL_WRAPPERS: Final = "(?i)^(?:" + "|".join(_WRAPPERS) + ")+"
 _URL_REST: Final = r"""(https?://[^/\s"'<>)]+)/[^\s"'<>)\]]*"""
@@ -88,13 +88,13 @@ _UNINFORMATIVE: Final = (
     r"an? (?:error|exception) (?:has )?occurr?ed(?: (?:while|during|in) (?-i:[\w '-])+)?|"
     r"(?:failed|unable|could not|couldn't|error) (?:to )?\w+(?: (?-i:[\w'-])+){0,5})[.!:…\s]*$"
 )
-"""Matches texts that replace the text of an exception."""
+"""Matches generic texts that hide the text of an exception."""
 THIS_TOOL: Final = "this_tool"
-"""Text that rules read in place of the tool's name."""
+"""Text that rules see in place of the tool's name."""
 _IDENTIFIER: Final = r"[_\-./0-9]|[a-z][A-Z]"
 """Matches features of names that are not words in a language."""
 _MESSAGE_ONLY: Final = r"^ValueError:\s+"
-"""Matches the class with which code rejects a value; it tells less about the cause than the
+"""Matches the exception class for rejected values, which says less about the cause than the
 message."""
 
 
@@ -119,11 +119,11 @@ def strip_wrappers(text: pl.Expr) -> pl.Expr:
 def without_tool_name(text: pl.Expr, tool: pl.Expr) -> pl.Expr:
     """Return `text` with `THIS_TOOL` in place of the tool's name: names are not evidence.
 
-    A name that is a word, such as "fetch", is only replaced where the text uses it as a name.
+    A name that is also a word, such as "fetch", is replaced only where the text uses it as a name.
 
     Args:
         text: texts of replies.
-        tool: names of tools; where null, the text is unchanged.
+        tool: names of tools; if null, the text is unchanged.
     """
     for before, after in (
         ("'", "'"),
@@ -149,9 +149,9 @@ def is_uninformative(text: pl.Expr) -> pl.Expr:
 
 
 def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
-    """Return how the reply `text` relates to the exception on stderr: `masked` or `repeated`.
+    """Return whether the reply `text` hides (`masked`) or repeats (`repeated`) a stderr exception.
 
-    Returns null if unrelated: the exception may be another call's, or may have been handled.
+    Returns null if they are unrelated: the exception may belong to another call or be handled.
     """
     message = exception.str.extract(r"^(?:[A-Za-z_$][\w.$]*(?: \[[\w ]+\])?:\s+)?([^\n]*)", 1)
     text = pl.when(exception.is_not_null()).then(text)  # Few calls have an exception.
@@ -175,7 +175,7 @@ def hides_exception(reply: str) -> bool:
 
 
 def with_exception(stripped: pl.Expr, exception: pl.Expr, trace: pl.Expr) -> pl.Expr:
-    """Return the text that rules read: the reply's, with the exception on stderr.
+    """Return the text that rules examine: the reply's text with the exception on stderr.
 
     Args:
         stripped: text of the reply after `strip_wrappers`.

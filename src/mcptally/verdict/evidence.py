@@ -1,11 +1,10 @@
-"""Computes evidence for the verdict that is not in the reply itself.
+"""Computes evidence for the verdict from outside the reply.
 
 Two facts are known within a partition: how the call's recording ended, and which exception is on
 stderr. Three facts are counted per partition (`count_calls_per_minute`, `count_result_forms`) and
 summed over the archive: how many other calls to the server failed at that time, whether the tool's
-other results are JSON, and how often the tool and the server's other tools work. Rules use such
-numbers in bands (`RECORD_SHARES`), so that a new file seldom changes the verdict on calls in other
-files.
+other results are JSON, and how often the tool and the server's other tools work. Rules use bands of
+these numbers (`RECORD_SHARES`), so that a new file seldom changes verdicts on calls in other files.
 """
 
 import signal
@@ -36,13 +35,13 @@ MIN_CONCURRENT: Final = 5
 """Number of concurrent calls to other tools below which `concurrent_failure_share` is null."""
 
 _FAILED: Final = (*MARKED_ERRORS, *UNANSWERED)
-"""Outcomes that count as failures here, where hidden errors are not yet known."""
+"""Outcomes that count as failures here: hidden errors are not known yet."""
 
 MIN_CALLS: Final = 5
-"""Number of calls below which a tool's record is null."""
+"""Number of calls below which a tool has no record (null)."""
 
 RECORD_SHARES: Final = (("seldom", 0.2), ("mostly", 0.95))
-"""Bands for the share of calls that returned a result, below `always`, with their upper limits."""
+"""Bands, with upper limits, for the share of calls that returned a result; above: `always`."""
 
 _MINUTE_KEYS: Final = ("recording", "server", "minute", "tool")
 
@@ -130,7 +129,7 @@ def count_result_forms(calls: pl.DataFrame, more: Mapping[str, pl.Expr]) -> pl.D
 
     Args:
         calls: `GatheredCalls`.
-        more: further columns → conditions for the results that they count.
+        more: maps further columns to conditions for the results that they count.
     """
     rows = calls.lazy().filter(
         (GatheredCalls.dir.col == "c2s") & GatheredCalls.tool.col.is_not_null()
@@ -156,7 +155,7 @@ def count_result_forms(calls: pl.DataFrame, more: Mapping[str, pl.Expr]) -> pl.D
 def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> pl.DataFrame:
     """Add `concurrent_failure_share`, `results_seen`, `results_json` and records to calls.
 
-    The records are `tool_record` and `peer_record` (of the server's other tools), see `record`.
+    The records are `tool_record` and `peer_record` (of the server's other tools); see `record`.
 
     Args:
         calls: the calls of a partition.
@@ -218,7 +217,7 @@ def add_kinds(definitions: pl.DataFrame) -> pl.DataFrame:
 
 
 def add_tool_kinds(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """Add `tool_kind` to calls, by the arguments where no definition of the tool is known.
+    """Add `tool_kind` to calls; if a tool's definition is unknown, use the arguments.
 
     Args:
         calls: `Validated`.
@@ -253,7 +252,7 @@ def add_tool_kinds(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
 def record(worked: pl.Expr, failed: pl.Expr) -> pl.Expr:
     """Return how often calls return a result: `never`, `seldom`, `mostly` or `always`.
 
-    The record is null with fewer than `MIN_CALLS` calls.
+    The record is null for fewer than `MIN_CALLS` calls.
 
     Args:
         worked: number of calls that returned a result.

@@ -1,4 +1,4 @@
-"""Checks rules against their own examples: those that must match and those that must not."""
+"""Checks rules against their own examples of what must match and what must not."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -19,7 +19,7 @@ _SHOWN: Final = 200
 """Maximum characters of an example quoted in an error message."""
 
 Example = tuple[str, Any]
-"""`fires` or `silent`, and the text or table on which the rule must do so."""
+"""`fires` or `silent`, and the text or table on which the rule must fire or stay silent."""
 
 
 def examples(rule: TextRule) -> Iterator[Example]:
@@ -43,7 +43,7 @@ def contradicted_failure_examples(
     calls = [_failed_call(rule, value) for rule, (_, value) in expected]
     if not calls:
         return []
-    # Evaluate all calls in one frame: this takes hardly longer than evaluating one call.
+    # Evaluate all calls in one frame, which takes hardly longer than evaluating a single call.
     matched = set(classify.matching_rules(pl.concat(calls), rules).select("row", "rule").rows())
     return [
         (rule, example)
@@ -66,7 +66,7 @@ def contradicted_result_examples(
 
     Args:
         rule: the rule to check.
-        others: all rules; needed for an `echo` rule, which overrules others' matches.
+        others: all rules; needed for `echo` rules, which overrule matches of other rules.
 
     Raises:
         RuleError: an example is neither a text nor a table.
@@ -97,7 +97,7 @@ def check(
 
     Args:
         ruleset: all rules in force.
-        changed: the file's rows; a disabled rule is not in `ruleset`.
+        changed: the file's rows; disabled rules are not in `ruleset`.
         where: the file's name, for error messages.
 
     Raises:
@@ -126,7 +126,7 @@ def check(
 
 
 def _columns(rule: TextRule, example: Any, text: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an example as columns; a string is the value of the column `text`."""
+    """Return an example as columns; a string becomes the column `text`."""
     if isinstance(example, str):
         return {text: example}
     if not isinstance(example, Mapping):

@@ -26,7 +26,7 @@ from mcptally.verdict.rule_model import VerdictRule, status_in
 
 
 class Inputs(StageTable):
-    """The columns read by `judge`; a missing column counts as null."""
+    """The columns used by `judge`; a missing column counts as null."""
 
     outcome = Judged.outcome
     error_text = Judged.error_text
@@ -49,7 +49,7 @@ class Inputs(StageTable):
 
 
 class _Facts(Inputs):
-    """One row per failed call, with the facts tested by rules."""
+    """One row per failed call, with the facts that rules test."""
 
     row = Column(pl.UInt32, "Number of the call.")
     text = Column(pl.UInt32, "Number of its distinct text.")
@@ -75,13 +75,13 @@ TIME_LIMITS: Final = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
 """Common time limits in seconds."""
 
 ARGUMENT_VALUE: Final = r"""[:\[]\s*(?:"[^"\\]{3,80}"|-?[0-9]{3,})"""
-"""Matches values in the arguments' JSON text that are rare enough to recognise in a text."""
+"""Matches values in the JSON of arguments that are rare enough to be recognised in a text."""
 
 MASKED_VALUES: Final = 3
 """Maximum number of argument values, longest first, that are masked in a text."""
 
 _MAX_NAME: Final = 1_000
-"""Size of a tool's name above which it is not searched for, because polars compiles each name."""
+"""Size above which a tool's name is not searched for, because polars compiles each name."""
 _NAMED_TOOL: Final = pl.when(
     pl.concat_str(
         Inputs.error_text.col, Inputs.stderr_error.col, separator="\n", ignore_nulls=True
@@ -101,7 +101,7 @@ def failed_calls(calls: pl.DataFrame, definitions: pl.DataFrame | None = None) -
         definitions: `Definitions` of the tools, if `calls` has no `input_schema`.
     """
     failed = _with_inputs(calls).with_row_index("row").filter(Inputs.outcome.col.is_in(FAILED))
-    # If validated, missing arguments are known to be empty.
+    # For a validated call, missing arguments are known to be empty.
     were_validated = Inputs.input_schema_state.col.is_in(["valid", "invalid"])
     none_sent = pl.when(were_validated).then(pl.lit("{}"))
     failed = failed.with_columns(pl.coalesce(Inputs.arguments.col, none_sent))
@@ -121,7 +121,7 @@ def failed_calls(calls: pl.DataFrame, definitions: pl.DataFrame | None = None) -
 
 
 def _with_inputs(calls: pl.DataFrame) -> pl.LazyFrame:
-    """Return the columns of `Inputs`; missing ones are null."""
+    """Return the columns of `Inputs`; missing columns are null."""
     present = set(calls.columns)
     return calls.lazy().select(
         (pl.col(name) if name in present else pl.lit(None)).cast(dtype).alias(name)
@@ -219,14 +219,14 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
 
 
 def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
-    """Add the columns that rules read: `stripped`, `line`, `text_status` and `stack_trace`.
+    """Add the columns that rules test: `stripped`, `line`, `text_status` and `stack_trace`.
 
     Args:
         distinct: distinct combinations of `error_text`, `stderr_error` and `named_tool`.
     """
     reply, exception = Inputs.error_text.col.fill_null(""), Inputs.stderr_error.col
     message = pl.lit(json_message.messages(distinct.get_column(_Facts.error_text.name)))
-    # Without a message, other members of the JSON object may name the cause.
+    # If there is no message, other members of the JSON object may name the cause.
     message = pl.when(~error_text.is_uninformative(message)).then(message)
     return (
         distinct.lazy()
@@ -250,15 +250,15 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
 def matched_texts(
     calls: pl.DataFrame, chosen: Iterable[VerdictRule], rows: Mapping[str, list[int]]
 ) -> dict[str, dict[int, str | None]]:
-    """Return the parts of calls' texts that are matched by rules about the text.
+    """Return the parts of calls' texts that rules about the text match.
 
     Args:
         calls: some or all columns of `Inputs`.
         chosen: the rules.
-        rows: rule id → the calls whose text the rule matches.
+        rows: maps rule ids to the calls whose text the rule matches.
 
     Returns:
-        Rule id → row of a call → the matched part of its text.
+        A mapping of rule ids to mappings from calls (rows) to the matched part of the text.
     """
     columns = (Inputs.error_text.col, Inputs.stderr_error.col, _NAMED_TOOL.alias("named_tool"))
     inputs = _with_inputs(calls).select(*columns).pipe(run_query)
@@ -275,7 +275,7 @@ def matched_texts(
 
 
 def masked_texts(calls: pl.DataFrame) -> pl.Series:
-    """Return each call's text as read by the text model.
+    """Return each call's text in the form that the text model uses.
 
     Args:
         calls: some or all columns of `Inputs`.
@@ -327,10 +327,10 @@ def _column_matches(
     chosen: tuple[VerdictRule, ...],
     matched: list[match.Rows | None],
 ) -> pl.Series:
-    """Return whether the column tested by `field` matches; False for rows that are not needed.
+    """Return whether the column tested by `field` matches; False for rows that no rule needs.
 
-    A rule only needs the column for rows whose text matches its patterns. Unknown arguments count
-    as a match of `arguments_unless`, because a rule with that field must not match them.
+    A rule needs the column only for rows whose text matches its patterns. Unknown arguments count
+    as a match of `arguments_unless`, because a rule with that field must not match such calls.
     """
     rows = _rows_of_texts(
         frame,
@@ -359,7 +359,7 @@ def _quoted_from(
 ) -> pl.Series:
     """Return the origin of the object that each text names (`VerdictRule.quotes`).
 
-    The origin is null where no rule with this condition matches the text.
+    The origin is null if no rule with this condition matches the text.
     """
     rows = _rows_of_texts(
         frame, [texts for rule, texts in zip(chosen, matched, strict=True) if rule.quotes]
@@ -389,7 +389,7 @@ def _whose_words(
     chosen: tuple[VerdictRule, ...],
     matched: list[match.Rows | None],
 ) -> pl.Series:
-    """Return a column of `_WORDS`, False where no rule with this condition matches the text."""
+    """Return a column of `_WORDS`; False if no rule with this condition matches the text."""
     rows = _rows_of_texts(
         frame, [texts for rule, texts in zip(chosen, matched, strict=True) if getattr(rule, name)]
     )
@@ -426,13 +426,13 @@ def _named_arguments(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _masked(frame: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
-    """Return each row's masked text (`text_model`), without the caller's values.
+    """Return each row's masked text (see `text_model`), without the caller's values.
 
     Args:
         frame: has `text` and `stripped`.
         named: the result of `_named_arguments`.
     """
-    # Mask longer values first: a shorter one may be a part of them.
+    # Mask longer values first: a shorter value may be a part of them.
     longest = _Facts.value.col.unique().sort_by(
         _Facts.value.col.unique().str.len_bytes(), _Facts.value.col.unique(), descending=True
     )
@@ -466,7 +466,7 @@ def _masked(frame: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
 
 
 def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Numbers:
-    """Return the rows of `frame` whose text is in any of `matched`; None means every text."""
+    """Return the rows of `frame` whose text is in one of `matched`, where None means every text."""
     number = frame.get_column(_Facts.text.name).to_numpy()
     wanted = np.zeros(frame.get_column(_Facts.text.name).n_unique(), dtype=np.bool_)
     for texts in matched:

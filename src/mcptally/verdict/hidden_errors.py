@@ -18,11 +18,11 @@ from mcptally.verdict.rule_model import HiddenRule, TextRule, shipped_rules
 FILES: Final = ("hidden.toml",)
 
 HEAD: Final = 1200
-"""Characters that rules read at the start of a text, where failures are reported."""
+"""Number of characters that rules examine at the start of a text, where failures are reported."""
 TAIL: Final = 80
-"""Characters that rules read at the end of a longer text, where exit codes are reported."""
+"""Number of characters examined at the end of a longer text, where exit codes are reported."""
 MAX_REPORT: Final = 2000
-"""Maximum characters kept of the text that reports the failure."""
+"""Maximum characters that are kept of a text that reports a failure."""
 THRESHOLD: Final = 50.0
 """Lowest certainty, in percent, at which a result counts as a failure."""
 MAX_INSIDE: Final = 4000
@@ -34,7 +34,7 @@ MAX_ECHO: Final = 60
 class HiddenErrors(StageTable):
     """The result of `find_hidden_errors`, one row per result.
 
-    `hidden_rule` may also be a rule by which the text is not a failure; then `hidden_text` is null.
+    If `hidden_rule` says that the text is not a failure, `hidden_text` is null.
     """
 
     hidden_error = Column(pl.Boolean, "Whether the result reports a failure.")
@@ -44,9 +44,9 @@ class HiddenErrors(StageTable):
 
 
 USUAL_SHARE: Final = 0.8
-"""A tool usually answers in JSON if at least this share of its results is JSON."""
+"""Minimum share of results in JSON for a tool that usually answers in JSON."""
 MIN_RESULTS: Final = 5
-"""Minimum number of known results before a tool has a usual form."""
+"""Minimum number of known results for a tool to have a usual form."""
 MIN_ECHO: Final = 6
 """Minimum length of an echoed line; shorter lines may occur in the arguments by chance."""
 
@@ -54,7 +54,7 @@ _JSON: Final = r"""^\s*(?:\{\s*["}]|\[\s*[\[{"\]\d-])"""
 _JSON_INSIDE: Final = (
     r"\A(?:[^\n{\[]{0,100}[:\n]\s*)?(?:```\w*\s*)?([{\[][\s\S]*[}\]])\s*(?:```\s*)?\z"
 )
-"""Matches a fenced JSON text, or one after a short line such as `API response: 422`."""
+"""Matches JSON in a code fence, or after a short line such as `API response: 422`."""
 _MESSAGE_LINES: Final = (
     r"(?mi)^(?:\S*[.\]])?(?:error\w*|errors|err\w*msg|message|msg|reason|details?|description|exception"
     r"|failure\w*|title|summary|result|text)(?:\[\])?(?:\.\w+)? = \"[^\n]+"
@@ -66,12 +66,11 @@ _TEXT_NAME: Final = '"text":'
 """Matches the name of the member with a content block's text, in a result's JSON."""
 _TEXT_VALUE: Final = r'^\s*"((?:[^"\\]|\\[ -~])+)'
 _LATER_CHARS: Final = 600
-"""Maximum characters kept of a later text. As a repetition in the pattern, they take 2 ms to
-compile."""
+"""Maximum characters kept of a later text. This repetition in the pattern takes 2 ms to compile."""
 
 
 class Inputs(StageTable):
-    """The columns read by `find_hidden_errors`; a missing column counts as null."""
+    """The columns used by `find_hidden_errors`; a missing column counts as null."""
 
     server = Judged.server
     text = Column(pl.String, "Text of the first block.")
@@ -83,14 +82,14 @@ class Inputs(StageTable):
 
 
 class _Results(Inputs):
-    """The inputs, and how many of the tool's results in the archive have a text, and are JSON."""
+    """The inputs, and how many of the tool's results in the archive have a text and are JSON."""
 
     results_seen = Judged.results_seen
     results_json = Judged.results_json
 
 
 class _Blocks(_Results):
-    """One row per text block of a result, with the views that rules read."""
+    """One row per text block of a result, with the views that rules test."""
 
     result = Column(pl.UInt32, "Row of the result.")
     is_json = Column(pl.Boolean, "Whether the text is JSON.")
@@ -107,7 +106,7 @@ READ: Final = tuple(
         *(_Results.results_seen, _Results.results_json),
     )
 )
-"""The inputs other than texts."""
+"""The inputs other than text."""
 
 
 @functools.cache
@@ -119,7 +118,7 @@ def hidden_error_rules() -> tuple[HiddenRule, ...]:
 def find_hidden_errors(
     calls: pl.DataFrame, ruleset: Sequence[HiddenRule] | None = None
 ) -> pl.DataFrame:
-    """Return whether each result reports a failure: one row per row of `calls`, in the same order.
+    """Return whether each result reports a failure, one row per row of `calls`, in the same order.
 
     Args:
         calls: results not marked as errors, with some or all columns of `Inputs`.
@@ -137,7 +136,7 @@ def find_hidden_errors(
         rule_of_block[mask & (rule_of_block == none)] = number
     rule_of_result = rule_of_block[: results.height]
     _apply_echo_rule(results, chosen, rule_of_result)
-    # Where no rule decided, the first later block that reports a failure decides.
+    # If no rule decided on the first block, the first later block that reports a failure decides.
     block_of_result = np.arange(results.height)
     fails = np.array([*(rule.failure for rule in chosen), False])
     later = np.flatnonzero(fails[rule_of_block])
@@ -167,7 +166,7 @@ def later_texts(response: pl.Expr, count: pl.Expr) -> pl.Expr:
         response: the JSON of a result.
         count: its number of text blocks.
     """
-    # An escape has two characters. White space may precede the text.
+    # An escape takes two characters. White space may precede the text.
     begin = pl.element().str.head(2 * _LATER_CHARS + 100)
     values = response.str.split(_TEXT_NAME).list.slice(1)
     texts = values.list.eval(begin.str.extract(_TEXT_VALUE, 1).drop_nulls())
@@ -180,7 +179,7 @@ def later_texts(response: pl.Expr, count: pl.Expr) -> pl.Expr:
 
 
 def _blocks(results: pl.DataFrame) -> pl.DataFrame:
-    """Return `_Blocks`: first the first block of each result, then the later ones."""
+    """Return `_Blocks`: the first block of each result, followed by all later blocks."""
     numbered = results.lazy().with_row_index("result")
     first = numbered.drop("later_texts")
     if results.get_column(_Results.later_texts.name).null_count() < results.height:
@@ -197,7 +196,7 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
         first.with_columns(is_json=is_json)
         .with_columns(
             prose=pl.when(~_Blocks.is_json.col).then("text"),
-            # Leave out texts that are too long to avoid copying them.
+            # Leave out overlong texts, to avoid copying them.
             parsed=pl.coalesce(
                 pl.when("is_json").then("text"),
                 pl.when(_Results.structured.col.str.len_chars() <= json_paths.MAX_TEXT).then(
@@ -215,7 +214,7 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
 
 
 def _decisions(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
-    """Return the certainty of a failure per rule, and a row of nulls for results without a rule."""
+    """Return one row per rule (certainty of a failure, id), and a row of nulls for "no rule"."""
     rows = [
         (percent if rule.failure else round(100 - percent, 1), rule.id)
         for rule, percent in zip(chosen, certainty.certainty_percent(chosen), strict=True)
@@ -287,7 +286,7 @@ class _ViewTexts(StageTable):
 
 
 class _ViewMatches:
-    """The distinct texts of one view of the blocks, and the rules that match them."""
+    """The distinct texts in one view of the blocks, and the rules that match them."""
 
     def __init__(self, blocks: pl.DataFrame, column: str, rules: list[HiddenRule]) -> None:
         texts = blocks[[column]]
@@ -305,7 +304,7 @@ class _ViewMatches:
             )
             .with_columns(
                 start=error_text.strip_decoration(_Results.text.col),
-                # Cut only if a rule reads it: few do.
+                # Compute the line only if a rule tests it: few do.
                 **({"line": error_text.first_line(_Results.text.col)} if reads_line else {}),
             )
             .pipe(run_query)
@@ -329,7 +328,7 @@ class _ViewMatches:
         self._matched = {rule.id: rows for rule, rows in zip(rules, matched, strict=True)}
 
     def blocks(self, rule: HiddenRule) -> match.Mask | None:
-        """Return a mask of the blocks whose text `rule` matches; None if there are none."""
+        """Return a mask of the blocks whose text `rule` matches; None if it matches none."""
         rows = self._matched[rule.id]
         if rows is not None and not len(rows):
             return None
@@ -352,7 +351,7 @@ def _matching_blocks(
 ) -> Iterator[tuple[int, match.Mask]]:
     """Yield, in order, each rule that matches any block, and a mask of these blocks.
 
-    Rules with `echo` are left out: `_apply_echo_rule` applies them.
+    Rules with `echo` are left out here: `_apply_echo_rule` applies them.
     """
     views = {
         view: _ViewMatches(blocks, column, [rule for rule in chosen if rule.view == view])
@@ -384,11 +383,11 @@ def _contains(values: pl.Series, mask: match.Mask, pattern: str) -> match.Mask:
 def _apply_echo_rule(
     results: pl.DataFrame, chosen: tuple[HiddenRule, ...], rule_of_result: npt.NDArray[np.int64]
 ) -> None:
-    """Let the first `echo` rule decide where the text repeats the arguments.
+    """Let the first `echo` rule decide on results whose text repeats the arguments.
 
     The text's first two lines (except short ones) must occur in the arguments. Changes
-    `rule_of_result`. Runs last and only on results matched by another rule, because it compares row
-    by row.
+    `rule_of_result`. Runs last, and only on results matched by another rule, because it compares
+    row by row.
     """
     echoes = [number for number, rule in enumerate(chosen) if rule.echo]
     suspects = np.flatnonzero(rule_of_result < len(chosen))
@@ -406,7 +405,7 @@ def _apply_echo_rule(
             text=text.str.strip_chars(),
             arguments=_Results.arguments.col.str.replace_all('\\"', '"', literal=True),
         )
-        # Few first lines are in the arguments: only search for the second lines of those.
+        # Few first lines are in the arguments: search only for the second lines of those.
         .with_columns(line=text.str.head(MAX_ECHO).str.extract(r"^([^\r\n]*)", 1))
         .filter(echoed)
         .with_columns(first_is_long=is_long)

@@ -1,4 +1,4 @@
-"""Extracts the messages from error texts that are JSON objects, without data, hints and input."""
+"""Extracts messages from error texts that are JSON objects; skips data, hints and input."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import msgspec
 import polars as pl
 
 MAX_TEXT: Final = 20_000
-"""Maximum characters of a text that is parsed; a longer text is data that contains an error."""
+"""Maximum characters of a text that is parsed; longer texts are data that contain an error."""
 MAX_DEPTH: Final = 4
 """Maximum nesting that is searched."""
 MAX_ITEMS: Final = 20
@@ -50,7 +50,7 @@ def _messages(text: str) -> str | None:
     found = [line for line in _strings(value, 0) if line.lower() not in _UNINFORMATIVE]
     found.sort(key=_is_name)
     if all(map(_is_name, found)):
-        # Add the words too: patterns find no word boundaries around underscores.
+        # Also add the separate words: for patterns, underscores are not word boundaries.
         found += [line.replace("_", " ") for line in found]
     return "\n".join(dict.fromkeys(found)) or None
 
@@ -60,7 +60,7 @@ def _is_name(line: str) -> bool:
 
 
 def _unescaped(string: str) -> str:
-    """Return a JSON string without its escapes; unchanged if cut off within an escape."""
+    """Return a JSON string without escapes; unchanged if truncated within an escape."""
     try:
         text: str = _DECODER.decode(f'"{string}"'.encode("utf-8", "surrogatepass"))
     except (msgspec.DecodeError, UnicodeError):

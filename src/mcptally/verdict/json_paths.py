@@ -1,4 +1,4 @@
-"""Writes JSON texts as lines `path = value`, which patterns can match.
+"""Writes JSON texts as lines `path = value` for patterns to match.
 
 `{"ok": false, "items": [{"error": "no"}]}` becomes `ok = false` and `items[].error = "no"`. A key
 that is not a plain word becomes `*`. Strings that contain JSON are parsed too, because servers nest
@@ -17,13 +17,13 @@ import polars as pl
 from mcptally.tables.queries import run_query
 
 MAX_LINES: Final = 160
-"""Maximum lines written per text: an envelope reports a failure at its start."""
+"""Maximum lines written per text: envelopes report failures at the start."""
 MAX_DEPTH: Final = 6
 """Maximum nesting that is written."""
 MAX_STRING: Final = 400
 """Maximum characters written per string."""
 MAX_TEXT: Final = 200_000
-"""Maximum characters of a text that is parsed; longer ones contain data, not an error."""
+"""Maximum characters of a text that is parsed; longer texts contain data, not an error."""
 
 _WORD: Final = re.compile(r"[A-Za-z_$][\w$-]{0,40}\Z")
 _PAIR: Final = re.compile(
@@ -49,7 +49,7 @@ LIKELY: Final = (
 )
 """Only texts with one of these words are parsed.
 
-Two patterns, because one with `\\b` and all words takes thirty times as long."""
+Two patterns, because a single one with `\\b` and all words takes thirty times as long."""
 
 
 def lines(texts: pl.Series) -> pl.Series:
@@ -80,7 +80,7 @@ def lines(texts: pl.Series) -> pl.Series:
 
 def _written(text: bytes) -> str:
     """Return the lines for one text."""
-    # Most truncated texts end within a value, so do not decode them.
+    # Do not decode other texts: they are truncated, mostly within a value.
     if text.rstrip().endswith(_CLOSES_BYTES):
         try:
             value = _DECODER.decode(text)
@@ -98,7 +98,7 @@ def _written(text: bytes) -> str:
 def _write(path: str, value: Any, depth: int, written: list[str]) -> None:
     """Append the lines of `value` to `written`.
 
-    A level's scalars precede its nested values: a status is beside the data, not inside.
+    The scalars of a level precede its nested values: a status is next to the data, not inside.
     """
     if value.__class__ is str:
         try:

@@ -1,8 +1,8 @@
 r"""Matches many rules against many texts.
 
-One pass finds the keywords of all patterns; each pattern is then only tried on texts that contain
+One pass finds the keywords of all patterns; each pattern is then tried only on texts that contain
 one of its keywords. RE2, which is part of pyarrow, compiles patterns eight times as fast as polars.
-Polars handles the patterns whose `\b` or `\w` must match non-ASCII letters.
+Polars handles patterns whose `\b` or `\w` must match non-ASCII letters.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 _KNOWS_LETTERS: Final = re.compile(r"\\[bBwW]")
 _BEYOND_ASCII: Final = r"[^\x00-\x7F\pP\pS\pZ]"
 _AT_ONCE: Final = 4096
-"""Number of texts searched for keywords at once; this limits memory."""
+"""Number of texts that are searched for keywords at once, to limit memory."""
 
 
 def match_rules(
@@ -99,18 +99,18 @@ def alternation(patterns: Sequence[str], *, start: bool = False) -> str:
 
 
 def found_parts(texts: pl.Series, patterns: Sequence[str], *, start: bool = False) -> pl.Series:
-    """Return the first part of each text that matches one of `patterns`; null without a match."""
+    """Return the first match of `patterns` in each text; null if there is no match."""
     regex = f"(?P<found>{alternation(patterns, start=start)})"
     if all(map(uses_re2, patterns)):
         column = texts.to_arrow(compat_level=pl.CompatLevel.oldest())
-        # A user's pattern may have syntax that only polars supports, or a group without a name.
+        # A user's pattern may use syntax that only polars supports, or an unnamed group.
         with contextlib.suppress(pa.ArrowInvalid):
             return series_from_arrow(pc.struct_field(pc.extract_regex(column, regex), "found"))
     return texts.str.extract(regex, 1)
 
 
 def uses_re2(pattern: str) -> bool:
-    r"""Return whether a pattern is run by RE2, whose `\b` and `\w` only know ASCII letters."""
+    r"""Return whether a pattern is for RE2, whose `\b` and `\w` know only ASCII letters."""
     if pattern.isascii() or not _KNOWS_LETTERS.search(pattern):
         return True
     return not any(char.isalpha() and not char.isascii() for char in pattern)
@@ -154,7 +154,7 @@ class _Texts:
             else:
                 numbers = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)])
                 found = pc.match_substring_regex(pc.take(self._column, numbers), regex)
-        except pa.ArrowInvalid:  # a user's pattern with syntax that only polars knows
+        except pa.ArrowInvalid:  # a user's pattern with syntax that only polars supports
             return self._search_by_polars(rows, regex)
         bits = np.frombuffer(found.buffers()[1], np.uint8)
         return np.unpackbits(bits, count=len(rows), bitorder="little").view(np.bool_)
@@ -165,7 +165,7 @@ class _Texts:
 
 
 def _candidates(keywords: Sequence[tuple[str, ...]], texts: pl.Series) -> list[Rows | None]:
-    """Return, for each of `keywords`, the rows with one of the words; None without words."""
+    """Return, for each of `keywords`, the rows that contain one of the words; None for no words."""
     words, owners = _numbered(tuple(keywords))
     parts = [
         _occurrences(words, owners, texts[start : start + _AT_ONCE]).with_columns(
@@ -182,7 +182,7 @@ def _candidates(keywords: Sequence[tuple[str, ...]], texts: pl.Series) -> list[R
 
 
 def _occurrences(words: list[str], owners: pl.DataFrame, texts: pl.Series) -> pl.DataFrame:
-    """Return `row` and `owner` for each text with a word of the owner, sorted by row."""
+    """Return `row` and `owner` for each text that contains a word of an owner, sorted by row."""
     lower = pl.col("text").str.to_lowercase()
     return (
         texts.to_frame("text")

@@ -1,8 +1,8 @@
 """Decides whether the object that an error text names comes from the caller.
 
 `No such file: 'notes.txt'` is the caller's mistake if the arguments name the file. If they do not,
-the server looked for a file of its own, and is at fault. `Index not found` is the caller's mistake
-if the arguments or the tool's name mention an index.
+the server looked for one of its own files and is at fault. `Index not found` is the caller's
+mistake if the arguments or the tool's name mention an index.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _NO_SUCH: Final = (
     r"(?i)\b(?:no such (?:table|column|function|module|view|index)[:=]? |unknown command ['\"`])"
     r"((?-i:[\w.])+)"
 )
-"""Matches an object named by SQLite, or a command named by Redis. Other quoted words are values."""
+"""Matches an object named by SQLite or a command named by Redis; other quoted words are values."""
 _UNQUOTED: Final = (
     r"(?i)\bNOT NULL constraint failed: \S+\.((?-i:\w)+)|\bno enum constant \S+\.((?-i:\w)+)"
     r"|\bno such file or directory(?: @ \S+)? - (\S+)|\bhas no column named ((?-i:\w)+)"
@@ -56,25 +56,25 @@ _COMPONENT: Final = (
     r"|service account|accounts?|history|language server|web ?hook|converter|renderer|environment"
     r"|profile|proxy|worker|provider|client|graph|memory)\b"
 )
-"""Matches an unusable object, or a word for a part of a server."""
+"""Matches a missing or unusable object, or a word for a component of a server."""
 _ALIASES: Final = {"database": "db", "directory": "dir"}
 _STEM: Final = 4
-"""Number of letters of a component's name that a call must contain to mention it."""
+"""Number of letters of a component's name that a call must contain in order to mention it."""
 _LAST_PART: Final = r"[/\\]([^/\\]{2,}?|\d)(?:\.[0-9A-Za-z_[^\x00-\x7f]]{1,8})?[/\\]?$"
 r"""Matches a path's last component, without its suffix. Eight copies of `\w` take 1 ms to
 compile."""
 _VALUE: Final = r"""(?:"[^"\\]{3,200}"|[-\d.]{2,})\s*[,\]}]"""
-"""Matches a string or number among JSON values; keys are followed by a colon."""
+"""Matches a string or number among JSON values, but not a key, which a colon follows."""
 _NUMBER: Final = r"^\d{1,3}$"
-"""Matches a quoted number, which is often a code; the object is a name or path after it, if any."""
+"""Matches a quoted number, which is often a code; a name or path after it is the object."""
 LONG: Final = 16
-"""Size from which names are not compared word by word: they are not part of other words by chance,
-finding words takes long, and a text may cut a name."""
+"""Size above which names are not compared word by word: they are not part of other words by chance,
+finding words is slow, and texts may truncate names."""
 _MAX_BYTES: Final = 4096
-"""Size of arguments above which names are not compared word by word either."""
+"""Size of arguments above which no names are compared word by word."""
 _BETWEEN_WORDS: Final = r"(?:\\[nrtbf]|[^\p{L}\p{N}])+"
 _PLAIN: Final = r"^[ -!#-\[\]-~]+$"
-"""Matches objects without characters that JSON may escape; others might not be found."""
+"""Matches objects without characters that JSON may escape: others might not be found."""
 
 
 class _Objects(StageTable):
@@ -116,9 +116,9 @@ class _Components(StageTable):
 def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     """Return `caller` or `server` for each call, or null if unknown.
 
-    The object is the caller's if the object or the last part of its path is in the arguments, or if
-    it contains an argument's value. The object is the name after SQLite's "no such", else the first
-    quoted word, else an unquoted name or path; an unquoted one takes precedence over a quoted
+    The object is the caller's if it, or the last part of its path, is in the arguments, or if it
+    contains an argument's value. The object is the name after SQLite's "no such", else the first
+    quoted word, else an unquoted name or path; an unquoted name takes precedence over a quoted
     number of up to three digits.
 
     Args:
@@ -160,10 +160,10 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def names_unmentioned_component(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which calls do not mention the server component that their text names.
+    """Return, for each call, whether it fails to mention the server component that its text names.
 
-    A call with arguments mentions a component if they or the tool's name contain the beginning of
-    the word. The result is False for texts that name no component.
+    A call mentions a component if its arguments or the tool's name contain the beginning of the
+    word. The result is False without arguments, and for texts that name no component.
 
     Args:
         texts: texts without wrappers.
@@ -210,7 +210,7 @@ def as_words(text: pl.Expr) -> pl.Expr:
 
 
 def _is_named(named: pl.DataFrame) -> pl.Series:
-    """Return which objects are in the arguments; short ones are compared word by word."""
+    """Return which objects are in the arguments; short objects are compared word by word."""
     words = pl.col("words")
     found = (
         named.lazy()
@@ -236,7 +236,7 @@ def _name(text: pl.Expr) -> pl.Expr:
 
 
 def _objects(texts: pl.Series) -> pl.DataFrame:
-    """Return the objects of texts that have one."""
+    """Return the objects of those texts that name one."""
     whole, quoted = _Components.whole.col, _Components.quoted.col
     is_number = quoted.str.contains(_NUMBER)
     unquoted = pl.when(quoted.is_null() | is_number).then("whole").str.extract_groups(_UNQUOTED)

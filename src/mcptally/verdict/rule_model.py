@@ -50,18 +50,18 @@ class TextRule(rules.Rule, frozen=True, kw_only=True):
     matches: tuple[str, ...] = ()
     """One of these patterns must match; if empty, the rule does not test the text."""
     keywords: tuple[tuple[str, ...], ...] = ()
-    """For each of `matches`, lower-case words of which every matching text contains one. Other
-    texts are not searched; without words, all texts are."""
+    """For each of `matches`, lower-case words, one of which is in every matching text. Only texts
+    with such a word are searched; without words, all texts are."""
     words: str = ""
-    """A class of words in verdict/languages.toml; its words in all languages are added to
+    """A word class in verdict/languages.toml, whose words in all languages are added to
     `matches`."""
     also: tuple[str, ...] = ()
     """If given, one of these patterns must match as well."""
     unless: tuple[str, ...] = ()
     """None of these patterns may match."""
     where: str = "anywhere"
-    """Where `matches` are tried: `anywhere`, `start` (after wrappers such as "Error executing tool
-    x:"), or `first_line`."""
+    """Where `matches` apply: `anywhere`, at the `start` (after wrappers such as "Error executing
+    tool x:"), or to the `first_line`."""
     tool: str = ""
     """A pattern that the tool's name must match."""
     tool_kind: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class TextRule(rules.Rule, frozen=True, kw_only=True):
     hits: float = 0
     """Number of labelled calls that the rule decided (rules/measured.json)."""
     right: float = 0
-    """Number of its decisions that agreed with the label."""
+    """Number of the rule's decisions that agreed with the label."""
     disabled: bool = False
     """Only in a user's file: removes the rule with this id."""
 
@@ -93,20 +93,20 @@ class TextRule(rules.Rule, frozen=True, kw_only=True):
 
 
 class VerdictRule(TextRule, frozen=True, kw_only=True):
-    """A rule about failed calls, as evidence for a verdict."""
+    """A rule about failed calls; a match is evidence for a verdict."""
 
     verdict: str
     reason: str
     fault: str = ""
-    """The party at fault, or `unknown`; if empty, as in `tables.outcomes.REASONS`."""
+    """The party at fault, or `unknown`; if empty, the one in `tables.outcomes.REASONS`."""
     retryable: str = ""
     outcomes: tuple[str, ...] = ()
     codes: tuple[int, ...] = ()
     """JSON-RPC error codes."""
     statuses: tuple[str, ...] = ()
-    """HTTP statuses of the reply, or in the text beside a word such as "status".
+    """HTTP statuses of the reply, or in the text next to a word such as "status".
 
-    Each is one status ("404") or a range ("500-599")."""
+    Each is a single status ("404") or a range ("500-599")."""
     schema: tuple[str, ...] = ()
     """Values of `input_schema_state`: the result of validating the arguments."""
     end: tuple[str, ...] = ()
@@ -115,9 +115,9 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     """Origin of the object that the text names: `caller` if the arguments name it, else `server`
     (`named_object.source`). The object is the first quoted word, else a path; `component` means
     that the text has neither, but names a part of the server that the call does not mention. Rules
-    with `quotes` never match a text without an object or a call with unknown arguments."""
+    with `quotes` never match texts without an object, or calls with unknown arguments."""
     arguments_unless: str = ""
-    """A pattern that the JSON text of the arguments must not match. Such rules never match a call
+    """A pattern that the JSON text of the arguments must not match. Such rules never match calls
     with unknown arguments."""
     outage: float = 0
     """Minimum share of the server's other calls that failed at that time."""
@@ -129,20 +129,20 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     tool_record: tuple[str, ...] = ()
     """How often the tool returns a result in the archive: `never`, `seldom`, `mostly`, `always`."""
     peer_record: tuple[str, ...] = ()
-    """The same for the server's other tools."""
+    """How often the server's other tools return a result; values as in `tool_record`."""
     offered: bool = False
     """Only match texts about a missing program that the tool's schema offers
     (`whose_words.offered`)."""
     in_code: bool = False
     """Only match texts about a name in the caller's program (`whose_words.in_code`)."""
     foreign_field: bool = False
-    """Only match validator texts about a field that neither the arguments nor the schema have
+    """Only match validator texts about a field that is in neither the arguments nor the schema
     (`whose_words.foreign_field`)."""
     lacks_argument: bool = False
-    """Only match texts that ask for an argument in the schema that the call lacks
+    """Only match texts that ask for an argument that is in the schema but missing from the call
     (`whose_words.lacks_argument`)."""
     own_default: bool = False
-    """Only match texts that reject an argument that the call lacks and that has a default
+    """Only match texts that reject an argument that is missing from the call and has a default
     (`whose_words.own_default`)."""
     time_limit: bool = False
     """Only match calls that took slightly longer than a common limit (`facts.TIME_LIMITS`)."""
@@ -150,13 +150,13 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     """Whether rules about the text with a higher `order` are not weighed, because this rule
     identifies the origin of the text."""
     decides: bool = False
-    """Whether the rule decides alone if it is the first that matches."""
+    """Whether the rule decides alone if it is the first match."""
     kept_for: str = ""
-    """Why the rule is kept although no verdict on a labelled call needs it.
+    """Why the rule exists although no verdict on a labelled call needs it.
 
-    It covers texts of a `product`, library or runtime; a text defined by a `specification`; a
+    The rule covers texts of a `product`, library or runtime; a text defined by a `specification`; a
     `language` with few or no labels; a known class of `mistakes`; or the `context` of calls, which
-    most labels lack. Or the model's `fit` is worse without it.
+    most labels lack. Or the model's `fit` is worse without the rule.
     """
 
     @property
@@ -188,22 +188,22 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
 
 
 class HiddenRule(TextRule, frozen=True, kw_only=True):
-    """A rule that decides whether a result not marked as an error reports a failure."""
+    """A rule that decides whether a result that is not marked as an error reports a failure."""
 
     failure: bool = True
-    """False if the text only looks like a failure (a file that was read, a validator's answer)."""
+    """False if the text only looks like a failure (for example, the content of a log file)."""
     view: str = "text"
     """`text`, or `json` for the lines `path = value` of a JSON text or of structuredContent."""
     lines: int = 0
-    """Maximum number of lines in the text, if given."""
+    """Maximum number of lines in the text; 0 means no limit."""
     chars: int = 0
-    """Maximum number of characters in the text, if given."""
+    """Maximum number of characters in the text; 0 means no limit."""
     unusual: bool = False
     """Only match if the text is prose and nearly all of the tool's results are JSON."""
     unless_kind: tuple[str, ...] = ()
-    """Kinds that the tool must not have."""
+    """Kinds of tools that the rule must not match."""
     echo: bool = False
-    """Only match if the text is in the arguments."""
+    """Only match if the arguments contain the text."""
 
     def __post_init__(self) -> None:
         """Check `view` and the size limits."""
@@ -260,7 +260,7 @@ def words_of_languages() -> Mapping[str, _Words]:
 def with_words(rule: R) -> R:
     """Return the rule with the patterns of its word class.
 
-    Raises: RuleError: there is no such class.
+    Raises: RuleError: the class does not exist.
     """
     if not rule.words:
         return rule
@@ -284,9 +284,9 @@ def in_order(rows: Iterable[R]) -> tuple[R, ...]:
 def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -> tuple[R, ...]:
     """Return `base` with a user's rows applied.
 
-    A row with a known id changes the fields that it has; a row with a new id adds a rule. A rule
-    whose condition or verdict changes loses its measured counts, which no longer apply. Changed and
-    new rules decide alone (`VerdictRule.decides`) unless the row states otherwise.
+    A row with a known id changes the fields that it contains; a row with a new id adds a rule. A
+    rule whose condition or verdict changes loses its measured counts, which no longer apply.
+    Changed and new rules decide alone (`VerdictRule.decides`) unless the row states otherwise.
 
     Args:
         base: the shipped rules.
@@ -358,7 +358,7 @@ def parse_changes(text: str, where: str) -> tuple[list[dict[str, Any]], list[dic
 
 
 def status_in(statuses: Sequence[str]) -> pl.Expr:
-    """Return an expression: whether `status` is in one of these statuses or ranges ("500-599")."""
+    """Return an expression: whether `status` is one of these statuses or in a range ("500-599")."""
     ranges = [each.partition("-") for each in statuses]
     return pl.any_horizontal(
         pl.col("status").is_between(int(low), int(high or low)) for low, _, high in ranges

@@ -1,4 +1,4 @@
-"""Loads the verdict rules: the built-in ones, as modified by a user's rule file."""
+"""Loads the verdict rules: the shipped rules, as modified by a user's rule file."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -16,14 +16,14 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import GatheredCalls
 
 MAX_CHARS: Final = 500
-"""Maximum characters kept of an exception."""
+"""Maximum number of characters kept from an exception."""
 LATE_NS: Final = 1_000_000_000
 """Maximum delay of a trace after the reply, since stdout and stderr are separate pipes."""
 
 _MARK: Final = "Traceback ("
 """Literal in the first line of each Python trace."""
 _HEAD: Final = r"Traceback \(most recent call last\)|╭─+ Traceback \("
-"""Matches the first line of a trace. Rich cuts the title of a box that is too narrow."""
+"""Matches the first line of a trace. Rich truncates the title of a narrow box."""
 _CHAIN: Final = r"\babove(?: exception(?: was|,|$)|$)|(?i)exception group traceback"
 _TOOL: Final = r"""(?i)\btool:?\s+['"`]?((?-i:[\w.\-/])+)"""
 _TERMINAL_CODES: Final = r"\x1b\[[0-9;]*m"
@@ -34,11 +34,11 @@ _LOG_LINE: Final = (
 )
 _EXCEPTION: Final = r"^[A-Za-z_][\w.]*(?::\s|:?$)"
 _MASK: Final = r"Error (?:executing|calling) tool ['\"\w.\-/]+$"
-"""Matches exceptions that an SDK wraps around another one without adding information."""
+"""Matches exceptions that an SDK wraps around others without adding information."""
 _FRAME: Final = r"^\s+at\s\S.*(?:[:)\]>]|\d)\s*$"
 _NAMED_ERROR: Final = r"(?:Error|Exception|Failure)\b"
 _UNPREFIXED: Final = r"([\w.$]*(?:Error|Exception|Failure)(?: \[[\w ]+\])?(?::\s.*)?)$"
-"""Matches an exception at the end of a line, without the log's prefix."""
+"""Matches an exception at the end of a line, excluding a log prefix."""
 _CAUSE: Final = r"^(?:Caused by|\[cause\]): "
 
 
@@ -70,7 +70,7 @@ class _Lines(StderrEvents):
 
 
 class _Owned(StderrExceptions):
-    """One row per exception and possible reply."""
+    """One row per pair of exception and possible reply."""
 
     at = Column(pl.Int64, "Time of the exception.", "ns")
     call = Column(pl.UInt32, "Number of the call.")
@@ -80,7 +80,7 @@ class _Owned(StderrExceptions):
 def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
     """Return one row per stack trace on stderr (`StderrExceptions`), in order of time.
 
-    Chained exceptions share a row: the one raised last comes first.
+    Chained exceptions share a row: the last exception raised comes first.
 
     Args:
         stderr: `StderrEvents`.
@@ -108,7 +108,7 @@ def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
         .with_columns(
             head=_Lines.text.col.str.contains(_HEAD),
             boxed=_Lines.text.col.str.contains(_BOX),
-            # Exception groups draw a margin of | and + before each line.
+            # Exception groups print a margin of | and + before each line.
             text=pl.when(~_Lines.text.col.str.contains(_BOX))
             .then(_Lines.text.col.str.replace(_GROUP_MARGIN, ""))
             .otherwise("text"),
@@ -144,7 +144,7 @@ def _of_python(lines: pl.DataFrame) -> pl.LazyFrame:
         .with_columns(after=_Lines.ends.col.cum_sum().over(block))
         .pipe(run_query)
     )
-    # Rich wraps an exception at the width of its box, where the next word would not have fitted.
+    # Rich wraps an exception where the next word does not fit into its box.
     width = _Lines.width.col.first().over(block)
     word = text.str.strip_chars_start().str.extract(r"^(\S+)", 1).str.len_chars()
     margin = text.str.len_chars() - text.str.strip_chars_start().str.len_chars()
@@ -157,7 +157,7 @@ def _of_python(lines: pl.DataFrame) -> pl.LazyFrame:
         .filter(_Lines.after.col.is_between(1, 4) & ~body)
         .filter(_Lines.goes_on.col.cast(pl.Int8).cum_min().over(block) == 1)
     )
-    # A log entry may begin with an exception without frames, where its chain begins.
+    # A log entry may begin with an exception without frames, which starts the chain.
     new_entry = (_Lines.after.col > 1) & (text.str.contains(_TOOL) | text.str.contains(_LOG_LINE))
     chained = (
         lines.lazy()
@@ -226,8 +226,8 @@ def add_stderr_error(calls: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
     """Add `stderr_error` to calls: the exception whose trace was written while the call ran.
 
     A trace belongs to the next failed reply by the tool named in the line before the trace, or else
-    to the last such reply within `LATE_NS` before it. If there is neither, replies by all tools are
-    searched in the same way, and finally results not marked as errors.
+    to the last such reply within `LATE_NS` before the trace. If there is neither, replies by all
+    tools are searched in the same way, and finally results that are not marked as errors.
 
     Args:
         calls: calls with `recording`, `tool`, `ts_ns`, `reply_ns` and `outcome`.
@@ -272,7 +272,7 @@ def add_stderr_error(calls: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
 
 
 def _owners(found: pl.DataFrame, replies: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Return `number`, `exception` and `call` of the exceptions whose call is among `replies`.
+    """Return `number`, `exception` and `call` for exceptions whose call is among `replies`.
 
     Args:
         found: exceptions without nulls in `keys`.

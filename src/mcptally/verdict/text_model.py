@@ -1,11 +1,11 @@
-r"""Gives a second opinion on failed calls: a linear model over the words of the error text.
+r"""Gives a second opinion on failed calls, using a linear model of the words in the error text.
 
     text → masked text → terms → weights (rules/text_model.json) → probabilities
 
-The model was fitted on labelled texts (`python -m tests.benchmarks.calibrate`). It reads no names:
+The model was fitted on labelled texts (`python -m tests.benchmarks.calibrate`). It uses no names:
 the tool's name, the caller's values, URLs, paths, quoted words and numbers other than statuses are
 masked. A term is a part of a word (`FileNotFoundError` has four), or up to three consecutive parts.
-The model is not used to find hidden errors, where it did not help.
+For hidden errors the model did not help, so it is not used there.
 """
 
 import functools
@@ -28,9 +28,9 @@ CLASSES: Final = (Verdict.BUSINESS, Verdict.TOOL_FAILURE, Verdict.INFRASTRUCTURE
 LONGEST: Final = 3
 """Maximum number of word parts in a term."""
 HEAD: Final = 600
-"""Maximum characters of a text that are read."""
+"""Maximum characters of a text that are used."""
 QUOTED: Final = " quoted "
-"""Stands for a quoted word or a caller's value."""
+"""Replaces a quoted word or a caller's value."""
 
 _MASKED: Final = (
     (r"https?://\S+", " url "),
@@ -42,10 +42,10 @@ _MASKED: Final = (
     (r"(\b[45]\d\d\b)|\d+", "${1}"),
 )
 _PART: Final = r"\p{Lu}?\p{Ll}+|\p{Lu}+|\p{L}|[45]\d\d|[^\w\s]"
-"""Matches a part of a word, an HTTP status, or a mark. Each sign of a caseless script is a part."""
+"""Matches a part of a word, an HTTP status, or a symbol; in caseless scripts, single letters."""
 
 Opinions: TypeAlias = npt.NDArray[np.float64]
-"""Probabilities: one row per text, one column per class; all equal without a known term."""
+"""Probabilities: one row per text, one column per class; all equal if no term is known."""
 
 
 class Terms(StageTable):
@@ -67,8 +67,7 @@ class TextModel(msgspec.Struct, frozen=True, dict=True):
     terms: tuple[str, ...]
     idf: tuple[float, ...]
     unknown_idf: float
-    """The idf of all other terms, which have no weights: a text of unknown words gives no
-    opinion."""
+    """The idf of all other terms. They have no weights: a text of unknown words gets no opinion."""
     weights: tuple[tuple[float, ...], ...]
     """For each of `CLASSES`, the weights of all terms."""
 
@@ -132,7 +131,7 @@ def opinions(texts: pl.Series, model: TextModel) -> Opinions:
     )
     scores = np.zeros((len(texts), len(CLASSES)))
     rows = sums.get_column(Terms.row.name).to_numpy()
-    # Round, because the order of terms, and thus the last digits, differs between runs.
+    # Round: the order of terms, and with it the last digits, differs between runs.
     found = sums[list(map(str, CLASSES))].to_numpy().round(9)
     scores[rows] = found + np.array(model.intercept)
     scores = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
@@ -143,9 +142,9 @@ def opinions(texts: pl.Series, model: TextModel) -> Opinions:
 def words(
     texts: pl.Series, verdicts: pl.Series, model: TextModel, most: int
 ) -> list[list[tuple[str, float]]]:
-    """Return the weights of known terms in masked texts for the verdicts, largest first.
+    """Return the weights of known terms in masked texts for their verdicts, largest first.
 
-    A weight is the change in the verdict's log odds against the mean of the other classes.
+    A weight is the term's effect on the verdict's log odds against the mean of other classes.
 
     Args:
         texts: the masked texts.

@@ -1,8 +1,8 @@
-"""Determines the kind of a tool whose results contain foreign texts.
+"""Determines the kind of a tool whose results may contain text from elsewhere.
 
-A tool that runs a program, a query or a browser returns errors in the caller's input. A tool that
-reads files, pages or search results returns texts about errors. The kind follows from the tool's
-name, description and argument names.
+A tool that runs a program, a query or a browser returns errors caused by the caller's input. A tool
+that reads files, pages or search results returns texts about errors. The kind follows from the
+tool's name, description and argument names.
 """
 
 from typing import Final
@@ -19,12 +19,12 @@ class _Kind(msgspec.Struct, frozen=True):
 
     kind: str
     name: str = ""
-    """Words in the name, between separators."""
+    """Pattern for words in the name, between separators."""
     within: str = ""
-    """Words that may be anywhere in the name."""
+    """Pattern that may match anywhere in the name."""
     description: str = ""
     arguments: str = ""
-    """Argument names; if given, the tool must have one of them, whatever else fits."""
+    """Pattern for argument names; if given, the tool must have such an argument in any case."""
 
     def fits(self, name: pl.Expr, description: pl.Expr, arguments: pl.Expr) -> pl.Expr:
         """Return which tools are of this kind."""
@@ -99,7 +99,7 @@ _KINDS: Final = (
 KINDS: Final = tuple(each.kind for each in _KINDS)
 """The names of all kinds."""
 _READ: Final = 300
-"""Maximum characters of a description that are read."""
+"""Maximum characters of a description that are used."""
 
 
 def kind(name: pl.Expr, description: pl.Expr, arguments: pl.Expr) -> pl.Expr:

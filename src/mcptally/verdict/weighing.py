@@ -2,10 +2,10 @@
 
     matching rules → features → weights (rules/weights.json) → probabilities
 
-The model is a multinomial logistic regression. Rules about the text share weights by verdict and
-tier, because many rules matched too few labelled calls for individual weights. Each rule about a
-call's context (`CONTEXT_FROM`) has its own weights. `python -m tests.benchmarks.calibrate` fits the
-weights and writes the file.
+The model is a multinomial logistic regression. Rules about the text with the same verdict and tier
+share weights, because many rules match too few labelled calls for individual weights. Each rule
+about a call's context (`CONTEXT_FROM`) has its own weights. `python -m tests.benchmarks.calibrate`
+fits the weights and writes the file.
 """
 
 import functools
@@ -34,23 +34,23 @@ TIERS: Final = (
 """Tiers of rules: the upper limit of `order`, and the name.
 
 `form`: the text has the form of one library. `code`: the caller's or the server's code failed.
-`cause`: the text names a cause. `refusal`: the text refuses the request. `words`: the text only has
-words that occur in refusals or crashes.
+`cause`: the text names a cause. `refusal`: the text refuses the request. `words`: the text only
+contains words that occur in refusals or crashes.
 """
 CONTEXT_FROM: Final = 900
-"""The `order` from which on rules are about a call's context."""
+"""Minimum `order` of rules about a call's context."""
 CONVINCING: Final = 0.5
 """Minimum probability of a verdict other than `ambiguous`."""
 SETTLING: Final = ("form", "code", "cause")
-"""A case is clear if all rules about the text agree and the first one has one of these tiers.
-Context has separate weights for clear cases, since it should change them less."""
+"""Tiers of the first rule in clear cases, in which all rules about the text agree. Rules about
+context have separate weights for clear cases, which they should change less."""
 SMALLEST: Final = 1e-4
 """Lower limit for the rules' probabilities in pooling, so that rules cannot exclude a class."""
 SMALLEST_OPINION: Final = 0.02
-"""The same for the text model, which reads less than the rules and so cannot outweigh all of
+"""The same for the text model, which sees less than the rules and so must not outweigh all of
 them."""
 MOST_VOTES: Final = 2.0
-"""Maximum number of rules with the same verdict and tier that count."""
+"""Maximum count of rules with the same verdict and tier."""
 
 NO_TEXT_RULE: Final = "no rule about the text"
 CONFLICT: Final = "rules disagree"
@@ -63,7 +63,7 @@ class Weights(msgspec.Struct, frozen=True):
 
     intercept: tuple[float, ...]
     features: dict[str, tuple[float, ...]]
-    """Feature name → weights. Features without weights have no effect."""
+    """Maps feature names to weights. Features without weights have no effect."""
 
     def of(self, names: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return the weights of some features: one row per feature, one column per class."""
@@ -115,7 +115,7 @@ def features_of(rule: VerdictRule, *, first: bool) -> tuple[str, ...]:
 
     Args:
         rule: the rule.
-        first: whether no rule about the text with a lower order matches.
+        first: whether this is the first matching rule about the text.
     """
     name = tier(rule)
     if name is None:
@@ -143,8 +143,8 @@ class FeatureTable:
     def add(self, rule: VerdictRule, matches: Mask) -> None:
         """Add a rule and the kinds that it matches.
 
-        A rule about the context with verdict `ambiguous` (no cause in the text, or an unknown
-        language) only counts for kinds that no rule about the text matches.
+        A rule about the context with the verdict `ambiguous` (no cause in the text, or an unknown
+        language) counts only for kinds that no rule about the text matches.
         """
         if tier(rule) is None and rule.verdict == Verdict.AMBIGUOUS:
             matches = matches & self.undecided
@@ -196,7 +196,7 @@ def pooled(
 ) -> npt.NDArray[np.float64]:
     """Return the rules' probabilities, pooled with the text model's opinions.
 
-    The logarithms are added. The probability of `ambiguous` comes from the rules only.
+    The logarithms are added. The probability of `ambiguous` comes from the rules alone.
 
     Args:
         probability: the result of `probabilities`.
@@ -221,7 +221,7 @@ def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.
     """Return the number of the class chosen for each row of `probability`.
 
     This is the most probable class, or `ambiguous` if that class is not convincing or no matching
-    rule has it: a class's general frequency is not evidence.
+    rule has this verdict: a class's general frequency is not evidence.
 
     Args:
         probability: the probabilities.
@@ -237,9 +237,9 @@ def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.
 def given_a_cause(
     probability: npt.NDArray[np.float64], best: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """Return the probabilities for calls with a knowable cause, where the verdict names one.
+    """Return the probabilities given that the cause can be known, where the verdict names one.
 
-    In these rows `ambiguous` gets 0: if the cause is unknowable, no verdict is right or wrong.
+    In such rows `ambiguous` gets 0: if the cause cannot be known, no verdict is right or wrong.
 
     Args:
         probability: the probabilities.
@@ -258,12 +258,12 @@ def contributions(
 ) -> list[tuple[str, float]]:
     """Return each feature's contribution for or against a verdict, largest first.
 
-    A contribution is the change in the verdict's log odds against the mean of the others.
+    A contribution is the effect on the verdict's log odds against the mean of other classes.
 
     Args:
         features: the features of one call.
         feature_names: their names.
-        verdict: the verdict that they are for or against.
+        verdict: the verdict for or against which the features count.
         weights: the model.
     """
     own = CLASSES.index(Verdict(verdict))

@@ -1,8 +1,8 @@
-"""Decides what a failure's text is about: the caller's program, the tool's schema, or other data.
+"""Decides what an error text is about: the caller's program, the tool's schema, or other data.
 
-`NameError: 'total'` is an error in the caller's program if the arguments contain a program with
-that name. `php: not found` is not the caller's mistake if the tool's schema offers `php`. A
-validator that complains about a field in neither the arguments nor the schema checked other data.
+`NameError: 'total'` is an error in the caller's program if the arguments contain a program that
+uses the name. `php: not found` is not the caller's mistake if the tool's schema offers `php`. A
+validator that rejects a field that is in neither the arguments nor the schema checked other data.
 """
 
 from collections.abc import Iterator
@@ -57,11 +57,11 @@ _ASKED: Final = (
     r"|\b(?:no|missing)(?: (?:an?|the|valid|required|parameter|argument|field))*:? "
     r"['\"`]?((?-i:[A-Za-z])[\w-]+(?: (?:id|name|url|path|key))?)\b"
 )
-"""Matches the argument that the text asks for."""
+"""Matches an argument that the text asks for."""
 _CHECKED: Final = r"(?i)\b((?-i:[A-Za-z])\w+)['\"`]? (?:must|should|has to) be "
-"""Matches the argument whose value the text rejects."""
+"""Matches an argument whose value the text rejects."""
 _NOTHING: Final = r'"[^"\\]+"\s*:\s*(?:null|0|"\s*")\s*[,}]'
-"""Matches a member of the arguments that counts as missing."""
+"""Matches an argument whose value counts as missing."""
 _NAME: Final = r"[A-Za-z_]\w*"
 _ENVELOPE: Final = frozenset(
     (
@@ -69,12 +69,12 @@ _ENVELOPE: Final = frozenset(
         *("body", "query", "input", "request", "headers"),
     )
 )
-"""Matches fields around the arguments."""
+"""Names of fields that envelop the arguments."""
 _CHOICE: Final = (
     r'"\w*(?:lang|interpreter|runtime|engine|kernel|compiler|executor|backend|converter|renderer'
     r'|formatter|linter|package_?manager|toolchain|driver)\w*"\s*:\s*"([^"\\]{1,40})"'
 )
-"""Matches the value of an argument that selects a program."""
+"""Matches the value of an argument by which the caller selects a program."""
 _SHELLS: Final = frozenset(
     {
         "sh",
@@ -91,7 +91,7 @@ _SHELLS: Final = frozenset(
     }
 )
 _MAX_OFFER: Final = 80
-"""Maximum characters of a value that is read."""
+"""Maximum characters of a value that is used."""
 _OFFERING: Final = ("enum", "const", "default", "examples")
 """JSON Schema keywords whose values a caller may send."""
 
@@ -109,10 +109,10 @@ class _Quoting(StageTable):
 
 
 def offered(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which calls failed because a program that the tool's schema offers is missing.
+    """Return which calls failed because a program offered by the tool's schema is missing.
 
-    The schema offers the program by name, or the caller chose an interpreter that the schema offers
-    and the caller's program does not use the missing one.
+    Either the schema offers the program by name, or the caller chose an interpreter that the schema
+    offers and the caller's program does not use the missing program.
 
     Args:
         texts: texts without wrappers.
@@ -190,7 +190,7 @@ def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def lacks_argument(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which texts ask for an argument in the schema that the call lacks.
+    """Return which texts ask for an argument that is in the schema but missing from the call.
 
     An argument that is null, 0 or empty counts as missing.
 
@@ -202,7 +202,7 @@ def lacks_argument(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def own_default(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which texts reject an argument that the call lacks and that has a default.
+    """Return which texts reject an argument that is missing from the call and has a default.
 
     Args:
         texts: texts without wrappers.
@@ -212,7 +212,7 @@ def own_default(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def _absent_property(words: pl.DataFrame, calls: pl.DataFrame, *, with_default: bool) -> pl.Series:
-    """Return whether each word is an argument in the schema that the call lacks.
+    """Return whether each word is an argument that is in the schema but missing from the call.
 
     Args:
         words: `text` and `word`.
@@ -239,7 +239,7 @@ def _absent_property(words: pl.DataFrame, calls: pl.DataFrame, *, with_default: 
 
 
 def _extracted(texts: pl.Series, calls: pl.DataFrame, pattern: str) -> pl.DataFrame:
-    """Return `text` (row number) and `word`: a group's lower-case match in a call's text."""
+    """Return `text` (row number) and `word`: what a group matches in a text, in lower case."""
     numbers = calls.get_column(_Quoting.text.name).unique()
     return (
         pl.LazyFrame({"text": numbers, "whole": texts.gather(numbers)})
@@ -252,7 +252,7 @@ def _extracted(texts: pl.Series, calls: pl.DataFrame, pattern: str) -> pl.DataFr
 
 
 def _quoting(words: pl.DataFrame, calls: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """Return the calls with a word in the text and values in all columns, with their `row`."""
+    """Return the calls that have a word in the text and values in all columns, with their `row`."""
     return (
         calls.lazy()
         .with_row_index("row")
@@ -263,7 +263,7 @@ def _quoting(words: pl.DataFrame, calls: pl.DataFrame, columns: list[str]) -> pl
 
 
 def _code(arguments: pl.Expr) -> pl.Expr:
-    """Return the words of all argument values that may be a program."""
+    """Return the words in all argument values that may be a program."""
     return named_object.as_words(arguments.str.extract_all(_CODE_VALUE).list.join(" "))
 
 
@@ -274,12 +274,12 @@ def _mask(found: pl.LazyFrame, height: int) -> pl.Series:
 
 
 def _bare(name: str) -> str:
-    """Return the letters and digits of a name in lower case: `connection_id`, "connection ID"."""
+    """Return a name's letters and digits in lower case: "connection ID" equals `connection_id`."""
     return "".join(each for each in name.lower() if each.isalnum())
 
 
 def _properties(schema: str, *, with_default: bool) -> Iterator[str]:
-    """Yield the names of a JSON Schema's arguments, or only of those with a default."""
+    """Yield the names of a JSON Schema's arguments, or only those with a default."""
     try:
         value = msgspec.json.decode(schema)
     except (msgspec.DecodeError, RecursionError):
