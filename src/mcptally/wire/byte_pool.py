@@ -1,4 +1,4 @@
-"""Buffers incomplete bodies and events: each buffer has a cap, and all share a pool."""
+"""Buffers incomplete bodies and events: each buffer has a cap, and all buffers share a pool."""
 
 from typing import Final
 
@@ -22,12 +22,12 @@ class BytePool:
         return True
 
     def give(self, size: int) -> None:
-        """Return `size` bytes that were taken."""
+        """Give back `size` bytes that were taken."""
         self._left += size
 
 
 class PooledBytes:
-    """A buffer that keeps all bytes up to a cap; beyond it, only head, tail, size and hash.
+    """A buffer that keeps all bytes up to a cap; beyond the cap only head, tail, size and hash.
 
     A buffer of more than `framing.HEAD_BYTES` bytes takes them from the pool. If the pool is
     exhausted, the buffer acts as if its cap were reached.
@@ -43,7 +43,7 @@ class PooledBytes:
         """Number of bytes fed, kept or not."""
 
     def __del__(self) -> None:
-        """Return the bytes to the pool, whether or not `take` was called."""
+        """Give the bytes back to the pool, whether or not `take` was called."""
         self._give_back()
 
     def feed(self, data: bytes) -> None:

@@ -11,18 +11,17 @@ from typing import Final, Protocol
 import zstandard
 
 _STEP: Final = 256 * 1024
-"""Maximum output of one step of a zlib decoder: bounds the memory that a decompression bomb
-uses."""
+"""Maximum output per step of a zlib decoder, to bound the memory that a decompression bomb uses."""
 
 _ZSTD_STEP: Final = 1024
 """Input bytes per step of the zstd decoder: 4 bytes can expand to a block of 128 KB."""
 
 _ZSTD_WINDOW: Final = 8 << 20
-"""Largest zstd window, as RFC 9659 limits it for HTTP."""
+"""Maximum zstd window for HTTP (RFC 9659)."""
 
 
 class CodingError(Exception):
-    """The bytes do not match their coding, or the coding is not supported."""
+    """Raised if bytes do not match their coding, or if the coding is not supported."""
 
 
 class Decoder(Protocol):
@@ -44,7 +43,7 @@ class Decoder(Protocol):
 
 
 class _Zlib:
-    """Decodes gzip (any number of members), zlib, and the raw deflate that some servers send."""
+    """Decodes gzip (any number of members), zlib, and raw deflate, which some servers send."""
 
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
@@ -68,7 +67,7 @@ class _Zlib:
     def _window(self, data: bytes) -> int:
         if self._gzip:
             return zlib.MAX_WBITS | 16
-        # "deflate" means zlib (RFC 9110), but a zlib header is optional in the wild.
+        # "deflate" means zlib (RFC 9110), but in the wild its header may be missing.
         return zlib.MAX_WBITS if data[0] & 0x0F == 8 else -zlib.MAX_WBITS
 
     def end(self) -> None:

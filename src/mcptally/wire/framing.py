@@ -11,14 +11,14 @@ HEAD_BYTES: Final = 64 * 1024
 """Bytes kept from the start of a frame over the cap."""
 
 TAIL: Final = 4 * 1024
-"""Bytes kept from the end of such a frame, where many servers write the id and isError."""
+"""Bytes kept from the end of a frame over the cap, where many servers write id and isError."""
 
 DEFAULT_CAP: Final = 16 * 1024 * 1024
-"""Maximum size in bytes of a frame that is kept whole (the largest seen had 12.3 MB)."""
+"""Maximum bytes of a frame that is recorded completely (the largest seen had 12.3 MB)."""
 
 
 MAX_STDERR_LINE: Final = 64 * 1024
-"""Length in bytes from which a stderr line is recorded in parts."""
+"""Length in bytes above which a stderr line is recorded in parts."""
 
 
 class TruncatedFrame(NamedTuple):
@@ -73,12 +73,12 @@ class FrameSplitter:
         return pieces
 
     def end(self) -> Piece | None:
-        """Return the last frame if the stream ended without a line ending, else None."""
+        """Return the last frame if the stream ended without a line ending, otherwise None."""
         return self._take(ended=False) if self._size else None
 
     @property
     def pending(self) -> int:
-        """Bytes of the incomplete frame."""
+        """Number of bytes in the incomplete frame."""
         return self._size
 
     def _keep(self, data: bytes) -> None:
@@ -108,7 +108,7 @@ class FrameSplitter:
 
 
 class StderrLines:
-    """Splits stderr into lines; a line of `MAX_STDERR_LINE` bytes or more comes in parts."""
+    """Splits stderr into lines; a line of `MAX_STDERR_LINE` bytes or more is split into parts."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -131,14 +131,14 @@ class OversizedFrame:
     """Hashes bytes over the cap as they arrive, and keeps their head and tail."""
 
     def __init__(self, first: bytes, *, cap: int) -> None:
-        # Import late: loading OpenSSL slows the start, and most recorders never need it.
+        # Import late: loading OpenSSL slows startup, and most recorders never need it.
         import hashlib  # noqa: PLC0415
 
         self._sha = hashlib.sha256()
         self._head = first[: min(HEAD_BYTES, cap)]
         self._tail = b""
         self._size = 0
-        # Hash the last byte later: it may be the `\r` of the line ending, which is not hashed.
+        # Hold back the last byte: it may be the `\r` of the line ending, which is not hashed.
         self._held = b""
         self.feed(first)
 

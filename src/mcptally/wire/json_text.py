@@ -1,4 +1,4 @@
-"""Decodes JSON texts from untrusted sources; returns None for a text that does not fit."""
+"""Decodes JSON from untrusted sources; returns None for unsuitable text."""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
@@ -12,7 +12,7 @@ ANY: Final = msgspec.json.Decoder()
 
 
 def decode_or_none(decoder: msgspec.json.Decoder[T], text: bytes | str) -> T | None:
-    """Return the value of a JSON text; None if invalid, nested too deeply or of another type."""
+    """Return the value of a JSON text; None if invalid, too deep or of another type."""
     try:
         return decoder.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -20,12 +20,12 @@ def decode_or_none(decoder: msgspec.json.Decoder[T], text: bytes | str) -> T | N
 
 
 def json_value(text: Any) -> Any:
-    """Return the value of a JSON text; None if the argument is not a text or not JSON."""
+    """Return the value of a JSON text; None if the argument is not a string or not JSON."""
     return decode_or_none(ANY, text) if isinstance(text, str) else None
 
 
 def json_object(text: Any) -> dict[str, Any] | None:
-    """Return the object in a JSON text; None if the text is anything else."""
+    """Return the object in a JSON text; None if the text is not a JSON object."""
     if not isinstance(text, str) or text.lstrip()[:1] != "{":
         return None
     value = json_value(text)

@@ -1,9 +1,8 @@
 """Limits the nesting of JSON, independent of the parser and of the caller's stack depth.
 
-Parsers have their own limits, and Python's depend on the current stack depth. So the depth is
-checked before decoding (`is_too_deep`), and decoding runs with a raised recursion limit
-(`with_raised_recursion_limit`). The recorder uses this module: it imports nothing that is slow to
-load.
+Parsers have their own limits; those of Python parsers depend on the current stack depth. So the
+depth is checked before decoding (`is_too_deep`), and decoding runs with a raised recursion limit
+(`with_raised_recursion_limit`). The recorder uses this module, so it imports nothing slow.
 """
 
 import contextlib
@@ -16,7 +15,7 @@ from itertools import accumulate
 from typing import Any, Final, ParamSpec, TypeVar
 
 MAX_DEPTH: Final = 512
-"""Maximum nesting of a message, payload or value that is read.
+"""Maximum nesting of a message, payload or value that is decoded.
 
 All parsers in use accept this depth (orjson stops at 1024, msgspec at Python's recursion limit). A
 line of a transcript may have one more level: the event around its message."""
@@ -57,7 +56,7 @@ def is_value_too_deep(value: Any, limit: int = MAX_DEPTH) -> bool:
 
 
 def _depth(text: bytes) -> int:
-    """Return the nesting depth of valid JSON (3 ms per MB: most of the work is done in C)."""
+    """Return the nesting depth of valid JSON (3 ms per MB; most of the work is done in C)."""
     if b"\\" in text:
         # Without escapes, every quote starts or ends a string.
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -72,7 +71,7 @@ _limits: Final[dict[str, int]] = {"users": 0, "before": 0, "set": 0}
 
 @contextlib.contextmanager
 def raised_recursion_limit() -> Iterator[None]:
-    """Raise the recursion limit in a `with` block: decoding must not depend on stack depth.
+    """Raise the recursion limit in a `with` block, so decoding does not depend on stack depth.
 
     All threads share the limit; the last thread to leave such a block restores it.
     """
@@ -93,7 +92,7 @@ def raised_recursion_limit() -> Iterator[None]:
         with _lock:
             _limits["users"] -= 1
             if not _limits["users"] and sys.getrecursionlimit() == _limits["set"]:
-                # Python refuses if the current stack is deeper; then the limit remains raised.
+                # Python refuses if the current stack is deeper; the limit then remains raised.
                 with contextlib.suppress(RecursionError):
                     sys.setrecursionlimit(_limits["before"])
 

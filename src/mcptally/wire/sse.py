@@ -17,7 +17,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 _DATA: Final = b"data:"
 
 MAX_FIELD: Final = 64 * 1024
-"""Maximum bytes kept of a line that is not data (a comment, an id); the rest is dropped."""
+"""Maximum bytes kept from a line other than data (a comment, an id); the rest is dropped."""
 
 
 class SseEvent(NamedTuple):
@@ -32,7 +32,7 @@ class SseEvent(NamedTuple):
     retry: bytes | None
     """Value of the last `retry` line."""
     text: bytes
-    """If the block has no data, all its lines (comments, ids), joined with LF; else empty."""
+    """All lines of a block without data (comments, ids), joined with LF; empty for other blocks."""
     torn: bool
     """Whether the stream ended before the blank line; clients ignore such an event."""
 
@@ -45,7 +45,7 @@ class SseParser:
         self._pool = pool
         self._after_cr = False
         self._first = True
-        # The incomplete line: its parts, or nothing once `_streaming` sends them to `_data`.
+        # The parts of the incomplete line; empty while `_streaming` sends them to `_data`.
         self._line: list[bytes] = []
         self._line_size = 0
         self._streaming = False

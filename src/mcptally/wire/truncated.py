@@ -1,6 +1,6 @@
-"""Finds `id`, `method`, `name` and `is_error` of a frame whose middle was not kept.
+"""Finds `id`, `method`, `name` and `is_error` in a frame whose middle was not recorded.
 
-The head is scanned forwards and the tail backwards, while the nesting level is certain.
+The head is scanned forwards and the tail backwards, for as long as the nesting level is certain.
 """
 
 import re
@@ -28,7 +28,7 @@ _PATHS: Final[dict[tuple[str, ...], str]] = {
     ("params", "uri"): "name",
     ("result", "isError"): "is_error",
 }
-"""Path in a JSON-RPC message → field."""
+"""Maps paths in a JSON-RPC message to fields."""
 
 
 def fields_of_truncated(piece: TruncatedFrame) -> dict[str, Any]:
