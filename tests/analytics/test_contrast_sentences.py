@@ -69,7 +69,8 @@ def test_what_calls_with_the_same_arguments_did_is_worded(
 
 
 def group(**fields):
-    about = {"server": "s", "tool": "t", "template": "x", "calls": 40, "also_worked": 0}
+    about = {"server": "s", "tool": "t", "template": "x", "verdict": "tool_failure"}
+    about |= {"calls": 40, "also_worked": 0}
     numbers = {"failed_with": 40, "calls_with": 40, "failed_without": 0, "calls_without": 9}
     named = {f"and_{name}": None for name in row(*[None] * 4)}
     return (
@@ -106,7 +107,11 @@ def test_what_failing_calls_share_is_worded(found, words):
     assert sentence(found) == words
 
 
-def test_of_groups_with_the_same_text_the_largest_is_about_a_problem():
-    found = by_group([group(**EMPTY), group(**PRICED, calls=3)])
-    problem = {"servers": ["s"], "tools": ["t"], "template": "x"}
-    assert of_problem(problem, found) == sentence(group(**EMPTY))
+def test_the_contrast_of_a_problem_is_that_of_its_example():
+    found = by_group([group(**EMPTY), group(**PRICED, verdict="infrastructure")])
+    problem = {"servers": ["s"], "tools": ["t"], "template": "x", "verdict": "tool_failure"}
+    counts = "40 of 40 calls fail as in the example; otherwise 0 of 9"
+    assert of_problem(problem, found) == f"when `zone` is empty: {counts}"
+    assert of_problem(problem | {"verdict": "business"}, found) is None
+    several = problem | {"servers": ["r", "s"], "tools": ["u", "t"]}
+    assert of_problem(several, found) == f"s, t, when `zone` is empty: {counts}"

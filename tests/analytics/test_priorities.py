@@ -15,6 +15,7 @@ from tests.analytics.built_stores import (
     Servers,
     build,
     call,
+    definition,
 )
 from tests.analytics.test_timeline import outage
 
@@ -153,7 +154,7 @@ def test_one_or_two_texts_that_decide_about_many_calls_are_uncertain_below_85_pe
     found = [asked(server)[0] for server in (FEW_TEXTS, FEW_SURE, FEW_CALLS, SURE)]
     assert [row["uncertain"] for row in found] == [True, False, False, False]
     assert [problems.blame(row) for row in found[:2]] == [
-        "fault: perhaps tool (84% sure); not clear whose: look at the example",
+        "fault: probably tool (84% sure); check the example",
         "fault: tool (85% sure)",
     ]
 
@@ -283,13 +284,61 @@ def test_every_failed_call_belongs_to_one_problem(answers):
         assert counted == rows
 
 
+LATER = {"requested_at": BEGAN + timedelta(hours=1)}
+
+
+@pytest.mark.parametrize(
+    ("other", "servers"),
+    [
+        (traffic("b", 4, 20, server="y"), [["x", "y"]]),
+        (traffic("b", 11, 20, server="y"), [["x"], ["y"]]),  # most of its calls fail
+        (traffic("b", 4, 4, server="y"), [["x"], ["y"]]),  # none worked
+    ],
+)
+def test_servers_share_a_problem_if_the_same_can_be_said_of_each(tmp_path, other, servers):
+    rows = [row | NO_HOST if row["outcome"] != "ok" else row for row in other]
+    rows += traffic("a", 10, server="x", kind=NO_HOST)
+    found = build(tmp_path / "s", rows).ask("priorities").pl().to_dicts()
+    assert sorted(sorted(row["servers"]) for row in found) == servers
+
+
+def test_an_onset_is_only_that_of_all_servers_of_a_problem(tmp_path):
+    early = traffic("a", 10, server="x", kind=NO_HOST) + traffic("b", 10, server="y", kind=NO_HOST)
+    late = [call("z", "c", server="z"), *traffic("c", 10, server="z", kind=NO_HOST, **LATER)]
+    [alike] = build(tmp_path / "s", early).ask("priorities").pl().to_dicts()
+    [apart] = build(tmp_path / "t", early + late).ask("priorities").pl().to_dicts()
+    assert (len(alike["servers"]), problems.onset(alike)) == (2, "from the beginning")
+    assert (len(apart["servers"]), problems.onset(apart)) == (3, "")
+
+
+MANY_KINDS = SERVERS.add(
+    [
+        row | {"arguments": f'{{"q": {(n + 1) % 7 or 3}}}'}
+        for n, row in enumerate(traffic("t", 20, 20))
+    ]
+)
+
+
+def test_the_example_has_the_most_frequent_arguments_of_its_message(asked, answers):
+    [row] = asked(MANY_KINDS)
+    by_id = {each["call_id"]: each for each in answers.of(MANY_KINDS, "affected_calls")}
+    assert by_id[row["call_id"]]["repeated"] == 5 == max(e["repeated"] for e in by_id.values())
+
+
+@pytest.mark.parametrize("kind", ["misconfigured", "unavailable", "account", "client"])
+def test_a_title_that_names_an_uncertain_cause_says_so(kind):
+    said = problems.title({"kind": kind, "uncertain": True})
+    assert said == f"probably {problems.title({'kind': kind, 'uncertain': False})}"
+    assert problems.title({"kind": "caller", "uncertain": True}) == "rejected calls"
+
+
 def test_one_message_of_several_servers_about_the_network_is_one_problem(tmp_path):
     rows = traffic("a", 10, server="x", kind=NO_HOST) + traffic("b", 20, server="y", kind=NO_HOST)
     rows += traffic("c", 10, server="x") + traffic("d", 10, server="y")
     found = build(tmp_path / "s", rows).ask("priorities").pl().to_dicts()
     [network] = [row for row in found if row["kind"] == "unavailable"]
-    assert (network["servers"], network["server"], network["affected"]) == (["x", "y"], None, 30)
-    assert (network["rate"], network["server_rates"]) == (None, [0.1, 0.2])
+    assert (network["servers"], network["server"], network["affected"]) == (["y", "x"], None, 30)
+    assert (network["rate"], network["server_rates"]) == (None, [0.2, 0.1])
     assert problems.share(network) == "by server: y 20%, x 10%"
     many = network | {
         "servers": list("abcdefg"),
@@ -504,15 +553,40 @@ BREAK = [
 ]
 BREAKING = SERVERS.add([*BREAK, *traffic("t", 0)])
 MOSTLY_BREAKING = SERVERS.add([*BREAK, *traffic("t", 3)])
-SELDOM_BREAKING = SERVERS.add([*BREAK, *traffic("t", 4)])
+SELDOM_BREAKING = SERVERS.add([*BREAK, *traffic("t", 28)])
+REFUSED = [*traffic("t", 6, kind=REJECTED), *traffic("no\u200b", 1, 1, kind=REJECTED | LACKS)]
+UNKNOWN = REJECTED | {"template": "Unknown tool", "reason": "unknown_tool"}
+LISTS = SERVERS.add([*REFUSED, *traffic("x", 2, 2, kind=UNKNOWN)], [definition("t")])
+SAYS_SO = SERVERS.add([*traffic("t", 2), *traffic("x", 9, 9, UNKNOWN), *traffic("x", 1, 1)])
+FEW = SERVERS.add([*traffic("t", 9, kind=UNKNOWN), *traffic("x", 1, 1, kind=UNKNOWN)])
+SAYS_SO_AT_TIMES = SERVERS.add([*traffic("x", 8, 8, UNKNOWN), *traffic("x", 1, 1)])
+WORKED = SERVERS.add(traffic("x", 9, 10, UNKNOWN))
 
 
 def test_a_problem_says_that_its_calls_break_the_input_schema(asked):
     said = [problems.inputs(asked(server)[0]) for server in (BREAKING, MOSTLY_BREAKING)]
     what = "break the input schema, most often: the object lacks the member 'sql'"
-    assert said == [f"all calls {what}", f"27 calls {what}"]
+    assert said == [f"all calls {what}", f"27 of these calls {what}"]
     assert problems.inputs(asked(SELDOM_BREAKING)[0]) == ""
-    assert problems.inputs(asked(BREAKING)[0] | {"kind": "caller"}) == ""
+
+
+def test_names_that_are_no_tools_are_not_listed_as_tools(asked):
+    [refused], [unknown, crash] = asked(LISTS), asked(SAYS_SO)
+    assert (refused["tools"], refused["unlisted"]) == (["t"], ["x", "no\u200b"])
+    assert problems.inputs(refused).startswith(
+        "3 of these calls are to tools that the server does not have: x, no"
+    )
+    assert (crash["tools"], crash["unlisted_calls"]) == (["t"], 1), "10 calls, 9 say so"
+    assert problems.inputs(crash) == (
+        "1 of these calls is to a tool that the server does not have: x"
+    )
+    assert (unknown["tools"], unknown["tool"], unknown["unlisted"]) == ([], None, ["x"])
+    assert problems.subject(unknown) == f"{SAYS_SO}"
+    assert problems.inputs(unknown) == "all calls are to a tool that the server does not have: x"
+    [few] = asked(FEW)
+    assert (few["unlisted"], problems.inputs(few)) == (["x"], "")
+    for server in (SAYS_SO_AT_TIMES, WORKED):
+        assert {row["unlisted_calls"] for row in asked(server)} == {0}
 
 
 def lacking(program, failed, worked):

@@ -53,6 +53,6 @@ def test_every_finding_agrees_with_what_show_says_of_its_example(stores):
             said = f"{store.path.name} {problems.subject(row)}: {problems.statement(row)}"
             assert call["fault"] == (row["fault"] or call["fault"]), said
             assert call["server"] in row["servers"], said
-            assert call["tool"] in row["tools"], said
+            assert call["tool"] in [*row["tools"], *row["unlisted"]], said
             assert (call["outcome"] == "hidden_error") >= (row["kind"] == "unmarked"), said
             assert call["template"] in (row["template"], None), said

@@ -1,5 +1,6 @@
 """Words the answer to the question `contrasts`: what failing calls have in common."""
 
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -117,9 +118,10 @@ def _a(noun: str) -> str:
     return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
-def sentence(row: Mapping[str, Any]) -> str | None:
+def sentence(row: Mapping[str, Any], way: str = "this way") -> str | None:
     """Return what distinguishes failing calls: "when `a` is empty: 6 of 6 calls fail this way; …".
 
+    `way` says which failures are counted: those of the group, which have the same error.
     All calls to the tool count, including those with other errors. In a large archive, only a
     sample of sessions counts, and the sentence says so. If nothing distinguishes the failing calls,
     the sentence states whether most of their arguments worked in other calls.
@@ -134,31 +136,30 @@ def sentence(row: Mapping[str, Any]) -> str | None:
         facts[0] += " (a value that the schema offers)"
     when = " and ".join(facts)
     return (
-        f"when {when}: {row['failed_with'] or 0:,} of {row['calls_with'] or 0:,} calls fail this "
-        f"way; otherwise {row['failed_without'] or 0:,} of {row['calls_without'] or 0:,}"
+        f"when {when}: {row['failed_with'] or 0:,} of {row['calls_with'] or 0:,} calls fail "
+        f"{way}; otherwise {row['failed_without'] or 0:,} of {row['calls_without'] or 0:,}"
         f"{' (in a sample of the sessions)' if row['sampled'] else ''}"
     )
 
 
-Contrasts = Mapping[tuple[str | None, str | None, str | None], Mapping[str, Any]]
-"""Server, tool and template → the row of the question `contrasts`."""
+Contrasts = Mapping[tuple[str | None, ...], Mapping[str, Any]]
+"""Server, tool, template and verdict → the row of the question `contrasts`."""
 
 
 def by_group(found: Sequence[Mapping[str, Any]]) -> Contrasts:
-    """Map each group to its row of the question `contrasts`.
-
-    If rows differ only in the verdict, the row with the most calls is used.
-    """
-    rows = reversed(found)
-    return {(row["server"], row["tool"], row["template"]): row for row in rows}
+    """Map each group to its row of the question `contrasts`."""
+    return {(row["server"], row["tool"], row["template"], row["verdict"]): row for row in found}
 
 
 def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
     """Return what the calls in a problem's largest group have in common, or None."""
-    for tool in row["tools"] or ():
-        if found := shared.get((row["servers"][0], tool, row["template"])):
-            words = sentence(found)
-            return words if words is None or len(row["tools"]) == 1 else f"{_shown(tool)}, {words}"
+    of_many = len(row["servers"]) > 1, len(row["tools"] or ()) > 1
+    for server, tool in itertools.product(row["servers"], row["tools"] or ()):
+        if found := shared.get((server, tool, row["template"], row["verdict"])):
+            words = sentence(found, "as in the example")
+            named = zip((server, tool), of_many, strict=True)
+            parts = [_shown(name) for name, is_one_of_many in named if is_one_of_many]
+            return words and ", ".join([*parts, words])
     return None
 
 

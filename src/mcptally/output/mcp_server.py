@@ -204,8 +204,8 @@ class _Tools:
         """List the problems that matter most, the most important first: start here.
 
         One row per cause: what is wrong, on which servers and tools, whose fault (null: not clear;
-        certainty in percent), how many calls of how many are affected, since when (null: from the
-        beginning), an example, and what its failing calls have in common (`contrast`).
+        certainty in percent), how many calls of how many are affected, since when (null: no change
+        was found), an example, and what its failing calls have in common (`contrast`).
         """
         asked, shared = (
             self.store.ask(

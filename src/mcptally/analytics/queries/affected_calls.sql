@@ -8,13 +8,16 @@
 -- most of which the verdict is below 85 %, and at most 79.9 % if what the tools did otherwise
 -- contradicts it. `input_error`: how the arguments break the input schema. Templates that end alike
 -- (`failed to list pods: connection refused`) are one
--- message, whatever tool they name. What several servers say alike has one cause; about a tool's
--- own failures and unclear ones only if the servers report the same name.
+-- message, whatever tool they name. What several servers say alike has one cause if the same can be
+-- said of each: whether any call to these tools worked, and whether most failed this way; about a
+-- tool's own failures and unclear ones only if the servers report the same name. `repeated` counts
+-- the calls of the problem with the same tool, message and arguments.
 WITH failed AS MATERIALIZED (
     SELECT
         server, tool, hash(hash(server), hash(tool)) AS tool_hash, session,
         coalesce(template, '(no text: ' || outcome || ')') AS template, fault, reason, certainty, hidden_certainty,
         outcome = 'hidden_error' AS hidden, requested_at, call_id, hash(error_text) AS text,
+        hash(arguments) AS arguments_hash,
         CASE WHEN input_schema_state = 'invalid' THEN input_schema_error END AS input_error,
         CASE WHEN input_schema_state = 'invalid' THEN input_schema_path END AS input_path
     FROM calls
@@ -180,29 +183,47 @@ representatives AS (
     GROUP BY own_cause, kind, message
     QUALIFY row_number() OVER (PARTITION BY own_cause ORDER BY count(*) DESC, message) = 1
 ),
+-- What can be said of each cause at one server.
+rates AS (
+    SELECT
+        own_cause, sum(ok) = 0 AS never_worked,
+        2 * sum(affected) >= sum(greatest(ended, affected)) AS mostly_failed
+    FROM (SELECT own_cause, tool_hash, count(*) AS affected FROM caused GROUP BY ALL)
+    JOIN (
+        SELECT
+            hash(hash(server), hash(tool)) AS tool_hash, sum(ok) AS ok,
+            sum(ok + hidden_errors + tool_errors + protocol_errors + timeouts + no_responses)
+                AS ended
+        FROM usage
+        GROUP BY tool_hash
+    ) USING (tool_hash)
+    GROUP BY own_cause
+),
 -- Where several servers say the same, they have the same cause: of a tool's own failures, which are
 -- about its code, if the servers report the same name; of an outage, if it is name resolution or the
 -- same address that cannot be reached.
 common AS (
     SELECT
         own_cause,
-        CASE WHEN count(*) OVER (PARTITION BY kind, message, software, target) > 1
-            THEN hash(kind, message, software, target) ELSE own_cause END AS cause
+        hash(kind, message, software, target, never_worked, mostly_failed) AS shared,
+        CASE WHEN count(*) OVER (PARTITION BY shared) > 1 THEN shared ELSE own_cause END AS cause
     FROM (
         SELECT
-            own_cause, kind, message, software,
+            own_cause, kind, message, software, never_worked, mostly_failed,
             -- Node.js says only `fetch failed` if it cannot resolve a name.
             CASE WHEN kind = 'unavailable' AND NOT regexp_matches(message, '(?i)enotfound'
                 || '|eai_again|getaddrinfo|name ?resolution|to resolve|not known|no such host'
                 || '|fetch failed')
                 THEN coalesce(_address(error_text), 'label ' || server) END AS target
         FROM representatives
+        JOIN rates USING (own_cause)
         JOIN (SELECT call_id, error_text FROM calls) USING (call_id)
     )
 )
 SELECT
     printf('%016x', coalesce(cause, own_cause)) AS cause, kind, server, tool, fault, suspected,
-    reason, certainty, uncertain, hidden, hidden_certainty, template, typical, requested_at, session,
-    call_id, input_error, input_path
+    reason, certainty, uncertain, hidden, hidden_certainty, template, typical,
+    count(*) OVER (PARTITION BY own_cause, tool_hash, template, arguments_hash) AS repeated,
+    requested_at, session, call_id, input_error, input_path
 FROM caused c
 LEFT JOIN common USING (own_cause)

@@ -5,19 +5,14 @@
 -- sessions of the square root of their affected calls, so that a client in a loop counts less,
 -- times a quarter plus three quarters of the share of affected calls, times one plus the share of
 -- all calls to the servers, of which those of a session count less, too. `since` is a detected
--- change, which other clients may explain (`client_changed`); `from_start`: the first session with these tools was affected, too. `exception` is what
--- the server wrote to stderr while it answered the example with `message`.
+-- change, which other clients may explain (`client_changed`); `from_start`: the first session with
+-- these tools was affected, too. Of several servers, only what holds for each is said. `tools` are
+-- those that the servers have; `unlisted_calls` have other names. `call_id` is one of the most
+-- frequent tool, message and arguments. `exception` is what the server wrote to stderr while it
+-- answered that call with `message`.
 WITH attributed AS MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash
     FROM affected_calls
-),
--- The tools of each cause, and all their calls by session.
-cause_tools AS MATERIALIZED (
-    SELECT
-        cause, tool_hash, any_value(server) AS server, any_value(tool) AS tool,
-        count(*) AS affected
-    FROM attributed
-    GROUP BY cause, tool_hash
 ),
 tool_sessions AS MATERIALIZED (
     SELECT
@@ -29,6 +24,31 @@ tool_sessions AS MATERIALIZED (
     FROM usage
     GROUP BY tool_hash, session_hash
 ),
+-- Names that are not tools: no listing has them, or the server says so of nine in ten calls.
+no_tools AS MATERIALIZED (
+    SELECT hash(hash(server), hash(tool)) AS tool_hash FROM _unlisted_names
+    UNION
+    SELECT tool_hash
+    FROM (
+        SELECT tool_hash, count(*) FILTER (reason = 'unknown_tool') AS unknown, count(*) AS failed
+        FROM attributed
+        GROUP BY tool_hash
+    )
+    JOIN (SELECT tool_hash, sum(ok) AS ok FROM tool_sessions GROUP BY tool_hash) USING (tool_hash)
+    WHERE unknown >= 0.9 * failed AND ok = 0
+),
+-- The tools of each cause, and all their calls by session.
+cause_tools AS MATERIALIZED (
+    SELECT c.*, n.tool_hash IS NOT NULL AS is_unlisted
+    FROM (
+        SELECT
+            cause, tool_hash, any_value(server) AS server, any_value(tool) AS tool,
+            count(*) AS affected
+        FROM attributed
+        GROUP BY cause, tool_hash
+    ) c
+    LEFT JOIN no_tools n USING (tool_hash)
+),
 affected AS (
     SELECT cause, session_hash, count(*)::DOUBLE AS y
     FROM attributed
@@ -38,16 +58,27 @@ rates AS (
     SELECT
         cause, sum(ended)::BIGINT AS calls, sum(ok)::BIGINT AS ok,
         count(*) FILTER (y > 0) AS sessions, sum(sqrt(coalesce(y, 0))) AS weighted,
-        arg_min(y IS NOT NULL, started) AS from_start,
         _interval(_moments(greatest(ended, coalesce(y, 0)), coalesce(y, 0))) AS share
     FROM (
-        SELECT
-            t.cause, s.session_hash, sum(ended) AS ended, sum(ok) AS ok, min(started) AS started
+        SELECT t.cause, s.session_hash, sum(ended) AS ended, sum(ok) AS ok
         FROM cause_tools t
         JOIN tool_sessions s USING (tool_hash)
         GROUP BY t.cause, s.session_hash
     )
     LEFT JOIN affected USING (cause, session_hash)
+    GROUP BY cause
+),
+beginnings AS (
+    SELECT
+        cause, CASE WHEN count(*) = 1 OR bool_and(from_start) THEN bool_and(from_start) END
+            AS from_start
+    FROM (
+        SELECT t.cause, t.server, arg_min(y IS NOT NULL, started) AS from_start
+        FROM cause_tools t
+        JOIN tool_sessions USING (tool_hash)
+        LEFT JOIN affected USING (cause, session_hash)
+        GROUP BY t.cause, t.server
+    )
     GROUP BY cause
 ),
 causes AS (
@@ -60,17 +91,19 @@ causes AS (
                 THEN avg(certainty) FILTER (uncertain) END, avg(certainty)
         ) AS certainty, avg(hidden_certainty) FILTER (hidden) AS hidden_certainty,
         count(*) AS affected, count(*) FILTER (hidden) AS hidden,
-        list(DISTINCT server ORDER BY server) AS servers,
         min(requested_at) AS first_seen, max(requested_at) AS last_seen
     FROM attributed
     GROUP BY cause
 ),
--- The share of affected calls to each server, in the order of `servers`: one share of all would be
--- that of none of them.
+-- The servers, and the share of affected calls to each: one share of all would be that of none.
 shares AS (
-    SELECT cause, list(server_rate ORDER BY server) AS server_rates
+    SELECT
+        cause, list(server ORDER BY affected DESC, server) AS servers,
+        list(server_rate ORDER BY affected DESC, server) AS server_rates
     FROM (
-        SELECT cause, server, sum(affected) / sum(greatest(ended, affected)) AS server_rate
+        SELECT
+            cause, server, sum(affected) AS affected,
+            sum(affected) / sum(greatest(ended, affected)) AS server_rate
         FROM cause_tools
         JOIN (SELECT tool_hash, sum(ended) AS ended FROM tool_sessions GROUP BY tool_hash)
             USING (tool_hash)
@@ -106,7 +139,7 @@ examples AS (
         SELECT
             cause, a.template, 1 AS templates, count(*) AS calls,
             a.fault IS NOT DISTINCT FROM c.fault AS agrees,
-            coalesce(min(call_id) FILTER (typical), min(call_id)) AS call_id
+            arg_min(call_id, (NOT typical, -repeated, call_id)) AS call_id
         FROM attributed a
         JOIN causes c USING (cause)
         GROUP BY cause, a.template, agrees
@@ -114,15 +147,26 @@ examples AS (
     GROUP BY cause
 ),
 named AS (
-    SELECT cause, list(tool ORDER BY affected DESC, tool) AS tools
-    FROM (SELECT cause, tool, sum(affected) AS affected FROM cause_tools GROUP BY cause, tool)
+    SELECT
+        cause, coalesce(list(tool ORDER BY affected DESC, tool) FILTER (NOT is_unlisted), [])
+            AS tools,
+        coalesce(list(tool ORDER BY affected DESC, tool) FILTER (is_unlisted), []) AS unlisted,
+        coalesce(sum(affected) FILTER (is_unlisted), 0)::BIGINT AS unlisted_calls
+    FROM (
+        SELECT cause, tool, sum(affected) AS affected, bool_and(is_unlisted) AS is_unlisted
+        FROM cause_tools
+        GROUP BY cause, tool
+    )
     GROUP BY cause
 ),
 -- The latest lasting change for the worse of a tool that the cause explains.
 onsets AS (
-    SELECT t.cause, max(c.changed_at) AS since
+    SELECT
+        t.cause, CASE WHEN count(DISTINCT t.server) = any_value(servers) THEN max(c.changed_at) END
+            AS since
     FROM cause_tools t
     JOIN causes USING (cause)
+    JOIN (SELECT cause, len(servers) AS servers FROM shares) USING (cause)
     JOIN change_points c
         ON c.level = 'tool' AND c.server IS NOT DISTINCT FROM t.server AND c.tool = t.tool
         AND c.direction = 'worse' AND c.next_change IS NULL
@@ -165,13 +209,13 @@ server_calls AS (
 ),
 failures AS (
     SELECT
-        causes.cause AS cause, kind, servers, tools, fault, uncertain, suspected, reason, certainty, hidden_certainty, affected,
+        causes.cause AS cause, kind, servers, tools, unlisted, unlisted_calls, fault, uncertain, suspected, reason, certainty, hidden_certainty, affected,
         hidden, r.calls, r.ok, r.sessions, affected / r.calls AS rate, share.low AS rate_low,
         share.high AS rate_high,
         _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
         since, client_changed, from_start, first_seen, last_seen, templates, most.template AS template,
         server_rates, coalesce(invalid_inputs, 0) AS invalid_inputs, input.path AS input_path,
-        input.error AS input_error, left(e.error_text, 300) AS message, left(e.stderr_error, 300) AS exception,
+        input.error AS input_error, left(e.error_text, 300) AS message, left(e.stderr_error, 300) AS exception, e.verdict,
         most.call_id AS call_id,
         r.weighted * (0.25 + 0.75 * least(1, rate)) * (1 + r.weighted / n.weighted)
             * CASE WHEN template LIKE '(no text%' AND kind = 'unclear' THEN 0.5
@@ -179,6 +223,7 @@ failures AS (
     FROM causes
     JOIN server_calls n USING (cause)
     JOIN rates r USING (cause)
+    JOIN beginnings USING (cause)
     JOIN reasons USING (cause)
     JOIN examples USING (cause)
     JOIN named USING (cause)
@@ -186,7 +231,7 @@ failures AS (
     LEFT JOIN inputs USING (cause)
     LEFT JOIN onsets USING (cause)
     LEFT JOIN other_clients USING (cause)
-    LEFT JOIN (SELECT call_id, error_text, stderr_error FROM calls) e ON e.call_id = most.call_id
+    LEFT JOIN (SELECT call_id, error_text, stderr_error, verdict FROM calls) e ON e.call_id = most.call_id
 ),
 broken AS (
     SELECT
@@ -272,7 +317,7 @@ weighed AS (
 SELECT
     row_number() OVER (ORDER BY round(impact, 6) DESC, kind, servers, tools, cause) AS rank,
     cause, kind, if(len(servers) = 1, servers[1], NULL) AS server, servers, tools,
-    if(len(tools) = 1, tools[1], NULL) AS tool, fault,
+    if(len(tools) = 1, tools[1], NULL) AS tool, unlisted, coalesce(unlisted_calls, 0) AS unlisted_calls, fault,
     coalesce(uncertain, false) AS uncertain, suspected, reason, certainty, hidden_certainty,
     affected, hidden AS unmarked, calls, ok, sessions,
     CASE WHEN len(servers) = 1 THEN p.rate END AS rate,
@@ -280,6 +325,6 @@ SELECT
     CASE WHEN len(servers) = 1 THEN p.rate_high END AS rate_high, server_rates, invalid_inputs,
     input_path, input_error, coalesce(insufficient_data, false) AS insufficient_data, since,
     coalesce(client_changed, false) AS client_changed, from_start, first_seen, last_seen,
-    templates, template, message, exception, call_id, probed, impact
+    templates, template, verdict, message, exception, call_id, probed, impact
 FROM weighed p
 ORDER BY rank

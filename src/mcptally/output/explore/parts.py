@@ -47,7 +47,7 @@ def problem_rows(answers: Answers, *, most: int, server: str | None = None) -> d
         "rows": [
             row
             | {
-                "title": problems.TITLES[row["kind"]],
+                "title": problems.title(row),
                 "number": problems.number(row),
                 "blame": problems.blame(row),
                 "onset": problems.onset(row),

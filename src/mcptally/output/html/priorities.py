@@ -45,6 +45,7 @@ class Priority:
     """A problem with a tool or server, listed at the top of the page."""
 
     kind: str
+    title: str
     subject: str
     """The servers and tools concerned."""
     statement: str
@@ -68,11 +69,6 @@ class Priority:
     """The template of the example's error text."""
     contrast: str | None = None
     """A sentence about what failing calls have in common that working calls lack."""
-
-    @property
-    def title(self) -> str:
-        """The title of the kind of problem."""
-        return problems.TITLES[self.kind]
 
     def commands(self, commands: Commands) -> tuple[str | None, str | None]:
         """Return the command that shows the example, and the one that lists all affected calls."""
@@ -123,6 +119,7 @@ def _problem(row: Mapping[str, Any], shared: contrasts.Contrasts) -> Priority:
     """Convert a row of the question `priorities`."""
     return Priority(
         kind=row["kind"],
+        title=problems.title(row),
         subject=problems.subject(row),
         statement=problems.statement(row),
         evidence=problems.evidence(row),
@@ -132,7 +129,7 @@ def _problem(row: Mapping[str, Any], shared: contrasts.Contrasts) -> Priority:
         where=problems.affected(row),
         quote=problems.message(row),
         servers=row["servers"],
-        tools=row["tools"] or (),
+        tools=[*(row["tools"] or ()), *(row["unlisted"] or ())],
         template=row["template"],
         contrast=contrasts.of_problem(row, shared),
     )
@@ -195,6 +192,7 @@ def _worse(answers: Answers, compared: Compared) -> Iterator[Priority]:
         quote, example = _example(answers, row, metric)
         yield Priority(
             kind="worse",
+            title=problems.TITLES["worse"],
             subject=name(row["server"]) + (f": {name(row['tool'])}" if row["tool"] else ""),
             statement=shown(row["words"], 400),
             evidence=f"{count(row['base_calls'], 'call')} in "

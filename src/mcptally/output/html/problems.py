@@ -49,6 +49,16 @@ def names(values: Sequence[str | None], noun: str, most: int = _MAX_NAMES) -> st
     return f"{', '.join(listed)} and {count(more, f'other {noun}')}"
 
 
+_CLAIMS: Final = frozenset({"misconfigured", "unavailable", "account", "client"})
+"""Kinds of problem whose titles name a cause."""
+
+
+def title(row: Mapping[str, Any]) -> str:
+    """Return what kind of problem it is; "probably" if its title names an uncertain cause."""
+    probably = "probably " if row["uncertain"] and row["kind"] in _CLAIMS else ""
+    return f"{probably}{TITLES[row['kind']]}"
+
+
 _LIVES: Final[Mapping[str, str]] = {
     "not_started": "start",
     "start": "start",
@@ -86,9 +96,9 @@ def number(row: Mapping[str, Any]) -> str:
 def blame(row: Mapping[str, Any]) -> str:
     """Return the fault and its certainty."""
     sure = certain(row["certainty"])
-    named = (
-        f"perhaps {row['fault']}{sure}; {_LOOK}" if row["uncertain"] else f"{row['fault']}{sure}"
-    )
+    named = f"{row['fault']}{sure}"
+    if row["uncertain"]:
+        named = f"probably {named}; {_LOOK}"
     if row["kind"] == "unmarked":
         marked = certain(row["hidden_certainty"])
         return f"the tool does not mark them as errors{marked}; their cause: {named}"
@@ -102,7 +112,7 @@ def blame(row: Mapping[str, Any]) -> str:
     return f"fault: {named}{also}"
 
 
-_LOOK: Final = "not clear whose: look at the example"
+_LOOK: Final = "check the example"
 
 
 def certain(certainty: float | None) -> str:
@@ -139,19 +149,35 @@ def share(row: Mapping[str, Any]) -> str:
     return f"{percent(min(1.0, row['rate']))} (95% interval {ends}{thin})"
 
 
-_BREAK_SCHEMA: Final = 0.9
+_BREAK_SCHEMA: Final = 0.5
 """Share of affected calls whose arguments break the input schema from which on this is said."""
+
+_UNLISTED: Final = 0.1
+"""Share of affected calls to tools that the server does not have above which this is said."""
 
 
 def inputs(row: Mapping[str, Any]) -> str:
-    """Return how the arguments of most calls break the input schema; empty if few do."""
-    broken = row["invalid_inputs"] or 0
-    if row["kind"] == "caller" or broken < _BREAK_SCHEMA * row["affected"] or not broken:
-        return ""
-    calls = "all calls" if broken == row["affected"] else f"{broken:,} calls"
-    where = f"{row['input_path']} " if row["input_path"] else "the object "
-    error = shown(f"{where}{row['input_error']}", _MAX_ERROR)
-    return f"{calls} break the input schema, most often: {error}"
+    """Return what is wrong with the requests: how most break the schema, which tools do not exist.
+
+    Empty if there is nothing to say.
+    """
+    said = []
+    broken, unlisted, calls = row["invalid_inputs"] or 0, row["unlisted_calls"], row["affected"]
+    if broken and broken >= _BREAK_SCHEMA * calls:
+        where = f"{row['input_path']} " if row["input_path"] else "the object "
+        error = shown(f"{where}{row['input_error']}", _MAX_ERROR)
+        said.append(f"{_of(broken, calls)} break the input schema, most often: {error}")
+    if unlisted > _UNLISTED * calls:
+        tools = "a tool" if len(row["unlisted"]) == 1 else "tools"
+        said.append(
+            f"{_of(unlisted, calls)} {'is' if unlisted == 1 < calls else 'are'} to {tools} that "
+            f"the server does not have: {names(row['unlisted'], 'name')}"
+        )
+    return "; ".join(said)
+
+
+def _of(part: int, calls: int) -> str:
+    return "all calls" if part == calls else f"{part:,} of these calls"
 
 
 _MAX_ERROR: Final = 100
@@ -169,7 +195,7 @@ def evidence(row: Mapping[str, Any]) -> str:
 
 def statement(row: Mapping[str, Any]) -> str:
     """Return a sentence about a problem: what, how often, whose fault, since when."""
-    said = (f"{TITLES[row['kind']]}, {number(row)}", blame(row), onset(row))
+    said = (f"{title(row)}, {number(row)}", blame(row), onset(row))
     return "; ".join(filter(None, said))
 
 

@@ -59,7 +59,7 @@ def _answer(asked: Asked, most: int) -> dict[str, Any]:
 def _finding(row: dict[str, Any], shared: contrasts.Contrasts) -> dict[str, Any]:
     """Return the lines of a finding, and its fields for scripts."""
     lines = [
-        f"{problems.subject(row)}: {problems.TITLES[row['kind']]}, {problems.number(row)}",
+        f"{problems.subject(row)}: {problems.title(row)}, {problems.number(row)}",
         "; ".join(filter(None, (problems.blame(row), problems.onset(row), problems.share(row)))),
         problems.inputs(row),
         contrasts.of_problem(row, shared),
