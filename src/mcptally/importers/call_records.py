@@ -1,8 +1,8 @@
-"""Builds request and reply items from a record of a call, for logs that have no frames.
+"""Builds request and reply items from the record of a call, for logs that contain no frames.
 
-The items are marked `derived`. If the record lacks the arguments or the content, the item is a
-`head`: only its id is known, and the rest is null in all tables, as for a frame that was too large
-to keep.
+The items are marked as `derived`. If a record lacks the arguments or the result, the item is a
+`head`: only the id is known, and everything else is null in all tables, as for a frame that was too
+large to record.
 """
 
 import json
@@ -18,15 +18,15 @@ from mcptally.wire.strict_json import strict_json_error
 
 _encode: Final = msgspec.json.Encoder().encode
 NOT_RECORDED: Final = msgspec.Raw()
-"""Stands for JSON that the record lacks."""
+"""Placeholder for JSON that the record lacks."""
 
 _VERSION_KEY: Final = b'"io.modelcontextprotocol/protocolVersion"'
 
 PENDING_BYTES: Final = 64 << 20
-"""Maximum bytes of requests in a `PendingCalls`."""
+"""Maximum total size of the requests in a `PendingCalls`, in bytes."""
 
 MAX_MODEL: Final = 200
-"""Maximum characters kept of a model's name."""
+"""Maximum number of characters kept of a model's name."""
 
 FORGOTTEN: Final = "calls dropped: too many without a reply"
 OUTCOME_UNKNOWN: Final = "a reply: whether it is an error is not recorded"
@@ -37,12 +37,12 @@ TIMED_OUT: Final = re.compile(
     r"|MCP server \"[^\"\n]{1,200}\" tool \"[^\"\n]{1,200}\" timed out after "
     r"|tool call error: tool call failed for `[^`\n]{1,400}`\s+Caused by:\s+timed out awaiting "
 )
-"""Matches the errors of the TypeScript SDK, Claude Code and Codex when a server does not answer in
-time."""
+"""Matches the errors that the TypeScript SDK, Claude Code and Codex report when a server does not
+answer in time."""
 
 
 class PendingCalls:
-    """Requests still without a reply; beyond the limits, the oldest are dropped and counted."""
+    """Requests without a reply so far; beyond a limit, the oldest are dropped and counted."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
@@ -53,7 +53,7 @@ class PendingCalls:
         return call in self._items
 
     def add(self, call: str, request: Item) -> None:
-        """Add a call's request, replacing an earlier one with the same id."""
+        """Add a call's request; it replaces an earlier request with the same id."""
         self.pop(call)
         self._size += len(request.data)
         self._items[call] = request
@@ -62,13 +62,13 @@ class PendingCalls:
             self._tally.notes[FORGOTTEN] += 1
 
     def pop(self, call: str) -> Item | None:
-        """Remove and return the request of a call; None if there is none."""
+        """Remove and return a call's request, or None."""
         request = self._items.pop(call, None)
         self._size -= 0 if request is None else len(request.data)
         return request
 
     def unanswered(self) -> Iterator[Item]:
-        """Yield the requests that got no reply, oldest first."""
+        """Yield the requests without a reply, oldest first."""
         yield from self._items.values()
 
 
@@ -86,10 +86,10 @@ def request(
     model: str | None = None,
     direction: Any = "c2s",
 ) -> Item:
-    """Return the request of a call; without `arguments` (or `uri`), an item without content.
+    """Return a call's request; without `arguments` and `uri`, an item without content.
 
-    `version` is the protocol revision; it is written to `_meta`, as in 2026-07-28. `model` is the
-    language model that asked for the call; it is written beside the frame.
+    `version` is the protocol revision, which is written to `_meta` as in 2026-07-28. `model` is the
+    language model that requested the call, which is written to the event, outside the frame.
     """
     item = Item("head", line, connection, at, dir=direction, derived=True)
     params = b""
@@ -121,9 +121,9 @@ def result_reply(
     is_error: bool | None = None,
     direction: Any = "s2c",
 ) -> Item:
-    """Return the reply with `result` (JSON text); without it, an item without content.
+    """Return a reply with `result` (JSON text), or an item without content if there is none.
 
-    `is_error` is None if the log does not say whether the result is an error.
+    `is_error` is None if the log does not record whether the result is an error.
     """
     item = Item("head", line, connection, at, dir=direction, derived=True)
     if len(result):
@@ -144,7 +144,7 @@ def error_reply(
     code: int | None = None,
     direction: Any = "s2c",
 ) -> Item:
-    """Return the reply with an error; `code` and `message` are left out if they are None."""
+    """Return a reply with an error; `code` and `message` are omitted if they are None."""
     error = {} if code is None else {"code": code}
     error |= {} if message is None else {"message": message}  # type: ignore[dict-item]
     data = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_encode(call), _encode(error))
@@ -160,7 +160,7 @@ def cancellation(
     why: str,
     direction: Any = "c2s",
 ) -> Item:
-    """Return the cancellation of a call by the side that made it."""
+    """Return a notification that the caller cancelled a call."""
     params = _encode({"requestId": call, "reason": why})
     data = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%b}' % params
     return Item("message", line, connection, at, dir=direction, data=data, derived=True)
@@ -169,7 +169,7 @@ def cancellation(
 def sdk_failure(
     connection: Connection, call: str, line: int, at: int | None, text: str
 ) -> Item | None:
-    """Return the end of a call if its error text is from an SDK; None if it is the tool's."""
+    """Return the end of a call whose error text was written by an SDK; None for other texts."""
     if TIMED_OUT.match(text):
         return cancellation(connection, call, line, at, why="timeout")
     if code := ERROR_CODE.match(text):
@@ -179,9 +179,9 @@ def sdk_failure(
 
 
 def result_of(value: Any, *, is_error: bool | None = None) -> bytes:
-    """Return a tool's result as JSON text, given a stored result, its content or its text.
+    """Return a tool result as JSON text, given a result, its content or its text.
 
-    `is_error` is added as `isError` if it is not None and the value has no `isError`.
+    `is_error`, unless it is None, is added as `isError` if the value has no `isError`.
     """
     if isinstance(value, str):
         value = _decoded(value)
@@ -198,7 +198,7 @@ def result_of(value: Any, *, is_error: bool | None = None) -> bytes:
 
 
 def _decoded(text: str) -> Any:
-    """Return the value of a JSON text if it is a tool's result or content; else the text."""
+    """Decode a JSON text if it is a tool result or its content; return other texts unchanged."""
     if text.lstrip()[:1] in {"{", "["} and strict_json_error(text.encode(errors="replace")) is None:
         value = msgspec.json.decode(text)
         if _is_result(value):
@@ -209,7 +209,7 @@ def _decoded(text: str) -> Any:
 
 
 def _is_result(value: Any) -> bool:
-    """Return whether a value is a complete `tools/call` result: content, a question or a task."""
+    """Return whether a value is a whole `tools/call` result (content, input request or task)."""
     if not isinstance(value, dict):
         return False
     task = value.get("task")
@@ -229,5 +229,5 @@ def _is_block(value: Any) -> bool:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return a value as JSON text; lone surrogates are replaced."""
+    """Encode a value as JSON; replace lone surrogates."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

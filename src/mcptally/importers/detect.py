@@ -1,4 +1,4 @@
-"""Detects the format of a file from its first bytes and lines."""
+"""Detects a file's format from its first bytes and lines."""
 
 import re
 from collections.abc import Iterable
@@ -18,8 +18,8 @@ _HEAD: Final = 256 << 10
 _LINES: Final = 200
 _LEAST_LINES: Final = 10
 _MOST: Final = 32 << 20
-"""Maximum bytes read from a file with long lines to get `_LEAST_LINES` lines; a session may begin
-with an image."""
+"""Maximum number of bytes read to get `_LEAST_LINES` lines from a file with long lines; a session
+may start with an image."""
 
 
 class _Top(msgspec.Struct):
@@ -33,11 +33,11 @@ _TOP: Final = msgspec.json.Decoder(_Top)
 TRANSCRIPT: Final = registry.TRANSCRIPT.name
 
 _MOST_LINES: Final = frozenset({"jsonrpc"})
-"""Formats that at least half of the lines must match, because other logs quote their messages."""
+"""Formats that must match at least half of the lines, because other logs quote such messages."""
 
 
 def detect_format(path: Path) -> str | None:
-    """Return the name of a file's format; `transcript` for our own, None if unknown.
+    """Return the name of a file's format; `transcript` for our own format, None if unknown.
 
     Raises:
         UnreadableError: the file cannot be opened.
@@ -48,7 +48,7 @@ def detect_format(path: Path) -> str | None:
     lines = head.split(b"\n")[:_LINES]
     if _is_har(head, lines[0]):
         return "har"
-    # In a pretty-printed document, the members of an object are on several lines.
+    # In a pretty-printed document, an object spans several lines.
     return _by_lines([head] if _PRINTED.match(head) else lines)
 
 
@@ -62,13 +62,13 @@ def is_damaged(path: Path) -> bool:
 
 
 def _head(path: Path) -> tuple[bytes, Exception | None]:
-    """Return the first decompressed bytes, and the error that ended them if the file is damaged."""
+    """Return the first decompressed bytes, and the error that ended reading a damaged file."""
     pieces: list[bytes] = []
     size = lines = 0
     damage = None
     with open_stream(path) as stream:
         try:
-            # Use `read1`: `read` would drop the data that was decompressed before an error.
+            # Use `read1`: `read` would discard the data that was decompressed before an error.
             while (size < _HEAD or (lines < _LEAST_LINES and size < _MOST)) and (
                 piece := cast("Any", stream).read1(_HEAD)
             ):
@@ -81,7 +81,7 @@ def _head(path: Path) -> tuple[bytes, Exception | None]:
 
 
 def _is_har(head: bytes, first: bytes) -> bool:
-    """Return whether a file is a JSON object with a member `log`, not JSON Lines about logs."""
+    """Return whether a file is one JSON object with a member `log`, not JSON Lines."""
     if _LOG.match(head):
         return True
     top = decode_or_none(_TOP, first)
@@ -91,13 +91,13 @@ def _is_har(head: bytes, first: bytes) -> bool:
 
 
 def recognised_contents() -> dict[str, str]:
-    """Map each format to the content by which its files are recognised."""
+    """Map each format's name to a description of the content that identifies its files."""
     others = (form for form in FORMATS.values() if form not in LOOKS)
     return {form.name: form.looks_for for form in (*LOOKS, *others)}
 
 
 def why_unknown(path: Path) -> str:
-    """Explain why no format was detected: lines examined, and formats that some lines match.
+    """Explain why no format was detected: the lines examined, and the formats that some match.
 
     Raises:
         UnreadableError: the file cannot be opened.
@@ -119,7 +119,7 @@ def why_unknown(path: Path) -> str:
 
 
 def _votes(lines: Iterable[bytes]) -> list[tuple[str, int]]:
-    """Return each format and the number of lines that match it, most lines first."""
+    """Return (format, number of matching lines), most lines first."""
     votes: dict[str, int] = {}
     for line in lines:
         for look in LOOKS:
@@ -130,7 +130,7 @@ def _votes(lines: Iterable[bytes]) -> list[tuple[str, int]]:
 
 
 def _by_lines(lines: list[bytes]) -> str | None:
-    """Return the format that matches most lines; if there are several, the first one matched."""
+    """Return the format that matches most lines, or the first such format if several do."""
     votes = _votes(lines)
     if not votes:
         return None
@@ -140,7 +140,7 @@ def _by_lines(lines: list[bytes]) -> str | None:
 
 
 def _by_tables(path: Path) -> str | None:
-    """Return the format of an SQLite database."""
+    """Return the format of a SQLite database, or None."""
     from mcptally.importers.formats import mcphawk, opencode  # noqa: PLC0415  (few files need it)
 
     tables = {"mcphawk": mcphawk.TABLES, "opencode": opencode.TABLES}

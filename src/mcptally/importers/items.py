@@ -1,7 +1,7 @@
-"""Declares the results of a format's reader: `Item`s for a transcript, and a `Tally` of records.
+"""Declares the output of a format's reader: `Item`s for a transcript, and a `Tally` of records.
 
-A record is a line, entry, span or row. The tally counts each record as used, as context
-(understood, but not traffic) or as unused (with its line and the reason).
+A record is a line, an entry, a span or a row. The tally counts each record as used, as context
+(understood, but not traffic) or as unused (with line and reason).
 """
 
 import dataclasses
@@ -16,57 +16,57 @@ ItemKind = Literal["begin", "message", "head", "stderr", "http", "gap", "end"]
 """Kind of an item.
 
 `begin`: a connection starts, or its properties become known. `message`: a frame. `head`: a message
-whose content is missing in the source; `extra` has the known ones of `id`, `method`, `name` and
-`is_error`. `gap`: the source reports that something is missing. `end`: a connection ended."""
+whose content the source lacks; `extra` contains `id`, `method`, `name` and `is_error` if known.
+`gap`: the source reports that something is missing. `end`: a connection ended."""
 
 MAX_LISTED_RUNS: Final = 1000
-"""Maximum runs of lines that a report lists per reason; further lines are only counted."""
+"""Maximum number of runs that a report lists per reason; further lines are only counted."""
 
 
 MAX_PENDING_CALLS: Final = 100_000
-"""Maximum calls without a reply that a reader remembers; beyond this number it drops the oldest."""
+"""Maximum number of calls without a reply that a reader remembers; it drops the oldest first."""
 
 
 class Connection(Struct, frozen=True):
-    """A client's connection to a server, as distinguished by the source."""
+    """A client's connection to a server, as far as the source distinguishes them."""
 
     server: str | None
     key: str = ""
-    """Session, connection or file; it is equal for items of the same connection."""
+    """Identifies the session, connection or file; equal for all items of a connection."""
     transport: str | None = None
     """`stdio`, `streamable_http` or `http_sse`; None if unknown."""
     is_session: bool = False
-    """Whether `key` is a session id, so that an `initialize` does not start another recording."""
+    """Whether `key` is a session id; if so, `initialize` does not start another recording."""
 
 
 class Item(Struct, omit_defaults=True):
-    """One event from a source."""
+    """An event from a source."""
 
     kind: ItemKind
     line: int
     connection: Connection
     at: int | None = None
-    """UTC nanoseconds since 1970; None if the source has no time for it."""
+    """UTC nanoseconds since 1970; None if the source does not record the time."""
     dir: Dir = "c2s"
     data: bytes = b""
     """The frame, or the text of a stderr line."""
     size: int | None = None
-    """Bytes on the wire; None if unknown."""
+    """Size on the wire in bytes; None if unknown."""
     scope: str | None = None
     derived: bool = False
-    """Whether the item was built from a record of a call because the source has no frame."""
+    """Whether the item was built from a record of a call, because the source contains no frames."""
     extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclasses.dataclass(slots=True)
 class LineRuns:
-    """Line numbers with the same reason, as runs of consecutive numbers."""
+    """The numbers of lines with the same reason, stored as runs of consecutive numbers."""
 
     count: int = 0
     runs: list[list[int]] = dataclasses.field(default_factory=list)
 
     def add(self, line: int) -> None:
-        """Add a line."""
+        """Add a line number."""
         self.count += 1
         if self.runs and self.runs[-1][1] in {line, line - 1}:
             self.runs[-1][1] = line
@@ -76,17 +76,17 @@ class LineRuns:
 
 @dataclasses.dataclass(slots=True)
 class Tally:
-    """Counts a source's records: `seen` is the sum of `used`, `context` and `unused`."""
+    """Counts a source's records; `seen` is the sum of `used`, `context` and `unused`."""
 
     seen: int = 0
     """Number of records read."""
     used: int = 0
     context: Counter[str] = dataclasses.field(default_factory=Counter)
-    """Kind of record that is understood but is not traffic → number."""
+    """Kind of record that is understood but not traffic → number of records."""
     unused: dict[str, LineRuns] = dataclasses.field(default_factory=dict)
-    """Reason why records could not be used → their lines."""
+    """Reason why records could not be used → the lines of these records."""
     notes: Counter[str] = dataclasses.field(default_factory=Counter)
-    """Remark about records with less information than usual → number."""
+    """Remark about records with less information than usual → number of records."""
 
     def skip(self, line: int, why: str) -> None:
         """Count a record that could not be used."""

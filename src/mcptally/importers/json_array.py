@@ -1,7 +1,7 @@
-"""Yields the elements of one array in a JSON document of any size, without loading the document.
+"""Yields the elements of an array in a JSON document without loading the whole document.
 
-Only brackets and strings are scanned; each element is returned as bytes, which may be invalid JSON.
-Memory is bounded by the largest element; time is linear in the length, whatever the nesting.
+Only brackets and strings are parsed; each element is returned as bytes, which may be invalid JSON.
+Memory is bounded by the largest element. Time is linear in the length, at any nesting depth.
 """
 
 import re
@@ -19,13 +19,13 @@ class Element(NamedTuple):
     """An object in the array."""
 
     line: int
-    """Line at which the object begins, counted from 1."""
+    """Number of the line on which the object starts, from 1."""
     data: bytes | None
-    """The object's bytes; None if more than `MAX_LINE` or if the document ends within it."""
+    """The object's bytes; None if they exceed `MAX_LINE` or the document ends within the object."""
 
 
 def elements(pieces: Iterable[bytes], path: tuple[str, ...]) -> Iterator[Element]:
-    """Yield the objects in the array at `path` (member names), in order.
+    """Yield the objects in the array at `path`, which is a sequence of member names.
 
     If the document ends within an object, the last element has no data.
     """
@@ -36,7 +36,7 @@ def elements(pieces: Iterable[bytes], path: tuple[str, ...]) -> Iterator[Element
 
 
 class _ArrayScanner:
-    """The position in the document: enough state to find the array and its elements."""
+    """Finds the array and its elements, from consecutive pieces of the document."""
 
     def __init__(self, path: tuple[str, ...]) -> None:
         self._path = [name.encode() for name in path]
@@ -46,7 +46,7 @@ class _ArrayScanner:
         self._counted = 0
         self._depth = 0
         self._keys: list[bytes] = []
-        """Names of the enclosing members, one more than `path` has at most."""
+        """Names of the enclosing members; at most one more than in `path`."""
         self._deeper = 0
         self._last = b""
         self._string: int | None = None
@@ -84,7 +84,7 @@ class _ArrayScanner:
             self._string = self._position
         elif mark in b"{[":
             if self._inside is None:
-                # This is the wanted array: its name and the enclosing names match the path.
+                # This is the wanted array if its name and the enclosing names match the path.
                 if mark == b"[" and [*self._keys, self._last][1:] == self._path:
                     self._inside = self._depth + 1
                 if len(self._keys) > len(self._path):
@@ -120,7 +120,7 @@ class _ArrayScanner:
         return self._line
 
     def _drop(self) -> None:
-        """Drop the scanned part of the buffer, except an incomplete element or key."""
+        """Drop the parsed part of the buffer, except an incomplete element or key."""
         keep = self._position
         if self._start is not None:
             if self._position - self._start <= MAX_LINE:

@@ -1,7 +1,7 @@
-"""Finds the language model that asked for a call from the surrounding spans or runs.
+"""Finds the language model that requested a call, from the surrounding spans or runs.
 
-A tool's span does not name the model, but the spans of the model's requests do. Both are children
-of the same agent:
+A tool's span does not name the model, but the spans of requests to the model do. Both kinds of
+spans are children of the same agent:
 
     invoke_agent
       chat                gen_ai.request.model
@@ -11,13 +11,13 @@ of the same agent:
 from typing import Final
 
 _MAX_NODES: Final = 1_000_000
-"""Maximum spans or runs that are remembered."""
+"""Maximum number of spans or runs that are remembered."""
 _MAX_DEPTH: Final = 64
-"""Maximum steps from a span or run to an ancestor."""
+"""Maximum number of steps from a span or run to an ancestor."""
 
 
 class ModelsOfCalls:
-    """The spans or runs of a file as a tree, with the models that they name."""
+    """A file's spans or runs as a tree, with the models that they name."""
 
     def __init__(self) -> None:
         self._parents: dict[str, str | None] = {}
@@ -32,10 +32,10 @@ class ModelsOfCalls:
                 self._models[id_] = model
 
     def of(self, id_: str) -> str | None:
-        """Return the model that asked for a call; None if it is unknown.
+        """Return the model that requested a call; None if unknown.
 
-        The model is named by the call's span, or by the nearest ancestor that names one or has
-        descendants that do. If the descendants name several models, it is unknown.
+        The call's span names the model, or else its nearest ancestor that names one or has
+        descendants that do. If these descendants name several models, the model is unknown.
         """
         if self._beneath is None:
             self._beneath = self._models_beneath()
@@ -44,7 +44,7 @@ class ModelsOfCalls:
         )
 
     def _models_beneath(self) -> dict[str, str | None]:
-        """Map spans that name a model, and their ancestors, to the model (None if several)."""
+        """Map each span that names a model, and its ancestors, to the model; None if ambiguous."""
         found: dict[str, str | None] = {}
         for id_, model in self._models.items():
             for each in self._line(id_):
@@ -52,7 +52,7 @@ class ModelsOfCalls:
         return found | self._models
 
     def _line(self, id_: str) -> list[str]:
-        """Return a span and its ancestors, nearest first; the last may be missing from the file."""
+        """Return a span and its ancestors, nearest first; the file may lack the last ancestor."""
         line = [id_]
         while len(line) < _MAX_DEPTH and (parent := self._parents.get(line[-1])) is not None:
             line.append(parent)

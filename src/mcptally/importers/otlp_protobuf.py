@@ -1,4 +1,4 @@
-"""Converts an OTLP trace request from protobuf to JSON with OpenTelemetry's library."""
+"""Converts OTLP trace requests from protobuf to JSON with OpenTelemetry's library."""
 
 import base64
 from typing import Any, Final
@@ -9,7 +9,7 @@ _IDS: Final = ("traceId", "spanId", "parentSpanId")
 
 
 def require_library() -> None:
-    """Check that the library for protobuf is installed.
+    """Check that OpenTelemetry's protobuf library is installed.
 
     Raises: UsageError: the library is missing.
     """
@@ -23,11 +23,11 @@ def require_library() -> None:
 
 
 def trace_request(data: bytes) -> dict[str, Any]:
-    """Return an `ExportTraceServiceRequest` as the values of its OTLP JSON.
+    """Decode an `ExportTraceServiceRequest` to the objects of its OTLP JSON.
 
-    Protobuf's JSON has ids in base64, OTLP's in hexadecimal digits.
+    Protobuf's own JSON has ids in base64; OTLP JSON has them in hexadecimal.
 
-    Raises: ValueError: the bytes are not such a message.
+    Raises: ValueError: the bytes are not such a request.
     """
     from google.protobuf import json_format, message  # noqa: PLC0415  (an extra)
     from opentelemetry.proto.collector.trace.v1 import trace_service_pb2  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Receives spans over OTLP/HTTP into a file of OTLP JSON, one request per line."""
+"""Receives spans over OTLP/HTTP, and writes them to a file of OTLP JSON, one request per line."""
 
 import signal
 import socket
@@ -16,25 +16,25 @@ from starlette.routing import Route
 from mcptally.importers.otlp_protobuf import trace_request
 
 PATH: Final = "/v1/traces"
-"""The path to which exporters send spans."""
+"""The path that exporters send spans to."""
 MAX_REQUEST: Final = 64 * 2**20
-"""Maximum uncompressed bytes of a request; exporters send a few hundred spans at a time."""
+"""Maximum uncompressed size of a request in bytes; exporters send a few hundred spans at a time."""
 _GZIP: Final = 31
-"""Window bits with which zlib reads gzip."""
+"""zlib's window bits for the gzip format."""
 
 
 def receive(sockets: Sequence[socket.socket], spans: BinaryIO, ready: Callable[[], None]) -> None:
-    """Write the spans that arrive at `sockets` to a file, until SIGINT or SIGTERM.
+    """Write the spans that arrive at `sockets` to a file until SIGINT or SIGTERM.
 
-    A request is answered once its spans are in the file. `ready` is called when these signals are
-    handled.
+    A request is answered after its spans have been written. `ready` is called once the signal
+    handlers are installed.
     """
     application = Starlette(routes=[Route(PATH, _handler(spans), methods=["POST"])])
     config = uvicorn.Config(
         application, log_level="error", access_log=False, ws="none", timeout_graceful_shutdown=5
     )
     server = uvicorn.Server(config)
-    # uvicorn has its own handlers, and re-raises the signal that stopped it for the previous ones.
+    # uvicorn installs its own handlers, and re-raises the signal for the previous handlers.
     stop = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, server.handle_exit) for number in stop}
     try:
@@ -76,7 +76,7 @@ def _handler(spans: BinaryIO) -> Callable[[Request], Any]:
 
 
 def _compact(body: bytes) -> bytes:
-    """Return the JSON of a request on one line."""
+    """Return a request's JSON on one line."""
     msgspec.json.decode(body, type=dict[str, Any])
     return msgspec.json.format(body, indent=-1)
 

@@ -1,7 +1,6 @@
-"""Writes transcript lines to files: many small recordings per file, large ones in their own files.
+"""Writes transcript lines to files: small recordings share files, large ones get their own.
 
-A recording is never split across files with other recordings, so no partition has to read several
-files together.
+No recording is split across shared files, so no partition has to read several files together.
 """
 
 import re
@@ -12,20 +11,20 @@ from typing import Final
 import zstandard
 
 PACK_BYTES: Final = 64 << 20
-"""Transcript bytes in a file of small recordings after which the next file begins."""
+"""After this many transcript bytes, a new file of small recordings is started."""
 
 LARGE_BYTES: Final = 8 << 20
-"""Minimum transcript bytes of a recording that gets its own file."""
+"""A recording of this many transcript bytes or more gets its own file."""
 
 HELD_BYTES: Final = 64 << 20
-"""Maximum transcript bytes of unfinished recordings in memory; beyond it, the largest go to
-files."""
+"""Maximum transcript bytes of unfinished recordings in memory; above it, the largest recordings are
+moved to files."""
 
 _PART: Final = ".part"
 
 
 class Packer:
-    """Writes `STEM-0000.jsonl.zst` … and `STEM-rRECORDING.jsonl.zst` into a folder."""
+    """Writes `STEM-0000.jsonl.zst` … and `STEM-rRECORDING.jsonl.zst` to a folder."""
 
     def __init__(self, folder: Path, stem: str) -> None:
         self._folder = folder
@@ -40,7 +39,7 @@ class Packer:
         self._parts: dict[Path, None] = {}
 
     def put(self, recording: str, line: bytes) -> None:
-        """Add a line of a recording, with its newline."""
+        """Add a line of a recording, including the newline."""
         self._open.setdefault(recording, []).append(line)
         size = self._sizes[recording] = self._sizes.get(recording, 0) + len(line)
         self._held += len(line)
@@ -63,7 +62,7 @@ class Packer:
             self._flush()
 
     def publish(self) -> list[Path]:
-        """Give the files their final names; delete those from an earlier import of the source."""
+        """Rename the files to their final names; delete those from an earlier import."""
         for recording in list(self._open):
             self.end(recording)
         self._flush()

@@ -1,4 +1,4 @@
-"""Lists the formats that can be imported: rows of `formats.toml` with their readers."""
+"""Lists the formats that can be imported, which are rows of `formats.toml`, and their readers."""
 
 import functools
 import importlib
@@ -13,42 +13,42 @@ from mcptally.importers.source import Source
 from mcptally.toml_files import read_toml
 
 Fidelity = Literal["frames", "calls", "truncated"]
-"""What a format contains; `formats.toml` explains the words."""
+"""What a format contains; `formats.toml` explains the values."""
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
-    """A log format of another program."""
+    """Another program's log format."""
 
     name: str
     title: str
     faithful: Fidelity
     missing: tuple[str, ...] = ()
-    """What such a log lacks; it is null in the transcript and in the tables."""
+    """What such logs lack; it is null in transcripts and tables."""
     chronological: bool = True
     """Whether the records are in chronological order."""
     restarts: bool = True
-    """Whether an `initialize` starts a new recording, because the log has no session ids."""
+    """Whether `initialize` starts a new recording, because the log has no session ids."""
     names: tuple[str, ...] = ()
-    """Patterns of file names in a folder."""
+    """Patterns that select files in a folder."""
     may_be_related: bool = False
-    """Whether several files may have records about the same calls (its module's `related`)."""
+    """Whether several files may contain records of the same calls (see the module's `related`)."""
     cut: str = ""
-    """Text that occurs in files whose long messages were cut; such a file is `truncated`."""
+    """Text that marks files whose long messages were cut; such a file is `truncated`."""
     looks_for: str
-    """The content by which its files are recognised, in words."""
+    """Describes the content that identifies such files."""
     pattern: str = ""
     object: bool = False
     texts: tuple[tuple[str, ...], ...] = ()
-    """What lines look like; see `formats.toml`."""
+    """Texts that identify lines; see `formats.toml`."""
 
     @property
     def read(self) -> Callable[[Source], Iterator[Item]]:
-        """The reader: the function `read` of the module with the name of the format."""
+        """The function `read` of the module named after the format."""
         reader: Callable[[Source], Iterator[Item]] = self._module().read
         return reader
 
     def related(self, sources: Sequence[Source]) -> Iterator[Source]:
-        """Yield the sources; those with records about the same calls are one source."""
+        """Yield the sources; combine those with records of the same calls."""
         if not self.may_be_related or len(sources) < 2:
             yield from sources
             return
@@ -85,7 +85,7 @@ _TABLE: Final = read_toml("importers/formats.toml")
 FORMATS: Final[Mapping[str, Format]] = {form.name: form for form in _formats(_TABLE["format"])}
 
 TRANSCRIPT: Final = msgspec.convert(_TABLE["transcript"], Format)
-"""Our own format, which is recognised but not imported."""
+"""Our own format, which is detected but not imported."""
 
 LOOKS: Final = tuple({**FORMATS, TRANSCRIPT.name: TRANSCRIPT}[name] for name in _TABLE["order"])
-"""The formats of lines; a line has the first one that it matches."""
+"""The formats of lines, in the order in which they are tried."""

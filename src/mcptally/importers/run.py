@@ -1,9 +1,8 @@
-"""Converts logs of other programs to transcripts: `import_logs`.
+"""Converts other programs' logs to transcripts: `import_logs`.
 
-Reading is streaming, so memory does not grow with the file. Compressed files have the same limits
-as those of an archive (one `transcript.files.DecompressionBudget` for all files of an import).
-Every line, entry or row of a source is used or counted, and a report next to the transcript lists
-the unused ones.
+Files are streamed, so memory does not grow with their size. Compressed files have the same limits
+as in an archive; all files of an import share a `transcript.files.DecompressionBudget`. Every line,
+entry or row of a source is used or counted, and a report next to the transcript lists unused ones.
 """
 
 import dataclasses
@@ -47,7 +46,7 @@ class Outcome:
     format: str
     tally: Tally
     more: list[Path] = dataclasses.field(default_factory=list)
-    """Further files that were read together with this file."""
+    """Other files that were read together with this one."""
     recordings: int = 0
     events: dict[str, int] = dataclasses.field(default_factory=dict)
     redacted: int = 0
@@ -61,8 +60,8 @@ class Imported:
 
     files: list[Outcome] = dataclasses.field(default_factory=list)
     passed_over: dict[Path, str] = dataclasses.field(default_factory=dict)
-    """Files of a folder that are not read → the reason: an unknown or not requested format, a link
-    out of the folder, or a name that is not UTF-8."""
+    """Skipped file of a folder → reason: a format that is unknown or was not requested, a link out
+    of the folder, or a name that is not UTF-8."""
 
     @property
     def recordings(self) -> int:
@@ -76,7 +75,7 @@ class Imported:
 
     @property
     def unused_lines(self) -> int:
-        """Number of lines, entries or rows that were not used."""
+        """Number of unused lines, entries and rows."""
         return sum(outcome.tally.unused_count for outcome in self.files)
 
 
@@ -91,21 +90,21 @@ def import_logs(
     envelope: Envelope | None = None,
     progress: Callable[[Path, int], None] | None = None,
 ) -> Imported:
-    """Convert logs of other programs to transcripts in the folder `out`.
+    """Convert other programs' logs to transcripts.
 
     Args:
-        paths: files, and folders (read recursively).
-        out: folder for transcripts and reports. A repeated import replaces a file's transcripts.
-        format: a name in `FORMATS`, or `auto` to detect it from the first lines of each file.
+        paths: files and folders; folders are read recursively.
+        out: folder for transcripts and reports. Importing a file again replaces its transcripts.
+        format: a name in `FORMATS`, or `auto` to detect each file's format.
         redaction: the redaction policy to apply.
-        timezone: time zone for times without one: `local`, `UTC`, `+02:00` or `Europe/Berlin`.
-        server: label for the servers, overriding the source's.
+        timezone: time zone for times that state none: `local`, `UTC`, `+02:00` or `Europe/Berlin`.
+        server: label for the servers, which overrides labels in the source.
         envelope: names of the fields in JSON-RPC lines.
-        progress: called occasionally with the file and the number of records read.
+        progress: called periodically with the file and the number of records read.
 
     Raises:
-        UnreadableError: there are no files, or none in a known format.
-        UsageError: there is no such format, policy or zone; or a named file is a transcript.
+        UnreadableError: there are no files, or no file has a known format.
+        UsageError: the format, policy or time zone does not exist, or a named file is a transcript.
     """
     if format != AUTO and format not in FORMATS:
         raise UsageError(
@@ -229,7 +228,7 @@ def _file(
                 progress(source.path, source.tally.seen)
         transcript.finish()
         written = packer.publish()
-        for each in source.more:  # they may have been imported separately
+        for each in source.more:  # these files may have been imported separately before
             Packer(out, _stem(each, form)).publish()
             _report_path(out, _stem(each, form)).unlink(missing_ok=True)
     except BaseException:
@@ -251,7 +250,7 @@ def _file(
 
 
 def _stem(source: Source, form: Format) -> str:
-    """Return the prefix of the names of a source's transcripts."""
+    """Return the prefix for the file names of a source's transcripts."""
     place = hashlib.blake2b(os.fsencode(source.path.resolve()), digest_size=4).hexdigest()
     label = _UNSAFE.sub("_", source.stem).strip("._")[:60] or "log"
     return f"{form.name}-{label}-{place}"
@@ -274,7 +273,7 @@ def _has(source: Source, words: bytes) -> bool:
 
 
 def _fingerprint(source: Source, hide: Policy) -> str:
-    """Return a digest of a file's lines, redacted so that no secret can be guessed from it."""
+    """Return a digest of a file's redacted lines, from which no secret can be guessed."""
     digest = hashlib.blake2b(digest_size=16)
     for each in (source, *source.more):
         for run in read_lines(each.path, room=source.room):
@@ -284,7 +283,7 @@ def _fingerprint(source: Source, hide: Policy) -> str:
 
 
 def _report(outcome: Outcome, about: dict[str, Any], hide: Policy, timezone: str) -> None:
-    """Write the report beside the transcript, with the use made of each record of the source."""
+    """Write a report next to the transcript about which records of the source were used."""
     tally = outcome.tally
 
     def places(found: LineRuns) -> dict[str, Any]:

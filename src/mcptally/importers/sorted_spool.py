@@ -1,7 +1,7 @@
-"""Sorts any number of items by time: batches are sorted in memory and merged from disk.
+"""Sorts any number of items by time: sorts batches in memory, and merges them from disk.
 
-Spans, calls and HTTP entries are logged when they end, but a transcript has requests and replies in
-the order they were sent.
+Spans, calls and HTTP entries are logged when they end, but transcripts contain requests and replies
+in the order in which they were sent.
 """
 
 import heapq
@@ -15,10 +15,10 @@ import msgspec
 from mcptally.importers.items import Item
 
 BATCH_BYTES: Final = 64 << 20
-"""Maximum bytes of items in memory."""
+"""Maximum total size of items in memory, in bytes."""
 
 MAX_RUN_FILES: Final = 64
-"""Maximum number of sorted files on disk before all are merged into one."""
+"""Maximum number of sorted files on disk; when it is reached, all are merged into one."""
 
 _ENCODE: Final = msgspec.msgpack.Encoder()
 _DECODE: Final = msgspec.msgpack.Decoder(Item)
@@ -26,7 +26,7 @@ _Key = tuple[int, int]
 
 
 def sorted_by_time(items: Iterable[Item], *, batch: int = BATCH_BYTES) -> Iterator[Item]:
-    """Yield the items sorted by time; an item without a time follows its predecessor."""
+    """Yield the items sorted by time; an item without a time stays after its predecessor."""
     held: list[tuple[_Key, bytes]] = []
     size = number = last = 0
     with tempfile.TemporaryDirectory(prefix="mcptally-") as folder:

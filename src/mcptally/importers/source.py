@@ -1,4 +1,4 @@
-"""Describes a file to import: how to read it, the user's options for it, and its tally."""
+"""Describes a file to import: how to read it, the user's options, and a tally of its records."""
 
 import dataclasses
 import datetime
@@ -23,23 +23,23 @@ _LOG_NAME: Final = re.compile(
 _T = TypeVar("_T")
 
 OTHER_TOOL: Final = "not a call to an MCP tool"
-"""The reason under which a record without a call is counted."""
+"""Reason under which records are counted that are not calls to MCP tools."""
 
 _RECORD: Final = 16
-"""Minimum bytes that a line or object takes from the `DecompressionBudget`: a few compressed bytes
-can contain millions of empty ones, each of which takes time."""
+"""Minimum bytes that each line or object is charged to the `DecompressionBudget`: a few compressed
+bytes can contain millions of empty lines or objects, each of which takes time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Envelope:
-    """Names or dotted paths of the fields in JSON-RPC lines."""
+    """Names or dotted paths of the fields around a JSON-RPC message."""
 
     time: str | None = None
     direction: str | None = None
     message: str | None = None
     session: str | None = None
     c2s: tuple[str, ...] = ()
-    """Further values of the direction field that mean client to server."""
+    """Additional values of the direction field that mean client to server."""
     s2c: tuple[str, ...] = ()
 
 
@@ -49,24 +49,24 @@ class Source:
 
     path: Path
     name: str
-    """The file's name in the transcript, relative to the given folder."""
+    """The file's name in the transcript, relative to the imported folder."""
     more: tuple["Source", ...] = ()
-    """Further files that are read as if they continued this one (`Format.related`)."""
+    """Other files that are read as continuations of this one (`Format.related`)."""
     server: str | None = None
-    """Label given by the user; it replaces the labels of the source."""
+    """Label given by the user, which replaces labels in the source."""
     timezone: datetime.tzinfo | None = None
-    """Time zone for times without one; None for this machine's."""
+    """Time zone for times that state none; None means this machine's time zone."""
     envelope: Envelope = dataclasses.field(default_factory=Envelope)
     servers_with_own_log: frozenset[str] = frozenset()
-    """Servers that have their own log in the same folder."""
+    """Servers with their own log in the same folder."""
     tally: Tally = dataclasses.field(default_factory=Tally)
     room: DecompressionBudget = dataclasses.field(default_factory=DecompressionBudget)
-    """Budget for decompression, shared by all files of an import."""
+    """Budget for decompression, which all files of an import share."""
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the number (from 1) and bytes of every line, without its ending.
+        """Yield (line number from 1, bytes without the line ending) for each line.
 
-        Each line is counted as seen; an unreadable part is counted as unused.
+        Each line is counted as seen; an unreadable part is counted as one unused line.
         """
         for run in read_lines(self.path, room=self.room):
             if isinstance(run, Damage):
@@ -81,9 +81,9 @@ class Source:
                 number += 1
 
     def records(self, decoder: msgspec.json.Decoder[_T], why: str) -> Iterator[tuple[int, _T]]:
-        """Yield the number (from 1) and decoded value of every line that `decoder` accepts.
+        """Yield (line number from 1, decoded value) for each line that `decoder` accepts.
 
-        Blank lines are counted as context, rejected ones as unused with the reason `why`.
+        Blank lines are counted as context, rejected lines as unused with the reason `why`.
         """
         for line, data in self.lines():
             if not data.strip():
@@ -102,10 +102,10 @@ class Source:
         *,
         cut_off: str | None = None,
     ) -> Iterator[tuple[int, _T]]:
-        """Yield the line and decoded value of every object in the array at `path` of a document.
+        """Yield (line number, decoded value) for each object in a document's array at `path`.
 
-        Each object is counted as seen; rejected ones are counted as unused with the reason `why`,
-        and truncated or too large ones with the reason `cut_off` (by default `why`).
+        Each object is counted as seen. Rejected objects are counted as unused with the reason
+        `why`, truncated or too large objects with the reason `cut_off` (default: `why`).
         """
         for element in elements(self.read_pieces(), path):
             self.tally.seen += 1
@@ -117,9 +117,9 @@ class Source:
                 yield element.line, value
 
     def read_pieces(self) -> Iterator[bytes]:
-        """Yield the decompressed bytes in pieces of about 1 MiB, for documents without lines.
+        """Yield the decompressed bytes in pieces of about 1 MiB, for formats not based on lines.
 
-        If reading stops early, one unused record is counted, with the line where it stopped.
+        If reading stops early, one unused record is counted, with the line at which it stopped.
         """
         line = 1
         for piece in self._pieces():
@@ -142,7 +142,7 @@ class Source:
         self.room.left -= max(0, _RECORD * records - size)
 
     def preview(self) -> "Source":
-        """Return the same file for a first pass, which changes neither the tally nor the budget."""
+        """Return a copy for a preliminary pass, which changes neither the tally nor the budget."""
         return dataclasses.replace(self, tally=Tally(), room=msgspec.structs.replace(self.room))
 
     def head(self) -> bytes:
@@ -166,9 +166,9 @@ class Source:
         transport: str | None = None,
         is_session: bool = False,
     ) -> Connection:
-        """Return a connection; its label is the user's, else `server`, else the file's stem."""
+        """Return a connection; the label is the user's, or else `server` or the file's stem."""
         return Connection(self.server or server or self.stem, key, transport, is_session)
 
     def at(self, value: object) -> int | None:
-        """Return a time from the source in UTC nanoseconds; None if it is not a time."""
+        """Convert a time in the source to UTC nanoseconds; return None if it is not a time."""
         return parse_timestamp(value, self.timezone)

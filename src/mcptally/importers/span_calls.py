@@ -1,8 +1,8 @@
-"""Builds items from the calls in spans.
+"""Builds items from spans that describe calls.
 
-Nested spans about one call (of the agent, the client and the server) are merged, because clients
-often do not record the tool, and servers do not record the arguments. `jsonrpc.request.id` is only
-unique within a session: without a session id, the span's id is used.
+Nested spans about the same call (from the agent, the client and the server) are merged, because
+clients often do not record the tool, and servers do not record the arguments. `jsonrpc.request.id`
+is unique only within a session, so without a session id, the span's id is used.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from mcptally.transcript.format import Dir
 from mcptally.wire.strict_json import strict_json_error
 
 _MAX_SPANS: Final = 1_000_000
-"""Maximum number of spans whose parents are remembered, to recognise spans about the same call."""
+"""Maximum number of spans whose parents are remembered to find spans about the same call."""
 _MAX_DISTANCE: Final = 4
 """Maximum number of steps from a span to an ancestor that describes the same call."""
 _GAVE_UP: Final = frozenset({"timeout", "cancelled"})
@@ -33,7 +33,7 @@ _CODES: Final = ("rpc.response.status_code", "jsonrpc.error.code", "mcp.error.co
 
 
 def read_spans(source: Source, spans: Callable[[Source], Iterator[Span]]) -> Iterator[Item]:
-    """Yield the calls among a file's spans; count other spans. The file is read twice."""
+    """Yield the calls among a file's spans; count other spans. Reads the file twice."""
     tally = source.tally
     groups, models = _surveyed(spans(source.preview()))
     sizes = Counter(groups.values())
@@ -57,9 +57,9 @@ def read_spans(source: Source, spans: Callable[[Source], Iterator[Span]]) -> Ite
 def joined(
     sources: Sequence[Source], spans: Callable[[Source], Iterator[Span]]
 ) -> Iterator[Source]:
-    """Yield the sources; those with nested spans about calls are one source.
+    """Yield the sources; combine those that share nested spans about calls.
 
-    A span whose parent is in another file is probably about the same call.
+    A span whose parent is in another file probably describes the same call.
     """
     home: dict[str, int] = {}
     wanted: list[tuple[int, str]] = []
@@ -81,9 +81,9 @@ def joined(
 
 
 def _surveyed(spans: Iterator[Span]) -> tuple[dict[str, str], ModelsOfCalls]:
-    """Return a file's nested spans and models, which are needed before calls are built.
+    """Return a file's nested spans and models, which must be known before calls are built.
 
-    Nested spans map the id of each span to that of the outermost span about the same call.
+    The nested spans map the id of each span to the id of the outermost span about the same call.
     """
     parents: dict[str, str | None] = {}
     calls: dict[str, SpanCall] = {}
@@ -114,11 +114,11 @@ def _surveyed(spans: Iterator[Span]) -> tuple[dict[str, str], ModelsOfCalls]:
 
 
 def _merged(about: list[tuple[Span, SpanCall]], tally: Tally) -> tuple[Span, SpanCall]:
-    """Merge all spans about a call: facts that the best span lacks come from the others."""
+    """Merge all spans about a call: the other spans supply what the best span lacks."""
     tally.used += 1
     if len(about) > 1:
         tally.context["also in another span of the same call"] += len(about) - 1
-        # Among equal ranks, the shortest span is the innermost.
+        # Of spans with equal ranks, the shortest is the innermost.
         about.sort(
             key=lambda each: (
                 each[1].is_part,
@@ -157,7 +157,7 @@ def _merged(about: list[tuple[Span, SpanCall]], tally: Tally) -> tuple[Span, Spa
 def _same_call(outer: SpanCall, inner: SpanCall) -> bool:
     """Return whether two nested spans describe the same call.
 
-    An agent's outer span may prefix the tool's name with the server's.
+    In an agent's outer span, the tool's name may be prefixed with the server's name.
     """
     if outer.method != inner.method or (outer.rank == inner.rank == 2) or outer.rank > inner.rank:
         return False
@@ -204,7 +204,7 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
     attributes, line, at = span.attributes, span.line, span.end
     told = attributes.get("error.type")
     if told is None and attributes.get(OWN_OUTCOME) == "cancelled":
-        told = "cancelled"  # our own spans have no `error.type` if a call was cancelled
+        told = "cancelled"  # our own spans of cancelled calls have no `error.type`
     error = None if told is None else str(told)
     code = next((attributes[name] for name in _CODES if name in attributes), None)
     failed = error is not None or span.failed
@@ -213,10 +213,10 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
         return call_records.cancellation(connection, id_, line, at, why=error, direction=asked)
     number = _code(code) if code is not None else _code(error)
     number = None if error == "tool_error" else number
-    # Agentgateway has the first of these; our own spans have the last for caller errors.
+    # The first attribute is agentgateway's; the last is in our own spans, for caller errors.
     message = text_of(attributes.get("mcp.error.message")) or span.message
     message = message or text_of(attributes.get("mcptally.error_text"))
-    # An agent's span does not identify the error; the MCP conventions do.
+    # An agent's span does not identify the kind of error, unlike spans by the MCP conventions.
     if (
         number is None
         and call.rank == 0
@@ -250,7 +250,7 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
 
 
 def _connection(source: Source, span: Span, call: SpanCall) -> Connection:
-    """Return a span's connection: by its session, else by process and server address."""
+    """Return a span's connection, identified by session, or else by process and server address."""
     attributes, resource = span.attributes, span.resource
     address = attributes.get("server.address")
     port = attributes.get("server.port")
@@ -279,7 +279,7 @@ def _connection(source: Source, span: Span, call: SpanCall) -> Connection:
 
 
 def _code(value: Any) -> int | None:
-    """Return a JSON-RPC error code, which the conventions write as text."""
+    """Parse a JSON-RPC error code, which is text in the conventions."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     try:
@@ -289,7 +289,7 @@ def _code(value: Any) -> int | None:
 
 
 def _json(value: Any) -> msgspec.Raw:
-    """Return arguments as JSON text: a string that is JSON is used unchanged."""
+    """Return arguments as JSON text; a string that is valid JSON is returned unchanged."""
     if isinstance(value, str):
         data = value.encode(errors="replace")
         if strict_json_error(data) is None:

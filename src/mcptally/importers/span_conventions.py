@@ -1,4 +1,4 @@
-"""Determines the call that a span describes, by several conventions for spans.
+"""Determines which call a span describes, by several conventions.
 
 | convention | a call is a span with |
 |---|---|
@@ -7,8 +7,8 @@
 | OpenInference | `openinference.span.kind` = `TOOL` |
 | Traceloop | `traceloop.span.kind` = `tool`, or a name such as `tools/list.mcp` |
 
-The last three describe an agent's actions. They do not record whether an MCP server ran the tool,
-or which one.
+The last three conventions describe an agent's actions. They do not record whether an MCP server ran
+the tool, or which server.
 """
 
 import re
@@ -21,26 +21,26 @@ from mcptally.importers.values import parsed, text_of, unwrapped
 _TRACELOOP_METHOD: Final = re.compile(r"(?P<method>[a-z]+(?:/[a-z_]+)*)\.mcp\Z")
 _MODELS: Final = ("gen_ai.request.model", "llm.model_name", "gen_ai.response.model")
 _NAME: Final = re.compile(r"\b(?:tools/call|prompts/get) (?P<name>\S+)\Z")
-"""Matches the end of a span's name, which contains the name of the tool or prompt."""
+"""Matches the end of a span's name, which names the tool or prompt."""
 _ARGUMENT: Final = "mcp.request.argument."
 _PARTS: Final = frozenset({"mcp.client.request", "mcp.client.response"})
-"""ContextForge's spans within the call's span."""
+"""Names of spans that ContextForge nests within a call's span."""
 
 SENTRY: Final = "sentry"
 ACCESS_LOG: Final = "access-log"
 _SILENT: Final = frozenset({(SENTRY, "server"), (ACCESS_LOG, None), ("mcp-python-sdk", "client")})
-"""Libraries and their spans that do not record whether a result is an error, although the MCP
+"""(Library, side) of spans that do not record whether a result is an error, although the MCP
 conventions require it."""
 
 OWN_OUTCOME: Final = "mcptally.outcome"
-"""The outcome in our own spans."""
+"""Attribute of our own spans that contains the outcome."""
 
 ERROR_STATUSES: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
-"""The spellings of a failed span's status code."""
+"""Spellings of the status code of failed spans."""
 
 Rank = Literal[0, 1, 2]
-"""Who wrote a span: the agent (0), the MCP client (1), the server (2). Among nested spans about one
-call, the highest rank decides; the others add missing facts."""
+"""Who wrote a span: the agent (0), the MCP client (1) or the server (2). Of nested spans about the
+same call, the span with the highest rank takes precedence; the others add missing facts."""
 
 
 class Span(msgspec.Struct):
@@ -55,15 +55,15 @@ class Span(msgspec.Struct):
     attributes: dict[str, Any]
     resource: dict[str, Any]
     scope: str | None = None
-    """The library that wrote the span."""
+    """Library that wrote the span."""
     side: Literal["client", "server"] | None = None
     failed: bool = False
     message: str | None = None
-    """The failure text."""
+    """Error text."""
 
 
 class SpanCall(msgspec.Struct):
-    """The facts about a call in a span; missing facts are None."""
+    """What a span records about a call; missing facts are None."""
 
     method: str
     rank: Rank
@@ -71,14 +71,14 @@ class SpanCall(msgspec.Struct):
     arguments: Any = None
     result: Any = None
     is_error: bool | None = None
-    """Whether the tool reported an error; None if the span does not record it."""
+    """Whether the tool reported an error; None if the span does not record this."""
     session: Any = None
     request: Any = None
     label: str | None = None
     is_part: bool = False
-    """Whether the span is shorter than the call: it adds facts, but never the times."""
+    """Whether the span is shorter than the call: if so, its times are not used."""
     reports_errors: bool = False
-    """Whether a span without an error means that the tool reported none."""
+    """Whether the absence of an error in the span means that the tool reported none."""
 
 
 def call_of(span: Span) -> SpanCall | None:
@@ -90,7 +90,7 @@ def call_of(span: Span) -> SpanCall | None:
 
 
 def _mcp(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
-    """Return the call by OpenTelemetry's MCP conventions, or the names of Sentry and gateways."""
+    """Apply OpenTelemetry's MCP conventions, and the variants of Sentry and gateways."""
     method = attributes.get("mcp.method.name")
     other_name = text_of(attributes.get("mcp.tool.name"))
     if not isinstance(method, str):
@@ -150,7 +150,7 @@ def _result(method: str, attributes: dict[str, Any]) -> Any:
 
 
 def _gen_ai(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
-    """Return the call by OpenTelemetry's GenAI conventions: a tool that an agent executed."""
+    """Apply OpenTelemetry's GenAI conventions: an agent executed a tool."""
     if attributes.get("gen_ai.operation.name") != "execute_tool":
         return None
     return SpanCall(
@@ -166,7 +166,7 @@ def _gen_ai(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
 
 
 def _openinference(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
-    """Return the call by OpenInference's conventions (Phoenix, Arize)."""
+    """Apply OpenInference's conventions (Phoenix, Arize)."""
     if str(attributes.get("openinference.span.kind")).upper() != "TOOL":
         return None
     arguments = parsed(attributes.get("input.value"))
@@ -187,7 +187,7 @@ def _openinference(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
 
 
 def _traceloop(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
-    """Return the call by Traceloop's conventions (OpenLLMetry)."""
+    """Apply Traceloop's conventions (OpenLLMetry)."""
     server = text_of(attributes.get("traceloop.workflow.name"))
     if attributes.get("traceloop.span.kind") == "tool":
         given = parsed(attributes.get("traceloop.entity.input"))
@@ -216,7 +216,7 @@ def _traceloop(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
 
 
 def model_of(attributes: dict[str, Any]) -> str | None:
-    """Return the requested language model that a span names; agents' spans also name it."""
+    """Return the language model that a span names; agents' spans name it, too."""
     if attributes.get("gen_ai.operation.name") == "embeddings":
         return None
     return next(filter(None, (text_of(attributes.get(name)) for name in _MODELS)), None)

@@ -1,4 +1,4 @@
-"""Opens other programs' SQLite databases, which may be in use, damaged or hostile."""
+"""Opens other programs' SQLite databases, which may be in use, damaged or malicious."""
 
 import contextlib
 import sqlite3
@@ -10,18 +10,18 @@ from urllib.parse import quote
 from mcptally.importers.source import Source
 
 MAGIC: Final = b"SQLite format 3\0"
-"""First bytes of a database."""
+"""First bytes of a SQLite database."""
 
-# The message about a damaged schema quotes the schema, and may not be UTF-8.
+# The message about a damaged schema quotes the schema, which may not be UTF-8.
 BROKEN: Final = (sqlite3.Error, UnicodeDecodeError)
-"""Exceptions raised for a damaged database."""
+"""Exceptions that a damaged database can raise."""
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Return a read-only connection to the database.
+    """Open a database read-only.
 
-    A database in use has a journal beside it, which SQLite must open. If the folder does not allow
-    this, the journal is ignored.
+    A database in use has a journal next to it, which SQLite must open. If the folder does not
+    permit this, the journal is ignored.
     """
     place = quote(str(path.resolve()))
     connection = sqlite3.connect(f"file:{place}?mode=ro", uri=True)
@@ -34,8 +34,8 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def has_tables(connection: sqlite3.Connection, tables: Mapping[str, set[str]]) -> bool:
-    """Return whether a database has all these tables with these columns."""
-    # A view or generated column with that name could run untrusted SQL that never ends.
+    """Return whether a database has all the given tables and columns."""
+    # A view or generated column of the same name could run untrusted SQL that never terminates.
     kinds = dict(
         connection.execute("SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master")
     )
@@ -53,9 +53,9 @@ def rows(
     query: str,
     text_factory: Callable[[bytes], Any],
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a query in a program's database.
+    """Run a query on a program's database; yield the rows.
 
-    Each row is counted as seen; a missing or unreadable part is counted as one unused row.
+    Each row is counted as seen; missing tables or an error are counted as one unused row.
     """
     tally, number = source.tally, 0
     try:
@@ -74,7 +74,7 @@ def rows(
 
 
 def is_database(path: Path, tables: Mapping[str, set[str]]) -> bool:
-    """Return whether a file is a database with all these tables."""
+    """Return whether a file is a database with all the given tables and columns."""
     try:
         with contextlib.closing(open_database(path)) as connection:
             return has_tables(connection, tables)

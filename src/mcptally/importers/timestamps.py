@@ -1,8 +1,8 @@
-"""Parses times and durations written by other programs; results are nanoseconds.
+"""Parses other programs' times and durations to nanoseconds.
 
-Times without a time zone get the zone of `--timezone`. Its default is this machine's zone, because
-such logs are mostly read where they were written. If a clock change makes a time ambiguous, the
-earlier one is used.
+Times without a time zone are interpreted in the zone given by `--timezone`. The default is this
+machine's zone, because logs are mostly imported where they were written. If a time is ambiguous
+because of daylight saving time, the earlier interpretation is used.
 """
 
 import datetime
@@ -22,7 +22,7 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _SECOND: Final = 10**9
 _LATEST: Final = 2**63 - 1
 
-# The unit of a number since 1970 follows from its size: each range covers 1980 to 2200.
+# A number's magnitude reveals its unit: each range covers the years 1980 to 2200.
 _UNITS: Final = ((3.2e8, 7.3e9, 10**9), (3.2e11, 7.3e12, 10**6), (3.2e14, 7.3e15, 1000))
 
 _DURATION: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s?(?P<unit>ms|us|µs|ns|s|m|h)")
@@ -32,10 +32,10 @@ _SMALL_NS: Final = {"us": 1000, "µs": 1000, "ns": 1}
 
 
 def parse_timezone(name: str) -> datetime.tzinfo | None:
-    """Return the time zone of a name such as `Europe/Berlin`, `UTC` or `+02:00`; None for `local`.
+    """Return the time zone named `Europe/Berlin`, `UTC`, `+02:00` or the like; None for `local`.
 
     Raises:
-        UsageError: there is no such zone.
+        UsageError: there is no such time zone.
     """
     if name == "local":
         return None
@@ -55,9 +55,9 @@ def parse_timezone(name: str) -> datetime.tzinfo | None:
 
 
 def parse_timestamp(value: Any, naive: datetime.tzinfo | None = None) -> int | None:
-    """Return UTC nanoseconds for an ISO 8601 text or a number since 1970; None for others.
+    """Convert an ISO 8601 text or a Unix time to UTC nanoseconds; return None for other values.
 
-    `naive` is the time zone for texts without one; None means this machine's.
+    `naive` is the time zone for texts that state none; None means this machine's time zone.
     """
     if isinstance(value, bool) or value is None:
         return None
@@ -79,11 +79,11 @@ def parse_timestamp(value: Any, naive: datetime.tzinfo | None = None) -> int | N
     return whole if 0 < whole <= _LATEST else None
 
 
-@functools.lru_cache(maxsize=1024)  # adjacent lines often have the same second
+@functools.lru_cache(maxsize=1024)  # adjacent lines are often from the same second
 def _seconds(day: str, time: str, written: str | None, naive: datetime.tzinfo | None) -> int | None:
-    """Return the seconds since 1970 of a day and time; `written` is the text's zone, if any."""
+    """Convert a day and time to seconds since 1970; `written` is its time zone, if given."""
     try:
-        # An offset of 24 hours or more is invalid and raises ValueError.
+        # Offsets of 24 hours or more are invalid and raise ValueError.
         when = datetime.datetime.fromisoformat(f"{day}T{time}{written or ''}")
         if not written:
             when = when.astimezone() if naive is None else when.replace(tzinfo=naive)
@@ -105,7 +105,7 @@ def _number(value: float) -> int | None:
 
 
 def add_duration(start: int | None, nanoseconds: float | None) -> int | None:
-    """Return `start` plus a number of nanoseconds, or `start` if the result is out of range."""
+    """Return `start` plus a number of nanoseconds, or just `start` if the sum is out of range."""
     if start is None or nanoseconds is None or not abs(nanoseconds) <= _LATEST:  # NaN too
         return start
     moved = start + round(nanoseconds)
@@ -113,7 +113,7 @@ def add_duration(start: int | None, nanoseconds: float | None) -> int | None:
 
 
 def parse_duration(text: str) -> int | None:
-    """Return the nanoseconds of a text such as `505ms`, `1m 5s` or `0.25s`; None for others."""
+    """Parse a duration such as `505ms`, `1m 5s` or `0.25s` to nanoseconds; None for other texts."""
     if len(text) > _MAX_DURATION:
         return None
     rest = _DURATION.sub("", text).strip()

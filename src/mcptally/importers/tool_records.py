@@ -1,4 +1,4 @@
-"""Builds calls from logs with one JSON object per tool call, as exported by platforms."""
+"""Builds calls from platforms' exports, which contain one JSON object per tool call."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ NO_SERVER: Final = "a call of an agent: the source does not say which server ran
 
 
 class ToolRecord(msgspec.Struct, kw_only=True):
-    """The facts about a tool call in a log; missing facts are None."""
+    """What a log records about a tool call; missing facts are None."""
 
     id: str
     tool: str | None
@@ -33,17 +33,17 @@ class ToolRecord(msgspec.Struct, kw_only=True):
     is_error: bool | None = None
     """Whether the tool failed; None if the call has no reply."""
     error: str | None = None
-    """The failure text."""
+    """Error text."""
     raised: bool = False
-    """Whether the call failed without a result, for example with a protocol error."""
+    """Whether the call failed without a result, for example because of a protocol error."""
     model: str | None = None
-    """Language model that asked for the call."""
+    """Language model that requested the call."""
     gave_up: str | None = None
     """`timeout` or `cancelled` if the client stopped waiting for a reply."""
 
 
 class Node(NamedTuple):
-    """The place of an object in its trace, and the language model that it names."""
+    """An object's position in its trace, and the language model that it names."""
 
     id: str
     parent: str | None
@@ -56,15 +56,15 @@ def read_records(
     other: str,
     node_of: Callable[[dict[str, Any]], Node],
 ) -> Iterator[Item]:
-    """Yield the calls in a file of JSON objects: an array, an object with an array, or lines.
+    """Yield the calls in a file of JSON objects: an array, an object that contains one, or lines.
 
-    The file is read twice: an object about a model may come after those about its calls.
+    Reads the file twice, because an object about a model may follow the objects about its calls.
 
     Args:
         source: the file.
-        record_of: returns the call in an object; None if the object is something else.
-        other: the reason under which objects without a call are counted.
-        node_of: returns the place of an object in its trace.
+        record_of: returns an object's call, or None if the object is not a call.
+        other: the reason under which other objects are counted.
+        node_of: returns an object's position in its trace.
     """
     models = ModelsOfCalls()
     for _, data in objects(source.preview()):
@@ -81,7 +81,7 @@ def read_records(
 
 
 def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
-    """Yield the request and the reply of a call."""
+    """Yield a call's request and reply."""
     if record.server is None and source.server is None:
         source.tally.notes[NO_SERVER] += 1
     connection = source.connection(record.session, server=record.server, transport=record.transport)
@@ -126,7 +126,7 @@ def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
 
 
 def objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line and value of each object in an array, a member `data`, or JSON Lines."""
+    """Yield the line and value of each object, from an array, a member's array, or JSON Lines."""
     head = source.head()
     member = _IN_MEMBER.match(head)
     if member is None and head.lstrip()[:1] != b"[":

@@ -1,8 +1,8 @@
-"""Converts items to recordings: redacted events of transcript format 1, with stable ids.
+"""Converts items to recordings: redacted events in transcript format 1, with stable ids.
 
-Importing the same source again gives the same recording ids, even after it has grown. An id is a
-hash of the format, the connection and the time of the first event; if the source has no times, it
-is a hash of the whole file's redacted lines.
+Importing a source again yields the same recording ids, even after the source has grown. An id is a
+hash of the format, the connection and the time of the first event, or, if the source records no
+times, of the file's redacted lines.
 """
 
 import functools
@@ -24,10 +24,10 @@ from mcptally.wire.strict_json import strict_json_error
 from mcptally.wire.truncated import fields_of_truncated
 
 MAX_OPEN: Final = 20_000
-"""Maximum unfinished recordings; beyond it, the least recently active one is closed."""
+"""Maximum number of unfinished recordings; above it, the least recently active one is closed."""
 
 UNKNOWN_TIME: Final = 0
-"""`ts_ns` of events from a source without times."""
+"""`ts_ns` of events whose source records no times."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -40,7 +40,7 @@ _HEAD: Final = msgspec.json.Decoder(_Head)
 
 
 class _Recording:
-    """State of an unfinished recording."""
+    """The state of an unfinished recording."""
 
     __slots__ = ("about", "at", "counts", "ends", "id", "lost", "seq", "talked")
 
@@ -56,7 +56,7 @@ class _Recording:
 
 
 class TranscriptBuilder:
-    """Writes the recordings of one source from its items."""
+    """Writes a source's recordings from its items."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class TranscriptBuilder:
         self._policy = policy
         self._source = source
         self._restarts = restarts
-        # This reads the whole file, so cache the result for all recordings without times.
+        # The fingerprint reads the whole file, so compute it once for all recordings without times.
         self._fingerprint = functools.cache(fingerprint)
         self._tally = tally
         self._open: dict[Connection, _Recording] = {}
@@ -95,7 +95,7 @@ class TranscriptBuilder:
         self._event(recording, item)
 
     def finish(self) -> None:
-        """Close all recordings at the end of the source."""
+        """Close all recordings, at the end of the source."""
         for connection in list(self._open):
             self._close(connection, "source_ended")
 
@@ -115,13 +115,13 @@ class TranscriptBuilder:
         self._open[connection] = recording  # move to the end of the dict: most recently active
         if item.kind in {"message", "head"} and item.dir == "c2s" and item.scope is None:
             method = _method(item)
-            # A client may probe for the stateless revision and then initialize: this is still one
-            # recording.
+            # A client may probe for the stateless revision before it initializes; this is still the
+            # same recording.
             recording.talked |= method not in {"server/discover", None}
         return recording
 
     def _restarted(self, recording: _Recording, item: Item) -> bool:
-        """Return whether a new connection begins with this item, so request ids start again."""
+        """Return whether this item starts a new connection, in which request ids start over."""
         if item.kind == "begin":
             return bool(recording.counts) and bool(item.extra.get("new", True))
         if not self._restarts or item.connection.is_session or item.scope is not None:
@@ -160,7 +160,7 @@ class TranscriptBuilder:
             fields["url"], count = self._policy.url(url)
             self.redacted += count
         source = {**self._source, "transport": connection.transport, **about}
-        # Even in a source with times, the items before the first time have none.
+        # Even in a source with times, items before the first time have none.
         if item.at is None and not recording.at:
             source["missing"] = sorted({*source["missing"], "time"})
         fields |= {"source": source, "recorder": RECORDER, "redaction": self._policy.name}
@@ -181,7 +181,7 @@ class TranscriptBuilder:
         elif item.kind == "http":
             self._http(recording, item)
         else:
-            # Missing events keep their sequence numbers.
+            # Missing events retain their sequence numbers.
             recording.seq += 1
             recording.lost += 1
             self._line(recording, "gap", {"lost": 1, **item.extra}, at=item.at)
@@ -209,7 +209,7 @@ class TranscriptBuilder:
             where["redacted"] = count
             self.redacted += count
         if b"\n" in copy or b"\r" in copy:
-            # In strict JSON, line breaks only occur between tokens.
+            # In strict JSON, line breaks occur only between tokens.
             copy = copy.replace(b"\r", b" ").replace(b"\n", b" ")
             where["reflowed"] = True
         self._line(

@@ -1,4 +1,4 @@
-"""Reads values in logs: JSON in strings, texts, objects, and errors with a code."""
+"""Converts values in logs: JSON in strings, texts, objects and errors with a code."""
 
 import re
 from typing import Any, Final
@@ -8,29 +8,29 @@ import msgspec
 from mcptally.wire.strict_json import strict_json_error
 
 ERROR_CODE: Final = re.compile(r"MCP error (?P<code>-?\d+): ?(?P<message>.*)\Z", re.DOTALL)
-"""Matches the text that SDKs make from a JSON-RPC error."""
+"""Matches the text that SDKs create from a JSON-RPC error."""
 
 
 def parsed(value: Any) -> Any:
-    """Return the value of a JSON text; other values unchanged."""
+    """Decode a value if it is a JSON text; return other values unchanged."""
     if isinstance(value, str) and strict_json_error(value.encode(errors="replace")) is None:
         return msgspec.json.decode(value)
     return value
 
 
 def text_of(value: Any) -> str | None:
-    """Return the value if it is a non-empty text, else None."""
+    """Return the value if it is a non-empty string, else None."""
     return value if isinstance(value, str) and value else None
 
 
 def dict_of(value: Any) -> dict[str, Any]:
-    """Return the value if it is an object or the JSON text of one, else an empty object."""
+    """Return the value if it is an object, or parse an object's JSON text; else an empty object."""
     value = parsed(value)
     return value if isinstance(value, dict) else {}
 
 
 def unwrapped(value: Any) -> tuple[Any, bool]:
-    """Return a LangChain message's result and whether the tool failed; keep other values."""
+    """Return a LangChain message's result, and whether the tool failed; keep other values."""
     message = parsed(value)
     if isinstance(message, dict) and message.get("type") == "tool":
         data = message["data"] if isinstance(message.get("data"), dict) else message

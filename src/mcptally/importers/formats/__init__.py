@@ -1,4 +1,4 @@
-"""Reads log formats of other programs: one module per format, with a function `read`.
+"""Reads other programs' log formats: one module per format, with a function `read`.
 
 May import the modules of `importers` except `run`, `registry` and `detect`.
 """

@@ -6,8 +6,8 @@ r"""Reads the access logs of agentgateway (text or JSON) and of Envoy AI Gateway
     {"start_time":"…","duration":653,"response_code":200,"mcp.method.name":"tools/call",
      "mcp.tool.name":"open","mcp.provider.name":"web","jsonrpc.request.id":"3",…}
 
-A line is an HTTP request. Its fields are named like those of spans in the MCP conventions, so
-`span_calls` reads them. The content is not logged, so it is unknown whether a result is an error.
+A line describes an HTTP request. Fields are named like span attributes in the MCP conventions, so
+`span_calls` reads them. Contents are not logged, so it is unknown whether a result is an error.
 """
 
 import re
@@ -30,7 +30,7 @@ _TEXT: Final = re.compile(
 )
 _FIELD: Final = re.compile(r'(?<![\w.-])(?P<name>[\w.-]+)=(?P<value>"(?:[^"\\]|\\.)*"|\S*)')
 _MESSAGE: Final = re.compile(r'(?:time=|\[)?"?\d{4}-\d\d-\d\d')
-"""Matches the beginning of a line in such a log that is not a request."""
+"""Matches the start of a line that is not about a request."""
 _OLD: Final = {"mcp.method": "mcp.method.name", "mcp.resource.name": "gen_ai.tool.name"}
 """Field names in older versions of agentgateway → current names."""
 _SERVER: Final = ("mcp.target", "mcp.provider.name", "route")
@@ -41,7 +41,7 @@ _MS: Final = 1_000_000
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the calls among the requests; other lines are counted."""
+    """Yield the calls among the requests; count other lines."""
     return read_spans(source, _spans)
 
 
@@ -61,7 +61,7 @@ def _spans(source: Source) -> Iterator[Span]:
 
 
 def _fields(text: str) -> dict[str, Any] | None:
-    """Return a request's non-empty fields; None if the line is not a request."""
+    """Return a request's non-empty fields; None if the line is not about a request."""
     if text[:1] == "{":
         found = decode_or_none(_OBJECT, text)
         if found is None:
@@ -80,7 +80,7 @@ def _fields(text: str) -> dict[str, Any] | None:
 
 
 def _value(text: str) -> str:
-    """Parse a value; a quoted value is a JSON string."""
+    """Parse a value; quoted values are JSON strings."""
     value = decode_or_none(_STRING, text)
     return text if value is None else value
 
@@ -116,7 +116,7 @@ def _span(source: Source, fields: dict[str, Any], line: int) -> Span:
 
 
 def _duration(value: Any) -> int | None:
-    """Return the nanoseconds of agentgateway's text (`69ms`) or of Envoy's milliseconds."""
+    """Parse agentgateway's durations (`69ms`) and Envoy's (milliseconds) to nanoseconds."""
     if isinstance(value, str) and not value.isdigit():
         return parse_duration(value)
     try:

@@ -1,4 +1,4 @@
-r"""Reads logs of Claude Code.
+r"""Reads Claude Code's logs and transcripts.
 
 MCP logs are `mcp-logs-SERVER/TIME.jsonl`, transcripts are `projects/**.jsonl`:
 
@@ -7,9 +7,9 @@ MCP logs are `mcp-logs-SERVER/TIME.jsonl`, transcripts are `projects/**.jsonl`:
     {"type":"assistant","message":{"content":[{"type":"tool_use","name":"mcp__server__tool",…}]},…}
     {"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"…","is_error":true}]}}
 
-Both contain calls, not frames. A log has the tool, outcome, duration and failure text, but no
-arguments or content. A transcript has arguments and content; its times are those of the
-conversation, so a call's time includes waiting for the user's permission.
+Both contain calls, not frames. A log contains the tool, outcome, duration and error text, but no
+arguments or results. A transcript contains arguments and results, but its times are those of the
+conversation, so a call's duration includes waiting for the user's permission.
 """
 
 import re
@@ -39,8 +39,8 @@ _OWN_REFUSALS: Final = (
     "[Request interrupted by user",
     "<tool_use_error>",
 )
-"""Start of a result that the client created because the user or a rule did not allow the call, or
-because the call is invalid."""
+"""Start of results that the client itself created, because the user or a rule did not permit the
+call or because the call was invalid."""
 
 
 class _Line(msgspec.Struct):
@@ -58,7 +58,7 @@ _FOLDER: Final = re.compile(r"mcp-logs-(?P<server>.+)\Z")
 
 
 class _Open(msgspec.Struct):
-    """A call that has no result yet."""
+    """A call without a result so far."""
 
     connection: Connection
     line: int
@@ -68,7 +68,7 @@ class _Open(msgspec.Struct):
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the calls of an MCP log or a transcript."""
+    """Yield the calls in an MCP log or a transcript."""
     folder = _FOLDER.match(source.path.parent.name)
     reader = _Reader(source, folder["server"] if folder else None)
     for line, event in source.records(_LINE, "not a JSON object"):
@@ -80,14 +80,14 @@ def read(source: Source) -> Iterator[Item]:
 
 
 class _Reader:
-    """The state of reading a file: the calls that have no result yet."""
+    """Reads a file's lines; remembers the calls without a result so far."""
 
     def __init__(self, source: Source, server: str | None) -> None:
         self.source = source
         self.tally = source.tally
         self.server = server
         self.open: dict[tuple[str, str], list[_Open]] = {}
-        """Session and tool → open calls, oldest first; `waiting` is their total number."""
+        """(session, tool) → open calls, oldest first; `waiting` is their total number."""
         self.waiting = 0
         self.uses = call_records.PendingCalls(source.tally)
 
@@ -127,7 +127,7 @@ class _Reader:
         self.waiting += 1
 
     def oldest(self, key: tuple[str, str]) -> _Open:
-        """Remove and return the oldest open call to a tool in a session."""
+        """Remove and return a session's oldest open call to a tool."""
         self.waiting -= 1
         begun = self.open[key].pop(0)
         if not self.open[key]:
@@ -146,7 +146,7 @@ class _Reader:
         exact = took is not None and match["took"].strip().endswith("ms")
         start = begun.at
         if at is not None and took is not None and (exact or start is None):
-            # Durations in whole seconds are less exact than the times of the lines.
+            # Durations in whole seconds are less exact than the lines' times.
             start = add_duration(at, -took)
         yield call_records.request(connection, begun.call, begun.line, start, tool=tool)
         why = match.groupdict().get("why")
@@ -229,7 +229,7 @@ class _Reader:
         yield call_records.result_reply(ask.connection, call, line, at, result=result)
 
     def unanswered(self) -> Iterator[Item]:
-        """Yield the calls without a result at the end of the file."""
+        """Yield the calls that have no result by the end of the file."""
         for waiting in self.open.values():
             for begun in waiting:
                 yield call_records.request(

@@ -3,11 +3,10 @@
     2026-03-01T09:44:53.641Z [files] [info] Message from client: {…} { metadata: undefined }
     2025-06-17T13:21:34.077Z [info] [memory] Message from server: {…}
 
-In the second form, server and level are swapped. A line without a time is the server's stderr or
-belongs to an object printed over several lines. Versions of 2026 cut the middle out of long
-messages (`...[11759 chars truncated]...`); id, method, name and isError are then read from the
-remaining parts. The client prints messages after parsing them, so their length on the wire is
-unknown.
+In the second form, server and level are swapped. A line without a time is the server's stderr, or
+part of an object printed on several lines. Versions of 2026 cut out the middle of long messages
+(`...[11759 chars truncated]...`); id, method, name and isError are then read from the rest. The
+client parses messages before it prints them, so their length on the wire is unknown.
 """
 
 import re
@@ -41,11 +40,11 @@ _WORD: Final = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|`((?:[^`\
 _BEGINS: Final = (b"Initializing server",)
 _ENDS: Final = (b"Server transport closed", b"Client transport closed")
 _MAX_BLOCK: Final = 1000
-"""Maximum lines of a printed object; further lines do not belong to it."""
+"""Maximum number of lines of a printed object; further lines do not belong to it."""
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the messages, stderr lines and connections of a log."""
+    """Yield the messages, stderr lines and connections in a log."""
     tally = source.tally
     of_file = source.stem.removeprefix("mcp-server-") if source.stem != "mcp" else None
     block: list[bytes] | None = None
@@ -101,9 +100,9 @@ def _message(
     who: bytes, frame: bytes, *, line: int, connection: Connection, at: int | None
 ) -> Item:
     direction: Dir = "c2s" if who == b"client" else "s2c"
-    # JSON cannot end with this text, since its keys would have quotes.
+    # The suffix cannot be part of JSON, because JSON's keys have quotes.
     frame = _METADATA.sub(b"", frame.strip())
-    # A message cut within a string may still be valid JSON, but with other content.
+    # A message cut within a string may still be valid JSON, but with different content.
     if cut := _CUT.search(frame):
         begin, end = frame[: cut.start()][:HEAD_BYTES], frame[cut.end() :][-TAIL:]
         found = fields_of_truncated(TruncatedFrame(begin, end, 0, ""))
@@ -112,7 +111,7 @@ def _message(
 
 
 def _command(block: list[bytes]) -> list[str] | None:
-    """Return the command line in `Using MCP server command: … { metadata: { args: [ …`."""
+    """Return the command line from `Using MCP server command: … { metadata: { args: [ …`."""
     found = _COMMAND.match(block[0])
     if found is None:
         return None

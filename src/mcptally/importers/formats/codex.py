@@ -13,10 +13,10 @@ r"""Reads Codex rollouts (`sessions/**/rollout-*.jsonl`) and the output of `code
     {"timestamp":"…","type":"response_item","payload":{"type":"function_call_output",
      "call_id":"…","output":"…"}}
 
-A call to an MCP tool is logged at its end, with its duration: by version 0.169 as the second of
-these lines, by earlier versions as the first, or as `{"id":"…","msg":{…}}`. The last two lines are
-a request for an MCP tool, which has no reply unless an end follows; without `namespace`, they are a
-call to a built-in tool. The output of `exec --json` has no times.
+A call to an MCP tool is logged when it ends, with its duration. Version 0.169 logs the second of
+these lines; earlier versions log the first, or `{"id":"…","msg":{…}}`. The last two lines are a
+request for an MCP tool, which has no reply unless the end of a call follows; without `namespace`,
+they are a call to a built-in tool. The output of `exec --json` has no times.
 """
 
 from collections.abc import Iterator
@@ -32,8 +32,7 @@ from mcptally.importers.values import dict_of, text_of
 
 _SECOND: Final = 10**9
 _CANCELLED: Final = ("user cancelled", "user canceled", "user rejected", "cancelled", "canceled")
-"""Start of the error text of a call that the client cancelled; other errors come from the
-server."""
+"""Start of the error texts of calls that the client cancelled; other errors are from the server."""
 
 
 class _Line(msgspec.Struct):
@@ -48,7 +47,7 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the calls of a rollout."""
+    """Yield the calls in a rollout."""
     rollout = _Rollout(source)
     for line, event in source.records(_LINE, "not a JSON object"):
         yield from rollout.items(line, event)
@@ -56,7 +55,7 @@ def read(source: Source) -> Iterator[Item]:
 
 
 class _Rollout:
-    """The calls in a rollout, and the state that its lines change."""
+    """Reads the lines of a rollout; remembers pending calls, the session and the model."""
 
     def __init__(self, source: Source) -> None:
         self.pending = call_records.PendingCalls(source.tally)
@@ -68,7 +67,7 @@ class _Rollout:
         self._at: int | None = None
 
     def items(self, line: int, event: _Line) -> Iterator[Item]:
-        """Yield the items that a line adds."""
+        """Yield the items that result from a line."""
         self._line, self._at = line, self._source.at(event.timestamp)
         body = _first_object(event.payload, event.msg, event.item)
         if event.type == "session_meta" and isinstance(body.get("id"), str):
@@ -89,7 +88,7 @@ class _Rollout:
             self._tally.context[OTHER_TOOL] += 1
 
     def _of_mcp(self, body: dict[str, Any], *, is_begin: bool) -> Iterator[Item]:
-        """Remember the beginning of a call to an MCP tool, or yield the call at its end."""
+        """Remember a call to an MCP tool when it starts; yield the call when it ends."""
         call, invocation = body.get("call_id"), body.get("invocation")
         if not isinstance(call, str) or not isinstance(invocation, dict):
             self._tally.skip(self._line, "a call without id or invocation")
@@ -148,7 +147,7 @@ class _Rollout:
 
 
 def _server(body: dict[str, Any]) -> str | None:
-    """Return the MCP server of the requested tool; None if the tool is built-in or unknown."""
+    """Return the requested tool's MCP server; None if the tool is built-in or unknown."""
     space = body.get("namespace")
     of_mcp = isinstance(space, str) and space.startswith("mcp__")
     return str(space).removeprefix("mcp__") if of_mcp else None
@@ -170,7 +169,7 @@ def _answered(connection: Connection, call: str, result: Any, *, line: int, at: 
 
 
 def _of_item(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item of `exec --json` or a rollout, converted to the fields of an older event."""
+    """Convert an item of `exec --json` or of a rollout to the fields of older versions' events."""
     result: Any = None
     error, failed = item.get("error"), item.get("status") == "failed"
     returned = item.get("result")

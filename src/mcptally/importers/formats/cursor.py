@@ -1,12 +1,12 @@
-"""Reads Cursor's log of an MCP server (`MCP user-NAME.log`, or in 2025 `Cursor MCP.log`).
+"""Reads Cursor's log about an MCP server (`MCP user-NAME.log`, or in 2025 `Cursor MCP.log`).
 
     2025-02-25 01:21:18.278 [info] web: Calling tool 'open'
     2026-02-04 18:00:27.386 [info] Calling tool 'open' with toolCallId: call_yJZ9…
     2026-02-04 18:00:28.330 [info] Successfully called tool 'open'
     2026-01-16 15:11:17.939 [error] Error calling tool 'open': MCP error -32000: Connection closed
 
-Times are local, without a time zone. The end of a call only names the tool, so concurrent calls to
-a tool are matched in order. Cursor logs a result with `isError` as a success.
+Times are local, without a time zone. The end of a call names only the tool, so concurrent calls to
+the same tool are matched in order. Cursor logs a result with `isError` as a success.
 """
 
 import re
@@ -28,7 +28,7 @@ _CALL: Final = re.compile(
 )
 _CODE: Final = re.compile(r"(?:MCP error (?P<code>-?\d+): )+(?P<message>.*)\Z", re.DOTALL)
 _TIMEOUT: Final = -32001
-"""The TypeScript SDK's error code for a request that it stopped waiting for."""
+"""The TypeScript SDK's error code for a request that timed out."""
 
 IN_ORDER: Final = "calls to one tool at the same time: replies taken in order"
 
@@ -36,7 +36,7 @@ Key = tuple[str | None, str]
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the calls; other lines are counted."""
+    """Yield the calls; count other lines."""
     tally = source.tally
     of_file = source.stem.removeprefix("MCP ").removeprefix("user-")
     pending: dict[Key, deque[str]] = {}
@@ -102,7 +102,7 @@ def _reply(
 
 
 def _forget_one(pending: dict[Key, deque[str]], tally: Tally) -> int:
-    """Drop the oldest call to the tool with the earliest call; return the number dropped."""
+    """Drop the oldest pending call to the first tool in `pending`; return the number dropped."""
     first = next(iter(pending))
     pending[first].popleft()
     if not pending[first]:

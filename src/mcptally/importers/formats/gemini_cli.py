@@ -1,14 +1,14 @@
-"""Reads sessions of Gemini CLI: `~/.gemini/tmp/PROJECT/chats/session-*.jsonl`, or `.json`.
+"""Reads Gemini CLI's sessions: `~/.gemini/tmp/PROJECT/chats/session-*.jsonl`, or `.json`.
 
     {"sessionId":"…","projectHash":"…","startTime":"…"}
     {"id":"…","timestamp":"…","type":"gemini","toolCalls":[{"id":"…","name":"mcp_web_open",
      "args":{…},"status":"success","timestamp":"…","result":[{"functionResponse":{"response":…}}]}]}
 
-Older versions write one document with `messages`. A message is written again whenever it changes,
-and the last state of a call counts. An MCP tool's failure is a sentence that ends with the server's
-result as JSON; a failed shell command has the status `success` and a line `Exit Code: 1`. Times are
-those of the conversation: a call begins with the model's message and ends when its result is
-recorded, so it includes waiting for the user's permission.
+Older versions write one document with `messages`. A message is written again whenever it changes;
+the last state of a call counts. An MCP tool's failure is a sentence that ends with the server's
+result as JSON. A failed shell command has the status `success` and a line `Exit Code: 1`. Times are
+those of the conversation: a call starts with the model's message and ends when its result is
+recorded, so its duration includes waiting for the user's permission.
 """
 
 import re
@@ -24,13 +24,13 @@ from mcptally.importers.tool_records import ToolRecord, items_of
 from mcptally.importers.values import dict_of, parsed, text_of
 
 _SHOWN: Final = re.compile(r"(?P<tool>.+) \((?P<server>.+) MCP Server\)\Z", re.DOTALL)
-"""Matches the `displayName` of an MCP server's tool."""
+"""Matches the `displayName` of an MCP tool."""
 _NAMED: Final = re.compile(r"mcp_(?P<server>[^_]+)_(?P<tool>.+)\Z", re.DOTALL)
-"""Matches a name without such a `displayName`: the first underscore separates server and tool."""
+"""Matches other tools' names: the first underscore separates server and tool."""
 _REPORTED: Final = re.compile(r"MCP tool '[^'\n]{1,200}' reported tool error for function call: ")
-"""Start of the error text of a failed call to an MCP tool; it ends with the response as JSON."""
+"""Start of the error texts of failed calls to MCP tools, which end with the response as JSON."""
 _REFUSED: Final = re.compile(r"params(?:/\S{1,200})? must ")
-"""Start of the error text of a call whose arguments Gemini CLI itself rejected."""
+"""Start of the error texts of calls whose arguments Gemini CLI itself rejected."""
 _WRAPPED: Final = re.compile(
     r"<untrusted_context>\n(?P<text>.*)\n</untrusted_context>\Z", re.DOTALL
 )
@@ -95,7 +95,7 @@ def _server_and_tool(call: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def _response(call: dict[str, Any]) -> tuple[Any, str | None, bool]:
-    """Return the tool's response, the failure text, and whether there was no result at all."""
+    """Return the tool's response, the error text, and whether there was no result at all."""
     response = _function_response(call.get("result"))
     error = text_of(response.get("error"))
     if error is not None and _REPORTED.match(error):

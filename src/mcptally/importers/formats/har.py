@@ -1,8 +1,8 @@
-"""Reads HAR 1.2: HTTP traffic saved by browsers and proxies, with JSON or event-stream bodies.
+"""Reads HAR 1.2, HTTP traffic saved by browsers and proxies, with JSON or event-stream bodies.
 
-An entry is an exchange. A HAR does not record when a stream's events arrived: a reply gets the time
-at which the body was complete, other messages the time at which it began. A body that was not saved
-(mitmproxy's streamed bodies, a browser's event streams) is a `gap`, not a missing reply.
+An entry is an exchange. HAR does not record when a stream's events arrived: a reply gets the time
+at which the body ended, all other messages the time at which it started. A body that was not saved
+(mitmproxy's streamed bodies, browsers' event streams) becomes a `gap`, not a missing reply.
 """
 
 import base64
@@ -57,7 +57,7 @@ class _Timings(msgspec.Struct):
 
 
 class _Event(msgspec.Struct):
-    """A server-sent event as Chromium saves it, with its time of arrival."""
+    """A server-sent event as saved by Chromium, with its time of arrival."""
 
     time: float | None = None
     name: str = msgspec.field(default="", name="eventName")
@@ -78,7 +78,7 @@ _ENTRY: Final = msgspec.json.Decoder(_Entry, strict=False)
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the MCP exchanges of a HAR; other entries are counted."""
+    """Yield the MCP exchanges in a HAR file; count other entries."""
     tally = source.tally
     endpoints: dict[str, str] = {}
     for number, element in enumerate(elements(source.read_pieces(), ("log", "entries"))):
@@ -101,7 +101,7 @@ def read(source: Source) -> Iterator[Item]:
 
 
 class _Exchange:
-    """One HAR entry with its bodies and times."""
+    """A HAR entry with its bodies and times."""
 
     def __init__(self, source: Source, entry: _Entry, *, line: int, scope: str) -> None:
         self.source = source
@@ -129,7 +129,7 @@ class _Exchange:
         return {pair.name.lower(): pair.value for pair in pairs}
 
     def is_mcp(self, endpoints: dict[str, str]) -> bool:
-        """Return whether the entry is MCP, by its headers, bodies, or an earlier entry's URL."""
+        """Return whether the entry is MCP traffic: by headers, bodies, or earlier entries' URLs."""
         url = self.url
         return (
             url in endpoints
@@ -210,7 +210,7 @@ class _Exchange:
         size = self.entry.response.content.size
         if size is not None and size > 0:
             return True
-        # The stream of a GET may have been empty, but not the reply to a POST.
+        # The stream of a GET may have been empty; the reply to a POST was not.
         is_post = self.entry.request.method == "POST"
         return is_post and self.streams and self.entry.response.status == 200
 
@@ -230,13 +230,13 @@ class _Exchange:
             if event.torn:
                 extra["unterminated"] = True
             if event.name == b"endpoint":
-                # The URL to which the client of the legacy SSE transport sends its messages.
+                # In the legacy SSE transport, the client sends its messages to this URL.
                 there = event.data.decode(errors="replace").strip()
-                with contextlib.suppress(ValueError):  # not a URL, so no messages go there
+                with contextlib.suppress(ValueError):  # not a URL, so no messages are sent there
                     target = urljoin(self.entry.request.url, there).split("?", 1)[0]
                     endpoints[target] = endpoints[self.url]
             # The reply ends the stream. Earlier messages arrived between head and end; give them
-            # the head's time, so that they precede the client's answers in other exchanges.
+            # the head's time, so that they precede the client's replies in other exchanges.
             at = self.head if b'"method"' in event.data else self.end
             yield self.frame(connection, "s2c", at, event.data, **extra)
 
@@ -275,7 +275,7 @@ def _after(start: int | None, milliseconds: float | None) -> int | None:
 
 
 def _split(url: str) -> SplitResult:
-    """Return the parts of a URL; an invalid URL becomes the path."""
+    """Split a URL; return an invalid URL as the path."""
     try:
         return urlsplit(url)
     except ValueError:

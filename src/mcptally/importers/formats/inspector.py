@@ -3,8 +3,8 @@
     [{"id":"…","timestamp":"2026-11-28T10:00:00.000Z","direction":"request","origin":"client",
       "message":{…},"response":{…},"duration":3}]
 
-A request contains its reply, which came `duration` ms later. The file's name contains the server's.
-The Inspector keeps the last 1,000 messages.
+A request contains its reply, which arrived `duration` ms later. The file name contains the server's
+name. The Inspector keeps the last 1,000 messages.
 """
 
 import re
@@ -35,7 +35,7 @@ _ENTRY: Final = msgspec.json.Decoder(_Entry)
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the messages of an export."""
+    """Yield the messages in an export."""
     named = _NAME.match(source.stem)
     server = urllib.parse.unquote(named["server"]) if named else None
     connection = source.connection(server=server)
@@ -57,5 +57,5 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def _unspaced(message: msgspec.Raw) -> bytes:
-    """Return the message without the export's spaces, which would end up in argument texts."""
+    """Return the message without the export's white space, which would end up in argument texts."""
     return msgspec.json.format(bytes(message), indent=-1)

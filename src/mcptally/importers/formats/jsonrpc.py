@@ -3,9 +3,9 @@
     {"jsonrpc":"2.0","id":1,"method":"tools/call",…}
     {"time":"2026-03-01T09:44:53Z","dir":"c2s","msg":{…}}
 
-The fields of the envelope have common names, or names given by the user. The direction of a bare
-message follows from the protocol if only one side can send it (a request of clients, the reply to a
-known request). A message that either side may send is given the usual direction and counted.
+The envelope's fields have common names, or names given by the user. The direction of a bare message
+follows from the protocol if only one side can send it: requests that only clients make, and replies
+to known requests. A message that either side may send gets the usual direction and is counted.
 """
 
 import re
@@ -23,7 +23,7 @@ MESSAGE: Final = ("message", "msg", "frame", "payload", "raw", "data", "body", "
 TIME: Final = ("ts_ns", "ts", "time", "timestamp", "at", "@timestamp", "t", "date", "when")
 DIRECTION: Final = ("direction", "dir", "flow")
 SESSION: Final = ("session", "session_id", "sessionId", "recording", "connection", "conn_id")
-"""Common names for the fields of an envelope; the first one that exists counts."""
+"""Common names of an envelope's fields; the first name that exists is used."""
 
 _WORDS: Final[dict[Dir, str]] = {
     "c2s": "c2s client_to_server client->server client-to-server clienttoserver client to_server "
@@ -56,7 +56,7 @@ _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the messages of a file."""
+    """Yield the messages in a file."""
     tally = source.tally
     senders: dict[tuple[str, bytes], Dir] = {}
     for line, data in source.lines():
@@ -85,7 +85,7 @@ def read(source: Source) -> Iterator[Item]:
 def _frame(
     source: Source, text: bytes, fields: dict[str, msgspec.Raw] | None
 ) -> tuple[bytes, int | None] | None:
-    """Return the message in a line, and its size in bytes if the line has the original bytes."""
+    """Return a line's message, and its size in bytes if the line contains the original bytes."""
     message = decode_or_none(_DECODE, text)
     is_bare = text[:1] == b"[" or (message is not None and message.is_jsonrpc)
     if source.envelope.message is None and is_bare:
@@ -105,7 +105,7 @@ def _frame(
 def _find(
     fields: dict[str, msgspec.Raw] | None, name: str | None, usual: tuple[str, ...]
 ) -> bytes | None:
-    """Return a field's JSON text, at the dotted path `name` or under one of its common names."""
+    """Return a field's JSON text, from the dotted path `name` or from the field's common names."""
     if fields is None:
         return None
     if name is None:
@@ -145,7 +145,7 @@ def _stated_direction(source: Source, fields: dict[str, msgspec.Raw] | None) -> 
 def _inferred_direction(
     source: Source, session: str, frame: bytes, senders: dict[tuple[str, bytes], Dir]
 ) -> Dir:
-    """Return the direction of a message according to the protocol; note how certain it is."""
+    """Infer a message's direction from the protocol, and count how certain this is."""
     notes = source.tally.notes
     message = decode_or_none(_DECODE, frame)
     if message is None:

@@ -1,9 +1,9 @@
-"""Reads Langfuse observations, as written by its API and its export.
+"""Reads Langfuse observations, as returned by its API and its export.
 
     {"id":"…","traceId":"…","type":"TOOL","name":"search","startTime":"…","endTime":"…",
      "level":"DEFAULT","statusMessage":null,"input":{…},"output":…}
 
-Older SDKs have no type TOOL: their calls look like any other span and are not recognised.
+Older SDKs have no type TOOL; their calls look like other spans and are not recognised.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Reads LangSmith runs, as written by `Client.list_runs`, its API and LangChain's tracer.
+"""Reads LangSmith runs, as returned by `Client.list_runs`, its API and LangChain's tracer.
 
 {"id":"…","run_type":"tool","name":"search","inputs":{…},"outputs":{"output":…},"error":null,
  "start_time":"…","end_time":"…","trace_id":"…"}
@@ -37,7 +37,7 @@ def _record(run: dict[str, Any]) -> ToolRecord | None:
         return None
     inputs, outputs = parsed(run.get("inputs")), dict_of(run.get("outputs"))
     if isinstance(inputs, dict) and inputs.keys() == {"input"}:
-        inputs = inputs["input"]  # some versions store the arguments as one text
+        inputs = inputs["input"]  # some versions store the arguments as a single text
     result, failed = unwrapped(outputs.get("output", outputs or None))
     error = text_of(run.get("error"))
     if error and (match := _TRACEBACK.match(error)):

@@ -1,4 +1,4 @@
-"""Reads logs of LiteLLM's MCP gateway: standard logging payloads and rows of its spend logs.
+"""Reads logs of LiteLLM's MCP gateway: standard logging payloads and rows of spend logs.
 
 {"id":"…","call_type":"call_mcp_tool","status":"success","startTime":…,"endTime":…,
  "metadata":{"mcp_tool_call_metadata":{"name":"…","arguments":{…},"mcp_server_name":"…"}},
@@ -14,7 +14,7 @@ from mcptally.importers.tool_records import Node, ToolRecord, read_records
 from mcptally.importers.values import dict_of, parsed, text_of
 
 _OF_MODELS: Final = ("completion", "responses", "messages", "generate_content")
-"""Parts of the `call_type` of requests to language models."""
+"""Substrings of `call_type` in requests to language models."""
 
 
 def read(source: Source) -> Iterator[Item]:
@@ -58,7 +58,7 @@ def _record(entry: dict[str, Any]) -> ToolRecord | None:
 
 
 def _result(value: Any) -> Any:
-    """Return a tool's result with MCP's member names.
+    """Return a tool result with MCP's member names.
 
     Some versions log Python attribute names and null members.
     """

@@ -1,7 +1,7 @@
 """Reads the SQLite database of mcphawk 1.0 (`mcphawk.db`).
 
-mcphawk parses and reprints messages, applies its own redaction, and identifies sessions. It stores
-no HTTP statuses. Rows are sorted by time, because they are not always written in that order.
+mcphawk parses and reprints messages, redacts them in its own way, and identifies sessions. It does
+not store HTTP statuses. Rows are sorted by time, because they are not always stored in order.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _TRANSPORTS: Final = {"stdio": "stdio", "sse": "http_sse"}
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the messages of a database, oldest first."""
+    """Yield the messages in a database, oldest first."""
     tally = source.tally
     last = 0
     for row in rows(source, "mcphawk", TABLES, _QUERY, bytes):

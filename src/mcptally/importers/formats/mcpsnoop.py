@@ -1,7 +1,7 @@
-"""Reads the session logs of mcpsnoop (`sessions/*.jsonl`).
+"""Reads mcpsnoop's session logs (`sessions/*.jsonl`).
 
-Spaces between a frame's tokens are lost, so its length on the wire is unknown. Over HTTP, the id of
-the connection is used as the id of the exchange.
+White space between a frame's tokens is lost, so its length on the wire is unknown. Over HTTP, the
+connection's id is used as the exchange's id.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ _META: Final = msgspec.json.Decoder(_Meta)
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the frames, stderr lines and commands of a file."""
+    """Yield the frames, stderr lines and commands in a file."""
     tally = source.tally
     for line, seen in source.records(_DECODE, "not an event of mcpsnoop"):
         connection = source.connection(

@@ -1,13 +1,13 @@
-"""Reads sessions of opencode: `opencode.db`, `opencode export`, and `opencode run --format json`.
+"""Reads opencode's sessions: `opencode.db`, `opencode export`, and `opencode run --format json`.
 
     {"info":{"id":"ses_…"},"messages":[{"info":{…},"parts":[{"type":"tool","callID":"…",
      "tool":"web_open","state":{"status":"completed","input":{…},"output":"…",
      "time":{"start":1768748943936,"end":1768748987338}}}]}]}
 
-The database has the parts of all sessions in the table `part`, as JSON in `data`.
+In the database, the table `part` contains the parts of all sessions as JSON in the column `data`.
 
-An MCP server's tool is called `SERVER_TOOL`. Names are separated at the first underscore. A call
-that opencode refuses is logged as a call to the tool `invalid`, with the tool's name in its input.
+An MCP server's tool is called `SERVER_TOOL`; names are split at the first underscore. A call that
+opencode rejects is logged as a call to the tool `invalid`, whose input names the requested tool.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _BUILT_IN: Final = frozenset(
         *("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"),
     }
 )
-"""Built-in tools with an underscore in their names; the others have none."""
+"""Built-in tools with an underscore in their names; other built-in tools have none."""
 
 
 class _Line(msgspec.Struct):
@@ -96,7 +96,7 @@ _QUERY: Final = """
 
 
 def _rows(source: Source) -> Iterator[tuple[int, _Line]]:
-    """Yield the parts in a database, oldest first, each as a separate message."""
+    """Yield a database's parts, oldest first, each as a separate message."""
     query = rows(source, "opencode", TABLES, _QUERY, lambda text: text.decode(errors="replace"))
     for number, (session, part, message) in enumerate(query, 1):
         about = dict_of(part)

@@ -1,6 +1,6 @@
-"""Reads OTLP JSON: spans from exporters and collectors; `span_calls` finds the calls among them.
+"""Reads OTLP JSON, spans from exporters and collectors; `span_calls` finds calls among the spans.
 
-A file is one document, or one document per line.
+A file contains a single document, or one document per line.
 """
 
 from collections.abc import Iterator, Sequence
@@ -68,12 +68,12 @@ _SPAN: Final = msgspec.json.Decoder(_Span)
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the calls of a file; other spans are counted."""
+    """Yield the calls in a file; count other spans."""
     return read_spans(source, _spans)
 
 
 def related(sources: Sequence[Source]) -> Iterator[Source]:
-    """Yield the sources; files with parents and children of the same spans are one source."""
+    """Yield the sources; combine files that contain parents and children of the same spans."""
     yield from joined(sources, _spans)
 
 
@@ -100,7 +100,7 @@ def _spans(source: Source) -> Iterator[Span]:
 
 
 def _of_group(group: _ResourceSpans) -> Iterator[tuple[str | None, msgspec.Raw]]:
-    """Yield the spans of a group, each with the library that wrote it."""
+    """Yield (library, span) for each span in a group."""
     for scope in group.scopes:
         library = scope.library.name if scope.library else None
         for raw in scope.spans:
@@ -128,7 +128,7 @@ def _span(
 
 
 def _message(status: str | None, exception: str | None) -> str | None:
-    """Return the failure text; a status often contains a stack trace besides the message."""
+    """Return the error text; a status message often contains a stack trace, too."""
     return exception if not status or (exception and exception in status) else status
 
 
@@ -146,7 +146,7 @@ def _plain(attributes: list[_Attribute]) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """Return the Python value of an OTLP `AnyValue`."""
+    """Convert an OTLP `AnyValue` to a Python value."""
     if not isinstance(value, dict) or len(value) != 1:
         return None
     ((kind, inner),) = value.items()

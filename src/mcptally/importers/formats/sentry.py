@@ -6,7 +6,7 @@ r"""Reads Sentry spans: envelopes as sent by its SDKs, or events, one JSON docum
      "start_timestamp":…,"timestamp":…,"spans":[{"op":"…","data":{…}}]}
 
 A transaction is a span with its descendants. An item with streamed spans is `{"items":[…]}`.
-`span_calls` finds the calls among them.
+`span_calls` finds the calls among all spans.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the calls among the spans; envelope headers and other items are counted."""
+    """Yield the calls among the spans; count envelope headers and other items."""
     return read_spans(source, _spans)
 
 
@@ -57,7 +57,7 @@ def _spans(source: Source) -> Iterator[Span]:
 
 
 def _of_line(event: _Line) -> Iterator[Any]:
-    """Yield the spans of a line; a value that is not a span is yielded unchanged."""
+    """Yield the spans in a line; yield values that are not spans unchanged."""
     contexts = event.contexts if isinstance(event.contexts, dict) else {}
     trace = contexts.get("trace")
     if isinstance(trace, dict) and event.start is not None:

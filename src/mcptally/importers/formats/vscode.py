@@ -1,9 +1,9 @@
-"""Reads VS Code's output of an MCP server, at log level trace (or debug or info, by version).
+"""Reads VS Code's output for an MCP server at log level trace (or debug or info, by version).
 
     2026-10-05 09:49:21.377 [debug] [editor -> server] {"jsonrpc":"2.0","id":1,…}
 
-Times are local, without a time zone. Versions of early 2025 wrote `[Client Says]` and `[Server
-Says]`. The editor prints messages after parsing them, so their length on the wire is unknown.
+Times are local, without a time zone. Versions from early 2025 wrote `[Client Says]` and `[Server
+Says]`. The editor parses messages before it prints them, so their length on the wire is unknown.
 """
 
 import re
@@ -27,14 +27,14 @@ _SAYS: Final[dict[bytes, Dir]] = {
 }
 _STDERR: Final = b"[server stderr] "
 _NOT_JSON: Final = re.compile(rb'Failed to parse message: (?P<text>".*")\s*\Z', re.DOTALL)
-"""Matches a line on the server's stdout that is not a message, as a JSON string."""
+"""Matches a line about output on the server's stdout that is not a message (a JSON string)."""
 _STARTING: Final = re.compile(rb"Starting server (?!from )(?P<name>.+)\Z")
 _COMMAND: Final = re.compile(rb"Server command line: (?P<command>.+)\Z")
 _OVER: Final = re.compile(rb"Connection state: (?P<how>Stopped|Error)")
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the messages, stderr lines and connections of a log."""
+    """Yield the messages, stderr lines and connections in a log."""
     tally = source.tally
     server: str | None = None
     of_stderr = False
@@ -80,7 +80,7 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def _not_json(text: bytes) -> bytes | None:
-    """Return the server's stdout line that the editor could not parse; None for other lines."""
+    """Return the stdout line that the editor could not parse as a message; None for other lines."""
     match = _NOT_JSON.match(text)
     if match is None:
         return None
