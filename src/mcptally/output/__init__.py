@@ -1,4 +1,4 @@
-"""Writes answers for people and programs: terminal tables, HTML report, exports, servers.
+"""Presents answers to people and programs: terminal tables, HTML report, exports and servers.
 
 May import `pipeline` and the folders below it, such as `analytics`, `tables` and `redaction`.
 

@@ -1,10 +1,10 @@
-"""Answers MCP requests from a recording: a server for tests of clients and agents.
+"""Implements an MCP server that answers from a recording, to test clients and agents.
 
 A request gets the recorded reply to the same request: the same tool with equal arguments, the same
-resource or the same prompt. If a request was recorded several times, its replies are given in
-recorded order, per session; the last one is repeated. Completions are also given in recorded order,
-regardless of the completed text, which stores do not keep. The `mcp` library handles the connection
-(handshake, protocol revision, transport).
+resource or the same prompt. If a request was recorded several times, each session gets the replies
+in recorded order; the last reply is repeated. Completions also follow the recorded order, whatever
+text is to be completed, because stores do not contain that text. The `mcp` library handles the
+connection (handshake, protocol revision, transport).
 """
 
 import collections
@@ -36,13 +36,13 @@ from mcptally.pipeline.run import score
 Context = ServerRequestContext[Any, Any]
 
 Failures = Literal["replies", "all", "none"]
-"""The recorded failures to reproduce: those with a reply, also missing replies, or none."""
+"""Which recorded failures to reproduce: those with a reply, all (also missing replies), or none."""
 
 NOT_RECORDED: Final = -32099
-"""JSON-RPC error code of the reply to a request that the recording cannot answer.
+"""JSON-RPC error code of replies to requests that the recording cannot answer.
 
-It is from the range for implementations (-32000 to -32099). A recorded error is unlikely to have
-this code, so tests can distinguish the two."""
+It is in the range for implementations (-32000 to -32099). Recorded errors are unlikely to have this
+code, so tests can tell them apart."""
 
 _SUCCEEDED: Final = frozenset({"ok", "input_required", "task"})
 _GAVE_UP: Final = frozenset({"timeout", "cancelled"})
@@ -55,13 +55,13 @@ _LISTED: Final = {
     "resources/templates/list": "resourceTemplates",
     "prompts/list": "prompts",
 }
-"""Method → the member of the result that contains the listing."""
+"""Method → the result's member that contains the listing."""
 _LISTING_OF: Final = {
     "tools/call": "tools/list",
     "resources/read": "resources/list",
     "prompts/get": "prompts/list",
 }
-"""Method of a call → method that lists its possible targets."""
+"""Method of a call → method that lists the call's possible targets."""
 _RESULTS: Final[dict[str, type[types.Result]]] = {
     "tools/call": types.CallToolResult,
     "resources/read": types.ReadResourceResult,
@@ -72,18 +72,18 @@ _RESULTS: Final[dict[str, type[types.Result]]] = {
     "resources/templates/list": types.ListResourceTemplatesResult,
     "prompts/list": types.ListPromptsResult,
 }
-"""Method → type of its result."""
+"""Method → type of the result."""
 _ADDED: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-"""Members that revision 2026-07-28 requires but recordings of earlier ones lack.
+"""Members that revision 2026-07-28 requires, but that recordings of earlier revisions lack.
 
-The library removes them from replies where they do not belong.
+The library removes them from replies in earlier revisions.
 """
 _CANDIDATES: Final = 200
-"""Maximum number of recorded calls that are compared to find the nearest one."""
+"""Maximum number of recorded calls that are compared to find the nearest call."""
 _COMPARED: Final = 2000
-"""Maximum characters of the arguments that are compared to find the nearest call."""
+"""Maximum number of characters of arguments that are compared to find the nearest call."""
 _QUOTED: Final = 300
-"""Maximum characters of the nearest call's arguments in an error message."""
+"""Maximum number of characters of the nearest call's arguments in an error message."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,10 +97,10 @@ class _Call:
     is_error: bool
     """Whether `response` is a JSON-RPC error object, not a result."""
     response: Any
-    """The `result` or `error` member; None if there was no reply or it was not kept."""
+    """The member `result` or `error`; None if there was no reply or the store lacks it."""
     latency_ms: float | None
     notifications: Sequence[str]
-    """Methods of the change notifications that followed."""
+    """Methods of the change notifications that followed the call."""
     task: bool
     """Whether the call started a task."""
 
@@ -129,7 +129,7 @@ ORDER BY requested_at, recording, seq, "index"
 
 
 def canonical(arguments: Any) -> str:
-    """Return the same JSON text for equal arguments: `1.0` becomes `1`, null becomes `{}`."""
+    """Return the same JSON text for equal arguments; `1.0` becomes `1`, null becomes `{}`."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -145,7 +145,7 @@ class Recording:
     """The recorded calls and listings of one server, from which requests are answered."""
 
     def __init__(self, store: Store, server: str | None, *, failures: Failures) -> None:
-        """Read the calls to a server.
+        """Read a server's calls from a store.
 
         Args:
             store: the store of the recordings.
@@ -153,7 +153,7 @@ class Recording:
             failures: the recorded failures to reproduce.
 
         Raises:
-            UsageError: no server or several servers are recorded, or none has this label.
+            UsageError: no server or several servers were recorded, or no server has this label.
         """
         self.server: Final = _only_server(store, server)
         self._failures: Final = failures
@@ -192,7 +192,7 @@ class Recording:
         elif method in _LISTED and isinstance(items := response.get(_LISTED[method]), list):
             pages = self._pages.setdefault((method, row["session"]), [])
             pages += items
-            if response.get("nextCursor") is None:  # the last page, so the listing is complete
+            if response.get("nextCursor") is None:  # the last page: the listing is complete
                 self._listings[method] = self._pages.pop((method, row["session"]))
         elif method in {"initialize", "server/discover"}:
             texts = {"instructions": response, "title": response.get("serverInfo")}
@@ -204,11 +204,11 @@ class Recording:
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """Return the recorded server's `name`, `version`, `title` and `instructions` if known."""
+        """Return the recorded server's name and, if known, version, title and instructions."""
         return {"name": self.server or "recorded server", **self._identity}
 
     def methods(self) -> set[str]:
-        """Return the recorded methods, and those that belong to the same capability."""
+        """Return the recorded methods, and other methods of the same capabilities."""
         found = {method for method, _ in self._calls} | set(self._listings) | self._served
         if "resources/templates/list" in found:
             found.add("resources/list")
@@ -218,7 +218,7 @@ class Recording:
         return found
 
     def task_tools(self) -> frozenset[str]:
-        """Return the tools with a call that started a task."""
+        """Return the tools for which a call started a task."""
         return frozenset(
             name
             for (_, name), by_arguments in self._calls.items()
@@ -227,7 +227,7 @@ class Recording:
         )
 
     def listing(self, method: str) -> list[Any]:
-        """Return the last complete recorded listing, or else the names in recorded calls."""
+        """Return the last complete recorded listing, or one made from names in recorded calls."""
         if method in self._listings:
             return self._listings[method]
         names = sorted(name for of, name in self._calls if _LISTING_OF.get(of) == method)
@@ -235,10 +235,10 @@ class Recording:
         return [{"name": name, "uri": name, **members} for name in names]
 
     def replies(self, method: str, name: str, arguments: str) -> Sequence[_Call]:
-        """Return the recorded calls that answer this request, in recorded order.
+        """Return the recorded calls that answer a request, in recorded order.
 
         Raises:
-            MCPError: there are none; the message names the nearest recorded call.
+            MCPError: there are no such calls; the message names the nearest recorded call.
         """
         what = _NAMED.get(method, "completion")
         by_arguments = self._calls.get((method, name))
@@ -274,7 +274,7 @@ class Recording:
 
 
 def _only_server(store: Store, server: str | None) -> str | None:
-    """Return the label of the server to answer as."""
+    """Return the label of the server to imitate."""
     rows = store.sql("SELECT DISTINCT server FROM calls WHERE dir = 'c2s' ORDER BY server")
     labels = [label for (label,) in rows.fetchall()]
     names = [label for label in labels if label is not None]
@@ -309,7 +309,7 @@ def _not_recorded(words: str, nearest: _Call | None = None) -> MCPError:
 
 
 def _nearest(arguments: str, recorded: Mapping[str, Any]) -> str:
-    """Return the recorded arguments with the most equal members, then the most similar text."""
+    """Return the recorded arguments with the most equal members; on a tie, the closest text."""
     wanted = json.loads(arguments)
 
     def equal_members(text: str) -> int:
@@ -331,17 +331,17 @@ def _nearest(arguments: str, recorded: Mapping[str, Any]) -> str:
 def read(
     archive: Sequence[str | Path], *, server: str | None = None, failures: Failures = "replies"
 ) -> Recording:
-    """Return the recording of a server, from transcripts or from a store.
+    """Read a server's recording from transcripts or from a store.
 
     Args:
-        archive: transcript files, folders or patterns; or one store, which is faster.
+        archive: transcript files, folders or patterns, or a single store, which is faster.
         server: label of the server; None if only one server was recorded.
         failures: the recorded failures to reproduce.
 
     Raises:
         UnreadableError: nothing could be read.
         StoreError: this version cannot read the store.
-        UsageError: the server is ambiguous.
+        UsageError: no server was recorded, or it is unclear which one is meant.
     """
     if len(archive) == 1 and (Path(archive[0]) / "store.json").is_file():
         return Recording(open_store(archive[0]), server, failures=failures)
@@ -440,7 +440,7 @@ def _recorded_error(call: _Call) -> MCPError:
 
 
 def _checked(method: str, result: Any, what: str) -> dict[str, Any]:
-    """Return the result with the members that newer revisions require.
+    """Return a result with the members that newer revisions require.
 
     Raises:
         MCPError: the result is invalid, so the library cannot send it; the message says why.
@@ -459,7 +459,7 @@ def _checked(method: str, result: Any, what: str) -> dict[str, Any]:
 
 
 def run_stdio(server: Server[Any]) -> None:
-    """Serve one client on stdin and stdout until it closes stdin."""
+    """Serve one client on stdin and stdout until the client closes stdin."""
 
     async def serve() -> None:
         async with stdio_server() as (received, sent):
@@ -475,7 +475,7 @@ def run_http(server: Server[Any], sockets: Sequence[socket.socket], *, host: str
         server: the MCP server to run.
         sockets: listening sockets.
         host: the host that `sockets` listen on. On a loopback address, requests with a foreign
-            `Host` or `Origin` are refused.
+            `Host` or `Origin` are rejected.
     """
     application = server.streamable_http_app(host=host)
     config = uvicorn.Config(application, log_level="error", access_log=False, server_header=False)

@@ -1,4 +1,4 @@
-"""Sends the recorded server's notifications to a mock server's subscribed clients."""
+"""Sends the recorded server's notifications to the mock server's subscribed clients."""
 
 import collections
 from collections.abc import Callable, Iterable
@@ -26,25 +26,25 @@ CHANGES: Final[dict[str, Callable[[], ServerEvent]]] = {
     "notifications/prompts/list_changed": PromptsListChanged,
     "notifications/resources/list_changed": ResourcesListChanged,
 }
-"""Change notification → the event that the `mcp` library sends to subscribers."""
+"""Change notification → the `mcp` library's event class for subscribers."""
 
 METHODS: Final = ("subscriptions/listen", "resources/subscribe", "resources/unsubscribe")
 
 
 def session_id(ctx: Context) -> str | None:
-    """Return the id of an HTTP session; None on stdio, and in revisions without sessions."""
+    """Return the HTTP session's id; None on stdio and in revisions without sessions."""
     return None if ctx.request is None else ctx.request.headers.get("mcp-session-id")
 
 
 class Subscriptions:
     """The subscriptions of all clients.
 
-    Stores do not keep notification parameters, so a recorded update is sent for each resource that
-    a client subscribed to.
+    Stores do not contain the notifications' parameters, so a recorded update is sent for each
+    resource that a client has subscribed to.
     """
 
     def __init__(self, server: Server[Any], methods: Iterable[str]) -> None:
-        """Serve `methods`, the recorded methods among `METHODS`."""
+        """Handle `methods`, which are the recorded methods among `METHODS`."""
         self._bus: Final = InMemorySubscriptionBus()
         self._listen: Final = ListenHandler(self._bus)
         self._listened: Final[collections.Counter[str]] = collections.Counter()
@@ -80,7 +80,7 @@ class Subscriptions:
         return types.EmptyResult()
 
     async def send(self, ctx: Context, notifications: Iterable[str]) -> None:
-        """Send notifications, given by their methods, to subscribed clients."""
+        """Send notifications, given by their methods, to the subscribed clients."""
         for method in notifications:
             if ctx.protocol_version not in STATELESS:
                 await self._send_in_session(ctx, method)

@@ -1,4 +1,4 @@
-"""Starts tasks for calls to a mock server, and reports their state."""
+"""Starts tasks for calls to the mock server, and reports their states."""
 
 import datetime
 import math
@@ -16,15 +16,15 @@ from mcptally.protocol.revisions import STATELESS
 
 Context = ServerRequestContext[Any, Any]
 Reply = tuple[float, dict[str, Any] | MCPError | None]
-"""Seconds until a reply, and the result or error; None if the call never ended."""
+"""Seconds until the reply, and the result or error; None if the call never ended."""
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 _CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 _RELATED: Final = "io.modelcontextprotocol/related-task"
 _CAPABILITY: Final[dict[str, Any]] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-"""Capability declared by a server of 2025-11-25."""
+"""Capability that servers declare in revision 2025-11-25."""
 _POLL_MS: Final = 20
-"""Recommended milliseconds between two requests for a task's state."""
+"""Polling interval that clients are told to use, in milliseconds."""
 
 
 class _Task(msgspec.Struct):
@@ -33,10 +33,10 @@ class _Task(msgspec.Struct):
     name: str
     created: str
     ready: float
-    """When the task ends, by anyio's clock."""
+    """Time on anyio's clock at which the task ends."""
     reply: dict[str, Any] | MCPError | None
     ttl: int | None
-    """Milliseconds for which the client wants the task to be kept."""
+    """How long the client wants the task to be retained, in milliseconds."""
     cancelled: bool = False
 
     def status(self) -> str:
@@ -49,22 +49,22 @@ class _Task(msgspec.Struct):
 
 
 class Tasks:
-    """Middleware for a server that answers `tools/call` with a task, and requests about tasks.
+    """Server middleware that answers `tools/call` with tasks, and requests about tasks.
 
-    The `mcp` library has no types for either revision's tasks, and lets a middleware define the
-    answers.
+    The `mcp` library has no types for tasks in either revision, but lets middleware define the
+    replies.
     """
 
     def __init__(
         self, tools: frozenset[str], reply: Callable[[Context, str, Any], Awaitable[Reply]]
     ) -> None:
-        """Remember the tools whose calls were recorded as tasks, and the function that replies."""
+        """Store the tools whose calls were recorded as tasks, and the function that replies."""
         self._tools: Final = tools
         self._reply: Final = reply
         self._tasks: Final[dict[str, _Task]] = {}
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> Any:
-        """Answer a request, or pass it on to the server."""
+        """Answer a request about a task, or pass the request on to the server."""
         params = dict(ctx.params or {})
         if ctx.method == "tools/call" and self._is_for_task(ctx, params):
             return await self._start(ctx, params)
@@ -116,7 +116,7 @@ class Tasks:
 
 
 def _state(ctx: Context, task: _Task, status: str | None = None) -> dict[str, Any]:
-    """Return a task with the members of the client's revision."""
+    """Return a task's state with the members of the client's revision."""
     suffix = "Ms" if ctx.protocol_version in STATELESS else ""
     return {
         "taskId": task.name,
@@ -129,7 +129,7 @@ def _state(ctx: Context, task: _Task, status: str | None = None) -> dict[str, An
 
 
 def _end(task: _Task) -> dict[str, Any]:
-    """Return the result or error of a task as in `tasks/get` of 2026-07-28."""
+    """Return a task's result or error, as in `tasks/get` in 2026-07-28."""
     if task.status() not in {"completed", "failed"}:
         return {}
     if isinstance(task.reply, MCPError):
@@ -138,7 +138,7 @@ def _end(task: _Task) -> dict[str, Any]:
 
 
 async def _result(task: _Task) -> dict[str, Any]:
-    """Return the result of a task once it has ended, as `tasks/result` in 2025-11-25 does."""
+    """Wait for a task's end and return the result, as `tasks/result` in 2025-11-25 does."""
     if task.cancelled:
         raise MCPError(types.INVALID_PARAMS, "mcptally mock: the task was cancelled")
     await anyio.sleep(max(0.0, task.ready - anyio.current_time()))

@@ -1,4 +1,4 @@
-"""Writes an answer to stdout, as a table for people or in a row format.
+"""Writes an answer to stdout, as a table for humans or in a row format.
 
 Recorded text is untrusted: control characters, terminal escapes, invisible characters and
 bidirectional overrides never reach a terminal, and Markdown markup is escaped.
@@ -20,14 +20,14 @@ from mcptally.plural import count
 from mcptally.tables.values import distinct_names, plain
 
 _IN_THE_ENCODING_OF_STDOUT: Final = frozenset({"json", "jsonl", "markdown"})
-"""Formats for which stdout may escape characters that its encoding lacks; files are UTF-8."""
+"""Formats in which characters that stdout's encoding lacks can be escaped; files are UTF-8."""
 
 ROWS: Final = 50
-"""Default number of table rows printed in a terminal."""
+"""Default number of table rows in a terminal."""
 
 
 def _unsupported_as_text(table: pa.Table) -> pa.Table:
-    """Return the table with intervals and unions as text, since CSV and Parquet lack them."""
+    """Convert intervals and unions to text, because CSV and Parquet do not support them."""
     for index, name in enumerate(table.column_names):
         column = table.column(index)
         if pa.types.is_union(column.type) or pa.types.is_interval(column.type):
@@ -55,13 +55,13 @@ def write(
     Args:
         answer: the rows to write.
         form: the format, one of `ANSWERS`.
-        shown: the columns of a table; all if empty. A terminal shows those that fit.
+        shown: the columns of a table; all if empty. A terminal shows as many columns as fit.
         limit: the maximum number of rows; 0 for all.
         counts: whether to count and report the rows beyond the limit.
-        empty: what an answer without rows means.
+        empty: the text if there are no rows.
 
     Raises:
-        QueryError: DuckDB cannot compute the rows, or Parquet cannot contain them.
+        QueryError: DuckDB cannot compute the rows, or Parquet cannot represent them.
     """
     try:
         table = (answer.limit(limit + 1) if limit else answer).to_arrow_table()
@@ -95,7 +95,7 @@ def write(
 
 
 def _terminal_width() -> tuple[int | None, bool]:
-    """Return the line width of stdout (None: not a terminal), and whether it has colours."""
+    """Return stdout's width (None if it is not a terminal), and whether it supports colours."""
     if not (sys.stdout.isatty() or os.environ.keys() & _FORCED):
         return None, False
     from rich.console import Console  # noqa: PLC0415  (slow to import)
@@ -107,7 +107,7 @@ def _terminal_width() -> tuple[int | None, bool]:
 
 
 _FORCED: Final = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
-"""Variables that make rich write to a file as to a terminal."""
+"""Environment variables that make rich treat files as terminals."""
 
 
 def _terminal(table: pa.Table, shown: Sequence[str]) -> None:

@@ -1,9 +1,9 @@
 """Writes a Python script that repeats a recorded tool call and compares the outcome.
 
-The script needs only the Python SDK. It starts the recorded server, repeats earlier calls of the
+The script needs only the Python SDK. It starts the recorded server, repeats earlier calls in the
 session that may have changed state, makes the call, and exits with 0 (same outcome), 1 (different)
-or 2 (not run). With `--record`, it starts the server behind `mcptally record`, to get a transcript.
-Recorded text comes from untrusted servers, so it is only inserted as Python literals.
+or 2 (not run). With `--record`, it starts the server behind `mcptally record`, which writes a
+transcript. Recorded text comes from untrusted servers, so it is inserted only as Python literals.
 """
 
 import json
@@ -22,15 +22,15 @@ from mcptally.redaction.display import mask_text
 from mcptally.wire.nesting import is_too_deep
 
 SECONDS: Final = 30
-"""Minimum time limit of a script; twice the call's latency if longer."""
+"""Minimum time limit of a script in seconds; twice the call's latency if that is longer."""
 
 _REDACTED: Final = re.compile(r"\[redacted:[^\]]*\]|redacted-url-password")
-"""Matches the text with which redaction replaces a secret."""
+"""Matches the text that redaction inserts in place of a secret."""
 _PLACEHOLDER: Final = re.compile(rf"<[a-z]+>|…|{_REDACTED.pattern}")
-"""Matches the placeholders for varying text in a template."""
+"""Matches a template's placeholders for variable text."""
 _NO_REPLY: Final = frozenset({"timeout", "no_response", "cancelled"})
 _WORKED: Final = ("ok", "hidden_error", "task", "input_required")
-"""Outcomes of earlier calls that are repeated, because they may have changed data."""
+"""Earlier calls with these outcomes may have changed data, so they are repeated."""
 _DEEPEST: Final = 50
 """Maximum nesting of values that become Python literals; Python's parser allows 200 levels."""
 
@@ -46,7 +46,7 @@ class _Variable:
 
 
 class _JsonText:
-    """A Python expression that parses JSON text, in place of a value in the script."""
+    """A Python expression that parses JSON text, in place of a literal."""
 
     def __init__(self, text: str) -> None:
         self._text: Final = text
@@ -117,13 +117,13 @@ def script(
     """Return the script for a call.
 
     Args:
-        store: the store with the call.
-        call: the `call_id`, or the beginning of it.
-        command: the command that starts the server; by default the recorded one.
-        read_only: tools known to change nothing, in addition to those marked as read-only.
+        store: the store that contains the call.
+        call: the `call_id`, or a unique prefix of it.
+        command: the command that starts the server; by default, the recorded command.
+        read_only: tools known to change nothing, besides those that are annotated as read-only.
 
     Raises:
-        QueryError: no call has this id, or several ids begin with it.
+        QueryError: no call has this id, or several ids start with it.
         UsageError: the call cannot be repeated; the message says why.
     """
     return retry_if_replaced([store], lambda: _script(store, call, command, frozenset(read_only)))
@@ -201,10 +201,10 @@ def _literal(value: Any, indent: int) -> str:
 
 
 def _arguments(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call.
+    """Return a call's arguments.
 
     Raises:
-        UsageError: the arguments were not kept, or are not an object.
+        UsageError: the arguments were not recorded in full, or are not an object.
     """
     try:
         found = {} if row["arguments"] is None else json.loads(row["arguments"])
@@ -239,10 +239,10 @@ def _server(row: dict[str, Any], command: Sequence[str]) -> str | list[str]:
 
 
 def _parts(template: str | None, error_text: str | None) -> list[str]:
-    """Return the parts that a text must contain to count as the same error as recorded.
+    """Return the texts that an error must contain to count as the recorded error.
 
-    These are the constant parts of the template. A template may combine several parts of the text,
-    so some of its parts may not occur in the text; then the words that occur are used.
+    These are the template's constant parts. A template may merge several parts of the error text,
+    so some of its own parts may not occur there; in this case, the words that do occur are used.
     """
     if template is None or error_text is None:
         return []

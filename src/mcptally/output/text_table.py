@@ -19,9 +19,9 @@ def text_table(
 
     Args:
         table: the rows.
-        shown: columns, most important first; all if empty.
+        shown: the columns, most important first; all columns if empty.
         width: characters per line; None for no limit. Long texts are cut; if that is not enough,
-            the least important columns are left out (`fit_widths`), but never `ok` and `calls`.
+            the least important columns are omitted (`fit_widths`), but never `ok` and `calls`.
         colour: whether to colour good and bad values.
     """
     names = [name for name in shown or table.column_names if name in table.column_names]
@@ -44,7 +44,7 @@ def text_table(
     )
     for name in _NAMES & widths.keys():
         cells[name] = [_cut_middle(text, widths[name]) for text in cells[name]]
-    # Headings are bottom-aligned: shorter ones have empty lines above.
+    # Headings are bottom-aligned, with empty lines above shorter headings.
     height = max((headings[name].count("\n") for name in widths), default=0) + 1
     above = {name: height - 1 - headings[name].count("\n") for name in widths}
     top = {name: [*[""] * above[name], *headings[name].split("\n")] for name in widths}
@@ -71,7 +71,7 @@ def text_table(
 
 
 def _without_zones(table: pa.Table) -> pa.Table:
-    """Return the table without the time zone UTC, for which pyarrow would import pandas."""
+    """Return the table without time zones (all UTC), for which pyarrow would import pandas."""
     for number, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.tz:
             kind = pa.timestamp(field.type.unit)
@@ -81,7 +81,7 @@ def _without_zones(table: pa.Table) -> pa.Table:
 
 
 INSUFFICIENT_MARK: Final = "?"
-"""Precedes an estimate `x` with too little data (`x_insufficient_data` is true)."""
+"""Prefix of an estimate `x` with too little data (`x_insufficient_data` is true)."""
 
 
 def _is_insufficient(name: str, row: Mapping[str, Any]) -> bool:
@@ -90,7 +90,7 @@ def _is_insufficient(name: str, row: Mapping[str, Any]) -> bool:
 
 
 def _cut_middle(text: str, width: int) -> str:
-    """Return a name shortened to `width` by removing its middle."""
+    """Shorten a name to `width` by removing its middle."""
     from rich.cells import cell_len, set_cell_size  # noqa: PLC0415
 
     if cell_len(text) <= width or width < 5:
@@ -101,7 +101,7 @@ def _cut_middle(text: str, width: int) -> str:
 
 
 def _cut_end(text: str, width: int) -> str:
-    """Return a text shortened to `width` by removing its end."""
+    """Shorten a text to `width` by removing its end."""
     from rich.cells import set_cell_size  # noqa: PLC0415
 
     if _width([text]) <= width:
@@ -110,9 +110,9 @@ def _cut_end(text: str, width: int) -> str:
 
 
 def _wrap_heading(text: str, column_width: int) -> str:
-    """Return a heading wider than its cells on two lines that are as narrow as possible.
+    """Split a heading that is wider than its column into two lines, as narrow as possible.
 
-    A line ends after an underscore, so that the lines together are the column's name.
+    Lines end after underscores, so that joining the lines yields the column's name.
     """
     words = re.split(r"(?<=[_ ])", text)
     if len(text) <= column_width or len(words) == 1:
@@ -122,11 +122,11 @@ def _wrap_heading(text: str, column_width: int) -> str:
 
 
 _CALL_ID: Final = re.compile(r"(?:^|_)call_id$")
-"""Matches columns of call ids, which are never cut: readers paste them into `mcptally show`."""
+"""Matches columns of call ids, which are never cut: users paste them into `mcptally show`."""
 _MESSAGES: Final = frozenset({"template", "example", "message", "error", "error_text"})
-"""Columns of messages, which keep at least `MIN_MESSAGE_WIDTH` characters."""
+"""Columns of messages, of which at least `MIN_MESSAGE_WIDTH` characters are shown."""
 _ALWAYS_KEPT: Final = frozenset({"ok", "calls"})
-"""Columns that are never left out: a rate means little without its number of calls."""
+"""Columns that are never omitted: a rate means little without its number of calls."""
 
 
 def _width(texts: Sequence[str]) -> int:
@@ -136,13 +136,13 @@ def _width(texts: Sequence[str]) -> int:
 
 
 MIN_TEXT_WIDTH: Final = 10
-"""Minimum width of a cut text; if that is too wide, columns are left out."""
+"""Minimum width of a cut text; if that is too wide, columns are omitted."""
 MIN_NAME_WIDTH: Final = 16
-"""The same for names, which are cut in the middle, since related names may differ at either end."""
+"""The same for names, which are cut in the middle: related names may differ at either end."""
 MIN_MESSAGE_WIDTH: Final = 30
-"""The same for error messages: fewer characters rarely distinguish errors."""
+"""The same for error messages; fewer characters rarely suffice to tell errors apart."""
 _LEAST_WIDTH: Final = 4
-"""The width to which texts and names are cut if no more columns can be left out."""
+"""Width to which texts and names are cut if no more columns can be omitted."""
 _NAMES: Final = frozenset(
     {"server", "tool", "client", "path", "file", "session", "recording", "rule"}
 )
@@ -150,18 +150,18 @@ _NAMES: Final = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class _Step:
-    """A way to fit a table into a line: columns to keep, and widths of cut texts."""
+    """A way to fit a table into a line: which columns to keep, and how far to cut texts."""
 
     kept: frozenset[str]
-    """Columns that may not be left out."""
+    """Columns that must not be omitted."""
     text: int
-    """The minimum width of texts that are neither names nor messages."""
+    """Minimum width of texts that are neither names nor messages."""
     name: int
     message: int
 
 
 def _steps(names: Sequence[str], numbers: Collection[str]) -> list[_Step]:
-    """Return the steps to fit a table with these columns into a line; each omits or cuts more."""
+    """Return the steps to try, in order, to fit columns into a line; each omits or cuts more."""
     first_number = [name for name in names if name in numbers][:1]
     messages = _MESSAGES & set(names)
     ids = {name for name in names if _CALL_ID.search(name)}
@@ -188,13 +188,13 @@ def fit_widths(
 ) -> dict[str, int]:
     """Return the width of each column that fits into `width` characters.
 
-    The widest text columns are narrowed first; columns in `fixed` keep their natural width. If that
-    is not enough, columns are left out, the rightmost first. The first two columns stay, and as
-    long as possible the number of calls, the first number, the error message and the call id.
+    The widest text columns are narrowed first; columns in `fixed` retain their natural width. If
+    that is not enough, columns are omitted, rightmost first, except the first two. Among the last
+    to go are the number of calls, the first number, the error message and the call id.
 
     Args:
         natural: column → number of characters needed, in column order.
-        fixed: columns that cannot be cut.
+        fixed: columns that must not be cut.
         width: characters per line; None for no limit.
         numbers: columns of numbers.
     """
@@ -228,7 +228,7 @@ def _least(name: str, natural: int, step: _Step) -> int:
 
 
 def _line(sizes: Mapping[str, int], names: Sequence[str]) -> int:
-    """Return the characters of a line with these columns, two spaces apart."""
+    """Return the length of a line with the given columns, two spaces apart."""
     return sum(sizes[name] for name in names) + 2 * (len(names) - 1)
 
 
@@ -249,7 +249,7 @@ _YELLOW: Final = "\033[33m"
 
 
 def _style(name: str, text: str, row: Mapping[str, Any]) -> str:
-    """Return the colour of a cell by its value; an estimate with too little data is dimmed."""
+    """Return a cell's style, according to the value; estimates with too little data are dimmed."""
     if text == NEVER_WORKED or (name == "ok" and row[name] == 0 and row.get("calls")):
         return _RED
     if _is_insufficient(name, row):
@@ -259,7 +259,7 @@ def _style(name: str, text: str, row: Mapping[str, Any]) -> str:
     if text in _DOUBTFUL:
         return _YELLOW
     if name == "confidence" and _has_interval(name, row) and row[name] is not None:
-        # The interval's ends decide, not the estimate.
+        # The ends of the interval determine the colour, not the estimate.
         if row["confidence_low"] >= 90:
             return _GREEN
         if row["confidence_high"] < 90:
@@ -273,7 +273,7 @@ def _has_interval(name: str, row: Mapping[str, Any]) -> bool:
 
 
 def _with_interval(name: str, row: Mapping[str, Any]) -> str:
-    """Return a cell's text, with the mark for too little data and the interval, if any."""
+    """Return a cell's text with its interval, and a prefix if there is too little data."""
     text = cell_of(name, row)
     if not text or text == NEVER_WORKED or not _has_interval(name, row):
         return text

@@ -1,4 +1,4 @@
-"""Writes a file atomically: either completely or not at all."""
+"""Writes files atomically: either completely or not at all."""
 
 import os
 from collections.abc import Callable
@@ -15,8 +15,8 @@ def whole_file(path: Path, write: Callable[[BinaryIO], T]) -> T:
     """Write a file atomically and return what `write` returns.
 
     The content goes to a temporary file in the same folder, which then replaces the target. If
-    writing fails, the temporary file is removed. If `path` is a link, its target is replaced. Pipes
-    and devices are written directly.
+    writing fails, the temporary file is removed. If `path` is a link, the link's target is
+    replaced. Pipes and devices are written to directly.
 
     Raises:
         UsageError: the file cannot be written.

@@ -4,8 +4,8 @@
 
 May import the same folders as `output`, `review`, and the page of `output.html`.
 
-The server listens on loopback only, and every address contains a random token, so that other users
-and other web pages cannot read the store. Requests with a foreign `Host` or `Origin` are refused.
-Only the file of review answers can be changed, through forms on our own pages. SQL runs under the
-limits of `serve`.
+The server listens only on loopback, and every address contains a random token, so that other users
+and other web pages cannot read the store. Requests with a foreign `Host` or `Origin` are rejected.
+Only the file of review answers can be changed, through forms on our own pages. SQL runs with the
+same limits as in `serve`.
 """

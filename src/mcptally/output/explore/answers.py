@@ -1,8 +1,8 @@
-"""Computes a store's answers for the pages, each once, and keeps them until the store changes.
+"""Computes a store's answers for the pages, and caches them until the store changes.
 
 Questions and SQL read masked copies of the tables, in child processes with limits. The first answer
-waits until these copies exist. The questions on the first page do not wait: they read the unmasked
-store, and their rows are masked, as in the report.
+waits until the copies exist. The questions on the first page do not wait: they read the unmasked
+store, and their rows are masked afterwards, as in the report.
 """
 
 import collections
@@ -22,24 +22,24 @@ from mcptally.errors import McptallyError, QueryError
 from mcptally.review.place import file_of_store
 
 MEMORY: Final = "4GB"
-"""The memory limit of an answer."""
+"""The memory limit for computing an answer."""
 ROWS: Final = 100_000
 """Maximum number of rows read from an answer."""
 KEPT: Final = 256 << 20
-"""Maximum bytes of answers that are kept."""
+"""Maximum total size of cached answers, in bytes."""
 
 _FIRST: Final = ("priorities", "timeline", "change_points", "contrasts", "tool_scores")
-"""Questions asked by the first page and by a tool's page. They have few rows."""
+"""Questions on the first page and on tools' pages; their answers have few rows."""
 
 
 class Answers:
-    """The answers of a store. Threads may share this object.
+    """A cache of a store's answers, which threads may share.
 
     Args:
         path: the store.
-        seconds: the time limit of an answer.
-        base: an earlier store for comparison.
-        reviews: the file of a review's answers; by default the one beside the archive.
+        seconds: the time limit for an answer.
+        base: an earlier store to compare with.
+        reviews: the file of review answers; by default, the file in the archive's folder.
 
     Raises:
         StoreError: there is no store.
@@ -49,10 +49,10 @@ class Answers:
         self, path: Path, seconds: float, base: Path | None = None, reviews: Path | None = None
     ) -> None:
         self.recorded: Final = open_store(path)
-        """The store as recorded: what it returns must be masked."""
+        """The unmasked store: its answers must be masked before they are shown."""
         self.masked: Final = open_store(path, memory=MEMORY, masked=True)
         self.base: Final = None if base is None else open_store(base)
-        """The earlier store as recorded."""
+        """The earlier store, unmasked."""
         self._reviews: Final = reviews or file_of_store(self.recorded.manifest, path)
         self._limited_recorded: Final = open_store(path, memory=MEMORY)
         self._seconds: Final = seconds
@@ -65,20 +65,20 @@ class Answers:
         )
 
     def mark(self) -> object:
-        """Return a value that changes with the store, its base and the answers of a review."""
+        """Return a value that changes when the store, its base or the review answers change."""
         file = self._reviews
         reviews = file.stat().st_mtime_ns if file is not None and file.exists() else None
         return self.recorded.mark(), self.base and self.base.mark(), reviews
 
     def reviewed(self, server: str | None, tool: str | None) -> str | None:
-        """Return the failure rate from a reviewed sample of these calls in words, if any."""
+        """Return a sentence with the failure rate from a reviewed sample, if there is one."""
         return failure_rate_in_words(self.recorded, server, tool, file=self._reviews)
 
     def prepare(self) -> None:
-        """Ask the first pages' questions in a thread, and write the masked copies."""
+        """In a thread, compute the answers for the first pages, and write the masked copies."""
 
         def ask() -> None:
-            # Ignore errors: the page that needs the answer reports them.
+            # Ignore errors: the page that needs an answer reports the error.
             with contextlib.suppress(McptallyError):
                 for question in _FIRST:
                     self.ask(question)
@@ -131,7 +131,7 @@ class Answers:
         """Return the answer to a SELECT; see `Store.sql`.
 
         Raises:
-            QueryError: the query is invalid, or it took too long.
+            QueryError: the query is invalid or took too long.
         """
         return self.kept(
             ("sql", query, *map(repr, parameters)),
@@ -139,7 +139,7 @@ class Answers:
         )
 
     def light(self, query: str) -> pl.DataFrame:
-        """Return the answer to our own SELECT of a few sums; do not wait for masked copies."""
+        """Return the answer to a cheap SELECT of our own; does not wait for masked copies."""
         return self.kept(
             ("light", query),
             lambda: retry_if_replaced(
@@ -148,7 +148,7 @@ class Answers:
         )
 
     def base_errors(self) -> pl.DataFrame:
-        """Return the base store's answer to the question `error_groups`; empty without a base."""
+        """Return the base store's answer to `error_groups`; empty without a base store."""
         base = self.base
         if base is None:
             return self.ask("error_groups").clear()
@@ -160,7 +160,7 @@ class Answers:
     def _wait_for_copies(self) -> None:
         """Wait for the masked copies, which a child process writes once per store.
 
-        Raises: QueryError: the copies do not exist within an answer's time limit.
+        Raises: QueryError: writing the copies takes longer than the time limit for an answer.
         """
         with self._lock:
             is_first = self._copies is None
@@ -176,7 +176,7 @@ class Answers:
             ) from None
 
     def _write_copies(self, copies: Future[None]) -> None:
-        # Outside `within`: the time limit would stop this for a store with millions of calls.
+        # Outside `within`: the time limit would stop this in stores with millions of calls.
         store = self.masked
         try:
             retry_if_replaced([store], lambda: store.sql("SELECT 1 FROM calls LIMIT 0").fetchall())
@@ -192,9 +192,9 @@ class Answers:
         return frame
 
     def kept(self, key: object, compute: Callable[[], pl.DataFrame]) -> pl.DataFrame:
-        """Return the answer for this key, computed once per state of the store.
+        """Return the answer for a key, which is computed once per state of the store.
 
-        Other threads that request it meanwhile wait for the same answer.
+        Threads that request the key in the meantime wait for the same answer.
         """
         with self._lock:
             if (mark := self.mark()) != self._mark:
@@ -217,7 +217,7 @@ class Answers:
         return answer.result()
 
     def _forget(self) -> None:
-        """Forget the least recently used answers until the others fit."""
+        """Evict the least recently used answers until the remaining ones fit."""
         with self._lock:
             done = [(key, one) for key, one in self._kept.items() if one.done()]
             sizes = [(key, one.result().estimated_size()) for key, one in done]

@@ -1,6 +1,6 @@
 """Defines the web application of `explore`: addresses, access control and limits.
 
-The folder's docstring describes the protection of the store.
+The folder's docstring describes how the store is protected.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ from mcptally.output.explore.page import Page
 from mcptally.output.explore.review import Chosen, Reviews
 
 SECONDS: Final = 20.0
-"""The default time limit for an answer."""
+"""Default time limit for an answer, in seconds."""
 
 _POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; form-action 'self'; "
@@ -58,24 +58,24 @@ _POLICY: Final = (
     "trusted-types 'none'"
 )
 HEADERS: Final = {
-    # A browser may cache a page, but asks each time whether it has changed (ETag).
+    # Browsers may cache a page, but must revalidate it each time (ETag).
     "Cache-Control": "private, no-cache",
     "Content-Security-Policy": _POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # The address has a token. With `no-referrer`, our own forms would have no `Origin`.
+    # Addresses contain the token. With `no-referrer`, our own forms would send no `Origin`.
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Headers of every response."""
+"""Headers of all responses."""
 
 
 class _OnlyOurselves:
-    """Refuses requests whose `Host`, `Origin` or token is not this server's.
+    """Rejects requests with a foreign `Host` or `Origin`, or without the token.
 
-    A page on another site can make a browser send requests to loopback, even with a host name that
-    resolves to 127.0.0.1 (DNS rebinding). It cannot choose `Host` and `Origin`, and does not know
+    A page on another site can make a browser send requests to loopback, even under a host name that
+    resolves to 127.0.0.1 (DNS rebinding). But it cannot set `Host` and `Origin`, and does not know
     the token.
     """
 
@@ -171,7 +171,7 @@ def _tool(answers: Answers, links: Links, request: Request) -> Page | Response:
     of_server, name = (request.query_params.get(key) for key in ("server", "tool"))
     if tool.is_known(answers, of_server, name):
         return tool.page(answers, links, of_server, name)
-    # In some answers, the column `tool` contains a method if the call is not to a tool.
+    # In some answers, the column `tool` contains the method of calls that are not to a tool.
     return RedirectResponse(links.calls(server=of_server, method=name), 303)
 
 
@@ -202,11 +202,11 @@ PAGES: Final[dict[str, Handler]] = {
     "search": _search,
     "sql": _sql,
 }
-"""Path below the root → the page."""
+"""Path below the root → handler of the page."""
 
 
 def _review(reviews: Reviews) -> dict[str, Handler]:
-    """Return the pages of a review, which also depend on the answers."""
+    """Return the handlers of the review's pages."""
 
     def first(answers: Answers, links: Links, request: Request) -> Page:
         del answers, links
@@ -225,7 +225,7 @@ def _review(reviews: Reviews) -> dict[str, Handler]:
 
 
 class _Server(uvicorn.Server):
-    """Does not wait for the answers being computed when it is told to stop."""
+    """A server that cancels running queries when it is asked to stop."""
 
     def __init__(self, config: uvicorn.Config, answers: Answers) -> None:
         super().__init__(config)
@@ -247,16 +247,16 @@ def serving(
     reviews: Path | None = None,
     who: str | None = None,
 ) -> Iterator[Callable[[], None]]:
-    """Prepare a server for the store at `path`; at the end, wait for its threads.
+    """Prepare a server for a store; on exit, wait for its threads.
 
     Args:
         path: the store.
-        listener: the socket that accepts connections.
-        token: the secret with which every address begins.
+        listener: the listening socket.
+        token: the secret that every address starts with.
         seconds: the time limit for an answer.
-        base: an earlier store, to compare with.
-        reviews: the file of answers; by default the one beside the archive.
-        who: name of the reviewer; by default that of the user.
+        base: an earlier store to compare with.
+        reviews: the file of review answers; by default, the file in the archive's folder.
+        who: the reviewer's name; by default, the user's name.
 
     Yields:
         A function that serves until a signal stops it.
@@ -287,7 +287,7 @@ def _application(answers: Answers, desk: Reviews, token: str, port: int) -> ASGI
     templates = page.environment(links)
     next(
         page.stream(templates, archive.page(answers), lambda: None)
-    )  # here, so that no request waits for it
+    )  # compiles the templates before the first request
     pages = [
         Route(f"/{token}/{pattern}", _responder(answers, links, templates, handler))
         for pattern, handler in PAGES.items()
@@ -313,13 +313,13 @@ def _asset(name: str, kind: str, request: Request) -> Response:
 
 
 FORM: Final = 16_384
-"""Maximum bytes read from a form."""
+"""Maximum size of a submitted form, in bytes."""
 
 
 def _form(
     links: Links, templates: jinja2.Environment, act: Callable[[Links, Mapping[str, str]], str]
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return a form handler that calls `act` and redirects to the address returned by it."""
+    """Return a form handler that calls `act` and redirects to the address that `act` returns."""
 
     async def respond(request: Request) -> Response:
         body = b""
@@ -350,10 +350,10 @@ def _responder(
     *,
     kept: bool = True,
 ) -> Callable[[Request], Response]:
-    """Return a request handler for a page, which is sent while it is made.
+    """Return a request handler that streams a page while it is being rendered.
 
-    An error is shown as a page. A page is made again for the next request if one of its sections
-    failed, or if it is not `kept`.
+    Errors are shown as pages. A browser may reuse a page until the store changes, unless one of its
+    sections failed or `kept` is false.
     """
     incomplete: set[str] = set()
 
@@ -379,13 +379,13 @@ def _responder(
 
 
 def _tag(state: str) -> str:
-    """Return the ETag of the pages made by this version from a state of the store."""
+    """Return the ETag for pages rendered by this version from a given state of the store."""
     digest = hashlib.sha256(f"{mcptally.__version__} {state}".encode()).hexdigest()
     return f'"{digest[:32]}"'
 
 
 def _unless_known(request: Request, tag: str, make: Callable[[], Response]) -> Response:
-    """Return the response, or 304 if the browser already has it."""
+    """Return the response, or 304 if the browser already has the page."""
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers={"ETag": tag})
     return make()

@@ -1,4 +1,4 @@
-"""Makes the first page: how many calls worked, what to look at, and all servers."""
+"""Builds the first page: how many calls worked, what to look at first, and all servers."""
 
 from typing import Any, Final
 
@@ -40,7 +40,7 @@ MOST: Final = 10
 
 
 def page(answers: Answers) -> Page:
-    """Return the first page of the store."""
+    """Return the store's first page."""
     rows = answers.light(_SERVERS).to_dicts()
     sums = {name: sum(row[name] or 0 for row in rows) for name in _COUNTS}
     requests = answers.recorded.manifest["rows"]["calls"]

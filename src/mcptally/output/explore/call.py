@@ -1,4 +1,4 @@
-"""Makes a call's page: request and reply as trees, reasons for the verdict, and surroundings."""
+"""Builds a call's page: request and reply as trees, evidence for the verdict, and context."""
 
 import contextlib
 import json
@@ -21,10 +21,10 @@ from mcptally.tables.values import cell
 from mcptally.verdict import weighing
 
 _LONGEST: Final = 2_000_000
-"""Maximum characters read of a frame."""
+"""Maximum number of characters read of a frame."""
 STDERR: Final = 20_000
 BESIDE: Final = 8
-"""Number of calls before and after the call on its waterfall."""
+"""Number of calls shown before and after the call on the waterfall."""
 
 _ID: Final = "SELECT call_id FROM calls WHERE starts_with(call_id, ?) ORDER BY call_id LIMIT 2"
 _LIKE: Final = """
@@ -65,7 +65,7 @@ def page(answers: Answers, links: Links, wanted: str) -> Page:
 
 
 def explained(answers: Answers, wanted: str) -> Explanation:
-    """Return a call's explanation, masked.
+    """Return a call's explanation, with secrets masked.
 
     Raises:
         QueryError: no call has this id, or several ids begin with it.
@@ -75,7 +75,7 @@ def explained(answers: Answers, wanted: str) -> Explanation:
         raise QueryError(f"no call has the id {wanted!r}; ids are in the column call_id of calls")
     if len(ids) > 1:
         raise QueryError(f"several calls have ids that begin with {wanted!r}; give more characters")
-    # Rules judge the recorded texts.
+    # Rules must see the recorded texts, not the masked ones.
     found = explain.explain_calls(answers.recorded, ids, longest=_LONGEST)
     if not found:
         raise QueryError(f"no call has the id {wanted!r}")
@@ -109,7 +109,7 @@ def _head(answers: Answers, found: Explanation) -> dict[str, Any]:
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    """Return the call as a line for a label file, with mcptally's verdict to be corrected."""
+    """Return the call as a line for a file of labels, with our verdict to be corrected."""
     number = row["request_id"]
     with contextlib.suppress(TypeError, ValueError, RecursionError):  # an id may be anything
         number = json.loads(number)
@@ -132,7 +132,7 @@ def _label(row: Mapping[str, Any]) -> str:
 
 
 def _decisive(found: Explanation) -> list[str]:
-    """Return the deciding texts, which the rules of the verdict match."""
+    """Return the texts that decided the verdict, and the first line of the error."""
     row = found.call
     own = [rule for rule in found.rules if rule["verdict"] == row["verdict"]]
     texts = [rule.get("matched") or "" for rule in own]
@@ -141,14 +141,14 @@ def _decisive(found: Explanation) -> list[str]:
 
 
 def request_of(found: Explanation) -> dict[str, Any]:
-    """Return the request as a tree, with validation errors by the input schema."""
+    """Return the request as a tree that marks errors against the input schema."""
     row = found.call
     before = "" if found.request is None else "/params/arguments"
     return _payload(found, explanation.requested(found), before, "input", row["request_bytes"])
 
 
 def reply_of(found: Explanation) -> dict[str, Any] | None:
-    """Return the reply as a tree, with validation errors by the output schema."""
+    """Return the reply as a tree that marks errors against the output schema."""
     row = found.call
     if row["answered_at"] is None and row["response"] is None:
         return {"tree": None, "bytes": 0, "state": None, "error": None, "raw": None, "path": ""}
@@ -163,10 +163,10 @@ def _payload(
 
     Args:
         found: the call.
-        text: its JSON text.
-        before: JSON Pointer to the value in the payload that this side's schema describes.
+        text: the payload's JSON text.
+        before: JSON Pointer to the part of the payload that the schema describes.
         side: `input` or `output`.
-        size: bytes on the wire.
+        size: size on the wire in bytes.
     """
     row = found.call
     state, error = row[f"{side}_schema_state"], row[f"{side}_schema_error"]
@@ -184,7 +184,7 @@ def _payload(
 
 
 def decided_of(found: Explanation) -> dict[str, Any]:
-    """Return outcome and verdict, with the weight of each piece of evidence as a bar."""
+    """Return the outcome and the verdict, with the weights of the evidence as bars."""
     titles = {rule["id"]: rule["title"] for rule in found.rules}
     weights = [one for one in found.contributions if abs(one["weight"]) >= SMALLEST_SHOWN]
     most = max((abs(one["weight"]) for one in weights), default=1.0)
@@ -211,13 +211,13 @@ def decided_of(found: Explanation) -> dict[str, Any]:
 
 
 def _shares(probabilities: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Return verdicts with their probability in percent, as `show` prints it, largest first."""
+    """Return (verdict, percentage as in `mcptally show`), most probable first."""
     ordered = sorted(probabilities.items(), key=lambda each: -each[1])
     return [(verdict, explanation.percent(100 * share)) for verdict, share in ordered]
 
 
 def _words(one: Mapping[str, Any], titles: Mapping[str, str]) -> str:
-    """Return a piece of evidence in words."""
+    """Word an item of evidence."""
     if len(one["rules"]) == 1 and one["evidence"].startswith(one["rules"][0]):
         return f"{one['rules'][0]}: {titles[one['rules'][0]]}"
     rules = f": {', '.join(one['rules'])}" if one["rules"] else ""
@@ -225,7 +225,7 @@ def _words(one: Mapping[str, Any], titles: Mapping[str, str]) -> str:
 
 
 def stderr_of(found: Explanation) -> dict[str, Any] | None:
-    """Return the server's stderr output; None without output."""
+    """Return the server's stderr output, or None."""
     lines = explanation.stderr(found)
     if not lines and not found.call["stderr_error"]:
         return None
@@ -250,7 +250,7 @@ def _attempts(found: Explanation) -> dict[str, Any] | None:
 
 
 def similar_calls_of(answers: Answers, found: Explanation) -> dict[str, Any] | None:
-    """Return calls with the same arguments or the same error, and what follows for this one."""
+    """Return the calls with the same arguments or the same error, and what they have in common."""
     row = found.call
     if row["tool"] is None:
         return None

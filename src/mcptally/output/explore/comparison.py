@@ -1,4 +1,4 @@
-"""Makes the comparison page: what got worse between two times, or since another store."""
+"""Builds the comparison page: what got worse between two time ranges, or since another store."""
 
 import dataclasses
 import datetime
@@ -20,7 +20,7 @@ from mcptally.output.html import charts
 from mcptally.output.html.text import moment, shown
 
 MOST: Final = 100
-"""Maximum number of changes, and of new errors, on the page."""
+"""Maximum number of changes and of new errors on the page."""
 _KEY: Final = ["server", "tool", "template"]
 _SPLIT: Final = """
 SELECT min(first_call) AS first, max(last_call) AS last,
@@ -30,7 +30,7 @@ SELECT min(first_call) AS first, max(last_call) AS last,
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ranges:
-    """The two time ranges whose calls are compared."""
+    """Two time ranges whose calls are compared."""
 
     base_since: datetime.datetime | None = None
     base_until: datetime.datetime | None = None
@@ -39,7 +39,7 @@ class Ranges:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "Ranges | None":
-        """Return the ranges in an address; None if it contains no time.
+        """Parse the time ranges in an address; return None if it contains no times.
 
         Raises:
             UsageError: a text is not a time, or an end is not after its start.
@@ -59,22 +59,22 @@ class Ranges:
         return cls(**found) if found else None
 
     def given(self) -> dict[str, datetime.datetime]:
-        """Return the filters that are set, as a mapping from name to value."""
+        """Return name → value of the filters that are set."""
         pairs = ((one.name, getattr(self, one.name)) for one in dataclasses.fields(self))
         return {name: value for name, value in pairs if value is not None}
 
     def fields(self) -> dict[str, str]:
-        """Return the values of the fields of the form."""
+        """Return the values of the form's fields."""
         return {name: moment(value).replace(" ", "T") for name, value in self.given().items()}
 
 
 def page(answers: Answers, links: Links, given: Mapping[str, str]) -> Page:
-    """Return the page that compares two time ranges, or the base store with this one.
+    """Return the page that compares two time ranges, or this store with the base store.
 
     Args:
-        answers: the answers of the store.
-        links: the addresses.
-        given: the times as text, by the names of `Ranges`, or `at` for the calls before and since;
+        answers: the store's answers.
+        links: builds addresses.
+        given: the times as text, named as in `Ranges`, or `at`, which splits the calls in two;
             without times, the base is the base store, or else the first half of the calls.
 
     Raises:
@@ -112,7 +112,7 @@ def page(answers: Answers, links: Links, given: Mapping[str, str]) -> Page:
 
 
 def _changes(answers: Answers, ranges: Ranges | None) -> dict[str, Any]:
-    """Return the significant and large changes, most important first."""
+    """Return the changes that are significant and large enough, most important first."""
     tools = answers.kept(("compare", ranges), lambda: _compared(_comparison(answers, ranges)))
     listed = tools.filter(~pl.col("change").is_in(OMITTED_CHANGES))
     rows = listed.head(MOST).to_dicts()
@@ -128,7 +128,7 @@ def _changes(answers: Answers, ranges: Ranges | None) -> dict[str, Any]:
 
 
 def _compared(found: Comparison) -> pl.DataFrame:
-    """Return the changes of tools and servers, each with its success rates before and after."""
+    """Return the changes of tools and servers, with the success rates before and after."""
     key = ["level", "server", "tool"]
     rates = masked(found.metrics.filter("metric = 'success_rate'")).pl()
     tools: pl.DataFrame = masked(found.tools).pl()
@@ -154,7 +154,7 @@ def _comparison(answers: Answers, ranges: Ranges | None) -> Comparison:
 
 
 def _new_errors(answers: Answers, ranges: Ranges | None) -> list[dict[str, Any]] | None:
-    """Return tool errors that did not occur before."""
+    """Return the tool errors that did not occur before."""
     if ranges is None:
         errors, before = answers.ask("error_groups"), answers.base_errors()
     else:

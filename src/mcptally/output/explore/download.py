@@ -1,4 +1,4 @@
-"""Returns the rows of a view as a file."""
+"""Returns a view's rows as a file to download."""
 
 import io
 from typing import Final
@@ -14,7 +14,7 @@ _KINDS: Final = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
 
 def response(answers: Answers, view: View, kind: str) -> Response:
-    """Return the rows of a view, at most `ROWS`, with the columns shown on its page.
+    """Return up to `ROWS` rows of a view, with the columns shown on its page.
 
     Raises:
         UsageError: there is no such format.

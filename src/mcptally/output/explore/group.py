@@ -1,4 +1,4 @@
-"""Makes the page of an error group: calls to a tool with the same message and verdict."""
+"""Builds the page of an error group: calls to a tool with the same message and verdict."""
 
 from typing import Any, Final
 
@@ -47,7 +47,7 @@ FROM calls WHERE {_OF} ORDER BY requested_at DESC NULLS LAST LIMIT 20
 
 
 def page(answers: Answers, links: Links, call: str) -> Page:
-    """Return the page of the error group of a call.
+    """Return the page of a call's error group.
 
     Raises:
         QueryError: there is no such call, or the call did not fail.

@@ -1,6 +1,6 @@
-"""Listens for a browser before the application is loaded, which takes longer.
+"""Starts to listen before the application is loaded, which takes longer.
 
-Meanwhile the browser starts; its first request waits until the application accepts it.
+The browser can start in the meantime; its first request waits until the application accepts it.
 """
 
 import contextlib
@@ -20,16 +20,16 @@ from mcptally.store.manifest import read_manifest
 def listening(
     path: Path, *, port: int = 0, base: Path | None = None, **options: Any
 ) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Open a server for the store at `path`; its socket listens at once.
+    """Start a server for a store; its socket listens immediately.
 
     Args:
         path: the store.
-        port: the port; 0 for a free one.
+        port: the port; 0 means any free port.
         base: an earlier store, to compare with.
-        options: further arguments of `app.serving`.
+        options: additional arguments for `app.serving`.
 
     Yields:
-        The address to open, with the token, and a function that serves until Ctrl-C.
+        The address to open, including the token, and a function that serves until Ctrl-C.
 
     Raises:
         StoreError: there is no store, or none at `base`.
@@ -50,7 +50,7 @@ def listening(
         def run() -> None:
             with contextlib.ExitStack() as stack:
                 with _signals_wait():
-                    # This takes longer than everything before.
+                    # This import takes longer than everything before it.
                     from mcptally.output.explore.app import serving  # noqa: PLC0415
 
                     serve = stack.enter_context(
@@ -63,7 +63,7 @@ def listening(
 
 @contextlib.contextmanager
 def _signals_wait() -> Iterator[None]:
-    """Block SIGINT and SIGTERM in the `with` block: they would make imports and queries fail."""
+    """Block SIGINT and SIGTERM in a `with` block, where they would make imports or queries fail."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
         yield
@@ -73,9 +73,9 @@ def _signals_wait() -> Iterator[None]:
 
 @contextlib.contextmanager
 def redirect_file(address: str) -> Iterator[Path]:
-    """Yield a file that redirects to `address`, readable only by this user, removed at the end.
+    """Yield a temporary file that redirects to `address` and that only this user can read.
 
-    Other users can read a browser's command line, so the token must not be on it.
+    The token must not be on the browser's command line, which other users can read.
     """
     with tempfile.TemporaryDirectory(prefix="mcptally-explore-") as folder:  # mode 700
         page = Path(folder) / "open.html"

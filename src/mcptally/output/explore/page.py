@@ -1,7 +1,7 @@
-"""Renders pages from sections: the head at once, then each section when its answer is available.
+"""Renders pages from sections: the head first, then each section once its answer is available.
 
-A page is sent while it is being made. Its skeleton comes first, with a place for each section
-(declarative shadow DOM), so that a slow section does not delay the others.
+A page is streamed while it is being rendered. The skeleton comes first, with a slot for each
+section (declarative shadow DOM), so that a slow section does not delay the others.
 """
 
 import dataclasses
@@ -23,18 +23,18 @@ from mcptally.redaction.display import as_message
 from mcptally.tables.values import cell
 
 Crumb = tuple[str, str]
-"""A name and the address of its page."""
+"""The name and the address of a page."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a page that answers one question."""
+    """A part of a page that answers a question."""
 
     name: str
-    """The macro in the page's template that renders the section, and its anchor."""
+    """Name of the template macro that renders the section, and of the section's anchor."""
     title: str
     answer: Callable[[], Any]
-    """Returns what the macro is called with; None: the section is left out, or says `empty`."""
+    """Returns the macro's argument; if it is None, the section is omitted or shows `empty`."""
     empty: str = ""
 
 
@@ -45,18 +45,18 @@ class Page:
     template: str
     title: str
     crumbs: Sequence[Crumb] = ()
-    """The pages above it, except the store's first page."""
+    """The pages above this page, except the store's first page."""
     about: str = ""
-    """The kind of the title, such as `tool`."""
+    """What the title names, such as `tool`."""
     head: Mapping[str, Any] | None = None
-    """The argument for the template's macro `head`, if there is one."""
+    """The argument for the template's macro `head`, if any."""
     sections: Sequence[Section] = ()
     order: Sequence[str] = ()
-    """The section names in reading order; by default in the order of computation."""
+    """Section names in reading order; by default, in the order of computation."""
 
 
 def environment(links: Links) -> jinja2.Environment:
-    """Return the pages' templates, which may use the report's macros."""
+    """Return the environment of the pages' templates, which may use the report's macros."""
     made = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
             [
@@ -82,13 +82,13 @@ def environment(links: Links) -> jinja2.Environment:
 
 
 def _cell(value: object, name: str = "") -> str:
-    """Return the text of a value in the column `name`."""
+    """Return the text for a value in the column `name`."""
     return cell(name, value)
 
 
 @functools.cache
 def asset(name: str) -> str:
-    """Return the style sheet or script of all pages; the style begins with the report's."""
+    """Return the pages' style sheet or script; the style sheet starts with the report's."""
     own = resources.files("mcptally.output.explore") / "templates" / name
     shared = resources.files("mcptally.output.html") / "templates/page.css"
     before = shared.read_text("utf-8") if name.endswith(".css") else ""
@@ -96,12 +96,12 @@ def asset(name: str) -> str:
 
 
 def stream(templates: jinja2.Environment, page: Page, failed: Callable[[], None]) -> Iterator[str]:
-    """Return the parts of a page in the order they are sent; the first is made immediately.
+    """Return a page's parts in the order in which they are sent; the first is rendered immediately.
 
     Args:
-        templates: the environment.
+        templates: the templates' environment.
         page: the page to send.
-        failed: called if a section cannot be shown.
+        failed: called if a section cannot be rendered.
     """
     macros = templates.get_template(f"{page.template}.html").module
     frame = templates.get_template("frame.html")
@@ -138,7 +138,7 @@ _CONTENT: Final = "<!--content-->"
 
 
 def whole(templates: jinja2.Environment, page: Page) -> str:
-    """Return the text of a page."""
+    """Return a page's whole text."""
     return "".join(stream(templates, page, lambda: None))
 
 

@@ -1,4 +1,4 @@
-"""Prepares parts shared by pages: problems, calls over time, error groups and outcomes."""
+"""Prepares parts that several pages share: problems, calls over time, error groups and outcomes."""
 
 import contextlib
 import difflib
@@ -18,16 +18,16 @@ from mcptally.output.html.text import shown_lines
 from mcptally.tables.outcomes import RESULTS
 
 TOOL_CALLS: Final = "method = 'tools/call' AND dir = 'c2s'"
-"""The SQL condition for the calls that rates count."""
+"""SQL condition for the calls that rates count."""
 
 
 def reviewed(answers: Answers, server: str | None = None, tool: str | None = None) -> Section:
-    """Return the section with the failure rate from a reviewed sample of these calls, if any."""
+    """Return a section with the failure rate from a reviewed sample of these calls, if any."""
     return Section("reviewed", "Reviewed", lambda: answers.reviewed(server, tool))
 
 
 def about(frame: pl.DataFrame, server: str | None, *tool: str | None) -> pl.DataFrame:
-    """Return the rows about a server, or about one of its tools."""
+    """Return the rows about a server or, if given, about one of its tools."""
     rows = frame.filter(pl.col("server").eq_missing(pl.lit(server, pl.String)))
     if tool:
         rows = rows.filter(pl.col("tool").eq_missing(pl.lit(tool[0], pl.String)))
@@ -35,13 +35,13 @@ def about(frame: pl.DataFrame, server: str | None, *tool: str | None) -> pl.Data
 
 
 def problem_rows(answers: Answers, *, most: int, server: str | None = None) -> dict[str, Any]:
-    """Return the most important problems of the store, or of a server."""
+    """Return the most important problems in the store or of a server."""
     found = answers.ask("priorities")
     if server is not None:
         found = found.filter(pl.col("servers").list.contains(server))
     rows = found.head(most).to_dicts()
     known: contrasts.Contrasts = {}
-    with contextlib.suppress(QueryError):  # with millions of calls, the query may exceed the limits
+    with contextlib.suppress(QueryError):  # with millions of calls, the query may exceed a limit
         known = contrasts.by_group(answers.ask("contrasts").to_dicts())
     return {
         "rows": [
@@ -63,7 +63,7 @@ def problem_rows(answers: Answers, *, most: int, server: str | None = None) -> d
 
 
 def over_time(answers: Answers, server: str | None, *tool: str | None) -> dict[str, Any] | None:
-    """Return calls to a server or tool over time by outcome, and success rate changes."""
+    """Return the calls to a server or tool over time, by outcome, and changes in success rates."""
     timeline, changes = (
         about(answers.ask(question), server, *tool).filter(level="tool" if tool else "server")
         for question in ("timeline", "change_points")
@@ -90,7 +90,7 @@ def _over_time(timeline: pl.DataFrame, changes: pl.DataFrame) -> dict[str, Any] 
 
 
 def shares(counts: Mapping[str, Any]) -> list[charts.Piece]:
-    """Return the pieces of a bar that shows all calls by outcome.
+    """Return the segments of a bar that shows all calls by outcome.
 
     Args:
         counts: sums of the columns of `usage`.
@@ -107,7 +107,7 @@ def shares(counts: Mapping[str, Any]) -> list[charts.Piece]:
 
 
 def error_groups(frame: pl.DataFrame, most: int) -> dict[str, Any] | None:
-    """Return the error groups of a server or tool, each with its share of the failed calls."""
+    """Return a server's or tool's error groups, each with its share of the failed calls."""
     if frame.is_empty():
         return None
     total = int(frame["calls"].sum())
@@ -119,10 +119,10 @@ def error_groups(frame: pl.DataFrame, most: int) -> dict[str, Any] | None:
 
 
 def contrast_bars(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return each contrast with its sentence and the coordinates of two bars with intervals.
+    """Return the contrasts, each with a sentence and the coordinates of two bars with intervals.
 
-    The upper bar is the share of calls that fail with this error if the fact is true, the lower bar
-    the share if it is false.
+    The upper bar shows the share of calls that fail with this error if the fact is true, the lower
+    bar the share if the fact is false.
     """
     drawn = []
     for row in rows:
@@ -149,18 +149,18 @@ def contrast_bars(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 Line = tuple[str, str]
-"""`+`, `-`, or a space, and a line of text."""
+"""`+`, `-` or a space, and a line of text."""
 _LONGEST: Final = 20_000
 
 
 def difference(before: str, after: str) -> list[Line]:
-    """Return the differing lines of two texts, with three lines of context around each."""
+    """Return the lines that differ between two texts, with three lines of context."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
     return [(line[:1], line[1:]) for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
 def definition_text(row: Mapping[str, Any]) -> str:
-    """Return a tool's definition as lines, for people and for `difference`."""
+    """Return a tool's definition as readable lines, which `difference` can compare."""
     parts = [row["description"] or ""]
     for name in ("input_schema", "output_schema", "annotations"):
         if row[name]:
@@ -169,7 +169,7 @@ def definition_text(row: Mapping[str, Any]) -> str:
 
 
 def indented(text: str) -> str:
-    """Return JSON text with line breaks; other text unchanged."""
+    """Return JSON text indented; return other text unchanged."""
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
@@ -177,12 +177,12 @@ def indented(text: str) -> str:
 
 
 def names(rows: Sequence[Mapping[str, Any]], column: str) -> list[str]:
-    """Return the distinct values of a column that are not null, in order."""
+    """Return a column's distinct non-null values, in order."""
     return list(dict.fromkeys(row[column] for row in rows if row[column] is not None))
 
 
 def sorted_members(text: str) -> str:
-    """Return JSON text with all members in alphabetical order; other text unchanged."""
+    """Return JSON text with sorted members; return other text unchanged."""
     try:
         return json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Makes the pages of a review: its progress, and a page per call to review."""
+"""Builds the pages of a review: the progress, and a page per call to review."""
 
 import dataclasses
 import threading
@@ -21,7 +21,7 @@ from mcptally.review.session import Session
 from mcptally.tables.outcomes import FAULTS, OUTCOMES
 
 SIZES: Final = (20, 40, 80, 160)
-"""The sample sizes that the page offers."""
+"""Sample sizes that the page offers."""
 LONGEST_REASON: Final = 1000
 _DEFINITION: Final = """
 SELECT description, input_schema, output_schema, annotations FROM tools
@@ -35,17 +35,17 @@ _WORDS: Final = {str(fault): meaning for fault, meaning in FAULTS.items()} | {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Chosen:
-    """The reviewer's choice of calls."""
+    """Which calls the reviewer has chosen."""
 
     mode: Literal["largest", "sample"] = "largest"
     second: bool = False
-    """Whether only calls answered by someone else are shown."""
+    """Whether to show only calls that someone else has reviewed."""
     server: str | None = None
     tool: str | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "Chosen":
-        """Parse the parameters of an address or a form."""
+        """Parse the parameters of an address or form."""
         return cls(
             "sample" if given.get("mode") == "sample" else "largest",
             bool(given.get("second")),
@@ -64,10 +64,10 @@ class Chosen:
 
 
 class Reviews:
-    """The review of a store by the browser's user.
+    """The browser user's review of a store.
 
     Args:
-        store: the store as recorded.
+        store: the unmasked store.
         file: the file of answers; by default the one beside the archive.
         who: name of the reviewer; by default that of the user.
     """
@@ -80,10 +80,10 @@ class Reviews:
         self._sessions: dict[tuple[str | None, str | None], Session] = {}
 
     def of(self, chosen: Chosen) -> Session:
-        """Return the review of these calls; it remembers skipped items.
+        """Return the session for the chosen calls, which remembers skipped items.
 
         Raises:
-            UsageError: there is no such server or tool, or no writable file for answers.
+            UsageError: there is no such server or tool, or the file of answers is not writable.
         """
         key = (chosen.server, chosen.tool)
         with self._lock:
@@ -94,7 +94,7 @@ class Reviews:
             return self._sessions[key]
 
     def following(self, links: Links, chosen: Chosen) -> str:
-        """Return the address of the next call to review, or of the first page if there is none."""
+        """Return the address of the next call to review, or of the first page if none is left."""
         session = self.of(chosen)
         found = retry_if_replaced(
             [self._store], lambda: session.next_items(mode=chosen.mode, second=chosen.second)
@@ -104,11 +104,11 @@ class Reviews:
         return links.to("review/call", call=found[0].call_id, **chosen.state())
 
     def answer(self, links: Links, given: Mapping[str, str]) -> str:
-        """Write, skip or withdraw an answer, and return the next page's address.
+        """Save, skip or withdraw an answer; return the next page's address.
 
         Args:
             links: the addresses.
-            given: the fields of the form: `call`, `answer`, `why`, `group`, and those of `Chosen`.
+            given: the form's fields: `call`, `answer`, `why`, `group`, and those of `Chosen`.
 
         Raises:
             UsageError: the answer is invalid, or the file cannot be written.
@@ -136,10 +136,10 @@ class Reviews:
         return links.to("review/call" if call_id else "review", call=call_id, **chosen.state())
 
     def draw(self, links: Links, given: Mapping[str, str]) -> str:
-        """Draw a sample and return the address of its first call.
+        """Draw a sample; return the address of its first call.
 
         Raises:
-            UsageError: the size is not a number or too small, or there are no calls.
+            UsageError: the size is too small or not a number, or there are no calls.
         """
         chosen = dataclasses.replace(Chosen.of(given), mode="sample")
         size = given.get("n", "")
@@ -152,7 +152,7 @@ class Reviews:
 
 
 def page(reviews: Reviews, chosen: Chosen) -> Page:
-    """Return the first page of a review: decided calls, sample, and agreement of reviewers."""
+    """Return a review's first page: decided calls, sample, and agreement between reviewers."""
     session = reviews.of(chosen)
     about = " ".join(name(one) for one in (chosen.server, chosen.tool) if one)
     return Page(
@@ -179,7 +179,7 @@ def page(reviews: Reviews, chosen: Chosen) -> Page:
 
 
 def _sample(session: Session, chosen: Chosen) -> dict[str, Any]:
-    """Return the state of the last sample, and the expected intervals of new ones."""
+    """Return the state of the last sample, and the expected intervals of new samples."""
     drawn = session.sample()
     plans = [sample.plan(session.store, n, server=session.server, tool=session.tool) for n in SIZES]
     return {
@@ -193,7 +193,7 @@ def _sample(session: Session, chosen: Chosen) -> dict[str, Any]:
 def item_page(
     answers: Answers, links: Links, reviews: Reviews, wanted: str, chosen: Chosen
 ) -> Page:
-    """Return the page that asks about a call.
+    """Return the page that asks for a call's verdict.
 
     Raises:
         QueryError: no call has this id.

@@ -1,4 +1,4 @@
-"""Makes the page of a search over names, error messages and arguments."""
+"""Builds the search page, which searches names, error messages and arguments."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,7 +9,7 @@ from mcptally.output.explore.page import Page, Section
 from mcptally.output.html.text import shown
 
 MOST: Final = 25
-"""Maximum number of hits of each kind."""
+"""Maximum number of hits per kind."""
 
 _NAMES: Final = f"""
 SELECT server, tool, calls
@@ -36,11 +36,11 @@ GROUP BY ALL ORDER BY calls DESC LIMIT {MOST}
 """
 _ID: Final = "SELECT call_id FROM calls WHERE starts_with(call_id, ?) LIMIT 2"
 _SHORTEST: Final = 8
-"""Number of characters of a call id that suffice to go directly to its page."""
+"""Minimum length of a call id's prefix that leads directly to the call's page."""
 
 
 def call_with_id(answers: Answers, text: str) -> str | None:
-    """Return the full id of the only call that begins with this text, if long enough."""
+    """Return the full id of the only call whose id starts with this text, if it is long enough."""
     if len(text) < _SHORTEST or not text.isalnum():
         return None
     found = answers.sql(_ID, text)["call_id"].to_list()
@@ -48,7 +48,7 @@ def call_with_id(answers: Answers, text: str) -> str | None:
 
 
 def page(answers: Answers, links: Links, text: str) -> Page:
-    """Return the page of a search."""
+    """Return the page with the results of a search."""
     del links
     queries: Mapping[str, tuple[str, str]] = {
         "names": ("Servers and tools", _NAMES),

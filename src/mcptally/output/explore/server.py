@@ -1,4 +1,4 @@
-"""Makes a server's page: its recordings, what to fix first, its tools, and their changes."""
+"""Builds a server's page: its recordings, what to fix first, its tools, and their changes."""
 
 from typing import Any, Final
 
@@ -34,11 +34,11 @@ GROUP BY definition
 """
 PROBLEMS: Final = 5
 MOST: Final = 20
-"""Maximum number of error groups, and of changes to definitions, on the page."""
+"""Maximum number of error groups and of definition changes on the page."""
 
 
 def page(answers: Answers, links: Links, server: str | None) -> Page:
-    """Return the page of a server.
+    """Return a server's page.
 
     Raises:
         QueryError: the store has no server with this name.
@@ -84,7 +84,7 @@ def _first(answers: Answers, server: str | None) -> dict[str, Any] | None:
 
 
 def _life(answers: Answers, life: pl.DataFrame, server: str | None) -> dict[str, Any] | None:
-    """Return the row of the question `servers`, and each of the server's recordings."""
+    """Return the server's row of the question `servers`, and its recordings."""
     lives = answers.sql(_LIVES, server).to_dicts()
     if not lives:
         return None
@@ -116,7 +116,7 @@ def _life(answers: Answers, life: pl.DataFrame, server: str | None) -> dict[str,
 
 
 def kind_of_life(row: dict[str, Any]) -> str:
-    """Return a recording's result in one word: `failed` (to start), `crash`, or `ok`."""
+    """Classify a recording: `failed` (the server did not start), `crash` or `ok`."""
     if row["start"] in ("failed", "unanswered"):
         return "failed"
     return "crash" if row["crash"] in ("call", "idle", "start") else "ok"

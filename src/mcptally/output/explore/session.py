@@ -1,4 +1,4 @@
-"""Makes a session's page: its calls and notifications in order, as a waterfall."""
+"""Builds a session's page: its calls and notifications in order, as a waterfall."""
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,9 +15,9 @@ from mcptally.tables.values import cell
 CALLS: Final = 200
 """Maximum number of calls on a page."""
 WIDTH: Final = 300
-"""The width of the waterfall in its own units."""
+"""Width of the waterfall in SVG units."""
 _IDLE: Final = 0.04
-"""Maximum width of a period without open calls, as a share of the periods with open calls."""
+"""Maximum width of a period without open calls, as a share of the total width of busy periods."""
 
 _COLUMNS: Final = """
     call_id, dir, method, tool, server, coalesce(tool, prompt, resource_uri) AS target, outcome,
@@ -49,14 +49,14 @@ _ANY: Final = "SELECT 1 FROM messages WHERE session = ? LIMIT 1"
 
 
 def page(answers: Answers, links: Links, session: str, at: str, number: int) -> Page:
-    """Return the page of a session.
+    """Return a session's page.
 
     Args:
         answers: the answers of the store.
         links: the addresses.
-        session: its id.
-        at: the id of a call: without a `number`, the page with this call.
-        number: the page, from 1; 0 for the first, or the call's page.
+        session: the session's id.
+        at: a call's id; if `number` is 0, the page with this call is shown.
+        number: page number, from 1; 0 means the call's page, or the first page.
 
     Raises:
         QueryError: there is no such session.
@@ -98,7 +98,7 @@ def page(answers: Answers, links: Links, session: str, at: str, number: int) -> 
 
 
 def around(answers: Answers, session: str, call: str, beside: int) -> list[dict[str, Any]]:
-    """Return a session's calls and notifications around a call, placed on a waterfall."""
+    """Return the calls and notifications around a call, with their positions on a waterfall."""
     place = answers.sql(_PLACE, session, call)
     if place.is_empty():
         return []
@@ -107,7 +107,7 @@ def around(answers: Answers, session: str, call: str, beside: int) -> list[dict[
 
 
 def _turns(answers: Answers, session: str, first: int, last: int) -> list[dict[str, Any]]:
-    """Return the calls at these places in a session and the notifications between them, by time."""
+    """Return the calls number `first` to `last` and the notifications between them, by time."""
     calls = answers.sql(_CALLS, session, first, last).to_dicts()
     times = [row["requested_at"] for row in calls if row["requested_at"] is not None]
     turns = [{"kind": "call", **row} for row in calls]
@@ -126,7 +126,7 @@ def _turns(answers: Answers, session: str, first: int, last: int) -> list[dict[s
 
 
 class Axis:
-    """Maps times to places on a waterfall that shortens long times without open calls.
+    """Maps times to x coordinates on a waterfall, which shortens long periods without open calls.
 
     Args:
         calls: rows with `requested_at` and `ended_at`.
@@ -152,7 +152,7 @@ class Axis:
         self._scale = (WIDTH - 2) / (x or 1.0)
 
     def x(self, at: datetime.datetime | None) -> float | None:
-        """Return the place of a time; None if unknown."""
+        """Return the x coordinate of a time; None if the time is unknown."""
         if at is None or not self._pieces:
             return None
         for start, end, low, high in self._pieces:
@@ -166,7 +166,7 @@ class Axis:
 def _merged(
     spans: Iterable[tuple[datetime.datetime, datetime.datetime]],
 ) -> list[tuple[datetime.datetime, datetime.datetime]]:
-    """Return the spans merged into spans that do not overlap."""
+    """Merge overlapping spans, which are sorted by start."""
     found: list[tuple[datetime.datetime, datetime.datetime]] = []
     for start, end in spans:
         if found and start <= found[-1][1]:
@@ -177,7 +177,7 @@ def _merged(
 
 
 def _after(first: datetime.datetime | None, at: datetime.datetime | None) -> str:
-    """Return the time since the first call of the page, as in `+1.2 s`."""
+    """Return the time since the page's first call, such as `+1.2 s`."""
     if first is None or at is None:
         return ""
     milliseconds = (at - first).total_seconds() * 1e3

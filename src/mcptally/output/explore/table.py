@@ -1,4 +1,4 @@
-"""Makes the page of a table, answer or query, sorted, filtered and paged by its address."""
+"""Builds the page of a table, answer or query; the address determines order, filters and page."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,10 +22,10 @@ from mcptally.tables.outcomes import GROUPS, sql_list
 from mcptally.tables.values import cell, distinct_names
 
 PAGE_ROWS: Final = 100
-"""Number of rows on a page."""
+"""Number of rows per page."""
 DOWNLOADS: Final = ("csv", "parquet")
 CALL_FILTERS: Final = ("server", "tool", "since", "until", "client", "model", "min_calls")
-"""The filters of a question, as in `Store.ask`."""
+"""Filters for questions, as in `Store.ask`."""
 _SHOWN: Final[Mapping[str, str]] = {
     "calls": "requested_at server tool outcome verdict fault latency_ms error_text client session "
     "call_id",
@@ -35,29 +35,29 @@ _SHOWN: Final[Mapping[str, str]] = {
     "server_version client recording",
     "tools": "server tool drift first_seen last_seen description tokens definition",
 }
-"""Table → the columns that its page shows initially."""
+"""Table → columns that its page shows by default."""
 _ORDER: Final = {"calls": "-requested_at", "recordings": "-opened_at", "messages": "at"}
-"""Table → its initial order; questions have their own."""
+"""Table → default order; questions define their own order."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """The part of a table or answer that a page shows."""
+    """What a page shows of a table or answer."""
 
     source: str
-    """The name of a table or question."""
+    """Name of a table or question."""
     values: tuple[tuple[str, str], ...]
-    """Column and the text of its value; an empty text means null."""
+    """(column, value as text) pairs that select rows; an empty text means null."""
     filters: tuple[tuple[str, str], ...]
-    """The filters of the question."""
+    """The question's filters."""
     sort: str
-    """A column, prefixed with `-` for descending order; if empty, the answer's order."""
+    """A column, prefixed with `-` for descending order; empty for the answer's own order."""
     page: int
     columns: tuple[str, ...]
-    """The columns to show; if empty, a default choice."""
+    """The columns to show; if empty, the default columns."""
 
     def state(self, **changes: object) -> dict[str, object]:
-        """Return the parameters of this view's address, with changes."""
+        """Return the parameters of this view's address, with some of them changed."""
         found: dict[str, object] = dict(self.filters)
         found |= {f"is.{name}": value or NULL for name, value in self.values}
         found |= {
@@ -69,11 +69,11 @@ class View:
 
 
 def view(source: str, given: Iterable[tuple[str, str]]) -> View:
-    """Return the view that an address describes.
+    """Parse an address to a view.
 
     Raises:
         QueryError: there is no such table or question.
-        UsageError: a filter is not valid.
+        UsageError: a filter is invalid.
     """
     if source not in sources():
         raise QueryError(f"no table or question is called {source!r}{near(source, sources())}")
@@ -104,10 +104,10 @@ def sources() -> list[str]:
 
 
 class Answered:
-    """The rows of a view.
+    """Provides the rows of a view.
 
     Args:
-        answers: the answers of the store.
+        answers: the store's answers.
         shown: the view.
     """
 
@@ -126,7 +126,7 @@ class Answered:
             )
 
     def _asked(self) -> pl.DataFrame | None:
-        """Return the whole answer to a question; None for a table, which is read page by page."""
+        """Return the whole answer to a question; None for tables, which are read page by page."""
         if self.shown.source not in question_titles():
             return None
         given: dict[str, Any] = dict(self.shown.filters)
@@ -151,7 +151,7 @@ class Answered:
         return [name for name in wanted if name in self.names] or self.names
 
     def sql(self, columns: Iterable[str]) -> str:
-        """Return the SELECT for all rows of the view, which runs in any client of the store."""
+        """Return a SELECT for all rows of the view, which works in any client of the store."""
         listed = ", ".join(map(_quoted, columns))
         conditions = [_condition(name, value) for name, value in self.shown.values]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -161,11 +161,11 @@ class Answered:
         return f"SELECT {listed} FROM {_quoted(self.shown.source)}{where}{order}"
 
     def rows(self, columns: Iterable[str], limit: int, offset: int = 0) -> pl.DataFrame:
-        """Return some rows of the view."""
+        """Return a range of the view's rows."""
         return self._run(f"{self.sql(columns)} LIMIT {limit:d} OFFSET {offset:d}")
 
     def total(self) -> int:
-        """Return the number of rows of the view."""
+        """Return the total number of the view's rows."""
         counted = self._run(f"SELECT count(*) AS n FROM ({self.sql([self.names[0]])})")
         return int(counted["n"][0])
 
@@ -185,9 +185,9 @@ def _quoted(name: str) -> str:
 
 
 def _condition(name: str, value: str) -> str:
-    """Return the SQL condition that a column has a value, compared as text.
+    """Return a SQL condition that compares a column's text with a value.
 
-    The value of `outcome` may be a group of outcomes, such as `failed`.
+    For the column `outcome`, the value may be a group of outcomes, such as `failed`.
     """
     if value in ("", ANY):
         return f"{_quoted(name)} IS {'NOT ' if value else ''}NULL"
@@ -198,7 +198,7 @@ def _condition(name: str, value: str) -> str:
 
 
 def page(answers: Answers, links: Links, shown: View) -> Page:
-    """Return the page of a view."""
+    """Return a view's page."""
     answered = Answered(answers, shown)
     columns = answered.columns
     about = question_titles().get(shown.source, "")
@@ -226,7 +226,7 @@ def _rows(answered: Answered, links: Links, columns: list[str]) -> dict[str, Any
     shown = answered.shown
     offset = (shown.page - 1) * PAGE_ROWS
     total = answered.total()
-    # Links to tools and errors also need these columns.
+    # Links to tools and errors need these columns, too.
     more = [
         name for name in ("server", "call_id") if name in answered.names and name not in columns
     ]
@@ -251,7 +251,7 @@ def _rows(answered: Answered, links: Links, columns: list[str]) -> dict[str, Any
 def cells(
     links: Links, frame: pl.DataFrame, columns: Iterable[str]
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yield the cells of each row: text, linked page, and value for a filter."""
+    """Yield each row's cells: text, link, and value to filter by."""
     for row in frame.to_dicts():
         yield [
             {
@@ -266,7 +266,7 @@ def cells(
 
 
 def _kind(column: str, value: object) -> str:
-    """Return a cell's class: a number (`n`), an `id`, a time or `word`, a `text` or `prose`."""
+    """Return a cell's CSS class: `n` (number), `id`, `word`, `text` or `prose` (by length)."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return "n"
     is_id = column in _IDS or column.endswith("_call")
@@ -279,13 +279,13 @@ def _kind(column: str, value: object) -> str:
 _IDS: Final = frozenset({"call_id", "session", "recording", "definition"})
 _LONGEST: Final = 300
 _WORD: Final = 24
-"""Maximum characters of a text that is kept on one line."""
+"""Texts up to this length (in characters) are kept on one line."""
 _PROSE: Final = 60
-"""Minimum characters of a text whose column is wide."""
+"""Texts from this length (in characters) get a wide column."""
 
 
 def _as_filter(value: object) -> str | None:
-    """Return a value's text in an address; None if rows cannot be selected by this value."""
+    """Return a value as text for an address; None if rows cannot be selected by this value."""
     if value is None:
         return NULL
     if isinstance(value, bool):
@@ -302,7 +302,7 @@ def index_page() -> Page:
 
 
 def sql_page(links: Links, query: str, answer: Callable[[], pl.DataFrame]) -> Page:
-    """Return the page with an SQL field and the rows of the query."""
+    """Return the page with a SQL field and the query's rows."""
 
     def rows() -> dict[str, Any] | None:
         if not query:
@@ -319,4 +319,4 @@ def sql_page(links: Links, query: str, answer: Callable[[], pl.DataFrame]) -> Pa
 
 
 SQL_ROWS: Final = 500
-"""Maximum number of a query's rows on a page."""
+"""Maximum number of a query's rows on the page."""

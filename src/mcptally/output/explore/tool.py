@@ -1,4 +1,4 @@
-"""Makes a tool's page: why it fails, since when, for whom, and how long it takes."""
+"""Builds a tool's page: why it fails, since when, for whom, and how long it takes."""
 
 from typing import Any, Final
 
@@ -42,16 +42,16 @@ UNION ALL
 (SELECT server, tool FROM calls WHERE server IS NOT DISTINCT FROM $1 AND tool = $2 LIMIT 1)
 """
 MOST: Final = 20
-"""Maximum number of rows in a table on the page."""
+"""Maximum number of rows of each table on the page."""
 
 
 def is_known(answers: Answers, of_server: str | None, tool: str | None) -> bool:
-    """Return whether the server lists a tool with this name, or calls to it are recorded."""
+    """Return whether the server listed this tool, or calls to it were recorded."""
     return not answers.sql(_KNOWN, of_server, tool).is_empty()
 
 
 def page(answers: Answers, links: Links, of_server: str | None, tool: str | None) -> Page:
-    """Return the page of a tool."""
+    """Return a tool's page."""
     scores = parts.about(answers.ask("tool_scores"), of_server, tool).to_dicts()
     row = scores[0] if scores else None
     key = (answers, of_server, tool)
@@ -111,7 +111,7 @@ def _outcomes(answers: Answers, of_server: str | None, tool: str | None) -> dict
 
 
 def _latency(answers: Answers, of_server: str | None, tool: str | None) -> dict[str, Any] | None:
-    """Return two histograms on one axis: calls that worked, and calls that failed."""
+    """Return two latency histograms on one axis: calls that worked, and calls that failed."""
     rows = answers.sql(_LATENCY, of_server, tool).to_dicts()
     bins = answers.sql(_BINS, of_server, tool)
     for row in rows:
@@ -131,7 +131,7 @@ def _repeated(answers: Answers, of_server: str | None, tool: str | None) -> dict
 
 
 def _definition(answers: Answers, of_server: str | None, tool: str | None) -> dict[str, Any] | None:
-    """Return the latest definition, with suggestions."""
+    """Return the tool's latest definition, with suggested changes."""
     latest = answers.sql(_LATEST, of_server, tool).to_dicts()
     if not latest:
         return None
@@ -151,5 +151,5 @@ def _definition(answers: Answers, of_server: str | None, tool: str | None) -> di
 
 
 def _ordered(schema: str) -> str:
-    """Return JSON text with its members in alphabetical order, so that only changes show."""
+    """Return JSON text with sorted members, so that a comparison shows only real changes."""
     return parts.indented(parts.sorted_members(schema))

@@ -1,4 +1,4 @@
-"""Renders JSON as a foldable tree, with marks at schema errors and at deciding texts."""
+"""Renders JSON as a collapsible tree that highlights schema errors and deciding texts."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,21 +12,21 @@ from mcptally.plural import count
 NODES: Final = 3000
 """Maximum number of values shown in a tree."""
 LONGEST: Final = 20_000
-"""Maximum characters shown of a text."""
+"""Maximum number of characters shown of a text."""
 _DEEPEST: Final = 60
 _OPEN: Final = 12
-"""Maximum number of members in an object or list that is initially unfolded."""
+"""Objects and lists with at most this many members are initially expanded."""
 _OPEN_DEPTH: Final = 4
 _LINE: Final = 160
-"""Maximum characters of a text on the same line as its name."""
+"""Texts up to this length (in characters) are shown on the same line as their names."""
 
 
 class Tree:
-    """The tree of a JSON text.
+    """Renders a JSON text as a tree.
 
     Args:
-        errors: JSON Pointer of each schema error → its text.
-        decided: deciding texts, which are marked where they occur.
+        errors: JSON Pointer → text of each schema error.
+        decided: deciding texts, which are highlighted where they occur.
     """
 
     def __init__(self, errors: Mapping[str, str], decided: Iterable[str]) -> None:
@@ -35,7 +35,7 @@ class Tree:
         self._left = NODES
 
     def render(self, text: str) -> Markup:
-        """Return the tree; texts that are not JSON or nested too deeply are unchanged."""
+        """Return the tree; show texts that are not JSON, or are nested too deeply, unchanged."""
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
@@ -43,7 +43,7 @@ class Tree:
         return Markup('<div class="tree">{}</div>').format(self._node(None, value, "", 0))
 
     def _node(self, name: str | None, value: Any, place: str, depth: int) -> Markup:
-        """Return a value with its name and content."""
+        """Render a value with its name and content."""
         self._left -= 1
         label = Markup() if name is None else Markup("<b><bdi>{}</bdi></b>: ").format(_line(name))
         error = self._errors.get(place)
@@ -92,7 +92,7 @@ class Tree:
         return Markup('<pre tabindex="0"><bdi>{}</bdi></pre>').format(self._marked(value))
 
     def _marked(self, text: str) -> Markup:
-        """Return a text with its deciding parts marked."""
+        """Return a text with the longest deciding text in it highlighted."""
         text = shown_lines(text, LONGEST)
         for part in self._decided:
             before, found, after = text.partition(part)

@@ -1,9 +1,9 @@
-"""Exports a table of a store as OTLP or HAR, or in a format of rows.
+"""Exports a store's table as OTLP or HAR, or in a row format.
 
-    store → SQL → batches → the writer of the format → one file
+    store → SQL → batches → the format's writer → one file
 
-May import the same folders as `output`, and the modules of `output` itself. Memory use is that of
-one batch. Rows that a format cannot contain are left out and counted.
+May import the same folders as `output`, and the modules of `output` itself. Only one batch is in
+memory at a time. Rows that a format cannot represent are omitted and counted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,11 +42,11 @@ class Exported(NamedTuple):
     """The result of an export."""
 
     rows: int
-    """Number of rows that met the condition, including those left out."""
+    """Number of rows that met the condition, including omitted rows."""
     left_out: Mapping[str, int]
-    """Reason → number of rows that the format cannot contain."""
+    """Reason → number of rows that were omitted."""
     notes: Sequence[str]
-    """Messages about information that the format cannot contain."""
+    """Messages about information that the format cannot represent."""
 
 
 def export(
@@ -58,20 +58,20 @@ def export(
     where: str | None = None,
     raw: bool = False,
 ) -> Exported:
-    """Write a table of a store in another format.
+    """Write a store's table in another format.
 
     Args:
-        store: an open store, or its path.
-        to: the name of a format, one of `EXPORTS`.
-        out: a path, or a binary stream. A regular file is replaced atomically.
-        table: a table or a predefined question; `otlp` and `har` can only contain `calls`.
-        where: an SQL condition that selects rows.
-        raw: whether secrets are written as recorded (`redaction.display`).
+        store: an open store, or a store's path.
+        to: a format's name, one of `EXPORTS`.
+        out: a path or a binary stream; a regular file is replaced atomically.
+        table: a table or a predefined question; `otlp` and `har` support only `calls`.
+        where: a SQL condition that selects rows.
+        raw: whether to write secrets as recorded; by default, they are masked.
 
     Raises:
         StoreError: there is no store.
         QueryError: the table or question does not exist, or DuckDB rejects the condition.
-        UsageError: the format does not exist or cannot contain this table, or `out` is not
+        UsageError: the format does not exist or does not support this table, or `out` is not
             writable.
     """
     if to not in EXPORTS:
@@ -110,12 +110,12 @@ def export(
         return write(out)
     path = Path(out)
     if path.exists() and not path.is_file():
-        return whole_file(path, write)  # no retry: bytes written to a pipe cannot be undone
+        return whole_file(path, write)  # no retry: bytes written to a pipe cannot be taken back
     return retry_if_replaced([opened], lambda: whole_file(path, write))
 
 
 def _in_utc(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with times in UTC, not the local time zone, and enums as texts."""
+    """Return the schema with times in UTC, not in local time, and with enums as strings."""
 
     def converted(kind: pa.DataType) -> pa.DataType:
         if pa.types.is_dictionary(kind):

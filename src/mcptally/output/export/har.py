@@ -1,8 +1,8 @@
 """Writes HAR 1.2: one entry per call, as a POST with a JSON body, whatever the transport.
 
-Calls over stdio have the URL `stdio://SERVER`. Server requests and calls without a time are left
-out, because HAR cannot contain them. An entry's member `_mcptally` contains the outcome, the
-verdict and other columns without a counterpart in HAR.
+Calls over stdio have the URL `stdio://SERVER`. Server requests and calls without a time are
+omitted, because HAR cannot represent them. The member `_mcptally` of an entry contains the outcome,
+the verdict and other columns without a counterpart in HAR.
 """
 
 import json
@@ -29,7 +29,7 @@ def write(
     schema: pa.Schema,  # noqa: ARG001  (entries have a schema of their own)
     file: BinaryIO,
 ) -> Written:
-    """Write one document with an entry per call."""
+    """Write a single document with an entry per call."""
     left_out = {_FROM_SERVER: 0, NO_TIME: 0}
     creator = {"name": "mcptally", "version": mcptally.__version__}
     head = dumps({"version": "1.2", "creator": creator})
@@ -57,9 +57,9 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
     if reply_bytes is not None:
         content["text"] = reply_text
     elif latency is not None:
-        # There was a reply, but the store does not contain its text.
+        # There was a reply, but the store does not contain the text.
         content["size"] = row["response_bytes"] or 1
-    # Browsers write status 0 for requests without a response.
+    # Like browsers, write status 0 for requests without a response.
     answered = reply_bytes is not None or latency is not None
     status = row["http_status"] or (200 if answered else 0)
     return {
@@ -94,7 +94,7 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _url(row: dict[str, Any]) -> str:
-    command = row["command"]  # the URL, if the transport is HTTP
+    command = row["command"]  # the URL if the transport is HTTP
     if isinstance(command, str) and command.startswith(("http://", "https://")):
         return command
     return f"stdio://{quote(row['server'] or 'server', safe='')}"

@@ -1,4 +1,4 @@
-"""Rebuilds the JSON-RPC request and reply of a row of `calls`."""
+"""Reconstructs the JSON-RPC request and reply from a row of `calls`."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ from mcptally.output.formats.values import dumps
 
 
 def request_id(row: dict[str, Any]) -> bytes:
-    """Return the id as JSON text, as on the wire; the `call_id` if the request id is unknown."""
+    """Return the request's id as JSON, as on the wire, or the `call_id` if the id is unknown."""
     text = row.get("request_id")
     return text.encode() if text else dumps(row["call_id"])
 
 
 def request(row: dict[str, Any]) -> bytes:
-    """Return the request, with the parameters in the store: name, uri and arguments."""
+    """Return the request, with the parameters that stores contain: name, uri and arguments."""
     params: list[bytes] = []
     if (name := row.get("tool") or row.get("prompt")) is not None:
         params.append(b'"name":' + dumps(name))
@@ -25,7 +25,7 @@ def request(row: dict[str, Any]) -> bytes:
 
 
 def reply(row: dict[str, Any]) -> bytes | None:
-    """Return the reply; None if there was none or the store does not contain it."""
+    """Return the reply; None if there was no reply or the store does not contain the reply."""
     response = row.get("response")
     if response is None:
         return None

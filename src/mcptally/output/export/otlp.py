@@ -1,13 +1,13 @@
-"""Writes OTLP JSON, by OpenTelemetry's semantic conventions for MCP: spans, or metrics.
+"""Writes spans or metrics as OTLP JSON, according to OpenTelemetry's conventions for MCP.
 
-Each line is one ExportTraceServiceRequest or ExportMetricsServiceRequest, as collectors read them
-from a file. There is one span per operation, such as an input chain or a call with the task that it
-started; requests about tasks have no span. A span starts with the last byte of the (first) request
-and ends with the last byte of the final message, as seen by the recorder. The resource is the
-server, so the span kind is SERVER, or CLIENT for server requests. Trace and parent are those in the
-request's `_meta.traceparent`; without one, the session is the trace. The span id is the `call_id`.
-The metrics are `mcp.server.operation.duration` and, for server requests,
-`mcp.client.operation.duration`. Attributes without a convention begin with `mcptally.`.
+Each line is an ExportTraceServiceRequest or ExportMetricsServiceRequest, which collectors can read
+from a file. There is one span per operation, such as a chain of input requests, or a call and the
+task that it started; requests about tasks have no span of their own. A span starts with the last
+byte of the (first) request and ends with the last byte of the final message, as seen by the
+recorder. The resource is the server, so the span kind is SERVER, or CLIENT for server requests.
+Trace and parent come from the request's `_meta.traceparent`; without it, the session is the trace.
+The span id is the `call_id`. The metrics are `mcp.server.operation.duration` and, for server
+requests, `mcp.client.operation.duration`. Attributes without a convention start with `mcptally.`.
 """
 
 import bisect
@@ -37,11 +37,11 @@ _STATUS_ERROR: Final = 2
 _KIND_SERVER: Final = 2
 _KIND_CLIENT: Final = 3
 _ERRORS_OF_CALLERS: Final = (-32700, -32600, -32601, -32602, -32002)
-"""JSON-RPC errors not caused by the server (semantic-conventions-genai, pull request 404)."""
+"""Codes of JSON-RPC errors that callers cause (semantic-conventions-genai, pull request 404)."""
 PART_OF_ANOTHER: Final = "requests that are part of the operation of another one"
 _CUMULATIVE: Final = 2
 _BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
-"""Bounds of the duration histogram in seconds, as recommended by the convention."""
+"""Bucket boundaries of the duration histogram in seconds, as recommended by the conventions."""
 NO_REPLY: Final = "calls without a reply or cancellation"
 
 
@@ -56,7 +56,7 @@ def write(
     schema: pa.Schema,  # noqa: ARG001  (spans have a schema of their own)
     file: BinaryIO,
 ) -> Written:
-    """Write one line per sequence of calls to the same server, at most `_MAX_SPANS` spans long."""
+    """Write one line per run of calls to the same server, with at most `_MAX_SPANS` spans."""
     left_out = {NO_TIME: 0, PART_OF_ANOTHER: 0}
     server: tuple[Any, ...] = ()
     spans: list[dict[str, Any]] = []
@@ -126,7 +126,7 @@ def _span(row: dict[str, Any], definitions: str | None) -> dict[str, Any]:
 
 
 def _is_part(row: dict[str, Any]) -> bool:
-    """Return whether this request is part of an operation whose span is at another request."""
+    """Return whether another request has the span of this request's operation."""
     return row["continued_by"] is not None or row["outcome"] == "poll"
 
 
@@ -135,19 +135,19 @@ def _kind(row: dict[str, Any]) -> int:
 
 
 def _is_error(row: dict[str, Any]) -> bool:
-    """Return whether the operation failed for the span's side."""
+    """Return whether the operation counts as an error on the span's side."""
     if row["outcome"] == "protocol_error" and _kind(row) == _KIND_SERVER:
         return row["error_code"] not in _ERRORS_OF_CALLERS
     return row["outcome"] in FAILED
 
 
 def _times(row: dict[str, Any]) -> tuple[int, int]:
-    """Return start and end of an operation, including the time spent waiting for input."""
+    """Return the start and end of an operation, including time spent waiting for input."""
     start, waited = _nanoseconds(row["requested_at"]), _waited(row)
     if waited is None:
         return start, start
     waited += int((row["waiting_ms"] or 0) * 1e6 + 0.5)
-    # The last request of a chain has the total time.
+    # The last request in a chain has the total latency.
     end = start + waited if row["attempt_why"] != "input_required" else None
     if end is None:
         end = start if row["answered_at"] is None else _nanoseconds(row["answered_at"])
@@ -156,7 +156,7 @@ def _times(row: dict[str, Any]) -> tuple[int, int]:
 
 
 def _waited(row: dict[str, Any]) -> int | None:
-    """Return the nanoseconds from the request to its reply or cancellation; None without either."""
+    """Return the nanoseconds from the request to its reply or cancellation; None if open."""
     if row["latency_ms"] is not None:
         return int(row["latency_ms"] * 1e6 + 0.5)
     if row["cancelled_at"] is None:
@@ -179,15 +179,15 @@ def _span_attributes(row: dict[str, Any], definitions: str | None) -> dict[str, 
         "gen_ai.tool.definitions": definitions,
         "http.response.status_code": row["http_status"],
         **{f"mcptally.{name}": row[name] for name in _EXTRA_COLUMNS},
-        # A status that is not an error has no message.
+        # Only an error status has a message; other error texts go here.
         "mcptally.error_text": None if _is_error(row) else row["error_text"],
     }
 
 
 def _definitions(row: dict[str, Any], pages: dict[str | None, list[Any]]) -> str | None:
-    """Return the tool definitions sent to a session, as JSON; None unless a listing ends here.
+    """Return the tool definitions sent to a session, as JSON; None unless this call ends a listing.
 
-    `pages` keeps the earlier pages of a listing: the span for the last page has all definitions.
+    `pages` collects a listing's earlier pages: the span of the last page has all definitions.
     """
     if row["method"] != "tools/list" or row["outcome"] != "ok" or row["response"] is None:
         return None
@@ -224,7 +224,7 @@ def _operation(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _address(url: str | None) -> tuple[str | None, int | None]:
-    """Return host and port of a URL; None where missing."""
+    """Return a URL's host and port; None if missing."""
     try:
         parts = urllib.parse.urlsplit(url or "")
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
@@ -234,7 +234,7 @@ def _address(url: str | None) -> tuple[str | None, int | None]:
 
 
 class _Histogram:
-    """The durations of calls with the same attributes, in seconds."""
+    """A histogram of the durations, in seconds, of calls with the same attributes."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(_BOUNDS) + 1)
@@ -249,7 +249,7 @@ class _Histogram:
         self.greatest = max(self.greatest, seconds)
 
     def data_point(self, attributes: Mapping[str, Any], start: int, end: int) -> dict[str, Any]:
-        """Return the histogram as an OTLP data point for the time from `start` to `end`."""
+        """Return the histogram as an OTLP data point for the period from `start` to `end`."""
         return {
             "attributes": _attributes(attributes),
             "startTimeUnixNano": str(start),
@@ -268,7 +268,7 @@ def write_metrics(
     schema: pa.Schema,  # noqa: ARG001  (metrics have a schema of their own)
     file: BinaryIO,
 ) -> Written:
-    """Write one line per server: a histogram of durations for each operation and kind of error."""
+    """Write one line per server, with a histogram of durations per operation and error type."""
     left_out = {NO_TIME: 0, PART_OF_ANOTHER: 0, NO_REPLY: 0}
     servers: dict[tuple[Any, ...], dict[tuple[Any, ...], _Histogram]] = {}
     names: Sequence[str] = ()
@@ -304,7 +304,7 @@ def write_metrics(
 
 
 def _metrics_request(server: tuple[Any, ...], points: Mapping[int, list[dict[str, Any]]]) -> bytes:
-    """Return the metrics of a server, from the data points of each kind."""
+    """Return a request with a server's metrics, given the data points per span kind."""
     metrics = [
         {
             "name": f"mcp.{side}.operation.duration",
@@ -323,7 +323,7 @@ def _metrics_request(server: tuple[Any, ...], points: Mapping[int, list[dict[str
 
 
 def _id_text(text: str | None) -> str | None:
-    """Return the text of a JSON-RPC id, given as JSON; long numbers keep all digits."""
+    """Return a JSON-RPC id (JSON text) as plain text; long numbers retain all digits."""
     return str(json.loads(text, parse_int=str, parse_float=str)) if text else None
 
 
@@ -343,7 +343,7 @@ def _nanoseconds(when: datetime.datetime) -> int:
 
 
 def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the attributes as OTLP JSON, without unknown values."""
+    """Return attributes as OTLP JSON, without unknown values."""
     return [{"key": k, "value": _value(v)} for k, v in values.items() if v is not None]
 
 

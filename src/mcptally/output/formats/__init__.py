@@ -1,7 +1,7 @@
-"""Defines the formats of `query --format`, `compare --format` and `export --to`, with writers.
+"""Defines the formats for `query --format`, `compare --format` and `export --to`.
 
-Every row format is offered by all three commands and has one writer, a module in this folder. May
-import `tables` and `redaction`. This file imports neither, so that help stays fast.
+All three commands offer every row format, which a module in this folder writes. May import `tables`
+and `redaction`. This file imports neither, so that `--help` stays fast.
 """
 
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from typing import Final, Literal, NamedTuple
 
 
 class Format(NamedTuple):
-    """A format for an answer or an export."""
+    """A format for answers or exports."""
 
     title: str
-    """The content that is written."""
+    """What is written."""
     calls_only: bool = False
-    """Whether the format can only contain the table `calls`."""
+    """Whether the format supports only the table `calls`."""
 
 
 ROWS: Final[Mapping[str, Format]] = {
@@ -24,13 +24,13 @@ ROWS: Final[Mapping[str, Format]] = {
     "parquet": Format("Parquet, one file"),
     "markdown": Format("a Markdown table"),
 }
-"""Row formats by name."""
+"""Name → row format."""
 
 ANSWERS: Final[Mapping[str, Format]] = {"table": Format("a table for people"), **ROWS}
-"""Formats for an answer on stdout."""
+"""Formats for answers on stdout."""
 
 ExportFormat = Literal["json", "jsonl", "csv", "parquet", "markdown", "otlp", "otlp-metrics", "har"]
-"""The names of the export formats, for editors that complete them."""
+"""Names of the export formats, for completion in editors."""
 
 EXPORTS: Final[Mapping[str, Format]] = {
     **ROWS,
@@ -38,4 +38,4 @@ EXPORTS: Final[Mapping[str, Format]] = {
     "otlp-metrics": Format("OTLP JSON: durations, one export request per line", calls_only=True),
     "har": Format("HAR 1.2, one entry per call", calls_only=True),
 }
-"""Formats for an export."""
+"""Formats for exports."""

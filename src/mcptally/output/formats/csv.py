@@ -1,10 +1,9 @@
-"""Writes CSV that is safe to open in a spreadsheet: no cell is a formula, lists are JSON text.
+"""Writes CSV that is safe to open in a spreadsheet: no cell is a formula, and lists are JSON.
 
-A text that begins with `=`, `+`, `-`, `@`, their full-width forms, a tab or a line break is
-prefixed with an apostrophe, as recommended by OWASP's page on CSV injection. Numbers are not
-changed. CSV has no escapes: control, invisible and bidirectional characters become U+FFFD. The
-longest texts in a line of more than `LINE` bytes are cut. The file is UTF-8 without a byte order
-mark.
+A text that starts with `=`, `+`, `-`, `@`, their full-width forms, a tab or a line break is
+prefixed with an apostrophe, as OWASP recommends against CSV injection. Numbers are not changed. CSV
+has no escapes, so control, invisible and bidirectional characters become U+FFFD. In lines of more
+than `LINE` bytes, the longest texts are cut. The file is UTF-8 without a byte order mark.
 """
 
 import json
@@ -22,16 +21,16 @@ from mcptally.redaction.display import CONTROL_CHARACTERS
 from mcptally.tables.values import FORMULA
 
 LINE: Final = 2_000_000
-"""Maximum bytes per line; DuckDB rejects more than 2,097,152 by default."""
+"""Maximum bytes per line; by default, DuckDB rejects more than 2,097,152."""
 _CELL: Final = 3
-"""Number of bytes around a text: two quotes and a comma."""
+"""Number of bytes around each text: two quotes and a comma."""
 _NUMBER: Final = 64
-"""Maximum bytes of a number or time."""
+"""Maximum number of bytes for a number or time."""
 
 
 def write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) -> Written:
     """Write a header and all rows."""
-    import pyarrow.csv  # noqa: PLC0415  (the other formats do not need it)
+    import pyarrow.csv  # noqa: PLC0415  (other formats do not need it)
 
     names = _safe(pa.array(schema.names, pa.string())).to_pylist()
     types = [kind if _keeps_type(kind) else pa.string() for kind in schema.types]
@@ -49,16 +48,16 @@ def write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) 
 _CONTROL: Final = CONTROL_CHARACTERS.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f").replace(
     "\ud800-\udfff", ""
 )
-"""`CONTROL_CHARACTERS` except tab and line feed, for RE2, which has no surrogates."""
+"""`CONTROL_CHARACTERS` except tab and line feed, for RE2, which does not support surrogates."""
 
 
 def _keeps_type(kind: pa.DataType) -> bool:
-    """Return whether values keep this type in CSV (numbers, booleans and times)."""
+    """Return whether CSV preserves values of this type (numbers, booleans and times)."""
     return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind))
 
 
 def _text(column: pa.Array) -> pa.Array:
-    """Return a column as texts: lists and structs as JSON, bytes with escapes."""
+    """Convert a column to text: lists and structs to JSON, bytes with escapes."""
     if pa.types.is_nested(column.type):
         texts = [
             None if v is None else json.dumps(plain(v), ensure_ascii=False)
@@ -79,7 +78,7 @@ def _safe(texts: pa.Array) -> pa.Array:
 
 
 def _short_lines(columns: list[pa.Array]) -> tuple[list[pa.Array], int]:
-    """Return the columns with long texts cut so that each line fits, and the number of cut rows."""
+    """Cut long texts so that each line fits; return the columns and the number of cut rows."""
     texts = {i: column for i, column in enumerate(columns) if pa.types.is_string(column.type)}
     sizes = {i: _quoted_bytes(column) for i, column in texts.items()}
     room_for_texts = LINE - _NUMBER * (len(columns) - len(texts))
@@ -104,13 +103,13 @@ def _short_lines(columns: list[pa.Array]) -> tuple[list[pa.Array], int]:
 
 
 def _quoted_bytes(texts: pa.Array) -> npt.NDArray[np.int64]:
-    """Return the bytes that each text takes in a line, with quotes and comma."""
+    """Return how many bytes each text takes in a line, with quotes and comma."""
     size = pc.add(pc.binary_length(texts), pc.count_substring(texts, '"'))
     return np.asarray(pc.fill_null(size, 0), np.int64) + _CELL
 
 
 def _cut(text: str, size: int) -> str:
-    """Return the text, cut to a number of bytes in a line, with a remark."""
+    """Cut a text so that it takes at most `size` bytes in a line, and append a remark."""
     remark = f"\N{HORIZONTAL ELLIPSIS} [cut: {len(text)} characters]"
     room = size - _CELL - len(remark.encode()) - 1  # a pair of quotes may be cut in half
     kept = text.replace('"', '""').encode()[:room].decode(errors="ignore")

@@ -1,4 +1,4 @@
-"""Writes one JSON array: one object per row, indented, with control characters as escapes."""
+"""Writes a JSON array with one indented object per row; control characters are escaped."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from mcptally.tables.values import plain
 
 def write(
     batches: Iterator[pa.RecordBatch],
-    schema: pa.Schema,  # noqa: ARG001  (the rows have the names)
+    schema: pa.Schema,  # noqa: ARG001  (the rows contain the names)
     file: BinaryIO,
 ) -> Written:
     """Write all rows."""

@@ -1,4 +1,4 @@
-"""Writes JSON Lines: one object per row, without nulls, with times as ISO 8601 in UTC."""
+"""Writes JSON Lines: one object per row, without nulls, and with times as ISO 8601 in UTC."""
 
 from collections.abc import Iterator
 from typing import BinaryIO

@@ -12,7 +12,7 @@ from mcptally.tables.values import cell_of
 
 _MARKUP: Final = re.compile(r"[\\`*\[\]|~]")
 _LINK: Final = re.compile(r":(?=//)|(?<=www)\.|@", re.IGNORECASE)
-"""Matches the character that makes Markdown renderers turn an address into a link."""
+"""Matches the character because of which Markdown renderers turn an address into a link."""
 
 
 def write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) -> Written:

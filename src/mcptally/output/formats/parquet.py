@@ -1,4 +1,4 @@
-"""Writes one Parquet file, compressed with zstd, with the column types of the store."""
+"""Writes a Parquet file, compressed with zstd, with the store's column types."""
 
 from collections.abc import Iterator
 from typing import BinaryIO

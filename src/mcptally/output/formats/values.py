@@ -1,4 +1,4 @@
-"""Converts values of a store to JSON with times in UTC."""
+"""Converts a store's values to JSON, with times in UTC."""
 
 import datetime
 import json
@@ -9,7 +9,7 @@ from mcptally.tables import values as cell_values
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON, like `tables.values.plain`, with times as ISO 8601 in UTC."""
+    """Return a value for JSON, like `tables.values.plain`, but with times as ISO 8601 in UTC."""
     if isinstance(value, datetime.datetime):
         return value.astimezone(datetime.UTC).isoformat(timespec="microseconds")
     if isinstance(value, list):
@@ -20,5 +20,5 @@ def plain(value: Any) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """Return the value as one line of JSON, with control characters as escapes."""
+    """Return a value as one line of JSON, with control characters escaped."""
     return escape_controls(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()

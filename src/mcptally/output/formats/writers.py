@@ -9,7 +9,7 @@ from mcptally.output.formats import csv, json_array, jsonl, markdown, parquet
 from mcptally.output.formats.written import Written
 
 Writer = Callable[[Iterator[pa.RecordBatch], pa.Schema, BinaryIO], Written]
-"""Writes all batches of a table."""
+"""Function that writes a table's batches to a file."""
 
 WRITERS: Final[Mapping[str, Writer]] = {
     "json": json_array.write,
@@ -18,4 +18,4 @@ WRITERS: Final[Mapping[str, Writer]] = {
     "parquet": parquet.write,
     "markdown": markdown.write,
 }
-"""Name of a row format → its writer."""
+"""Row format → its writer."""

@@ -1,4 +1,4 @@
-"""Records which parts of a table a writer could not write."""
+"""Declares what a writer reports about rows that it could not write in full."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -6,16 +6,16 @@ from typing import Final, NamedTuple
 from mcptally.plural import count
 
 NO_TIME: Final = "calls without a time"
-"""Reason why HAR and OTLP leave out a row: every entry and span needs a start."""
+"""Reason why HAR and OTLP omit a row: every entry and span needs a start time."""
 
 
 class Written(NamedTuple):
-    """Rows that a format cannot contain, or only in part."""
+    """Numbers of rows that were omitted or cut."""
 
     left_out: Mapping[str, int] = {}
-    """Reason → number of rows that were left out."""
+    """Reason → number of omitted rows."""
     cut: int = 0
-    """Number of rows with a cut text, because most CSV readers reject lines of this length."""
+    """Number of rows with texts cut, because most CSV readers reject longer lines."""
 
     @property
     def notes(self) -> list[str]:

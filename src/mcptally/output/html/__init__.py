@@ -1,11 +1,11 @@
-"""Renders the HTML report: one self-contained page about a store, with priorities and tables.
+"""Renders the HTML report: a self-contained page about a store, with priorities and tables.
 
     answers → headings, priorities, sections, caveats → templates/page.html → one HTML file
 
 May import the same folders as `output`, and the modules of `output` itself.
 
 The page loads nothing. Its Content-Security-Policy allows one style sheet and one script, by their
-hashes. Recorded text reaches the page through `text.shown` and the escaping of the template.
+hashes. All recorded text passes through `text.shown` and the template's escaping.
 """
 
 import base64
@@ -58,20 +58,20 @@ def report(
     model: str | None = None,
     examples: int = 1,
 ) -> str:
-    """Make a self-contained HTML page about a store; return its text.
+    """Create a self-contained HTML page about a store; return its text.
 
     Args:
         store: the store to report on, or its path.
         out: the file to write; None to write no file.
-        base: an earlier store; the page then starts with the changes since.
+        base: an earlier store; the page then starts with the changes since that store.
         server: only this server.
         tool: only this tool.
         since: only calls made at or after this time; see `Store.ask`.
         until: only calls made before this time.
         client: only calls by the client with this name.
         model: only calls requested by this language model.
-        examples: calls on the page for each finding, error group, hidden error and slow tool, 1 to
-            20. All calls together take at most 2 MB.
+        examples: number of calls on the page for each finding, error group, hidden error and slow
+            tool, from 1 to 20. All calls together take at most 2 MB.
 
     Raises:
         StoreError: there is no store, or this version cannot read it.
@@ -101,7 +101,7 @@ def report(
 
 
 def write_page(page: str, out: Path) -> None:
-    """Write the text of a page to a file, which is replaced atomically."""
+    """Write a page to a file, which is replaced atomically."""
     whole_file(out, lambda file: file.write(page.encode()))
 
 
@@ -111,12 +111,12 @@ def page_text(
     base: Store | str | Path | None = None,
     examples: int = 1,
 ) -> str:
-    """Return the text of the page (see `report`).
+    """Return the page's text; see `report`.
 
     Args:
         asked: answers questions about the store.
         base: an earlier store.
-        examples: number of calls per row.
+        examples: number of example calls per row.
     """
     opened = asked.store
     opened_base = base if base is None or isinstance(base, Store) else open_store(base)
@@ -133,7 +133,7 @@ def page_text(
 
 
 def _content_security_policy() -> str:
-    """Return the page's policy: only its own style sheet and script."""
+    """Return the page's policy, which allows only the page's own style sheet and script."""
     return "; ".join(
         (
             "default-src 'none'",
@@ -201,18 +201,18 @@ def template_filters() -> dict[str, Callable[..., object]]:
 
 
 def _breakable(text: str) -> Markup:
-    """Return a name with a possible line break after each `_`, `-`, `.`, `/` and `:`."""
+    """Return a name that can wrap after each `_`, `-`, `.`, `/` and `:`."""
     return Markup("<wbr>").join(re.split(r"(?<=[_\-./:])(?=.)", text))
 
 
 def _anchor(key: Iterable[object], section: str) -> str:
-    """Return a row's id: its section, and a digest of the key that identifies the row there."""
+    """Return a row's HTML id: its section, and a digest of its key within the section."""
     digest = hashlib.sha256(json.dumps([section, *key], default=str).encode()).hexdigest()
     return f"{section}-{digest[:10]}"
 
 
 def _cell_of(row: Mapping[str, Any], name: str) -> str:
-    """Return the text of a rate or confidence in a row of scores, in percent or in words."""
+    """Return a rate or confidence in a row of scores as text, in percent or in words."""
     text = cell_of(name, row)
     if text in (NO_EVIDENCE, NEVER_WORKED):
         return text
@@ -224,7 +224,7 @@ def _units(name: str) -> int:
 
 
 _EVIDENCE: Final = ("errors", "hidden", "latency")
-"""The sections whose calls all precede those of `_OTHERS`."""
+"""Sections whose calls take precedence over those of `_OTHERS`."""
 _OTHERS: Final = (
     *("changes", "violations", "retries", "findings", "servers", "context", "drift", "tools"),
 )
@@ -233,7 +233,7 @@ _OTHERS: Final = (
 def _examples(
     parts: Mapping[str, sections.Section | None], names: Sequence[str]
 ) -> list[list[list[str]]]:
-    """Return the call ids for each row of these sections."""
+    """Return the example calls' ids for each row of the sections `names`."""
     return [
         [row["examples"] for row in part.rows]
         for name in names

@@ -1,4 +1,4 @@
-"""Asks a store the predefined questions for the HTML report, each once."""
+"""Gets the answers for the HTML report from a store, asking each question only once."""
 
 import dataclasses
 import datetime
@@ -47,21 +47,21 @@ class Compared:
     """The changes since the base store."""
 
     base: str
-    """The path of the base store."""
+    """Path of the base store."""
     tools: pl.DataFrame
     """The changes, one row per tool or server."""
     success_rates: dict[tuple[str | None, str | None], dict[str, Any]]
-    """(server, tool) → the comparison of the success rates."""
+    """(server, tool) → comparison of the success rates."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MoreExamples:
-    """Further calls behind the rows of answers, by row key."""
+    """Additional example calls for the rows of answers, by row key."""
 
     errors: Mapping[tuple[str | None, ...], list[str]]
-    """(server, tool, template, verdict) → ids."""
+    """(server, tool, template, verdict) → call ids."""
     hidden: Mapping[tuple[str | None, ...], list[str]]
-    """(server, tool, hidden_rule) → ids."""
+    """(server, tool, hidden_rule) → call ids."""
     slow: Mapping[tuple[str | None, ...], list[str]]
     """(server, tool) → ids of the slowest calls."""
 
@@ -96,15 +96,15 @@ class Answers:
     more: "MoreExamples"
     compared: Compared | None
     reviewed: str | None
-    """The failure rate from a reviewed sample, in words."""
+    """A sentence with the failure rate from a reviewed sample, if any."""
 
 
 class Asked:
-    """A store's answers to questions, each computed once until a run replaces the store.
+    """A store's answers to questions, cached until a run replaces the store.
 
     Attributes:
         store: the store.
-        filters: the filters for all questions, as in `Store.ask`.
+        filters: filters for all questions, as in `Store.ask`.
     """
 
     def __init__(self, store: Store, filters: Mapping[str, Any] = MappingProxyType({})) -> None:
@@ -126,18 +126,18 @@ class Asked:
         return self._frames[question]
 
     def reviewed(self) -> str | None:
-        """Return the failure rate from a reviewed sample of the calls that the filters choose."""
+        """Return a sentence with the failure rate from a reviewed sample of these calls, if any."""
         if self.filters.keys() - {"server", "tool"}:
             return None
         return failure_rate_in_words(self.store, **self.filters)
 
 
 def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answers:
-    """Ask a store all questions of the page.
+    """Get all answers for the page.
 
     Args:
         answer: answers questions about the store.
-        base: the store to compare with.
+        base: an earlier store to compare with.
         examples: number of calls per row.
 
     Raises:
@@ -211,7 +211,7 @@ def _more(store: Store, examples: int, filters: Mapping[str, Any]) -> MoreExampl
 
 
 def counted_calls(filters: Mapping[str, Any]) -> tuple[str, list[Any]]:
-    """Return the SQL condition for the calls that filters count, with its parameters."""
+    """Return a SQL condition for the calls that filters select, and its parameters."""
     conditions, values = ["true"], []
     for key, condition in _CONDITIONS.items():
         if key in filters:

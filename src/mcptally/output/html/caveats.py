@@ -1,4 +1,4 @@
-"""Lists the limits of a store's data: conclusions that readers of the page should not draw."""
+"""Lists the limitations of a store's data, from which readers should not draw wrong conclusions."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

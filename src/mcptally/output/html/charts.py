@@ -1,6 +1,6 @@
-"""Computes the coordinates of the marks in the page's charts; the templates draw them.
+"""Computes the coordinates of the page's charts, which the templates draw.
 
-docs/design/output.md explains why the page draws its own charts.
+docs/design/output.md explains why no chart library is used.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ RATE_TICKS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def rate_x(share: float) -> float:
-    """Return the x coordinate of a share."""
+    """Return the x coordinate of a share (0 to 1)."""
     return round(4 + (RATE_WIDTH - 8) * min(1, max(0, share)), 1)
 
 
@@ -31,14 +31,14 @@ class Range(NamedTuple):
 
 
 def rate_range(low: float | None, value: float | None, high: float | None) -> Range | None:
-    """Return the x coordinates of a rate and its interval; None if there is no rate."""
+    """Return the x coordinates of a rate and its interval, or None if a value is missing."""
     if low is None or value is None or high is None:
         return None
     return Range(rate_x(low), rate_x(value), rate_x(high))
 
 
 class Piece(NamedTuple):
-    """A part of a stacked bar."""
+    """A segment of a stacked bar."""
 
     kind: str
     x: float
@@ -47,12 +47,12 @@ class Piece(NamedTuple):
 
 
 def stacked(parts: Mapping[str, int], width: float, total: float | None = None) -> list[Piece]:
-    """Return the pieces of a stacked bar; each part above 0 is at least half a unit wide.
+    """Return the segments of a stacked bar; each amount above 0 is at least half a unit wide.
 
     Args:
         parts: kind → amount.
-        width: the width of the bar for `total`.
-        total: the amount that fills the bar; by default the sum of the parts.
+        width: the bar's width for `total`.
+        total: the amount that fills the bar; by default, the sum of the parts.
     """
     whole = total or sum(parts.values())
     pieces, x = [], 0.0
@@ -67,16 +67,16 @@ def stacked(parts: Mapping[str, int], width: float, total: float | None = None) 
 
 BINS_PER_OCTAVE: Final = 2
 FIRST_BIN: Final = -4
-"""The bin for latencies up to 0.25 ms."""
+"""Bin for latencies up to 0.25 ms."""
 LAST_BIN: Final = 33
-"""The bin for latencies from about two minutes on."""
+"""Bin for latencies of about two minutes or more."""
 BIN_WIDTH: Final = 6
 HEIGHT: Final = 44
 TIMES: Final = ((1, "1 ms"), (10, ""), (100, "0.1 s"), (1_000, ""), (10_000, "10 s"), (100_000, ""))
 
 
 def time_x(ms: float) -> float:
-    """Return the x coordinate of a latency on the logarithmic axis shared by all histograms."""
+    """Return a latency's x coordinate on the logarithmic axis that all histograms share."""
     position = BINS_PER_OCTAVE * math.log2(max(ms, 1e-3))
     bounded = min(max(position, FIRST_BIN), LAST_BIN + 1)
     return round((bounded - FIRST_BIN) * BIN_WIDTH, 1)
@@ -91,7 +91,7 @@ class Bar(NamedTuple):
 
 
 def histogram(bins: Sequence[tuple[int, int]]) -> list[Bar]:
-    """Return the bars of a histogram of (bin, calls); the tallest fills the height."""
+    """Return a histogram's bars from (bin, calls) pairs; the tallest bar fills the height."""
     merged: dict[int, int] = {}
     for number, n in bins:
         inside = min(max(number, FIRST_BIN), LAST_BIN)
@@ -112,7 +112,7 @@ def timeline(
     first: datetime.datetime | None,
     last: datetime.datetime | None,
 ) -> list[tuple[float, str]]:
-    """Return x coordinate and kind of each definition change, from first to last call."""
+    """Return the x coordinate and kind of each definition change, between first and last call."""
     if first is None or last is None:
         return []
     span = (last - first).total_seconds() or 1.0
@@ -131,29 +131,29 @@ def timeline(
 TIME_WIDTH: Final = 1000
 TIME_HEIGHT: Final = 100
 KIND_OF_CAUSE: Final = {"tool_failures": "tool_failure", "other": "open"}
-"""Cause in the answer to `timeline` → kind of outcome on the page, where they differ."""
+"""Cause in the answer to `timeline` → kind of outcome on the page, if the names differ."""
 _UNITS: Final = ((604_800, "week"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OverTime:
-    """A stacked chart of the calls in each period."""
+    """A stacked bar chart of the calls per period."""
 
     paths: list[tuple[str, str]]
-    """Kind of outcome, and the bars of all periods."""
+    """Kind of outcome, and an SVG path with the bars of all periods."""
     changes: list[tuple[float, str]]
-    """The x coordinate and direction of each change in a success rate."""
+    """x coordinate and direction of each change in a success rate."""
     first: datetime.datetime
     last: datetime.datetime
-    """The end of the last period."""
+    """End of the last period."""
     period: str
-    """The length of a period."""
+    """Length of a period."""
     most: int
-    """The number of calls in the busiest period."""
+    """Number of calls in the busiest period."""
 
 
 def over_time(answer: pl.DataFrame, changes: pl.DataFrame) -> OverTime | None:
-    """Return the calls over time by outcome; None with fewer than two periods.
+    """Return the calls over time by outcome; None if there are fewer than two periods.
 
     Args:
         answer: the answer to the question `timeline`.

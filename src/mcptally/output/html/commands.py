@@ -1,7 +1,7 @@
-"""Builds the command lines with which readers look up the calls behind a number.
+"""Builds command lines with which readers can look up the calls behind a number.
 
-The commands are safe to paste into a shell. A name with a secret or control characters is never
-part of a command: a tool with such a name is selected by one of its calls.
+The commands are safe to paste into a shell. A name with secrets or control characters is never part
+of a command; a tool with such a name is selected by one of its calls.
 """
 
 import re
@@ -19,21 +19,21 @@ from mcptally.redaction.display import mask_text
 
 _ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,63}")
 _NAMES_LIMIT: Final = 300
-"""Maximum characters of the quoted names in a command; quoting may make a name 20 times as long."""
+"""Maximum length of the quoted names in a command; quoting may make a name 20 times as long."""
 
 
 class Commands:
-    """The commands for a page's store and filters.
+    """Builds commands for a page's store and filters.
 
     Args:
-        store: the folder of the store.
-        filters: the filters of the page, as in `Store.ask`.
+        store: the store's folder.
+        filters: the page's filters, as in `Store.ask`.
     """
 
     def __init__(self, store: str, filters: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.store = _path(store)
         self._query = f"mcptally query {self.store}"
-        # Filters that are unsafe to paste are left out; the command then returns more rows.
+        # Omit filters that are unsafe to paste; the command then returns more rows.
         safe = {key: str(value) for key, value in filters.items() if _is_safe(str(value))}
         self._flags = "".join(f" {shlex.quote(f'--{key}={value}')}" for key, value in safe.items())
         self._where = [
@@ -45,7 +45,7 @@ class Commands:
                 self._where.append(f"requested_at {operator} TIMESTAMPTZ '{time}'")
 
     def show(self, call: str | None) -> str | None:
-        """Return the command that explains a call; None for an id in another form."""
+        """Return the command that explains a call; None if the id has an unknown form."""
         if call is None or not _ID.fullmatch(call):
             return None
         return f"mcptally show {self.store} {call}"
@@ -53,14 +53,14 @@ class Commands:
     def calls(
         self, server: str | None, tool: str | None, where: str, example: str | None
     ) -> str | None:
-        """Return the command that lists the calls to a tool or server, latest first.
+        """Return a command that lists the calls to a tool or server, latest first.
 
-        Returns None if the names are unsafe to paste and there is no example.
+        Returns None if the names are unsafe to paste and no example is given.
 
         Args:
-            server: the label of the server.
-            tool: the name of the tool; None for all calls to the server.
-            where: an SQL condition, which must not contain recorded text; empty for all calls.
+            server: the server's label.
+            tool: the tool's name; None for all calls to the server.
+            where: a SQL condition, which must not contain recorded text; empty for all calls.
             example: the id of one of the calls.
         """
         wanted = {"server": server} if tool is None else {"server": server, "tool": tool}
@@ -80,7 +80,7 @@ class Commands:
         return self.all_calls(*conditions, *filter(None, [where]))
 
     def all_calls(self, *conditions: str) -> str:
-        """Return the command that lists the calls that meet SQL conditions, latest first."""
+        """Return a command that lists the calls that meet SQL conditions, latest first."""
         sql = (
             "SELECT call_id, requested_at, outcome, error_text FROM calls WHERE "
             f"{' AND '.join([*conditions, *self._where])} ORDER BY requested_at DESC"
@@ -88,16 +88,16 @@ class Commands:
         return f"{self._query} {_quoted(sql)}"
 
     def compare(self, base: str) -> str:
-        """Return the command that compares a base store with this one."""
+        """Return the command that compares this store with a base store."""
         return f"mcptally compare {_path(base)} {self.store} --all"
 
     def ask(self, question: str) -> str:
-        """Return the command for all rows of a predefined question with the page's filters."""
+        """Return a command that prints the whole answer to a question, with the page's filters."""
         return f"{self._query} {question}{self._flags} --limit 0"
 
 
 def _is_safe(names: str) -> bool:
-    """Return whether names can be part of a command: short, no control characters, no secret."""
+    """Return whether names are safe in a command: short, without control characters and secrets."""
     short = is_printable(names) and len(escape(_quoted(names))) <= _NAMES_LIMIT
     return short and mask_text(names) == names
 
@@ -107,11 +107,11 @@ def _path(store: str) -> str:
 
 
 _SPECIAL: Final = frozenset('"$`\\!')
-"""Characters that a shell interprets inside double quotes."""
+"""Characters that shells interpret inside double quotes."""
 
 
 def _quoted(sql: str) -> str:
-    """Return SQL quoted as a shell word, in double quotes (easier to read) where safe."""
+    """Quote SQL for a shell, in double quotes (easier to read) if this is safe."""
     return shlex.quote(sql) if _SPECIAL & set(sql) else f'"{sql}"'
 
 

@@ -1,8 +1,9 @@
-"""Puts whole calls on the page: request, reply, and the reasons for their verdicts.
+"""Prepares example calls for the page: request, reply, and the evidence for the verdict.
 
-Each call is on the page once; priorities and table rows refer to it. The calls of the most
-important rows come first, until `BUDGET` is spent. Frames are read from the transcripts if they
-still exist. Long frames are folded and cut, and a result shared by several calls is not repeated.
+Each call appears once on the page; priorities and table rows refer to it. Calls of the most
+important rows are added first, until `BUDGET` is spent. Frames are read from the transcripts if
+these still exist. Long frames are collapsed and cut; a result shared by several calls is not
+repeated.
 """
 
 import dataclasses
@@ -24,43 +25,43 @@ from mcptally.plural import count
 from mcptally.tables.values import cell
 
 BUDGET: Final = 2_000_000
-"""Maximum bytes of the page for all calls together."""
+"""Maximum size of all calls on the page together, in bytes."""
 MAX_CALLS: Final = 1_200
-"""Maximum number of calls that are read from the store."""
+"""Maximum number of calls read from the store."""
 MAX_EXAMPLES: Final = 20
 """Maximum number of calls per row."""
 MAX_PAYLOAD: Final = 4_000
-"""Maximum characters of a payload on the page."""
+"""Maximum number of characters of a payload on the page."""
 MAX_STDERR: Final = 3_000
 """Maximum number of stderr characters per call on the page."""
 MAX_EVIDENCE: Final = 3_000
-"""Maximum characters of a call's evidence on the page."""
+"""Maximum number of characters of a call's evidence on the page."""
 MAX_INDENTED: Final = 40_000
-"""Maximum characters of a payload that is masked and indented as a whole; longer ones are cut
-first."""
+"""Payloads up to this length (in characters) are masked and indented as a whole; longer payloads
+are cut first."""
 FOLDED: Final = 700
-"""Number of characters above which payloads are folded."""
+"""Payloads longer than this (in characters) are collapsed."""
 _FOLDED_LINES: Final = 16
 _MARKUP: Final = 1_200
 """Approximate size of a call's markup in bytes."""
 _USUAL_CALL: Final = 5_000
-"""Usual size of a call on the page in bytes."""
+"""Typical size of a call on the page in bytes."""
 _SMALLEST_BATCH: Final = 40
 """Minimum number of calls that are read at once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Payload:
-    """The request or reply of a call as shown on the page."""
+    """A call's request or reply, as shown on the page."""
 
     title: str
     text: Markup | None
-    """The escaped text; None if there is none or the call `same_as` has it."""
+    """The escaped text; None if there is no text, or if the call `same_as` shows it."""
     folded: bool
     same_as: str | None
-    """The id of a call on the page with the same arguments or result."""
+    """Id of a call on the page with the same arguments or result."""
     of_frame: str
-    """The part of the frame in `text`: `frame` (all), `arguments` or `result`."""
+    """What `text` contains: the whole `frame`, or only the `arguments` or `result`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,9 +81,9 @@ class Call:
     exception: Markup | None
     """The exception in a stack trace on stderr."""
     stderr: Markup | None
-    """The lines of stderr around the call."""
+    """The stderr lines around the call."""
     not_read: str | None
-    """Why the transcript was not read."""
+    """Why the transcript was not read, if it was not."""
     request: Payload
     reply: Payload
     evidence: Markup
@@ -97,11 +98,11 @@ class Calls:
     by_id: Mapping[str, Call]
     """Id → call, most important first."""
     omitted: int
-    """Number of calls left out by the budget."""
+    """Number of calls omitted because they exceed the budget."""
 
     @property
     def not_read(self) -> int:
-        """Number of calls whose transcript was not read."""
+        """Number of calls whose transcripts were not read."""
         return sum(call.not_read is not None for call in self.by_id.values())
 
     @property
@@ -110,16 +111,16 @@ class Calls:
         return sum(call.size for call in self.by_id.values())
 
     def of(self, ids: Iterable[str | None]) -> list[Call]:
-        """Return the calls with these ids, without those that are not on the page."""
+        """Return the calls with these ids that are on the page."""
         return [self.by_id[call] for call in ids if call is not None and call in self.by_id]
 
 
 def in_order(groups: Iterable[Iterable[Sequence[str | None]]]) -> list[str]:
-    """Return the distinct call ids by importance.
+    """Return the distinct call ids, most important first.
 
-    The first example of each row precedes all second examples.
+    The first examples of all rows precede all second examples.
 
-    Args: groups: the examples of each row, by section, most important section first.
+    Args: groups: the examples of each row, per section, most important section first.
     """
     rows = [row for group in groups for row in group]
     turns = zip_longest(*rows)
@@ -145,11 +146,11 @@ def of_problem(
 
 
 def load(store: Store, wanted: Sequence[str]) -> Calls:
-    """Read calls from a store, as many as the budget allows.
+    """Read as many calls from a store as the budget allows.
 
     Args:
         store: the page's store.
-        wanted: the ids, most important first.
+        wanted: the calls' ids, most important first.
     """
     calls: dict[str, Call] = {}
     owners: dict[str, str] = {}
@@ -170,12 +171,12 @@ def load(store: Store, wanted: Sequence[str]) -> Calls:
 def _explained(
     store: Store, wanted: Sequence[str], calls: Mapping[str, Call]
 ) -> Iterator[Explanation]:
-    """Yield the explanations of calls, read in batches that approximately fill the budget.
+    """Yield explanations of calls, which are read in batches that approximately fill the budget.
 
     Args:
-        store: the store of the page.
+        store: the page's store.
         wanted: the ids.
-        calls: the calls on the page so far.
+        calls: the calls that are on the page so far.
     """
     read, batch = 0, BUDGET // _USUAL_CALL
     while batch_ids := wanted[read : read + batch]:
@@ -244,14 +245,14 @@ def _payload(
     row: Mapping[str, Any],
     owners: Mapping[str, str],
 ) -> Payload:
-    """Return the request or reply of a row of `calls`.
+    """Return the request or reply from a row of `calls`.
 
     Args:
-        title: heading of the payload.
+        title: the payload's heading.
         frame: the whole frame, if the transcript was read.
-        column: the column with a part of the frame, `arguments` or `response`.
+        column: the column with part of the frame: `arguments` or `response`.
         row: the row of `calls`.
-        owners: arguments and results on the page → call id.
+        owners: arguments or result on the page → id of the call that shows them.
     """
     part = row[column]
     of_frame = "frame" if frame is not None else "arguments" if column == "arguments" else "result"
@@ -267,7 +268,7 @@ def _payload(
 
 
 def _indented(text: str) -> str:
-    """Return JSON text with indented lines; text that is too long or is not JSON is unchanged."""
+    """Return JSON text indented; return text that is too long or not JSON unchanged."""
     if len(text) > MAX_INDENTED:
         return text
     try:
@@ -277,8 +278,8 @@ def _indented(text: str) -> str:
 
 
 def _content(text: str | None, limit: int) -> Markup | None:
-    """Return recorded text as the content of an element: masked, cut, escaped."""
+    """Return recorded text as the content of an HTML element: masked, cut and escaped."""
     if not text:
         return None
-    # Do not escape quotes, which JSON has many of: element content does not need it.
+    # Do not escape quotes, of which JSON has many: the content of elements does not require it.
     return Markup(html.escape(shown_lines(text, limit), quote=False))  # noqa: S704

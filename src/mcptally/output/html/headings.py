@@ -1,4 +1,4 @@
-"""Writes the title and summary of the page and the headings of its sections."""
+"""Words the page's title and summary, and the headings of its sections."""
 
 import datetime
 from collections.abc import Iterator, Mapping
@@ -32,14 +32,14 @@ def outcomes(found: Answers) -> dict[str, int]:
 
 
 def headline(found: Answers) -> str:
-    """Return the title of the page: the share of calls that worked."""
+    """Return the page's title: the share of calls that worked."""
     return share_that_worked(found.counts)
 
 
 def share_that_worked(counts: Mapping[str, int]) -> str:
-    """Return a sentence, without a full stop, with the share of calls that worked.
+    """Return a sentence, without a full stop, about the share of calls that worked.
 
-    Args: counts: `calls`, `ok` and `unknown`; calls with an unknown outcome are left out.
+    Args: counts: `calls`, `ok` and `unknown`; calls with an unknown outcome are excluded.
     """
     calls, ok = counts["calls"] - counts["unknown"], counts["ok"]
     if not calls:
@@ -60,7 +60,7 @@ def reasons(found: Answers) -> str:
 
 
 def summary(found: Answers, commands: Commands) -> str:
-    """Return the sentences below the title: a single server's rates, problems, recorded data."""
+    """Return the sentences below the title: a single server's rates, the problems, and the data."""
     n = found.counts
     if not n["calls"]:
         return f"The store {shown(commands.store)} has no tool calls."
@@ -92,7 +92,7 @@ _NEVER_WORKED: Final = (pl.col("ok") == 0) & (pl.col("success_rate") == 0)
 
 
 def _rates(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a server's success rate and confidence, each with its interval."""
+    """Yield sentences with a server's success rate and confidence, each with its interval."""
     for name, title, unit in (
         ("success_rate", "Success rate", 1),
         ("confidence", "Confidence", 100),
@@ -118,24 +118,24 @@ MAX_ONSETS: Final = 5
 
 
 class Onset(NamedTuple):
-    """A change in a success rate: its time, subject and amount."""
+    """A change in a success rate: when, of which server or tool, and how much."""
 
     at: datetime.datetime
     server: str | None
     tool: str | None
-    """The tool; None for all tools of the server."""
+    """The tool; None means all of the server's tools."""
     direction: str
     words: str
     call_id: str | None
 
 
 def onsets(found: Answers) -> list[Onset]:
-    """Return the largest changes in success rates, in order of time."""
+    """Return the largest changes in success rates, in chronological order."""
     return onsets_of(found.changes)
 
 
 def onsets_of(changes: pl.DataFrame) -> list[Onset]:
-    """Return the largest of these rows of the question `change_points`, in order of time."""
+    """Return the largest changes among rows of `change_points`, in chronological order."""
     cost = pl.col("difference").abs() * pl.col("calls_after")
     largest = changes.filter(pl.col("changed_at").is_not_null()).top_k(MAX_ONSETS, by=cost)
     return [
@@ -154,7 +154,7 @@ def onsets_of(changes: pl.DataFrame) -> list[Onset]:
 
 
 def ranking(found: Answers) -> str:
-    """Return a sentence about the ranking of the priorities."""
+    """Return a sentence that explains how priorities are ranked."""
     return f"Changes for the worse come first. {RANKING}" if found.compared else RANKING
 
 
@@ -178,7 +178,7 @@ def no_priorities(found: Answers, unread: Unread | None) -> str:
 
 
 def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
-    """Return each section's heading, which states its main result."""
+    """Return each section's heading, which states the main result."""
     never = found.tools.filter(_NEVER_WORKED).height
     enough = found.tools.filter(~found.tools["success_rate_insufficient_data"]).height
     violations = {
@@ -212,7 +212,7 @@ def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def calls(on_page: Calls) -> dict[str, str]:
-    """Return the heading of the section with calls, including the number left out."""
+    """Return the title and text of the section with calls, including how many were omitted."""
     size = f"{on_page.size / 1e6:.1f} of {BUDGET / 1e6:.0f} MB"
     left_out = (
         f"{count(on_page.omitted, 'further call')} did not fit: their rows have commands only."
@@ -234,7 +234,7 @@ def calls(on_page: Calls) -> dict[str, str]:
 def contents(
     parts: Mapping[str, Any], on_page: Calls, *, many_servers: bool
 ) -> list[tuple[str, str, str | None]]:
-    """Return the table of contents: id, name and number of rows of each section of the page."""
+    """Return the table of contents: id, name and number of rows of each section on the page."""
     named = (
         ("first", "Priorities", None),
         ("compared", "Changes", parts["changes"]),
@@ -260,7 +260,7 @@ def contents(
 
 
 def omitted_changes(found: Answers) -> str:
-    """Return the sentence about the number of changes that the page does not list."""
+    """Return a sentence about how many changes the page does not list."""
     if found.compared is None:
         return ""
     counted = found.compared.tools["change"].value_counts(name="n").to_dicts()
@@ -281,7 +281,7 @@ def _total(frame: pl.DataFrame, column: str) -> int:
 
 
 def unused(found: Answers) -> str:
-    """Return the sentence about the tokens of listed tools that were never called."""
+    """Return a sentence about the tokens spent on listed tools that were never called."""
     tools = found.unused.height
     if not tools:
         return ""

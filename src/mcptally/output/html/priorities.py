@@ -1,6 +1,6 @@
-"""Chooses the problems that the page lists at the top.
+"""Selects the problems at the top of the page.
 
-Changes for the worse since the base store come first, then the answer to the question `priorities`.
+Changes for the worse since the base store come first, followed by the answer to `priorities`.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ _SECTIONS: Final[Mapping[str, str]] = {
     "drift": "drift",
     **dict.fromkeys(("not_started", "start", "crash", "noise"), "servers"),
 }
-"""Kind of problem → id of the page's section with more information; by default `errors`."""
+"""Kind of problem → id of the section with more information; the default is `errors`."""
 
 _ROWS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
     "errors": ("errors", "error", ("server", "tool", "template", "verdict")),
@@ -37,7 +37,7 @@ _ROWS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
     "drift": ("drift", "drift", ("server", "tool")),
     "servers": ("servers", "server", ("server",)),
 }
-"""Section id → its name among the page's parts, and prefix and columns of row ids."""
+"""Section id → name among the page's parts, prefix of row ids, and columns of a row's key."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,31 +47,31 @@ class Priority:
     kind: str
     title: str
     subject: str
-    """The servers and tools concerned."""
+    """The servers and tools affected."""
     statement: str
-    """A sentence about the problem, its frequency, fault and onset."""
+    """A sentence about the problem: how often, whose fault, since when."""
     evidence: str
     """The numbers behind the statement."""
     has_enough_data: bool
     example: str | None
-    """The id of a call that shows the problem."""
+    """Id of a call that shows the problem."""
     section: str
-    """The id of the page's section with more information."""
+    """Id of the section with more information."""
     where: str
-    """The SQL condition for the affected calls; empty if unknown."""
+    """SQL condition for the affected calls; empty if unknown."""
     named: tuple[str | None, str | None] | None = None
-    """The server and tool, if not part of `where`."""
+    """The server and tool, unless `where` contains them."""
     quote: str | None = None
     """A typical error text."""
     servers: Sequence[str | None] = ()
     tools: Sequence[str | None] = ()
     template: str | None = None
-    """The template of the example's error text."""
+    """Template of the example's error text."""
     contrast: str | None = None
-    """A sentence about what failing calls have in common that working calls lack."""
+    """A sentence about what distinguishes failing calls from working calls."""
 
     def commands(self, commands: Commands) -> tuple[str | None, str | None]:
-        """Return the command that shows the example, and the one that lists all affected calls."""
+        """Return the commands that show the example and that list all affected calls."""
         if self.named is not None:
             every = commands.calls(*self.named, self.where, self.example)
         else:
@@ -79,9 +79,9 @@ class Priority:
         return commands.show(self.example), every
 
     def details(self, parts: Mapping[str, Section | None]) -> tuple[str, list[object] | None]:
-        """Return the section with more information, and the key of its row about the problem.
+        """Return the section with more information, and the key of the row about the problem.
 
-        Without such a row the key is None; without the section, the section of tools is returned.
+        The key is None without such a row. If the section is empty, returns the tools' section.
         """
         if self.section not in _ROWS:
             return self.section, None
@@ -94,7 +94,7 @@ class Priority:
         return (self.section if rows else "tools"), None
 
     def _key(self, row: Mapping[str, Any], columns: tuple[str, ...]) -> list[object] | None:
-        """Return the key of a row that is about this problem."""
+        """Return a row's key if the row is about this problem, else None."""
         same = (
             row["server"] in self.servers
             and ("tool" not in columns or row["tool"] in self.tools)
@@ -104,7 +104,7 @@ class Priority:
 
 
 def priorities(answers: Answers) -> list[Priority]:
-    """Return the most important problems in order of importance.
+    """Return the most important problems, most important first.
 
     Changes for the worse since the base store precede the store's problems.
     """
@@ -136,7 +136,7 @@ def _problem(row: Mapping[str, Any], shared: contrasts.Contrasts) -> Priority:
 
 
 def _typical_error(errors: pl.DataFrame, *conditions: pl.Expr) -> tuple[str | None, str | None]:
-    """Return the most common error text of groups that meet the conditions, and a call with it."""
+    """Return the most common error text among groups that meet conditions, and an example call."""
     found = errors.filter(*conditions).head(1)
     if found.is_empty():
         return None, None
@@ -163,7 +163,7 @@ _AFFECTED: Final[Mapping[str, str]] = {
 def _example(
     answers: Answers, row: Mapping[str, Any], metric: str
 ) -> tuple[str | None, str | None]:
-    """Return an error text and the id of a call that show why a metric got worse."""
+    """Return an error text and a call id that show why a metric got worse."""
     if metric in {"confidence", "failure_rate"}:
         own = pl.col("verdict") == Verdict.TOOL_FAILURE
         return _typical_error(answers.errors, _same_tool(row), own)
@@ -186,7 +186,7 @@ def _worse(answers: Answers, compared: Compared) -> Iterator[Priority]:
     rows = compared.tools.filter(
         pl.col("change").is_in(["worse", "vanished"]), level="tool"
     ).to_dicts()
-    # `compare` sorts by importance; sorting by kind of change keeps that order.
+    # `compare` sorts by importance; the stable sort by kind of change preserves this order.
     for row in sorted(rows, key=lambda r: order(r["change"])):
         metric = next(iter(row["worse"] or ()), "")
         quote, example = _example(answers, row, metric)

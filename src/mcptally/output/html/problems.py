@@ -1,4 +1,4 @@
-"""Puts the facts of the question `priorities` into words, for terminal, page and MCP alike."""
+"""Words the answer to the question `priorities`, for the terminal, the page and MCP."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -26,7 +26,7 @@ TITLES: Final[Mapping[str, str]] = {
     "contract": "results break the output schema",
     "drift": "breaking definition change",
 }
-"""Kind of problem → its title."""
+"""Kind of problem → title."""
 
 RANKING: Final = (
     "Ranked by affected calls, of which those of one session count with their square root, and by "
@@ -35,13 +35,13 @@ RANKING: Final = (
 )
 
 NO_TEXT: Final = "(no text: "
-"""Prefix of the template of a failure without a text; the outcome follows."""
+"""Prefix of the template of failures without a text; the outcome follows."""
 
 _MAX_NAMES: Final = 3
 
 
 def names(values: Sequence[str | None], noun: str, most: int = _MAX_NAMES) -> str:
-    """Return the first names, and the number of others."""
+    """Return the first few names, and the number of others."""
     listed = [name(value) for value in values[:most]]
     more = len(values) - len(listed)
     if not more:
@@ -65,21 +65,21 @@ _LIVES: Final[Mapping[str, str]] = {
     "crash": "start",
     "noise": "line",
 }
-"""Kind of problem in a server's life → the unit that is counted."""
+"""Kind of problem in a server's life cycle → the unit that is counted."""
 
 
 _PROBED: Final = "after server/discover, which clients of newer revisions send first"
 
 
 def subject(row: Mapping[str, Any]) -> str:
-    """Return the servers and tools concerned."""
+    """Return the names of the affected servers and tools."""
     tools = row["tools"] or ()
     about = f": {names(tools, 'tool')}" if tools else ""
     return f"{names(row['servers'], 'server')}{about}"
 
 
 def number(row: Mapping[str, Any]) -> str:
-    """Return the number of affected calls, and of all calls."""
+    """Return the number of affected calls out of all calls."""
     if row["kind"] in _LIVES:
         noun = _LIVES[row["kind"]]
         why = "" if row["reason"] is None else f" ({row['reason'].replace('_', ' ')})"
@@ -94,7 +94,7 @@ def number(row: Mapping[str, Any]) -> str:
 
 
 def blame(row: Mapping[str, Any]) -> str:
-    """Return the fault and its certainty."""
+    """Return whose fault the problem is, and how certain this is."""
     sure = certain(row["certainty"])
     named = f"{row['fault']}{sure}"
     if row["uncertain"]:
@@ -116,12 +116,12 @@ _LOOK: Final = "check the example"
 
 
 def certain(certainty: float | None) -> str:
-    """Return the probability that a claim is right, in parentheses."""
+    """Return the probability that a claim is correct, in parentheses."""
     return "" if certainty is None else f" ({whole_certainty(certainty)}% sure)"
 
 
 def onset(row: Mapping[str, Any]) -> str:
-    """Return when the problem began or was first seen; empty if unknown."""
+    """Return when the problem started or was first seen; empty if unknown."""
     if row["since"] is not None:
         other = ", when other clients called" if row["client_changed"] else ""
         return f"since {moment(row['since'])} UTC{other}"
@@ -150,17 +150,14 @@ def share(row: Mapping[str, Any]) -> str:
 
 
 _BREAK_SCHEMA: Final = 0.5
-"""Share of affected calls whose arguments break the input schema from which on this is said."""
+"""Schema violations are mentioned if at least this share of affected calls has one."""
 
 _UNLISTED: Final = 0.1
-"""Share of affected calls to tools that the server does not have above which this is said."""
+"""Missing tools are mentioned if more than this share of affected calls is to such tools."""
 
 
 def inputs(row: Mapping[str, Any]) -> str:
-    """Return what is wrong with the requests: how most break the schema, which tools do not exist.
-
-    Empty if there is nothing to say.
-    """
+    """Return how most requests break the input schema and which tools do not exist, if any."""
     said = []
     broken, unlisted, calls = row["invalid_inputs"] or 0, row["unlisted_calls"], row["affected"]
     if broken and broken >= _BREAK_SCHEMA * calls:
@@ -200,7 +197,7 @@ def statement(row: Mapping[str, Any]) -> str:
 
 
 def message(row: Mapping[str, Any], limit: int = 200) -> str | None:
-    """Return a problem's most frequent message, and the exception hidden behind it, if any."""
+    """Return a problem's most frequent message, and the exception that it hides, if any."""
     text = row["message"] or row["template"]
     no_text = text is not None and text.startswith(NO_TEXT)
     if text is not None and row["exception"] is not None and hides_exception(text):

@@ -1,7 +1,7 @@
-"""Prepares the rows of the page's tables, with the coordinates of charts and the commands.
+"""Prepares the rows of the page's tables, with chart coordinates and commands.
 
 The number of rows is limited, so that the page stays small for any store. The page states how many
-rows it omits, and the command that prints all rows.
+rows were omitted, and which command prints all of them.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from mcptally.tables.outcomes import Verdict, is_verdict
 
 MAX_TOOLS: Final = 1000
 MAX_TOOL_CHARACTERS: Final = 1_800_000
-"""Maximum characters of escaped names and commands in the table of tools; further rows are
+"""Maximum total length of escaped names and commands in the table of tools; further rows are
 omitted."""
 MAX_ROWS: Final = 60
 MAX_HISTOGRAMS: Final = 24
@@ -28,13 +28,13 @@ MAX_HISTOGRAMS: Final = 24
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Section:
-    """The rows of an answer shown on the page."""
+    """The rows of an answer that the page shows."""
 
     rows: list[dict[str, Any]]
     total: int
-    """The number of rows in the whole answer."""
+    """Number of rows in the whole answer."""
     more: str
-    """The command that prints all rows."""
+    """Command that prints all rows."""
 
 
 def _present(*commands: str | None) -> list[str]:
@@ -42,15 +42,15 @@ def _present(*commands: str | None) -> list[str]:
 
 
 def _ids(first: str | None, more: Sequence[str] = ()) -> list[str]:
-    """Return the distinct call ids of a row's examples; the answer's own example is first."""
+    """Return the distinct call ids of a row's examples, with the answer's own example first."""
     return list(dict.fromkeys(call for call in (first, *more) if call is not None))
 
 
 def _worked(answers: Answers) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """Return a function that returns how many calls to a row's tool worked, and their total.
+    """Return a function that maps a row to the numbers of successful and of all calls to its tool.
 
-    The numbers are in the columns `tool_ok` and `tool_calls`. For a row about a whole server
-    (`level` is `server`), calls to all its tools are counted.
+    The numbers have the keys `tool_ok` and `tool_calls`. For a row about a whole server (`level` is
+    `server`), calls to all of its tools are counted.
     """
     counts = ("ok", "calls")
     named = {
@@ -66,7 +66,7 @@ def _worked(answers: Answers) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
 
 def _with_example(row: Mapping[str, Any], commands: Commands) -> dict[str, Any]:
-    """Return the example call of a row of an answer, and the command that shows it."""
+    """Return a row's example call, and the command that shows this call."""
     return {
         "commands": _present(commands.show(row["call_id"])),
         "examples": _ids(row["call_id"]),
@@ -84,7 +84,7 @@ def tools(answers: Answers, commands: Commands) -> Section:
         where = is_verdict(Verdict.TOOL_FAILURE) if row["tool_failures"] else ""
         lines = _present(commands.show(example), commands.calls(*tool, where, example))
         names = "".join(map(name, tool))
-        # A name appears in its cell and as sort key; the commands may repeat it.
+        # A name appears in its cell and as a sort key; the commands may repeat it.
         characters += 2 * len(escape(names)) + sum(len(escape(line)) for line in lines)
         if characters > MAX_TOOL_CHARACTERS:
             break
@@ -117,10 +117,10 @@ def servers(answers: Answers, commands: Commands) -> Section:
 
 
 def _examples(answers: Answers) -> dict[tuple[str | None, str | None], str]:
-    """Return an example call to each tool.
+    """Return an example call for each tool.
 
-    This is from its most common tool failure, else its most common failure of any kind, else its
-    slowest call.
+    The example is from the tool's most common tool failure, or else its most common failure of any
+    kind, or else its slowest call.
     """
     failing = answers.errors.filter(verdict="tool_failure")
     found: dict[tuple[str | None, str | None], str] = {}
@@ -138,7 +138,7 @@ _URGENCY: Final = {"tool_failure": 0, "infrastructure": 1, "ambiguous": 2, "busi
 
 
 def errors(answers: Answers, commands: Commands) -> Section:
-    """Return the most common error groups per verdict, so that refusals do not hide failures."""
+    """Return the most common error groups per verdict, so that rejections do not hide failures."""
     ranked = answers.errors.with_row_index("index").with_columns(
         urgency=pl.col("verdict").replace_strict(_URGENCY, default=4),
         rank_in_verdict=pl.col("index").rank("ordinal").over("verdict"),
@@ -186,7 +186,7 @@ def hidden(answers: Answers, commands: Commands) -> Section:
 
 
 def latency(answers: Answers, commands: Commands) -> Section:
-    """Return latency histograms of the slowest tools; tools with 20 calls or more come first."""
+    """Return latency histograms of the slowest tools; tools with at least 20 calls come first."""
     ranked = answers.latency.with_columns(
         used=pl.col("calls") >= min(20, max(answers.latency.get_column("calls"), default=0))
     ).sort("used", "latency_p95_ms", descending=True, nulls_last=True)
@@ -215,7 +215,7 @@ def latency(answers: Answers, commands: Commands) -> Section:
 
 
 def drift(answers: Answers, commands: Commands) -> Section:
-    """Return the tools whose definition changed: when, how, and failures before and after."""
+    """Return the tools whose definitions changed: when, how, and failures before and after."""
     rows = []
     examples = _examples(answers)
     worked = _worked(answers)
@@ -249,7 +249,7 @@ def drift(answers: Answers, commands: Commands) -> Section:
 
 
 def context(answers: Answers, commands: Commands) -> Section:
-    """Return the tools that take the most tokens of a model's context."""
+    """Return the tools that use the most tokens of a model's context."""
     frame = answers.context.filter(pl.col("total_tokens") > 0)
     worked = _worked(answers)
     most = max(frame.get_column("total_tokens"), default=0)
@@ -269,7 +269,7 @@ def context(answers: Answers, commands: Commands) -> Section:
 
 
 def violations(answers: Answers, commands: Commands) -> Section:
-    """Return the arguments and results that do not match the tool's schema."""
+    """Return arguments and results that do not match the tools' schemas."""
     worked = _worked(answers)
     rows = [
         row | worked(row) | _with_example(row, commands)
@@ -289,7 +289,7 @@ def retries(answers: Answers, commands: Commands) -> Section:
 
 
 def findings(answers: Answers, commands: Commands) -> Section:
-    """Return the violations of the protocol and other findings, by rule."""
+    """Return protocol violations and other findings, by rule."""
     rows = [
         row | _with_example(row, commands) for row in answers.findings.head(MAX_ROWS).to_dicts()
     ]

@@ -1,7 +1,7 @@
 """Formats numbers, times and recorded texts for the page.
 
-All recorded text passes through `shown`, which masks secrets and writes control, bidirectional and
-zero-width characters as escapes.
+All recorded text passes through `shown`, which masks secrets and escapes control, bidirectional and
+zero-width characters.
 """
 
 import datetime
@@ -14,13 +14,13 @@ from mcptally.redaction.display import CONTROL_CHARACTERS, mask_text
 NAME_LIMIT: Final = 90
 TEXT_LIMIT: Final = 300
 _WHOLE: Final = 40_000
-"""Maximum length of texts that are masked as a whole; longer ones are masked around the cut."""
+"""Maximum length of texts that are masked as a whole; longer texts are cut before masking."""
 
 _BREAK: Final = re.compile(r"[ \t\r]*\n\s*")
 
 
 def is_printable(text: str) -> bool:
-    """Return whether `text` has no control, invisible or bidirectional characters."""
+    """Return whether a text is free of control, invisible and bidirectional characters."""
     return not CONTROL_CHARACTERS.search(text)
 
 
@@ -34,16 +34,16 @@ def _escape(match: re.Match[str]) -> str:
 
 @functools.lru_cache(maxsize=8192)
 def shown(text: str | None, limit: int = TEXT_LIMIT) -> str:
-    """Return a recorded text on one line, masked, with controls escaped, cut to `limit`."""
+    """Return a recorded text on one line: masked, with control characters escaped, and cut."""
     if text is None:
         return "(none)"
-    # A secret that begins before the cut ends within the next 4096 characters.
+    # A secret that starts before the cut ends within the next 4096 characters.
     line = CONTROL_CHARACTERS.sub(_escape, _BREAK.sub("\n", mask_text(text[: limit + 4096])))
     return line if len(line) <= limit else f"{line[: limit - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def shown_lines(text: str, limit: int) -> str:
-    """Return a recorded text on several lines, masked, with controls escaped, cut to `limit`."""
+    """Return a recorded text with its lines: masked, with control characters escaped, and cut."""
     masked = mask_text(text if len(text) <= _WHOLE else text[: limit + 4096])
     lines = CONTROL_CHARACTERS.sub(
         lambda found: found[0] if found[0] == "\n" else _escape(found), masked.replace("\r\n", "\n")
@@ -54,12 +54,12 @@ def shown_lines(text: str, limit: int) -> str:
 
 
 def name(text: str | None) -> str:
-    """Return the name of a server, tool or client as `shown`, cut to `NAME_LIMIT`."""
+    """Return a server's, tool's or client's name as `shown` does, cut to `NAME_LIMIT`."""
     return shown(text, NAME_LIMIT) or "(empty name)"
 
 
 def percent(share: float | None) -> str:
-    """Return a share in percent; only 0 and 1 become 0% and 100%, others keep enough digits."""
+    """Return a share in percent, with enough digits that only 0 and 1 become 0% and 100%."""
     if share is None:
         return "\N{EN DASH}"
     if share in (0, 1):
@@ -82,7 +82,7 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Return milliseconds as ms, s, min or h."""
+    """Format milliseconds as ms, s, min or h."""
     if ms is None:
         return "\N{EN DASH}"
     for below, unit, scale in ((1_000, "ms", 1), (60_000, "s", 1e3), (3_600_000, "min", 6e4)):
@@ -92,7 +92,7 @@ def duration(ms: float | None) -> str:
 
 
 def tokens(n: float | None) -> str:
-    """Return a number of tokens, above 1,000 in thousands or millions."""
+    """Format a number of tokens, from 1,000 on in thousands or millions."""
     if n is None:
         return "\N{EN DASH}"
     for unit, scale in (("M", 1e6), ("k", 1e3)):
@@ -113,7 +113,7 @@ def moment(at: datetime.datetime | None) -> str:
 
 
 def span(first: datetime.datetime | None, last: datetime.datetime | None) -> str:
-    """Return the range between two times in UTC, with a single date if both are on one day."""
+    """Return the range between two times in UTC, with a single date if both are on the same day."""
     if first is None and last is None:
         return "at unknown times"
     start, end = moment(first), moment(last)
@@ -127,7 +127,7 @@ def span(first: datetime.datetime | None, last: datetime.datetime | None) -> str
 def sort_key(value: object) -> str:
     """Return the number or text by which the page's script sorts a cell.
 
-    Floats are rounded to five digits, so that the same store gives the same page everywhere.
+    Floats are rounded to five digits, so that a store yields the same page on every machine.
     """
     if value is None:
         return ""

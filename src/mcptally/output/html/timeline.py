@@ -5,14 +5,14 @@ from typing import Final
 import polars as pl
 
 CAUSES: Final = ("ok", "tool_failures", "infrastructure", "ambiguous", "business", "other")
-"""The results of calls, in stacking order."""
+"""Causes of calls' outcomes, in stacking order."""
 
 
 def stacked(timeline: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per period and cause, with its number of `calls`.
+    """Return one row per period and cause, with the number of `calls`.
 
-    `other` are calls that were cancelled or have no result yet. A cause without calls has no row in
-    the period; calls at an unknown time have no row.
+    The cause `other` stands for calls that were cancelled or have no result yet. Causes without
+    calls in a period and calls at unknown times have no row.
 
     Args:
         timeline: the answer to the question `timeline`, or some of its rows.

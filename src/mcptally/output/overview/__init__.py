@@ -1,9 +1,9 @@
-"""Summarizes recordings and logs: imports and scores them into a cache, and keeps the answer.
+"""Summarizes recordings and logs: imports and scores them in a cache, and stores the answer there.
 
     inputs → cache → (import, score, answer) → screen → page
 
 May import the same folders as `output`, and the modules of `output` below it. If neither the inputs
-nor the program changed, the kept answer is returned and nothing large is imported.
+nor the program have changed, the cached answer is returned without importing large modules.
 """
 
 import dataclasses
@@ -20,24 +20,24 @@ from mcptally.output.overview.inputs import Inputs, find_inputs
 from mcptally.transcript.unread import in_words
 
 _SHOWN: Final = 5
-"""The number of findings in the cached answer."""
+"""Number of findings in the cached answer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Overview:
-    """The result of `overview`: a summary, and the paths of the store and the page."""
+    """The result of `overview`: a summary, and the paths of the store and the report."""
 
     folder: Path
-    """The cache folder."""
+    """The folder of the cache."""
     answer: Mapping[str, Any]
     """The numbers and texts of the summary; recorded texts are masked and on one line.
 
-    `skipped` has the path of each skipped file and the reason, `other_names` the files in folders
-    that were not opened because of their names."""
+    `skipped` contains each skipped file's path and the reason; `other_names` contains the files in
+    folders that were not opened because of their names."""
 
     @property
     def store(self) -> Path:
-        """The folder of the store."""
+        """The store's folder."""
         return self.folder / cache.STORE
 
     @property
@@ -56,23 +56,23 @@ def overview(
     on_wait: Callable[[], None] = lambda: None,
     on_answer: Callable[[Overview], None] = lambda _: None,
 ) -> Overview:
-    """Import and score recordings and logs, and summarize them.
+    """Import, score and summarize recordings and logs.
 
-    If another process is already doing this for the same paths, wait for it and return its answer.
+    If another process is already doing this for the same paths, waits for its answer.
 
     Args:
         paths: files, folders and patterns of transcripts or of logs that `import` can read.
         most: maximum number of findings; 0 means all.
-        filters: filters for the calls, as in `Store.ask`.
+        filters: filters for calls, as in `Store.ask`.
         jobs: maximum number of processes; 0 means one per core.
-        progress: called with the number of bytes scored so far and the total.
+        progress: called with the number of bytes scored so far and with the total.
         on_wait: called before waiting for another process.
-        on_answer: called with the result when it is known; without filters, before the page is
+        on_answer: called with the result when it is known; without filters, before the report is
             written.
 
     Raises:
         UnreadableError: none of the paths can be read.
-        UsageError: a path is a store, a filter is wrong, or the cache cannot be used.
+        UsageError: a path is a store, a filter is invalid, or the cache cannot be used.
     """
     given_filters = {name: value for name, value in filters.items() if value is not None}
     if most == _SHOWN and not given_filters:
@@ -96,7 +96,7 @@ def _overview(
     on_wait: Callable[[], None],
     on_answer: Callable[[Overview], None],
 ) -> Overview:
-    """Return the overview of all calls with `_SHOWN` findings, computed or from the cache."""
+    """Return the overview of all calls, with `_SHOWN` findings, from the cache if possible."""
     given = [Path(path) for path in paths]
     for path in given:
         if (path / "store.json").is_file():
@@ -109,7 +109,7 @@ def _overview(
     folder = cache.folder_of(root, given)
     earlier = cache.read(folder)
     program = cache.program_digest()
-    # Another version of the program may support more formats.
+    # A different version of the program may support more formats.
     known = earlier if earlier.get("program") == program else {}
     inputs = find_inputs(given, root, known)
     state: dict[str, Any] = {
@@ -138,7 +138,7 @@ def _known(
     inputs: Inputs,
     on_answer: Callable[[Overview], None],
 ) -> Overview:
-    """Return the result kept in the cached state."""
+    """Return the result stored in the cached state."""
     skipped = [msgspec.structs.astuple(file) for file in inputs.skipped]
     others = {"skipped": skipped, "other_names": inputs.other_names}
     found = Overview(folder, state["answer"] | others)
@@ -155,7 +155,7 @@ def _answer_anew(
     progress: Callable[[int, int], None],
     on_answer: Callable[[Overview], None],
 ) -> Overview:
-    """Compute the answer, write the page, and keep the answer with the state."""
+    """Compute the answer, write the report, and store the answer in the cached state."""
     # These imports load polars, pyarrow and DuckDB.
     from mcptally.analytics.store import open_store  # noqa: PLC0415
     from mcptally.output.html import page_text, write_page  # noqa: PLC0415
@@ -164,7 +164,7 @@ def _answer_anew(
 
     same_logs = earlier.get("logs") == inputs.logs_state and (folder / cache.IMPORTED).is_dir()
     if not same_logs:
-        cache.forget(folder)  # if this run is killed, the next one imports the logs again
+        cache.forget(folder)  # if this run is killed, the next run imports the logs again
     counts = _score(folder, inputs, earlier, same_logs=same_logs, jobs=jobs, progress=progress)
     asked = Asked(open_store(folder / cache.STORE))
     answer = answer_of(asked, most=_SHOWN) | counts
@@ -185,7 +185,7 @@ def _score(
     jobs: int,
     progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """Import the logs and score everything; return counts of the input."""
+    """Import the logs, and score everything; return counts of the inputs."""
     from mcptally.pipeline.run import score  # noqa: PLC0415
 
     imported = folder / cache.IMPORTED

@@ -1,4 +1,4 @@
-"""Asks a store for the content of the overview."""
+"""Gets the content of the overview from a store."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ _UNFINISHED = ("cancelled", "input_required", "tasks")
 
 
 def answer_of(asked: Asked, *, most: int) -> dict[str, Any]:
-    """Return the numbers and texts of a store's overview, with at most `most` findings (0: all)."""
+    """Return the numbers and texts of a store's overview, with up to `most` findings (0: all)."""
     return retry_if_replaced([asked.store], lambda: _answer(asked, most), consistent=True)
 
 
@@ -32,7 +32,7 @@ def _answer(asked: Asked, most: int) -> dict[str, Any]:
     sums = servers.select(pl.col(name).sum() for name in names).row(0, named=True)
     counts = {name: int(value or 0) for name, value in sums.items()}
     first, last = servers.select(pl.col("first_call").min(), pl.col("last_call").max()).row(0)
-    if first is None:  # no calls: the servers did not start
+    if first is None:  # no calls, because the servers did not start
         first, last = asked.store.sql(_LIVES).fetchall()[0]
     found = asked("priorities")
     counted, values = counted_calls(asked.filters)
@@ -57,7 +57,7 @@ def _answer(asked: Asked, most: int) -> dict[str, Any]:
 
 
 def _finding(row: dict[str, Any], shared: contrasts.Contrasts) -> dict[str, Any]:
-    """Return the lines of a finding, and its fields for scripts."""
+    """Return a finding's lines, and its fields for scripts."""
     lines = [
         f"{problems.subject(row)}: {problems.title(row)}, {problems.number(row)}",
         "; ".join(filter(None, (problems.blame(row), problems.onset(row), problems.share(row)))),

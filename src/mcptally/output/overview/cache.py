@@ -1,12 +1,12 @@
-"""Manages the cache of stores and pages: its place, validity and cleanup.
+"""Manages the caches of stores and reports: location, validity and cleanup.
 
-CACHE/<digest>/overview.json    what was read and answered
+CACHE/<digest>/overview.json    the inputs and the answer
 CACHE/<digest>/imported/        transcripts of imported logs, with reports
 CACHE/<digest>/store/           the store
-CACHE/<digest>/report.html      the page
+CACHE/<digest>/report.html      the report
 
-CACHE is `$XDG_CACHE_HOME/mcptally`, by default `~/.cache/mcptally`. The digest is that of the given
-paths. Only the user can read the folders (mode 0700).
+CACHE is `$XDG_CACHE_HOME/mcptally`, by default `~/.cache/mcptally`. The digest is computed from the
+given paths. Only the user can read the folders (mode 0700).
 """
 
 import contextlib
@@ -30,7 +30,7 @@ IMPORTED: Final = "imported"
 _STATE: Final = "overview.json"
 _FORMAT: Final = 1
 UNUSED_DAYS: Final = 30
-"""Days without use after which a cache is removed."""
+"""A cache is removed after this many days without use."""
 _FOLDER: Final = re.compile(r"[0-9a-f]{12}")
 _SOURCES: Final = (".py", ".sql", ".html", ".css", ".js", ".toml", ".json")
 
@@ -51,17 +51,17 @@ def root() -> Path:
 
 
 def folder_of(caches: Path, paths: Iterable[Path]) -> Path:
-    """Return the cache for these inputs: the same for equal absolute paths in any order."""
+    """Return the cache for the given paths, which depends only on the set of absolute paths."""
     names = sorted({os.path.abspath(path) for path in paths})  # noqa: PTH100  (without links)
     digest = hashlib.blake2b("\0".join(names).encode("utf-8", "surrogateescape"), digest_size=6)
     return caches / digest.hexdigest()
 
 
 def create(caches: Path, folder: Path) -> None:
-    """Create the folder of a cache.
+    """Create a cache's folder.
 
     Raises:
-        UsageError: it cannot be created, or belongs to another user.
+        UsageError: the folder cannot be created or belongs to another user.
     """
     try:
         caches.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -82,9 +82,9 @@ def create(caches: Path, folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Lock a cache for this process, after waiting for the process that has it locked.
+    """Lock a cache for this process; wait if another process has locked it.
 
-    Args: folder: the cache. on_wait: called if another process has it locked.
+    Args: folder: the cache. on_wait: called before waiting for another process.
     """
     file = os.open(folder, os.O_RDONLY)
     try:
@@ -99,7 +99,7 @@ def locked(folder: Path, on_wait: Callable[[], None]) -> Iterator[None]:
 
 
 def program_digest() -> str:
-    """Return a digest of the version and of the sizes and times of this program's files."""
+    """Return a digest of the program's version and of its files' sizes and modification times."""
     digest = hashlib.blake2b(mcptally.__version__.encode(), digest_size=8)
     package = Path(mcptally.__file__).parent
     for folder, folders, names in os.walk(package):
@@ -112,7 +112,7 @@ def program_digest() -> str:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Return the state kept by the previous run; empty if this version cannot read it."""
+    """Return the previous run's state; empty if this version cannot read it."""
     try:
         found: dict[str, Any] = json.loads((folder / _STATE).read_bytes())
     except (OSError, ValueError):
@@ -121,7 +121,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def write(folder: Path, state: Mapping[str, Any]) -> None:
-    """Keep the state of a run for the next one."""
+    """Store a run's state for the next run."""
     draft = folder / f"{_STATE}.{os.getpid()}"
     draft.touch(mode=0o600)
     draft.write_text(json.dumps({"format": _FORMAT, **state}), encoding="utf-8")
@@ -129,13 +129,13 @@ def write(folder: Path, state: Mapping[str, Any]) -> None:
 
 
 def mark(folder: Path) -> list[int]:
-    """Return a value that changes when the store or the page is replaced."""
+    """Return a value that changes when the store or the report is replaced."""
     stats = [(folder / name).stat() for name in (f"{STORE}/store.json", PAGE)]
     return [number for stat in stats for number in (stat.st_ino, stat.st_mtime_ns, stat.st_size)]
 
 
 def is_current(folder: Path, earlier: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
-    """Return whether inputs and program equal the previous run's, and files are unchanged."""
+    """Return whether inputs and program are as in the previous run, and its output is unchanged."""
     if any(earlier.get(name) != value for name, value in state.items()):
         return False
     try:
@@ -145,17 +145,17 @@ def is_current(folder: Path, earlier: Mapping[str, Any], state: Mapping[str, Any
 
 
 def touch(folder: Path) -> None:
-    """Record that a cache is in use now."""
+    """Record that a cache is being used."""
     os.utime(folder / _STATE)
 
 
 def forget(folder: Path) -> None:
-    """Remove the state of the previous run, so that the next run computes everything."""
+    """Remove the previous run's state, so that the next run computes everything again."""
     (folder / _STATE).unlink(missing_ok=True)
 
 
 def sweep(caches: Path, *, keep: Path) -> None:
-    """Remove the caches that were not used for `UNUSED_DAYS` days."""
+    """Remove the caches that have not been used for `UNUSED_DAYS` days."""
     oldest = time.time() - UNUSED_DAYS * 24 * 3600
     for folder in caches.iterdir():
         if folder == keep or folder.is_symlink() or not _FOLDER.fullmatch(folder.name):
@@ -166,10 +166,10 @@ def sweep(caches: Path, *, keep: Path) -> None:
 
 
 def import_logs_anew(out: Path, logs: Sequence[Path]) -> int:
-    """Import logs into an empty folder; return the number of lines that could not be used.
+    """Import logs into an emptied folder; return the number of unused lines.
 
-    All logs are imported together, because the servers read from a Claude Desktop log depend on the
-    other logs in its folder.
+    All logs are imported together, because which servers are read from a Claude Desktop log depends
+    on the other logs in the same folder.
     """
     from mcptally.importers import import_logs  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Finds the transcripts and other programs' logs at the given paths."""
+"""Finds transcripts and other programs' logs at the given paths."""
 
 import dataclasses
 import fnmatch
@@ -18,19 +18,19 @@ from mcptally.transcript.remote import not_found
 PATTERNS: Final = tuple(
     sorted({"*.jsonl"}.union(*(form.names for form in FORMATS.values()))),
 )
-"""Name patterns of files in a folder that may be transcripts or logs; also with .gz and .zst."""
+"""Name patterns of files in folders that may be transcripts or logs; also with .gz or .zst."""
 _NAMES: Final = tuple(
     f"{pattern}{suffix}" for pattern in PATTERNS for suffix in ("", ".gz", ".zst")
 )
 _PARTIAL: Final = (".part", "-wal", "-shm")
 
 FileEntry = tuple[tuple[int, ...], str]
-"""The state of a file (`FileState.identity`) and its format."""
+"""A file's state (`FileState.identity`) and format."""
 
 
 @dataclasses.dataclass(slots=True)
 class Inputs:
-    """The files to read, and those that are skipped."""
+    """The files to read, and the files that are skipped."""
 
     transcripts: list[Path] = dataclasses.field(default_factory=list)
     logs: list[Path] = dataclasses.field(default_factory=list)
@@ -38,13 +38,13 @@ class Inputs:
     files: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Path → `FileEntry`, for all files to read."""
     unknown: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Path → state and reason, for skipped files in an unknown format."""
+    """Path → state and reason, for skipped files in unknown formats."""
     other_names: list[str] = dataclasses.field(default_factory=list)
     """Files in folders that were not opened because of their names."""
     reviews: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Path → state, for files in folders with answers from `mcptally review`."""
+    """Path → state, for files in folders that contain answers from `mcptally review`."""
     are_stable: bool = True
-    """Whether every later change to a file will change its state."""
+    """Whether any later change to a file will change the file's state."""
 
     @property
     def logs_state(self) -> dict[str, Any]:
@@ -53,15 +53,15 @@ class Inputs:
 
 
 def find_inputs(paths: Sequence[Path], cache: Path, known: Mapping[str, Any]) -> Inputs:
-    """Return the files at `paths`, sorted into transcripts and logs.
+    """Find the files at `paths`, and sort them into transcripts and logs.
 
-    In folders, files whose names do not look like a transcript or log are not opened, and files in
-    an unknown format are skipped. A file that is named explicitly is always read.
+    In folders, files whose names match no pattern are not opened, and files in unknown formats are
+    skipped. A file that is named explicitly is always read.
 
     Args:
         paths: files, folders and patterns.
         cache: the folder of all caches, whose files are not inputs.
-        known: the previous run's result; files in its `files` and `unknown` are not opened.
+        known: the previous run's result; unchanged files in `files` and `unknown` are not opened.
 
     Raises:
         UnreadableError: a path does not exist, or no file can be read.
@@ -88,7 +88,7 @@ def find_inputs(paths: Sequence[Path], cache: Path, known: Mapping[str, Any]) ->
 
 
 def _first_skipped(found: Inputs) -> str:
-    """Return the first skipped files, for a message."""
+    """Return the first few skipped files, for an error message."""
     more = len(found.skipped) - 3
     named = [f"; skipped: {one.name}: {one.why}" for one in found.skipped[:3]]
     others = len(found.other_names)
@@ -105,7 +105,7 @@ def _first_skipped(found: Inputs) -> str:
 
 
 def _files(paths: Iterable[Path], skipped: list[SkippedFile]) -> Iterable[tuple[Path, bool]]:
-    """Yield each file once, and whether it was named explicitly or found in a folder."""
+    """Yield each file once, and whether it was named explicitly (not found in a folder)."""
     seen: set[Path] = set()
     for path in paths:
         for root in [path] if _exists(path) else sorted(pattern_matches(path)):
@@ -160,7 +160,7 @@ def _add(found: Inputs, path: Path, known: Sequence[Any] | None, *, is_named: bo
             found.skipped.append(SkippedFile(str(path), str(error)))
             return
     if form is None and path.name.endswith(SUFFIXES) and (is_named or is_damaged(path)):
-        form = TRANSCRIPT  # scoring reports the problem
+        form = TRANSCRIPT  # scoring will report the problem
     if form is None:
         if is_named:
             raise UnreadableError(

@@ -1,4 +1,4 @@
-"""Lays out an overview as text that is as wide as the terminal."""
+"""Formats an overview as text for the terminal's width."""
 
 import json
 import shlex
@@ -19,7 +19,7 @@ _UNITS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 def screen(
     paths: Sequence[str], answer: Mapping[str, Any], store: Path, page: Path, *, width: int = 80
 ) -> str:
-    """Return the overview as text; only the last lines, which are commands, may exceed `width`."""
+    """Return the overview as text; only the commands at the end may exceed `width`."""
     calls = (
         count(answer["calls"], "call"),
         f"to {count(answer['tools'], 'tool')}",
@@ -45,13 +45,13 @@ def screen(
 
 
 def as_json(paths: Sequence[str], answer: Mapping[str, Any], store: Path, page: Path) -> str:
-    """Return the overview as one JSON object, with the texts of the screen."""
+    """Return the overview as a JSON object, with the same texts as the screen."""
     where = {"paths": list(paths), "store": str(store), "report": str(page)}
     return f"{json.dumps(where | dict(answer), indent=2, ensure_ascii=False)}\n"
 
 
 def skipped(answer: Mapping[str, Any]) -> str:
-    """Return the skipped files, each with the reason, and explain how formats are recognised."""
+    """Return the skipped files with the reasons, and how formats are recognised."""
     lines = [as_message(f"{path}: {why}").replace("\n", " ") for path, why in answer["skipped"]]
     if others := [Path(path).name for path in answer["other_names"]]:
         more = f" and {count(len(others) - _NAMED)} more" if len(others) > _NAMED else ""
@@ -67,18 +67,18 @@ def skipped(answer: Mapping[str, Any]) -> str:
 
 
 _NAMED: Final = 20
-"""Maximum number of names of unopened files in the output."""
+"""Maximum number of unopened files that are listed by name."""
 
 
 def _skipped(files: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
-    """Yield the number of skipped files and the first of their names."""
+    """Yield a line with the number of skipped files and the first of their names."""
     if files:
         names = ", ".join(as_message(Path(path).name).replace("\n", " ") for path, _ in files)
         yield _cut(f"skipped: {count(len(files), 'file')} (--skipped says why): {names}", width)
 
 
 def _read(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines about files that were read and files that were not."""
+    """Yield phrases about what was read and what was not."""
     if answer["transcripts"]:
         yield count(answer["transcripts"], "transcript")
     if answer["logs"]:
@@ -98,9 +98,9 @@ def _span(first: str, last: str) -> str:
 
 
 def _rest(rest: Mapping[str, int], width: int) -> Iterator[str]:
-    """Yield the failed calls by cause, most frequent first, then the calls that have not failed.
+    """Yield lines with the failed calls by cause, most frequent first, and other calls.
 
-    All are on one line if it is not wider than `width`.
+    Everything is on one line if it fits into `width`.
     """
     causes = sorted((cause for cause in rest if rest[cause]), key=lambda cause: -rest[cause])
     faults = ", ".join(
@@ -115,16 +115,16 @@ def _rest(rest: Mapping[str, int], width: int) -> Iterator[str]:
 
 _NOT_FAILED: Final = ("unfinished", "outcome unknown")
 _JOINT: Final = "\N{NO-BREAK SPACE}"
-"""Joins words between which `_wrapped` does not break a line."""
+"""Joins words that `_wrapped` must keep on the same line."""
 
 
 def _together(text: str) -> str:
-    """Return the text in a form that `_wrapped` keeps on one line."""
+    """Return a text that `_wrapped` will not break."""
     return text.replace(" ", _JOINT)
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
-    """Yield the text in lines of at most `width` characters, except for longer words."""
+    """Wrap a text to lines of at most `width` characters; longer words are not broken."""
     for line in textwrap.wrap(
         text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     ):
@@ -132,7 +132,7 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
 
 
 def _no_finding(answer: Mapping[str, Any]) -> str:
-    """Return the text in place of findings. Failed calls without a tool belong to no finding."""
+    """Return the text if there are no findings; failed calls without a tool belong to none."""
     failed = answer["calls"] - answer["ok"] - sum(answer["rest"][kind] for kind in _NOT_FAILED)
     if failed:
         return f"No tool has a problem: the {count(failed, 'failed call')} named none."
@@ -141,7 +141,7 @@ def _no_finding(answer: Mapping[str, Any]) -> str:
 
 
 def _finding(number: int, finding: Mapping[str, Any], width: int) -> Iterator[str]:
-    """Yield the lines of a finding, wrapped between words; its example takes two lines at most."""
+    """Yield a finding's lines, wrapped between words; the example takes at most two lines."""
     *said, example = finding["lines"]
     first = f"{number}. "
     for line in said:
@@ -161,7 +161,7 @@ def _finding(number: int, finding: Mapping[str, Any], width: int) -> Iterator[st
 
 
 def _next(answer: Mapping[str, Any], store: Path, page: Path) -> Iterator[str]:
-    """Yield the page's path and three commands, the first about the first finding."""
+    """Yield the report's path and three commands, the first of them about the first finding."""
     place = _path(store)
     call = answer["findings"][0]["call_id"] if answer["findings"] else None
     yield f"report: {_path(page)}"
@@ -175,7 +175,7 @@ def _next(answer: Mapping[str, Any], store: Path, page: Path) -> Iterator[str]:
 
 
 def _path(path: Path) -> str:
-    """Return a path for a shell, with `~` for the home folder."""
+    """Return a path quoted for a shell, with `~` for the home folder."""
     try:
         rest = path.relative_to(Path.home())
     except (ValueError, RuntimeError):
