@@ -11,6 +11,8 @@ import mcptally as mt
 from tests import sql_over_tables
 from tests.fleet.record import FLEET, TRANSCRIPTS, TRUTH, record, run_directly, run_with_mock
 
+pytestmark = pytest.mark.slow
+
 KNOWN = json.loads(TRUTH.read_text())
 ON_PURPOSE = ("definition.", "contracts.", "validation.", "schema.arguments_invalid")
 """Findings about definitions without descriptions, and about a call with wrong arguments."""
@@ -59,7 +61,6 @@ def test_tasks_and_chains_have_no_calls_of_their_own_in_rates(store: Path) -> No
     assert counted == sum(map(len, KNOWN.values()))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["python-2-stdio", "python-2-http-2025"])
 def test_clients_get_through_the_recorder_and_from_mock_what_they_get_directly(
     name: str, tmp_path: Path

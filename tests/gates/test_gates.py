@@ -24,6 +24,8 @@ from tests.commands import run
 from tests.transcripts import c2s, event, opened, s2c, text, write
 from tests.transcripts import call as asked
 
+pytestmark = pytest.mark.slow
+
 BAD = sessions([(1, 2)] * 40, "bad")
 GOOD = sessions([(0, 2)] * 80, "good")
 UNKNOWN = sessions([(3, 4)] * 2, "unknown")
@@ -190,7 +192,6 @@ def test_the_end_of_an_interval_is_compared_directly(results):
     assert results(ONE_CALL)["infrastructure_rate_low > 5%"].state == "passed"
 
 
-@pytest.mark.slow
 def test_a_flawless_tool_passes_sooner_if_other_tools_show_that_calls_of_a_session_differ(tmp_path):
     flawless = sessions([(0, 6)] * 40, "flawless")
     unrelated = [
@@ -280,7 +281,6 @@ def test_a_gate_on_a_name_that_does_not_exist_is_refused_before_anything_is_scor
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.slow
 def test_an_undecided_gate_fails_if_that_is_asked_for(tmp_path):
     traces = transcript(tmp_path / "t.jsonl", 0)
     gate = ("--fail-on", "failure_rate > 5%", "--junit", tmp_path / "j.xml")
@@ -333,7 +333,6 @@ def test_findings_are_counted_at_matching_servers_and_tools(tmp_path):
         assert (result.file and Path(result.file).name, result.line) == (file, line)
 
 
-@pytest.mark.slow
 def test_a_gate_on_a_metric_passes_if_no_tool_is_in_both_stores(tmp_path):
     stores = [build(tmp_path / name, [call(1, tool=name)]) for name in ("a", "b")]
     comparison = stores[0].compare(stores[1])
@@ -364,7 +363,6 @@ def test_sarif_names_a_transcript_relative_to_the_repository(tmp_path, monkeypat
     assert place.get("uriBaseId") == (None if "//" in uri else "%SRCROOT%")
 
 
-@pytest.mark.slow
 def test_changes_are_gated_by_kind_and_by_size(tmp_path):
     base = build(tmp_path / "a", sessions([(0, 3)] * 40, "t"))
     new = build(tmp_path / "b", sessions([(2, 3)] * 20 + [(1, 3)] * 20, "t"))
@@ -410,7 +408,6 @@ def transcript(path, failing):
     return write(path, events)
 
 
-@pytest.mark.slow
 def test_commands_exit_with_1_if_a_gate_fails_and_else_with_0(tmp_path):
     bad, good = transcript(tmp_path / "b.jsonl", 12), transcript(tmp_path / "g.jsonl", 0)
     gate = ("--fail-on", "failure_rate > 10%", "--junit", tmp_path / "j.xml")

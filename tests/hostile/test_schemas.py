@@ -28,6 +28,8 @@ from mcptally.seeds.validation_protocol import schema_errors
 from tests.hostile.scored_archive import Outcome, judged
 from tests.transcripts import c2s, call, opened, s2c, write
 
+pytestmark = pytest.mark.slow
+
 
 def nested(times: int, inner: Any, wrap: Any) -> Any:
     for _ in range(times):
@@ -226,7 +228,6 @@ def leading_out(url: str, file: str) -> list[dict[str, Any]]:
     return schemas
 
 
-@pytest.mark.slow
 def test_no_schema_makes_a_request_or_reads_a_file(
     tmp_path: Path, bait: tuple[str, list[str]]
 ) -> None:
@@ -351,11 +352,7 @@ def all_errors(schema: Any, value: Any) -> list[Any]:
         (branches(2000), [-1] * 2000),
         ({"items": {"enum": [{"a": n} for n in range(4000)]}}, [{"a": -1}] * 4000),
         ({"required": [f"r{n}" for n in range(8000)]}, {f"k{n}": 1 for n in range(8000)}),
-        pytest.param(
-            {"allOf": [{"contains": {"const": n}} for n in range(4000)]},
-            [-1] * 4000,
-            marks=pytest.mark.slow,
-        ),
+        ({"allOf": [{"contains": {"const": n}} for n in range(4000)]}, [-1] * 4000),
         (ladder(10, "anyOf", {"type": "null"}), [1] * 100),
     ],
     ids=["branches by items", "options by items", "members", "contains", "a ladder"],

@@ -19,6 +19,7 @@ SAMPLE = {
 }
 
 
+@pytest.mark.slow
 def test_runs_of_langsmith_give_the_calls_of_tools(imported):
     tally, calls = imported(SAMPLE["langsmith.jsonl.gz"], "langsmith")
     assert tally.notes.total() == 3  # no run says which server ran the tool

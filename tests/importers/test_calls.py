@@ -44,6 +44,7 @@ CODE = LOGS.add(
 )
 
 
+@pytest.mark.slow
 def test_claude_code_s_mcp_log_gives_tool_outcome_duration_and_stderr(logs):
     done, found, calls, _ = logs[CODE]
     assert all_records_accounted_for(done)

@@ -66,6 +66,7 @@ def test_the_same_traffic_gives_the_same_calls_outcomes_and_verdicts(
     assert sessions[0] == sessions[1]
 
 
+@pytest.mark.slow
 def test_bare_messages_have_no_times_and_get_directions_from_the_protocol(tmp_path, recorded):
     source = tmp_path / "bare.jsonl"
     source.write_text(styles.bare(events(TRACES / "time.jsonl")))
@@ -143,6 +144,7 @@ CUT = (
 )
 
 
+@pytest.mark.slow
 def test_id_method_name_and_error_of_a_cut_message_are_known(tmp_path):
     source = tmp_path / "mcp-server-files.log"
     source.write_text(CUT)

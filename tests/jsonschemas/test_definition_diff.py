@@ -286,6 +286,7 @@ def changes_in_session(scored: dict[str, pl.DataFrame], recording: str) -> list[
     return rows.get_column("message").to_list()
 
 
+@pytest.mark.slow
 def test_the_tools_table_describes_the_change_from_the_previous_version(
     scored: dict[str, pl.DataFrame],
 ):

@@ -20,6 +20,7 @@ MOST: Final = 364
 """Lower it after a change that needs fewer."""
 
 
+@pytest.mark.slow
 def test_scoring_a_small_archive_takes_a_known_number_of_polars_queries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ def test_a_file_with_several_recordings_can_be_divided(tmp_path: Path):
     assert not list(undivided([recorded(tmp_path / "a.jsonl", "r1", "r2")], 100_000))
 
 
+@pytest.mark.slow
 def test_a_run_warns_before_work_begins(tmp_path: Path):
     said: list[str] = []
     path = tmp_path / "a.jsonl"

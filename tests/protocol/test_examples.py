@@ -40,6 +40,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
     return found.with_columns(example=example.str.replace(r"\.copy$", ""))
 
 
+@pytest.mark.slow
 def test_rules_fire_on_their_fires_examples_and_not_on_their_silent_examples(
     findings: pl.DataFrame,
 ) -> None:
@@ -53,6 +54,7 @@ def test_rules_fire_on_their_fires_examples_and_not_on_their_silent_examples(
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_a_finding_has_the_severity_of_its_rule_and_a_place(findings: pl.DataFrame) -> None:
     assert findings.height
     for rule, severity, about in findings.select("rule", "severity", "about").unique().iter_rows():

@@ -303,6 +303,7 @@ def test_slow_bodies_do_not_delay_other_clients(tmp_path):
         assert [client.response()[2] for client in slow] == [b"hello"] * 20
 
 
+@pytest.mark.slow
 def test_a_client_that_never_reads_does_not_delay_other_clients(tmp_path):
     endless = b": " + b"x" * 100_000 + b"\n\n"
     stopped = []
@@ -335,6 +336,7 @@ def test_a_client_that_never_reads_does_not_delay_other_clients(tmp_path):
         eventually(lambda: len(stopped) == 4)
 
 
+@pytest.mark.slow
 def test_a_server_that_never_reads_does_not_delay_other_clients(tmp_path):
     released = threading.Event()
 
@@ -461,6 +463,7 @@ def test_capacity_follows_the_limit_on_descriptors(monkeypatch):
     assert capacities[2].clients >= 200
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="sets the limits of another process")
 def test_with_few_descriptors_active_clients_are_served(tmp_path):
     with ScriptedServer(echo) as server, contextlib.ExitStack() as stack:
@@ -478,6 +481,7 @@ def test_with_few_descriptors_active_clients_are_served(tmp_path):
     assert "Traceback" not in logged
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="sets the limits of another process")
 def test_on_a_full_disk_traffic_continues_and_one_message_is_logged(tmp_path):
     with (

@@ -23,6 +23,8 @@ from tests.record.recorder_process import (
 )
 from tests.record.test_stdio_transparent import peak_kb
 
+pytestmark = pytest.mark.slow
+
 if sys.platform != "linux":
     pytest.skip("sets limits by sh and reads memory from /proc", allow_module_level=True)
 

@@ -13,6 +13,8 @@ from hatchling.builders.wheel import WheelBuilder
 
 from tests.shared_folder import shared_folder
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 RECORDER = ROOT / ".recorder"
 ECHO = [sys.executable, "-c", "import sys; [print(line, end='', flush=True) for line in sys.stdin]"]

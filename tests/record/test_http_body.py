@@ -147,6 +147,7 @@ def test_a_decompression_bomb_uses_bounded_memory(coding):
     assert peak < 100 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
 def test_highly_compressible_text_of_any_size_is_decoded(coding):
     line = json.dumps({"id": 1, "text": "row after row of a table"}).encode() + b"\n"

@@ -27,6 +27,8 @@ from tests.record.http_rig import (
 from tests.record.http_rig import events as plain_events
 from tests.record.recorder_process import alive, eventually, writer_of
 
+pytestmark = pytest.mark.slow
+
 HEAVY = ("polars", "pyarrow", "duckdb", "mcp", "jsonschema", "rich", "numpy", "scipy", "pydantic",
          "httpx", "httpx2", "anyio", "uvicorn", "starlette", "asyncio", "ssl")  # fmt: skip
 
@@ -126,7 +128,7 @@ def test_a_second_signal_does_not_wait_for_active_calls(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
-@pytest.mark.parametrize("calls", [1, 40, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("calls", [1, 40, 300])
 def test_calls_answered_before_a_kill_are_in_the_file(tmp_path, calls):
     got = []
     with (

@@ -30,6 +30,8 @@ from tests.record.recorder_process import (
 )
 from tests.record.test_writer_process import PRELUDE
 
+pytestmark = pytest.mark.slow
+
 if sys.platform != "linux":
     pytest.skip("kills processes by their namespace", allow_module_level=True)
 
@@ -98,7 +100,6 @@ def test_the_next_recorder_in_the_folder_writes_the_events_that_wait(tmp_path):
     assert ids(tmp_path, dir="c2s") == list(range(20))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", ["check", "score", "overview", "redact"])
 def test_every_command_that_reads_the_folder_writes_the_events_that_wait(
     command, tmp_path, monkeypatch
@@ -273,7 +274,6 @@ def namespace():
     return NAMESPACE
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("calls", [1, 40, 200])
 def test_every_exchange_over_stdio_survives_a_kill_of_the_container(calls, tmp_path, namespace):
     process = subprocess.Popen(
@@ -295,7 +295,6 @@ def test_every_exchange_over_stdio_survives_a_kill_of_the_container(calls, tmp_p
         assert ids(tmp_path, dir=way) == list(range(calls))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("calls", [1, 40])
 def test_every_exchange_over_http_survives_a_kill_of_the_container(calls, tmp_path, namespace):
     def echo(conn: Connection):
@@ -322,7 +321,6 @@ def test_every_exchange_over_http_survives_a_kill_of_the_container(calls, tmp_pa
         assert ids(tmp_path, dir=way) == list(range(calls))
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("namespace")
 def test_a_folder_that_cannot_be_written_is_read_without_the_events_that_wait(tmp_path):
     kill_both(tmp_path)

@@ -23,6 +23,8 @@ if sys.platform != "linux":
 import fcntl
 import resource
 
+pytestmark = pytest.mark.slow
+
 ECHO = script("import os\nwhile data := os.read(0, 65536): os.write(1, data)")
 
 
@@ -72,7 +74,6 @@ def test_a_path_that_cannot_become_a_folder_is_refused_before_the_server_starts(
     assert not (tmp_path / "started").exists()
 
 
-@pytest.mark.slow
 def test_a_disk_that_fills_up_and_empties_again_leaves_a_gap(tmp_path):
     with RecordedServer(tmp_path, ECHO) as recorded_server:
         call(recorded_server, 0)
@@ -125,7 +126,6 @@ def test_a_folder_deleted_while_recording_is_created_again_and_a_gap_reports_the
     assert [e["seq"] for e in found] == list(range(7, 12))
 
 
-@pytest.mark.slow
 def test_a_blocked_disk_delays_traffic_only_until_the_stall_limit(tmp_path):
     # A pipe instead of the segment: when it is full, a write blocks as on a failed disk.
     pipe = tmp_path / "pipe"

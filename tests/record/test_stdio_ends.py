@@ -20,6 +20,8 @@ from tests.record.recorder_process import (
     script,
 )
 
+pytestmark = pytest.mark.slow
+
 LINUX = sys.platform == "linux"
 
 # Ignores all signals that can be ignored, and prints its pid.
@@ -31,12 +33,7 @@ STUBBORN = (
 )
 
 
-def slow(value):
-    """A further case of a test that has other cases in the fast tier."""
-    return pytest.param(value, marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize("code", [0, 7, *(slow(code) for code in (1, 126, 127, 255))])
+@pytest.mark.parametrize("code", [0, 7, 1, 126, 127, 255])
 def test_the_recorder_exits_with_the_servers_exit_code(code, tmp_path):
     with RecordedServer(tmp_path, script(f"import sys; sys.exit({code})")) as recorded_server:
         assert recorded_server.end() == (b"", b"", code)
@@ -44,9 +41,7 @@ def test_the_recorder_exits_with_the_servers_exit_code(code, tmp_path):
     assert (last["reason"], last["exit_code"], last["signal"]) == ("server_exited", code, None)
 
 
-@pytest.mark.parametrize(
-    "name", ["SIGKILL", "SIGSEGV", *(slow(name) for name in ("SIGTERM", "SIGABRT", "SIGPIPE"))]
-)
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGTERM", "SIGABRT", "SIGPIPE"])
 def test_a_server_killed_by_a_signal_gives_exit_code_128_plus_the_signal(name, tmp_path):
     number = getattr(signal, name)
     server = script(
@@ -60,9 +55,7 @@ def test_a_server_killed_by_a_signal_gives_exit_code_128_plus_the_signal(name, t
     assert of(found, "message")[0]["unterminated"] is True
 
 
-@pytest.mark.parametrize(
-    "command", [["no-such-server", "x"], ["/"], slow(["/no/such/server"]), slow([""])]
-)
+@pytest.mark.parametrize("command", [["no-such-server", "x"], ["/"], ["/no/such/server"], [""]])
 def test_a_server_that_cannot_start_is_recorded_as_not_started(command, tmp_path):
     with RecordedServer(tmp_path, command, env={"PATH": "/searched:/here"}) as recorded_server:
         out, err, code = recorded_server.end()
@@ -104,9 +97,7 @@ def test_a_script_without_a_shebang_starts_as_it_does_from_node(tmp_path):
         assert recorded_server.end_with_noise() == (b"{} x\n", b"", 3)
 
 
-@pytest.mark.parametrize(
-    "name", ["SIGTERM", "SIGUSR1", *(slow(name) for name in ("SIGINT", "SIGHUP", "SIGQUIT"))]
-)
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT", "SIGHUP", "SIGQUIT"])
 def test_signals_are_passed_on_to_the_server_at_once(name, tmp_path):
     server = script(
         "import os, signal\n"
@@ -227,7 +218,6 @@ def client_of(tmp_path, server):
 needs_linux = pytest.mark.skipif(not LINUX, reason="looks for processes in /proc")
 
 
-@pytest.mark.slow
 @needs_linux
 @pytest.mark.parametrize("who", ["client", "recorder", "supervisor"])
 def test_a_stubborn_server_ends_after_a_kill_of(who, tmp_path):
@@ -243,10 +233,8 @@ def test_a_stubborn_server_ends_after_a_kill_of(who, tmp_path):
 
 
 @needs_linux
-@pytest.mark.parametrize("who", ["recorder", slow("client"), slow("server")])
-@pytest.mark.parametrize(
-    "detached", [False, slow(True)], ids=["in its group", "in a session of its own"]
-)
+@pytest.mark.parametrize("who", ["recorder", "client", "server"])
+@pytest.mark.parametrize("detached", [False, True], ids=["in its group", "in a session of its own"])
 def test_child_processes_of_the_server_end_after_a_kill_of(who, detached, tmp_path):
     # Like a browser started by a server: ignores SIGTERM, and has its own session if detached.
     server = script(
@@ -264,7 +252,6 @@ def test_child_processes_of_the_server_end_after_a_kill_of(who, detached, tmp_pa
         assert eventually(lambda: not any(alive(pid) for pid in pids))
 
 
-@pytest.mark.slow
 @needs_linux
 def test_killing_the_recorders_group_leaves_no_server(tmp_path):
     # The Python SDK does this to a server that does not end.
@@ -274,7 +261,6 @@ def test_killing_the_recorders_group_leaves_no_server(tmp_path):
         assert eventually(lambda: not alive(server))
 
 
-@pytest.mark.slow
 @needs_linux
 def test_a_client_can_end_a_stubborn_server_by_close_sigterm_and_sigkill(tmp_path):
     with RecordedServer(tmp_path, script(STUBBORN)) as recorded_server:
@@ -300,14 +286,12 @@ def test_a_child_of_the_server_that_holds_stdout_does_not_delay_the_end(tmp_path
     assert events(tmp_path)[-1]["reason"] == "server_exited"
 
 
-@pytest.mark.slow
 def test_a_server_may_go_on_working_after_the_end_of_its_input(tmp_path):
     server = script("import sys, time\nsys.stdin.read()\ntime.sleep(3)\nprint('{}', flush=True)")
     with RecordedServer(tmp_path, server) as recorded_server:
         assert recorded_server.end() == (b"{}\n", b"", 0)
 
 
-@pytest.mark.slow
 def test_all_output_written_before_the_servers_exit_arrives(tmp_path):
     server = script("import os\nos.write(1, b'x' * 60000 + b'\\n'); os._exit(4)")
     for _ in range(5):

@@ -15,6 +15,8 @@ import pytest
 
 from tests.record.recorder_process import alive, eventually, recorder, script, writer_of
 
+pytestmark = pytest.mark.slow
+
 if sys.platform != "linux":
     pytest.skip("looks for processes in /proc", allow_module_level=True)
 
@@ -60,7 +62,6 @@ def complete_lines(path):
     return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("who", ["client", "recorder", "server", "writer"])
 def test_every_complete_frame_that_a_peer_received_is_recorded(who, seed, tmp_path):

@@ -104,6 +104,7 @@ def test_a_cr_between_tokens_becomes_a_space_only_in_the_recorded_copy(tmp_path)
         assert (event["msg"], event["bytes"], event["reflowed"]) == ({"a": 1}, 8, True)
 
 
+@pytest.mark.slow
 def test_stdout_of_a_child_of_the_server_is_relayed_and_recorded(tmp_path):
     server = script(
         "import subprocess, sys\n"
@@ -122,6 +123,7 @@ def peak_kb(pid):
     return int(status.split("VmHWM:")[1].split()[0])
 
 
+@pytest.mark.slow
 def test_a_64_mb_frame_is_relayed_without_being_held_in_memory(tmp_path):
     if not Path("/proc/self/status").exists():
         pytest.skip("reads memory from /proc")
@@ -189,6 +191,7 @@ def test_a_client_that_sends_without_reading_loses_nothing(tmp_path):
     assert counts["message"] == 120_000
 
 
+@pytest.mark.slow
 def test_sockets_as_streams_work_like_pipes(tmp_path):
     # node starts servers with sockets as standard streams.
     ours, theirs = socket.socketpair()
@@ -212,6 +215,7 @@ def test_sockets_as_streams_work_like_pipes(tmp_path):
     out_ours.close()
 
 
+@pytest.mark.slow
 def test_files_as_streams_work_like_pipes(tmp_path):
     data = b'{"id":1}\n' * 10_000
     (tmp_path / "in").write_bytes(data)
@@ -237,6 +241,7 @@ def test_stderr_is_relayed_live_and_recorded_by_line(tmp_path):
     assert [e.get("text", e.get("b64")) for e in found] == ["first", "/w==", "no newline"]
 
 
+@pytest.mark.slow
 def test_unread_stderr_never_blocks_the_server(tmp_path):
     server = script(
         "import sys\n"

@@ -334,6 +334,7 @@ def test_the_default_folder_is_the_data_folder_of_the_platform(monkeypatch, tmp_
     assert "Application Support" in default_out().parts
 
 
+@pytest.mark.slow
 def test_the_command_wraps_dry_runs_and_undoes(config):
     path = config(CLAUDE)
 

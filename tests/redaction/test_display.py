@@ -39,6 +39,7 @@ def test_query_output_masks_tokens(store, form):
     assert b"redacted:" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_show_masks_tokens(store, form):
     ((call,),) = mt.open_store(store).sql("SELECT call_id FROM calls").fetchall()

@@ -64,6 +64,7 @@ def test_every_rule_but_the_prefixes_has_both_kinds_of_examples():
 HEADS = [(row, prefix) for row in TOKEN_PREFIXES for prefix in row.prefixes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "prefix"), HEADS, ids=[f"{r.name}:{p}" for r, p in HEADS])
 @settings(max_examples=settings.default.max_examples // 10)
 @given(data=st.data())

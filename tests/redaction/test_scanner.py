@@ -42,6 +42,7 @@ def filled(pieces, seed):
     return out + b" " * max(0, LARGE_FRAME_BYTES - len(out))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("texts", [PREFIXED, OVERLAPPING], ids=["prefixes", "overlapping"])
 @settings(max_examples=2 * settings.default.max_examples, deadline=None)
 @given(data=st.data())
@@ -131,6 +132,7 @@ def test_a_policy_replaces_the_same_with_either_engine(parts, name):
     policy.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["auth=", "?auth=", "r8_", "eyJ-", "sk-a-"])
 def test_repeated_near_misses_are_not_all_tried(text):
     # Count the calls, not the time: each attempted match may read to the end of the text.

@@ -21,6 +21,7 @@ def path(tmp_path):
     return tmp_path / "reviews.jsonl"
 
 
+@pytest.mark.slow
 def test_the_groups_that_decide_most_doubtful_calls_come_first(store, path):
     shown = session(store, path).next_items(9)
     assert [(item.calls, item.template) for item in shown] == [
@@ -61,6 +62,7 @@ def test_progress_says_what_is_decided_and_what_the_next_answers_would_decide(st
     assert (before.next_share, after.next_share) == (1, pytest.approx(2 / 7))
 
 
+@pytest.mark.slow
 def test_progress_is_the_same_after_a_run_applied_the_answers(tmp_path):
     opened = scored(tmp_path)
     review = session(opened)

@@ -17,6 +17,8 @@ from mcptally.store.manifest import MANIFEST, listed_files
 from tests.commands import run
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 LIBRARY_ERRORS = [
     pl.exceptions.ComputeError("zstd: could not write"),
     pa.ArrowInvalid("could not close"),

@@ -50,6 +50,7 @@ def a_link_to_a_device(store: Path, _: Path) -> None:
     (store / "tools" / "z.parquet").symlink_to("/dev/zero")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 import mcptally
 
 UNDECLARED = 200
@@ -45,6 +47,7 @@ def test_each_way_to_name_a_column_by_a_literal_counts():
     assert undeclared('Calls.tool.col + rows.get_column(Calls.tool.name) + row["a"]') == 0
 
 
+@pytest.mark.slow
 def test_columns_are_referred_to_by_their_declaration():
     files = Path(mcptally.__file__).parent.rglob("*.py")
     count = sum(undeclared(path.read_text(encoding="utf-8")) for path in files)

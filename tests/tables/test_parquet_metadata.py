@@ -17,6 +17,7 @@ def store(tmp_path_factory) -> Path:
     return folder / "store"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_every_parquet_file_states_the_meaning_and_unit_of_its_columns(store: Path, table):
     files = [*(store / table.name).glob("*.parquet")]

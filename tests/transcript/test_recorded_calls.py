@@ -128,6 +128,7 @@ def test_a_file_that_is_not_there_is_not_read(tmp_path, monkeypatch, file, why):
     assert why in found.not_read
 
 
+@pytest.mark.slow
 def test_reading_stops_at_the_limit_and_says_where(tmp_path):
     events = [c2s(1, call(1)), *(opened() for _ in range(30_000)), s2c(2, text(1))]
     found = read(tmp_path, events, reply=(30_002, 2), most=1 << 20)

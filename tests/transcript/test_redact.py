@@ -326,6 +326,7 @@ def test_ids_with_secrets_stay_equal_or_different_in_all_files(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_field_that_cannot_be_searched_leaves_other_fields_unchanged(tmp_path):
     [copy], _ = redacted(tmp_path, line(1, "stderr", text="fine", x=["api_key "] * 100_000))
     after = json.loads(copy)

@@ -2,6 +2,7 @@
 
 import msgspec
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,7 @@ def by_polars(rule: VerdictRule, texts: pl.Series) -> list[int]:
     return found.arg_true().to_list()
 
 
+@pytest.mark.slow
 def test_keywords_and_engines_change_no_match():
     texts = pl.Series(EXAMPLES).unique(maintain_order=True)
     rules = [rule for rule in RULES[::5] if rule.matches and rule.where != "first_line"]

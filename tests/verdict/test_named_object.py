@@ -107,6 +107,7 @@ def verdict(text: str, arguments: str) -> str:
     return judge(pl.DataFrame([call]))["verdict"][0]
 
 
+@pytest.mark.slow
 def test_data_that_does_not_decode_is_the_callers_only_if_the_caller_sent_some():
     text = "Expecting ',' delimiter: line 1 column 25 (char 24)"
     assert verdict(text, '{"document": "[1 2]"}') == "business"

@@ -15,6 +15,7 @@ def test_rules_about_failures_match_their_examples_and_not_their_counterexamples
     assert contradicted_failure_examples(classify.failure_rules()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", hidden_errors.hidden_error_rules(), ids=lambda rule: rule.id)
 def test_a_rule_about_hidden_errors_decides_its_examples_and_no_counterexample(rule: HiddenRule):
     assert contradicted_result_examples(rule, hidden_errors.hidden_error_rules()) == []

@@ -197,6 +197,7 @@ THROWS = GOOD | {
 CANCELLED: dict[str, object] = {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "health", "status"),
     [

@@ -37,6 +37,7 @@ STANDARD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", STANDARD.values(), ids=STANDARD)
 def test_a_standard_message_is_a_finding_and_a_failure(scored: Scored, case: int):
     assert outcome_and_findings(scored, case) == ("hidden_error", 1)

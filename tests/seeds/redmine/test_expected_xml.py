@@ -69,6 +69,7 @@ COMPARED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "rules"),
     [(results(*texts), rules) for texts, rules in COMPARED],

@@ -102,6 +102,7 @@ def test_an_error_message_is_distinguished_from_a_text_about_errors(text, found)
     assert bool(list(error_phrases.message_without_is_error(text, ""))) == found
 
 
+@pytest.mark.slow
 def test_runs_become_tables_and_low_confidence_forms_become_findings(tmp_path):
     run = {
         "runId": "r1",

@@ -189,6 +189,7 @@ def test_the_command_prints_the_answer_and_its_exit_code_is_the_result(store):
     assert run(*about, "--arguments", "{").returncode == 2
 
 
+@pytest.mark.slow
 def test_the_method_is_recognised_like_the_tool(tmp_path):
     ask = {"tool": "read", "arguments": {"b": 1, "a": 2.0}}
     answer = {"valid": False, "errors": ["Path /x does not exist"], "warnings": []}
