@@ -253,7 +253,7 @@ def whole(tmp_path_factory) -> Path:
     for name in "ab":
         said = [
             each
-            for n in range(200)
+            for n in range(60)
             for each in (
                 c2s(1 + 2 * n, call(n, x=chance.randbytes(8).hex()), name),
                 s2c(2 + 2 * n, text(n, chance.randbytes(40).hex()), name),

@@ -90,12 +90,11 @@ def test_calls_recordings_messages_and_findings_of_other_servers_are_left_out(
         assert {name for (name,) in found.fetchall()} <= {"g", "g2"}
 
 
-def test_calls_are_judged_as_in_a_run_over_everything(tmp_path: Path):
-    score(FILES, out=tmp_path / "all")
+def test_calls_are_judged_as_in_a_run_over_everything(tmp_path: Path, sample_store: mt.Store):
     score(FILES, out=tmp_path / "some", servers=["sqlite"])
     everything, some = (
-        mt.open_store(tmp_path / name).sql("SELECT * FROM calls ORDER BY call_id").pl()
-        for name in ("all", "some")
+        store.sql("SELECT * FROM calls ORDER BY call_id").pl()
+        for store in (sample_store, mt.open_store(tmp_path / "some"))
     )
     assert some.height > 100
     assert_frame_equal(some, everything.filter(server="sqlite"))
