@@ -90,6 +90,7 @@ def open_and_query() -> None:
     answer.arrow().slice(0, 3)
     with mt.open_store("store") as opened:
         assert_type(opened, Store)
+    store.cancel()
     store.close()
     assert_type(store.keeping()("tool_scores"), Answer)
     assert_type(store.show("33e9d0f0", seed=True), Explanation)
