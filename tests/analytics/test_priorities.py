@@ -397,6 +397,22 @@ HIDES = SERVERS.add(
 )
 
 
+POLICY = SERVERS.add(
+    traffic("t", 40, kind=failure("Rate limit exceeded", "caller") | {"reason": "server_policy"})
+    + traffic("t", 9, kind=REJECTED)
+)
+
+
+def test_a_limit_of_the_servers_own_is_a_problem_of_its_own_and_not_surely_the_callers(asked):
+    own, rejected = asked(POLICY)
+    assert (own["affected"], rejected["affected"]) == (40, 9)
+    assert problems.blame(own) == (
+        "fault: probably caller (79% sure); the limit or policy is the server's own, and its "
+        "operator may change it"
+    )
+    assert problems.blame(rejected) == "fault: caller (95% sure)"
+
+
 def test_the_message_of_a_problem_has_the_exception_that_the_reply_hides(asked):
     [row], [other] = asked(HIDES), asked(SURE)
     assert problems.message(row) == "internal error; on stderr: KeyError: 'a'"
@@ -429,7 +445,7 @@ def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
     )
     assert (first["affected"], first["calls"]) == (2, 2)
     assert first["message"] == "API_KEY is missing"
-    assert problems.blame(first).startswith("fault: client, which sets its command line")
+    assert problems.blame(first).startswith("fault: client, which configures the server")
     others = {row["kind"]: row for row in found}
     assert others["crash"]["servers"] == ["y"]
     assert (others["noise"]["servers"], others["noise"]["affected"]) == (["z", "w"], 6)

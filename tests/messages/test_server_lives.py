@@ -30,7 +30,8 @@ ASKS: list[Any] = [{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params":
 REPLY = {"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": "2025-11-25"}}
 REFUSAL = {"jsonrpc": "2.0", "id": 0, "error": {"code": -32601, "message": "no"}}
 READY = [*ASKS, REPLY]
-DOWNLOAD = "2026-11-21 20:41:14 | ERROR | app:get - Could not download: Name or service not known"
+LOST = "Could not download: Name or service not known"
+DOWNLOAD = f"2026-11-21 20:41:14.397 | ERROR    | app.main:get:712 - {LOST}"
 HOME = "Error: EACCES: permission denied, mkdir '/home/x/.app'"
 PATH = "cannot start 'nosuch': No such file or directory"
 
@@ -223,7 +224,7 @@ LIVES: dict[str, tuple[list[Any], list[str], dict[str, Any], tuple[Any, ...]]] =
         [*ASKS, 6000],
         [DOWNLOAD, "INFO: no such file in the cache", *MODULE[:2], "ValueError: Could not load it"],
         ends("stdin-eof", exit_code=1),
-        ("failed", "network", None, "server", DOWNLOAD),
+        ("failed", "network", None, "server", LOST),
     ),
     "an error before the exception that names the cause": (
         ASKS,

@@ -105,3 +105,38 @@ def test_an_outage_needs_at_least_five_other_calls(judged, case, enough):
     last = judged(case).row(-1, named=True)
     assert last["tool"] == "a"
     assert (last["reason"] == "dependency_down") == enough
+
+
+DENIED = "Cannot create document: Directory /srv/out is not writeable"
+MISSING = "Document /srv/out/a.docx does not exist"
+
+
+def missing_file(first: str, file: str = "/srv/out/a.docx", error: str = MISSING) -> list[dict]:
+    """A call with a file that fails with `first`, and then another one."""
+    events = [opened()]
+    for number, (path, said) in enumerate([("/srv/out/a.docx", first), (file, error)], 1):
+        events.append(c2s(2 * number - 1, call(number, f"t{number}", path=path)))
+        events.append(s2c(2 * number, text(number, said, isError=True)))
+    return events
+
+
+@pytest.mark.parametrize(
+    ("case", "fault"),
+    [
+        (CASES.add(*missing_file(DENIED)), "tool"),
+        (CASES.add(*missing_file("Cannot create document: the title is too long")), "caller"),
+        (
+            CASES.add(
+                *missing_file(DENIED, "/srv/out/b.docx", "Document /srv/out/b.docx does not exist")
+            ),
+            "caller",
+        ),
+        (CASES.add(*missing_file(DENIED, error="Sheet Nope not found")), "caller"),
+        (CASES.add(*missing_file(MISSING, error=DENIED)[:3]), "caller"),
+    ],
+    ids=["denied", "not denied", "another file", "another object", "before"],
+)
+def test_a_file_that_the_server_could_not_write_is_not_missing_because_of_the_caller(
+    judged, case, fault
+):
+    assert judged(case).row(-1, named=True)["fault"] == fault

@@ -125,6 +125,16 @@ def test_a_call_that_took_a_usual_time_limit_is_noted(latency: float, *, evident
 
 
 @pytest.mark.parametrize(
+    ("latency", "reason"),
+    [(9.9, "server_policy"), (10.0, "rate_or_quota"), (None, "rate_or_quota")],
+)
+def test_a_limit_is_the_servers_own_if_it_answers_faster_than_a_service(
+    latency: float | None, reason: str
+):
+    assert judged("Error: Rate limit exceeded", latency_ms=latency)["reason"] == reason
+
+
+@pytest.mark.parametrize(
     ("worked", "failed", "band"),
     [(0, 4, None), (0, 5, "never"), (1, 5, "seldom"), (1, 4, "mostly"), (19, 1, "always")],
 )

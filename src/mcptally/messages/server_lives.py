@@ -50,6 +50,9 @@ _WORDS: Final = (
     r"|denied|refused|unknown|unrecognized|no such|must)\b"
 )
 
+_LOG_PREFIX: Final = r"(?i)^\W*\d[\d:., TZ+-]*\W+(?:error|fatal|critical|panic)\W+(?:[\w.:]+ - )?"
+"""Matches the time, level and place before the message of a log."""
+
 _AT_SHUTDOWN: Final = r"KeyboardInterrupt|BrokenPipe|EPIPE|CancelledError|ClosedResourceError"
 """Matches exceptions that servers raise when the client disconnects."""
 
@@ -289,7 +292,12 @@ def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
         .with_columns(weight.alias("weight"))
         .sort("weight", Event.seq.name)
         .group_by(Event.recording.name)
-        .agg(text.last().str.slice(0, MAX_CHARS).alias(ServerLives.last_words.name))
+        .agg(
+            text.last()
+            .str.replace(_LOG_PREFIX, "")
+            .str.slice(0, MAX_CHARS)
+            .alias(ServerLives.last_words.name)
+        )
     )
 
 

@@ -13,7 +13,7 @@ from mcptally.tables.ids import digest
 from mcptally.tables.outcomes import ANSWERED_BY_CLIENT
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Judged
-from mcptally.verdict import classify, error_template, error_text, hidden_errors
+from mcptally.verdict import classify, error_template, error_text, evidence, hidden_errors
 from mcptally.verdict.rule_set import RuleSet
 
 
@@ -65,6 +65,7 @@ def judge_calls(
     """
     calls = calls.hstack(assign_scenarios(calls, definitions, combinations, judging.given))
     calls = _with_hidden_errors(calls, judging)
+    calls = calls.with_columns(evidence.denied_before(calls))
     calls = calls.hstack(classify.judge(calls, judging.rules.verdict, definitions=definitions))
     certainty = pl.min_horizontal(Judged.certainty.col, Judged.hidden_certainty.col)
     judged = Judged.select(

@@ -154,7 +154,7 @@ class Reason(NamedTuple):
 _REASONS: Final[Mapping[tuple[Verdict, Fault | None], str]] = {
     (Verdict.BUSINESS, Fault.CALLER): (
         "conflict element_not_found invalid_selector not_found other_refusal page_not_loaded "
-        "permission_policy precondition_state unknown_tool unsupported_or_disabled "
+        "permission_policy precondition_state server_policy unknown_tool unsupported_or_disabled "
         "user_payload_error validation"
     ),
     (Verdict.BUSINESS, Fault.ACCOUNT): "auth_rejected rate_or_quota",

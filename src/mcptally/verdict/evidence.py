@@ -12,17 +12,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from mcptally.messages.event_tables import Closes
+from mcptally.tables.arrow import series_from_numpy
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.joins import left_join_columns
-from mcptally.tables.outcomes import MARKED_ERRORS, UNANSWERED
+from mcptally.tables.outcomes import FAILED, MARKED_ERRORS, UNANSWERED
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import (
     CallsByMinute,
     Definitions,
     GatheredCalls,
+    Judged,
     ResultForms,
     Validated,
 )
@@ -247,6 +250,63 @@ def add_tool_kinds(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
         .pipe(run_query)
     )
     return calls.hstack(added)
+
+
+_DENIED: Final = (
+    r"(?i)permission denied|\be(?:acces|perm|rofs)\b|operation not permitted|access is denied"
+    r"|read-only file ?system|not writ(?:e?able)\b|errno 13\b"
+)
+"""Matches texts of an operating system that denied access to a file."""
+_FILE: Final = r'"([^"\\]*[./][^"\\]+)"'
+"""Matches values in the arguments' JSON text that may be paths."""
+
+
+class _Files(StageTable):
+    """One row per failed call and file in its arguments."""
+
+    row = Column(pl.UInt32, "Number of the call.")
+    recording = Judged.recording
+    ts_ns = Judged.ts_ns
+    error_text = Judged.error_text
+    file = Column(pl.String, "A value of the arguments that may be a path.")
+    denied = Column(pl.Boolean, "Whether the server was denied access.")
+    denied_ns = Column(pl.Int64, "Time of the first such call with this file.", "ns")
+
+
+def denied_before(calls: pl.DataFrame) -> pl.Series:
+    """Return whether a call's text names a file to which the server was denied access before.
+
+    A file that the server may not create does not exist later: the caller named it correctly. Only
+    calls in the same recording are compared.
+
+    Args:
+        calls: calls with their final outcomes.
+    """
+    said = pl.concat_str(Judged.error_text.col, Judged.stderr_error.col, ignore_nulls=True)
+    files = (
+        calls.lazy()
+        .with_row_index(_Files.row.name)
+        .filter(Judged.outcome.col.is_in(FAILED))
+        .with_columns(said.str.contains(_DENIED).alias(_Files.denied.name))
+        .filter(_Files.denied.col.any().over(_Files.recording.name))
+        .with_columns(Judged.arguments.col.str.extract_all(_FILE).alias(_Files.file.name))
+        .explode(_Files.file.name)
+        .with_columns(_Files.file.col.str.strip_chars('"'))
+    )
+    keys = [_Files.recording.name, _Files.file.name]
+    first = _Files.ts_ns.col.min().alias(_Files.denied_ns.name)
+    rows = (
+        files.join(files.filter(_Files.denied.col).group_by(keys).agg(first), on=keys)
+        .filter(
+            _Files.ts_ns.col > _Files.denied_ns.col,
+            _Files.error_text.col.str.contains(_Files.file.col, literal=True),
+        )
+        .select(_Files.row.name)
+        .pipe(run_query)
+    )
+    result = np.zeros(calls.height, dtype=np.bool_)
+    result[rows.get_column(_Files.row.name).to_numpy()] = True
+    return series_from_numpy(result, "denied_before")
 
 
 def record(worked: pl.Expr, failed: pl.Expr) -> pl.Expr:

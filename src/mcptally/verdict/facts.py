@@ -46,6 +46,7 @@ class Inputs(StageTable):
     definition = Judged.definition
     tool_kind = Judged.tool_kind
     input_schema = Definitions.input_schema
+    denied_before = Column(pl.Boolean, "Whether the server was denied what the text names before.")
 
 
 class _Facts(Inputs):
@@ -70,6 +71,9 @@ _WORDS: Final = {
     "own_default": whose_words.own_default,
 }
 """Boolean fields of rules, and the functions that compute them for calls."""
+
+FAST_MS: Final = 10
+"""Milliseconds within which no service on the internet is asked and answers."""
 
 TIME_LIMITS: Final = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
 """Common time limits in seconds."""
@@ -175,6 +179,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
             # Round down to tenths, so that there are few kinds of calls.
             outage=Inputs.concurrent_failure_share.col.mul(10).floor().truediv(10),
             time_limit=_took_a_time_limit(),
+            fast=Inputs.latency_ms.col < FAST_MS,
         )
         .pipe(run_query)
     )
@@ -205,6 +210,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
     )
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
     key += ["names_argument", "stack_trace", "time_limit", "tool_record", "peer_record"]
+    key += ["fast", "denied_before"]
     key += ["quotes", "words", "tool_kind", *_WORDS, *columns.values()]
     facts = frame[key]
     kinds = facts.lazy().unique(maintain_order=True).with_row_index("kind").pipe(run_query)
@@ -522,7 +528,7 @@ def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Itera
         yield status_in(rule.statuses)
     if rule.outage:
         yield _Facts.outage.col >= rule.outage
-    for name in ("names_argument", "time_limit", *_WORDS):
+    for name in ("names_argument", "time_limit", "fast", "denied_before", *_WORDS):
         if getattr(rule, name):
             yield pl.col(name)
     if rule.tool:

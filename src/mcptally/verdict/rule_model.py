@@ -29,6 +29,7 @@ _BESIDE_TEXT: Final = (
     *("tool", "arguments", "arguments_unless", "codes", "statuses", "schema", "end", "quotes"),
     *("outage", "names_argument", "stack_trace", "tool_record", "peer_record", "tool_kind"),
     *("offered", "in_code", "foreign_field", "lacks_argument", "own_default", "time_limit"),
+    *("fast", "denied_before"),
 )
 """Fields of rules about failures that test facts outside the text."""
 
@@ -146,6 +147,11 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     (`whose_words.own_default`)."""
     time_limit: bool = False
     """Only match calls that took slightly longer than a common limit (`facts.TIME_LIMITS`)."""
+    fast: bool = False
+    """Only match calls that were answered within `facts.FAST_MS`."""
+    denied_before: bool = False
+    """Only match texts about an argument's value with which the server was denied access before
+    (`evidence.denied_before`)."""
     overrules: bool = False
     """Whether rules about the text with a higher `order` are not weighed, because this rule
     identifies the origin of the text."""

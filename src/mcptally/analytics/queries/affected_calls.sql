@@ -117,11 +117,12 @@ judged AS MATERIALIZED (
     SELECT
         g.* EXCLUDE (fault, reason, certainty, text), (c.claim).reason AS reason,
         (c.claim).fault AS suspected,
-        -- Something is missing, but the tool works in the same sessions; or none of several tools
-        -- has ever found what callers name.
+        -- Something is missing, but the tool works in the same sessions; none of several tools
+        -- has ever found what callers name; or the operator, too, can change what is refused.
         CASE (c.claim).reason
             WHEN 'misconfig_or_missing_dependency' THEN 10 * ok_beside >= calls_beside
             WHEN 'not_found' THEN suspected = 'caller' AND tools >= 3 AND ok = 0
+            WHEN 'server_policy' THEN true
             ELSE false
         END AS contradicted,
         CASE WHEN suspected IS NULL THEN NULL
@@ -156,6 +157,7 @@ caused AS MATERIALIZED (
         END AS kind,
         hash(kind, j.server, CASE
             WHEN kind IN ('tool_failures', 'unclear') THEN coalesce(f.problem, '')
+            WHEN kind = 'caller' AND reason = 'server_policy' THEN reason
             WHEN kind = 'unavailable' AND reason LIKE '%timeout%' THEN 'timeout'
             WHEN kind = 'unavailable' AND j.message = '(no text)' THEN j.message
         END) AS own_cause

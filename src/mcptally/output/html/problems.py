@@ -98,7 +98,8 @@ def blame(row: Mapping[str, Any]) -> str:
     sure = certain(row["certainty"])
     named = f"{row['fault']}{sure}"
     if row["uncertain"]:
-        named = f"probably {named}; {_LOOK}"
+        look = _OWN_POLICY if row["reason"] == "server_policy" else _LOOK
+        named = f"probably {named}; {look}"
     if row["kind"] == "unmarked":
         marked = certain(row["hidden_certainty"])
         return f"the tool does not mark them as errors{marked}; their cause: {named}"
@@ -107,11 +108,12 @@ def blame(row: Mapping[str, Any]) -> str:
         perhaps = f", perhaps {suspected}{sure}" if suspected else ""
         return f"fault: {UNKNOWN}{perhaps}; {_LOOK}"
     if row["kind"] in _LIVES and row["fault"] == Fault.CLIENT:
-        named = f"{named}, which sets its command line, settings and rights"
+        named = f"{named}, which configures the server"
     also = f"; {row['unmarked']:,} not marked as errors" if row["unmarked"] else ""
     return f"fault: {named}{also}"
 
 
+_OWN_POLICY: Final = "the limit or policy is the server's own, and its operator may change it"
 _LOOK: Final = "check the example"
 
 
