@@ -1,4 +1,4 @@
-"""Lets users start the command line with `python -m mcptally`."""
+"""Runs the command line when started with `python -m mcptally`."""
 
 from mcptally.cli import main
 

@@ -22,7 +22,7 @@ def is_full(error: BaseException, *places: "str | Path") -> bool:
 
     Args:
         error: any exception.
-        places: paths that may have been being written; they need not exist.
+        places: paths that the failed operation may have written to; they need not exist.
     """
     if isinstance(error, OSError) and error.errno in _NUMBERS:
         return True

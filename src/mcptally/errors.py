@@ -54,7 +54,7 @@ class UnreadableError(McptallyError):
 
 
 class UnreachableError(McptallyError):
-    """A remote file cannot be fetched; the run stops, as its rows would be missing."""
+    """A remote file cannot be fetched; the run stops, because rows would be missing."""
 
     exit_code = Exit.UNREADABLE
 

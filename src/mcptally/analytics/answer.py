@@ -102,7 +102,7 @@ class Answer(duckdb.DuckDBPyRelation):
             return as_answer(super().order(order_expr))
 
     def sort(self, *args: object) -> "Answer":
-        """Return the rows, sorted by these expressions."""
+        """Return the rows, sorted by the given expressions."""
         with CONNECTION_IN_USE:
             return as_answer(super().sort(*args))
 

@@ -43,8 +43,8 @@ START_SECONDS: Final = 120.0
 HEADROOM: Final = 256 << 20
 """Bytes that a child may allocate in addition to 1.25 times its memory limit.
 
-They allow for Arrow's copy of an answer, stacks, and memory cached by allocators. With half as
-much, grouping 20 million rows within 500 MB sometimes failed."""
+This covers Arrow's copy of an answer, stacks, and memory cached by allocators. With half as much,
+grouping 20 million rows within 500 MB sometimes failed."""
 
 _ADVICE: Final = "ask for less: one server, a shorter time, fewer columns"
 
@@ -110,8 +110,8 @@ class ChildProcessPool:
     """A pool of child processes that run the same function with limits. Threads may share a pool.
 
     Args:
-        target: `module:name` of a factory: the child calls it with `arguments`, and it returns the
-            function to run. It may call `limit_memory`.
+        target: `module:name` of a factory that the child calls with `arguments`. The factory
+            returns the function to run, and may call `limit_memory`.
         arguments: the arguments for `target`.
         memory: the memory limit that `target` sets, in words, for error messages.
     """

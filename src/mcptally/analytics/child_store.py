@@ -13,7 +13,7 @@ from mcptally.errors import QueryError
 
 
 class MemoryLimitedStore(Store):
-    """A store in a child process, which limits the memory of the process."""
+    """A store for use in a child process; limits the memory of that process."""
 
     def __init__(self, path: Path, *, memory: str | None, masked: bool) -> None:
         super().__init__(path, memory=memory, masked=masked)

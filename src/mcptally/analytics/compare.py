@@ -117,9 +117,9 @@ class Side(NamedTuple):
     """A store, as one side of a comparison."""
 
     path: Path
-    """The folder."""
+    """The store's folder."""
     files: LiveFiles
-    """Its live files, by table."""
+    """The store's live files, by table."""
     memory: str | None
     """DuckDB's memory limit, such as `2GB`."""
     made_by: str | None = None
@@ -137,8 +137,8 @@ def compare(
     """Compare two stores.
 
     Args:
-        base: the store to compare with.
-        new: the store to compare.
+        base: the baseline.
+        new: the store to compare with the baseline.
         parameters: the result of `limits`.
         filters: the values of the sides' filters, as returned by `Filters.given`.
 

@@ -1,4 +1,4 @@
-"""Words the answer to the question `contrasts`: what failing calls have in common."""
+"""Writes sentences about what failing calls have in common, from the question `contrasts`."""
 
 import itertools
 import json
@@ -78,7 +78,7 @@ _ASPECTS: Final[Mapping[str, str]] = {
 
 
 def fact(row: Mapping[str, Any], prefix: str = "") -> str:
-    """Word a fact in a row of `contrasts`, such as "`zone` is empty"."""
+    """Return a fact in a row of `contrasts` as text, such as "`zone` is empty"."""
     aspect, path, test, value, absent = (
         row[prefix + each] for each in ("aspect", "path", "test", "value", "absent")
     )
@@ -121,10 +121,10 @@ def _a(noun: str) -> str:
 def sentence(row: Mapping[str, Any], way: str = "this way") -> str | None:
     """Return what distinguishes failing calls: "when `a` is empty: 6 of 6 calls fail this way; …".
 
-    `way` says which failures are counted: those of the group, which have the same error.
-    All calls to the tool count, including those with other errors. In a large archive, only a
-    sample of sessions counts, and the sentence says so. If nothing distinguishes the failing calls,
-    the sentence states whether most of their arguments worked in other calls.
+    `way` names the failures that are counted, which are those with the group's error. All calls to
+    the tool count, including those with other errors. In a large archive, only a sample of sessions
+    counts, and the sentence says so. If nothing distinguishes the failing calls, the sentence
+    states whether most of their arguments worked in other calls.
     """
     if row["test"] is None:
         worked, calls = row["also_worked"], row["calls"]

@@ -1,4 +1,4 @@
-"""Predicts whether a server would accept a call, from a store: the validation protocol offline.
+"""Predicts from a store whether a server would accept a call (the validation protocol, offline).
 
 If the server itself has validated the same tool, definition and arguments before, its answer is
 returned. Otherwise there are three checks: the schema, the arguments' semantics, and earlier calls
@@ -205,7 +205,7 @@ class _DryRun:
         return arguments
 
     def _validated_by_server(self, digest: str | None, arguments: dict[str, Any]) -> Answer | None:
-        """Return the server's latest own validation of the same tool, definition and arguments."""
+        """Return the server's own latest validation of the same tool, definition and arguments."""
         rows = self._rows(
             "SELECT valid, errors, warnings, answered_at FROM validations "
             "WHERE server = ? AND tool = ? AND definition IS NOT DISTINCT FROM ? "

@@ -58,8 +58,9 @@ class Explanation:
     seed: dict[str, Any] | None
     """The call's row of `seed_scores`, if requested."""
     repetition: dict[str, Any] | None = None
-    """Numbers of completed calls with the same arguments, and of failures among them; the same for
-    other arguments, with successes. None if the outcome or the arguments are unknown."""
+    """Of the tool's completed calls: how many have the same arguments and how many of those failed;
+    how many have others and how many of those worked. None if this call's outcome or arguments are
+    unknown."""
     contrast: dict[str, Any] | None = None
     """The row of `contrasts` for the call's group of failures; not set by `explain_calls`."""
 

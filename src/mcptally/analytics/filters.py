@@ -22,7 +22,7 @@ from mcptally.tables.recordings import Recordings
 from mcptally.tables.tools import Tools
 
 Moment: TypeAlias = datetime.datetime | datetime.date | str
-"""A point in time: a datetime, a date, or text that `moment` parses."""
+"""A point in time: a datetime, a date, or text that `parse_time` accepts."""
 
 _AGO: Final = re.compile(r"(\d+)\s*([smhdw])", re.ASCII)
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -68,7 +68,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_time(value: Moment, name: str = "time") -> datetime.datetime:
-    """Parse a time; the default time zone is UTC, and a date means its midnight.
+    """Parse a time; the default time zone is UTC, and a date means midnight.
 
     Text is ISO 8601 (`2026-11-21`, `2026-11-21T14:30`, `…+02:00`) or an age (`90m`, `24h`, `7d`,
     `2w`).

@@ -26,7 +26,7 @@ _JOINED: Final = frozenset(
 def copies(
     sources: Mapping[str, Path],
 ) -> Iterator[tuple[str, Path, Callable[[Path], None] | None]]:
-    """Yield the table, the file and a function that writes its copy, or None if it has no secrets.
+    """Yield (table, file, function that writes the copy); no function if there are no secrets.
 
     Args:
         sources: one part's files by table, starting with `calls`.

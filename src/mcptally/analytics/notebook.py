@@ -16,9 +16,9 @@ from mcptally.tables.values import SHARE, cell_of, is_number
 MAX_CELL: Final = 160
 """Maximum number of characters in a cell."""
 LINE: Final = 32
-"""A longer text (in characters) wraps within its cell."""
+"""Texts longer than this many characters wrap within their cells."""
 FOLDED: Final = 2500
-"""A longer text (in characters) is collapsed."""
+"""Texts longer than this many characters are collapsed."""
 _BAR: Final = 80
 """Width of a bar in pixels."""
 _PERCENT: Final = frozenset({"confidence", "certainty", "hidden_certainty"})

@@ -87,10 +87,10 @@ def failure_rate_in_words(
     *,
     file: Path | None = None,
 ) -> str | None:
-    """Word the failure rate of a store, server or tool, from its last fully reviewed sample.
+    """Return the failure rate of a store, server or tool in words, from its last reviewed sample.
 
     The sentence also gives the rate according to the verdicts. Returns None if the file of answers
-    (default: in the archive's folder) contains no such sample.
+    (default: in the archive's folder) contains no fully reviewed sample.
     """
     file = file or file_of_store(store.manifest, store.path)
     if file is None or not file.exists():

@@ -1,4 +1,4 @@
-"""Manages temporary folders for DuckDB's data, which get removed even after a process was killed.
+"""Manages DuckDB's temporary folders, which are removed even if a process is killed.
 
 A process locks the folder that it uses (`flock`). The operating system releases the lock when the
 process ends for any reason, so a folder that can be locked is abandoned.

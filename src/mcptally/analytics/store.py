@@ -84,7 +84,7 @@ class Store:
     def manifest(self) -> dict[str, Any]:
         """The content of `store.json`, without the list of archive files.
 
-        The first question after a run replaced the store reloads it.
+        It is reloaded for the first question after a run has replaced the store.
         """
         return self._connections.manifest
 
@@ -313,8 +313,8 @@ class Store:
                 and least certain.
             server: only calls to this server.
             tool: only calls to this tool.
-            who: name of the reviewer; by default that of the user.
-            reviews: the file of answers; by default `reviews.jsonl` beside the archive.
+            who: the reviewer's name; by default, the user's name.
+            reviews: the file of answers; by default `reviews.jsonl` in the archive's folder.
 
         Returns:
             One row per call: request, reply, our verdict, the number (`calls`) and `share` of
@@ -344,8 +344,8 @@ class Store:
                 `upstream`, `network`, or `c`, `a`, `t`, `u`, `n`), `not_an_error` (`o`),
                 `cannot_tell` (`?`), or null; `group` is whether the answer applies to all calls in
                 the group.
-            who: name of the reviewer; by default that of the user.
-            reviews: the file of answers; by default `reviews.jsonl` beside the archive.
+            who: the reviewer's name; by default, the user's name.
+            reviews: the file of answers; by default `reviews.jsonl` in the archive's folder.
 
         Raises:
             UsageError: an answer is invalid, or the file cannot be written.

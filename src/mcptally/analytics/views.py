@@ -242,7 +242,7 @@ def create_tables(
 
 
 def _reading(files: Sequence[Path]) -> str:
-    """Return a SQL expression that reads files as one table."""
+    """Return an SQL expression that reads files as one table."""
     names = ", ".join("'" + as_pattern(path).replace("'", "''") + "'" for path in files)
     return f"read_parquet([{names}])"
 
@@ -262,7 +262,7 @@ def texts_of(question: str) -> dict[str, str]:
 
 
 def texts_read(query: str) -> Mapping[str, str]:
-    """Return the SQL of everything that a query may read, by name: it reads what it mentions.
+    """Return name → SQL of everything that a query mentions and therefore may read.
 
     A query that reads DuckDB's catalog may read all questions.
     """

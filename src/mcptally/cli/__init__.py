@@ -152,7 +152,7 @@ def _exit_interrupted(ctx: click.Context) -> NoReturn:
 
 
 def _is_interrupt(error: Exception) -> bool:
-    """Return whether DuckDB raised this error because of Ctrl-C, also if pressed during a UDF."""
+    """Return whether Ctrl-C caused this DuckDB error, possibly while a UDF was running."""
     return str(error) == "Query interrupted" or "executing the UDF: KeyboardInterrupt" in str(error)
 
 
@@ -166,7 +166,7 @@ def _is_path(word: str) -> bool:
 
 
 _READERS: Final = frozenset({"duckdb", "_duckdb", "polars", "pyarrow"})
-"""Packages that read a store's files, by name, because importing them would be slow."""
+"""Names of the packages that read a store's files; importing the packages would be slow."""
 
 _QUERY_ERRORS: Final = frozenset(
     {"Parser", "Syntax", "Binder", "Catalog", "Conversion", "OutOfRange"}
@@ -266,7 +266,7 @@ _JSON_ESCAPES: Final = "mcptally.json"
 
 
 def _escape_unknown_characters() -> None:
-    """Make stdout escape characters that its encoding lacks, where it would raise an error."""
+    """Make stdout escape characters that its encoding lacks; by default, they raise an error."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         codecs.register_error(_JSON_ESCAPES, _json_escapes)
         sys.stdout.reconfigure(errors=_JSON_ESCAPES)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mcptally.transcript.check import ArchiveCheck
 
 _MAX_TEXT: Final = 200
-"""Maximum characters of recorded text in an output line."""
+"""Maximum number of characters of recorded text in an output line."""
 
 
 @click.command()

@@ -149,7 +149,7 @@ def _received(listen: str, out: Path) -> Path:
 
 
 def _print_files(done: "Imported") -> None:
-    """Print which files were skipped, and each other file's unused lines and notes."""
+    """Print the skipped files, and the unused lines and notes of all other files."""
     for path, why in done.passed_over.items():
         _print_message(f"skipped: {path}: {why}")
     for outcome in done.files:

@@ -177,7 +177,7 @@ def command(
 
 
 def _check_folder(out: str) -> None:
-    """Reject a path that cannot become a folder; a full disk or missing permission may pass."""
+    """Reject a path that cannot become a folder; does not check permissions or free space."""
     place = os.path.abspath(out)  # noqa: PTH100  (importing pathlib would delay the start)
     while not os.path.isdir(place):  # noqa: PTH112
         if os.path.islink(place):  # noqa: PTH114

@@ -159,7 +159,7 @@ def _ask_person(store: "Store", session: "Session", mode: "Mode", *, second: boo
 def _settle(
     session: "Session", item: "Item", reader: Iterator[tuple[str, str]], whole: Callable[[], str]
 ) -> bool:
-    """Handle keys until an item is answered or skipped, or an answer is undone; False on quit."""
+    """Handle keys until an item is answered or skipped or an answer is undone; False on quit."""
     from mcptally.review.answers import KEYS
 
     why, group = "", False
@@ -215,7 +215,7 @@ def _lines() -> Iterator[tuple[str, str]]:
     """Yield the key and the reason on each line of stdin.
 
     Raises:
-        UsageError: a line does not start with a key; skipping it would give later answers to wrong
+        UsageError: a line does not start with a key; skipping it would shift later answers to other
             calls.
     """
     for number, line in enumerate(sys.stdin, 1):

@@ -46,7 +46,7 @@ RETRYABLE_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
         ("yes", "after_delay"),
     ),
 }
-"""The same for `retryable`."""
+"""Sub-class in the labelling guideline → values of `retryable` that count as correct."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class VerdictQuality:
     n: int
     """Number of labelled errors."""
     families: int
-    """Number of server families (`labels.family`) that they come from."""
+    """Number of server families (`labels.family`) that the errors come from."""
     accuracy: Rate
     """Share of errors whose verdict equals the label."""
     confusion: dict[str, dict[str, int]]
@@ -89,7 +89,7 @@ class VerdictQuality:
     classes: dict[str, dict[str, Rate]]
     """Class → `precision` and `recall`."""
     weighted: list[measures.WeightedShares]
-    """The same rates, weighted by text, by group, by calls and by server family."""
+    """Rates with each weighting: by text, by group, by calls and by server family."""
     changing_tools: list[dict[str, Any]]
     """Tools whose most frequent verdict (by calls) differs from their most frequent label; each row
     has `server`, `tool`, `calls`, `label` and `verdict`."""
@@ -100,7 +100,7 @@ class VerdictQuality:
     fault: Rate
     """Share of correct `fault` values among errors with a labelled sub-class."""
     retryable: Rate
-    """The same for `retryable`."""
+    """Share of correct `retryable` values among errors with a labelled sub-class."""
     scorers: list[Scorer]
     calibration: Calibration
     rules: list[dict[str, Any]]
@@ -115,7 +115,7 @@ class HiddenQuality:
     n: int
     """Number of labelled results that the server did not mark as errors."""
     families: int
-    """Number of server families that they come from."""
+    """Number of server families that the results come from."""
     precision: Rate
     recall: Rate
     calibration: Calibration

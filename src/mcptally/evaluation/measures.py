@@ -19,7 +19,7 @@ are not independent."""
 NORMAL: Final = 1.959963984540054
 """Half-width of a 95 % interval in standard errors."""
 SURE: Final = 95.0
-"""A verdict is "sure" from this certainty (in percent)."""
+"""A verdict counts as sure from this certainty on (in percent)."""
 BINS: Final = 6
 """Number of equal-sized bins in the reliability table."""
 

@@ -60,7 +60,7 @@ class OwnQuality:
     accuracy: Interval
     """Share of calls with a correct verdict (for a call that worked: no verdict)."""
     failed: Interval
-    """The same, among calls that we reported as failed."""
+    """Share of correct verdicts among calls that we reported as failed."""
     servers: list[ServerAccuracy]
     rules: list[WrongRule]
 

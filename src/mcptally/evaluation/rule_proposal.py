@@ -36,7 +36,7 @@ class Proposal(NamedTuple):
     id: str
     toml: str
     changes: list[tuple[str | None, str | None, str, str | None, int]]
-    """Changed verdicts: server, tool, template, previous verdict, number of calls."""
+    """Verdicts it changes: server, tool, template, previous verdict, number of calls."""
     verdict: str
     refused: str = ""
     """Why the row is rejected; empty if it is valid."""

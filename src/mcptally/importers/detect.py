@@ -140,7 +140,7 @@ def _by_lines(lines: list[bytes]) -> str | None:
 
 
 def _by_tables(path: Path) -> str | None:
-    """Return the format of a SQLite database, or None."""
+    """Return the format of an SQLite database, or None."""
     from mcptally.importers.formats import mcphawk, opencode  # noqa: PLC0415  (few files need it)
 
     tables = {"mcphawk": mcphawk.TABLES, "opencode": opencode.TABLES}

@@ -23,7 +23,7 @@ _LOG_NAME: Final = re.compile(
 _T = TypeVar("_T")
 
 OTHER_TOOL: Final = "not a call to an MCP tool"
-"""Reason under which records are counted that are not calls to MCP tools."""
+"""Reason given for records that are not calls to MCP tools."""
 
 _RECORD: Final = 16
 """Minimum bytes that each line or object is charged to the `DecompressionBudget`: a few compressed

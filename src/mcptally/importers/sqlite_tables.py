@@ -10,7 +10,7 @@ from urllib.parse import quote
 from mcptally.importers.source import Source
 
 MAGIC: Final = b"SQLite format 3\0"
-"""First bytes of a SQLite database."""
+"""First bytes of an SQLite database."""
 
 # The message about a damaged schema quotes the schema, which may not be UTF-8.
 BROKEN: Final = (sqlite3.Error, UnicodeDecodeError)

@@ -63,7 +63,7 @@ def read_records(
     Args:
         source: the file.
         record_of: returns an object's call, or None if the object is not a call.
-        other: the reason under which other objects are counted.
+        other: the reason to count other objects under.
         node_of: returns an object's position in its trace.
     """
     models = ModelsOfCalls()

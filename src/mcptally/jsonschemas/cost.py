@@ -50,11 +50,11 @@ _LIST_BYTES_PER_STEP: Final = 256
 """This many bytes of an `enum` or of a list of member names count as one step."""
 
 VALUE_DEPTH: Final = 64
-"""Maximum depth of a value to which steps are counted."""
+"""Steps are counted for values up to this depth."""
 
 
 def max_value_depth(schema: Any) -> int | None:
-    """Return the depth of values from which validation may cost too much; None if unlimited.
+    """Return the smallest depth of values whose validation may cost too much; None if none does.
 
     Without references, a schema is a tree, and its size bounds the cost. With references or
     `unevaluated…` keywords, which evaluate all subschemas a second time, this function counts the

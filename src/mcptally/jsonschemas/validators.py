@@ -159,7 +159,7 @@ def _bounded(judge: Validator, limit: int) -> Validator:
 
 
 def _first(errors: Iterable[tuple[tuple[str, ...], str]]) -> ValidationResult:
-    """Return the least nested error; break ties by path and message, as engines differ in order."""
+    """Return the least nested error; path and message break ties, since engines' orders differ."""
     place, message = min(errors, key=lambda error: (len(error[0]), error))
     return "invalid", message[:500], pointer(place)
 

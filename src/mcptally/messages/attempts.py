@@ -97,7 +97,7 @@ def link_attempts(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _as_operations(calls: pl.DataFrame, legs: pl.DataFrame) -> pl.DataFrame:
-    """Add `continued_by`; set the last call of each chain to the total latency and waiting time."""
+    """Add `continued_by`; give the last call in each chain the total latency and waiting time."""
     continued = pl.Series(Calls.continued_by.name, [None], dtype=pl.String)
     continued = continued.new_from_index(0, calls.height)
     if not legs.height:
@@ -148,7 +148,7 @@ def _links(rows: pl.LazyFrame, why: str) -> pl.LazyFrame:
 
 
 def _input_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-    """Link requests that provide input to the call that required it: by state, or by target."""
+    """Link requests that provide input to the call that required it, found by state or target."""
     pos, session, method = _Rows.pos, _Rows.session, _Rows.method
     state, reply_state = _Rows.request_state, _Rows.reply_state
     waiting = rows.filter(_Rows.outcome.col == "input_required").with_columns(
@@ -209,7 +209,7 @@ def _starts_task() -> pl.Expr:
 
 
 def _negotiation_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-    """Link each handshake to the failed `server/discover` before it, as its fallback."""
+    """Link each handshake to the failed `server/discover` for which it is a fallback."""
     pos, recording = _Rows.pos, _Rows.recording
     probes = rows.filter(_is_failed_probe()).select(
         pos.col, recording.col, _Links.i.col.alias(_Links.previous.name)

@@ -28,7 +28,7 @@ class SessionMessages(DecodedMessages):
 
 
 class SessionIdentities(StageTable):
-    """One row per session in which client or server report name, version or capabilities."""
+    """One row per session in which either side reports its name, version or capabilities."""
 
     session = Calls.session
     server_name = Calls.server_name

@@ -1,6 +1,6 @@
 """Find members that occur twice in a JSON-RPC message; parsers disagree on which value counts.
 
-Decoding retains only the last of them, so the decoded members are shorter than the recorded frame.
+Decoding retains only the last value, so the decoded members are shorter than the recorded frame.
 Only lines whose lengths differ in this way are read again (1 of 17,575 recorded lines).
 """
 

@@ -52,7 +52,7 @@ class EventSpool:
         self.chunks: list[int] = []
         """Number of shares in each chunk."""
         self.written: set[tuple[int, int]] = set()
-        """(chunk, share) for which files were written."""
+        """(chunk, share) pairs for which files were written."""
         self.lines = np.zeros(self.shares)
         """Number of events in each share."""
         self.bytes = np.zeros(self.shares)

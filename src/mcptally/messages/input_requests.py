@@ -92,8 +92,8 @@ def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
 def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
     """Return each server request (`asking`) with the client's call that it serves.
 
-    This is the call that started the task named in the request, or else the only open call in its
-    HTTP exchange or session.
+    A request serves the call that started the task named in it, or else the only open call in the
+    same HTTP exchange or session.
     """
     begin, end = PairedCalls.ts_ns.col, PairedCalls.reply_ns.col
     scope, session = PairedCalls.scope.name, PairedCalls.session.name

@@ -46,7 +46,7 @@ class MemoryBudget:
         """Create a budget before any line is read.
 
         Args:
-            memory: available memory in bytes; None means that the system is asked.
+            memory: available memory in bytes; None means the system's free memory.
             alone: whether there is only one file, which is checked from the first line on.
             chunk: maximum bytes of memory for scoring a chunk of lines, reduced if less is free;
                 None means that all lines are scored together.
@@ -106,5 +106,5 @@ Amount = TypeVar("Amount", float, npt.NDArray[np.float64])
 
 
 def memory_of_lines(lines: Amount, size: Amount) -> Amount:
-    """Return the bytes of memory needed to score lines with `size` bytes in total."""
+    """Return the bytes of memory needed to score `lines` lines of `size` bytes in total."""
     return lines * BYTES_PER_EVENT + size * BYTES_PER_BYTE

@@ -1,4 +1,4 @@
-"""Determines how the server started and ended in each pipe recording, and its last stderr words.
+"""Determines how servers start and end in pipe recordings, and what they last write to stderr.
 
 HTTP recordings are skipped, because other programs start and stop their servers.
 """
@@ -51,7 +51,7 @@ _WORDS: Final = (
 )
 
 _LOG_PREFIX: Final = r"(?i)^\W*\d[\d:., TZ+-]*\W+(?:error|fatal|critical|panic)\W+(?:[\w.:]+ - )?"
-"""Matches the time, level and place before the message of a log."""
+"""Matches the time, level and source at the start of a log line."""
 
 _AT_SHUTDOWN: Final = r"KeyboardInterrupt|BrokenPipe|EPIPE|CancelledError|ClosedResourceError"
 """Matches exceptions that servers raise when the client disconnects."""

@@ -1,8 +1,8 @@
 """Reads HAR 1.2, HTTP traffic saved by browsers and proxies, with JSON or event-stream bodies.
 
 An entry is an exchange. HAR does not record when a stream's events arrived: a reply gets the time
-at which the body ended, all other messages the time at which it started. A body that was not saved
-(mitmproxy's streamed bodies, browsers' event streams) becomes a `gap`, not a missing reply.
+at which the body ended, all other messages the time at which the body started. A body that was not
+saved (mitmproxy's streamed bodies, browsers' event streams) becomes a `gap`, not a missing reply.
 """
 
 import base64

@@ -145,7 +145,7 @@ def _stated_direction(source: Source, fields: dict[str, msgspec.Raw] | None) -> 
 def _inferred_direction(
     source: Source, session: str, frame: bytes, senders: dict[tuple[str, bytes], Dir]
 ) -> Dir:
-    """Infer a message's direction from the protocol, and count how certain this is."""
+    """Infer a message's direction from the protocol, and note how certain the direction is."""
     notes = source.tally.notes
     message = decode_or_none(_DECODE, frame)
     if message is None:

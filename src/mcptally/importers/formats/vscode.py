@@ -27,7 +27,7 @@ _SAYS: Final[dict[bytes, Dir]] = {
 }
 _STDERR: Final = b"[server stderr] "
 _NOT_JSON: Final = re.compile(rb'Failed to parse message: (?P<text>".*")\s*\Z', re.DOTALL)
-"""Matches a line about output on the server's stdout that is not a message (a JSON string)."""
+"""Matches a line that quotes stdout output that is not a message, as a JSON string."""
 _STARTING: Final = re.compile(rb"Starting server (?!from )(?P<name>.+)\Z")
 _COMMAND: Final = re.compile(rb"Server command line: (?P<command>.+)\Z")
 _OVER: Final = re.compile(rb"Connection state: (?P<how>Stopped|Error)")

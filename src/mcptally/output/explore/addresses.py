@@ -64,7 +64,7 @@ class Links:
         return self.rows("calls", **values)
 
     def sql(self, query: str = "") -> str:
-        """Return the address of a SQL query's answer."""
+        """Return the address of an SQL query's answer."""
         return self.to("sql", query=query or None)
 
     def of_value(self, column: str, value: object, row: Mapping[str, Any]) -> str | None:

@@ -217,7 +217,7 @@ def _shares(probabilities: Mapping[str, float]) -> list[tuple[str, str]]:
 
 
 def _words(one: Mapping[str, Any], titles: Mapping[str, str]) -> str:
-    """Word an item of evidence."""
+    """Describe an item of evidence in words."""
     if len(one["rules"]) == 1 and one["evidence"].startswith(one["rules"][0]):
         return f"{one['rules'][0]}: {titles[one['rules'][0]]}"
     rules = f": {', '.join(one['rules'])}" if one["rules"] else ""

@@ -185,7 +185,7 @@ def _quoted(name: str) -> str:
 
 
 def _condition(name: str, value: str) -> str:
-    """Return a SQL condition that compares a column's text with a value.
+    """Return an SQL condition that compares a column's text with a value.
 
     For the column `outcome`, the value may be a group of outcomes, such as `failed`.
     """
@@ -302,7 +302,7 @@ def index_page() -> Page:
 
 
 def sql_page(links: Links, query: str, answer: Callable[[], pl.DataFrame]) -> Page:
-    """Return the page with a SQL field and the query's rows."""
+    """Return the page with an SQL field and the query's rows."""
 
     def rows() -> dict[str, Any] | None:
         if not query:

@@ -65,7 +65,7 @@ def export(
         to: a format's name, one of `EXPORTS`.
         out: a path or a binary stream; a regular file is replaced atomically.
         table: a table or a predefined question; `otlp` and `har` support only `calls`.
-        where: a SQL condition that selects rows.
+        where: an SQL condition that selects rows.
         raw: whether to write secrets as recorded; by default, they are masked.
 
     Raises:

@@ -126,7 +126,7 @@ def _span(row: dict[str, Any], definitions: str | None) -> dict[str, Any]:
 
 
 def _is_part(row: dict[str, Any]) -> bool:
-    """Return whether another request has the span of this request's operation."""
+    """Return whether this request's operation has its span at another request."""
     return row["continued_by"] is not None or row["outcome"] == "poll"
 
 

@@ -211,7 +211,7 @@ def _more(store: Store, examples: int, filters: Mapping[str, Any]) -> MoreExampl
 
 
 def counted_calls(filters: Mapping[str, Any]) -> tuple[str, list[Any]]:
-    """Return a SQL condition for the calls that filters select, and its parameters."""
+    """Return an SQL condition for the calls that filters select, and its parameters."""
     conditions, values = ["true"], []
     for key, condition in _CONDITIONS.items():
         if key in filters:

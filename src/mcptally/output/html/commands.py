@@ -60,7 +60,7 @@ class Commands:
         Args:
             server: the server's label.
             tool: the tool's name; None for all calls to the server.
-            where: a SQL condition, which must not contain recorded text; empty for all calls.
+            where: an SQL condition, which must not contain recorded text; empty for all calls.
             example: the id of one of the calls.
         """
         wanted = {"server": server} if tool is None else {"server": server, "tool": tool}

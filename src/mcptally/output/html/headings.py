@@ -1,4 +1,4 @@
-"""Words the page's title and summary, and the headings of its sections."""
+"""Writes the page's title and summary, and the headings of its sections."""
 
 import datetime
 from collections.abc import Iterator, Mapping

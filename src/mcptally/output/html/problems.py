@@ -1,4 +1,4 @@
-"""Words the answer to the question `priorities`, for the terminal, the page and MCP."""
+"""Describes problems in words, for the terminal, the page and MCP, from `priorities`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
