@@ -104,7 +104,7 @@ class _Lazy(click.Group):
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # `mcptally --json PATH` is `mcptally PATH --json`.
+        # Treat `mcptally --json PATH` like `mcptally PATH --json`.
         if args and args[0].startswith("--") and args[0] not in ("--help", "--version"):
             args = [_OF_PATHS, *args]
         return super().parse_args(ctx, args)

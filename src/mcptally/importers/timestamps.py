@@ -93,7 +93,7 @@ def _seconds(day: str, time: str, written: str | None, naive: datetime.tzinfo | 
 
 
 def _number(value: float) -> int | None:
-    if not 0 < value <= _LATEST:  # NaN too
+    if not 0 < value <= _LATEST:  # also rejects NaN
         return None
     for low, high, unit in _UNITS:
         if low <= value < high:
@@ -106,7 +106,7 @@ def _number(value: float) -> int | None:
 
 def add_duration(start: int | None, nanoseconds: float | None) -> int | None:
     """Return `start` plus a number of nanoseconds, or just `start` if the sum is out of range."""
-    if start is None or nanoseconds is None or not abs(nanoseconds) <= _LATEST:  # NaN too
+    if start is None or nanoseconds is None or not abs(nanoseconds) <= _LATEST:  # also rejects NaN
         return start
     moved = start + round(nanoseconds)
     return moved if 0 < moved <= _LATEST else start

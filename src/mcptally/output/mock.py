@@ -42,7 +42,7 @@ NOT_RECORDED: Final = -32099
 """JSON-RPC error code of replies to requests that the recording cannot answer.
 
 It is in the range for implementations (-32000 to -32099). Recorded errors are unlikely to have this
-code, so tests can tell them apart."""
+code, so tests can recognise such replies."""
 
 _SUCCEEDED: Final = frozenset({"ok", "input_required", "task"})
 _GAVE_UP: Final = frozenset({"timeout", "cancelled"})

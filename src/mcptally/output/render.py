@@ -76,7 +76,7 @@ def write(
         _terminal(table, shown)
         notes += [] if table.num_rows else [empty]
     else:
-        from mcptally.output.formats.writers import WRITERS  # noqa: PLC0415  (tables need none)
+        from mcptally.output.formats.writers import WRITERS  # noqa: PLC0415  (tables need no writer)
 
         buffer = io.BytesIO()
         notes += WRITERS[form](iter(table.to_batches()), table.schema, buffer).notes

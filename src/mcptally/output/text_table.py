@@ -138,9 +138,9 @@ def _width(texts: Sequence[str]) -> int:
 MIN_TEXT_WIDTH: Final = 10
 """Minimum width of a cut text; if that is too wide, columns are omitted."""
 MIN_NAME_WIDTH: Final = 16
-"""The same for names, which are cut in the middle: related names may differ at either end."""
+"""Minimum width of names, which are cut in the middle: related names may differ at either end."""
 MIN_MESSAGE_WIDTH: Final = 30
-"""The same for error messages; fewer characters rarely suffice to tell errors apart."""
+"""Minimum width of error messages; fewer characters rarely suffice to tell errors apart."""
 _LEAST_WIDTH: Final = 4
 """Width to which texts and names are cut if no more columns can be omitted."""
 _NAMES: Final = frozenset(

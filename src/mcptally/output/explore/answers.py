@@ -87,12 +87,12 @@ class Answers:
         self._start(ask)
 
     def cancel(self) -> None:
-        """Stop the answers that are being computed: they, and later ones, are errors."""
+        """Cancel current and later computations of answers, which then raise an error."""
         for store in (self.masked, self._limited_recorded):
             store.cancel()
 
     def close(self) -> None:
-        """Cancel, and wait for the threads: one in native code would abort a process that ends."""
+        """Cancel, and wait for the threads, since exiting during native code aborts the process."""
         self.cancel()
         with self._lock:
             threads = list(self._threads)
@@ -180,7 +180,7 @@ class Answers:
         store = self.masked
         try:
             retry_if_replaced([store], lambda: store.sql("SELECT 1 FROM calls LIMIT 0").fetchall())
-        except BaseException as error:  # noqa: BLE001  (those who wait get it)
+        except BaseException as error:  # noqa: BLE001  (waiting threads raise it)
             copies.set_exception(error)
         else:
             copies.set_result(None)
@@ -208,7 +208,7 @@ class Answers:
         if mine:
             try:
                 answer.set_result(compute())
-            except BaseException as error:  # noqa: BLE001  (the threads that wait get it, too)
+            except BaseException as error:  # noqa: BLE001  (waiting threads raise it, too)
                 answer.set_exception(error)
                 with self._lock:
                     self._kept.pop(key, None)

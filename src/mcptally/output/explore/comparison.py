@@ -39,7 +39,7 @@ class Ranges:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "Ranges | None":
-        """Parse the time ranges in an address; return None if it contains no times.
+        """Parse an address's time ranges; return None if the address contains no times.
 
         Raises:
             UsageError: a text is not a time, or an end is not after its start.

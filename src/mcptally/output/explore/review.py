@@ -68,8 +68,8 @@ class Reviews:
 
     Args:
         store: the unmasked store.
-        file: the file of answers; by default the one beside the archive.
-        who: name of the reviewer; by default that of the user.
+        file: the file of answers; by default, the file in the archive's folder.
+        who: the reviewer's name; by default, the user's name.
     """
 
     def __init__(self, store: Store, file: Path | None, who: str | None) -> None:

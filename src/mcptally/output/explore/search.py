@@ -40,7 +40,7 @@ _SHORTEST: Final = 8
 
 
 def call_with_id(answers: Answers, text: str) -> str | None:
-    """Return the full id of the only call whose id starts with this text, if it is long enough."""
+    """Return the only call id that starts with a sufficiently long text, or None."""
     if len(text) < _SHORTEST or not text.isalnum():
         return None
     found = answers.sql(_ID, text)["call_id"].to_list()

@@ -107,7 +107,7 @@ def around(answers: Answers, session: str, call: str, beside: int) -> list[dict[
 
 
 def _turns(answers: Answers, session: str, first: int, last: int) -> list[dict[str, Any]]:
-    """Return the calls number `first` to `last` and the notifications between them, by time."""
+    """Return calls number `first` to `last` and the notifications between them, by time."""
     calls = answers.sql(_CALLS, session, first, last).to_dicts()
     times = [row["requested_at"] for row in calls if row["requested_at"] is not None]
     turns = [{"kind": "call", **row} for row in calls]
@@ -166,7 +166,7 @@ class Axis:
 def _merged(
     spans: Iterable[tuple[datetime.datetime, datetime.datetime]],
 ) -> list[tuple[datetime.datetime, datetime.datetime]]:
-    """Merge overlapping spans, which are sorted by start."""
+    """Merge overlapping spans; the spans must be sorted by start."""
     found: list[tuple[datetime.datetime, datetime.datetime]] = []
     for start, end in spans:
         if found and start <= found[-1][1]:

@@ -126,7 +126,7 @@ def _span(row: dict[str, Any], definitions: str | None) -> dict[str, Any]:
 
 
 def _is_part(row: dict[str, Any]) -> bool:
-    """Return whether this request's operation has its span at another request."""
+    """Return whether the span of this request's operation belongs to another request."""
     return row["continued_by"] is not None or row["outcome"] == "poll"
 
 
@@ -156,7 +156,7 @@ def _times(row: dict[str, Any]) -> tuple[int, int]:
 
 
 def _waited(row: dict[str, Any]) -> int | None:
-    """Return the nanoseconds from the request to its reply or cancellation; None if open."""
+    """Return the nanoseconds from request to reply or cancellation; None if there is neither."""
     if row["latency_ms"] is not None:
         return int(row["latency_ms"] * 1e6 + 0.5)
     if row["cancelled_at"] is None:

@@ -12,7 +12,7 @@ from mcptally.tables.values import cell_of
 
 _MARKUP: Final = re.compile(r"[\\`*\[\]|~]")
 _LINK: Final = re.compile(r":(?=//)|(?<=www)\.|@", re.IGNORECASE)
-"""Matches the character because of which Markdown renderers turn an address into a link."""
+"""Matches characters that must be escaped to keep Markdown renderers from linking addresses."""
 
 
 def write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) -> Written:

@@ -1,4 +1,4 @@
-"""Lists the limitations of a store's data, from which readers should not draw wrong conclusions."""
+"""Lists the limitations of a store's data, to prevent wrong conclusions."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -175,7 +175,7 @@ def _explained(
 
     Args:
         store: the page's store.
-        wanted: the ids.
+        wanted: the calls' ids.
         calls: the calls that are on the page so far.
     """
     read, batch = 0, BUDGET // _USUAL_CALL

@@ -54,7 +54,7 @@ _CLAIMS: Final = frozenset({"misconfigured", "unavailable", "account", "client"}
 
 
 def title(row: Mapping[str, Any]) -> str:
-    """Return what kind of problem it is; "probably" if its title names an uncertain cause."""
+    """Return a problem's title; "probably" precedes a title that names an uncertain cause."""
     probably = "probably " if row["uncertain"] and row["kind"] in _CLAIMS else ""
     return f"{probably}{TITLES[row['kind']]}"
 
@@ -155,7 +155,7 @@ _BREAK_SCHEMA: Final = 0.5
 """Schema violations are mentioned if at least this share of affected calls has one."""
 
 _UNLISTED: Final = 0.1
-"""Missing tools are mentioned if more than this share of affected calls is to such tools."""
+"""Calls to unknown tools are mentioned if they exceed this share of the affected calls."""
 
 
 def inputs(row: Mapping[str, Any]) -> str:

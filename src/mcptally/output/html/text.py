@@ -43,7 +43,7 @@ def shown(text: str | None, limit: int = TEXT_LIMIT) -> str:
 
 
 def shown_lines(text: str, limit: int) -> str:
-    """Return a recorded text with its lines: masked, with control characters escaped, and cut."""
+    """Return a recorded text on several lines: masked, with control characters escaped, cut."""
     masked = mask_text(text if len(text) <= _WHOLE else text[: limit + 4096])
     lines = CONTROL_CHARACTERS.sub(
         lambda found: found[0] if found[0] == "\n" else _escape(found), masked.replace("\r\n", "\n")

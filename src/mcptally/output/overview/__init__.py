@@ -42,7 +42,7 @@ class Overview:
 
     @property
     def page(self) -> Path:
-        """The report file."""
+        """The report's path."""
         return self.folder / cache.PAGE
 
 

@@ -52,7 +52,7 @@ def root() -> Path:
 
 def folder_of(caches: Path, paths: Iterable[Path]) -> Path:
     """Return the cache for the given paths, which depends only on the set of absolute paths."""
-    names = sorted({os.path.abspath(path) for path in paths})  # noqa: PTH100  (without links)
+    names = sorted({os.path.abspath(path) for path in paths})  # noqa: PTH100  (keeps links)
     digest = hashlib.blake2b("\0".join(names).encode("utf-8", "surrogateescape"), digest_size=6)
     return caches / digest.hexdigest()
 
@@ -106,7 +106,7 @@ def program_digest() -> str:
         folders.sort()
         for name in sorted(names):
             if name.endswith(_SOURCES):
-                stat = os.stat(os.path.join(folder, name))  # noqa: PTH116, PTH118  (hundreds)
+                stat = os.stat(os.path.join(folder, name))  # noqa: PTH116, PTH118  (faster)
                 digest.update(f"{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
@@ -135,7 +135,7 @@ def mark(folder: Path) -> list[int]:
 
 
 def is_current(folder: Path, earlier: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
-    """Return whether inputs and program are as in the previous run, and its output is unchanged."""
+    """Return whether the inputs, the program and the cached output are unchanged."""
     if any(earlier.get(name) != value for name, value in state.items()):
         return False
     try:
