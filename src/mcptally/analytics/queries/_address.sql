@@ -1,4 +1,4 @@
--- The address that an error text names: of a URL, of a connection pool, or a host with a port.
+-- The address that an error text names: a URL's, a connection pool's, or a host with a port.
 -- Value of: said
 coalesce(
     nullif(regexp_extract(said, '://([^/\s"''<>)]+)', 1), ''),

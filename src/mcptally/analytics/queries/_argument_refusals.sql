@@ -1,8 +1,8 @@
--- Refusals because of the arguments, as the schema or the server judged them, by the argument concerned.
--- One row per argument; null: no argument. `sessions` has the calls, `call_id` the first of them.
--- Calls with the same definition, error and violation are one refusal; most of a tool say the same.
--- A refusal concerns an argument if the schema refuses that argument, or if the message has its
--- name or the value that was sent. It may concern several.
+-- Refused calls (by the schema or by the server), grouped by the argument concerned.
+-- One row per argument; null means no argument. `sessions` lists the calls, `call_id` is the first.
+-- Calls with the same definition, error and violation count as one refusal. A refusal concerns an
+-- argument if the schema refuses that argument, or if the message contains its name or the value
+-- that was sent. It may concern several arguments.
 WITH refused AS MATERIALIZED (
     SELECT
         hash(hash(server), hash(definition), hash(template), hash(input_schema_path),

@@ -1,6 +1,6 @@
--- Each value in the arguments of calls. The path `items[].name` is every name of the list.
+-- Each value in the arguments of calls. The path `items[].name` stands for every name in the list.
 -- Of: documents
--- `documents` names a table of tool_hash, arguments_hash and arguments.
+-- `documents` is a table with tool_hash, arguments_hash and arguments.
 SELECT
     tool_hash, arguments_hash, type,
     regexp_replace(substring(fullkey, 3), '\[\d+\]', '[]', 'g') AS path, atom ->> '$' AS said,

@@ -1,9 +1,9 @@
--- Calls with the facts about each and about what surrounds it, as texts "aspect test value".
+-- Calls with facts about each call and its context, as texts "aspect test value".
 -- Of: wanted
--- `wanted` names a table with columns of `calls`, of what surrounds them.
+-- `wanted` is a table with columns of `calls`, and columns about their context.
 SELECT
     *,
-    -- Of the schema, a JSON pointer, written like the paths of arguments; of its version, the client.
+    -- For the schema, a JSON Pointer written like argument paths; for its version, the client.
     [
         nullif(replace(regexp_replace(substring(input_schema_path, 2), '/\d+\b', '[]', 'g'), '/', '.'), ''),
         NULL, NULL, client
@@ -19,7 +19,7 @@ SELECT
         'request_bytes at_least ' || if(request_bytes >= 10000, '10000', NULL),
         'request_bytes at_least ' || if(request_bytes >= 100000, '100000', NULL),
         'previous equals ' || previous,
-        -- Failures of one tool follow each other for any cause.
+        -- Failures of the same tool follow each other whatever the cause.
         'previous failed ' || if(_failed(ended_as) AND previous <> tool, 'yes', NULL),
         'place first ' || if(place = 1, 'yes', NULL),
         'place late ' || if(place > 10, 'yes', NULL),

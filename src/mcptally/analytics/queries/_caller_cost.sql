@@ -1,5 +1,5 @@
 -- What failed calls cost callers, in calls.
 -- Value of: tool_failures, infrastructure, ambiguous, business
--- A refusal counts a quarter: most are mistakes of the caller, which the owner of a tool can make
--- less likely but cannot remove.
+-- A refusal counts as a quarter: most are the caller's mistakes, which the tool's owner can make
+-- less likely but not prevent.
 tool_failures + infrastructure + ambiguous + business / 4

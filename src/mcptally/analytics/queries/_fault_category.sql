@@ -1,7 +1,7 @@
--- The category of a call in the taxonomy of arXiv 2606.05339; null: a call without a fault.
+-- The category of a call in the taxonomy of arXiv 2606.05339; null for a call without a fault.
 -- Value of: method, outcome, verdict, reason, inputs, outputs
--- The taxonomy is about faults of servers that run: refused requests, outages and killed processes
--- are outside it. docs/explanation/public-servers.md explains the choice.
+-- The taxonomy covers faults of running servers, not refused requests, outages or killed processes.
+-- docs/explanation/public-servers.md explains the choice.
 CASE
     WHEN outcome = 'ok' OR _unfinished(outcome) AND outcome <> 'cancelled' THEN CASE
         WHEN outputs IN ('invalid', 'missing_output') THEN 'Data & Schema'

@@ -9,7 +9,7 @@ FROM calls
 WHERE dir = 'c2s' AND session IS NOT NULL
 GROUP BY server, session_hash, category
 UNION ALL
--- Messages of servers that are not replies to a call appear only in findings.
+-- Server messages that are not replies to a call appear only in findings.
 SELECT
     server, hash(session), hash(server),
     CASE

@@ -1,4 +1,4 @@
--- Calls per session that the server's own validation had judged before, by answer and outcome.
+-- Calls that the server's own validation judged beforehand, by session, answer and outcome.
 SELECT
     server, session, count(*) AS calls,
     count(*) FILTER (failed AND unforeseeable) AS unforeseeable,

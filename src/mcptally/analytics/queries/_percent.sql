@@ -1,4 +1,4 @@
--- A share as a percentage. Only 0 and 1 become 0% and 100%; others keep enough digits.
+-- A share as a percentage. Only 0 and 1 become 0% and 100%; other shares keep enough digits.
 -- Value of: share
 CASE
     WHEN share IS NULL THEN '–'

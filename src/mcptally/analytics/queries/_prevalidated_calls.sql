@@ -1,5 +1,5 @@
--- Calls whose outcome could be predicted before they were made, with prediction and outcome.
--- A dry run refuses the call, or the server's own validation had given an answer about it.
+-- Calls whose outcome could be predicted before they were made, with prediction and outcome: a dry
+-- run refuses the call, or the server's own validation had answered about it.
 WITH definitions AS MATERIALIZED (
     SELECT
         hash(hash(server), hash(tool), hash(definition)) AS id,
@@ -52,7 +52,7 @@ SELECT
     END AS dry_run_phase,
     outcome = 'ok' AS worked,
     _failed(outcome) AS failed,
-    -- No validation can predict these failures, so they say nothing about its quality.
+    -- No validation can predict these failures, so they say nothing about the validation's quality.
     coalesce(_is_unforeseeable(verdict), false) AS unforeseeable,
     dry_run_phase IS NOT NULL OR coalesce(NOT validated_as, false) AS refused
 FROM candidates c

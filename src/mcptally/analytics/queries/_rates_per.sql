@@ -1,13 +1,13 @@
--- Rates with intervals (sessions are clusters), per tool or per server, and metric.
+-- Rates with intervals (clustered by session), per metric and tool or server.
 -- Of: per
--- The moments of all metrics are summed in one row: a row per metric and session would be slow.
+-- The moments of all metrics are summed in one row: a row per metric and session would be slower.
 WITH moments AS (
     SELECT
         any_value(level) AS level, any_value(server) AS server, any_value(tool) AS tool,
         unnest([
             {metric: 'success_rate', of: _moments(ended_n, success_y)},
             {metric: 'confidence', of: _moments(shown_n, success_y)},
-            -- As if every ambiguous failure were the tool's: the low end of `confidence`.
+            -- Counts every ambiguous failure as the tool's, for the low end of `confidence`.
             {metric: '_confidence_floor', of: _moments(possibly_shown_n, success_y)},
             {metric: 'failure_rate', of: _moments(call_n, failure_y)},
             {metric: 'refusal_rate', of: _moments(call_n, refusal_y)},
@@ -22,8 +22,8 @@ WITH moments AS (
     FROM _session_counts(per)
     GROUP BY tool_hash
 ),
--- The correlation of the calls of a session, estimated from all tools (or servers) together, and
--- the number of sessions that it is estimated from. Sums of whole numbers do not depend on order.
+-- The correlation of calls within a session, estimated from all tools (or servers) together, and
+-- the number of sessions used. Sums of whole numbers do not depend on order.
 pooled AS (
     SELECT
         metric,

@@ -37,7 +37,7 @@ rates AS (
     )
     GROUP BY ALL
 ),
--- Empirical Bayes: the prior from the tools of this server, if it has five or more, or of all.
+-- Empirical Bayes: the prior comes from this server's tools if it has five or more, or from all.
 likes AS (
     SELECT
         level, if(grouping(server) = 0, server, NULL) AS server, grouping(server) = 1 AS every,
@@ -52,7 +52,7 @@ priors AS (
     SELECT
         level, server, every,
         (k + 0.5) / (w + 1) AS mu,
-        -- Kleinman's method of moments: the share of the variance that lies between tools.
+        -- Kleinman's method of moments: the share of the variance between tools.
         CASE WHEN 0 < k AND k < w THEN
             least(0.9, greatest(0.01,
                 ((kk - k ** 2 / w) / (k / w * (1 - k / w)) - (t - 1)) / (w - ww / w - (t - 1))))

@@ -1,8 +1,8 @@
--- What is wrong with the lives of servers: facts for `priorities`, without words.
+-- Problems in the lifecycle of servers: facts for `priorities`, which adds the words.
 -- `kind`: `not_started` (no start worked), `start` (some failed), `crash` (between calls), `noise`
--- (on stdout). `affected` of `total` starts; of noise, lines of `total` messages and lines.
--- `probed`: failed starts of a server that otherwise starts, after `server/discover` without an answer:
--- clients of newer revisions send it first.
+-- (on stdout). `affected` and `total` count starts; for noise, bad lines, and all messages and
+-- lines. `probed`: failed starts after an unanswered `server/discover`, which clients of newer
+-- revisions send first, if the server starts in other cases.
 SELECT
     CASE WHEN failed_starts = starts - unused_starts THEN 'not_started' ELSE 'start' END AS kind,
     server, failed_starts AS affected, starts - unused_starts AS total, start_failure AS cause,

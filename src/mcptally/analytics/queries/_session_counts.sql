@@ -1,7 +1,7 @@
--- Counts per session, and tool or server: `…_n` calls, of which `…_y` are hits of a metric.
+-- Counts per session and tool or server: `…_n` calls, of which `…_y` are hits of a metric.
 -- Of: per
--- If a session lies within one hour, its row of `usage` is complete and is not summed again.
--- Hashes of names are cheaper to group by than the names.
+-- If a session lies within one hour, its row in `usage` is complete and needs no sum. Grouping by
+-- hashes of names is cheaper than grouping by names.
 WITH counts AS NOT MATERIALIZED (
     SELECT
         per AS level, server, CASE WHEN per = 'tool' THEN u.tool END AS tool, session,
@@ -22,7 +22,7 @@ WITH counts AS NOT MATERIALIZED (
         sized AS bytes_n, ln_response_bytes AS bytes_y
     FROM usage u
 ),
--- Sessions that span several hours or recordings: only they can have several rows per tool.
+-- Sessions that span several hours or recordings: only these can have several rows per tool.
 long_sessions AS MATERIALIZED (
     SELECT hash(session) AS session_hash
     FROM usage

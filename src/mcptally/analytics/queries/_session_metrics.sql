@@ -1,5 +1,5 @@
--- Observations `n` and their sum `y`, per session, tool or server (`level`), and metric.
--- Rates count calls. `ln_` metrics sum natural logarithms, whose mean describes a typical call.
+-- Number of observations `n` and their sum `y`, per session, tool or server (`level`), and metric.
+-- Rates count calls. Metrics `ln_…` sum natural logarithms, whose mean describes a typical call.
 WITH sessions AS (
     SELECT
         level, server, tool, session,

@@ -1,4 +1,4 @@
--- Smells of tool definitions, and what to change about them. An argument, or the whole description.
+-- Smells in tool definitions (an argument, or the whole description), and how to fix them.
 -- A test compares the rules with rules/definitions-smells.toml.
 WITH advice(rule, advice) AS (
     VALUES
@@ -18,7 +18,7 @@ WITH advice(rule, advice) AS (
 )
 SELECT
     server, any_value(tool) AS tool, definition,
-    -- JSON Pointer to a name.
+    -- Convert a JSON Pointer to an argument's name.
     replace(replace(nullif(regexp_extract(path, '^/inputSchema/properties/(.*)$', 1), ''),
         '~1', '/'), '~0', '~') AS argument,
     list_sort(list(DISTINCT rule)) AS rules,

@@ -1,7 +1,7 @@
--- Names in calls that are not tools: no listing has them, and no call of them worked. Only servers
--- with a whole recorded listing are considered. The listings of all servers that
--- report the same name count, because another label or version may list the tool. Filters do not
--- change which names are tools, so the whole archive is read.
+-- Names in calls that are not tools: no listing contains them, and no call to them worked. Only
+-- servers with a complete recorded listing are considered. The listings of all servers that report
+-- the same name count, because another label or version may list the tool. Filters must not change
+-- which names are tools, so the whole archive is read.
 WITH called AS (
     SELECT any_value(server) AS server, any_value(tool) AS tool
     FROM _archive_usage

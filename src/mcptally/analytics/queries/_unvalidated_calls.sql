@@ -1,6 +1,6 @@
--- Calls to tools, except those that ask a server to validate another call.
--- There are hashes as well as names, because grouping by hashes is cheaper. Validations are rare, so only the
--- calls of recordings that have one are looked up.
+-- Tool calls, except calls that ask a server to validate another call.
+-- Includes hashes of names, because grouping by hashes is cheaper. Validations are rare, so only
+-- calls in recordings with a validation are looked up.
 WITH tool_calls AS NOT MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash,
         hash(hash(definition), hash(arguments)) AS arguments_hash

@@ -1,17 +1,17 @@
 -- Which failed calls does each problem of `priorities` concern?
 -- Shows: cause, kind, server, tool, fault, certainty, template, requested_at, call_id
 -- None: No call to a tool failed.
--- Failures of a server with the same cause are one problem, whatever tools they concern: each of
--- the most frequent messages of the tool's own failures, and otherwise each fault. Calls with the
--- same message are judged as a group: its fault is that of most of its calls, and null if that is
--- less than 70 % certain. It is `uncertain` if one or two texts decide about three calls or more, of
--- most of which the verdict is below 85 %, and at most 79.9 % if what the tools did otherwise
--- contradicts it. `input_error`: how the arguments break the input schema. Templates that end alike
--- (`failed to list pods: connection refused`) are one
--- message, whatever tool they name. What several servers say alike has one cause if the same can be
--- said of each: whether any call to these tools worked, and whether most failed this way; about a
--- tool's own failures and unclear ones only if the servers report the same name. `repeated` counts
--- the calls of the problem with the same tool, message and arguments.
+-- Failures of a server with the same cause form one problem, regardless of the tool: one for each
+-- of the most frequent messages of a tool's own failures, and one for each other fault. Calls with
+-- the same message are judged as a group: its fault is that of most of its calls, and null if that
+-- is less than 70 % certain. It is `uncertain` if one or two texts decide about three calls or more
+-- and most of their verdicts are below 85 %; it is at most 79.9 % certain if the tools' other calls
+-- contradict it. `input_error`: how the arguments violate the input schema. Templates that end
+-- alike (`failed to list pods: connection refused`) are one message, whatever tool they name. A
+-- message of several servers has one cause if the same is true for each server: whether any call to
+-- these tools worked, and whether most failed this way. For a tool's own failures and unclear ones,
+-- the servers must also report the same name. `repeated` counts the problem's calls with the same
+-- tool, message and arguments.
 WITH failed AS MATERIALIZED (
     SELECT
         server, tool, hash(hash(server), hash(tool)) AS tool_hash, session,
@@ -23,7 +23,7 @@ WITH failed AS MATERIALIZED (
     FROM calls
     WHERE dir = 'c2s' AND method = 'tools/call' AND tool IS NOT NULL AND _failed(outcome)
 ),
--- What a template says: without the name of the tool, and only its end if others end alike.
+-- A template's message: without the tool's name, and only its end if other templates end alike.
 said AS MATERIALIZED (
     SELECT
         server, tool_hash, template,
@@ -32,7 +32,7 @@ said AS MATERIALIZED (
             WHEN ending <> '' AND count(*) OVER (PARTITION BY server, ending) > 1 THEN ending
             ELSE whole
         END AS message,
-        -- Where the code of one tool failed: `Parsing failed: x is undefined`.
+        -- The place in one tool's code that failed: `Parsing failed: x is undefined`.
         regexp_extract(whole, '^(?:[A-Z][a-z]+ )[a-z ]{3,40}: ') AS place
     FROM (
         SELECT
@@ -47,8 +47,8 @@ said AS MATERIALIZED (
         GROUP BY server, tool_hash, template
     )
 ),
--- Calls that failed with the same words are a group, whatever tools they are to; without words,
--- the calls to one tool are.
+-- Calls that failed with the same message form a group, regardless of the tool; calls without a
+-- message are grouped by tool.
 alike AS MATERIALIZED (
     SELECT
         f.*, message,
@@ -59,8 +59,8 @@ alike AS MATERIALIZED (
     FROM failed f
     JOIN said w ON w.tool_hash = f.tool_hash AND w.template = f.template
 ),
--- Where arguments or a status tell calls with the same words apart: no text has two faults, and each
--- fault is at least 85 % certain.
+-- Groups in which arguments or a status distinguish calls with the same message: no text has two
+-- faults, and each fault is at least 85 % certain.
 split AS MATERIALIZED (
     SELECT words, true AS is_split
     FROM (
@@ -79,7 +79,7 @@ grouped AS MATERIALIZED (
     FROM alike
     LEFT JOIN split USING (words)
 ),
--- What most calls of a group say.
+-- The claim of most calls in a group.
 claims AS MATERIALIZED (
     SELECT
         words,
@@ -96,7 +96,7 @@ claims AS MATERIALIZED (
     )
     GROUP BY words
 ),
--- What the calls to the tools of each group did otherwise.
+-- The outcomes of other calls to the tools of each group.
 others AS MATERIALIZED (
     SELECT
         words, count(DISTINCT tool_hash) AS tools, sum(u.ok) AS ok,
@@ -117,8 +117,8 @@ judged AS MATERIALIZED (
     SELECT
         g.* EXCLUDE (fault, reason, certainty, text), (c.claim).reason AS reason,
         (c.claim).fault AS suspected,
-        -- Something is missing, but the tool works in the same sessions; none of several tools
-        -- has ever found what callers name; or the operator, too, can change what is refused.
+        -- Something is missing although the tool works in the same sessions; none of several
+        -- tools has ever found what callers name; or the operator can also change what is refused.
         CASE (c.claim).reason
             WHEN 'misconfig_or_missing_dependency' THEN 10 * ok_beside >= calls_beside
             WHEN 'not_found' THEN suspected = 'caller' AND tools >= 3 AND ok = 0
@@ -134,8 +134,8 @@ judged AS MATERIALIZED (
     JOIN claims c USING (words)
     LEFT JOIN others USING (words)
 ),
--- The three most frequent messages of a server's own failures, or places where its code fails, are
--- causes of their own, unless they are less than a tenth of them.
+-- The three most frequent messages of a server's own failures (or places where its code fails) are
+-- separate causes, unless they make up less than a tenth of these failures.
 frequent AS (
     SELECT server, problem
     FROM judged
@@ -165,7 +165,7 @@ caused AS MATERIALIZED (
     LEFT JOIN frequent f
         ON f.problem = j.problem AND f.server IS NOT DISTINCT FROM j.server
 ),
--- What the most frequent message of each cause is about, besides its words.
+-- Facts about the most frequent message of each cause, other than its words.
 representatives AS (
     SELECT
         own_cause, kind, message, any_value(server) AS server,
@@ -185,7 +185,7 @@ representatives AS (
     GROUP BY own_cause, kind, message
     QUALIFY row_number() OVER (PARTITION BY own_cause ORDER BY count(*) DESC, message) = 1
 ),
--- What can be said of each cause at one server.
+-- Facts about each cause at a single server.
 rates AS (
     SELECT
         own_cause, sum(ok) = 0 AS never_worked,
@@ -201,9 +201,9 @@ rates AS (
     ) USING (tool_hash)
     GROUP BY own_cause
 ),
--- Where several servers say the same, they have the same cause: of a tool's own failures, which are
--- about its code, if the servers report the same name; of an outage, if it is name resolution or the
--- same address that cannot be reached.
+-- Messages that several servers share have the same cause: for a tool's own failures, which concern
+-- its code, only if the servers report the same name; for an outage, only if name resolution failed
+-- or the same address cannot be reached.
 common AS (
     SELECT
         own_cause,

@@ -9,7 +9,7 @@ WITH timed AS NOT MATERIALIZED (
     FROM _tool_calls
     WHERE ended AND requested_at IS NOT NULL
 ),
--- The times of calls, rounded to 1/8192 of the time that they span.
+-- The times of calls, rounded to 1/8192 of the period they span.
 cells AS MATERIALIZED (
     SELECT
         server_hash, tool_hash, session_hash,
@@ -31,8 +31,8 @@ series AS (
     GROUP BY server_hash
     HAVING count(DISTINCT tool_hash) > 1
 ),
--- Benjamini and Hochberg over all tools, and over all servers. A series has the p-value of its most
--- certain change times the number of its changes.
+-- Benjamini and Hochberg over all tools, and over all servers. The p-value of a series is that of
+-- its most certain change, times its number of changes.
 ranked AS (
     SELECT
         *, list_min(list_transform(changes, lambda c: c.p_value)) * len(changes) AS series_p,
@@ -57,7 +57,7 @@ points AS MATERIALIZED (
     WINDOW neighbours AS (PARTITION BY level, series ORDER BY c."at")
 ),
 -- The calls between the neighbours of each change. Calls are read again for the few series that
--- changed: to keep the texts of all calls takes longer.
+-- changed: keeping the texts of all calls takes longer.
 around AS MATERIALIZED (
     SELECT p.level, p.series, p.moment, t.moment >= p.moment AS after, t.* EXCLUDE (moment)
     FROM points p
@@ -89,7 +89,7 @@ templates AS (
     WHERE failed
     GROUP BY level, series, moment, verdict, template
 ),
--- For each verdict: by how much its share of the calls changed, and its most frequent template.
+-- For each verdict: the change in its share of calls, and its most frequent template.
 causes AS (
     SELECT
         level, series, moment, verdict,

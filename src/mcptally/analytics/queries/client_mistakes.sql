@@ -2,10 +2,10 @@
 -- Shows: client, client_version, model, mistake, mistakes, calls, mistake_rate, others_rate, tools, sessions, call_id
 -- None: No client makes a mistake that other clients of the same tools do not make.
 -- A client is a name, a version and, where an imported log names it, a model.
--- Only tools that another client also called are compared; names that are not a tool, by server.
--- `others_rate`: the rate of the other clients if they had called each tool as often as this one.
--- `calls`: those that could show the mistake. For repeated_refusal, refusals after which the same
--- call could not succeed.
+-- Only tools that another client also called are compared; names that are not tools are compared by
+-- server. `others_rate`: the other clients' rate if they had called each tool as often as this
+-- client. `calls`: calls that could show the mistake; for repeated_refusal, refusals that are
+-- final.
 WITH unlisted AS (SELECT hash(hash(server), hash(tool)) AS tool_hash FROM _unlisted_names),
 marked AS MATERIALIZED (
     SELECT
@@ -14,7 +14,7 @@ marked AS MATERIALIZED (
         hash(session) AS session_hash, hash(hash(server), hash(tool)) AS tool_hash,
         hash(server) AS server_hash, tool_hash IN (SELECT tool_hash FROM unlisted) AS invented,
         outcome = 'cancelled' AS given_up,
-        -- Refusals after which the same call cannot succeed, whatever the caller does.
+        -- Refusals after which the same call can never succeed.
         _is_business(verdict) AND retryable IN ('no', 'after_change') AS refused,
         input_schema_state IN ('valid', 'invalid') AS checked,
         CASE WHEN input_schema_state = 'invalid' THEN CASE
@@ -38,7 +38,7 @@ counts AS MATERIALIZED (
     FROM marked
     GROUP BY version_hash, session_hash, tool_hash
 ),
--- Refusals that the next attempt of their chain repeats.
+-- Refusals that the next attempt in their chain repeats.
 repeated AS MATERIALIZED (
     SELECT version_hash, session_hash, tool_hash, count(*)::DOUBLE AS made, min(call_id) AS call_id
     FROM (
@@ -65,8 +65,8 @@ kinds(mistake, basis, letter) AS (
         ('given_up', 'listed', 'a'), ('invented_tool', 'called', 'a'),
         ('repeated_refusal', 'refused', 'a')
 ),
--- Calls by what they can show: `n` of them, of which a, b, c and d show a mistake of `kinds`.
--- `place`: the tool or server, and what its calls can show.
+-- Calls by the mistakes they can show: `n` calls, of which a, b, c and d show a mistake of `kinds`.
+-- `place`: the tool or server, and the mistakes that its calls can show.
 of_sessions AS MATERIALIZED (
     SELECT
         'checked' AS basis, hash(1, tool_hash) AS place, version_hash, session_hash, checked AS n,
@@ -100,7 +100,7 @@ of_places AS MATERIALIZED (
     QUALIFY others_n > 0
 ),
 owners AS (
-    -- `scale`: Kish's effective number of calls of the weighed sample of the others, per call.
+    -- `scale`: Kish's effective sample size of the other clients' weighted calls, per call.
     SELECT
         basis, version_hash, count(*) AS tools, sum(n) / sum(n * n / others_n) AS scale
     FROM of_places
@@ -125,7 +125,7 @@ own AS (
     )
     GROUP BY mistake, version_hash
 ),
--- The other clients' calls, weighed so that each tool has the share that it has in this client's.
+-- The other clients' calls, weighted so that each tool has its share in this client's calls.
 weighed AS (
     SELECT
         p.basis, p.version_hash, session_hash, sum(weight * s.n) AS n, sum(weight * a) AS a,
@@ -186,7 +186,7 @@ SELECT
     client, client_version, model, mistake, mistakes, o.calls, mistakes / o.calls AS mistake_rate,
     o.rate.low AS mistake_rate_low, o.rate.high AS mistake_rate_high,
     _insufficient_data(o.rate.n_eff, o.rate.low, o.rate.high) AS insufficient_data,
-    -- Rounded, so that the order in which weighed sessions are added does not matter.
+    -- Rounded, so that the order in which weighted sessions are added does not matter.
     round(e.mean, 9) AS others_rate, round(e.rate.low, 9) AS others_rate_low,
     round(e.rate.high, 9) AS others_rate_high,
     w.tools, o.sessions, x.call_id

@@ -1,14 +1,14 @@
 -- Which clients made calls, in which versions, and how often do their calls work?
 -- Shows: client, client_version, servers, sessions, calls, tool_calls, ok, success_rate, tool_failures, invalid_input_rate, retry_rate, cancelled, protocol_versions
 -- None: No call was recorded.
--- Most sessions have one value of each key, so grouping by session first leaves few rows. A hash
--- of the session is cheaper to group by than its name.
+-- Most sessions have one value of each key, so grouping by session first leaves few rows. Grouping
+-- by a hash of the session is cheaper than grouping by its name.
 WITH parts AS MATERIALIZED (
     SELECT
         client, client_version, hash(session) AS session_hash, server, protocol_version, transport,
         count(*) FILTER (tools) AS tool_calls,
-        -- Only calls to tools that ended. Clients differ here mostly by the tools that they call:
-        -- compare them on the same tool (`--tool`).
+        -- Only tool calls that ended. Clients differ mostly in the tools that they call: compare
+        -- them on the same tool (`--tool`).
         count(*) FILTER (tools AND _ended(outcome))
             AS ended,
         count(*) FILTER (tools AND outcome = 'ok') AS ok,

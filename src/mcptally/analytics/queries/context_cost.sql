@@ -37,7 +37,7 @@ costs AS (
 )
 SELECT
     server, tool, total_tokens,
-    -- Share of the tokens of its server.
+    -- The tool's share of its server's tokens.
     total_tokens / nullif(sum(total_tokens) OVER (PARTITION BY server), 0) AS total_rate,
     * EXCLUDE (server, tool, total_tokens)
 FROM costs

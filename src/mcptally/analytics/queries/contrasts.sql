@@ -2,14 +2,14 @@
 -- Shows: server, tool, template, calls, also_worked, aspect, path, test, value, absent, failed_with, calls_with, failed_without, calls_without
 -- None: No tool has enough failed and enough successful calls to compare.
 -- One row per group of failures (server, tool, template and verdict) with at least five distinct
--- failing calls, of a tool with at least five distinct calls that worked. `test` is null if nothing
--- that is tried separates them. `calls_with` and `calls_without` count all calls to the tool that
--- ended, for which the fact holds and does not; `failed_with` and `failed_without` count the calls of
--- the group among them. Their share is at least twice as large where the fact holds. Calls with the
--- same arguments in a session count once for the test (`statistics.contrasts`), which compares at most
--- 300 of a group with 300 that worked. The 500 largest groups are compared. Of an archive with more than 250,000 calls, the calls of a sample of
--- the sessions are read (`sampled`), about as many. `also_worked` counts the failing calls whose
--- arguments worked in another call.
+-- failing calls, of a tool with at least five distinct calls that worked. `test` is null if no fact
+-- separates them. `calls_with` and `calls_without` count the ended calls to the tool for which the
+-- fact does and does not hold; `failed_with` and `failed_without` count the group's calls among
+-- them. Their share is at least twice as large if the fact holds. For the test
+-- (`statistics.contrasts`), calls with equal arguments in a session count once, and at most 300
+-- calls of a group are compared with 300 that worked. The 500 largest groups are compared. If there
+-- are more than 250,000 calls, about as many are read, from a sample of the sessions (`sampled`).
+-- `also_worked` counts the failing calls whose arguments worked in another call.
 WITH read_share AS MATERIALIZED (
     SELECT least(1.0, 250000 / count(*)) AS share
     FROM calls
@@ -49,7 +49,7 @@ classes AS MATERIALIZED (
     FROM distinct_calls
     GROUP BY tool_hash, class_hash
 ),
--- The groups that are examined, and the calls that worked of their tools.
+-- The groups that are examined, and the calls to their tools that worked.
 compared AS MATERIALIZED (
     SELECT tool_hash, class_hash
     FROM classes
@@ -80,12 +80,12 @@ units AS MATERIALIZED (
     SELECT *, row_number() OVER (PARTITION BY tool_hash ORDER BY call_id) - 1 AS unit
     FROM sample
 ),
--- The calls of the same sessions, in order; filters do not apply to what surrounds a call.
+-- The calls in the same sessions, in order; filters do not apply to the context of a call.
 neighbours AS MATERIALIZED (
     SELECT
         call_id, lag(tool) OVER calls_before AS previous, lag(outcome) OVER calls_before AS ended_as,
         row_number() OVER calls_before AS place,
-        -- An answer that is not recorded ends nothing.
+        -- A call without a recorded answer has no known end.
         max(requested_at + to_milliseconds(latency_ms)) OVER (
             PARTITION BY session ORDER BY requested_at, call_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -95,7 +95,7 @@ neighbours AS MATERIALIZED (
     WHERE method = 'tools/call' AND dir = 'c2s'
     WINDOW calls_before AS (PARTITION BY session ORDER BY requested_at, call_id)
 ),
--- The minutes in which tools of a server failed, not for what they were asked.
+-- The minutes in which tools of a server failed for reasons other than the request.
 bad_minutes AS (
     SELECT
         server, time_bucket(INTERVAL 1 MINUTE, requested_at) AS minute, min(tool) AS first_tool,
@@ -166,7 +166,7 @@ numbered AS MATERIALIZED (
         tool_hash, path, fact AS words, split_part(fact, ' ', 1) AS aspect,
         split_part(fact, ' ', 2) AS test, substring(fact, length(aspect) + length(test) + 3) AS value,
         fact_units,
-        -- Of facts that separate equally well, the first is reported.
+        -- If facts separate equally well, the first is reported.
         row_number() OVER (
             PARTITION BY tool_hash
             ORDER BY list_position(['argument', 'schema', 'model', 'client', 'client_version',
@@ -201,7 +201,7 @@ separated AS MATERIALIZED (
         GROUP BY tool_hash
     ) USING (tool_hash)
 ),
--- The facts that were found. A value that would be masked says nothing.
+-- The facts that were found, except facts whose value would be masked.
 reported AS MATERIALIZED (
     SELECT
         n.tool_hash, n.fact, n.words, n.aspect, n.path, n.test, n.value,
@@ -219,7 +219,7 @@ found AS MATERIALIZED (
     LEFT JOIN reported a ON a.tool_hash = s.tool_hash AND a.fact = s.fact
     LEFT JOIN reported b ON b.tool_hash = s.tool_hash AND b.fact = s.other
 ),
--- What was found is counted in all calls to the tool, not only in those that were compared.
+-- The facts are counted in all calls to the tool, not only in the calls that were compared.
 all_documents AS (
     SELECT tool_hash, arguments_hash, any_value(arguments) AS arguments
     FROM judged
@@ -258,7 +258,7 @@ counted_calls AS (
     SEMI JOIN reported USING (tool_hash)
     ANTI JOIN (FROM reported WHERE aspect <> 'argument') USING (tool_hash)
 ),
--- For each group, the calls to its tool by session, with what was found and without it.
+-- For each group, the calls to its tool by session, with and without the fact.
 held AS (
     SELECT
         tool_hash, class_hash, session_hash, holds,

@@ -1,8 +1,8 @@
 -- Which arguments and descriptions should be changed, ranked by the refused calls that concern them?
 -- Shows: server, tool, argument, advice, refused, calls, refused_share, sent, message, call_id
 -- None: No refused call points to an argument or a description that should be changed.
--- `_argument_refusals` says which argument a refusal concerns. Refusals that concern no argument
--- concern the description of the tool.
+-- `_argument_refusals` says which argument a refusal concerns. If it concerns no argument, it
+-- concerns the description of the tool.
 WITH refusals AS MATERIALIZED (SELECT * FROM _argument_refusals),
 smells AS MATERIALIZED (SELECT row_number() OVER () AS place, * FROM _smells),
 concerned AS MATERIALIZED (
@@ -10,7 +10,7 @@ concerned AS MATERIALIZED (
     FROM refusals a
     JOIN smells s ON s.definition = a.definition AND s.server IS NOT DISTINCT FROM a.server
         AND s.argument IS NOT DISTINCT FROM a.argument
-    -- What a schema refuses about the arguments as a whole is not about the description.
+    -- If a schema refuses the arguments as a whole, that does not concern the description.
     WHERE NOT (a.argument IS NULL AND a.invalid)
 ),
 hits AS (
@@ -25,7 +25,7 @@ examples AS (
     FROM concerned
     GROUP BY place
 ),
--- Calls of those definitions, by session.
+-- Calls to those definitions, by session.
 called AS MATERIALIZED (
     SELECT
         hash(hash(server), hash(definition)) AS definition_hash, hash(session) AS session_hash,

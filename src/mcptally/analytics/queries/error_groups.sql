@@ -6,7 +6,7 @@ WITH failed AS (
         server, coalesce(tool, method) AS tool, reason, certainty, requested_at, call_id,
         verdict, coalesce(template, '(no text: ' || outcome || ')') AS template,
         left(error_text, 300) AS error_text, hash(session) AS session_hash,
-        -- A hash of names is cheaper to group by than the names.
+        -- Grouping by a hash of names is cheaper than grouping by the names.
         hash(hash(server), hash(tool), CASE WHEN tool IS NULL THEN hash(method) ELSE 0 END)
             AS tool_hash,
         hash(
@@ -33,8 +33,8 @@ groups AS MATERIALIZED (
 sliced AS (
     SELECT 1 + (max(epoch_us(last_seen)) - min(epoch_us(first_seen))) // 8192 AS size FROM groups
 ),
--- Calls to the tools that failed, except cancelled calls, whose result is unknown. The times of
--- calls are cut into 8192 slices, so that only those of some slices are sorted.
+-- Calls to the tools that failed, except cancelled calls (their result is unknown). Time is divided
+-- into 8192 slices, so that only the calls in some slices are sorted.
 ended AS MATERIALIZED (
     SELECT tool_hash, requested_at, epoch_us(requested_at) // size AS slice
     FROM (
@@ -58,7 +58,7 @@ edges AS (
     SELECT tool_hash, epoch_us(unnest([first_seen, last_seen])) // size AS slice
     FROM groups, sliced
 ),
--- Running totals of the calls to each tool by time, where a group begins or ends.
+-- Running totals of the calls to each tool over time, at the beginning and end of groups.
 totals AS (
     SELECT
         tool_hash, requested_at,
@@ -73,7 +73,7 @@ totals AS (
 placed AS (
     SELECT
         g.*, t.calls - l.calls_until AS calls_since,
-        -- One more call in the divisor, so that a single failure is not a rate of 100 %.
+        -- Add one call to the divisor, so that a single failure is not a rate of 100 %.
         g.calls / (l.calls_until - f.calls_until + 2) AS share
     FROM groups g
     LEFT JOIN totals f ON f.tool_hash = g.tool_hash AND f.requested_at = first_seen

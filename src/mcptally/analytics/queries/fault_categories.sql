@@ -2,9 +2,9 @@
 -- Shows: ecosystem, category, sessions, of_sessions, session_share, servers, of_servers, calls, published_share, call_id
 -- None: No session was recorded.
 -- The taxonomy is that of arXiv 2606.05339; `published_share` is the category's share of its 837
--- issue threads, as third-party notes on the paper quote it: see docs/explanation/public-servers.md.
--- `session_share` is the share of sessions with at least one such fault; in its interval, the
--- sessions of a server are a cluster. `ecosystem`: the program that starts servers; null: all.
+-- issue threads, quoted from third-party notes: see docs/explanation/public-servers.md.
+-- `session_share` is the share of sessions with at least one such fault; its interval is clustered
+-- by server. `ecosystem`: the kind of program that starts the servers; null for all.
 WITH published(category, place, threads) AS (
     VALUES
         ('Tool', 1, 194), ('Data & Schema', 2, 147), ('State & Configuration', 3, 143),

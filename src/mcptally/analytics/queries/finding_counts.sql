@@ -10,7 +10,7 @@ SELECT
     count(DISTINCT tool) AS tools,
     count(DISTINCT call_id) AS calls,
     arg_min(message, (recording, seq, file, line)) AS message,
-    -- An example: the call, if the finding is about one, and the place in the archive.
+    -- An example: the call (if the finding is about a call), and the place in the archive.
     arg_min({call_id: call_id}, (recording, seq, file, line)).call_id AS call_id,
     arg_min(coalesce(file || coalesce(':' || line, ''), tool), (recording, seq, file, line))
         AS place

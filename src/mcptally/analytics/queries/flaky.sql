@@ -1,9 +1,9 @@
 -- Which calls both work and fail with the same arguments, and which always fail while other arguments work?
 -- Shows: server, tool, repeatability, failed, calls, changes, sessions, since, arguments, call_id
 -- None: No repeated arguments fail only sometimes, or always while others work.
--- `changes` counts how often the outcome changed from one of these calls to the next, by time: 1 is
--- a lasting change (a repair, a regression, a file that exists now), more are a flaky call. `since`
--- is the first failure. Of a tool that never worked there is no row.
+-- `changes` counts how often the outcome changed from one of these calls to the next: 1 means a
+-- lasting change (a repair, a regression, a file that now exists), more mean a flaky call. `since`
+-- is the first failure. Tools that never worked have no row.
 WITH ordered AS MATERIALIZED (
     SELECT
         *, _failed(outcome) AS is_failed,

@@ -1,8 +1,8 @@
 -- Which results claim success but report a failure, and which rule detected that?
 -- Shows: server, tool, hidden_errors, hidden_error_rate, hidden_rule, hidden_certainty, verdict, example, call_id
 -- None: No result that claims success reports a failure.
--- The number of calls comes from `usage`. Hashes of names are cheaper to group
--- by than the names.
+-- The number of calls comes from `usage`. Grouping by hashes of names is cheaper than grouping by
+-- the names.
 WITH hidden AS NOT MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash
     FROM calls
@@ -54,7 +54,7 @@ rates AS (
 )
 SELECT
     s.server, s.tool, calls, hidden_errors,
-    -- Share of the tool's calls. tool_scores has the rate of all rules together.
+    -- Share of the tool's calls. The rate over all rules is in tool_scores.
     hidden_errors / calls AS hidden_error_rate,
     share.low AS hidden_error_rate_low, share.high AS hidden_error_rate_high,
     s.hidden_rule, hidden_certainty, verdict, sessions, last_seen, example, call_id

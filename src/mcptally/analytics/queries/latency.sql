@@ -17,7 +17,7 @@ sums AS (
     FROM timed
     GROUP BY tool_hash
 ),
--- In its own query: a count(DISTINCT) beside the other aggregates would keep all rows in memory.
+-- A separate query: a count(DISTINCT) next to the other aggregates would keep all rows in memory.
 session_counts AS (
     SELECT tool_hash, count(*) AS sessions
     FROM (

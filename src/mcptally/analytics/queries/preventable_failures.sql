@@ -1,7 +1,7 @@
 -- Which failed calls would a dry run have refused, given only earlier recordings, and which successful calls would it have blocked?
 -- Shows: server, tool, prevented, calls, failed, preventable, ok, blocked, example
 -- None: No call could be predicted from earlier recordings.
--- Totals come from `usage`; single calls are read only where an outcome could be predicted.
+-- Totals come from `usage`; single calls are read only if their outcome could be predicted.
 WITH predictions AS MATERIALIZED (
     SELECT
         tool_hash, session_hash, worked, failed, refused, unforeseeable, validated_as,
@@ -23,7 +23,7 @@ prediction_counts AS MATERIALIZED (
     FROM predictions
     GROUP BY tool_hash, session_hash
 ),
--- `usage` includes the calls that ask for a validation; they are subtracted here.
+-- `usage` includes calls that ask for a validation; these are subtracted here.
 validating AS (
     SELECT
         hash(hash(c.server), hash(c.tool)) AS tool_hash, hash(c.session) AS session_hash,
@@ -36,7 +36,7 @@ validating AS (
     WHERE dir = 'c2s' AND method = 'tools/call' AND c.tool IS NOT NULL
     GROUP BY tool_hash, session_hash
 ),
--- Sessions that have several rows per tool, or calls to subtract. Other rows need no sum.
+-- Sessions with several rows per tool, or with calls to subtract. Other rows need no sum.
 long_sessions AS MATERIALIZED (
     SELECT hash(session) AS session_hash
     FROM usage
@@ -84,7 +84,7 @@ tool_counts AS (
     )
     GROUP BY tool_hash
 ),
--- The most frequent reason of a dry run. Only calls that it refuses are read.
+-- The most frequent reason given by a dry run. Only calls that it refuses are read.
 reasons AS (
     SELECT tool_hash, first(reason ORDER BY n DESC, reason) AS example
     FROM (

@@ -1,15 +1,15 @@
 -- Which problems matter most: what is wrong, whose fault, how many calls, and since when?
 -- Shows: rank, kind, servers, tools, fault, certainty, affected, calls, since, message, call_id
 -- None: No problem was found.
--- One row per cause, see `affected_calls`. `impact` is the weight of the kind times the sum over
--- sessions of the square root of their affected calls, so that a client in a loop counts less,
--- times a quarter plus three quarters of the share of affected calls, times one plus the share of
--- all calls to the servers, of which those of a session count less, too. `since` is a detected
--- change, which other clients may explain (`client_changed`); `from_start`: the first session with
--- these tools was affected, too. Of several servers, only what holds for each is said. `tools` are
--- those that the servers have; `unlisted_calls` have other names. `call_id` is one of the most
--- frequent tool, message and arguments. `exception` is what the server wrote to stderr while it
--- answered that call with `message`.
+-- One row per cause, see `affected_calls`. `impact` is the product of the weight of the kind, the
+-- sum over sessions of the square root of their affected calls (so that a client in a loop counts
+-- less), a quarter plus three quarters of the share of affected calls, and one plus the servers'
+-- share of all calls (where a session's calls count less, too). `since` is a detected change, which
+-- a change of clients may explain (`client_changed`); `from_start`: the first session with these
+-- tools was affected, too. For several servers, only facts that are true for each are reported.
+-- `tools` are tools that the servers have; `unlisted_calls` have other names. `call_id` is a call
+-- with one of the most frequent combinations of tool, message and arguments. `exception` is what
+-- the server wrote to stderr while it answered that call with `message`.
 WITH attributed AS MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash
     FROM affected_calls
@@ -95,7 +95,7 @@ causes AS (
     FROM attributed
     GROUP BY cause
 ),
--- The servers, and the share of affected calls to each: one share of all would be that of none.
+-- The servers with their shares of affected calls: an overall share would describe none of them.
 shares AS (
     SELECT
         cause, list(server ORDER BY affected DESC, server) AS servers,
@@ -111,7 +111,7 @@ shares AS (
     )
     GROUP BY cause
 ),
--- How many calls break the input schema, and the most frequent way.
+-- The number of calls that violate the input schema, and the most frequent violation.
 inputs AS (
     SELECT
         cause, sum(calls)::BIGINT AS invalid_inputs,
@@ -124,13 +124,13 @@ inputs AS (
     )
     GROUP BY cause
 ),
--- The reason of most calls; of several, the last by name, whatever the order of rows.
+-- The reason of most calls; in a tie, the last by name, so that the order of rows does not matter.
 reasons AS (
     SELECT cause, arg_max(reason, (calls, reason)) AS reason
     FROM (SELECT cause, reason, count(*) AS calls FROM attributed GROUP BY cause, reason)
     GROUP BY cause
 ),
--- The most frequent template with the fault of most calls stands for the cause.
+-- The most frequent template with the fault of most calls represents the cause.
 examples AS (
     SELECT
         cause, sum(templates)::BIGINT AS templates,
@@ -159,7 +159,7 @@ named AS (
     )
     GROUP BY cause
 ),
--- The latest lasting change for the worse of a tool that the cause explains.
+-- The latest lasting deterioration of a tool that the cause explains.
 onsets AS (
     SELECT
         t.cause, CASE WHEN count(DISTINCT t.server) = any_value(servers) THEN max(c.changed_at) END
@@ -173,9 +173,8 @@ onsets AS (
         AND c.changed_at BETWEEN first_seen - INTERVAL 1 MINUTE AND last_seen
     GROUP BY t.cause
 ),
--- Onsets that other clients explain: among the calls of the same clients, the share of failed calls
--- rose by less than half as much (the weights are those of Mantel and Haenszel), or no client has
--- calls on both sides.
+-- Onsets that a change of clients explains: within the same clients, the share of failed calls rose
+-- by less than half as much (with Mantel-Haenszel weights), or no client has calls on both sides.
 other_clients AS (
     SELECT cause, true AS client_changed
     FROM (
@@ -255,7 +254,7 @@ changed AS (
     WHERE drift = 'breaking' AND calls > 0
     GROUP BY server
 ),
--- Servers that never start with the same last words are one row, and so is all noise on stdout.
+-- Servers that never start and have the same last words form one row, as does all noise on stdout.
 lives AS (
     SELECT
         kind, list(server ORDER BY affected DESC, server) AS servers, cause,
@@ -299,13 +298,13 @@ problems AS (
     SELECT
         kind, servers, _start_fault(cause) AS fault, cause AS reason, affected, total AS calls, first_seen,
         last_seen, message, probed,
-        -- A failed start costs the calls of a session.
+        -- A failed start costs as many calls as a session has.
         if(kind = 'start', lost, sqrt(affected)) * (0.25 + 0.75 * affected / total) AS size
     FROM lives
 ),
 weighed AS (
     SELECT *, size * CASE kind
-        -- A server that never starts stands above any problem of a tool.
+        -- A server that never starts ranks above any problem of a tool.
         WHEN 'not_started' THEN 1000000 WHEN 'start' THEN 1.5 WHEN 'crash' THEN 4
         WHEN 'noise' THEN 0.1
         WHEN 'tool_failures' THEN 1 WHEN 'misconfigured' THEN 1.5 WHEN 'unavailable' THEN 1

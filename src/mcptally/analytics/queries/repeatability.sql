@@ -2,8 +2,8 @@
 -- Shows: server, tool, repeatability, same_failed, same_calls, outcome, requested_at, call_id
 -- None: No call to a tool has arguments and an outcome that can be compared.
 -- `always_fails`, `sometimes_fails` and `never_fails` are about two or more calls to a tool with the
--- same text of arguments, in any session; `alone` is a call whose arguments no other call has. Calls
--- without an outcome, without arguments or with masked ones are left out: masked values may differ.
+-- same text of arguments, in any session; `alone` is a call whose arguments no other call has.
+-- Calls without an outcome or arguments are left out, as are masked arguments, which may differ.
 WITH kept AS NOT MATERIALIZED (
     SELECT
         hash(hash(server), hash(tool), hash(arguments)) AS same_hash,

@@ -3,7 +3,7 @@
 -- None: No failed call had failed before with the same arguments.
 -- There is a warning if the previous call to the tool with the same arguments, in any session, was
 -- answered with an error. Calls whose arguments were not kept are left out.
--- Hashes of names and arguments are cheaper to group by than the texts.
+-- Grouping by hashes of names and arguments is cheaper than grouping by the texts.
 WITH kinds AS MATERIALIZED (
     SELECT
         same, any_value(tool_hash) AS tool_hash, any_value(server) AS server,
@@ -18,7 +18,7 @@ WITH kinds AS MATERIALIZED (
     )
     GROUP BY same
 ),
--- The order of calls matters only if some failed and some did not.
+-- The order of calls matters only if some failed and others did not.
 mixed AS MATERIALIZED (
     SELECT same FROM kinds WHERE calls > 1 AND errors BETWEEN 1 AND calls - 1
 ),

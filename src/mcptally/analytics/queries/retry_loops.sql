@@ -2,9 +2,8 @@
 -- Shows: server, tool, retried_calls, loops, retries, longest, recovered_calls, recovered_rate, wasted_tokens, call_id
 -- None: No failed call was repeated unchanged.
 -- A retry is the same call (session, tool, arguments) within ten minutes of its failure; a loop is
--- a call made three times or more.
--- Hashes of names and ids are cheaper to group by than the texts. Most calls are never retried and
--- are left out first.
+-- a call that is made at least three times. Grouping by hashes of names and ids is cheaper than
+-- grouping by the texts. Most calls are never retried and are left out first.
 WITH retried AS MATERIALIZED (
     SELECT DISTINCT hash(attempt_of) AS chain FROM calls WHERE attempt_why = 'retry'
 ),
@@ -15,7 +14,7 @@ chains AS MATERIALIZED (
         count(*) AS calls,
         count(*) FILTER (attempt_why = 'retry') AS retries,
         arg_max(outcome = 'ok', place) AS worked, arg_max(verdict, place) AS verdict,
-        -- Tokens that a model wrote and read for failed attempts: bytes over 4.
+        -- Tokens that a model wrote and read for failed attempts: bytes divided by 4.
         sum(request_bytes // 4 + coalesce(response_tokens, 0)) FILTER (outcome <> 'ok')
             AS wasted_tokens,
         epoch(max(coalesce(answered_at, requested_at)) - min(requested_at)) AS seconds

@@ -1,10 +1,10 @@
 -- Which constraints missing in an input schema would have stopped failing calls, and how many that worked?
 -- Shows: server, tool, argument, constraint, failed_stopped, ok_stopped, failed, calls, call_id
 -- None: No missing constraint would have stopped a failed call.
--- A constraint is proposed where `contrasts` finds that failing calls have an argument that is empty,
--- negative, missing or of another type, and if it would have stopped at least ten times as many
--- failing calls as calls that worked. `new_schema` is the input schema with it. Arguments inside of
--- lists are left out, and schemas that describe an argument elsewhere (`$ref`).
+-- A constraint is proposed if `contrasts` finds that failing calls have an argument that is empty,
+-- negative, missing or of another type, and if the constraint would have stopped at least ten times
+-- as many failing calls as successful calls. `new_schema` is the input schema with the constraint.
+-- Arguments inside lists are left out, as are schemas that describe an argument elsewhere (`$ref`).
 WITH suspected AS (
     SELECT
         server, tool, path, test, value, absent, call_id,

@@ -22,13 +22,13 @@ violations AS NOT MATERIALIZED (
     FROM calls_of_clients
     WHERE output_schema_state IN ('invalid', 'unusable_schema', 'missing_output')
 ),
--- The same message occurs often, so messages are grouped by hash and masked once each.
+-- Messages repeat often, so they are grouped by hash and each is masked once.
 messages AS MATERIALIZED (
     SELECT
         message_hash, any_value(server) AS server, any_value(tool) AS tool, any_value(side) AS side,
         any_value(state) AS state, any_value(message) AS message,
         regexp_replace(any_value(path), '/\d+', '/*', 'g') AS place,
-        -- A message has the value first, then what is wrong with it. The value is masked.
+        -- A message begins with the value, followed by what is wrong with it. The value is masked.
         left(regexp_replace(regexp_replace(any_value(message), '^(?s:.*) (is|has|does|was) ',
             '<value> \1 '), '\s+', ' ', 'g'), 200) AS error,
         hash(hash(any_value(server)), hash(any_value(tool)), any_value(side), any_value(state),

@@ -3,5 +3,5 @@
 -- None: No call to a tool was recorded.
 SELECT *
 FROM _seed_rollup('tool')
--- Rounded: the last digits of a mean depend on the order in which threads add.
+-- Rounded: the last digits of a mean depend on the order in which threads add values.
 ORDER BY round(seed_overall_confidence, 6) NULLS LAST, calls DESC, server, tool

@@ -1,7 +1,7 @@
 -- How often do calls to each server work, how often do its tools fail, and how certain is that?
 -- Shows: server, ok, calls, success_rate, confidence, tool_failures, infrastructure, ambiguous, business, hidden_errors, tools, confidence_tool_mean, sessions, latency_p50_ms
 -- None: No server was called, and none failed to start.
--- The servers that cost callers most come first.
+-- Servers are ordered by what they cost callers, highest first.
 WITH shown AS MATERIALIZED (
     SELECT
         tool_hash, server, tool, session,
@@ -21,10 +21,10 @@ rated AS MATERIALIZED (
         HAVING sum(n) > 0
     ) v
     ANTI JOIN _unlisted_names u ON u.server IS NOT DISTINCT FROM v.server AND u.tool = v.tool
-    -- A tool with ambiguous failures only has no confidence.
+    -- A tool with only ambiguous failures has no confidence.
     QUALIFY count(*) OVER (PARTITION BY tool_hash) = 2
 ),
--- The mean over tools gives every tool the same weight; sessions are clusters for its variance.
+-- The mean over tools gives every tool the same weight; its variance is clustered by session.
 tool_means AS (
     SELECT server, ambiguous, avg(mean) AS p, sum(n) AS n, count(*) AS tools
     FROM rated
@@ -86,7 +86,7 @@ scored AS (
 )
 SELECT * FROM scored
 UNION ALL BY NAME
--- Servers that never started have no calls, and would be missing.
+-- Servers that never started have no calls and would be missing otherwise.
 SELECT
     server, 0 AS tools, 0 AS calls, 0 AS ok, 0 AS sessions, starts, failed_starts,
     0 AS tool_failures, 0 AS infrastructure, 0 AS ambiguous, 0 AS business

@@ -1,15 +1,15 @@
 -- Which servers were started, did they start, how did they end, and what did they say last?
 -- Shows: server, starts, failed_starts, start_failure, ready_ms_median, crashes_in_calls, crashes_when_idle, noise_lines, calls, exit_code, signal, last_words
 -- None: No server was recorded.
--- Servers over HTTP are started by others: their starts are null.
+-- HTTP servers are not started by the recorder: their starts are null.
 WITH lives AS (
     SELECT *, start IN ('failed', 'unanswered') AS start_failed,
-        -- Of recordings with the same time, that with the greater name is the later one.
+        -- Among recordings with the same time, the one with the greater name counts as later.
         CASE WHEN opened_at IS NOT NULL THEN {moment: opened_at, name: recording} END AS opening,
         CASE WHEN ended_at IS NOT NULL THEN {moment: ended_at, name: recording} END AS ending
     FROM recordings
 ),
--- A server says most often the same; the last such line is an example.
+-- The most frequent last words of a server, with the last such line as an example.
 failures AS (
     SELECT server, start_failure, count(*) AS n, arg_max(last_words, opening) AS last_words,
         arg_max(recording, opening) AS recording

@@ -1,8 +1,8 @@
 -- What happened in each session: client, server, duration, calls and failures?
 -- Shows: server, client, protocol_version, started_at, seconds, calls, tool_calls, tools, failed, tool_failures, retries, response_tokens_total, session
 -- None: No session was recorded.
--- Hashes of names are cheaper to group by than the names. Most sessions have one value of each
--- other key, so few rows are left from which to choose the first and the last.
+-- Grouping by hashes of names is cheaper than grouping by names. Most sessions have one value of
+-- each other key, so few rows are left from which to choose the first and the last.
 WITH parts AS (
     SELECT
         hash(session) AS s, hash(recording) AS r,
@@ -40,7 +40,7 @@ session_rows AS (
     FROM parts
     GROUP BY s, r
 ),
--- In its own query: a count(DISTINCT) beside the other aggregates would keep all rows in memory.
+-- A separate query: a count(DISTINCT) next to the other aggregates would keep all rows in memory.
 tool_counts AS (
     SELECT s, r, count(*) AS tools
     FROM (

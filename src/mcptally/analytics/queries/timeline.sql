@@ -1,8 +1,8 @@
 -- How many calls to each tool and server succeeded and failed over time, by cause?
 -- Shows: level, server, tool, start, calls, ok, tool_failures, infrastructure, ambiguous, business, success_rate, insufficient_data
 -- None: No call to a tool was recorded.
--- A row is a period: minute to week, whichever divides the time of all calls into 60 at most. The
--- calls whose time is unknown are in a row without `start`.
+-- A row is a period, from a minute to a week: the shortest that divides the time of all calls into
+-- at most 60 periods. Calls whose time is unknown are in a row without `start`.
 WITH timed AS MATERIALIZED (
     SELECT
         server, tool, hash(server) AS server_hash, hash(hash(server), hash(tool)) AS tool_hash,

@@ -1,7 +1,7 @@
 -- Which names do clients call that no listing of the server has, and what comes back?
 -- Shows: server, name, calls, sessions, clients, outcome, verdict, example, similar_tool, call_id
 -- None: No client called a name that the server does not list.
--- `_unlisted_names` says which names these are.
+-- `_unlisted_names` determines these names.
 WITH unlisted AS MATERIALIZED (SELECT * FROM _unlisted_names),
 called AS MATERIALIZED (
     SELECT c.server, c.tool AS name, session, client, outcome, verdict, error_text, requested_at,

@@ -25,7 +25,7 @@ called AS (
 )
 SELECT
     s.server, s.tool, s.sessions, s.listings, s.definition_tokens, s.listed_tokens,
-    -- Share of the tokens of the server's list that leaving out this tool would save.
+    -- Share of the tokens in the server's list that removing this tool would save.
     s.server_listed_rate,
     (SELECT coalesce(sum(n), 0)::BIGINT FROM called c WHERE c.server IS NOT DISTINCT FROM s.server)
         AS server_calls,

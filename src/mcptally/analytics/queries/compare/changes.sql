@@ -1,4 +1,4 @@
--- The change of every metric of every tool and server, and whether it can be chance.
+-- The change in every metric for every tool and server, and whether chance can explain it.
 WITH metrics AS (SELECT unnest($metrics, recursive := true)),
 sums AS MATERIALIZED (
     SELECT 'base' AS side, s.* EXCLUDE (level, tool), p.new_tool AS tool
@@ -32,8 +32,8 @@ logs AS MATERIALIZED (
         residual - n * others_residual / (others + 2)
     FROM relative_latencies
 ),
--- The jackknife variance over sessions. The degrees of freedom follow from the
--- effective number of sessions, because sessions differ much in size.
+-- The jackknife variance over sessions. The degrees of freedom follow from the effective number of
+-- sessions, because sessions differ greatly in size.
 log_rates AS (
     SELECT
         t.side, t.server, t.tool, t.metric, false AS share, t.n, t.y, sessions,
@@ -82,7 +82,7 @@ tools AS (
         rate_change(bs.hits, bs.sizes, ns.hits, ns.sizes) AS rate_change,
         b.variance AS base_null, n.variance AS new_null, b.df AS base_df, n.df AS new_df,
         1.0 AS common_share,
-        -- A test needs enough events, and for times enough calls in sessions of similar size.
+        -- A test needs enough events and, for times, enough calls in sessions of similar size.
         if(b.share, least(b.y + n.y, b.n + n.n - b.y - n.y) >= $min_events
             AND least(b.hit + n.hit, b.missed + n.missed) >= $min_event_sessions,
             least(b.n, n.n) >= 2 * $min_calls AND least(b.df, n.df) >= $min_sessions - 1)
@@ -101,8 +101,8 @@ tools AS (
         ON ns.side = 'new' AND ns.server IS NOT DISTINCT FROM p.server AND ns.tool = p.new_tool
         AND ns.metric = b.metric
 ),
--- Servers, standardised: each tool has the weight that it has in both archives together, so that
--- a different mix of calls is not a change.
+-- Servers, standardised: each tool has its weight in both archives together, so that a different
+-- mix of calls is not a change.
 weighted_tools AS MATERIALIZED (
     SELECT
         server, base_tool, new_tool, metric, share, base, new, pooled, base_n, new_n,
@@ -144,7 +144,7 @@ totals AS (
 standardised AS (
     SELECT
         server, metric, share, sum(base_n) AS base_n, sum(new_n) AS new_n,
-        -- Not sum(w * base): where every call to every tool succeeded, this is exactly 1.
+        -- Unlike sum(w * base), this is exactly 1 if every call to every tool succeeded.
         sum((base_n + new_n) * base) / sum(base_n + new_n) AS base,
         sum((base_n + new_n) * new) / sum(base_n + new_n) AS new,
         sum(if(share, w ** 2 * pooled * (1 - pooled) / base_n, 0)) AS base_floor,
@@ -206,8 +206,8 @@ tested AS (
             AS p_value
     FROM sides
 ),
--- The q-value of Benjamini and Hochberg limits the share of reported changes that are chance.
--- Within a family each metric has a weight (Genovese, Roeder and Wasserman).
+-- The q-value (Benjamini and Hochberg) limits the share of reported changes that are due to chance.
+-- Within a family, each metric has a weight (Genovese, Roeder and Wasserman).
 weighted AS (
     SELECT *, p_value * count(p_value) OVER (PARTITION BY level, metric) / weight AS weighted_p
     FROM tested
@@ -220,7 +220,7 @@ ranked AS (
 ),
 judged AS (
     SELECT
-        -- If the other tools got faster, a tool looks slow: its own latency must change as well.
+        -- If the other tools got faster, a tool looks slow, so its own latency must change as well.
         metric <> 'ln_latency_vs_session' OR difference * coalesce(any_value(difference)
             FILTER (metric = 'ln_latency_ms') OVER (PARTITION BY level, server, new_tool), 0)
             >= ln($min_ratio) ** 2 AS latency_agrees,
@@ -242,7 +242,7 @@ judged AS (
         if(share, $min_difference, ln($min_ratio)) AS min_change,
         if(share, 0, 1) AS no_change,
         list_contains($higher_is_better, metric) AS higher_is_better,
-        -- Like `confidence` of a score, that of a comparison is from 0 to 100.
+        -- As in scores, `confidence` ranges from 0 to 100.
         if(metric = 'confidence', 100, 1) AS unit
     FROM ranked
 )

@@ -1,6 +1,6 @@
 -- The 95th percentile of latency on both sides, and its ratio.
--- The interval of the ratio combines those of both sides by Newcombe's method on logarithms (Zou
--- and Donner 2008).
+-- The interval of the ratio combines the intervals of both sides by Newcombe's method on logarithms
+-- (Zou and Donner 2008).
 WITH calls AS (
     SELECT 'base' AS side, p.server, p.new_tool, session, latency_ms
     FROM base._tool_calls j

@@ -1,4 +1,4 @@
--- Pairs of the same tool in `base` and `new`; which tools are new, vanished or renamed.
+-- Pairs of the same tool in `base` and `new`, and the tools that are new, vanished or renamed.
 WITH definitions AS (
     SELECT side, server, tool,
         arg_max({definition: definition, title: title, description: description,
@@ -11,7 +11,7 @@ WITH definitions AS (
     )
     GROUP BY ALL
 ),
--- Names that are not tools on their side are left out.
+-- Names that are not tools on the side where they occur are left out.
 called AS (
     SELECT 'base' AS side, server, tool, count(*) AS calls, count(DISTINCT session) AS sessions
     FROM base._tool_calls c
@@ -81,7 +81,7 @@ SELECT
     END AS presence,
     coalesce(b.calls, 0) AS base_calls, coalesce(n.calls, 0) AS new_calls,
     coalesce(b.sessions, 0) AS base_sessions, coalesce(n.sessions, 0) AS new_sessions,
-    -- The fields of a definition, the one with most effect on an agent first.
+    -- The fields of a definition, beginning with the one that affects agents most.
     CASE WHEN b.d IS NULL OR n.d IS NULL OR b.d.definition = n.d.definition THEN []
     ELSE list_filter([
         if(b.d.input_schema IS DISTINCT FROM n.d.input_schema, 'input_schema', NULL),
