@@ -3,7 +3,7 @@
     stored summaries → sums, first listings, a timeline → an excerpt for each partition
 
 Memory grows with the number of servers, tools and changes to definitions, not with the number of
-calls. Facts that grow with time (calls by minute) go to disk above a certain size.
+calls. Facts that grow with time (calls by minute) are spilled to disk above a certain size.
 """
 
 import functools
@@ -110,7 +110,7 @@ class ArchiveContext:
         self.timeline = self._read(_SpilledRows(spool, "share", lambda rows: rows))
 
     def _read(self, listings: "_SpilledRows") -> pl.DataFrame:
-        """Read all summaries; return the timeline. `listings` must be empty at first."""
+        """Read all summaries; return the timeline. `listings` must be empty initially."""
         total = 0
         for batch in (batch for summaries in self.summaries for batch in summaries.batches()):
             listed = batch.read("listed")

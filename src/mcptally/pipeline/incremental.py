@@ -179,7 +179,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return set(_files(self.reused(self.places.all()), names))
 
     def reused_files(self, files: Iterable[str]) -> set[str]:
-        """Return which of these files, and of the unavailable files, have rows that are kept."""
+        """Return those of these files, and of the unavailable files, whose rows are kept."""
         return ({*files} | self.unavailable) & self.sources.keys() - self.rescored
 
     def reused(self, places: pl.LazyFrame) -> pl.LazyFrame:

@@ -346,7 +346,7 @@ _INPUT_TIMES: Final = {
 
 
 def _times(columns: Mapping[Column, Column]) -> list[pl.Expr]:
-    """Convert columns of nanoseconds to columns of times."""
+    """Return expressions that convert columns of nanoseconds to columns of times."""
     return [
         # The time is 0 for imported events whose source has no times.
         pl.from_epoch(pl.when(source.col > 0).then(source.col), time_unit="ns")
@@ -362,7 +362,7 @@ def _renamed(rows: pl.DataFrame, name: str, other: str) -> pl.DataFrame:
 
 
 def _with_file_names(frame: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
-    """Return the frame with file names in place of file numbers."""
+    """Return the frame with file numbers replaced by file names."""
     return frame.with_columns(file=names[frame.get_column(Event.file.name)])
 
 

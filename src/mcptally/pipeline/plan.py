@@ -29,7 +29,7 @@ PARTITION: Final = 160 << 20
 
 SINGLE_PROCESS: Final = 240 << 20
 """The maximum for a single process, which may use more memory than each of several. Every partition
-adds a third of a second, whatever its size."""
+adds a third of a second, regardless of its size."""
 
 WORTHWHILE: Final = 16 << 20
 """Minimum bytes of transcript for each of several processes."""

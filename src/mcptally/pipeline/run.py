@@ -343,7 +343,7 @@ def _carry_over(settings: Settings, earlier: EarlierStores | None) -> CarriedOve
 def _finish(
     settings: Settings, pool: WorkerPool, gathered: Sequence[Gathered], context: ArchiveContext
 ) -> Iterator[Written]:
-    """Finish the gathered partitions; yield the numbers of rows written for each."""
+    """Finish the gathered partitions; yield the row counts of each."""
 
     def context_of(number: int) -> PartitionSummary:
         summaries = stored_summaries(settings.work, [number])

@@ -94,7 +94,7 @@ def judge_calls(
 
 
 def _with_hidden_errors(calls: pl.DataFrame, judging: ScoringRules) -> pl.DataFrame:
-    """Return `calls` with outcome `hidden_error` where a result's text reports a failure."""
+    """Return `calls` with the outcome `hidden_error` for results whose text reports a failure."""
     is_result = (Judged.outcome.col == "ok") & Judged.tool.col.is_not_null()
     results = calls.select(
         *(name for name in hidden_errors.READ if name in calls.columns),

@@ -1,8 +1,8 @@
 """Selects the part of an archive to score, by server, tool and time.
 
-Files without a selected event are left out before they are decoded, by searching their bytes for
-`open` events and times. In the other files, recordings and calls that are not selected are left out
-after decoding and pairing, so that a session's state (its client, its definitions) is known.
+Files without a selected event are left out before decoding, after a search of their bytes for
+`open` events and times. In the other files, unselected recordings and calls are left out after
+decoding and pairing, so that a session's state (its client, its definitions) is known.
 """
 
 import concurrent.futures
@@ -50,7 +50,7 @@ class Selection(msgspec.Struct, frozen=True):
         since: Moment | None = None,
         until: Moment | None = None,
     ) -> Self:
-        """Return the selection with these names and times; see `Store.ask` for the forms of times.
+        """Return the selection with these names and times; see `Store.ask` for time formats.
 
         Raises:
             UsageError: a time cannot be parsed, or `until` is not after `since`.

@@ -52,7 +52,7 @@ def find_smells(
 
     Args:
         places: the first listing of each definition of each server.
-        definitions: `Definitions`, each once.
+        definitions: distinct `Definitions`.
         described: `places`, joined with the definitions.
     """
     arguments = arguments_of(definitions)

@@ -31,7 +31,7 @@ CAPABILITIES: Final = {
 }
 """Maps a request's direction and method prefix to the capability that the receiver must declare.
 
-`completion/complete` is left out: its capability is younger (2025-03-26) than the method.
+`completion/complete` is left out: its capability was added later (2025-03-26) than the method.
 """
 
 

@@ -52,7 +52,7 @@ def _needles(forms: Iterable[str]) -> tuple[str, ...]:
 
 
 def _one_of(forms: Iterable[str]) -> str:
-    """Return a regular expression that matches each form, whatever the case of ASCII letters."""
+    """Return a regular expression that matches each form and ignores the case of ASCII letters."""
     longest = sorted(forms, key=len, reverse=True)
     return "(?i:" + "|".join(form.replace("\\", r"\\") for form in longest) + ")"
 

@@ -70,7 +70,7 @@ _NOT_A_PASSWORD: Final = re.compile(
     rb"|\d{4}-\d\d-\d\dt[\d:.z+-]*|[\w.+-]+@[\w.-]+|[a-z_]+\(.*|(?:sha|md|base|utf|aes|rsa|bcrypt|argon)-?\d.*"
     rb"|[\w./-]+\.(?:py|js|ts|json|ya?ml|toml|txt|md|env|cfg|ini|html?|go|rs|java)|\w+[=&].*"
 )
-"""Matches a number with a unit, a version, time, address, call, algorithm, file or pair."""
+"""Matches values that are not passwords: measures, versions, times, addresses, calls, files."""
 
 
 def key_like(value: bytes) -> bool:
@@ -92,7 +92,7 @@ CHECKS: Final = {
     "random_like": random_like,
     "luhn": luhn,
 }
-"""Checks by their name in `SecretPattern.check`."""
+"""Maps names in `SecretPattern.check` to checks."""
 
 MATCH_REACH: Final = {
     "prose-password": (0, 160),

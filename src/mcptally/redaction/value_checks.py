@@ -20,7 +20,7 @@ PLACEHOLDER: Final = re.compile(
     rb"(?i)your[_-]|user_provided\Z|replace[_-]?me\Z|<[^<>]*>|\$?\{[a-z_][a-z0-9_.:-]*\}\Z"
     rb"|\$\{\{|\{\{|%\([a-z_]+\)s|(?-i:\$[A-Z_][A-Z0-9_]*\Z)"
 )
-"""Matches an example, a template or a variable in place of a value."""
+"""Matches an example, a template or a variable that replaces a value."""
 
 
 def is_path(value: bytes) -> bool:

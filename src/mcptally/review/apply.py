@@ -53,7 +53,7 @@ _MEANINGS: Final = {
     Fault.NETWORK: Meaning(Verdict.INFRASTRUCTURE, "network", "yes"),
     CANNOT_TELL: Meaning(Verdict.AMBIGUOUS, "unclear", None),
 }
-"""Maps answers to the values that a call gets; with `not_an_error`, a call loses its values."""
+"""Maps answers to the values that a call gets; with `not_an_error`, these values become null."""
 
 
 def meaning_of(answer: str) -> Meaning | None:

@@ -120,7 +120,7 @@ def of_sample(store: ReviewedStore, drawn: Sequence[Drawn], sample: str) -> list
 
 
 def of_calls(store: ReviewedStore, calls: Sequence[str]) -> list[Item]:
-    """Return calls by their ids as items; calls missing from the store are omitted."""
+    """Return the calls with these ids as items; calls missing from the store are omitted."""
     return [
         _item(row, 1, 0.0)
         for row in _rows(store, "WHERE call_id IN (SELECT unnest($1))", [list(calls)])

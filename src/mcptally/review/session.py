@@ -74,13 +74,16 @@ class Session:
     ) -> None:
         """Begin or continue a review.
 
-        Args: store: the store, not a masked one. path: the file of answers; by default the one
-        beside the archive. who: name of the reviewer; by default that of the user. by: whether a
-        person or a program answers. server: only calls to this server. tool: only calls to this
-        tool.
+        Args:
+            store: the store, with texts as recorded (not masked).
+            path: the file of answers; by default the one in the archive's folder.
+            who: name of the reviewer; by default that of the user.
+            by: whether a person or a program answers.
+            server: only calls to this server.
+            tool: only calls to this tool.
 
         Raises:
-            UsageError: no file is given, and there is no writable folder beside the archive.
+            UsageError: no file is given, and the archive's folder is missing or not writable.
             UnreadableError: the file has a line that is not an answer.
         """
         self.store = store

@@ -29,7 +29,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     """A section of a specification with its revision, a seed document, or "mcptally"."""
     fires: tuple[Any, ...] = ()
-    """Examples on which the rule must fire: strings for text rules; otherwise see the rule's
+    """Examples on which the rule must fire: strings for text rules; for other rules see their
     class."""
     silent: tuple[Any, ...] = ()
     """Examples on which the rule must stay silent."""

@@ -184,7 +184,7 @@ def _by_sessions(
     """Return each fact's statistic, and the maximum in each draw of random signs for sessions.
 
     A session's score is the sum over its calls of (failed - mean)(holds - mean). Without an effect,
-    it is as often positive as negative, whatever the correlation within the session.
+    it is as often positive as negative, regardless of the correlation within the session.
     """
     scores = np.zeros((sessions, table.holds.shape[1]))
     centred = table.failed - table.failed.mean()

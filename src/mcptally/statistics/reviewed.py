@@ -43,7 +43,7 @@ class Drawn(NamedTuple):
     rest: list[tuple[int, int]]
     """The other drawn groups: the group, and the number of its calls to review."""
     probability: Floats
-    """Each group's probability of being drawn."""
+    """The probability that each group is drawn."""
 
 
 class Stratum(NamedTuple):

@@ -216,5 +216,5 @@ def contrasts(
 
 
 def _codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return numbers from 0 in place of hashes."""
+    """Replace hashes by numbers from 0."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)

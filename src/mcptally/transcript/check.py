@@ -36,9 +36,9 @@ from mcptally.wire.nesting import with_raised_recursion_limit
 CheckVerdict = Literal["whole", "writing", "unclosed", "incomplete"]
 """State of a recording.
 
-`writing` and `unclosed` recordings have no `close` event: the former are still being written; for
-the latter, the recorder was killed or the file was copied too early. In `incomplete` recordings,
-events are missing or contradict each other."""
+`writing` and `unclosed` recordings have no `close` event. A `writing` recording is still being
+written; for an `unclosed` one, the recorder was killed or the file was copied too early. In an
+`incomplete` recording, events are missing or contradict each other."""
 
 _MAX_RUNS: Final = 4096
 """Number of `seq` runs per recording above which runs are merged, to bound memory for shuffled
@@ -64,7 +64,7 @@ class _SeqRun:
 
 @dataclasses.dataclass(slots=True)
 class _RecordingState:
-    """The state of one recording after the events read so far."""
+    """The state of one recording after the events that were read so far."""
 
     file: Path
     server: str | None = None

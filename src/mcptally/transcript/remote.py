@@ -107,7 +107,7 @@ class RemoteFile:
     def __init__(self, url: str, size: int, mark: tuple[int, int]) -> None:
         self.url = url
         self.size = size
-        """Bytes."""
+        """Size in bytes."""
         self.mark = mark
         """Modification time in nanoseconds, and a number derived from the version."""
         self._read: str | None = None
@@ -234,7 +234,7 @@ class _Stream(io.RawIOBase):
 def discover(url: str) -> list[Path]:
     """Return the transcript files at a URL: a file, a folder (recursively), or a pattern.
 
-    Each is a `RemoteFile`, which the reading stages accept in place of a `Path`.
+    Each is a `RemoteFile`, which the reading stages accept like a `Path`.
 
     Raises:
         UnreadableError: there are no transcripts.

@@ -21,7 +21,7 @@ def spans_of(path: Path, target: int) -> list[Span]:
 
     Args:
         path: an uncompressed file.
-        target: size of a part in bytes; parts are larger where recordings overlap.
+        target: size of a part in bytes; parts are larger if recordings overlap.
     """
     digests = Digests()
     places: list[tuple[int, int]] = [(0, 1)]

@@ -12,10 +12,10 @@ VERDICT_PRIOR: Final = (100.0, 0.8)
 HIDDEN_PRIOR: Final = (20.0, 0.9)
 """Weight, as a number of observations, and precision of the prior.
 
-The precision is assumed for rules without measurements. The weight applies twice: when all rules
-are shrunk towards this precision, and when a section is shrunk towards all rules. For verdicts the
-weight is higher: on unlabelled servers they fail in ways that the labels do not show, which hardly
-happens with hidden errors."""
+The precision is assumed for rules without measurements. The weight is used twice: to shrink the
+precision of all rules towards this precision, and that of a section towards all rules. Verdicts
+have a higher weight: on unlabelled servers they fail in ways that the labels do not show, which
+hardly happens with hidden errors."""
 
 
 def section(rule: TextRule) -> str:

@@ -74,8 +74,8 @@ def judge(
 
     Args:
         calls: some or all columns of `facts.Inputs`.
-        ruleset: rules to use in place of the shipped ones.
-        weights: weights to use in place of the shipped ones.
+        ruleset: rules that replace the shipped rules.
+        weights: weights that replace the shipped weights.
         definitions: `Definitions` of the tools, if `calls` has no `input_schema`.
 
     Returns:

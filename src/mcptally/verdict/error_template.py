@@ -77,8 +77,8 @@ _MESSAGE_MEMBERS: Final = (
 )
 """Members that may contain the message, at any depth, most specific first."""
 _LITERALS: Final = {name: max(re.split(r"_\?|[sk]", name), key=len) for name in _MESSAGE_MEMBERS}
-"""Maps members to lower-case letters that occur in every text with the member; not s and k, which
-also match U+017F and U+212A if case is ignored."""
+"""Maps members to their longest run of letters except s and k, for a fast search. If case is
+ignored, s and k also match U+017F and U+212A."""
 _JSON_PATH: Final = r"""(?s)["']path["']\s*:\s*\[\s*((?:"[^"]*"|\d+|[,\s])*)\]"""
 
 _MASKS: Final = (
@@ -259,7 +259,7 @@ def _json_messages(texts: pl.Series) -> pl.Series:
 
 
 def _mask(texts: pl.Series) -> pl.Series:
-    """Return the texts on one line with placeholders, at most `MAX_TEMPLATE` characters."""
+    """Return each text on one line with placeholders, in at most `MAX_TEMPLATE` characters."""
     masked, cut = _masked_and_cut()
     query = texts.alias("text").to_frame().lazy().select(masked).select(cut)
     return query.pipe(run_query)["text"]

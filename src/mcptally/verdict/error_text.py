@@ -90,7 +90,7 @@ _UNINFORMATIVE: Final = (
 )
 """Matches generic texts that hide the text of an exception."""
 THIS_TOOL: Final = "this_tool"
-"""Text that rules see in place of the tool's name."""
+"""Text by which the tool's name is replaced for rules."""
 _IDENTIFIER: Final = r"[_\-./0-9]|[a-z][A-Z]"
 """Matches features of names that are not words in a language."""
 _MESSAGE_ONLY: Final = r"^ValueError:\s+"
@@ -117,7 +117,7 @@ def strip_wrappers(text: pl.Expr) -> pl.Expr:
 
 
 def without_tool_name(text: pl.Expr, tool: pl.Expr) -> pl.Expr:
-    """Return `text` with `THIS_TOOL` in place of the tool's name: names are not evidence.
+    """Return `text` with the tool's name replaced by `THIS_TOOL`: names are not evidence.
 
     A name that is also a word, such as "fetch", is replaced only where the text uses it as a name.
 
@@ -138,7 +138,7 @@ def without_tool_name(text: pl.Expr, tool: pl.Expr) -> pl.Expr:
 
 
 def _replaced(text: pl.Expr, name: pl.Expr, before: str, after: str) -> pl.Expr:
-    """Return `text` with `THIS_TOOL` in place of a name between two literal texts."""
+    """Return `text` with a name between two literal texts replaced by `THIS_TOOL`."""
     parts = text.str.split(pl.concat_str(pl.lit(before), name, pl.lit(after)))
     return pl.when(name != "").then(parts.list.join(before + THIS_TOOL + after)).otherwise(text)
 
@@ -203,7 +203,7 @@ def first_line(text: pl.Expr) -> pl.Expr:
 
 
 def http_status(text: pl.Expr) -> pl.Expr:
-    """Return the HTTP error status beside a word such as "status" in `text`."""
+    """Return the HTTP error status next to a word such as "status" in `text`."""
     head = text.str.head(HEAD)
     return pl.coalesce(head.str.extract(_STATUS, 1), head.str.extract(_STATUS_BY_NAME, 1)).cast(
         pl.Int32

@@ -50,7 +50,7 @@ _MINUTE_KEYS: Final = ("recording", "server", "minute", "tool")
 
 
 class _ToolCounts(StageTable):
-    """Numbers of calls to a tool and to all tools of its server."""
+    """The numbers of calls to a tool and to all tools of its server."""
 
     own_calls = Column(pl.Int64, "Calls to the tool at that time.")
     own_failed = Column(pl.Int64, "Of those, failed.")

@@ -13,7 +13,7 @@ _USUAL_FORM: Final = "usual"
 """Key in an example of a hidden error; `json` means that the tool's other results are JSON."""
 
 _OTHER_RESULTS: Final = 19
-"""Number of other results that the check adds to such an example."""
+"""Number of other results that the check adds to an example with a usual form."""
 
 _SHOWN: Final = 200
 """Maximum characters of an example quoted in an error message."""

@@ -122,7 +122,7 @@ def find_hidden_errors(
 
     Args:
         calls: results not marked as errors, with some or all columns of `Inputs`.
-        ruleset: rules to use in place of the shipped ones.
+        ruleset: rules that replace the shipped rules.
 
     Returns:
         `HiddenErrors`.
@@ -164,7 +164,7 @@ def later_texts(response: pl.Expr, count: pl.Expr) -> pl.Expr:
 
     Args:
         response: the JSON of a result.
-        count: its number of text blocks.
+        count: the number of text blocks in the result.
     """
     # An escape takes two characters. White space may precede the text.
     begin = pl.element().str.head(2 * _LATER_CHARS + 100)

@@ -42,10 +42,12 @@ def match_rules(
 ) -> list[Rows | None]:
     """Return, for each rule, the rows of `texts` that match its patterns; None without patterns.
 
-    Args: rules: the rules, in order of precedence. texts: distinct texts, without nulls. starts:
-    the texts for rules with `where = "start"`, one per row of `texts`. lines: the first lines of
-    `texts`; needed if a rule has `where = "first_line"`. within: the rows that a rule may match;
-    None for all.
+    Args:
+        rules: the rules, in order of precedence.
+        texts: distinct texts, without nulls.
+        starts: the texts for rules with `where = "start"`, one per row of `texts`.
+        lines: the first lines of `texts`; needed if a rule has `where = "first_line"`.
+        within: returns the rows that a rule may match; None for all.
     """
     whole_texts = _Texts(texts)
     places = {"anywhere": whole_texts, "start": _Texts(starts)}

@@ -47,8 +47,8 @@ context have separate weights for clear cases, which they should change less."""
 SMALLEST: Final = 1e-4
 """Lower limit for the rules' probabilities in pooling, so that rules cannot exclude a class."""
 SMALLEST_OPINION: Final = 0.02
-"""The same for the text model, which sees less than the rules and so must not outweigh all of
-them."""
+"""Lower limit for the text model's probabilities: it sees less than the rules and must not outweigh
+all of them."""
 MOST_VOTES: Final = 2.0
 """Maximum count of rules with the same verdict and tier."""
 

@@ -40,7 +40,7 @@ def cap_frame(body: bytes, *, cap: int = DEFAULT_CAP) -> Piece:
 
 
 class FrameSplitter:
-    """Splits a stream into frames, however it is cut into chunks; memory is bounded."""
+    """Splits a stream, given in chunks of any size, into frames; memory is bounded."""
 
     def __init__(self, *, cap: int = DEFAULT_CAP) -> None:
         self._cap = cap

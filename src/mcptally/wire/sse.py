@@ -38,7 +38,7 @@ class SseEvent(NamedTuple):
 
 
 class SseParser:
-    """Parses the events of one stream, however it is cut into chunks."""
+    """Parses the events of one stream, given in chunks of any size."""
 
     def __init__(self, *, cap: int = DEFAULT_CAP, pool: BytePool | None = None) -> None:
         self._cap = cap

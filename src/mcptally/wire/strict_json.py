@@ -17,7 +17,7 @@ _decode: Final = msgspec.json.Decoder().decode
 _BOM: Final = b"\xef\xbb\xbf"
 
 # The largest double is 1.8e308, so an integer of 310 digits overflows: msgspec decodes it exactly,
-# orjson rejects it. If every 32nd byte is sampled, such a run covers nine samples.
+# orjson rejects it. If every 32nd byte is sampled, a run of 310 digits covers nine samples.
 _LONGEST_INTEGER: Final = 309
 _STRIDE: Final = 32
 _SAMPLED_DIGITS: Final = re.compile(rb"[0-9]{9}")

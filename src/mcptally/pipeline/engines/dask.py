@@ -1,7 +1,7 @@
 """Implements the worker pool for a Dask cluster.
 
 This process reads no transcripts: it submits tasks and combines their reports. Dask tracks which
-worker has which result, and repeats the tasks of a worker that dies (see `dask_tasks`).
+worker has which result, and reruns the tasks of a worker that dies (see `dask_tasks`).
 """
 
 import concurrent.futures
@@ -264,7 +264,7 @@ class DaskPool:
         trace: TracebackType | None,
     ) -> None:
         self.gathered.clear()
-        # A worker that can no longer be reached removes its scratch folder itself.
+        # An unreachable worker removes its scratch folder itself.
         with contextlib.suppress(OSError, RuntimeError):
             _run_on_workers(self.client, dask_tasks.clear, self.run, on_error="ignore")
 
@@ -292,9 +292,9 @@ class DaskPool:
     def finish(
         self, numbers: Iterable[int], context_of: ContextOf, settings: FinishSettings
     ) -> Iterator[Written]:
-        """Finish partitions, where possible on the worker that gathered them; see `WorkerPool`."""
-        # Send it as a task, not as an argument: the scheduler gets it once and can repeat it on any
-        # worker.
+        """Finish partitions, if possible on the worker that gathered them; see `WorkerPool`."""
+        # Send the settings as a task, not as an argument: the scheduler gets them once and can
+        # rerun the task on any worker.
         shared = self._submit(dask_tasks.share_settings, settings)
 
         def submitted() -> Iterator[distributed.Future]:

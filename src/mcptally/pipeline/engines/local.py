@@ -48,8 +48,8 @@ class LocalEngine:
 class LocalPool:
     """`jobs` processes including this one, each with a `PartitionWorker`.
 
-    Together they keep up to `memory` bytes of transcript in memory, plus each one's latest
-    partition. A partition is finished by the process that gathered it.
+    Together they keep up to `memory` bytes of transcript in memory, plus the latest partition of
+    each process. A partition is finished by the process that gathered it.
     """
 
     def __init__(self, jobs: int, work: Path, memory: int) -> None:
@@ -120,7 +120,7 @@ class LocalPool:
         """Run tasks in all processes; yield process, task and result in the order of completion.
 
         Args:
-            shared: tasks for whichever process is free.
+            shared: tasks for any free process.
             own: tasks for specific processes, by process number. A task is taken from its iterable
                 when it is sent, `_AHEAD` at a time.
         """
@@ -179,8 +179,8 @@ def _pop(tasks: collections.deque[Task]) -> Task | None:
 class _Child:
     """A child process with a `PartitionWorker`, and the pipe to it.
 
-    A thread waits for its answers and sends the next shared task, so that the child never waits
-    while this process is busy with a task.
+    A thread waits for the child's answers and sends the next shared task, so that the child is
+    never idle while this process is busy.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class _Child:
         self.number = number
         self.answers = answers
         self.shared: collections.deque[Task] = collections.deque()
-        """Tasks for whichever process is free."""
+        """Tasks for any free process."""
         self.sent: collections.deque[Task] = collections.deque()
         """Tasks sent to the process and not yet answered, in order."""
         self.sending = threading.Lock()
@@ -294,7 +294,7 @@ def _child_environment() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_blocked() -> Iterator[None]:
-    """Block SIGINT in this thread, and permanently in child processes started meanwhile.
+    """Block SIGINT in this thread, and permanently in child processes started in the block.
 
     Without this, Ctrl-C could end a starting child with a traceback before `_serve` ignores SIGINT.
     """

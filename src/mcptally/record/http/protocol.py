@@ -119,7 +119,7 @@ class HttpProtocol:
             self.exchange.record_request_end()
 
     def resume_parsing(self) -> None:
-        """Return to parsing the current exchange if it was handled without the parsers."""
+        """Resume parsing the current exchange if it was handled without the parsers."""
         if self._known is not None:
             self._known.replay(self._client, self._server)
             self._known = None

@@ -86,7 +86,7 @@ class ProxyConnection:
 
     @property
     def _current(self) -> ProxiedExchange:
-        """The current exchange, in states that have one."""
+        """The current exchange; only for states that have one."""
         if self._protocol.exchange is None:
             raise LookupError(f"no exchange in state {self._state.name}")
         return self._protocol.exchange

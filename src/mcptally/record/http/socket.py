@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcptally.record.http.tls import TlsStream
 
 HIGH_WATER: Final = 256 * 1024
-"""Bytes in the send buffer above which the other side is no longer read."""
+"""Bytes in the send buffer above which reading from the other side pauses."""
 
 _RESET: Final = struct.pack("ii", 1, 0)
 

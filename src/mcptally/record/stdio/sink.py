@@ -15,7 +15,7 @@ _MIN_PIPE_BUF: Final = 512
 
 
 class Sink:
-    """The destination of one direction; `write` accepts as many bytes as possible at once."""
+    """The destination of a stream; `write` accepts as many bytes as possible at once."""
 
     def __init__(self, fd: int, *, also_close: tuple[int, ...] = ()) -> None:
         self.fd = fd

@@ -68,7 +68,7 @@ def decide(
         tool: the tool's name.
         arguments: the call's arguments.
         code: a JSON-RPC error's code.
-        structured: whether the error is structured, whatever its text.
+        structured: whether the error is structured, regardless of its text.
     """
     low = text.lower()
     mcp = code in CODES or ROWS.holds("mcp_code", low)

@@ -32,7 +32,7 @@ FILE: Final = "regular.toml"
 
 
 class _Errors(StageTable):
-    """The columns read from calls; a missing column counts as null."""
+    """The columns used from calls; a missing column counts as null."""
 
     outcome = Judged.outcome
     error_text = Judged.error_text

@@ -40,7 +40,7 @@ def _meaning_errors(schemas: pa.ChunkedArray, arguments: pa.ChunkedArray) -> pa.
 
 
 def meaning_error(schema: str | None, arguments: str | None) -> str | None:
-    """Return the first error in the meaning of arguments; None if there is none.
+    """Return the first semantic error in the arguments; None if there is none.
 
     Args:
         schema: the tool's inputSchema, as JSON text.

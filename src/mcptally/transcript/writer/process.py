@@ -75,7 +75,7 @@ class WriterProcess:
         self._free_slots: list[int] = []
         self._prepared = 0
         self._lost = 0
-        """Number of lost events in closed recordings that the writer does not know about."""
+        """Number of events lost by closed recordings that the writer does not know about."""
         self._events_put = 0
         """Total number of events put into the queue."""
         self.limit = 0
