@@ -28,8 +28,8 @@ PARTITION: Final = 160 << 20
 """Maximum bytes of transcript per partition, unless files that belong together are larger."""
 
 SINGLE_PROCESS: Final = 240 << 20
-"""The maximum for a single process, which may use more memory than each of several. Every partition
-adds a third of a second, regardless of its size."""
+"""The maximum if there is a single process, which may use more memory. Every partition adds a third
+of a second, regardless of its size."""
 
 WORTHWHILE: Final = 16 << 20
 """Minimum bytes of transcript for each of several processes."""

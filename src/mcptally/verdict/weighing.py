@@ -237,9 +237,9 @@ def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.
 def given_a_cause(
     probability: npt.NDArray[np.float64], best: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """Return the probabilities given that the cause can be known, where the verdict names one.
+    """Return the probabilities given that the cause can be known, in rows whose verdict names it.
 
-    In such rows `ambiguous` gets 0: if the cause cannot be known, no verdict is right or wrong.
+    These rows get 0 for `ambiguous`: if the cause cannot be known, no verdict is right or wrong.
 
     Args:
         probability: the probabilities.

@@ -45,7 +45,7 @@ class ServerEntry:
 
     @property
     def words(self) -> list[Node]:
-        """The nodes of the command's words."""
+        """The nodes of the words in the command."""
         command, arguments = self.command, self.arguments
         if command is None:
             return []

@@ -26,7 +26,7 @@ _MAX_PIPELINED_BYTES: Final = 256 * 1024
 """Maximum bytes that a client may pipeline before the response to its current request."""
 
 LINGER_SECONDS: Final = 2.0
-"""Seconds that a client which is still sending its request gets to read an early response."""
+"""Seconds for a client that is still sending its request to read an early response."""
 
 _MAX_LINGER_BYTES: Final = 64 << 20
 

@@ -275,7 +275,7 @@ def _parsed(arguments: str | None) -> Any:
 
 
 def _without_interim(found: pl.LazyFrame, rows: pl.DataFrame) -> pl.LazyFrame:
-    """Return `found` without `seed_*` for interim answers: the document only scores final ones."""
+    """Return `found` without `seed_*` for interim answers, which the document does not score."""
     interim = rows.get_column(ROW)[_indices(rows, _Replies.is_interim)]
     if not len(interim):
         return found

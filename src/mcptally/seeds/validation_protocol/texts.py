@@ -46,7 +46,7 @@ class Answer(NamedTuple):
 
 
 def parse_request(arguments: str | None) -> Request:
-    """Return the request in the arguments of a validation (JSON text)."""
+    """Return the request that the arguments of a validation (JSON text) contain."""
     value = json_value(arguments)
     if not isinstance(value, dict):
         return Request(None, None, None)
