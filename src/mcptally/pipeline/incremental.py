@@ -66,8 +66,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
     unavailable: frozenset[str] = frozenset()
     """Files that are gone or changed and cannot be scored again; their rows are kept."""
     excluded_recordings: pl.DataFrame = msgspec.field(default_factory=ExcludedRecordings.empty)
-    """`ExcludedRecordings`: recordings whose rows are reused from another store, not from this
-    one."""
+    """`ExcludedRecordings`: for each store, recordings whose rows are taken from another store."""
     excluded_files: pl.DataFrame = msgspec.field(default_factory=ExcludedFiles.empty)
     """`ExcludedFiles`: the same for findings that belong to no recording."""
 

@@ -80,7 +80,7 @@ VALUE_CHECKS: Final[dict[str, Callable[[bytes, int, int], bool]]] = {
 }
 """Maps kinds for which a name is not enough to a check of the value at `view[start:end]`.
 
-Keys are kinds of secrets.
+The first word of a key is the secret's kind.
 """
 
 
