@@ -8,7 +8,7 @@
 -- a change of clients may explain (`client_changed`); `from_start`: the first session with these
 -- tools was affected, too. For several servers, only facts that are true for each are reported.
 -- `tools` are tools that the servers have; `unlisted_calls` have other names. `call_id` is a call
--- with one of the most frequent combinations of tool, message and arguments. `exception` is what
+-- with the most frequent combination of tool, message and arguments. `exception` is what
 -- the server wrote to stderr while it answered that call with `message`.
 WITH attributed AS MATERIALIZED (
     SELECT *, hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash
