@@ -7,6 +7,8 @@ import pytest
 from mcptally.importers import import_logs
 from tests.importers.imported_logs import SAMPLES, Logs, all_records_accounted_for
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("server", "tool", "arguments", "outcome", "text", "latency_ms")
 
 
@@ -19,7 +21,6 @@ SAMPLE = {
 }
 
 
-@pytest.mark.slow
 def test_runs_of_langsmith_give_the_calls_of_tools(imported):
     tally, calls = imported(SAMPLE["langsmith.jsonl.gz"], "langsmith")
     assert tally.notes.total() == 3  # no run says which server ran the tool

@@ -18,6 +18,8 @@ from mcptally.redaction.policy import policy
 from mcptally.transcript.files import FREE_EXPANSION, DecompressionBudget
 from tests.importers.imported_logs import all_records_accounted_for
 
+pytestmark = pytest.mark.slow
+
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 TOO_LARGE = "decompress to more than 64 times their size"
 
@@ -56,7 +58,6 @@ class Counted(Source):
         super().charge(records, size)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("form", "head", "block", "tail"), BOMBS.values(), ids=BOMBS)
 def test_a_bomb_is_read_up_to_the_limit_and_reported(
     tmp_path: Path, form: str, head: bytes, block: bytes, tail: bytes
@@ -80,7 +81,6 @@ def test_a_first_pass_does_not_use_the_budget(tmp_path: Path) -> None:
     assert source.tally.seen == (1 << 20) // len(spans[1])
 
 
-@pytest.mark.slow
 def test_bombs_share_one_budget_and_other_files_are_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

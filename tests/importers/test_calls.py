@@ -8,6 +8,8 @@ import pytest
 from mcptally.importers import import_logs
 from tests.importers.imported_logs import Logs, all_records_accounted_for
 
+pytestmark = pytest.mark.slow
+
 LOGS = Logs()
 
 
@@ -44,7 +46,6 @@ CODE = LOGS.add(
 )
 
 
-@pytest.mark.slow
 def test_claude_code_s_mcp_log_gives_tool_outcome_duration_and_stderr(logs):
     done, found, calls, _ = logs[CODE]
     assert all_records_accounted_for(done)

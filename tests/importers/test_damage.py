@@ -115,6 +115,7 @@ def test_a_damaged_file_gives_a_whole_archive_and_every_record_is_counted(form, 
     imported(form, data.draw(damaged(WHOLE[form])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", sorted(set(FORMATS) - {"mcphawk"}))
 @settings(max_examples=settings.default.max_examples // 3, deadline=None)
 @given(data=st.binary(max_size=400))
@@ -532,6 +533,7 @@ def test_a_file_name_that_is_not_utf8_does_not_stop_the_import(tmp_path):
     assert import_logs(odd, tmp_path / "t").recordings == 1
 
 
+@pytest.mark.slow
 def test_deeply_nested_folders_are_read(tmp_path, monkeypatch):
     (tmp_path / "a.jsonl").write_text(PING)
     monkeypatch.chdir(tmp_path)

@@ -302,6 +302,7 @@ def test_the_tools_table_describes_the_change_from_the_previous_version(
     ]
 
 
+@pytest.mark.slow
 def test_the_finding_states_that_a_change_was_announced(scored: dict[str, pl.DataFrame]):
     assert changes_in_session(scored, "announced") == [
         "the tool changed within a session (announced): description: changed"

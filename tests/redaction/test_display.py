@@ -8,6 +8,8 @@ import mcptally as mt
 from tests import transcripts as t
 from tests.commands import run_bytes
 
+pytestmark = pytest.mark.slow
+
 SECRET = "ghp_" + "a1B2" * 9
 
 
@@ -30,7 +32,6 @@ def printed(*arguments):
     return done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json", "csv", "markdown", "parquet"])
 def test_query_output_masks_tokens(store, form):
     sql = "SELECT arguments, response, error_text, error_details FROM calls"
@@ -39,7 +40,6 @@ def test_query_output_masks_tokens(store, form):
     assert b"redacted:" in out
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_show_masks_tokens(store, form):
     ((call,),) = mt.open_store(store).sql("SELECT call_id FROM calls").fetchall()

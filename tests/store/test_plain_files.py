@@ -12,6 +12,8 @@ from mcptally.errors import StoreError
 from tests.commands import run
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory) -> mt.Store:
@@ -50,7 +52,6 @@ def a_link_to_a_device(store: Path, _: Path) -> None:
     (store / "tools" / "z.parquet").symlink_to("/dev/zero")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -8,6 +8,8 @@ import mcptally as mt
 from mcptally.tables.all_tables import TABLES
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> Path:
@@ -17,7 +19,6 @@ def store(tmp_path_factory) -> Path:
     return folder / "store"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_every_parquet_file_states_the_meaning_and_unit_of_its_columns(store: Path, table):
     files = [*(store / table.name).glob("*.parquet")]

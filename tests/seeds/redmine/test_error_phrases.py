@@ -5,6 +5,8 @@ import pytest
 from tests.scored_cases import Cases, Scored
 from tests.transcripts import c2s, call, opened, s2c, text
 
+pytestmark = pytest.mark.slow
+
 CASES = Cases()
 
 
@@ -37,7 +39,6 @@ STANDARD = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", STANDARD.values(), ids=STANDARD)
 def test_a_standard_message_is_a_finding_and_a_failure(scored: Scored, case: int):
     assert outcome_and_findings(scored, case) == ("hidden_error", 1)

@@ -8,6 +8,8 @@ import mcptally as mt
 from tests.scored_cases import Cases, Scored
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
+pytestmark = pytest.mark.slow
+
 CASES = Cases()
 
 DECLARED = '<?xml version="1.0" encoding="UTF-8"?><issues/>'
@@ -69,7 +71,6 @@ COMPARED = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "rules"),
     [(results(*texts), rules) for texts, rules in COMPARED],
@@ -106,7 +107,6 @@ def test_an_error_is_not_expected_to_be_xml(scored, found, case):
     assert found(case) == []
 
 
-@pytest.mark.slow
 def test_a_recording_is_scored_again_when_another_one_shows_that_results_are_xml(tmp_path: Path):
     archive = tmp_path / "archive"
     archive.mkdir()
