@@ -321,7 +321,7 @@ _KEY: Final = re.compile(
 
 
 def _resources(schema: str | None, arguments: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield (name, value, kind) of each path, address, key and table in a call's arguments."""
+    """Yield the name, value and kind of each path, address, key and table in the arguments."""
     kinds = {each.path: each.kind for each in semantic_parameters(schema)} if schema else {}
     for name, value in arguments.items():
         if not isinstance(value, str) or not 2 <= len(value) <= 2000:

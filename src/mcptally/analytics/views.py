@@ -262,7 +262,7 @@ def texts_of(question: str) -> dict[str, str]:
 
 
 def texts_read(query: str) -> Mapping[str, str]:
-    """Return name → SQL of everything that a query mentions and therefore may read.
+    """Return the SQL of everything that a query mentions, and so may read, by name.
 
     A query that reads DuckDB's catalog may read all questions.
     """
@@ -341,7 +341,7 @@ def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
 def _create_what_binds(
     connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str], *, computed: bool = False
 ) -> dict[str, duckdb.CatalogException]:
-    """Create views and macros in the order of their dependencies; return name → error of failures.
+    """Create views and macros in the order of their dependencies; return the errors by name.
 
     Each text is tried at most once, because failing takes as long as succeeding.
     """

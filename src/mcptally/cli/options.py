@@ -125,7 +125,7 @@ def write_gate_reports(
 
     Args:
         ctx: context of the command.
-        results: the results.
+        results: the results of the gates.
         junit: path of the JUnit XML report.
         sarif: path of the SARIF report.
         fail_on_undecided: whether undecided results count as failures.

@@ -111,7 +111,7 @@ def _weighted_share(rows: pl.DataFrame, weighting: str) -> float:
 
 
 def confusion(label: pl.Series, verdict: pl.Series) -> dict[str, dict[str, int]]:
-    """Return label → verdict → count; the key `none` means no verdict."""
+    """Count verdicts per label, as nested dicts; the key `none` means no verdict."""
     frame = pl.DataFrame({"label": label, "verdict": verdict.fill_null("none")})
     counts = {(row[0], row[1]): row[2] for row in frame.group_by("label", "verdict").len().rows()}
     columns = [*VERDICTS, "ambiguous", "none"]

@@ -119,7 +119,7 @@ def why_unknown(path: Path) -> str:
 
 
 def _votes(lines: Iterable[bytes]) -> list[tuple[str, int]]:
-    """Return (format, number of matching lines), most lines first."""
+    """Return each format with its number of matching lines, most lines first."""
     votes: dict[str, int] = {}
     for line in lines:
         for look in LOOKS:

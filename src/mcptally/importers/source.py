@@ -64,7 +64,7 @@ class Source:
     """Budget for decompression, which all files of an import share."""
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (line number from 1, bytes without the line ending) for each line.
+        """Yield each line's number (from 1) and bytes, without the line ending.
 
         Each line is counted as seen; an unreadable part is counted as one unused line.
         """
@@ -81,7 +81,7 @@ class Source:
                 number += 1
 
     def records(self, decoder: msgspec.json.Decoder[_T], why: str) -> Iterator[tuple[int, _T]]:
-        """Yield (line number from 1, decoded value) for each line that `decoder` accepts.
+        """Yield the number (from 1) and decoded value of each line that `decoder` accepts.
 
         Blank lines are counted as context, rejected lines as unused with the reason `why`.
         """
@@ -102,7 +102,7 @@ class Source:
         *,
         cut_off: str | None = None,
     ) -> Iterator[tuple[int, _T]]:
-        """Yield (line number, decoded value) for each object in a document's array at `path`.
+        """Yield the line number and decoded value of each object in a document's array at `path`.
 
         Each object is counted as seen. Rejected objects are counted as unused with the reason
         `why`, truncated or too large objects with the reason `cut_off` (default: `why`).

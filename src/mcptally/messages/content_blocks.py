@@ -84,7 +84,7 @@ def _beginning(text: Raw, limit: int) -> str | UnsetType | None:
 
 
 def result_columns(items: Sequence[Result]) -> dict[str, Any]:
-    """Return name → values of the columns that describe results."""
+    """Return the columns that describe results, by name."""
     columns = scalar_columns(items, Result)
     return (
         columns
@@ -97,7 +97,7 @@ def result_columns(items: Sequence[Result]) -> dict[str, Any]:
 
 
 def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:
-    """Return name → values of the columns that describe the results' content blocks."""
+    """Return the columns that describe the results' content blocks, by name."""
     contents = [item.content for item in items]
     sizes = np.fromiter((len(c) if c else 0 for c in contents), np.int64, len(contents))
     ends = np.cumsum(sizes)
@@ -159,7 +159,7 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
 
 
 _KINDS: Final = {"text": 1, "image": 2, "audio": 3, "resource": 4, "resource_link": 4}
-"""Block types that are counted → position of the counter; links count as resources."""
+"""Block types that are counted → internal code; links count as resources."""
 
 
 def _all_absent(raws: Sequence[Raw]) -> bool:

@@ -245,7 +245,7 @@ def _contents(events: pl.DataFrame, files: Sequence[Path]) -> pl.Series:
 def _lines_of(
     events: pl.DataFrame, files: Sequence[Path]
 ) -> Iterator[tuple[tuple[int, int], bytes]]:
-    """Yield ((file, line number), line) of each event."""
+    """Yield each event's place (file, line number) and line."""
     wanted = events.group_by("file", maintain_order=True).agg(Event.line.col)
     for number, places in wanted.iter_rows():
         left = set(places)

@@ -36,7 +36,7 @@ _TYPES: Final[dict[Any, pl.DataType]] = {
 
 @functools.cache
 def scalar_types(shape: type[Struct]) -> dict[str, pl.DataType]:
-    """Return name → type of a struct's fields that are strings, numbers, booleans or raw JSON."""
+    """Map a struct's fields that are strings, numbers, booleans or raw JSON to their types."""
     hints = get_type_hints(shape)
     return {name: _TYPES[hint] for name, hint in hints.items() if hint in _TYPES}
 

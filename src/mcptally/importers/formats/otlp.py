@@ -100,7 +100,7 @@ def _spans(source: Source) -> Iterator[Span]:
 
 
 def _of_group(group: _ResourceSpans) -> Iterator[tuple[str | None, msgspec.Raw]]:
-    """Yield (library, span) for each span in a group."""
+    """Yield each span in a group, preceded by the library that wrote the span."""
     for scope in group.scopes:
         library = scope.library.name if scope.library else None
         for raw in scope.spans:

@@ -211,7 +211,7 @@ def decided_of(found: Explanation) -> dict[str, Any]:
 
 
 def _shares(probabilities: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Return (verdict, percentage as in `mcptally show`), most probable first."""
+    """Return each verdict with its probability in percent, most probable first."""
     ordered = sorted(probabilities.items(), key=lambda each: -each[1])
     return [(verdict, explanation.percent(100 * share)) for verdict, share in ordered]
 
