@@ -155,7 +155,7 @@ def properties_of(schema: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _alternatives(member: Any, root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a property's schema, and the schemas it refers to or chooses from, one level deep."""
+    """Yield a property's schema, and the schemas that it references or combines, one level deep."""
     if not isinstance(member, dict):
         return
     yield member
@@ -189,7 +189,7 @@ def escaped(name: str) -> str:
 
 
 def repeats_name(text: str, name: str) -> bool:
-    """Return whether a text only repeats words of the name; inflected forms (`lists`) count."""
+    """Return whether a text only repeats words of the name, possibly inflected (`lists`)."""
     known = [word[:4] for word in words_of(name)]
     return all(
         word in FILLING_WORDS or any(word.startswith(begin) for begin in known)

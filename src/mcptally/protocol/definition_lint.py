@@ -38,7 +38,7 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Listings, Scored
 
 LINT_RULES: Final = "definition."
-"""Prefix of the rules that `lint_definitions` checks; each covers one server's definitions."""
+"""Prefix of the rules that `lint_definitions` checks on the definitions of one server."""
 
 _NAME: Final = r"^[A-Za-z0-9_.-]{1,128}$"
 

@@ -1,4 +1,4 @@
-"""Checks how messages are transported: lines and bodies that are not JSON, and HTTP headers."""
+"""Checks the transport of messages: lines and bodies that are not JSON, and HTTP headers."""
 
 import base64
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def check_http(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Find frames that are not strict JSON or were too large to record."""
+    """Find frames that are not strict JSON or that were too large to record."""
     large = TrafficRaws.why.col.eq_missing(pl.lit("too_large"))
     raws, http = traffic.raws, traffic.events.http
     # Readers skip blank lines silently.

@@ -42,7 +42,7 @@ SHAPE_PREFIXES: Final[dict[str, tuple[str, ...]]] = {
 """Maps names of `SECRET_PATTERNS` to the prefixes of their matches."""
 
 WITH_PASSWORD: Final = r"://[^\s/?#@:\"'\\<>]*:[^\s/?#\"'\\<>\[\]{}]+@[A-Za-z\[_0-9]"  # noqa: S105
-"""Matches a URL with a password (Rust regex): the literal `://` is in nearly every text.
+"""Matches a URL with a password (Rust regex); `://` alone occurs in nearly every text.
 
 The lengths are not limited: compiling bounded repetitions takes fifteen times as long."""
 
@@ -122,7 +122,7 @@ class _Credential(NamedTuple):
     prefixes: tuple[str, ...]
     """Every match begins with one of these; one automaton searches for all of them."""
     pattern: re.Pattern[str]
-    """Matches from the prefix on; the group `secret` is the credential."""
+    """Matches from the start of the prefix; the group `secret` is the credential."""
 
 
 @functools.cache

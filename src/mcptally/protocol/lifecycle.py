@@ -307,7 +307,7 @@ def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
 def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Check the members that 2026-07-28 requires in every request and result.
 
-    Requests imported from a log of calls (session source `source`) are not checked: they never had
+    Requests imported from a call log (session source `source`) are not checked: they never had
     `_meta`.
     """
     capabilities = traffic.events.asks.lazy().select("row", "meta_capabilities")

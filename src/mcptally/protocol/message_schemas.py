@@ -133,7 +133,7 @@ def _compiled(schema: str) -> Validator:
 
 
 def check_shape(kind: str, method: str, revision: str, text: str) -> ShapeResult:
-    """Validate one payload; without a schema, it is valid. See `validator` for arguments."""
+    """Validate one payload (valid if there is no schema); see `validator` for the arguments."""
     strict = validator(kind, method, revision)
     if strict is None:
         return "valid", None, None
@@ -173,7 +173,7 @@ def _without_later(schema: Any, later: set[str], lists: set[str], *, nulls: bool
     Args:
         schema: the schema of the era.
         later: types of content blocks that the revision lacks.
-        lists: members that are one block in the revision, but a list of blocks in later ones.
+        lists: members that are one block in the revision and a list of blocks in later ones.
         nulls: whether optional members may be null.
     """
 

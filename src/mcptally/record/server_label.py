@@ -28,7 +28,7 @@ _OPTIONS_WITH_VALUE: Final = {
 _OPTIONS_WITH_CODE: Final = {"node": ("-e", "--eval", "--print", "eval"), "python": ("-c",)}
 """Launcher options followed by source code, which must not become the label."""
 _SAME_OPTIONS_AS: Final = {"podman": "docker", "python3": "python", "uvx": "uv"}
-"""Maps launchers to others with the same options; the rest have the options of `node`."""
+"""Maps launchers to others with the same options; the rest share the options of `node`."""
 
 
 def label(command: Sequence[str]) -> str:

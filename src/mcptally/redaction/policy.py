@@ -2,7 +2,7 @@
 
 The search parses quotes, not documents: a value begins after a quote and ends at the next quote
 with as many backslashes before it. This works in JSON, in JSON inside a string, in a torn frame and
-in plain text alike. The rules are the rows of `secret_patterns` and `key_patterns`. Two scans
+in plain text alike. The rules are rows of `secret_patterns` and `key_patterns`. Two scans
 suffice to show that an ordinary frame has no secret; such a frame is returned unchanged.
 docs/explanation/redaction.md lists what is and is not found.
 
@@ -157,7 +157,7 @@ class Policy:
         return large | {small[bisect_right(ends, hit.start)] for hit in hits}
 
     def text(self, data: bytes) -> tuple[bytes, int]:
-        """Redact bytes other than JSON (a torn frame, stderr, path or URL); otherwise as `json`."""
+        """Redact other bytes (a torn frame, stderr, path or URL), and count the replacements."""
         return self._redact(data)
 
     def secrets(self, data: bytes) -> list[str]:

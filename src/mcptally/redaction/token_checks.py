@@ -5,7 +5,7 @@ from typing import Final
 
 
 def token_like(value: bytes) -> bool:
-    """Return whether a value of 5 characters mixes letters and digits, or one of 8 mixes cases."""
+    """Return whether a value of 5 or more characters mixes letters and digits, or (8) cases."""
     if len(value) < 8:
         return _SHORT_SECRET.fullmatch(value) is not None
     return (_DIGIT.search(value) is not None and _LETTER.search(value) is not None) or (

@@ -111,7 +111,7 @@ class Session:
         """Return the next items to answer.
 
         Args:
-            n: how many.
+            n: the number of items.
             mode: `largest` for groups of failed calls by size and doubt (to correct verdicts, not
                 to estimate rates); `sample` for the calls in the last sample.
             second: only calls that another reviewer has answered, to measure agreement.
@@ -245,7 +245,7 @@ class Session:
         return max(self._samples(reviews or self.reviews), key=lambda each: each.at, default=None)
 
     def rates(self) -> list[estimates.ReviewedRate]:
-        """Return the rates from the last sample; none while an answer is missing."""
+        """Return the rates from the last sample, or no rates while an answer is missing."""
         found = self.sample()
         return [] if found is None else estimates.rates(self.store, found, self.settled)
 

@@ -154,7 +154,7 @@ def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
     for q, wanted, limit, error in zip(QUANTILES, sample.has_interval, limits, errors, strict=True):
         if (
             wanted and np.isfinite(limit).all()
-        ):  # in other cases, too many resamples have no call beyond the quantile
+        ):  # if not, too many resamples have no call beyond the quantile
             inside = np.rint((q + _STEPS[:, None] * limit * error) * last)
             inside = np.clip(inside, 0, last).astype(np.int64)
             ranks[q] = np.sort(np.append(inside, (0, int(q * last), last)))

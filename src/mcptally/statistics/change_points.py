@@ -87,7 +87,7 @@ class Series(NamedTuple):
 def change_points(series: Series) -> list[Change]:
     """Return the changes in the hit rate of a series, in order of time.
 
-    Each tool is compared with itself, so a change in the mix of tools is no change in the rate.
+    Each tool is compared with itself, so a change in the mix of tools does not change the rate.
     Changes are found by binary segmentation: a series is split at its most certain change, and both
     segments are searched again.
     """
@@ -301,7 +301,7 @@ def _within_sessions(series: Series) -> _Cut | None:
     p_value = (extreme + 1) / (len(signs) + 1)
     changed = excess[:, best][spans[:, best]]
     if seen > 0 and np.abs(changed.sum()) >= np.abs(changed).sum() - EPSILON:
-        # All sessions changed in the same direction. With few sessions, random signs often agree,
+        # All sessions changed in the same direction. With few sessions, random signs often agree
         # too.
         p_value = min(p_value, _t_tail(len(changed) + 1, seen**2) * shape[1])
     return _Cut(best + 1, float((second - first)[best]), p_value, place.astype(np.int64))

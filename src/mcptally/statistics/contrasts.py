@@ -38,7 +38,7 @@ NEAR: Final = 0.02
 DRAWS: Final = 199
 LEVEL: Final = 0.05
 MIN_SESSIONS: Final = 8
-"""Number of sessions below which calls are permuted within sessions; from it on, signs of session
+"""Number of sessions below which calls are permuted within sessions; with more, signs of session
 scores are drawn."""
 SEED: Final = 20261124
 

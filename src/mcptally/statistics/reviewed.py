@@ -142,7 +142,7 @@ def expected_half_width(
 
 
 EXPECTED: Final = (0.7, 0.1, 0.02)
-"""The shares of tool failures in the strata that planning assumes."""
+"""The shares of tool failures per stratum that are assumed for planning."""
 
 
 def combined(parts: Sequence[tuple[float, Interval]]) -> Interval:

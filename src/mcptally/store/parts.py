@@ -46,7 +46,7 @@ of long responses takes tens of megabytes."""
 
 
 class Written(msgspec.Struct, frozen=True):
-    """Numbers of rows written to a store."""
+    """The numbers of rows written to a store."""
 
     rows: dict[str, int]
     """Rows by table name."""

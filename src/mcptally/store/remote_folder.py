@@ -27,7 +27,7 @@ def upload(folder: Path, url: str, parts: Sequence[str]) -> None:
     """Copy files from a folder to the same relative paths below a URL; each copy is atomic.
 
     Raises:
-        McptallyError: it cannot be reached.
+        McptallyError: the URL cannot be reached.
     """
     system, path = resolve(url)
     if parts:
@@ -42,7 +42,7 @@ def version(url: str, name: str) -> str | None:
     """Return the version of a file below a URL: ETag (S3) or SHA-256; None if missing.
 
     Raises:
-        McptallyError: it cannot be reached.
+        McptallyError: the URL cannot be reached.
     """
     system, path = resolve(url)
     with reaching(f"{url}/{name}"):
@@ -62,7 +62,7 @@ def upload_if_unchanged(file: Path, url: str, name: str, *, before: str | None) 
     `If-None-Match`). Other protocols have no conditions: the file is always uploaded.
 
     Raises:
-        McptallyError: it cannot be reached.
+        McptallyError: the URL cannot be reached.
     """
     system, path = resolve(url)
     condition = {"mode": "create"} if before is None else {"IfMatch": before}
@@ -89,7 +89,7 @@ def ages(url: str) -> dict[str, datetime.timedelta]:
     """Map the relative path of each file below a URL to the file's age; zero if unknown.
 
     Raises:
-        McptallyError: it cannot be reached.
+        McptallyError: the URL cannot be reached.
     """
     system, path = resolve(url)
     with reaching(url):
@@ -108,7 +108,7 @@ def download(url: str, folder: Path, parts: Sequence[str]) -> None:
     """Download files from below a URL to the same relative paths in a folder.
 
     Raises:
-        McptallyError: it cannot be reached.
+        McptallyError: the URL cannot be reached.
     """
     system, path = resolve(url)
     for name in parts:
@@ -122,7 +122,7 @@ def remove(url: str, parts: Sequence[str]) -> None:
     """Remove files below a URL, given their relative paths.
 
     Raises:
-        McptallyError: it cannot be reached.
+        McptallyError: the URL cannot be reached.
     """
     system, path = resolve(url)
     if parts:

@@ -132,7 +132,7 @@ START_FAILURES: Final[Mapping[str, tuple[Fault, str]]] = MappingProxyType(
         "no_answer": (Fault.TOOL, "no answer within 5 s"),
     }
 )
-"""Why a server's start failed → whose fault that is, and its meaning."""
+"""Maps reasons why a server failed to start to the party at fault and a meaning."""
 
 UNKNOWN: Final = "unknown"
 """The word for an unknown (null) fault."""

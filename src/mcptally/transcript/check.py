@@ -64,7 +64,7 @@ class _SeqRun:
 
 @dataclasses.dataclass(slots=True)
 class _RecordingState:
-    """The state of one recording after the events that were read so far."""
+    """The state of one recording after the events read so far."""
 
     file: Path
     server: str | None = None
@@ -75,7 +75,7 @@ class _RecordingState:
     """Number of runs above which runs are merged."""
     segments: list[int] = dataclasses.field(default_factory=list)
     latest: int = 0
-    """The highest number in `segments`; `file` contains that segment."""
+    """The highest segment number so far; `file` contains that segment."""
     lost: int = 0
     backwards: int = 0
     repeats: int = 0
@@ -86,7 +86,7 @@ class _RecordingState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RecordingCheck:
-    """The result for one recording."""
+    """The result of checking one recording."""
 
     recording: str
     server: str | None
@@ -115,7 +115,7 @@ class FileCheck:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ArchiveCheck:
-    """The result for an archive."""
+    """The result of checking an archive."""
 
     whole: bool
     files: int
@@ -128,7 +128,7 @@ class ArchiveCheck:
 
 @with_raised_recursion_limit
 def check(paths: str | Path | Iterable[str | Path]) -> ArchiveCheck:
-    """Check whether an archive is complete: no event is lost or torn, every recording is closed.
+    """Check that an archive is complete: no event is lost or torn, and each recording is closed.
 
     Args:
         paths: one or several files, folders or patterns, as for `score`.
@@ -339,7 +339,7 @@ def _segment_problems(state: _RecordingState) -> Iterator[str]:
 
 
 def _count_mismatches(state: _RecordingState) -> Iterator[str]:
-    """Yield messages about kinds of events whose number differs from `counts` in `close`."""
+    """Yield messages about event kinds whose number differs from `counts` in `close`."""
     counts_in_close = state.counts_in_close or {}
     for event, number in counts_in_close.items():
         if event not in EVENT_NAMES or event == "close" or not isinstance(number, int):
@@ -355,7 +355,7 @@ def _range_text(first: int, last: int) -> str:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a recorder has this file locked."""
+    """Return whether a recorder holds a lock on this file."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Finds the transcript files for paths, folders and patterns, and reports skipped files."""
+"""Finds the transcript files that paths, folders and patterns name, and reports skipped files."""
 
 import contextlib
 import glob
@@ -165,7 +165,7 @@ def _finish_journals(folder: Path, out: list[SkippedFile]) -> None:
 def _why_skipped(
     entry: os.DirEntry[str], path: Path, root: Path, suffixes: tuple[str, ...]
 ) -> str | None:
-    """Return why a folder's entry is skipped; None if it is read or need not be reported."""
+    """Return why a folder entry is skipped; None if it is read or need not be reported."""
     is_named = entry.name.endswith(suffixes)
     if entry.is_symlink() and not _within(path, root):
         is_skipped = is_named or _leads_to(entry, os.DirEntry.is_dir)
@@ -196,7 +196,7 @@ def _within(path: Path, root: Path) -> bool:
 
 
 def _leads_to(entry: os.DirEntry[str], what: Callable[[os.DirEntry[str]], bool]) -> bool:
-    """Return whether `what` holds for an entry or a link's target."""
+    """Return whether an entry, or the target of a link, passes the test `what`."""
     try:
         return what(entry)
     except OSError:  # a link to itself

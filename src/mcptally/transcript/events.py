@@ -252,7 +252,7 @@ class LenientDecoder(Generic[T]):
         return out, odd
 
     def one(self, text: Raw) -> T:
-        """Decode one text; a member whose type is not the declared one counts as absent."""
+        """Decode one text; a member of another type than declared counts as absent."""
         try:
             return self.decode(text)
         except (msgspec.DecodeError, RecursionError):
@@ -280,7 +280,7 @@ ITEMS_DECODER: Final = msgspec.json.Decoder(list[Raw])
 
 
 def _value_of_other_type(name: str, raw: Raw, default: Any) -> Any:
-    """Return the value for a member whose type is not the declared one."""
+    """Return the value for a member whose type is not the declared type."""
     if name == "content":
         try:
             return [BLOCK_DECODER.one(item) for item in ITEMS_DECODER.decode(raw)]

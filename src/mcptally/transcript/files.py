@@ -25,13 +25,13 @@ from mcptally.transcript.discover import describe_error
 from mcptally.transcript.remote import is_remote
 
 CHUNK_BYTES: Final = 1 << 20
-"""Bytes read at a time. Measured: smaller chunks cost more calls, larger ones more cache misses."""
+"""Bytes read at a time. In measurements, smaller chunks cost calls, larger chunks cache misses."""
 
 SAMPLE_BYTES: Final = 4 << 20
-"""Number of decompressed bytes from which `expansion` estimates a file's ratio."""
+"""Number of decompressed bytes from which `expansion_ratio` estimates a file's ratio."""
 
 _SAMPLE_STEP: Final = 1 << 12
-"""Bytes read at a time by `expansion`, which needs the position in the compressed file."""
+"""Bytes read at a time by `expansion_ratio`, which needs the position in the compressed file."""
 
 MAX_LINE: Final = 256 << 20
 """Maximum length in bytes of a line that is read: a line takes eleven times its length in memory.
@@ -40,7 +40,7 @@ The recorder's size limit for a frame is far lower.
 """
 
 FREE_EXPANSION: Final = 64
-"""A compressed file may expand to this many times its size without using `DecompressionBudget`.
+"""A compressed file may expand this many times without drawing on `DecompressionBudget`.
 
 Typical recordings expand 5 to 20 times; a thousand recordings of the same call exceed 200."""
 
@@ -199,7 +199,7 @@ def _open_decompressed(
 
 
 class _CutOffError(EOFError):
-    """Raised if compressed data ends early; has the number of bytes that are not decompressed."""
+    """Raised if compressed data ends early, with the number of bytes not decompressed."""
 
     def __init__(self, undecoded: int) -> None:
         super().__init__("the compressed data ends early, as if the file was cut off")
@@ -209,7 +209,7 @@ class _CutOffError(EOFError):
 class _ZstdFile(io.RawIOBase):
     """Yields the decompressed bytes of zstd frames; also closes the underlying file.
 
-    Zstandard's `stream_reader` does not notice that the file ends before its last frame does.
+    Zstandard's `stream_reader` does not notice when the file ends before its last frame.
 
     Raises:
         _CutOffError: the file ends within a frame.
@@ -305,7 +305,7 @@ class LineRun(msgspec.Struct, frozen=True, dict=True):
     first: int
     """Number of the first line, counted from 1."""
     rest: float = 0.0
-    """The approximate share of the file that follows the run."""
+    """Approximate share of the file after this run."""
 
     @functools.cached_property
     def ends(self) -> list[int]:

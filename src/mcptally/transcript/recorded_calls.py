@@ -26,7 +26,7 @@ from mcptally.transcript.parse import parse_event
 from mcptally.transcript.remote import is_url, url_of_path
 
 NEAR_LINES: Final = 200
-"""Number of lines before and after a request, and before and after a reply, searched for stderr.
+"""Number of lines searched for stderr before and after a request, and before and after a reply.
 
 All lines between request and reply are searched if there are fewer than twice as many."""
 NEAR_NS: Final = 1_000_000_000
@@ -34,7 +34,7 @@ NEAR_NS: Final = 1_000_000_000
 MAX_BEFORE: Final = 5
 """Maximum number of lines of stderr before the request."""
 MAX_DURING: Final = 40
-"""Maximum number of lines between request and reply: the last lines, or the first if there is no
+"""Maximum number of stderr lines between request and reply: the last, or the first if there is no
 reply."""
 MAX_AFTER: Final = 20
 """Maximum number of lines of stderr after the reply."""
@@ -95,7 +95,7 @@ class _File:
     searched: list[range] = dataclasses.field(default_factory=list)
     """Lines that are searched for stderr."""
     lines: dict[int, tuple[int, bytes]] = dataclasses.field(default_factory=dict)
-    """Maps line numbers to the wanted message's time, and the line."""
+    """Maps line numbers to the time of the wanted message, and the line."""
     stderr: list[_Stderr] = dataclasses.field(default_factory=list)
     not_read: str | None = None
 
@@ -126,7 +126,7 @@ def read_calls(places: Sequence[CallPosition], *, most_bytes: int) -> list[Recor
 
 
 def _want(files: Mapping[str, _File], place: CallPosition) -> None:
-    """Add the lines that a call needs to each file's lists."""
+    """Add the lines needed for a call to each file's lists."""
     ends = [place.request] if place.reply is None else [place.request, place.reply]
     for end in ends:
         files[end.file].wanted[end.line].add((place.recording, end.seq))

@@ -46,7 +46,7 @@ class RedactionSummary:
     redacted: int = 0
     """Number of strings replaced or hashed, in events and other lines."""
     carried: int = 0
-    """Number of lines with JSON objects that are not events; they are redacted like events.
+    """Number of JSON objects that are not events; they are redacted like events.
 
     Lines that an earlier run withheld do not count."""
     withheld: list[str] = dataclasses.field(default_factory=list)
@@ -183,7 +183,7 @@ def compressed_like(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]
 def _redact_line(
     line: bytes, redaction: _Redaction, done: RedactionSummary
 ) -> tuple[bytes, str | None]:
-    """Return the line for the copy, and the reason if the original line was withheld."""
+    """Return the line to write, and the reason if the original line was withheld."""
     if not line.strip():
         return line, None
     end = line[len(line.rstrip(b"\r\n")) :]

@@ -44,7 +44,7 @@ def how_to_copy(url: str, folder: str) -> str:
 
 
 def url_of_path(path: Path) -> str | None:
-    """Return the URL from which a `Path` was made (which drops a slash of `//`), else None."""
+    """Return the URL from which a `Path` (which drops a slash of `//`) was made, or None."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)", path.as_posix())
     if not found:
         return None
@@ -187,7 +187,7 @@ def is_remote(path: object) -> TypeGuard[RemoteFile]:
 
 
 class _Stream(io.RawIOBase):
-    """The bytes of a remote file; computes the digest while they are read in order."""
+    """A stream of a remote file's bytes; computes the digest if it is read in order."""
 
     def __init__(self, file: RemoteFile) -> None:
         super().__init__()

@@ -14,9 +14,9 @@ _EVENT: Final = re.compile(rb'\{"v": ?1, ?"event": ?"[a-z_]+", ?"recording": ?"(
 
 
 def spans_of(path: Path, target: int) -> list[Span]:
-    """Return parts of about `target` bytes such that no recording has events in two parts.
+    """Return parts of about `target` bytes; no recording has events in two parts.
 
-    Returns one part if the recordings overlap everywhere, and none if some line does not begin as
+    Returns one part if the recordings overlap everywhere, and none if a line does not begin as
     expected: the limits on bad lines apply per file.
 
     Args:
@@ -25,11 +25,11 @@ def spans_of(path: Path, target: int) -> list[Span]:
     """
     digests = Digests()
     places: list[tuple[int, int]] = [(0, 1)]
-    """Offset and number of each line that belongs to another recording than the line before it."""
+    """Offset and number of each line where a part may begin: the recording changes there."""
     latest: dict[bytes, int] = {}
-    """Maps recordings to the number of places when their latest line was read."""
+    """Maps recordings to the value of `len(places)` when their latest line was read."""
     overlapped: set[int] = set()
-    """Places that are within a recording."""
+    """Indexes of places that are within a recording."""
     before, size = b"", 0
     for run in read_lines(path, digests=digests):
         if not isinstance(run, LineRun):

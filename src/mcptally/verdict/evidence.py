@@ -114,7 +114,7 @@ def count_calls_per_minute(calls: pl.DataFrame) -> pl.DataFrame:
 def keep_working_tools(at: pl.DataFrame, counted: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the rows of `at` whose tool has at least one call that did not fail.
 
-    A tool that always fails, for example because it does not exist, is no evidence of an outage.
+    A tool that always fails, for example because it does not exist, is not evidence of an outage.
 
     Args:
         at: rows of `CallsByMinute`.

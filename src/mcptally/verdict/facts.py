@@ -73,7 +73,7 @@ _WORDS: Final = {
 """Boolean fields of rules, and the functions that compute them for calls."""
 
 FAST_MS: Final = 10
-"""Milliseconds within which no service on the internet is asked and answers."""
+"""Milliseconds within which no service on the internet can have answered the server."""
 
 TIME_LIMITS: Final = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
 """Common time limits in seconds."""

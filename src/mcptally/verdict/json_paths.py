@@ -80,7 +80,7 @@ def lines(texts: pl.Series) -> pl.Series:
 
 def _written(text: bytes) -> str:
     """Return the lines for one text."""
-    # Do not decode other texts: they are truncated, mostly within a value.
+    # Other texts are truncated, mostly within a value: do not decode them.
     if text.rstrip().endswith(_CLOSES_BYTES):
         try:
             value = _DECODER.decode(text)

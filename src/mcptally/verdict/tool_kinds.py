@@ -24,7 +24,7 @@ class _Kind(msgspec.Struct, frozen=True):
     """Pattern that may match anywhere in the name."""
     description: str = ""
     arguments: str = ""
-    """Pattern for argument names; if given, the tool must have such an argument in any case."""
+    """Pattern for argument names; if given, a tool of this kind must have such an argument."""
 
     def fits(self, name: pl.Expr, description: pl.Expr, arguments: pl.Expr) -> pl.Expr:
         """Return which tools are of this kind."""

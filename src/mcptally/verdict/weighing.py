@@ -42,15 +42,15 @@ CONTEXT_FROM: Final = 900
 CONVINCING: Final = 0.5
 """Minimum probability of a verdict other than `ambiguous`."""
 SETTLING: Final = ("form", "code", "cause")
-"""Tiers of the first rule in clear cases, in which all rules about the text agree. Rules about
-context have separate weights for clear cases, which they should change less."""
+"""A case is clear if the first rule about the text has one of these tiers and all others agree.
+Rules about context have separate weights for clear cases, which they should change less."""
 SMALLEST: Final = 1e-4
 """Lower limit for the rules' probabilities in pooling, so that rules cannot exclude a class."""
 SMALLEST_OPINION: Final = 0.02
 """Lower limit for the text model's probabilities: it sees less than the rules and must not outweigh
 all of them."""
 MOST_VOTES: Final = 2.0
-"""Maximum count of rules with the same verdict and tier."""
+"""Maximum number of matching rules that count, per verdict and tier."""
 
 NO_TEXT_RULE: Final = "no rule about the text"
 CONFLICT: Final = "rules disagree"

@@ -1,4 +1,4 @@
-"""Finds the servers in a client configuration, and checks if their commands run the recorder.
+"""Finds the servers in a client configuration, and checks whether they run behind the recorder.
 
 Clients are recognised by the configuration's keys, not by its path: see `server_entries`.
 """
@@ -63,7 +63,7 @@ def load_servers(config: Path, server: str | None) -> tuple[Path, str, list[Serv
 
     Raises:
         UnreadableError: the file cannot be read.
-        UsageError: the file is not UTF-8 text or not JSON, or has no server of this name.
+        UsageError: the file is not UTF-8 text or not JSON, or has no server with this name.
     """
     try:
         path = expand_home(config).resolve()  # edit the target of a symbolic link, not the link

@@ -5,7 +5,7 @@ Crush and Amp. They are recognised by their keys, not by their path: see `entrie
 YAML (Codex, Goose, LibreChat, Continue), the user gets instructions.
 
 The text is edited in place. The original is kept in a backup next to it, named after the hash of
-the edited file: if that file was not edited since, undo restores every byte.
+the edited file: undo restores every byte if the file has not been edited since.
 """
 
 import dataclasses
@@ -131,7 +131,7 @@ _OTHER_FORMATS: Final = {
     ),
 }
 _OTHER_FORMATS[".yml"] = _OTHER_FORMATS[".yaml"]
-"""Maps suffixes of files to edit by hand to format and clients, entry, and lines to write."""
+"""Maps suffixes of files edited by hand to format and clients, entry, and lines to add."""
 
 
 def _edit_by_hand(config: Path, recorder: Sequence[str], options: Sequence[str]) -> str:

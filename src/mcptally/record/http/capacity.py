@@ -43,7 +43,7 @@ class Capacity(NamedTuple):
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the soft descriptor limit, usually 256 to 1024, as far as the hard limit allows."""
+    """Raise the soft descriptor limit (usually 256 to 1024) as far as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_DESCRIPTORS
     if hard != resource.RLIM_INFINITY:

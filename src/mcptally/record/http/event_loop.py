@@ -52,7 +52,7 @@ class EventLoop:
         self._selector = selectors.DefaultSelector()
         self._readable, self._writable = selectors.EVENT_READ, selectors.EVENT_WRITE
         self._epoll: select.epoll | None = None
-        """On Linux, the selector's epoll object: waiting on it needs no key object per event."""
+        """On Linux, the selector's epoll object: waiting on it directly creates no key objects."""
         if sys.platform == "linux" and isinstance(self._selector, selectors.EpollSelector):
             self._epoll = select.epoll.fromfd(os.dup(self._selector.fileno()))
             # After an error, both directions count as ready.
@@ -79,13 +79,13 @@ class EventLoop:
     # --- events ---------------------------------------------------------------------------------
 
     def set_reader(self, fd: int, callback: Callback | None) -> None:
-        """Set the callback for when `fd` is readable; None removes it."""
+        """Set the callback that runs when `fd` is readable; None removes it."""
         registration = self._registrations.setdefault(fd, _Registration())
         registration.read = callback
         self._update_selector(fd, registration)
 
     def set_writer(self, fd: int, callback: Callback | None) -> None:
-        """Set the callback for when `fd` is writable; None removes it."""
+        """Set the callback that runs when `fd` is writable; None removes it."""
         registration = self._registrations.setdefault(fd, _Registration())
         registration.write = callback
         self._update_selector(fd, registration)

@@ -23,7 +23,7 @@ class ProxiedExchange:
     """The current request of a connection and its response."""
 
     state = State.REQUESTED
-    """One of REQUESTED, RESPONDING, RAW and ANSWERED."""
+    """REQUESTED, RESPONDING, RAW or ANSWERED."""
     closes_connection = False
     """Whether the connection closes after this response."""
     unparsed = b""
@@ -216,7 +216,7 @@ class ProxiedExchange:
             pool=self._shared.pool,
         )
 
-    # --- responses of the recorder --------------------------------------------------------------
+    # --- responses from the recorder ------------------------------------------------------------
 
     def respond(self, status: int, text: str, why: str) -> bytes | None:
         """Return a complete response from the recorder; None if a response has already begun."""

@@ -30,7 +30,7 @@ _PORT: Final = re.compile(r"^[^:]*:\d*$")
 
 
 class RefusedError(Exception):
-    """Raised if the recorder answers a request itself, because forwarding it would be unsafe."""
+    """Raised for a request that the recorder must answer itself because forwarding is unsafe."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -39,7 +39,7 @@ class RefusedError(Exception):
 
 
 def check_request(request: h11.Request, head: Head) -> None:
-    """Refuse requests that h11 accepts but other parsers may interpret differently.
+    """Reject requests that h11 accepts but other parsers may interpret differently.
 
     Raises:
         RefusedError: the framing is ambiguous, or the request is not HTTP/1, is a CONNECT, or
@@ -70,7 +70,7 @@ def check_request(request: h11.Request, head: Head) -> None:
 
 
 def check_trailers(end: h11.EndOfMessage) -> None:
-    """Refuse trailers that are only valid in a head (RFC 9110 section 6.5.1).
+    """Reject trailers that are only valid in a head (RFC 9110 section 6.5.1).
 
     Raises:
         RefusedError: a trailer concerns framing, routing or authorization.
@@ -81,7 +81,7 @@ def check_trailers(end: h11.EndOfMessage) -> None:
 
 
 def check_host(head: Head) -> None:
-    """Refuse requests whose `Host` is not a loopback name, to prevent DNS rebinding.
+    """Reject requests whose `Host` is not a loopback name, to prevent DNS rebinding.
 
     Raises:
         RefusedError: `Host` is not a name for this machine.

@@ -81,7 +81,7 @@ def known_request(
 
 @functools.lru_cache(_KEPT)
 def known_response(raw: bytes) -> KnownResponse | None:
-    """Return the response with this head (to a known request); None if it needs the parser."""
+    """Return the response to a known request with this head; None if it needs the parser."""
     any_length, number = _without_length(raw)
     known = _known_response(any_length)
     if known is None or number is None:
@@ -177,10 +177,10 @@ class KnownExchange:
     def __init__(self, request: KnownRequest) -> None:
         self.request: Final = request
         self.request_left = request.length
-        """Number of request bytes still to come."""
+        """Number of request bytes still expected."""
         self.response: KnownResponse | None = None
         self.response_left = 0
-        """Number of response bytes still to come."""
+        """Number of response bytes still expected."""
         self.has_excess_data = False
         """Whether the server sent more than the response."""
 

@@ -1,4 +1,4 @@
-"""Tracks the HTTP state of a client connection; maps bytes from one side to bytes for the other.
+"""Tracks the HTTP state of a client connection, and turns bytes received into bytes to send.
 
 Assigns bytes to exchanges and decides when the next exchange may begin; exchange.py parses and
 records each exchange.
@@ -28,7 +28,7 @@ MAX_HEAD: Final = 256 * 1024
 
 
 class NotHttpError(Exception):
-    """Raised if the server sent bytes that are not HTTP; `forwarded` is the valid output before."""
+    """Raised if the server sent bytes that are not HTTP; `forwarded` is the valid output so far."""
 
     def __init__(self, why: str, forwarded: bytes) -> None:
         super().__init__(why)
@@ -64,7 +64,7 @@ class HttpProtocol:
         return self._client.their_state is h11.SEND_BODY
 
     def receive_from_client(self, data: bytes) -> bytes | None:
-        """Return the bytes for the server; None while the current request has no complete response.
+        """Return the bytes for the server; None while the current request awaits its response.
 
         Raises:
             RefusedError: the request must not be forwarded.
@@ -180,7 +180,7 @@ class HttpProtocol:
         return exchange.request_head(request, head)
 
     def refused_exchange(self, why: str) -> ProxiedExchange:
-        """Return the exchange of a request that the recorder answers itself."""
+        """Return the exchange for a request that the recorder answers itself."""
         # An unparsable head is not recorded: it may contain credentials.
         return self.exchange or self._new_exchange(method="", path="", head=NO_HEAD, why=why)
 

@@ -23,10 +23,10 @@ from mcptally.record.http.upstream_connection import UpstreamConnection
 P = ParamSpec("P")
 
 _MAX_PIPELINED_BYTES: Final = 256 * 1024
-"""Maximum bytes that a client may pipeline before the response to its current request."""
+"""Maximum bytes a client may pipeline while it waits for the current response."""
 
 LINGER_SECONDS: Final = 2.0
-"""Seconds for a client that is still sending its request to read an early response."""
+"""Seconds that a client still sending its request has to read an early response."""
 
 _MAX_LINGER_BYTES: Final = 64 << 20
 
@@ -151,7 +151,7 @@ class ProxyConnection:
             handlers.client_end(self)
 
     def _from_client(self, data: bytes | None) -> None:
-        """Parse `data` (None: the pipelined bytes) and forward its part of a request."""
+        """Parse `data` (None: the pipelined bytes) and forward the result to the server."""
         try:
             if data is None:
                 forwarded = self._protocol.parse_pipelined()
@@ -310,7 +310,7 @@ class ProxyConnection:
         self._shared.write_queue.enqueue(exchange.record.take_events())
 
     def _shut_down_upstream(self, exchange: ProxiedExchange) -> None:
-        """Close the sending side to the server, unless the response would be lost.
+        """Close the sending side to the server, unless that would lose the response.
 
         Over TCP the server sees the same half-close as without the recorder. Over TLS, many servers
         treat a half-close as the end of the connection and send no response, so the side is closed

@@ -20,7 +20,7 @@ from mcptally.transcript.format import Transport
 from mcptally.transcript.writer.interface import ArchiveWriter, RecordingWriter
 
 MAX_OPEN: Final = 512
-"""Maximum number of open session recordings; beyond it, the longest idle one is closed."""
+"""Maximum number of open session recordings; above it, the one idle longest is closed."""
 
 MAX_SESSION_IDS: Final = 50_000
 """Maximum number of session ids kept, including those whose recording was closed."""

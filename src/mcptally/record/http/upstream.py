@@ -109,10 +109,10 @@ class UpstreamServer:
             raise UsageError(f"{option_text}: {self._host_name}: {error.strerror}") from error
 
     def reject_own_addresses(self, sockets: Sequence[socket.socket]) -> None:
-        """Refuse to connect to these listening sockets, since each connection would open another.
+        """Refuse these listening sockets as upstream: the recorder would connect to itself forever.
 
         Raises:
-            UsageError: the URL refers to one of them.
+            UsageError: the URL refers to one of the sockets.
         """
         self._listening = [
             address for sock in sockets if (address := sock.getsockname())[1] == self._port

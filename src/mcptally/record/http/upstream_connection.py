@@ -8,7 +8,7 @@ from mcptally.record.http.socket import Socket, SocketHandler
 from mcptally.record.http.upstream import ConnectionAttempt, UpstreamServer
 
 MAX_WAITING_BYTES: Final = 256 * 1024
-"""Number of bytes waiting for the connection above which reading from the client pauses."""
+"""Number of buffered bytes above which reading from the client pauses."""
 
 
 class UpstreamConnection:

@@ -36,7 +36,7 @@ class Stream:
         self.source = source
         self.sink = sink
         self.must_deliver = must_deliver
-        """Whether the stream ends when its reader closes it; if not, it is still recorded."""
+        """Whether the stream ends when its reader closes it; otherwise it is still recorded."""
         self.pending = memoryview(b"")
         self.open = True
         self.writer_closed = False
@@ -229,7 +229,7 @@ class Relay:
             self._update_polling(stream)
 
     def _update_polling(self, stream: Stream) -> None:
-        """Poll for a writable sink while bytes are pending, and else for a readable source."""
+        """Poll for a writable sink while bytes are pending, otherwise for a readable source."""
         waiting = bool(stream.pending)
         if not stream.source_ended:
             reading = not waiting or not stream.must_deliver

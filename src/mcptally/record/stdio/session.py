@@ -30,7 +30,7 @@ _FORWARDED: Final = (
 
 _CLIENT_CHECK_SECONDS: Final = 0.25
 _DRAIN_SECONDS: Final = 1.0
-"""Seconds without traffic that end a recording after the server's processes have ended."""
+"""Seconds without traffic after which a recording ends once the server has ended."""
 
 
 def run(
@@ -176,7 +176,7 @@ class _StdioSession:
             self._relay.watch(self._server.status, None)
 
     def _mark_processes_ended(self) -> None:
-        """Note that the server and all processes it started have ended."""
+        """Record that the server and all processes it started have ended."""
         if not self._processes_ended:
             self._processes_ended = True
             self._processes_ended_at = time.monotonic()

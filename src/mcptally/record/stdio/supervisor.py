@@ -26,10 +26,10 @@ END: Final = 0x80
 """Control byte: terminate the server and its children, first with SIGTERM, then SIGKILL."""
 
 TERM_SECONDS: Final = 2.0
-"""Seconds from end of file or SIGTERM to the next step, as in the MCP SDKs."""
+"""Seconds from closing stdin or SIGTERM to the next step, as in the MCP SDKs."""
 
 LEFTOVER_SECONDS: Final = 0.3
-"""Seconds for the server's child processes to end by themselves after the server."""
+"""Seconds that the server's child processes have to exit after the server."""
 
 ORPHAN_SECONDS: Final = 0.5
 """Seconds between SIGTERM and SIGKILL after the recorder was killed."""
@@ -57,7 +57,7 @@ def start(command: Sequence[str]) -> SupervisedServer:
     """Start `command` in the same environment and folder, with its three streams as pipes.
 
     Raises:
-        OSError: the limit on descriptors or processes is reached.
+        OSError: the limit on descriptors or processes has been reached.
     """
     _open_missing_standard_fds()
     fds: list[int] = []

@@ -1,6 +1,6 @@
-"""Determines each call's scenario (what it tests) from a scenarios file or from its arguments.
+"""Determines each call's scenario (what it tests) from a scenario file or from its arguments.
 
-The first true condition decides: an entry in the scenarios file matches; the arguments violate the
+The first true condition decides: an entry in the scenario file matches; the arguments violate the
 input schema (`error_case`); a value is empty or at a limit (`boundary`); the combination of
 argument names is rare in the whole archive (`edge_case`). All other calls are `happy_path`. For
 rare combinations, each partition counts its `argument_combinations`, and `assign_scenarios`
@@ -78,7 +78,7 @@ def assign_scenarios(
             the columns used by `entries`.
         definitions: `definition` and `input_schema` (JSON text).
         counts: `argument_combinations` of the whole archive; may be summed over recordings.
-        entries: entries of a scenarios file, in order.
+        entries: entries of a scenario file, in order.
     """
     inputs = calls[
         ["server", "tool", "combination", "definition", "arguments", "input_schema_state"]

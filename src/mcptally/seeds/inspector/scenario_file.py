@@ -31,7 +31,7 @@ _FIELDS: Final = ("scenario", "arguments", *_PATTERNS, *_EXACT)
 
 
 class ScenarioEntry(msgspec.Struct, frozen=True):
-    """An entry in a scenarios file."""
+    """An entry in a scenario file."""
 
     scenario: str
     like: tuple[tuple[str, str], ...] = ()
@@ -85,7 +85,7 @@ def _equal(ours: Any, theirs: Any) -> bool:
 
 
 def load_scenarios(path: Path) -> tuple[ScenarioEntry, ...]:
-    """Return the entries in a scenarios file.
+    """Return the entries in a scenario file.
 
     Raises:
         UsageError: the file cannot be read, or an entry is incomplete or has an unknown field.

@@ -8,7 +8,7 @@
 
 A context may also be a mapping with the document's member names (`tool`, `input`, `response`,
 `scenarioCategory`). The argument `rules` selects the interpretation: `"document"` follows the seed
-document as written, `"inspector"` reproduces the original program and returns None where it throws.
+document as written, `"inspector"` reproduces the original program and returns None if it throws.
 """
 
 from collections.abc import Mapping, Sequence

@@ -47,7 +47,7 @@ def encode_call(
     items: Sequence[Any],
     arguments: dict[str, Any],
 ) -> list[bytes]:
-    """Return the parts of a call's record; `items` are pieces or exchange events."""
+    """Return a call's record in parts; `items` are pieces or exchange events."""
     large: list[bytes] = []
     if method == "events":
         encoded = [
@@ -99,7 +99,7 @@ def frames_of(call: Call) -> list[bytes]:
 
 
 def _is_small(piece: Piece) -> bool:
-    """Return whether the piece is encoded inside the call, not appended to it."""
+    """Return whether the piece is encoded inside the call rather than appended to it."""
     return isinstance(piece, bytes) and len(piece) < _LARGE
 
 

@@ -45,7 +45,7 @@ class FrameContext(NamedTuple):
 
 
 class EventLineEncoder:
-    """Encodes the lines of one recording; if redaction of a text fails, the text is left out.
+    """Encodes the lines of one recording; a text whose redaction fails is left out.
 
     `is_clean` says whether the policy is known to leave a frame unchanged.
     """

@@ -14,7 +14,7 @@ from mcptally.transcript.writer.recording import Recording
 _KILLED: Final = "the process that writes the recording ended while it wrote them"
 
 _EVENTS: Final = frozenset({"frames", "stderr", "events"})
-"""Calls that only record events. Any other call ends a batch: it changes more than the file, and is
+"""Calls that only record events. Any other call ends a batch: it changes more than the file and is
 repeated by the next process if the last process ended during the call."""
 
 _BATCH_BYTES: Final = 64 * 1024
@@ -35,7 +35,7 @@ class Executor:
         self._recordings: dict[int, Recording] = {}
         self._slots: dict[int, int] = {}
         self._written: dict[int, int] = {}
-        """Number of events of the calls to repeat that the last process wrote."""
+        """Number of events that the last process wrote for the calls to repeat."""
         self._executed: dict[int, int] = {}
         """Value of `begun` after the last call that the last process executed and saved."""
         self._batch: set[int] = set()

@@ -92,7 +92,7 @@ class ArchiveWriter(Protocol):
 
 
 def close_not_started(recording: RecordingWriter, why: str) -> int:
-    """Close, log and return the exit code if the server could not be started."""
+    """Close and log a recording whose server could not be started; return the exit code."""
     path = os.environ.get("PATH", os.defpath)
     log_to_stderr(why)
     recording.close(reason="not_started", exit_code=NOT_STARTED, detail=why, path=path)
@@ -100,7 +100,7 @@ def close_not_started(recording: RecordingWriter, why: str) -> int:
 
 
 def close_with_exit(recording: RecordingWriter, code: int, *, reason: str | None = None) -> int:
-    """Close after the server's exit; return its exit code as a shell does (signal N: 128 + N).
+    """Close a recording after the server's exit; return its exit code (signal N: 128 + N).
 
     `code` is the exit code, or -N if signal N ended the server. `reason` says why the server ended,
     if it did not end by itself.

@@ -17,7 +17,7 @@ class Limits(NamedTuple):
     keep_bytes: int | None = 4 * 1024**3
     """Total size of the segments in the folder; the oldest finished ones are removed first."""
     keep_seconds: float | None = 30 * 24 * 3600.0
-    """Finished segments are removed when their last write is longer ago than this."""
+    """Finished segments are removed if their last write was longer ago than this."""
     compress: bool = True
     """Whether finished segments are compressed to `.jsonl.zst`."""
     stall_seconds: float | None = 1.0

@@ -42,7 +42,7 @@ from mcptally.transcript.writer.remote_recording import RemoteRecording
 from mcptally.transcript.writer.shared_queue import LIMIT_BYTES
 
 _MAX_FAILURES: Final = 3
-"""Maximum number of consecutive writers that are replaced although they ended within a second."""
+"""Maximum number of consecutive writers that are replaced after ending within a second."""
 
 _RETRY_SECONDS: Final = 0.001
 
@@ -69,7 +69,7 @@ class WriterProcess:
             frame_bytes=min(limits.frame_bytes, self.journal.frame_bytes)
         )
         self.recordings: Final[dict[int, RemoteRecording]] = {}
-        """The recordings, by number, whose last call the writer has not executed."""
+        """Recordings by number, until the writer has executed their last call."""
         self._closed: deque[tuple[int, RemoteRecording]] = deque()
         """Closed recordings, each with the `head` of the queue after its last call."""
         self._free_slots: list[int] = []
@@ -89,7 +89,7 @@ class WriterProcess:
         self._ended = -1
         """A pipe that carries the writer's messages and is closed when the writer ends."""
         self._wake = -1
-        """Write end of a pipe that wakes the writer; closing it says that the recorder ended."""
+        """Write end of a pipe that wakes the writer; it is closed when the recorder ends."""
         self._watch: WatchFunction = lambda _fd, _callback: None
         try:
             self._start()
@@ -253,7 +253,7 @@ class WriterProcess:
             write_to_stderr(messages)
         return bool(messages)
 
-    # --- handing over ---------------------------------------------------------------------------
+    # --- the queue -------------------------------------------------------------------------------
 
     def _put(self, parts: Sequence[bytes], events: int) -> bool:
         """Put a record into the queue; return False if no space became free in time."""

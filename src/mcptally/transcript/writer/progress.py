@@ -60,7 +60,7 @@ _decode_opening: Final = msgspec.msgpack.Decoder(tuple[int, Opening]).decode
 
 
 class ProgressTable:
-    """Stores a state per recording; if a process dies while saving, the previous state remains.
+    """Stores one state per recording; if a process dies while saving, the previous state remains.
 
     A slot consists of the number of the current half, two halves for the changing state, and the
     opening. An unused slot contains zeros.

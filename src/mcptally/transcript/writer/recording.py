@@ -27,7 +27,7 @@ _NOISE: Final = (
 
 
 def _is_noise(piece: Piece, *, unterminated: bool) -> bool:
-    """Return whether a frame is not JSON, and not merely truncated by the end of the stream."""
+    """Return whether a frame is not JSON for another reason than the end of the stream."""
     if not isinstance(piece, bytes) or strict_json_error(piece) not in {"not_json", "not_utf8"}:
         return False
     return not (unterminated and piece.lstrip().startswith((b"{", b"[")))
@@ -48,7 +48,7 @@ class Recording:
         self.id = recording_id
         self._log = log
         self._reported_noise: set[Dir] = set()
-        """Directions for which the user was told that not all bytes are JSON."""
+        """Directions whose non-JSON bytes have been reported to the user."""
         self.segments: Final = segments
         """Writes the lines."""
         self._encoder = encoder

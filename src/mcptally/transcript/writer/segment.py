@@ -51,7 +51,7 @@ def try_lock(fd: int) -> bool:
 
 
 def open_plain(path: str, flags: int) -> int:
-    """Open a file, but refuse links (use as an `opener`): an archive may come from a stranger."""
+    """Open a file (as an `opener`), but refuse links: an archive may come from a stranger."""
     return os.open(path, flags | os.O_NOFOLLOW)
 
 

@@ -24,7 +24,7 @@ RETRY_SECONDS: Final = 1.0
 """Minimum time between write attempts after a write failed."""
 
 _BUFFER_BYTES: Final = 256 * 1024
-"""Number of buffered bytes at which lines are written."""
+"""Lines are written when at least this many bytes are buffered."""
 
 _REMOVED: Final = "their file was removed while it was being written"
 
@@ -114,7 +114,7 @@ class SegmentWriter:
         return True
 
     def write(self, lines: Sequence[bytes], counts: Mapping[str, int]) -> None:
-        """Write or buffer lines, one per event; `counts` has their number by kind."""
+        """Write or buffer lines, one per event; `counts` is their number by kind."""
         self.seq += len(lines)
         joined = b"".join(lines)
         self._buffer.append(joined)

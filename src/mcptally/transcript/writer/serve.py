@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcptally.transcript.writer.process import WriterProcess
 
 _UNANNOUNCED_MS: Final = 5 * WAKE_MS
-"""Maximum delay of a message about events in the queue; the usual delay is WAKE_MS."""
+"""Maximum delay of a message about queued events; the usual delay is WAKE_MS."""
 
 
 def serve(remote: "WriterProcess", wake: int) -> None:

@@ -82,7 +82,7 @@ class SharedQueue:
     # --- the process that puts ------------------------------------------------------------------
 
     def put(self, parts: Sequence[bytes]) -> bool:
-        """Add a record that consists of `parts`; return False if there is no space now."""
+        """Add a record made of `parts`; return False if there is no space now."""
         words, size = self._words, self.size
         length = sum(map(len, parts))
         needed = 8 + (length + 7 & ~7)

@@ -200,7 +200,7 @@ _compiled_with_patterns: Final = functools.lru_cache(maxsize=patterns.MAX_CACHED
 
 
 def _adapt_to_draft7(schema: Any) -> Any:
-    """Modify the schema in such a way that a draft-7 validator agrees with AJV, and return it.
+    """Modify the schema to make a draft-7 validator agree with AJV, and return it.
 
     AJV does not resolve references in unused definitions. Draft 7 ignores every keyword next to a
     `$ref`, but AJV checks a `type` there if it checks the type first.
