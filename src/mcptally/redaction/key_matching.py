@@ -40,7 +40,7 @@ NAME_HINTS: Final = (
     | {"requeststate", "mcp-session-id", "/session", "?sid", "&sid", "?session", "&session"}
     | {mark + name for mark in "?&" for name in _QUERY_NAMES}
 )
-"""Lower-case texts, one of which is in each name that `secret_kind` or `session_id_spans` finds."""
+"""Lower-case texts: each name found by `secret_kind` or `session_id_spans` contains one."""
 
 _SEPARATOR: Final = re.compile(
     rb"[a-z0-9_\-]{0,40}(?:"
@@ -55,7 +55,7 @@ _SEPARATOR: Final = re.compile(
     rb"|(?P<xml>(?: [^<>\"]{0,80})?>)"
     rb")"
 )
-"""Matches what follows the found part of a name: the rest of the name and the separator.
+"""Matches the rest of a name after the part found, and the separator.
 
 The searched bytes are in lower case."""
 
@@ -249,7 +249,7 @@ _ADDRESS_OR_COLOUR: Final = re.compile(rb"0x[0-9A-Fa-f]{40}|#[0-9A-Fa-f]{3,8}")
 
 
 _MODEL_TOKEN_STARTS: Final = (b" ", b"\xc4", b"\xe2")
-"""A whole word's token in a language model starts with a space or a byte that encodes a space."""
+"""A language model's token for a whole word starts with a space or a byte that encodes one."""
 
 _SCHEME: Final = re.compile(
     rb"(?i:bearer|basic|digest|token|apikey|negotiate|dpop|aws4-hmac-sha256) +"
@@ -337,7 +337,7 @@ def _is_closed(view: bytes, end: int, quote: re.Match[bytes]) -> bool:
 
 
 def session_id_spans(view: bytes, low: bytes) -> Iterator[Span]:
-    """Yield spans of session ids in paths and queries, with their hashes."""
+    """Yield spans of session ids in paths and queries, with the hashes that replace them."""
     starts = {
         hit.start - before
         for hit in _SESSION_WORDS.find(low)

@@ -38,7 +38,7 @@ WORDS_BEFORE_HARMLESS_TOKEN: Final = _WORDS["words_before_harmless_token"]
 """Words before `token` that denote a cursor, a model's token or a coin, not a secret."""
 
 VERBS_OF_SETTINGS: Final = _WORDS["verbs_of_settings"]
-"""First words of settings such as `stripCredentials`, whose other words do not name a value."""
+"""First words of settings such as `stripCredentials`, whose values are not secret."""
 
 WORDS_BEFORE_KEY: Final = _WORDS["words_before_key"]
 """Words before `key` that denote a credential; `key` alone does not."""

@@ -55,7 +55,7 @@ BASES: Final = ("default", "strict", "none")
 """Base policies, which are the first word of a policy."""
 
 ALL_PATTERNS: Final = (*SECRET_PATTERNS, *PROSE_PATTERNS)
-"""All secrets that are recognised by the text around them."""
+"""All patterns for secrets that are recognised by the text around them."""
 
 RULES: Final[dict[str, TokenPrefix | SecretPattern | NameRule]] = {
     row.name: row for rows in (NAME_RULES, ALL_PATTERNS, TOKEN_PREFIXES, (ENCODED,)) for row in rows
@@ -137,7 +137,7 @@ class Policy:
         return frozenset([frame for n, frame in enumerate(frames) if n not in with_hits])
 
     def frames_with_hits(self, frames: Sequence[bytes]) -> Collection[int]:
-        """Return the indexes of frames that `json` might change: those with hits, and large ones.
+        """Return the indexes of frames that `json` might change: large frames, and those with hits.
 
         Searching many small frames at once takes a tenth of the time of separate searches.
         """
@@ -192,7 +192,7 @@ class Policy:
         return clean, total
 
     def _options_of_command(self, command: Sequence[str]) -> tuple[list[str], int]:
-        """Redact passwords that only the name of the command identifies as such."""
+        """Redact passwords that can be recognised only by the command's name."""
         row = next((row for row in self._shapes if row.name == "command-password"), None)
         if row is None or any("\0" in word for word in command):
             return list(command), 0
@@ -233,7 +233,7 @@ class Policy:
 
     @functools.cached_property
     def _hints(self) -> frozenset[str]:
-        """Return lower-case texts; a frame that contains none of them has no secret."""
+        """Return lower-case texts; a frame without any of them has no secret."""
         hints = {needle for row in self._shapes for needle in row.needles} - {""}
         if self._places:
             hints |= NAME_HINTS
@@ -263,7 +263,7 @@ class Policy:
     def _needles(self) -> dict[bytes, list[tuple[int, int, bytes]]]:
         """Map each hint to entries for the needles that contain it.
 
-        A needle is a text, one of which is in every match of a `SecretPattern`. An entry is the
+        Every match of a `SecretPattern` contains one of its needles. An entry is the
         index of the pattern, the hint's offset in the needle, and the needle.
         """
         found: dict[bytes, list[tuple[int, int, bytes]]] = {}

@@ -23,7 +23,7 @@ def _forms(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _without_capital(word: str) -> str:
-    """Drop the word's first letter if it is not ASCII and has an upper case.
+    """Drop the word's first letter if it is not ASCII and has an upper-case form.
 
     Needles are compared in lower case, but only ASCII is converted to lower case.
     """

@@ -42,7 +42,7 @@ class SecretPattern(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     needles: tuple[str, ...]
-    """Lower-case texts, one of which is in every match. With `""`, every frame is searched."""
+    """Lower-case texts; every match contains one. With `""`, every frame is searched."""
     pattern: str
     """Regular expression; its group `secret` is replaced."""
     check: str = ""
@@ -86,7 +86,7 @@ def rows_of(
 
 
 (ENCODED,) = rows_of(TokenPrefix, [SECRETS["encoded"]])
-"""The row whose matches are decoded and then searched."""
+"""The row whose matches are decoded and then searched for secrets."""
 
 TOKEN_PREFIXES: Final = rows_of(TokenPrefix, SECRETS["token"])
 

@@ -78,7 +78,7 @@ VALUE_CHECKS: Final[dict[str, Callable[[bytes, int, int], bool]]] = {
     "api-key in capitals": _is_key_in_capitals,
     "password beside a login": _is_password_beside_login,
 }
-"""Maps kinds for which a name is not enough to a check of the value at `view[start:end]`.
+"""Maps kinds whose names are not enough evidence to a check of the value `view[start:end]`.
 
 The first word of a key is the secret's kind.
 """

@@ -41,7 +41,7 @@ RATES: Final[Mapping[str, frozenset[str]]] = {
     "refusal_rate": frozenset({Fault.CALLER, Fault.ACCOUNT, Fault.CLIENT}),
     "infrastructure_rate": frozenset({Fault.UPSTREAM, Fault.NETWORK}),
 }
-"""Maps rates to the answers that count as hits, corresponding to mcptally's verdicts."""
+"""Maps each rate to the answers that count as hits, in line with mcptally's verdicts."""
 
 
 class CallKey(NamedTuple):
@@ -55,7 +55,7 @@ class CallKey(NamedTuple):
 
 
 class Scope(enum.StrEnum):
-    """The calls that an answer is about."""
+    """The calls to which an answer applies."""
 
     CALL = "call"
     GROUP = "group"
@@ -138,7 +138,7 @@ class Sample(msgspec.Struct, frozen=True, tag_field="kind", tag="sample", omit_d
     calls: int
     """The number of calls in the frame."""
     n: int
-    """Requested number of answers; a frame with too few calls or groups has fewer."""
+    """Requested number of answers; fewer are drawn if the frame has too few calls or groups."""
     strata: dict[str, int]
     """Number of calls in each stratum."""
     drawn: tuple[Drawn, ...]

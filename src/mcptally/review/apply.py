@@ -176,7 +176,7 @@ def is_informative(template: str | None) -> bool:
 
 
 def _changes() -> list[pl.Expr]:
-    """Return the columns as changed by `_answer` of `_by`; other calls stay unchanged."""
+    """Return the columns as changed by `_answer` from `_by`; other calls stay unchanged."""
     answer, answered = pl.col("_answer"), pl.col("_answer").is_not_null()
     cleared = answer == NOT_AN_ERROR
     blamed = answered & ~cleared

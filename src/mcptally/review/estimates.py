@@ -37,7 +37,7 @@ class ReviewedRate(msgspec.Struct, frozen=True):
     """Upper end of the 95 % interval; for later samples of a frame, 97.5 %, 98.75 % and so on."""
     service_low: float
     service_high: float
-    """Upper end of the interval for the service, if the sessions are a sample of its use."""
+    """Upper end of the interval for the service, if the sessions are a sample of its usage."""
     n_eff: float
     """The effective number of calls, given how failures cluster in sessions."""
 
@@ -56,7 +56,7 @@ def missing(sample: Sample, settled: Settled) -> list[Drawn]:
 def rates(store: ReviewedStore, sample: Sample, settled: Settled) -> list[ReviewedRate]:
     """Return the rates from a sample, or no rates while an answer is missing.
 
-    The size of a sample is fixed when it is drawn: an interval that is looked at repeatedly during
+    The size of a sample is fixed when it is drawn: an interval that is checked repeatedly during
     a review is not valid.
     """
     if missing(sample, settled):

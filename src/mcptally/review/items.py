@@ -67,7 +67,7 @@ FROM calls
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Group:
-    """A group of failed calls that one answer would decide."""
+    """A group of failed calls that a single answer would decide."""
 
     group: str
     definition: str | None
@@ -80,7 +80,7 @@ class Group:
 def largest(
     store: ReviewedStore, *, server: str | None = None, tool: str | None = None
 ) -> list[Group]:
-    """Return the groups of failed calls by number of calls times doubt, largest first."""
+    """Return the groups of failed calls, sorted by number of calls times doubt, largest first."""
     rows = store.sql(_LARGEST, params=[server, tool]).fetchall()
     return [
         Group(group_id(row[0], row[1], row[2]), row[3], row[4], row[4] / row[7], row[6])

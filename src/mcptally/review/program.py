@@ -39,7 +39,7 @@ def command_of(text: str) -> list[str]:
 
 
 def name_of(command: Sequence[str]) -> str:
-    """Return the name of a program as a reviewer."""
+    """Return the reviewer name of a program."""
     return f"program {Path(command[0]).name}"
 
 

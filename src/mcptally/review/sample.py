@@ -47,7 +47,7 @@ class Frame(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The number of answers that a sample asks for, and the expected interval."""
+    """The number of answers that a sample needs, and the expected interval."""
 
     answers: int
     """Number of answers to ask for, at most the number of calls in the frame."""

@@ -47,7 +47,7 @@ class Progress:
     decided: float
     """Share of the failed calls that are decided by answers, 0 to 1."""
     next_share: float
-    """Share of the failed calls that the next ten answers about groups would decide."""
+    """Share of the failed calls that the next ten group answers would decide."""
 
 
 class Session:
@@ -262,7 +262,7 @@ class Session:
             {row.group for row in (*own, *known.groups.values()) if row.group and self._has(row)}
         )
         of = answered + len(open_)
-        # The answered calls outside answered groups, and which of them a run has already updated.
+        # The answered calls outside answered groups, and those that a run has already updated.
         calls = {
             key: row
             for key, row in known.calls.items()
@@ -271,7 +271,7 @@ class Session:
         found = items.of_keys(self.store, list(calls))
         applied = [calls[item.key].group for item in found if not item.is_ours]
         by_review = items.decided_calls(self.store, server=self.server, tool=self.tool)
-        by_review -= applied.count(None)  # these calls worked, according to mcptally
+        by_review -= applied.count(None)  # mcptally counts these calls as successful
         decided = sum(row.group is not None for row in calls.values()) - sum(map(bool, applied))
         decided += sum(
             each.calls for each in every if (each.group, each.definition) in known.groups
@@ -319,7 +319,7 @@ _Place = TypeVar("_Place")
 def _first(
     n: int, places: Sequence[_Place], read: Callable[[list[_Place]], list[Item]]
 ) -> list[Item]:
-    """Return the first `n` items at these places; calls that are gone are skipped."""
+    """Return the first `n` items at these places; calls no longer in the store are skipped."""
     found: list[Item] = []
     left = list(places)
     while left and len(found) < n:

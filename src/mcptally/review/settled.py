@@ -1,4 +1,4 @@
-"""Decides which answers count, if people disagree or a program answered."""
+"""Decides which answers count when people disagree or a program has answered."""
 
 import itertools
 from collections import defaultdict
@@ -52,7 +52,7 @@ class Settled(msgspec.Struct, frozen=True):
     """The answers that apply to other calls in their group."""
     conflicts: tuple[Conflict, ...] = ()
     split: frozenset[str] = frozenset()
-    """Groups whose calls got different answers; these do not apply to other calls."""
+    """Groups whose calls got different answers, which do not apply to other calls."""
     waiting: dict[str, Agreement] = msgspec.field(default_factory=dict)
     """Maps programs whose answers do not count yet to their agreement with people."""
 

@@ -8,7 +8,7 @@ from mcptally.review.session import Session
 
 
 def groups(session: Session) -> str:
-    """Return the calls decided by the answers, and those that the next answers would decide."""
+    """Describe the calls that the answers decide, and those that the next answers would decide."""
     progress = session.progress()
     return (
         f"{progress.answered} of {progress.total} answered; answers decide "

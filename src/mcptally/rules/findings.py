@@ -45,7 +45,7 @@ class FindingRule(rules.Rule, frozen=True, kw_only=True):
     severity: Severity
     """`error` if the source says "must (not)", `warning` if "should (not)", else `info`."""
     about: About
-    """What the rule checks: a file, a message, a call, …"""
+    """The subject of the rule: a file, a message, a call, …"""
     since: str = ""
     """The first revision that the rule applies to; if empty, all, including unknown ones."""
     until: str = ""
@@ -205,7 +205,7 @@ class Check(NamedTuple):
 
 
 def run_checks(rows: pl.DataFrame | pl.LazyFrame, *checks: Check) -> Iterator[pl.DataFrame]:
-    """Yield the findings of many checks on the same rows; one pass tests all conditions."""
+    """Yield the findings of many checks on the same rows, testing all conditions in one pass."""
     rows = _collected(rows)
     if not rows.height:
         return

@@ -171,7 +171,7 @@ def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
 
 
 def _writing_commands(folder: Path) -> str:
-    """Return the two commands that can write a store, if the original command is unknown."""
+    """Return both commands that can write a store, for when the original command is unknown."""
     out = as_argument(folder)
     return f"mcptally score ARCHIVE -o {out}, or mcptally merge STORES -o {out}"
 
@@ -213,7 +213,7 @@ def _is_ours(manifest: dict[str, Any]) -> bool:
 
 
 def _require(folder: Path, manifest: Mapping[str, Any], name: str, size: int) -> None:
-    """Check that a Parquet file exists and still has the length it was written with."""
+    """Check that a Parquet file exists and has the length with which it was written."""
     try:
         now = (folder / name).stat().st_size
     except OSError as error:

@@ -90,7 +90,7 @@ class PartWriter:
         return data.height
 
     def _writer(self, table: type[Table], schema: pa.Schema, rows: int) -> pq.ParquetWriter:
-        """Return the writer for a table, which is opened for its first frame (of `rows` rows)."""
+        """Return the writer for a table; it is opened for the first frame (of `rows` rows)."""
         writer = self.writers.get(table.name)
         if writer is None:
             target = self.work / table.name / f"{self.part}.parquet"
@@ -145,7 +145,7 @@ a few times as much."""
 
 
 def _rows_at_a_time(part: pq.FileMetaData) -> int:
-    """Return the number of rows of a part that take about `_COPIED_BYTES`."""
+    """Return how many rows of a part take about `_COPIED_BYTES`."""
     size = sum(part.row_group(number).total_byte_size for number in range(part.num_row_groups))
     return max(1, min(ROW_GROUP, int(part.num_rows) * _COPIED_BYTES // max(1, int(size))))
 

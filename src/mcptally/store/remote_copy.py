@@ -81,7 +81,7 @@ def _download(url: str, folder: Path, *, full: bool) -> _Downloaded:
     listed = _listed(folder)
     wanted = [] if full else sorted(listed & set(there))
     remote_folder.download(url, folder, wanted)
-    # Compute the digests: by those in store.json, a damaged file would not be uploaded again.
+    # Compute the digests: with those in store.json, a damaged file would not be uploaded again.
     return _Downloaded(version, {name: digest_of(folder / name) for name in wanted}, listed)
 
 
@@ -118,7 +118,7 @@ def _publish(url: str, folder: Path, before: _Downloaded) -> None:
 
 
 def _sweep(url: str, listed: set[str], before: set[str]) -> None:
-    """Remove the files of the previous store, and old files of runs that did not end."""
+    """Remove the files of the previous store, and old files of unfinished runs."""
     ages = remote_folder.ages(url)
     old = {name for name, age in ages.items() if _is_of_store(name) and age > LEFT_OVER}
     unused = ((before & ages.keys()) | old) - listed - {MANIFEST}
@@ -129,5 +129,5 @@ _STORE_FOLDERS: Final = frozenset({*(table.name for table in TABLES), SUMMARIES,
 
 
 def _is_of_store(name: str) -> bool:
-    """Return whether a name is one of a store's files."""
+    """Return whether a name is that of a file in a store."""
     return name.partition("/")[0] in _STORE_FOLDERS

@@ -1,4 +1,4 @@
-"""Describes an archive's files as a store records them: size, digest and state when read."""
+"""Describes the files of an archive as recorded in a store: size, digest and state when read."""
 
 import hashlib
 import time
@@ -36,14 +36,14 @@ class SourceFile(msgspec.Struct, frozen=True, gc=False):
     unread: float = 0.0
     """The share of the file that could not be read."""
     fault: str = ""
-    """Describes the first unreadable place, with its line; empty if the whole file was read."""
+    """Description of the first unreadable part, with its line; empty if the whole file was read."""
 
     def as_share(self, share: float) -> Self:
-        """Return the record for a part of the file, given the part's share of the file."""
+        """Return the record for a part of the file that is this share of the file."""
         return msgspec.structs.replace(self, unread=round(share * self.unread, 6))
 
     def with_rest(self, other: Self) -> Self:
-        """Return the record for two parts of the file, the earlier one first."""
+        """Return the record for this part of the file and the next part combined."""
         return msgspec.structs.replace(
             other,
             stat=self.stat if self.stat == other.stat else None,
@@ -74,7 +74,7 @@ class FileState(NamedTuple):
     identity: tuple[int, ...]
     """Size, mtime, ctime (nanoseconds) and inode."""
     stable: bool
-    """Whether every later change will change these values."""
+    """Whether any later change to the file will change these values."""
 
 
 def identity_of(path: Path) -> tuple[int, int, int, int]:

@@ -43,7 +43,7 @@ class Provenance(msgspec.Struct, frozen=True):
     code: str = ""
     """Digest of the program: another version may judge differently."""
     as_scored: Sequence[str] = ()
-    """Recordings that should have been scored again but whose files were not available."""
+    """Recordings that needed scoring again but whose files were not available."""
     by: str = "score"
     """The command that can rebuild the store: `score` or `merge`."""
     selection: Mapping[str, Any] | None = None
@@ -61,7 +61,7 @@ def working(folder: Path) -> Iterator[Path]:
     """Yield an empty work folder inside the store at `folder`, locked for this run.
 
     Raises:
-        StoreError: the folder contains something other than a store, another run is working in it,
+        StoreError: the folder contains something other than a store, another run is using it,
             or the disk is full.
     """
     _require_store_or_empty(folder)
@@ -154,7 +154,7 @@ def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
 
 
 def _copied_from(name: Path) -> Path:
-    """Return the original of a masked file or folder; other names are returned unchanged."""
+    """Return the name of the original of a masked file or folder; other names are unchanged."""
     return Path(*name.parts[2:]) if name.parts[0] == MASKED else name
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 
 def series_from_arrow(array: pa.Array) -> pl.Series:
-    """Return a series with the values of an array, without copying them."""
+    """Return a series of an array's values, without copying them."""
     return pl.Series(array)
 
 

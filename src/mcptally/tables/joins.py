@@ -37,6 +37,6 @@ def left_join_columns(
 
 
 def in_order(rows: pl.DataFrame, *by: str) -> pl.DataFrame:
-    """Return `rows` sorted, nulls last. Most transcripts are already sorted and are not copied."""
+    """Return `rows` sorted, nulls last; rows already in order (as usual) are not copied."""
     order = rows.select(pl.arg_sort_by(by, nulls_last=True)).to_series()
     return rows if order.is_sorted() else rows[order]

@@ -40,7 +40,7 @@ ENDED: Final = ("ok", *FAILED)
 UNSUCCESSFUL: Final = (*FAILED, "cancelled")
 """Outcomes of calls that did not get the requested result."""
 UNFINISHED: Final = ("cancelled", "input_required", "task")
-"""Outcomes of calls that neither worked nor failed."""
+"""Outcomes of calls that neither succeeded nor failed."""
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -52,7 +52,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "unfinished": UNFINISHED,
     }
 )
-"""Maps groups of outcomes to their members, for SQL macros such as `_failed(outcome)`."""
+"""Maps names of groups to outcomes, for SQL macros such as `_failed(outcome)`."""
 
 
 class Verdict(enum.StrEnum):
@@ -61,7 +61,7 @@ class Verdict(enum.StrEnum):
     BUSINESS = "business"
     """The tool worked and rejected this request."""
     TOOL_FAILURE = "tool_failure"
-    """The server has a fault that no other request would have avoided."""
+    """The server is at fault, and no other request would have succeeded."""
     INFRASTRUCTURE = "infrastructure"
     """The network failed, the call timed out, or an upstream service or a dependency is down."""
     AMBIGUOUS = "ambiguous"
@@ -140,7 +140,7 @@ UNKNOWN: Final = "unknown"
 ANSWERED_BY_CLIENT: Final[Mapping[Fault, Fault]] = MappingProxyType(
     {Fault.CALLER: Fault.TOOL, Fault.TOOL: Fault.CLIENT}
 )
-"""Maps faults of a client's request to those of a server's request, where they differ."""
+"""Maps faults of client requests to those of server requests, where they differ."""
 
 
 class Reason(NamedTuple):

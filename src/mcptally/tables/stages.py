@@ -131,7 +131,7 @@ class Evidenced(Validated):
 
 
 class Judged(Evidenced):
-    """Calls with their scenario, their final outcome and the verdict on failures."""
+    """Calls with scenario, final outcome and, for failures, the verdict."""
 
     scenario = SeedScores.scenario
     scenario_source = SeedScores.scenario_source
@@ -321,7 +321,7 @@ class ResultForms(StageTable):
 
 
 class Needs(StageTable):
-    """The facts in other recordings that a recording's rows depend on, each fact once."""
+    """The facts from other recordings on which a recording's rows depend, each once."""
 
     recording = Calls.recording
     server = Calls.server

@@ -1,7 +1,7 @@
 """Generates the SQL that computes the rows of `Usage` from the table's declaration.
 
 A store contains `usage` as computed by `pipeline.usage` with polars. If filters select calls,
-DuckDB recomputes it from these calls. Both use `AGGREGATES` and `FACTS`, so they agree.
+DuckDB recomputes the rows from these calls. Both use `AGGREGATES` and `FACTS`, so they agree.
 """
 
 from collections.abc import Callable, Mapping

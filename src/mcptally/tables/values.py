@@ -17,7 +17,7 @@ SHARE: Final = re.compile(
     r"_rate(_|$)|(?:^|_)share(_|$)|^(?:valid_worked|invalid_precision|invalid_recall|preventable"
     r"|refusal_precision)(_|$)"
 )
-"""Matches names of columns with shares from 0 to 1, which tables show in percent."""
+"""Matches names of columns with shares from 0 to 1, which tables show as percentages."""
 _CERTAINTY: Final = re.compile(r"certainty$")
 """Matches names of columns with the probability, in percent, that a claim is right."""
 
@@ -100,7 +100,7 @@ def cell(name: str, value: object) -> str:
 
 
 def whole_certainty(percent: float) -> int:
-    """Return a certainty in whole percent, rounded down and never 100: no verdict is certain."""
+    """Return a certainty in whole percent, rounded down; never 100, as no verdict is certain."""
     return min(int(percent), 99)
 
 

@@ -27,7 +27,7 @@ class BytePool:
 
 
 class PooledBytes:
-    """A buffer that keeps all bytes up to a cap; beyond the cap only head, tail, size and hash.
+    """A buffer that keeps all bytes up to a cap, and only head, tail, size and hash beyond it.
 
     A buffer of more than `framing.HEAD_BYTES` bytes takes them from the pool. If the pool is
     exhausted, the buffer acts as if its cap were reached.

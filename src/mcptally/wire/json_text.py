@@ -1,4 +1,4 @@
-"""Decodes JSON from untrusted sources; returns None for unsuitable text."""
+"""Decodes JSON from untrusted sources; unsuitable text becomes None."""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar

@@ -71,7 +71,7 @@ _limits: Final[dict[str, int]] = {"users": 0, "before": 0, "set": 0}
 
 @contextlib.contextmanager
 def raised_recursion_limit() -> Iterator[None]:
-    """Raise the recursion limit in a `with` block, so decoding does not depend on stack depth.
+    """Raise the recursion limit in a `with` block, so that decoding is independent of stack depth.
 
     All threads share the limit; the last thread to leave such a block restores it.
     """

@@ -27,7 +27,7 @@ _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 def strict_json_error(frame: bytes) -> str | None:
-    """Return the reason why `frame` is not strict JSON, or None if it is.
+    """Return why `frame` is not strict JSON, or None if it is.
 
     The reasons: `blank`, `bom`, `not_utf8`, `too_deep`, `number_too_large`, `not_strict_json` (NaN,
     Infinity, a lone surrogate and so on, which some parsers accept) and `not_json`.
@@ -56,7 +56,7 @@ def _reason(frame: bytes) -> str:
         text = frame.decode()
     except UnicodeDecodeError:
         return "not_utf8"
-    # Only frames that msgspec rejects reach this point: rare enough for a slower second parser.
+    # Only frames that msgspec rejects get here; they are rare enough for a slower second parser.
     import json  # noqa: PLC0415
 
     try:
