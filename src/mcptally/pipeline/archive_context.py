@@ -38,7 +38,7 @@ AT_A_TIME: Final = 8
 """Number of partitions whose summaries are read together."""
 
 ROWS: Final = 500_000
-"""Approximate maximum number of rows per kind in memory. Beyond it, rows are read again or spilled
+"""Approximate maximum number of rows per kind in memory; more rows are read again or spilled
 to disk."""
 
 _BY_SERVER: Final = ("combinations", "validations", "minutes", "forms")
@@ -61,7 +61,7 @@ class StoredSummaries(msgspec.Struct, frozen=True):
     recordings_of: Callable[[Sequence[str]], pl.DataFrame] | None = None
     """Returns the recordings to read from some parts (column `recording`); None reads all."""
     servers: pl.DataFrame | None = None
-    """The servers to read (column `server`) for kinds stored by server; None reads all."""
+    """For kinds stored by server, the servers to read (column `server`); None reads all."""
     recordings: pl.DataFrame | None = None
     """The recordings to read from `parts`; set by `batches`."""
 
@@ -110,7 +110,7 @@ class ArchiveContext:
         self.timeline = self._read(_SpilledRows(spool, "share", lambda rows: rows))
 
     def _read(self, listings: "_SpilledRows") -> pl.DataFrame:
-        """Read all summaries; return the timeline. `listings` must be empty initially."""
+        """Read all summaries and return the timeline; `listings` must be empty."""
         total = 0
         for batch in (batch for summaries in self.summaries for batch in summaries.batches()):
             listed = batch.read("listed")
@@ -207,7 +207,7 @@ class _CompactRows:
 
 
 class _SpilledRows:
-    """Compacted rows, in memory up to `ROWS`; beyond it, sorted by a column and on disk."""
+    """Compacted rows: up to `ROWS` in memory, the rest on disk, sorted by a column."""
 
     def __init__(
         self, folder: Path, order: str, compact: Callable[[pl.DataFrame], pl.DataFrame]

@@ -101,7 +101,7 @@ def _reused(earlier: EarlierStores, part: Part) -> _Reused:
 
 
 def _manifest_entries(earlier: EarlierStores, part: Part) -> dict[str, Mapping[str, Any]]:
-    """Return the manifest's entries for all files of a part, including its summary."""
+    """Return the manifest entries of all files of a part, including its summary."""
     names = [
         *(f"{table}/{part.name}.parquet" for table, _ in _tables(earlier, part)),
         *(f"{SUMMARIES}/{kind}/{part.name}.parquet" for kind in KINDS),

@@ -16,7 +16,7 @@ from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.store.manifest import SUMMARIES
 
 Progress = Callable[[int, int], None]
-"""Called with the bytes done and in total; every file counts twice (gather, finish)."""
+"""Called with the bytes done and the total; every file counts twice (gather, finish)."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -196,7 +196,7 @@ def _without_dependents(
 
 
 def affected_servers(gathered: Sequence[Gathered], earlier: EarlierStores) -> set[str | None]:
-    """Return the servers whose facts differ between this run and the earlier stores."""
+    """Return the servers about which this run and the earlier stores have different facts."""
     return {name for each in gathered for name in each.report.servers} | earlier.changed_servers()
 
 

@@ -28,7 +28,7 @@ from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import ExcludedFiles, ExcludedRecordings, FilePlaces, RecordingPlaces
 
 IN_MEMORY: Final = 1_000_000
-"""Maximum number of recording places kept in memory, at about 150 bytes each. Beyond it, places are
+"""Maximum number of recording places kept in memory, at about 150 bytes each. More places are
 read whenever they are needed."""
 
 
@@ -178,7 +178,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return set(_files(self.reused(self.places.all()), names))
 
     def reused_files(self, files: Iterable[str]) -> set[str]:
-        """Return those of these files, and of the unavailable files, whose rows are kept."""
+        """Return the files, among these and the unavailable files, whose rows are kept."""
         return ({*files} | self.unavailable) & self.sources.keys() - self.rescored
 
     def reused(self, places: pl.LazyFrame) -> pl.LazyFrame:
@@ -192,7 +192,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return RecordingPlaces.file.col.is_in(list(self.rescored))
 
     def changed_servers(self) -> set[str | None]:
-        """Return the servers whose facts in the new store differ from those in each old store.
+        """Return the servers about which the new store has other facts than each old store.
 
         These are the servers of recordings that are not reused, and servers in several stores.
         """

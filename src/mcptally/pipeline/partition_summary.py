@@ -57,7 +57,7 @@ COUNTS: Final = {
 """Maps the kinds of facts that are counts to the columns that can be summed over recordings."""
 
 NEEDS: Final = "needs"
-"""The kind of `Needs` rows, which are not facts but dependencies of calls."""
+"""The kind of `Needs` rows, which are dependencies of calls rather than facts."""
 
 SUMMARY_TABLES: Final[Mapping[str, type[StageTable]]] = MappingProxyType(
     {

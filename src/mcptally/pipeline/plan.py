@@ -28,7 +28,7 @@ PARTITION: Final = 160 << 20
 """Maximum bytes of transcript per partition, unless files that belong together are larger."""
 
 SINGLE_PROCESS: Final = 240 << 20
-"""The maximum if there is a single process, which may use more memory. Every partition adds a third
+"""The same limit for a single process, which may use more memory. Every partition adds a third
 of a second, regardless of its size."""
 
 WORTHWHILE: Final = 16 << 20
@@ -104,7 +104,7 @@ def bytes_in_slice(limit: int) -> int:
 
 
 def jobs_for_memory(memory: int, cores: int) -> int:
-    """Return the number of processes that `memory` bytes suffice for, at most one per core."""
+    """Return the number of processes for which `memory` bytes suffice, at most one per core."""
     return max(
         1, min(cores, memory // (PROCESS_BASE_BYTES + BYTES_PER_TRANSCRIPT_BYTE * WORTHWHILE))
     )

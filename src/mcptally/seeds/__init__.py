@@ -2,7 +2,7 @@
 
 May import verdict, jsonschemas, redaction, rules, tables, messages, wire and errors.
 
-Five folders, one per document, do not import each other:
+The five folders, one per document, do not import each other:
 
     inspector/            response-validation-core: the seed scores, scenarios
     redmine/              redmine-response-validation-adr.ja: content blocks, XML, list counts

@@ -1,4 +1,4 @@
-"""Implements JavaScript's rules for strings, numbers and truthiness, as seed programs need them.
+"""Implements JavaScript's rules for strings, numbers and truthiness, for the seed programs.
 
 The original programs run in a JavaScript engine. These functions reproduce its differences from
 Python and polars; docs/reference/seed-documents.md lists them with the tests.

@@ -67,6 +67,6 @@ def _with_calls(calls: pl.DataFrame, values: Sequence[tuple[Any, ...]]) -> pl.Da
         "violation_evidence": pl.String,
     }
     rows = pl.DataFrame(values, schema=schema, orient="row")
-    # Select the few columns first, so that lists are not copied for each violation.
+    # Select these few columns first, so that lists are not copied for each violation.
     about = calls.select(pl.col(name) for name in calls.columns if name in _CALL_COLUMNS)
     return about[rows.get_column("row")].hstack(rows.drop("row"))

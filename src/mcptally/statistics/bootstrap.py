@@ -21,7 +21,7 @@ MIN_SESSIONS: Final = 30
 MIN_CALLS_BEYOND: Final = 10
 """Minimum number of calls on the smaller side of a quantile for an interval."""
 MIN_SESSIONS_BEYOND: Final = 3
-"""Minimum number of sessions that these calls would fill if all calls in a session were equally
+"""Minimum number of sessions that these calls would fill if calls in the same session were equally
 slow."""
 RESAMPLES: Final = 599
 """Number of resamples; 2.5 % of them, at either end, are fifteen."""
@@ -31,9 +31,9 @@ SEED: Final = 20261122
 """A fixed seed, so that the same calls in the same sessions get the same interval."""
 
 _SLICE: Final = 60
-"""Resamples per matrix product; see `_weights`."""
+"""Number of resamples per matrix product; see `_weights`."""
 _BATCH: Final = 32
-"""Samples per step. Long steps inside NumPy let other threads run."""
+"""Number of samples per step: other threads can run during long NumPy steps."""
 _ROUNDING: Final = 1e-4
 """Relative size below which a variance in single precision counts as zero."""
 _LEVELS: Final = (0.025, 0.975)
@@ -154,7 +154,7 @@ def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
     for q, wanted, limit, error in zip(QUANTILES, sample.has_interval, limits, errors, strict=True):
         if (
             wanted and np.isfinite(limit).all()
-        ):  # if not, too many resamples have no call beyond the quantile
+        ):  # otherwise too many resamples have no call beyond the quantile
             inside = np.rint((q + _STEPS[:, None] * limit * error) * last)
             inside = np.clip(inside, 0, last).astype(np.int64)
             ranks[q] = np.sort(np.append(inside, (0, int(q * last), last)))

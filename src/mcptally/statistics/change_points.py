@@ -17,7 +17,7 @@ Whole = npt.NDArray[np.int64]
 
 MIN_CALLS: Final = 5
 MIN_SESSIONS: Final = 3
-"""Minimum numbers of calls and of sessions before and after a change."""
+"""Minimum number of calls, and of sessions, both before and after a change."""
 MIN_DIFFERENCE: Final = 0.05
 """The smallest change in a rate that is reported."""
 MAX_P_VALUE: Final = 0.01
@@ -33,7 +33,7 @@ BLOCKS: Final = (3, 5)
 SIMILAR: Final = 1.5
 """Number of standard errors above which neighbouring sessions count as similar."""
 PENALTY: Final = 4.0
-"""Amount by which the statistic for two changes must exceed that for a single change."""
+"""Amount by which the statistic for two changes must exceed the one for a single change."""
 SEED: Final = 20261124
 """A fixed seed, so that the same series has the same changes."""
 SLICES: Final = 32
@@ -118,7 +118,7 @@ class _Sessions(NamedTuple):
     weight: Floats
     """The number of independent calls with as much information as each session."""
     score: Floats
-    """Weighted hits beyond those expected from the tools' rates; their sum is 0."""
+    """Weighted hits in excess of those expected from the tools' rates; their sum is 0."""
     calls: Floats
     place: Whole
     """The position of each element's session in order of mean time."""
@@ -239,7 +239,7 @@ def _between_sessions(series: Series) -> _Cut | None:
     if high < count:
         _, low, high, change = _largest(sessions, _close_to(low, high, count))
     p_value = _p_value(sessions, ranges, seen, low, high)
-    # Of two changes, take the one with more calls on its outer side; the other is found next.
+    # Of two changes, take the one with more calls on its outer side; the other is found later.
     outer = sessions.calls[:low].sum(), sessions.calls[high:].sum()
     cut, change = (low, change) if outer[0] >= outer[1] else (high, -change)
     return _Cut(cut, change, p_value, sessions.place)
@@ -334,7 +334,7 @@ def _p_value(sessions: _Sessions, ranges: _Ranges, seen: float, low: int, high: 
 
 def _orders(random: np.random.Generator, rows: int, count: int, length: int) -> Whole:
     """Return random orders of the sessions in blocks of this length, one per row."""
-    # Blocks begin at a random position, so the first one may be shorter.
+    # Blocks begin at a random position, so the first block may be shorter.
     block = (np.arange(count) + random.integers(length)) // length
     keys = random.random((rows, int(block[-1]) + 1))[:, block]
     # Keys are equal within blocks, which requires a stable sort (slower).
@@ -342,7 +342,7 @@ def _orders(random: np.random.Generator, rows: int, count: int, length: int) -> 
 
 
 def _block_length(sessions: _Sessions, low: int, high: int) -> int:
-    """Return the block length beyond which the rates of sessions are no longer similar.
+    """Return the block length above which the rates of sessions are no longer similar.
 
     This is the length whose blocks vary most in comparison with independent sessions.
     """

@@ -28,13 +28,13 @@ CLEAR_EFFECT: Final = 0.9
 GAIN: Final = 0.15
 """Amount by which the effect of a conjunction must exceed that of its better fact."""
 AROUND: Final = 1_000_000
-"""Facts with this number or a higher one are about a call's context, such as the preceding call.
+"""Facts with at least this number are about a call's context, such as the preceding call.
 
 Such a fact is reported only if it separates clearly better than facts about the call itself: if
 clients repeat a sequence of calls, it also holds for calls that fail for other reasons.
 """
 NEAR: Final = 0.02
-"""Difference below which effects count as equal."""
+"""Difference up to which effects count as equal."""
 DRAWS: Final = 199
 LEVEL: Final = 0.05
 MIN_SESSIONS: Final = 8

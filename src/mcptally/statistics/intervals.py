@@ -99,7 +99,7 @@ def rate_intervals(
             weight_of_all = known_of_all / (known_of_all + PRIOR_SESSIONS)
             likely = 1 + (nn / n - 1) * np.clip(alike_of_all, 0, 1)
             likely = likely**weight_of_all * (n / sessions) ** (1 - weight_of_all)
-            # Long sessions cannot show more here, so use at most one call per session.
+            # Long sessions give no more information here, so use at most one call per session.
             effect = np.where(uniform, np.fmin(effect, likely), effect)
         # Use at least the observed design effect: it is larger if long sessions have another rate.
         spread = np.maximum(0, yy - 2 * mean * yn + mean**2 * nn)

@@ -1,4 +1,4 @@
-"""Tests by permuting sessions whether a rate differs between two groups of sessions.
+"""Tests whether a rate differs between two groups of sessions, by permuting sessions.
 
 docs/explanation/statistics.md explains the test, docs/design/questions.md its choice.
 """

@@ -1,4 +1,4 @@
-"""Computes the certainty of rules: measured precision, shrunk towards that of their section."""
+"""Computes the certainty of each rule: its measured precision, shrunk towards its section's."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,8 +12,8 @@ VERDICT_PRIOR: Final = (100.0, 0.8)
 HIDDEN_PRIOR: Final = (20.0, 0.9)
 """Weight, as a number of observations, and precision of the prior.
 
-The precision is assumed for rules without measurements. The weight is used twice: to shrink the
-precision of all rules towards this precision, and that of a section towards all rules. Verdicts
+This precision is assumed for rules without measurements. The weight is used twice: to shrink the
+precision of all rules towards this prior, and each section's towards that of all rules. Verdicts
 have a higher weight: on unlabelled servers they fail in ways that the labels do not show, which
 hardly happens with hidden errors."""
 

@@ -52,7 +52,7 @@ _WITHOUT_RULE: Final = {
     Verdict.INFRASTRUCTURE: ("dependency_down", "yes"),
     Verdict.AMBIGUOUS: ("unclear", None),
 }
-"""`reason` and `retryable` for verdicts that no matching rule has."""
+"""`reason` and `retryable` for a verdict that comes from no matching rule."""
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 _Opinions: TypeAlias = tuple[text_model.Opinions, tuple[float, float, float]]

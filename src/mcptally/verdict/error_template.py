@@ -1,4 +1,4 @@
-"""Reduces an error text to a template: the message without what varies between calls.
+"""Reduces an error text to a template: the message without the parts that vary between calls.
 
 `templates` strips the text around the message (prefixes of SDKs, JSON, tracebacks, headings), then
 replaces quoted text, URLs, paths, times, ids and numbers with placeholders.
@@ -33,7 +33,7 @@ _BARE_LINES: Final = (
     rf"^(?:[{_SYMBOL}]*(?:(?i)errors?|failed|failure|warning|stdout|stderr|output|results?)"
     r"[:!.=\- ]*\n)+"
 )
-"""Matches lines at the start that only report that something failed."""
+"""Matches lines at the start that report a failure but no cause."""
 
 
 # Tracebacks of Python, also boxed by rich and joined to one line.

@@ -90,7 +90,7 @@ _UNINFORMATIVE: Final = (
 )
 """Matches generic texts that hide the text of an exception."""
 THIS_TOOL: Final = "this_tool"
-"""Text by which the tool's name is replaced for rules."""
+"""Text that replaces the tool's name before rules are applied."""
 _IDENTIFIER: Final = r"[_\-./0-9]|[a-z][A-Z]"
 """Matches features of names that are not words in a language."""
 _MESSAGE_ONLY: Final = r"^ValueError:\s+"
@@ -144,7 +144,7 @@ def _replaced(text: pl.Expr, name: pl.Expr, before: str, after: str) -> pl.Expr:
 
 
 def is_uninformative(text: pl.Expr) -> pl.Expr:
-    """Return whether `text` only reports that something failed."""
+    """Return whether `text` reports a failure without its cause."""
     return text.str.contains(_UNINFORMATIVE)
 
 
@@ -164,13 +164,13 @@ def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
 
 
 def informative_text(reply: pl.Expr, exception: pl.Expr) -> pl.Expr:
-    """Return the reply, or the exception on stderr if the reply only reports a failure."""
+    """Return the reply, or the exception on stderr if the reply names no cause."""
     reply_beside = pl.when(exception.is_not_null()).then(reply)  # Few calls have an exception.
     return pl.when(is_uninformative(reply_beside)).then(exception).otherwise(reply)
 
 
 def hides_exception(reply: str) -> bool:
-    """Return whether a reply only reports that something failed."""
+    """Return whether a reply reports a failure without its cause."""
     return re.search(_UNINFORMATIVE, reply) is not None
 
 

@@ -256,7 +256,7 @@ _DENIED: Final = (
     r"(?i)permission denied|\be(?:acces|perm|rofs)\b|operation not permitted|access is denied"
     r"|read-only file ?system|not writ(?:e?able)\b|errno 13\b"
 )
-"""Matches texts of an operating system that denied access to a file."""
+"""Matches messages of an operating system that denied access to a file."""
 _FILE: Final = r'"([^"\\]*[./][^"\\]+)"'
 """Matches values in the arguments' JSON text that may be paths."""
 

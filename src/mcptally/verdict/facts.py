@@ -73,7 +73,7 @@ _WORDS: Final = {
 """Boolean fields of rules, and the functions that compute them for calls."""
 
 FAST_MS: Final = 10
-"""Milliseconds within which no service on the internet can have answered the server."""
+"""Latency in milliseconds below which the server cannot have asked an internet service."""
 
 TIME_LIMITS: Final = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
 """Common time limits in seconds."""
@@ -256,7 +256,7 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
 def matched_texts(
     calls: pl.DataFrame, chosen: Iterable[VerdictRule], rows: Mapping[str, list[int]]
 ) -> dict[str, dict[int, str | None]]:
-    """Return the parts of calls' texts that rules about the text match.
+    """Return the parts of the calls' texts that match the rules about the text.
 
     Args:
         calls: some or all columns of `Inputs`.

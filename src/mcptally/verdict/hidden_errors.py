@@ -28,7 +28,7 @@ THRESHOLD: Final = 50.0
 MAX_INSIDE: Final = 4000
 """Maximum characters of a text that is searched for embedded JSON."""
 MAX_ECHO: Final = 60
-"""Maximum characters of a line that is searched for in the arguments to detect an echo."""
+"""Maximum characters of a line to look for in the arguments in order to detect an echo."""
 
 
 class HiddenErrors(StageTable):
@@ -82,7 +82,7 @@ class Inputs(StageTable):
 
 
 class _Results(Inputs):
-    """The inputs, and how many of the tool's results in the archive have a text and are JSON."""
+    """The inputs, with counts of the tool's results in the archive: with a text, and in JSON."""
 
     results_seen = Judged.results_seen
     results_json = Judged.results_json
@@ -118,7 +118,7 @@ def hidden_error_rules() -> tuple[HiddenRule, ...]:
 def find_hidden_errors(
     calls: pl.DataFrame, ruleset: Sequence[HiddenRule] | None = None
 ) -> pl.DataFrame:
-    """Return whether each result reports a failure, one row per row of `calls`, in the same order.
+    """Return which results report a failure: one row per row of `calls`, in the same order.
 
     Args:
         calls: results not marked as errors, with some or all columns of `Inputs`.

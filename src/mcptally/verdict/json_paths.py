@@ -47,7 +47,7 @@ LIKELY: Final = (
     ),
     r"(?i)\b(?:ok|code|why|info)\b|^\{\s*\"\w{2,12}\"\s*:\s*false\s*\}",
 )
-"""Only texts with one of these words are parsed.
+"""Matches the words of which a text must contain one to be parsed.
 
 Two patterns, because a single one with `\\b` and all words takes thirty times as long."""
 

@@ -96,7 +96,7 @@ def _matching(
 
 
 def alternation(patterns: Sequence[str], *, start: bool = False) -> str:
-    """Return one regular expression that matches any of `patterns`, ignoring case."""
+    """Return a regular expression that matches any of `patterns`, ignoring case."""
     return f"(?i){'^' if start else ''}(?:{'|'.join(patterns)})"
 
 

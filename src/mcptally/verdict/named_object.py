@@ -66,7 +66,7 @@ compile."""
 _VALUE: Final = r"""(?:"[^"\\]{3,200}"|[-\d.]{2,})\s*[,\]}]"""
 """Matches a string or number among JSON values, but not a key, which a colon follows."""
 _NUMBER: Final = r"^\d{1,3}$"
-"""Matches a quoted number, which is often a code; a name or path after it is the object."""
+"""Matches a quoted number, which is often a code; then a following name or path is the object."""
 LONG: Final = 16
 """Size above which names are not compared word by word: they are not part of other words by chance,
 finding words is slow, and texts may truncate names."""
@@ -236,7 +236,7 @@ def _name(text: pl.Expr) -> pl.Expr:
 
 
 def _objects(texts: pl.Series) -> pl.DataFrame:
-    """Return the objects of those texts that name one."""
+    """Return the objects in the texts that name one."""
     whole, quoted = _Components.whole.col, _Components.quoted.col
     is_number = quoted.str.contains(_NUMBER)
     unquoted = pl.when(quoted.is_null() | is_number).then("whole").str.extract_groups(_UNQUOTED)

@@ -51,13 +51,13 @@ class TextRule(rules.Rule, frozen=True, kw_only=True):
     matches: tuple[str, ...] = ()
     """One of these patterns must match; if empty, the rule does not test the text."""
     keywords: tuple[tuple[str, ...], ...] = ()
-    """For each of `matches`, lower-case words, one of which is in every matching text. Only texts
+    """For each of `matches`, lower-case words; every matching text contains one of them. Only texts
     with such a word are searched; without words, all texts are."""
     words: str = ""
     """A word class in verdict/languages.toml, whose words in all languages are added to
     `matches`."""
     also: tuple[str, ...] = ()
-    """If given, one of these patterns must match as well."""
+    """If given, one of these patterns must also match."""
     unless: tuple[str, ...] = ()
     """None of these patterns may match."""
     where: str = "anywhere"
@@ -74,7 +74,7 @@ class TextRule(rules.Rule, frozen=True, kw_only=True):
     right: float = 0
     """Number of the rule's decisions that agreed with the label."""
     disabled: bool = False
-    """Only in a user's file: removes the rule with this id."""
+    """Whether a user's file removes the rule with this id."""
 
     def __post_init__(self) -> None:
         """Check `where`, `keywords` and the measured counts."""

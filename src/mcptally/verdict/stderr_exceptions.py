@@ -21,7 +21,7 @@ LATE_NS: Final = 1_000_000_000
 """Maximum delay of a trace after the reply, since stdout and stderr are separate pipes."""
 
 _MARK: Final = "Traceback ("
-"""Literal in the first line of each Python trace."""
+"""Literal text in the first line of each Python trace."""
 _HEAD: Final = r"Traceback \(most recent call last\)|╭─+ Traceback \("
 """Matches the first line of a trace. Rich truncates the title of a narrow box."""
 _CHAIN: Final = r"\babove(?: exception(?: was|,|$)|$)|(?i)exception group traceback"

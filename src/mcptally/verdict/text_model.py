@@ -5,7 +5,7 @@ r"""Gives a second opinion on failed calls, using a linear model of the words in
 The model was fitted on labelled texts (`python -m tests.benchmarks.calibrate`). It uses no names:
 the tool's name, the caller's values, URLs, paths, quoted words and numbers other than statuses are
 masked. A term is a part of a word (`FileNotFoundError` has four), or up to three consecutive parts.
-For hidden errors the model did not help, so it is not used there.
+The model is not used for hidden errors, where it did not help.
 """
 
 import functools

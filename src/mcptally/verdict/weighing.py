@@ -47,8 +47,8 @@ Rules about context have separate weights for clear cases, which they should cha
 SMALLEST: Final = 1e-4
 """Lower limit for the rules' probabilities in pooling, so that rules cannot exclude a class."""
 SMALLEST_OPINION: Final = 0.02
-"""Lower limit for the text model's probabilities: it sees less than the rules and must not outweigh
-all of them."""
+"""Lower limit for the text model's probabilities: the model sees less than the rules and must not
+outweigh all of them."""
 MOST_VOTES: Final = 2.0
 """Maximum number of matching rules that count, per verdict and tier."""
 
@@ -237,9 +237,9 @@ def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.
 def given_a_cause(
     probability: npt.NDArray[np.float64], best: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """Return the probabilities given that the cause can be known, in rows whose verdict names it.
+    """Return the probabilities, conditional on a knowable cause if the verdict names a cause.
 
-    These rows get 0 for `ambiguous`: if the cause cannot be known, no verdict is right or wrong.
+    In these rows, `ambiguous` gets 0: if the cause cannot be known, no verdict is right or wrong.
 
     Args:
         probability: the probabilities.
@@ -263,7 +263,7 @@ def contributions(
     Args:
         features: the features of one call.
         feature_names: their names.
-        verdict: the verdict for or against which the features count.
+        verdict: the verdict that the features support or contradict.
         weights: the model.
     """
     own = CLASSES.index(Verdict(verdict))

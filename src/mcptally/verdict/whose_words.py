@@ -29,7 +29,7 @@ _PROGRAM: Final = (
     r"|['\"`]?((?-i:[\w.+-])+)['\"`]? (?:is |was )?(?:not|n't) "
     r"(?:installed|found (?:in|on) (?:the )?(?:system )?\$?path)\b"
 )
-"""Matches a program, interpreter or library that is reported missing."""
+"""Matches a program, interpreter or library that is reported as missing."""
 _IDENTIFIER: Final = (
     r"(?i)\bname ['\"](\w+)['\"] is not defined|nameerror: ['\"]?(\w+)['\"]?(?:$|\n)"
     r"|no module named ['\"]?(\w+)|cannot import name ['\"](\w+)"

@@ -37,7 +37,7 @@ CHECK_SECONDS: Final = 30.0
 """Seconds without a result after which the cluster is checked for workers."""
 
 EMPTY_CHECKS: Final = 10
-"""Number of consecutive checks without a worker that end the run: clusters scale slowly."""
+"""Number of consecutive checks without a worker after which the run ends: clusters scale slowly."""
 
 ANSWER_SECONDS: Final = 60.0
 """Time limit in seconds for a cluster to start, and for workers to answer other requests."""
@@ -180,11 +180,11 @@ def _interrupt_afterwards() -> Iterator[None]:
 
 
 _LOG_LEVEL: Final = 50
-"""Log level for clusters that mcptally starts: it reports important events itself."""
+"""Log level for clusters started here, since mcptally reports important events itself."""
 
 
 class DaskEngine:
-    """The cluster that a client is connected to."""
+    """The cluster to which a client is connected."""
 
     def __init__(self, client: "distributed.Client", upload_url: str | None = None) -> None:
         self.client = client

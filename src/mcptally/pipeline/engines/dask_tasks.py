@@ -111,9 +111,9 @@ def finish(
     Args:
         run: the run.
         saved: the partition as saved by the last worker that gathered it.
-        report: the gathering report from which the archive's context was built.
+        report: the report of its gathering, from which the archive's context was built.
         settings: the settings for finishing the partition.
-        context: the whole archive's facts about the partition's servers and tools.
+        context: facts from the whole archive about the partition's servers and tools.
 
     Raises:
         UnreadableError: the partition must be gathered again, but one of its files is gone or has

@@ -1,4 +1,4 @@
-"""Declares the protocol between a run and the workers that gather and finish its partitions.
+"""Declares the interface between a run and the workers that gather and finish its partitions.
 
 Implemented by processes on this machine (`local`) and by workers of a Dask cluster (`dask`).
 """
@@ -13,7 +13,7 @@ from mcptally.pipeline.partition_summary import PartitionSummary
 from mcptally.store.parts import Written
 
 ContextOf = Callable[[int], PartitionSummary]
-"""Maps the number of a partition to the archive's facts about its servers and tools."""
+"""Returns the archive's facts about the servers and tools of a partition, given its number."""
 
 
 class WorkerPool(Protocol):
@@ -51,7 +51,7 @@ class Engine(Protocol):
     """The processes or the cluster that work on partitions."""
 
     jobs: int
-    """The number of partitions processed at a time."""
+    """The number of partitions processed at the same time."""
 
     def pool(self, partitions: int, work: Path, memory: int) -> WorkerPool:
         """Return workers for a run that writes up to `partitions` partitions to the work folder.

@@ -56,7 +56,7 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Serie
         .select("definition", "arguments")
         .with_row_index("row")
         .filter(Validated.arguments.col.is_not_null())
-        # Enumerate distinct arguments first: grouping by arguments and definition would copy both.
+        # Number distinct arguments first: grouping by arguments and definition would copy both.
         .group_by("arguments")
         .agg("definition", "row")
         .with_row_index("number")
@@ -102,7 +102,7 @@ _NUMBER_LIMIT: Final = re.compile(
     rf"(?:{'|'.join(_NUMBERS)})\s*:\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
 )
 _MAX_NUMBERS: Final = 500
-"""Maximum count of numbers in a pattern: more would take long to compile."""
+"""Maximum count of numbers in a pattern: with more, the pattern would take long to compile."""
 
 
 def _has_any(text: str, names: Iterable[str]) -> bool:

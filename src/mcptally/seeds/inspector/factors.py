@@ -156,7 +156,7 @@ def _texts(inputs: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _tools(inputs: pl.DataFrame) -> pl.LazyFrame:
-    """Return whether each distinct tool validates its input, judging by its name."""
+    """Return whether the name of each distinct tool suggests that the tool validates its input."""
     names = inputs.lazy().select(Examined.tool.col.unique())
     return names.with_columns(low=Examined.tool.col.str.to_lowercase()).select(
         "tool",

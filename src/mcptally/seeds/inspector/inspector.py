@@ -1,6 +1,6 @@
 """Implements the `inspector` interpretation of a response: an exact copy of the program's logic.
 
-`columns` is tested against this module, and uses it for irregular responses. Headings name the
+`columns` is tested against this module, and uses it for irregular responses. Each heading names the
 program's function that the functions below reproduce.
 """
 
@@ -234,7 +234,7 @@ def broken(issue: str, found: ResponseMetadata) -> ValidationResult:
 
 
 def responded(found: ResponseMetadata) -> ValidationResult:
-    """Return the result for a response that has content and does not report an error."""
+    """Return the result for a response that has content and reports no error."""
     schema = found.output_schema_validation
     if schema is not None and not schema.is_valid:
         return ValidationResult(

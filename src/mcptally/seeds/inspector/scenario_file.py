@@ -6,7 +6,7 @@ call counts:
     [[scenario]]
     scenario = "error_case"          # happy_path, edge_case, boundary or error_case
     server = "git*"                  # label of the server; * and ? as in file names
-    tool = "git_commit"              # name of the tool, the same way
+    tool = "git_commit"              # name of the tool, likewise
     arguments = { repo = "/nope" }   # members that the arguments must have, with these values
     session = "…"                    # exactly; likewise recording and call_id
 

@@ -50,7 +50,7 @@ ADVICE_ON_ISSUES: Final = {
         "Ensure responses clearly demonstrate the tool's intended purpose"
     ),
 }
-"""Maps issues to recommendations. Neither interpretation reports these, but callers may."""
+"""Maps issues to recommendations. No interpretation reports these issues, but callers may."""
 ALL_PASSED: Final = (
     "✅ All test categories passed: {}/{} scenarios verified "
     "(happy path, edge cases, boundaries, error handling)"

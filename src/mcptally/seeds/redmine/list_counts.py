@@ -27,7 +27,7 @@ def count_messages(counts: Mapping[str, Any], items: int) -> Iterator[str]:
         yield f"offset {offset} and {items} items exceed total_count {total}"
     expected = max(0, total - offset)
     if limit is not None:
-        # The reported limit is the one that the server applied, even if it caps the requested
+        # The server reports the limit that it applied, which may be smaller than the requested
         # limit.
         expected = min(expected, limit)
         if items < expected:

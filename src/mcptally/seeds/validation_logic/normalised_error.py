@@ -32,7 +32,7 @@ FILE: Final = "regular.toml"
 
 
 class _Errors(StageTable):
-    """The columns used from calls; a missing column counts as null."""
+    """The columns of calls that are used; a missing column counts as null."""
 
     outcome = Judged.outcome
     error_text = Judged.error_text

@@ -38,7 +38,7 @@ SLOW_MS: Final = 1000.0
 """Milliseconds that a validation should not exceed (document, Questions)."""
 
 PREDICTION_WINDOW_NS: Final = 3600 * 10**9
-"""A validation in another session applies to calls within this many nanoseconds after it."""
+"""Nanoseconds within which calls must follow a validation in another session."""
 
 PREDICTION_COLUMNS: Final = tuple(
     column.name

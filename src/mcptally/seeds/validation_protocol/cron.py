@@ -44,7 +44,7 @@ _LOOKS: Final = re.compile(r"\s*(?:@\w+|(?:[\d*/,\-?LW#A-Za-z]+\s+){4,6}[\d*/,\-
 def looks_like(text: str) -> bool:
     """Return whether a text looks like a cron expression: `@` and a name, or cron fields.
 
-    Fields must contain at least one digit or `*`.
+    At least one field must contain a digit or `*`.
     """
     return _LOOKS.match(text) is not None and (
         text.strip()[:1] == "@" or bool(re.search(r"[\d*]", text))

@@ -33,7 +33,7 @@ def schema_remarks(schema: str, arguments: Any) -> Iterator[Remark]:
 
 
 def _errors(schema: str, arguments: Any) -> Iterator[Remark]:
-    """Yield the errors that jsonschema-rs finds; none if it rejects the schema."""
+    """Yield the errors that jsonschema-rs finds, or none if jsonschema-rs rejects the schema."""
     try:
         value = parse_schema(schema)
         name = dialect_of(value)

@@ -1,6 +1,6 @@
 """Validates output schemas in the same way as AJV 6.12.6 with default options.
 
-AJV asserts formats and follows draft 7. If it rejects an output schema, the tool is treated as if
+AJV asserts formats and follows draft 7. If AJV rejects an output schema, the tool is treated as if
 it had none. It rejects a `$schema` other than draft 7, an unknown format, a `$ref` that cannot be
 resolved, and any schema that the draft-7 meta-schema rejects. Values are validated by
 jsonschema-rs; this module adds AJV's differences.
@@ -141,7 +141,7 @@ def _meta_schema() -> jsonschema_rs.Draft7Validator:
 
 
 def compiled(schema: Any) -> Compiled | None:
-    """Return the schema as AJV compiles it; None if AJV rejects it."""
+    """Return the schema, compiled as by AJV; None if AJV rejects the schema."""
     try:
         text = json.dumps(schema)
         if patterns.may_have_patterns(text):
@@ -152,7 +152,7 @@ def compiled(schema: Any) -> Compiled | None:
 
 
 def compile_status(text: str) -> tuple[bool, bool]:
-    """Return whether AJV rejects a schema (JSON text), and whether the dialect is irrelevant.
+    """Return whether AJV rejects a schema (JSON text), and whether its dialect is irrelevant.
 
     If it is irrelevant, a value that is valid in the schema's own dialect is also valid for AJV.
     """
