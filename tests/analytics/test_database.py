@@ -80,15 +80,6 @@ def test_a_run_that_changes_nothing_writes_the_file_of_a_moved_store_again(
     assert answer_of_duckdb(moved, COUNT) == [("read", 1)]
 
 
-def test_a_store_that_was_not_moved_keeps_its_file(folder: Path):
-    duckdb_file.write_with_answers(folder)
-    duckdb_file.refresh(folder)
-    assert answer_of_duckdb(folder, "SELECT count(*) FROM duckdb_tables()") != [(0,)]
-    folder = folder.rename(folder.with_name("sto"))  # the beginning of its old name
-    duckdb_file.refresh(folder)
-    assert answer_of_duckdb(folder, "SELECT count(*) FROM duckdb_tables()") == [(0,)]
-
-
 @pytest.mark.parametrize("query", [COUNT, "SELECT tool, calls FROM latency"])
 def test_duckdb_can_be_started_anywhere(folder: Path, tmp_path: Path, query: str):
     assert answer_of_duckdb(tmp_path, query, file=folder / duckdb_file.FILE) == [("read", 1)]
@@ -108,9 +99,24 @@ def test_it_has_a_view_of_every_question_that_plain_duckdb_can_answer(folder: Pa
     assert not left & {"error_groups", "latency", "sessions", "context_cost", "unused_tools"}
 
 
-def test_answers_that_need_mcptally_can_be_written_as_tables(folder: Path):
+def test_answers_that_need_mcptally_are_tables_until_the_store_is_newer_or_moved(folder: Path):
     assert set(duckdb_file.write_with_answers(folder)) >= NEED_MCPTALLY
+    file, manifest = folder / duckdb_file.FILE, folder / "store.json"
+    kept, written = file.read_bytes(), file.stat().st_mtime_ns
+    duckdb_file.refresh(folder)
     assert answer_of_duckdb(folder, "SELECT tool, calls FROM tool_scores") == [("read", 1)]
+    tables = "SELECT count(*) FROM duckdb_tables()"
+    os.utime(manifest, ns=(written + 1, written + 1))
+    duckdb_file.refresh(folder)
+    assert answer_of_duckdb(folder, tables) == [(0,)]
+    file.write_bytes(kept)
+    for path in (file, manifest):
+        os.utime(path, ns=(written, written))
+    duckdb_file.refresh(folder)
+    assert answer_of_duckdb(folder, tables) != [(0,)]
+    folder = folder.rename(folder.with_name("sto"))  # the beginning of its old name
+    duckdb_file.refresh(folder)
+    assert answer_of_duckdb(folder, tables) == [(0,)]
 
 
 def test_no_view_calls_if_which_duckdb_1_does_not_know_in_stored_views(folder: Path):
@@ -167,16 +173,6 @@ def test_an_open_reader_is_not_affected_by_a_write(folder: Path):
         before = reader.sql(views).fetchall()
         duckdb_file.write(folder)
         assert reader.sql(views).fetchall() == before != [(0,)]
-
-
-def test_it_is_rewritten_if_the_store_is_newer(folder: Path):
-    duckdb_file.write_with_answers(folder)
-    duckdb_file.refresh(folder)
-    assert answer_of_duckdb(folder, "SELECT tool FROM tool_scores") == [("read",)]
-    later = (folder / duckdb_file.FILE).stat().st_mtime + 10
-    os.utime(folder / "store.json", (later, later))
-    duckdb_file.refresh(folder)
-    assert answer_of_duckdb(folder, "SELECT count(*) FROM duckdb_tables()") == [(0,)]
 
 
 def test_without_write_permission_no_file_is_written(folder: Path):

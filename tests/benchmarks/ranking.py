@@ -13,7 +13,7 @@ import re
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -53,9 +53,15 @@ def paths(archive: Mapping[str, Any]) -> list[Path] | None:
     return found
 
 
-def measure(store: Store, problems: list[Problem]) -> tuple[Counter[str], list[str]]:
-    """The counts of an archive, and a line per row and missed problem."""
-    rows = store.ask("priorities").pl().to_dicts()
+def ranked(store: Store) -> list[dict[str, Any]]:
+    """The rows of `priorities`."""
+    return store.ask("priorities").pl().to_dicts()
+
+
+def measure(
+    store: Store, rows: Sequence[Row], problems: Sequence[Problem]
+) -> tuple[Counter[str], list[str]]:
+    """The counts of an archive of which these are `ranked`; a line per row and missed problem."""
     calls = store.sql(_CALLS).fetchall()
     places = [_places(problem, rows, calls) for problem in problems]
     mains = [_main(row, places) for row in rows]
@@ -155,7 +161,8 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory() as folder:
             mt.score(recordings, out=Path(folder) / "store", jobs=1)
-            counts, lines = measure(mt.open_store(Path(folder) / "store"), archive["problem"])
+            store = mt.open_store(Path(folder) / "store")
+            counts, lines = measure(store, ranked(store), archive["problem"])
         total += counts
         print(f"{archive['name']}: {shares(counts)}")
         if options.rows:
