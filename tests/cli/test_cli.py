@@ -58,37 +58,24 @@ def own(scored: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(scored, tmp_path / "store"))
 
 
-def further(*case):
-    """A case of a test that has other cases in the fast tier."""
-    return pytest.param(*case, marks=pytest.mark.slow)
-
-
 UNREADABLE = {
-    "a missing file": (None, "no such file or folder"),
-    "an empty file": further(b"", "the file holds no event"),
     "not a transcript": (b"hello\nworld\n", ":1: not JSON"),
-    "JSON but no transcript": further(b'{"a": 1}\n', ":1: not an event"),
-    "not UTF-8": further(b"\xc3\x28\n", ":1: the line is not UTF-8"),
-    "UTF-16": further(b"\xff\xfe{\x00\n\x00", "is UTF-16 text"),
+    "not UTF-8": (b"\xc3\x28\n", ":1: the line is not UTF-8"),
+    "UTF-16": (b"\xff\xfe{\x00\n\x00", "is UTF-16 text"),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("content", "words"), UNREADABLE.values(), ids=UNREADABLE)
 def test_where_nothing_can_be_read_it_says_where_and_exits_3(tmp_path: Path, content, words):
     path = tmp_path / "x.jsonl"
-    if content is not None:
-        path.write_bytes(content)
+    path.write_bytes(content)
     done = run("score", path, "-o", tmp_path / "store")
     assert done.returncode == 3
     assert f"{path}" in done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "store" / "store.json").exists()
-
-
-def test_a_folder_without_traces_exits_3(tmp_path: Path):
-    done = run("score", tmp_path, "-o", tmp_path / "store")
-    assert (done.returncode, "no transcripts found" in done.stderr) == (3, True)
 
 
 def test_a_folder_that_is_no_store_is_refused(tmp_path: Path):
@@ -170,12 +157,6 @@ def test_a_question_is_answered_in_every_format(store: Path):
     assert [(row["server"], row["tool"], row["calls"]) for row in rows] == [("demo", "read", 3)]
 
 
-def test_a_misspelt_question_is_answered_with_near_names(store: Path):
-    done = run("query", store, "tool_score")
-    assert done.returncode == 2
-    assert "did you mean tool_scores" in done.stderr
-
-
 def test_the_name_of_a_table_shows_the_table(store: Path):
     rows = json.loads(run("query", store, "calls", "--format", "json").stdout)
     [counted] = json.loads(
@@ -185,13 +166,6 @@ def test_the_name_of_a_table_shows_the_table(store: Path):
     assert "call_id" in rows[0]
     done = run("query", store, "cals")
     assert (done.returncode, "did you mean calls" in done.stderr) == (2, True)
-
-
-def test_bad_sql_is_one_sentence_and_exit_2(store: Path):
-    done = run("query", store, "SELECT nonsense FROM calls")
-    assert done.returncode == 2
-    assert "nonsense" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("sql", ["FROM\ncalls", "SELECT(1)"])
@@ -228,6 +202,7 @@ def test_a_reader_that_has_enough_is_no_error(store: Path):
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error_in_commands_that_print_line_by_line():
     command = [sys.executable, "-m", "mcptally", "rules"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
@@ -246,6 +221,7 @@ def test_a_store_that_cannot_be_made_is_one_sentence_and_exit_3(tmp_path: Path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_the_name_of_a_file_never_becomes_a_terminal_escape(tmp_path: Path):
     bad = tmp_path / "a\x1b[2J\u202e.jsonl"
     bad.write_bytes(b"no event\n")
@@ -260,12 +236,6 @@ def test_arguments_that_are_no_json_are_a_sentence_and_exit_2(store: Path, argum
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("mcptally: --arguments")
     assert done.stderr.count("\n") == 1
-
-
-def test_a_misspelt_command_is_answered_with_near_names():
-    done = run("scor")
-    assert done.returncode == 2
-    assert "no command, file or folder is called 'scor'; did you mean score" in done.stderr
 
 
 def test_the_name_of_a_log_never_becomes_a_terminal_escape(tmp_path: Path):
@@ -305,15 +275,16 @@ def test_a_size_or_time_that_is_none_is_refused_with_the_units(kind, written):
         kind.convert(written, None, None)
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
-def test_json_is_complete_in_every_encoding_of_stdout(store: Path, encoding: str):
+@pytest.mark.slow
+def test_json_is_complete_in_the_poorest_encoding_of_stdout(store: Path):
     words = "é\N{EN DASH}\N{GRINNING FACE}"
     command = [sys.executable, "-m", "mcptally", "query", store, "--format", "json"]
-    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     said = subprocess.check_output([*command, f"SELECT '{words}' AS a"], env=environment)
-    assert json.loads(said.decode(encoding)) == [{"a": words}]
+    assert json.loads(said.decode("ascii")) == [{"a": words}]
 
 
+@pytest.mark.slow
 def test_payloads_can_be_left_out(tmp_path: Path):
     trace = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, word="s3cr3t"))])
     done = run("score", trace, "-o", tmp_path / "store", "--no-payloads")

@@ -85,19 +85,15 @@ COMMANDS = {
     "query STORE select_1": Most(QUERY, 86, statements=22),
     # With nothing new:
     "score ARCHIVE -o STORE": Most(SCORE, 200),
-}
-SLOWER = {
     "query STORE tool_scores": Most(QUERY | {"scipy", "numpy.ma"}, 86, statements=33),
     "score ARCHIVE -o NEW": Most(SCORE | {"numpy.ma"}, 200),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize(
-    "commands", [COMMANDS, pytest.param(SLOWER, marks=pytest.mark.slow)], ids=["fast", "slower"]
-)
 def test_a_command_loads_and_executes_no_more_than_it_needs(
-    sample_store: mt.Store, tmp_path: Path, commands: dict[str, Most]
+    sample_store: mt.Store, tmp_path: Path
 ) -> None:
     duckdb_file.refresh(sample_store.path)
     mt.open_store(sample_store.path, masked=True).ask("tool_scores")  # writes the masked copies
@@ -107,14 +103,14 @@ def test_a_command_loads_and_executes_no_more_than_it_needs(
         "NEW": str(tmp_path / "store"),
         "select_1": "select 1",
     }
-    given = [[words.get(word, word) for word in command.split()] for command in commands]
+    given = [[words.get(word, word) for word in command.split()] for command in COMMANDS]
     done = subprocess.run(
         [sys.executable, "-c", COUNTS, json.dumps([PACKAGES, given])],
         capture_output=True,
         text=True,
         check=True,
     )
-    for (command, most), found in zip(commands.items(), json.loads(done.stdout), strict=True):
+    for (command, most), found in zip(COMMANDS.items(), json.loads(done.stdout), strict=True):
         packages, modules, statements = found
         assert set(packages) == most.packages, command
         assert modules <= most.modules, command

@@ -53,28 +53,6 @@ def test_completion_comes_in_the_shells_own_language(shell: str):
     assert "_MCPTALLY_COMPLETE" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("line", "word", "offered"),
-    [
-        ("mcptally qu", 1, ["plain,query"]),
-        ("mcptally scor --", 2, ["plain,--version", "plain,--help"]),
-    ],
-)
-def test_completion_knows_the_commands(line: str, word: int, offered: list[str]):
-    env = {
-        **os.environ,
-        "_MCPTALLY_COMPLETE": "bash_complete",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(word),
-    }
-    code = "from mcptally.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False
-    )
-    assert done.stdout.split() == offered
-    assert "Traceback" not in done.stderr
-
-
 def completed(*words: str) -> list[str]:
     """What bash is offered for the last of these words."""
     with pytest.MonkeyPatch.context() as patch:
@@ -86,5 +64,7 @@ def completed(*words: str) -> list[str]:
     return [line.partition(",")[2] for line in done.stdout.split()]
 
 
-def test_completion_knows_questions():
+def test_completion_knows_commands_options_and_questions():
+    assert completed("mcptally", "qu") == ["query"]
+    assert completed("mcptally", "scor", "--") == ["--version", "--help"]
     assert completed("mcptally", "query", "store", "tool_sc") == ["tool_scores"]

