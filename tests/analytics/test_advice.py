@@ -92,6 +92,7 @@ def test_advice_ranks_by_refused_calls(advice) -> None:
     assert list(advice) == ["time_zone", "limit", None]
 
 
+@pytest.mark.slow
 def test_advice_reads_smells_that_were_listed_before_the_time_asked_about(tmp_path: Path) -> None:
     about = definition("t", input_schema=SCHEMA)
     refused = call(0, definition=about["definition"], **REFUSED, error_text="bad limit")

@@ -234,6 +234,7 @@ def test_hidden_errors_and_tool_failures_are_separate_groups(tmp_path):
     assert sorted(found["verdict"]) == ["business", "tool_failure"]
 
 
+@pytest.mark.slow
 def test_of_more_calls_than_are_compared_all_are_counted(tmp_path):
     rows = calls([{"n": n} for n in range(-10, 460)], lambda a, _: a["n"] < 0)
     [row] = build(tmp_path / "s", rows).ask("contrasts").pl().to_dicts()
@@ -271,6 +272,7 @@ def test_of_a_large_archive_whole_sessions_are_read(tmp_path):
     assert 230_000 < row["calls_with"] + row["calls_without"] < 270_000
 
 
+@pytest.mark.slow
 def test_a_filter_by_tool_gives_the_rows_of_the_whole_answer(answers):
     store = answers.store
     for server in list(FOUND.values())[:3]:

@@ -69,6 +69,7 @@ def traffic(tool, failed, calls=100, kind=CRASH, **fields):
 ONE_CAUSE = SERVERS.add(traffic("a", 20) + traffic("b", 30) + traffic("c", 0))
 
 
+@pytest.mark.slow
 def test_failures_of_a_server_with_one_message_are_one_problem_of_several_tools(asked):
     [row] = asked(ONE_CAUSE)
     assert (row["kind"], row["tools"], row["tool"]) == ("tool_failures", ["b", "a"], None)
@@ -287,6 +288,7 @@ def test_every_failed_call_belongs_to_one_problem(answers):
 LATER = {"requested_at": BEGAN + timedelta(hours=1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("other", "servers"),
     [
@@ -302,6 +304,7 @@ def test_servers_share_a_problem_if_the_same_can_be_said_of_each(tmp_path, other
     assert sorted(sorted(row["servers"]) for row in found) == servers
 
 
+@pytest.mark.slow
 def test_an_onset_is_only_that_of_all_servers_of_a_problem(tmp_path):
     early = traffic("a", 10, server="x", kind=NO_HOST) + traffic("b", 10, server="y", kind=NO_HOST)
     late = [call("z", "c", server="z"), *traffic("c", 10, server="z", kind=NO_HOST, **LATER)]
@@ -332,6 +335,7 @@ def test_a_title_that_names_an_uncertain_cause_says_so(kind):
     assert problems.title({"kind": "caller", "uncertain": True}) == "rejected calls"
 
 
+@pytest.mark.slow
 def test_one_message_of_several_servers_about_the_network_is_one_problem(tmp_path):
     rows = traffic("a", 10, server="x", kind=NO_HOST) + traffic("b", 20, server="y", kind=NO_HOST)
     rows += traffic("c", 10, server="x") + traffic("d", 10, server="y")
@@ -353,6 +357,7 @@ def test_one_message_of_several_servers_about_the_network_is_one_problem(tmp_pat
 SAME_CODE = failure("'Context' object has no attribute 'ask'")
 
 
+@pytest.mark.slow
 def test_one_defect_of_servers_that_report_the_same_name_is_one_problem(tmp_path):
     rows = [row for server in "xyz" for row in traffic("a", 9, server=server, kind=SAME_CODE)]
     names = {"x": "shop", "y": "shop", "z": "other"}
@@ -369,6 +374,7 @@ def refused(server, text):
     return traffic(server, 9, server=server, kind=kind)
 
 
+@pytest.mark.slow
 def test_outages_of_several_servers_are_one_problem_if_the_address_is_the_same(tmp_path):
     rows = [*refused("x", "connect to 10.0.0.7:5432 refused")]
     rows += refused("y", "connect to 10.0.0.7:5432 refused")
@@ -424,6 +430,7 @@ def life(server, **fields):
     return about | {"ended_at": BEGAN, "start": "ok", "noise_lines": 0, "messages": 10} | fields
 
 
+@pytest.mark.slow
 def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
     no_key = {
         "start": "failed",
@@ -452,6 +459,7 @@ def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
     assert found.index(others["tool_failures"]) == 2
 
 
+@pytest.mark.slow
 def test_a_failed_start_counts_like_a_session_and_says_if_it_was_a_probe(tmp_path):
     no_start = {"start": "failed", "start_failure": "crashed"}
     recordings = [
@@ -468,6 +476,7 @@ def test_a_failed_start_counts_like_a_session_and_says_if_it_was_a_probe(tmp_pat
     )
 
 
+@pytest.mark.slow
 def test_a_server_that_crashed_once_stands_above_a_few_rejected_calls(tmp_path):
     recordings = [
         life("s", recording=n, crash="idle" if n == "0" else None) for n in map(str, range(12))

@@ -88,6 +88,7 @@ def test_every_question_has_a_reference_answer_or_is_tested_elsewhere():
     assert question_titles().keys() - elsewhere - contracts <= set(NAMES)
 
 
+@pytest.mark.slow
 def test_questions_with_the_same_filters_share_a_connection(store: mt.Store):
     own = mt.open_store(store.path)
     own.ask("latency", since="2020-01-01")
@@ -175,6 +176,7 @@ def test_min_calls_leaves_out_rows_with_fewer_calls(store: mt.Store):
     assert some == [row for row in every if row["calls"] >= 20]
 
 
+@pytest.mark.slow
 def test_a_tool_has_the_same_scores_with_and_without_a_filter(store: mt.Store):
     every = store.ask("tool_scores").pl()
     alone = store.ask("tool_scores", server="git", tool="git_status").pl()
@@ -182,6 +184,7 @@ def test_a_tool_has_the_same_scores_with_and_without_a_filter(store: mt.Store):
     assert alone.equals(every.filter(server="git", tool="git_status"))
 
 
+@pytest.mark.slow
 def test_a_start_before_all_calls_keeps_all_and_an_end_before_them_keeps_none(store: mt.Store):
     first = datetime.date(2000, 1, 1)
     assert store.ask("latency", since=first).pl().equals(store.ask("latency").pl())

@@ -275,6 +275,7 @@ def test_a_comparison_has_the_memory_limit_of_its_stores_and_spills_outside_the_
     assert not Path(aside).is_relative_to(Path.cwd())
 
 
+@pytest.mark.slow
 def test_an_invalid_memory_size_is_rejected_with_an_example(small: mt.Store):
     with pytest.raises(UsageError, match="'lots' is not a size; write 2GB"):
         mt.open_store(small.path, memory="lots").ask("latency")
@@ -487,6 +488,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.slow
 def test_letters_white_space_and_comments_cannot_hide_a_call(small: mt.Store):
     """Random statements that would run SQL from a text; 68,000 more were tried once."""
     chosen = random.Random(7)
@@ -505,6 +507,7 @@ def test_letters_white_space_and_comments_cannot_hide_a_call(small: mt.Store):
     assert passed == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--seconds", "60")])
 def test_times_are_in_utc_whatever_the_zone_of_the_machine(small, options):
     at = "TIMESTAMPTZ '2026-11-21 23:30:00+00'"

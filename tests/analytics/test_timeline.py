@@ -99,6 +99,7 @@ def test_the_time_of_all_calls_determines_the_period(tmp_path, last, period):
     assert len(found) == 4
 
 
+@pytest.mark.slow
 def test_calls_without_a_time_are_in_a_row_without_a_start(tmp_path):
     found = timeline(tmp_path, [at(None), at(None, FAILED), at(0)]).filter(level="tool")
     assert dict(zip(found["start"], found["calls"], strict=True)) == {None: 2, BEGAN: 1}
@@ -227,6 +228,7 @@ def test_calls_at_one_time_or_without_time_show_no_change(found):
     assert found(TIMELESS) == []
 
 
+@pytest.mark.slow
 def test_one_change_among_many_tools_needs_more_evidence(tmp_path):
     changed = outage(range(44), since=22)
     others = [row for i in range(60) for row in outage(range(44), since=10**6, tool=f"o{i}")]
@@ -234,6 +236,7 @@ def test_one_change_among_many_tools_needs_more_evidence(tmp_path):
     assert changes(tmp_path / "61", changed + others) == []
 
 
+@pytest.mark.slow
 def test_filters_choose_the_calls_and_the_rows(tmp_path):
     rows = outage() + outage(tool="u")
     assert changes(tmp_path / "1", rows, until=BEGAN + timedelta(minutes=60)) == []

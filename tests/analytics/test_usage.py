@@ -51,6 +51,7 @@ def test_it_counts_every_call_of_a_tool_once(store: mt.Store):
     assert store.sql("SELECT sum(calls) FROM usage").fetchall() == calls
 
 
+@pytest.mark.slow
 def test_an_empty_response_does_not_count_as_sized(tmp_path: Path):
     events = [opened()]
     for number, size in enumerate([0, 1, 100], 1):

@@ -160,6 +160,7 @@ def test_verdicts_are_measured_by_cause_and_by_call(tmp_path: Path):
     assert [tool["tool"] for tool in quality.changing_tools] == ["u"]
 
 
+@pytest.mark.slow
 def test_labels_are_weighed_by_text_group_calls_and_server(tmp_path: Path):
     texts = ["user 1 not found", "user 2 not found", "user 3 not found"]
     found = [ERROR | {"text": text} for text in texts]
@@ -176,6 +177,7 @@ def test_labels_are_weighed_by_text_group_calls_and_server(tmp_path: Path):
     assert math.isnan(shares["text"].tool_recall)
 
 
+@pytest.mark.slow
 def test_the_verdict_on_a_hidden_error_reads_what_reports_the_failure(tmp_path: Path):
     crash = "TypeError: Cannot read properties of undefined (reading 'id')"
     steps = [{"name": "refuse invalid input: must be a number", "ok": True}, {"error": crash}]

@@ -50,6 +50,7 @@ def test_slices_have_each_event_once_and_whole_recordings(archive: Path, tmp_pat
     assert [each.findings.height for each in slices] == [1] + [0] * (len(slices) - 1)
 
 
+@pytest.mark.slow
 def test_replies_are_in_the_slice_of_their_message(archive: Path, tmp_path: Path):
     for each in sliced(archive, tmp_path, size=1):
         assert each.replies["row"].is_in(each.messages["row"].implode()).all()

@@ -208,6 +208,7 @@ def test_elicitations_says_how_users_answer(store: Path) -> None:
     assert asked.select(columns).row(0) == (7, 4, 1, 1, 1, 1)
 
 
+@pytest.mark.slow
 def test_calls_of_which_none_has_an_issue_are_scored(tmp_path: Path) -> None:
     """Lists without an element are written, wherever polars lets them begin."""
     unknown = {"jsonrpc": "2.0", "id": 3, "error": {"code": -32602, "message": "Unknown tool"}}
@@ -276,6 +277,7 @@ def test_a_request_serves_the_only_call_that_is_open_then(seed: int) -> None:
     assert dict(linked.select("call_id", "serves").iter_rows()) == served(rows, tasks)
 
 
+@pytest.mark.slow
 def test_waiting_is_a_sum_of_whole_nanoseconds(tmp_path: Path) -> None:
     first, second = 378_479_249, 691_400_507
     moments = [0, 0, 1000, 1000 + first, 2 * 10**9, 2 * 10**9 + second, 3 * 10**9]

@@ -225,6 +225,7 @@ def test_requests_about_a_task_are_neither_successes_nor_failures(store: Path) -
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("result", "state"),
     [({**WORKED, "structuredContent": {"celsius": 4}}, "invalid"), (None, "none")],

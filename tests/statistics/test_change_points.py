@@ -22,6 +22,7 @@ def test_the_order_of_calls_at_one_time_does_not_matter():
     assert [tuple(change) for change in found] == [pytest.approx(tuple(c)) for c in expected]
 
 
+@pytest.mark.slow
 def test_a_change_whose_p_value_rounds_to_zero_is_found_where_it_is():
     at = np.arange(6000.0)
     hits = np.random.default_rng(6).random(6000) < np.where(at < 4500, 0.1, 1)
