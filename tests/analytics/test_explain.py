@@ -129,6 +129,19 @@ def test_a_call_whose_transcript_is_not_read_says_why(tmp_path: Path, payloads: 
     assert why in found._repr_mimebundle_()["text/html"]
 
 
+def test_transcripts_are_found_from_another_folder_and_after_a_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "before").mkdir()
+    monkeypatch.chdir(tmp_path / "before")
+    write(Path("x.jsonl"), [opened(), c2s(1, call(1, "read"))])
+    mt.score(["x.jsonl"], out="store")
+    monkeypatch.chdir(tmp_path)
+    assert "jsonrpc" in str(mt.open_store(Path("before/store")).show(""))
+    Path("before").rename("after")
+    assert "jsonrpc" in str(mt.open_store(Path("after/store")).show(""))
+
+
 def test_seed_scores_are_shown_only_if_asked_for(store: mt.Store, each):
     call_id, *_ = each
     without, seeded = each[call_id], explain.explain(store, call_id, seed=True)

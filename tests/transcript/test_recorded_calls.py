@@ -24,7 +24,7 @@ def read(
     """The call whose request and reply are on these lines (line and seq)."""
     path = write(folder / name, events)
     positions = [end and Position(str(path), *end, batch_index) for end in (ask, reply)]
-    (found,) = read_calls([CallPosition("r1", *positions)], most_bytes=most)
+    (found,) = read_calls([CallPosition("r1", *positions)], most_bytes=most, folder=Path())
     return found
 
 
@@ -123,7 +123,9 @@ def test_a_call_that_is_not_where_the_store_says_is_not_shown(tmp_path, ask, rep
 )
 def test_a_file_that_is_not_there_is_not_read(tmp_path, monkeypatch, file, why):
     monkeypatch.chdir(tmp_path)
-    (found,) = read_calls([CallPosition("r1", Position(file, 1, 1, 0), None)], most_bytes=100)
+    (found,) = read_calls(
+        [CallPosition("r1", Position(file, 1, 1, 0), None)], most_bytes=100, folder=Path()
+    )
     assert found.request is None
     assert why in found.not_read
 

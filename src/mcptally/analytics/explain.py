@@ -5,6 +5,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -269,6 +270,7 @@ def _recorded(store: "Store", frame: pl.DataFrame, most_bytes: int) -> list[Reco
             for call, recording, *request in frame.select(columns).iter_rows()
         ],
         most_bytes=most_bytes,
+        folder=store.path.resolve() / (store.manifest.get("started_in") or Path.cwd()),
     )
 
 

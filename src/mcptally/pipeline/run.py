@@ -189,6 +189,7 @@ def score(
             selection=selection.for_manifest(),
             own_rules=judging.rules.changes,
             reviews_file=from_store(reviews_file, None if upload_url else store),
+            started_in=from_store(Path.cwd(), None if upload_url else store),
             reviews=msgspec.to_builtins([*judging.reviews.calls, *judging.reviews.groups]),
         )
         limit = partition_bytes or default_partition_bytes(workers.jobs)

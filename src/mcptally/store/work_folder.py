@@ -52,6 +52,8 @@ class Provenance(msgspec.Struct, frozen=True):
     """The user's rules as TOML text, which `show` needs to explain a call."""
     reviews_file: str | None = None
     """The file of reviewers' answers."""
+    started_in: str | None = None
+    """The folder to which the paths of the transcripts are relative."""
     reviews: Sequence[Any] = ()
     """The answers with which the rows were scored."""
 
@@ -224,6 +226,7 @@ def publish(
         "rules": made.rules,
         "own_rules": made.own_rules,
         "reviews_file": made.reviews_file,
+        "started_in": made.started_in,
         "reviews": list(made.reviews),
         "payloads": made.payloads,
         "selection": made.selection,

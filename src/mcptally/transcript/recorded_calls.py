@@ -104,7 +104,9 @@ class _File:
         return max(lines.stop for lines in self.searched) - 1
 
 
-def read_calls(places: Sequence[CallPosition], *, most_bytes: int) -> list[RecordedCall]:
+def read_calls(
+    places: Sequence[CallPosition], *, most_bytes: int, folder: Path
+) -> list[RecordedCall]:
     """Read calls from their transcripts.
 
     Args:
@@ -112,6 +114,8 @@ def read_calls(places: Sequence[CallPosition], *, most_bytes: int) -> list[Recor
             used.
         most_bytes: maximum decompressed bytes read from all files together. A file is read up to
             the last line that is needed.
+        folder: the folder to which the files' names are relative. A file that is not there is
+            read from the current folder.
 
     Returns:
         The calls in the order of `places`; `not_read` says why a call could not be read.
@@ -121,7 +125,7 @@ def read_calls(places: Sequence[CallPosition], *, most_bytes: int) -> list[Recor
         _want(files, place)
     left = most_bytes
     for name, file in files.items():
-        left = _read(name, file, left)
+        left = _read(name, file, left, folder)
     return [_call(files, place) for place in places]
 
 
@@ -139,7 +143,7 @@ def _want(files: Mapping[str, _File], place: CallPosition) -> None:
         files[file].searched.append(range(max(1, first - NEAR_LINES), last + NEAR_LINES + 1))
 
 
-def _read(name: str, file: _File, left: int) -> int:
+def _read(name: str, file: _File, left: int, folder: Path) -> int:
     """Read the wanted lines of a file; return how many bytes may still be read."""
     if is_url(name) or url_of_path(Path(name)):
         file.not_read = f"{name} is not on this machine"
@@ -148,7 +152,8 @@ def _read(name: str, file: _File, left: int) -> int:
         file.not_read = f"{name} was not read: the limit for reading transcripts was reached"
         return left
     last, ranges = file.last(), list(_merged(file.searched))
-    for run in read_lines(Path(name)):
+    path = folder / name
+    for run in read_lines(path if path.exists() else Path(name)):
         if isinstance(run, Damage):
             file.not_read = f"{name}: {run.message}"
             break
