@@ -38,7 +38,7 @@ SLOW_MS: Final = 1000.0
 """Milliseconds that a validation should not exceed (document, Questions)."""
 
 PREDICTION_WINDOW_NS: Final = 3600 * 10**9
-"""Nanoseconds within which calls must follow a validation in another session."""
+"""Maximum nanoseconds from a validation in another session to a call to which it applies."""
 
 PREDICTION_COLUMNS: Final = tuple(
     column.name
