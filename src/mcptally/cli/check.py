@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from mcptally.cli.options import write_unread
+from mcptally.cli.options import PATH, TABLE_OR_JSON, write_unread
 from mcptally.errors import Exit
 from mcptally.plural import count
 
@@ -18,10 +18,8 @@ _MAX_TEXT: Final = 200
 
 
 @click.command()
-@click.argument("archive", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
+@click.argument("archive", nargs=-1, required=True, type=PATH)
+@TABLE_OR_JSON
 @click.pass_context
 def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
     """Check whether an archive is complete: one line per recording, with its problems.

@@ -5,21 +5,14 @@ from pathlib import Path
 
 import click
 
-from mcptally.cli.options import (
-    FormatChoice,
-    gate_options,
-    raw,
-    require_gates,
-    write_gate_reports,
-    write_unread,
-)
+from mcptally.cli.options import PATH, RAW, FormatChoice, Gates, gate_options, write_unread
 from mcptally.output.formats import ANSWERS
 from mcptally.plural import count
 
 
 @click.command(name="compare")
-@click.argument("base", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path))
+@click.argument("base", type=PATH)
+@click.argument("new", type=PATH)
 @click.option(
     "--format", "form", type=FormatChoice(ANSWERS), default="table", help="Output format."
 )
@@ -53,32 +46,21 @@ from mcptally.plural import count
     show_default=True,
     help="False discovery rate: the expected share of reported changes that are due to chance.",
 )
-@click.option(
-    "--fail-on",
-    multiple=True,
-    metavar="GATE",
-    help="Exit with 1 if this is true for a tool or server: worse, vanished, definition_changed, "
-    "'failure_rate > 5%', or a TOML file of gates. Can be repeated.",
-)
-@gate_options
-@raw
+@gate_options(" for a tool or server: worse, vanished, definition_changed, 'failure_rate > 5%'")
+@RAW
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     base: Path,
     new: Path,
     *,
     form: str,
     metrics: bool,
     every: bool,
-    min_difference: float,
-    min_ratio: float,
-    alpha: float,
-    fail_on: tuple[str, ...],
-    fail_on_undecided: bool,
-    junit: Path | None,
-    sarif: Path | None,
+    gates: Gates,
     raw: bool,
+    **limits: float,
 ) -> None:
     """Compare two stores and list what got worse.
 
@@ -95,16 +77,15 @@ def command(
     from mcptally.analytics.answer import masked
     from mcptally.analytics.compare import OMITTED_CHANGES
     from mcptally.analytics.store import open_store
-    from mcptally.gates import limits as gates
     from mcptally.gates import reviewed
+    from mcptally.gates.limits import check_changes
     from mcptally.output import render
 
-    require_gates(fail_on, junit, sarif, fail_on_undecided=fail_on_undecided)
-    limits = gates.load(fail_on, comparing=True)
+    loaded = gates.load(comparing=True)
     before, after = open_store(base), open_store(new)
     for store in (before, after):
         write_unread(store.unread)
-    found = before.compare(after, min_difference=min_difference, min_ratio=min_ratio, alpha=alpha)
+    found = before.compare(after, **limits)
     rows = found.metrics if metrics else found.tools
     if form == "table" and not metrics and not every:
         counts = rows.filter(f"change IN {OMITTED_CHANGES}").aggregate(
@@ -120,7 +101,6 @@ def command(
     shown_rows = rows if raw else masked(rows)
     nothing = "No change is significant and large enough."
     render.write(shown_rows, form, shown=shown, limit=limit, empty=nothing)
-    if fail_on:
-        results = gates.check_changes(found, limits, [after, before])
-        results += reviewed.check_change(before, after, limits)
-        write_gate_reports(ctx, results, junit, sarif, fail_on_undecided=fail_on_undecided)
+    if loaded:
+        results = check_changes(found, loaded, [after, before])
+        gates.report(ctx, [*results, *reviewed.check_change(before, after, loaded)])

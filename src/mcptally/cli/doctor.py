@@ -7,31 +7,22 @@ from pathlib import Path
 
 import click
 
+from mcptally.cli.options import PATH, TABLE_OR_JSON
 from mcptally.errors import Exit
 
 
 @click.command(name="doctor")
 @click.option(
-    "--store",
-    "stores",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="A store to check. Can be repeated.",
+    "--store", "stores", type=PATH, multiple=True, help="A store to check. Can be repeated."
 )
 @click.option(
     "--config",
     "configs",
-    type=click.Path(path_type=Path),
+    type=PATH,
     multiple=True,
     help="A client's configuration file, instead of those in the usual places. Can be repeated.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="Output format.",
-)
+@TABLE_OR_JSON
 def command(*, stores: tuple[Path, ...], configs: tuple[Path, ...], form: str) -> None:
     """Check Python, packages, environment, disk, client configurations and stores.
 

@@ -6,25 +6,20 @@ from pathlib import Path
 
 import click
 
+from mcptally.cli.options import PATH, REVIEWS, TABLE_OR_JSON
 from mcptally.errors import UsageError
 
 
 @click.command(name="evaluate")
-@click.argument("labels", metavar="LABELS|STORE", type=click.Path(path_type=Path))
-@click.option(
-    "--format", "form", type=click.Choice(("table", "json")), default="table", help="Output format."
-)
+@click.argument("labels", metavar="LABELS|STORE", type=PATH)
+@TABLE_OR_JSON
 @click.option(
     "--traffic",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="The recordings of the labelled calls, which supply full texts, schemas and context.",
 )
 @click.option("--server", metavar="NAME", help="With STORE: use this server's sample.")
-@click.option(
-    "--reviews",
-    type=click.Path(path_type=Path),
-    help="With STORE: the file of answers. Default: reviews.jsonl in the folder of the archive.",
-)
+@REVIEWS
 def command(
     labels: Path,
     form: str,

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import click
 
-from mcptally.cli.options import FormatChoice, raw
+from mcptally.cli.options import RAW, STORE, FormatChoice
 from mcptally.errors import UsageError
 from mcptally.output.formats import EXPORTS
 from mcptally.plural import count
 
 
 @click.command(name="export")
-@click.argument("store", type=click.Path(path_type=Path))
+@STORE
 @click.option("--to", type=FormatChoice(EXPORTS), required=True, help="The format.")
 @click.option(
     "-o",
@@ -30,7 +30,7 @@ from mcptally.plural import count
 @click.option(
     "--where", metavar="SQL", help="Condition that selects rows, as in \"verdict = 'business'\"."
 )
-@raw
+@RAW
 def command(
     store: Path, to: str, out: Path | None, table: str, where: str | None, *, raw: bool
 ) -> None:

@@ -2,15 +2,21 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcptally.cli.options import Decorator
 from mcptally.errors import Exit, as_argument
 from mcptally.plural import count
 
 if TYPE_CHECKING:
     from mcptally.importers import Imported
+
+
+def _direction(name: str, way: str) -> Decorator:
+    words = f"jsonrpc: value of the direction for {way}. Can be repeated."
+    return click.option(name, multiple=True, metavar="WORD", help=words)
 
 
 @click.command(name="import")
@@ -50,21 +56,12 @@ if TYPE_CHECKING:
 @click.option("--direction", metavar="FIELD", help="jsonrpc: path of the direction.")
 @click.option("--message", metavar="FIELD", help="jsonrpc: path of the message (object or text).")
 @click.option("--session", metavar="FIELD", help="jsonrpc: path of the session or connection id.")
-@click.option(
-    "--c2s",
-    multiple=True,
-    metavar="WORD",
-    help="jsonrpc: value of the direction for client to server. Can be repeated.",
-)
-@click.option(
-    "--s2c",
-    multiple=True,
-    metavar="WORD",
-    help="jsonrpc: value of the direction for server to client. Can be repeated.",
-)
+@_direction("--c2s", "client to server")
+@_direction("--s2c", "server to client")
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     format_: str,
     paths: tuple[Path, ...],
     out: Path,
@@ -73,12 +70,7 @@ def command(
     server: str | None,
     timezone: str,
     redaction: str,
-    time: str | None,
-    direction: str | None,
-    message: str | None,
-    session: str | None,
-    c2s: tuple[str, ...],
-    s2c: tuple[str, ...],
+    **envelope: Any,
 ) -> None:
     """Convert logs of other programs to transcripts.
 
@@ -106,7 +98,6 @@ def command(
         parse_timezone(timezone)
         received = _received(listen, out)
         paths = (received,)
-    envelope = Envelope(time, direction, message, session, c2s, s2c)
     imported = import_logs(
         paths,
         out,
@@ -114,7 +105,7 @@ def command(
         redaction=redaction,
         timezone=timezone,
         server=server,
-        envelope=envelope,
+        envelope=Envelope(**envelope),
         progress=_progress if sys.stderr.isatty() else None,
     )
     if received:

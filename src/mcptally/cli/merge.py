@@ -5,29 +5,18 @@ from pathlib import Path
 
 import click
 
+from mcptally.cli.options import PATH
 from mcptally.errors import as_argument
 from mcptally.plural import count
 
 
 @click.command(name="merge")
-@click.argument("stores", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), required=True, help="The store to write."
-)
-@click.option(
-    "--rules", type=click.Path(path_type=Path), help="The rule file the stores were scored with."
-)
-@click.option(
-    "--scenarios",
-    type=click.Path(path_type=Path),
-    help="The scenarios file the stores were scored with.",
-)
+@click.argument("stores", nargs=-1, required=True, type=PATH)
+@click.option("-o", "--out", type=PATH, required=True, help="The store to write.")
+@click.option("--rules", type=PATH, help="The rule file the stores were scored with.")
+@click.option("--scenarios", type=PATH, help="The scenarios file the stores were scored with.")
 def command(
-    stores: tuple[Path, ...],
-    *,
-    out: Path,
-    rules: Path | None,
-    scenarios: Path | None,
+    stores: tuple[Path, ...], *, out: Path, rules: Path | None, scenarios: Path | None
 ) -> None:
     """Merge several stores into one, as if their archives had been scored together.
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcptally.cli.options import require_mcp_2
+from mcptally.cli.options import PATH, require_mcp_2
 
 if TYPE_CHECKING:
     from mcptally.output.mock import Failures
 
 
 @click.command(name="mock")
-@click.argument("archive", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("archive", nargs=-1, required=True, type=PATH)
 @click.option("--server", metavar="NAME", help="Answer as this server, by its label.")
 @click.option(
     "--listen",

@@ -1,17 +1,18 @@
-"""Defines the options that several commands share: filters, gate reports and `--raw`."""
+"""Defines the arguments and options that several commands share."""
 
+import functools
 import importlib.metadata
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from mcptally.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from mcptally.gates.limits import Result
+    from mcptally.gates.limits import Gate, Result
     from mcptally.transcript.unread import Unread
 
 
@@ -48,6 +49,18 @@ class FormatChoice(click.Choice[str]):
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
+PATH: Final = click.Path(path_type=Path)
+STORE: Final = click.argument("store", type=PATH)
+RAW: Final = click.option("--raw", is_flag=True, help="Do not mask tokens and passwords.")
+TABLE_OR_JSON: Final = click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="Output format."
+)
+REVIEWS: Final = click.option(
+    "--reviews",
+    type=PATH,
+    help="The answers of mcptally review. Default: reviews.jsonl in the folder of the archive.",
+)
+
 
 def call_filters(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options `--server`, `--tool`, `--since`, `--until`, `--client` and `--model`."""
@@ -70,77 +83,90 @@ def call_filters(command: Callable[..., None]) -> Callable[..., None]:
     )
 
 
-def gate_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--fail-on-undecided`, `--junit` and `--sarif`, which need `--fail-on`."""
-    path = click.Path(path_type=Path)
-    return _with(
-        command,
-        click.option(
-            "--fail-on-undecided",
-            is_flag=True,
-            help="Also exit with 1 if a gate is undecided because of too little data.",
-        ),
-        click.option("--junit", type=path, help="Write the results of gates as JUnit XML."),
-        click.option("--sarif", type=path, help="Write the results of gates as SARIF."),
-    )
+class Gates(NamedTuple):
+    """The gates of a command line, and where to write their results."""
+
+    fail_on: tuple[str, ...]
+    undecided: bool
+    """Whether undecided results count as failures."""
+    junit: Path | None
+    sarif: Path | None
+
+    def load(self, *, comparing: bool = False) -> "list[Gate]":
+        """Return the gates; see `limits.load`.
+
+        Raises:
+            UsageError: a gate is invalid, or another gate option is given without a gate.
+        """
+        if self.undecided and not self.fail_on:
+            raise UsageError("--fail-on-undecided needs --fail-on, the gates that it is about")
+        if (self.junit or self.sarif) and not self.fail_on:
+            raise UsageError("--junit and --sarif need --fail-on, whose results they write")
+        if not self.fail_on:
+            return []
+        from mcptally.gates import limits
+
+        return limits.load(self.fail_on, comparing=comparing)
+
+    def report(self, ctx: click.Context, results: "Sequence[Result]") -> None:
+        """Write the results to the files and to stderr; exit with 1 if a gate failed.
+
+        Raises:
+            UsageError: a file cannot be written.
+        """
+        from mcptally.gates import ci_reports
+
+        if self.undecided:
+            results = [result.failed_if_undecided() for result in results]
+        ci_reports.write_reports(results, junit=self.junit, sarif=self.sarif)
+        sys.stderr.write("".join(f"{line}\n" for line in ci_reports.lines(results)))
+        if any(result.state == "failed" for result in results):
+            ctx.exit(Exit.FAILED)
 
 
-def raw(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--raw`, which turns off the masking of secrets."""
-    return _with(
-        command,
-        click.option("--raw", is_flag=True, help="Do not mask tokens and passwords."),
-    )
+def gate_options(examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add `--fail-on` with options for its results; the command gets them as `gates: Gates`.
+
+    Args: examples: conditions that a gate may have.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_gates(
+            *args: Any,
+            fail_on: tuple[str, ...],
+            fail_on_undecided: bool,
+            junit: Path | None,
+            sarif: Path | None,
+            **options: Any,
+        ) -> None:
+            command(*args, gates=Gates(fail_on, fail_on_undecided, junit, sarif), **options)
+
+        return _with(
+            with_gates,
+            click.option(
+                "--fail-on",
+                multiple=True,
+                metavar="GATE",
+                help=f"Exit with 1 if this is true{examples}, or a TOML file of gates. Can be "
+                "repeated.",
+            ),
+            click.option(
+                "--fail-on-undecided",
+                is_flag=True,
+                help="Also exit with 1 if a gate is undecided because of too little data.",
+            ),
+            click.option("--junit", type=PATH, help="Write the results of gates as JUnit XML."),
+            click.option("--sarif", type=PATH, help="Write the results of gates as SARIF."),
+        )
+
+    return decorate
 
 
 def _with(command: Callable[..., None], *options: Decorator) -> Callable[..., None]:
     for option in reversed(options):
         command = option(command)
     return command
-
-
-def require_gates(
-    fail_on: Sequence[str], junit: Path | None, sarif: Path | None, *, fail_on_undecided: bool
-) -> None:
-    """Reject gate options without `--fail-on`.
-
-    Raises:
-        UsageError: another gate option is given without `--fail-on`.
-    """
-    if fail_on_undecided and not fail_on:
-        raise UsageError("--fail-on-undecided needs --fail-on, the gates that it is about")
-    if (junit or sarif) and not fail_on:
-        raise UsageError("--junit and --sarif need --fail-on, whose results they write")
-
-
-def write_gate_reports(
-    ctx: click.Context,
-    results: "Sequence[Result]",
-    junit: Path | None,
-    sarif: Path | None,
-    *,
-    fail_on_undecided: bool,
-) -> None:
-    """Write the results of gates to stderr and to reports; exit with 1 if a gate failed.
-
-    Args:
-        ctx: context of the command.
-        results: the results of the gates.
-        junit: path of the JUnit XML report.
-        sarif: path of the SARIF report.
-        fail_on_undecided: whether undecided results count as failures.
-
-    Raises:
-        UsageError: a file cannot be written.
-    """
-    from mcptally.gates import ci_reports
-
-    if fail_on_undecided:
-        results = [result.failed_if_undecided() for result in results]
-    ci_reports.write_reports(results, junit=junit, sarif=sarif)
-    sys.stderr.write("".join(f"{line}\n" for line in ci_reports.lines(results)))
-    if any(result.state == "failed" for result in results):
-        ctx.exit(Exit.FAILED)
 
 
 def write_unread(unread: "Unread | None") -> None:

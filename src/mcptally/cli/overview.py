@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mcptally.cli.options import call_filters
+from mcptally.cli.options import TABLE_OR_JSON, call_filters
 
 
 @click.command(name="overview")
@@ -24,13 +24,7 @@ from mcptally.cli.options import call_filters
     show_default=True,
     help="Maximum number of problems; 0: all.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(("table", "json")),
-    default="table",
-    help="Output format.",
-)
+@TABLE_OR_JSON
 @click.option("--json", "form", flag_value="json", help="The same as --format json.")
 @call_filters
 def command(

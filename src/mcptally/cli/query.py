@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from mcptally.cli.options import FormatChoice, call_filters, raw
+from mcptally.cli.options import RAW, STORE, FormatChoice, call_filters
 from mcptally.cli.quantity import SECONDS, SIZE, size_text
 from mcptally.errors import UsageError, as_argument, near
 from mcptally.output.formats import ANSWERS
@@ -28,7 +28,7 @@ def _questions(_: click.Context, __: click.Parameter, incomplete: str) -> list[C
 
 
 @click.command(name="query")
-@click.argument("store", type=click.Path(path_type=Path))
+@STORE
 @click.argument("question", required=False, shell_complete=_questions)
 @call_filters
 @click.option(
@@ -51,7 +51,7 @@ def _questions(_: click.Context, __: click.Parameter, incomplete: str) -> list[C
 @click.option(
     "--format", "form", type=FormatChoice(ANSWERS), default="table", help="Output format."
 )
-@raw
+@RAW
 def command(
     store: Path,
     question: str | None,

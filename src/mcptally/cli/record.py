@@ -1,15 +1,22 @@
 """The command `mcptally record`: runs an MCP server and records its traffic."""
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
-from mcptally.cli.quantity import DURATION, SIZE
+from mcptally.cli.quantity import DURATION, SIZE, Quantity
 
 if TYPE_CHECKING:
     from mcptally.transcript.writer.interface import ArchiveWriter
     from mcptally.transcript.writer.limits import Limits
+
+
+def _limit(
+    name: str, kind: Quantity, default: str, text: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(name, type=kind, default=default, show_default=True, help=text)
 
 
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
@@ -39,54 +46,28 @@ if TYPE_CHECKING:
     help="Redaction policy of the recording: default, strict or none, plus rules to add or remove, "
     "as in default,+emails.",
 )
-@click.option(
-    "--max-frame",
-    type=SIZE,
-    default="16M",
-    show_default=True,
-    help="Record only the beginning and size of larger frames.",
-)
-@click.option(
-    "--segment-size",
-    type=SIZE,
-    default="64M",
-    show_default=True,
-    help="Start a new file at this size.",
-)
-@click.option(
-    "--segment-age",
-    type=DURATION,
-    default="1d",
-    show_default=True,
-    help="Start a new file after this time.",
-)
-@click.option(
+@_limit("--max-frame", SIZE, "16M", "Record only the beginning and size of larger frames.")
+@_limit("--segment-size", SIZE, "64M", "Start a new file at this size.")
+@_limit("--segment-age", DURATION, "1d", "Start a new file after this time.")
+@_limit(
     "--keep-size",
-    type=SIZE,
-    default="4G",
-    show_default=True,
-    help="Maximum size of the folder; the oldest finished files are removed first.",
+    SIZE,
+    "4G",
+    "Maximum size of the folder; the oldest finished files are removed first.",
 )
-@click.option(
-    "--keep-age",
-    type=DURATION,
-    default="30d",
-    show_default=True,
-    help="Remove finished files older than this.",
-)
+@_limit("--keep-age", DURATION, "30d", "Remove finished files older than this.")
 @click.option(
     "--compress/--no-compress",
     default=True,
     show_default=True,
     help="Compress finished files with zstd.",
 )
-@click.option(
+@_limit(
     "--disk-wait",
-    type=DURATION,
-    default="1s",
-    show_default=True,
-    help="How long traffic waits for a disk that does not respond, once 64 MiB of events are "
-    "waiting for it; after that, events are lost and the loss is recorded.",
+    DURATION,
+    "1s",
+    "How long traffic waits for a disk that does not respond, once 64 MiB of events are waiting "
+    "for it; after that, events are lost and the loss is recorded.",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context

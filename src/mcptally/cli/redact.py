@@ -4,12 +4,13 @@ from pathlib import Path
 
 import click
 
+from mcptally.cli.options import PATH
 from mcptally.errors import Exit
 from mcptally.plural import count
 
 
 @click.command()
-@click.argument("archive", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("archive", nargs=-1, required=True, type=PATH)
 @click.option(
     "-o",
     "--out",

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from mcptally.cli.options import call_filters, write_unread
+from mcptally.cli.options import PATH, STORE, call_filters, write_unread
 
 
 @click.command(name="report")
-@click.argument("store", type=click.Path(path_type=Path))
-@click.argument("store2", type=click.Path(path_type=Path), required=False)
+@STORE
+@click.argument("store2", type=PATH, required=False)
 @click.option(
     "-o",
     "--out",
@@ -29,12 +29,7 @@ from mcptally.cli.options import call_filters, write_unread
 )
 @call_filters
 def command(
-    store: Path,
-    store2: Path | None,
-    *,
-    out: Path,
-    examples: int,
-    **filters: str | None,
+    store: Path, store2: Path | None, *, out: Path, examples: int, **filters: str | None
 ) -> None:
     """Write an HTML report about a store: one self-contained file.
 
@@ -59,13 +54,7 @@ def command(
         write_unread(open_store(each).unread if each is not None else None)
     reported, base = (store, None) if store2 is None else (store2, store)
     to_stdout = str(out) == "-"
-    page = report(
-        reported,
-        None if to_stdout else out,
-        base=base,
-        examples=examples,
-        **filters,
-    )
+    page = report(reported, None if to_stdout else out, base=base, examples=examples, **filters)
     if to_stdout:
         sys.stdout.buffer.write(page.encode())
     else:

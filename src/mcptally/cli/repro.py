@@ -7,12 +7,14 @@ from pathlib import Path
 
 import click
 
+from mcptally.cli.options import PATH, STORE
+
 
 @click.command(name="repro")
-@click.argument("store", type=click.Path(path_type=Path))
+@STORE
 @click.argument("call")
 @click.argument("server_command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the script to this file.")
+@click.option("-o", "--out", type=PATH, help="Write the script to this file.")
 @click.option(
     "--run", is_flag=True, help="Run the script and print whether the outcome is the same."
 )
@@ -21,7 +23,7 @@ import click
 )
 @click.option(
     "--record",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FOLDER",
     help="With --run: record the traffic of the script to this folder.",
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcptally.cli.options import REVIEWS, STORE
 from mcptally.errors import UsageError
 from mcptally.plural import count
 
@@ -25,7 +26,7 @@ _HELP = (
 
 
 @click.command(name="review")
-@click.argument("store", type=click.Path(path_type=Path))
+@STORE
 @click.option(
     "--sample",
     type=click.IntRange(min=1),
@@ -35,11 +36,7 @@ _HELP = (
 )
 @click.option("--server", metavar="NAME", help="Only this server.")
 @click.option("--tool", metavar="NAME", help="Only this tool.")
-@click.option(
-    "--reviews",
-    type=click.Path(path_type=Path),
-    help="The file of answers. Default: reviews.jsonl in the folder of the archive.",
-)
+@REVIEWS
 @click.option("--as", "who", metavar="NAME", help="Name of the reviewer. Default: the user's.")
 @click.option(
     "--second",

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcptally.cli.options import (
-    gate_options,
-    require_gates,
-    write_gate_reports,
-    write_unread,
-)
+from mcptally.cli.options import PATH, REVIEWS, Gates, gate_options, write_unread
 from mcptally.cli.quantity import SIZE
 from mcptally.errors import Exit, UsageError, as_argument
 from mcptally.plural import count
@@ -39,21 +34,9 @@ class _PathOrUrl(click.Path):
     required=True,
     help="The store to write: a folder or a URL.",
 )
-@click.option(
-    "--rules",
-    type=click.Path(path_type=Path),
-    help="A TOML file that adds, replaces or disables rules.",
-)
-@click.option(
-    "--scenarios",
-    type=click.Path(path_type=Path),
-    help="A TOML or JSON file that assigns calls to scenarios.",
-)
-@click.option(
-    "--reviews",
-    type=click.Path(path_type=Path),
-    help="Answers of mcptally review. Default: reviews.jsonl in the folder of the archive.",
-)
+@click.option("--rules", type=PATH, help="A TOML file that adds, replaces or disables rules.")
+@click.option("--scenarios", type=PATH, help="A TOML or JSON file that assigns calls to scenarios.")
+@REVIEWS
 @click.option(
     "--jobs",
     type=click.IntRange(min=0),
@@ -102,37 +85,19 @@ class _PathOrUrl(click.Path):
 @click.option("--until", metavar="WHEN", help="Only calls made before this time.")
 @click.option("--full", is_flag=True, help="Score all files again, including unchanged ones.")
 @click.option("--no-payloads", is_flag=True, help="Do not store arguments, responses and texts.")
-@click.option(
-    "--fail-on",
-    multiple=True,
-    metavar="GATE",
-    help="Exit with 1 if this is true: 'failure_rate > 5%' (of a tool), 'server.confidence < 95', "
-    "'findings.error > 0', or a TOML file of gates. Can be repeated.",
-)
-@gate_options
+@gate_options(": 'failure_rate > 5%' (of a tool), 'server.confidence < 95', 'findings.error > 0'")
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     archive: tuple[str, ...],
     out: Path | str,
     *,
-    rules: Path | None,
-    scenarios: Path | None,
-    reviews: Path | None,
     jobs: int,
     memory: float | None,
-    engine: str,
-    scheduler: str | None,
-    servers: tuple[str, ...],
-    tools: tuple[str, ...],
-    since: str | None,
-    until: str | None,
-    full: bool,
     no_payloads: bool,
-    fail_on: tuple[str, ...],
-    fail_on_undecided: bool,
-    junit: Path | None,
-    sarif: Path | None,
+    gates: Gates,
+    **options: Any,
 ) -> None:
     """Validate and score recorded traffic, and write a store.
 
@@ -154,14 +119,9 @@ def command(
     configure_allocators()
     from mcptally.pipeline.run import score
 
-    require_gates(fail_on, junit, sarif, fail_on_undecided=fail_on_undecided)
-    if fail_on and isinstance(out, str):
+    if gates.fail_on and isinstance(out, str):
         raise UsageError(f"--fail-on needs a store in a local folder; {out} is a URL")
-    if fail_on:  # report invalid gates before the long run
-        from mcptally.gates import limits as gates
-        from mcptally.gates import reviewed
-
-        limits = gates.load(fail_on)
+    limits = gates.load()  # an invalid gate is reported before the work
     partition_bytes = None
     if memory is not None:
         jobs, partition_bytes = _fit_memory(int(memory), jobs)
@@ -170,32 +130,25 @@ def command(
             summary = score(
                 archive,
                 out=out,
-                rules=rules,
-                scenarios=scenarios,
-                reviews=reviews,
                 payloads=not no_payloads,
-                servers=servers,
-                tools=tools,
-                since=since,
-                until=until,
-                full=full,
                 jobs=jobs,
-                engine=engine,
-                scheduler=scheduler,
                 partition_bytes=partition_bytes,
                 progress=progress,
                 warn=_write_warning,
+                **options,
             )
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_state_after_interrupt(out)}\n")
         ctx.exit(Exit.INTERRUPTED)
-    _print_summary(summary, out, has_selection=bool(servers or tools or since or until))
-    if fail_on:
+    is_part = any(options[name] for name in ("servers", "tools", "since", "until"))
+    _print_summary(summary, out, has_selection=is_part)
+    if limits:
         from mcptally.analytics.store import open_store
+        from mcptally.gates.limits import check_store
+        from mcptally.gates.reviewed import check
 
         opened = open_store(out)
-        results = [*gates.check_store(opened, limits), *reviewed.check(opened, limits)]
-        write_gate_reports(ctx, results, junit, sarif, fail_on_undecided=fail_on_undecided)
+        gates.report(ctx, [*check_store(opened, limits), *check(opened, limits)])
 
 
 def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) -> None:

@@ -5,24 +5,20 @@ from pathlib import Path
 
 import click
 
-from mcptally.cli.options import require_mcp_2
+from mcptally.cli.options import PATH, STORE, require_mcp_2
 from mcptally.cli.quantity import SECONDS
 
 
 @click.command(name="serve")
-@click.argument("store", type=click.Path(path_type=Path))
+@STORE
 @click.option(
     "--base",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="STORE",
     help="A store with earlier traffic; adds a tool that lists what has changed since.",
 )
 @click.option(
-    "--seconds",
-    type=SECONDS,
-    default=20.0,
-    show_default=True,
-    help="Time limit for an answer.",
+    "--seconds", type=SECONDS, default=20.0, show_default=True, help="Time limit for an answer."
 )
 def command(store: Path, *, base: Path | None, seconds: float) -> None:
     """Serve a store over MCP (stdio), with read-only tools for questions, calls and SQL.

@@ -7,22 +7,16 @@ from pathlib import Path
 
 import click
 
-from mcptally.cli.options import raw
+from mcptally.cli.options import RAW, STORE, TABLE_OR_JSON
 
 
 @click.command(name="show")
-@click.argument("store", type=click.Path(path_type=Path))
+@STORE
 @click.argument("call")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="Output format.",
-)
+@TABLE_OR_JSON
 @click.option("--full", is_flag=True, help="Do not cut long payloads.")
 @click.option("--seed", is_flag=True, help="Also show how the seed documents judge the call.")
-@raw
+@RAW
 def command(store: Path, call: str, form: str, *, full: bool, seed: bool, raw: bool) -> None:
     """Explain a call: request, reply, stderr, and all rules that led to its verdict.
 

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from mcptally.cli.options import STORE
 from mcptally.errors import Exit, UsageError, reason
 from mcptally.plural import count
 
 
 @click.command(name="validate")
-@click.argument("store", type=click.Path(path_type=Path))
+@STORE
 @click.option("--server", required=True, help="Label of the server, or the name that it reports.")
 @click.option("--tool", required=True, help="Name of the tool.")
 @click.option("--arguments", default="{}", help="Arguments as JSON, or @FILE, or - for stdin.")

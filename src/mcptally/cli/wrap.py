@@ -1,6 +1,7 @@
 """The command `mcptally wrap`: adds the recorder to the servers in a client's configuration."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,14 +17,7 @@ import click
     help="Folder for the recordings; default: mcptally/traces in the user's data folder.",
 )
 @click.option("--redact", metavar="POLICY", help="Redaction policy, as in `record`.")
-def command(
-    config: Path,
-    server: str | None,
-    undo: bool,
-    dry_run: bool,
-    out: Path | None,
-    redact: str | None,
-) -> None:
+def command(config: Path, *, undo: bool, dry_run: bool, server: str | None, **options: Any) -> None:
     """Add the recorder to the servers in CONFIG, a client's configuration file.
 
     Supports the JSON files of Claude Desktop, Claude Code (.mcp.json, ~/.claude.json), Cursor, VS
@@ -43,7 +37,7 @@ def command(
     change = (
         wrapping.unwrap(config, server=server)
         if undo
-        else wrapping.wrap(config, server=server, out=out, redact=redact)
+        else wrapping.wrap(config, server=server, **options)
     )
     click.echo(as_message(wrapping.redacted_diff(change)), nl=False)
     for sentence in change.messages:
