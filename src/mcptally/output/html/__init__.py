@@ -245,21 +245,7 @@ def _context(
     store: Store, found: Answers, command_lines: commands.Commands, examples: int
 ) -> dict[str, Any]:
     """Return the variables for the template."""
-    parts: dict[str, sections.Section | None] = {
-        "tools": sections.tools(found, command_lines),
-        "servers": sections.servers(found, command_lines),
-        "errors": sections.errors(found, command_lines),
-        "hidden": sections.hidden(found, command_lines),
-        "latency": sections.latency(found, command_lines),
-        "retries": sections.retries(found, command_lines),
-        "drift": sections.drift(found, command_lines),
-        "context": sections.context(found, command_lines),
-        "violations": sections.violations(found, command_lines),
-        "findings": sections.findings(found, command_lines),
-        "changes": sections.changes(found, found.compared, command_lines)
-        if found.compared
-        else None,
-    }
+    parts = sections.sections(found, command_lines)
     many_servers = found.servers.height > 1
     shown = parts if many_servers else parts | {"servers": None}
     problems = priorities.priorities(found)

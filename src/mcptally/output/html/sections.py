@@ -5,7 +5,8 @@ rows were omitted, and which command prints all of them.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
@@ -37,290 +38,252 @@ class Section:
     """Command that prints all rows."""
 
 
-def _present(*commands: str | None) -> list[str]:
-    return [command for command in commands if command]
-
-
-def _ids(first: str | None, more: Sequence[str] = ()) -> list[str]:
-    """Return the distinct call ids of a row's examples, with the answer's own example first."""
-    return list(dict.fromkeys(call for call in (first, *more) if call is not None))
-
-
-def _worked(answers: Answers) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """Return a function that maps a row to the numbers of successful and of all calls to its tool.
-
-    The numbers have the keys `tool_ok` and `tool_calls`. For a row about a whole server (`level` is
-    `server`), calls to all of its tools are counted.
-    """
-    counts = ("ok", "calls")
-    named = {
-        ("tool", server, tool): numbers
-        for server, tool, *numbers in answers.tools.select("server", "tool", *counts).iter_rows()
-    } | {
-        ("server", server, None): numbers
-        for server, *numbers in answers.servers.select("server", *counts).iter_rows()
+def sections(answers: Answers, commands: Commands) -> dict[str, Section | None]:
+    """Return the sections of the page by name; None for the changes without a base store."""
+    rows = _Rows(answers, commands)
+    frames = {
+        "violations": (answers.violations, MAX_ROWS, "schema_violations"),
+        "retries": (answers.retries, MAX_ROWS // 2, "retry_loops"),
+        "findings": (answers.findings, MAX_ROWS, "finding_counts"),
     }
-    known = {key: {"tool_ok": ok, "tool_calls": calls} for key, (ok, calls) in named.items()}
-    none = {"tool_ok": None, "tool_calls": None}
-    return lambda row: known.get((row.get("level", "tool"), row["server"], row["tool"]), none)
-
-
-def _with_example(row: Mapping[str, Any], commands: Commands) -> dict[str, Any]:
-    """Return a row's example call, and the command that shows this call."""
     return {
-        "commands": _present(commands.show(row["call_id"])),
-        "examples": _ids(row["call_id"]),
+        "tools": rows.tools(),
+        "servers": rows.servers(),
+        "errors": rows.errors(),
+        "hidden": rows.hidden(),
+        "latency": rows.latency(),
+        "drift": rows.drift(),
+        "context": rows.context(),
+        "changes": rows.changes(answers.compared) if answers.compared else None,
+        **{
+            section: rows.section(
+                (rows.row(row, row["call_id"]) for row in frame.head(most).to_dicts()),
+                frame,
+                question,
+            )
+            for section, (frame, most, question) in frames.items()
+        },
     }
 
 
-def tools(answers: Answers, commands: Commands) -> Section:
-    """Return the tools in the answer's order: most costly for callers first."""
-    examples = _examples(answers)
-    rows: list[dict[str, Any]] = []
-    characters = 0
-    for row in answers.tools.head(MAX_TOOLS).to_dicts():
-        tool = (row["server"], row["tool"])
-        example = examples.get(tool)
+class _Rows:
+    """Makes the rows of sections from answers."""
+
+    def __init__(self, answers: Answers, commands: Commands) -> None:
+        self.answers = answers
+        self.commands = commands
+
+    def section(
+        self, rows: Iterable[dict[str, Any]], answer: pl.DataFrame, question: str
+    ) -> Section:
+        """Return the section with some rows of the answer to a question."""
+        return Section(list(rows), answer.height, self.commands.ask(question))
+
+    def row(
+        self,
+        row: Mapping[str, Any],
+        example: str | None,
+        command: str | None = None,
+        *,
+        examples: Sequence[str] = (),
+        **columns: Any,
+    ) -> dict[str, Any]:
+        """Return a row of a section: the columns of an answer and more, and the calls behind it.
+
+        `tool_ok` and `tool_calls` are the numbers of successful and of all calls to the row's tool,
+        or for a row about a whole server (`level` is `server`), to all of its tools.
+
+        Args:
+            row: the row of the answer.
+            example: the id of an example call.
+            command: a command that lists all calls behind the row.
+            examples: the ids of further calls.
+            columns: further columns.
+        """
+        key = (row.get("level", "tool"), row.get("server"), row.get("tool"))
+        ok, calls = self._worked.get(key, (None, None))
+        return {
+            **row,
+            "tool_ok": ok,
+            "tool_calls": calls,
+            **columns,
+            "commands": [each for each in (self.commands.show(example), command) if each],
+            "examples": list(dict.fromkeys(each for each in (example, *examples) if each)),
+        }
+
+    @functools.cached_property
+    def _worked(self) -> dict[tuple[str, str | None, str | None], tuple[int, int]]:
+        """(level, server, tool) → the number of calls that worked, and of all calls."""
+        tools, servers = self.answers.tools, self.answers.servers
+        return {
+            ("tool", server, tool): (ok, calls)
+            for server, tool, ok, calls in tools.select("server", "tool", "ok", "calls").iter_rows()
+        } | {
+            ("server", server, None): (ok, calls)
+            for server, ok, calls in servers.select("server", "ok", "calls").iter_rows()
+        }
+
+    @functools.cached_property
+    def _examples(self) -> dict[tuple[str | None, str | None], str]:
+        """(server, tool) → an example call.
+
+        The example is from the tool's most common tool failure, or else its most common failure of
+        any kind, or else its slowest call.
+        """
+        errors = self.answers.errors
+        found: dict[tuple[str | None, str | None], str] = {}
+        for frame in (errors.filter(verdict="tool_failure"), errors, self.answers.latency):
+            for server, tool, call in frame.select("server", "tool", "call_id").iter_rows():
+                found.setdefault((server, tool), call)
+        return found
+
+    def _scored(
+        self, row: Mapping[str, Any], tool: str | None, example: str | None
+    ) -> dict[str, Any]:
+        """Return a row of scores, with the calls that failed because of the tool, if any."""
         where = is_verdict(Verdict.TOOL_FAILURE) if row["tool_failures"] else ""
-        lines = _present(commands.show(example), commands.calls(*tool, where, example))
-        names = "".join(map(name, tool))
-        # A name appears in its cell and as a sort key; the commands may repeat it.
-        characters += 2 * len(escape(names)) + sum(len(escape(line)) for line in lines)
-        if characters > MAX_TOOL_CHARACTERS:
-            break
-        rows.append(
-            row | {"range": _success_range(row), "commands": lines, "examples": _ids(example)}
+        ends = (row["success_rate_low"], row["success_rate"], row["success_rate_high"])
+        command = self.commands.calls(row["server"], tool, where, example)
+        return self.row(row, example, command, range=charts.rate_range(*ends))
+
+    def tools(self) -> Section:
+        """Return the tools in the answer's order: most costly for callers first."""
+        rows: list[dict[str, Any]] = []
+        characters = 0
+        for row in self.answers.tools.head(MAX_TOOLS).to_dicts():
+            tool = (row["server"], row["tool"])
+            made = self._scored(row, row["tool"], self._examples.get(tool))
+            names = "".join(map(name, tool))
+            # A name appears in its cell and as a sort key; the commands may repeat it.
+            characters += 2 * len(escape(names)) + sum(len(escape(c)) for c in made["commands"])
+            if characters > MAX_TOOL_CHARACTERS:
+                break
+            rows.append(made)
+        return self.section(rows, self.answers.tools, "tool_scores")
+
+    def servers(self) -> Section:
+        """Return the servers in the answer's order: most costly for callers first."""
+        examples: dict[str | None, str] = {}
+        for (server, _), call in self._examples.items():
+            examples.setdefault(server, call)
+        servers = self.answers.servers
+        rows = servers.head(MAX_ROWS * 3).to_dicts()
+        return self.section(
+            (self._scored(row, None, examples.get(row["server"])) for row in rows),
+            servers,
+            "server_scores",
         )
-    return Section(rows, answers.tools.height, commands.ask("tool_scores"))
 
-
-def _success_range(row: Mapping[str, Any]) -> charts.Range | None:
-    return charts.rate_range(row["success_rate_low"], row["success_rate"], row["success_rate_high"])
-
-
-def servers(answers: Answers, commands: Commands) -> Section:
-    """Return the servers in the answer's order: most costly for callers first."""
-    examples: dict[str | None, str] = {}
-    for (server, _), call in _examples(answers).items():
-        examples.setdefault(server, call)
-    rows = []
-    for row in answers.servers.head(MAX_ROWS * 3).to_dicts():
-        example = examples.get(row["server"])
-        where = is_verdict(Verdict.TOOL_FAILURE) if row["tool_failures"] else ""
-        lines = _present(
-            commands.show(example), commands.calls(row["server"], None, where, example)
+    def errors(self) -> Section:
+        """Return the most common error groups per verdict, so rejections do not hide failures."""
+        answer, more = self.answers.errors, self.answers.more.errors
+        ranked = answer.with_row_index("index").with_columns(
+            urgency=pl.col("verdict").replace_strict(_URGENCY, default=4),
+            rank_in_verdict=pl.col("index").rank("ordinal").over("verdict"),
         )
-        rows.append(
-            row | {"range": _success_range(row), "commands": lines, "examples": _ids(example)}
-        )
-    return Section(rows, answers.servers.height, commands.ask("server_scores"))
+        chosen = ranked.sort("rank_in_verdict", "urgency").head(MAX_ROWS * 2)
+        key = ("server", "tool", "template", "verdict")
+        rows = [
+            self.row(row, row["call_id"], examples=more.get(tuple(row[each] for each in key), ()))
+            for row in chosen.sort("calls", descending=True).to_dicts()
+        ]
+        return self.section(rows, answer, "error_groups")
 
+    def hidden(self) -> Section:
+        """Return results that report a failure but are not marked as errors."""
+        answer, more = self.answers.hidden, self.answers.more.hidden
+        rows = []
+        for row in answer.head(MAX_ROWS).to_dicts():
+            server, tool, example = row["server"], row["tool"], row["call_id"]
+            command = self.commands.calls(server, tool, "outcome = 'hidden_error'", example)
+            examples = more.get((server, tool, row["hidden_rule"]), ())
+            rows.append(self.row(row, example, command, examples=examples))
+        return self.section(rows, answer, "hidden_errors")
 
-def _examples(answers: Answers) -> dict[tuple[str | None, str | None], str]:
-    """Return an example call for each tool.
+    def latency(self) -> Section:
+        """Return histograms of the slowest tools; tools with at least 20 calls come first."""
+        answer, more = self.answers.latency, self.answers.more.slow
+        ranked = answer.with_columns(
+            used=pl.col("calls") >= min(20, max(answer.get_column("calls"), default=0))
+        ).sort("used", "latency_p95_ms", descending=True, nulls_last=True)
+        bins: dict[tuple[str | None, str | None], list[tuple[int, int]]] = {}
+        wanted = ranked.head(MAX_HISTOGRAMS)
+        for row in self.answers.histogram.join(
+            wanted.select("server", "tool"), on=["server", "tool"], how="semi", nulls_equal=True
+        ).to_dicts():
+            bins.setdefault((row["server"], row["tool"]), []).append((row["bin"], row["calls"]))
+        rows = [
+            self.row(
+                row,
+                row["call_id"],
+                examples=more.get((row["server"], row["tool"]), ()),
+                bars=charts.histogram(bins.get((row["server"], row["tool"]), ())),
+                p50_x=charts.time_x(row["latency_p50_ms"]),
+                p95_x=charts.time_x(row["latency_p95_ms"]),
+            )
+            for row in wanted.to_dicts()
+        ]
+        return self.section(rows, answer, "latency")
 
-    The example is from the tool's most common tool failure, or else its most common failure of any
-    kind, or else its slowest call.
-    """
-    failing = answers.errors.filter(verdict="tool_failure")
-    found: dict[tuple[str | None, str | None], str] = {}
-    for frame, column in (
-        (failing, "call_id"),
-        (answers.errors, "call_id"),
-        (answers.latency, "call_id"),
-    ):
-        for server, tool, call in frame.select("server", "tool", column).iter_rows():
-            found.setdefault((server, tool), call)
-    return found
+    def drift(self) -> Section:
+        """Return the tools whose definitions changed: when, how, and failures before and after."""
+        answers = self.answers
+        by_tool = answers.drift.partition_by("server", "tool", maintain_order=True)
+        rows = []
+        for of_tool in by_tool[:MAX_ROWS]:
+            changes = of_tool.to_dicts()
+            tool = (changes[0]["server"], changes[0]["tool"])
+            example = self._examples.get(tool)
+            texts = {shown(what, 80) for change in changes for what in change["changed"] or ()}
+            rows.append(
+                self.row(
+                    {"server": tool[0], "tool": tool[1]},
+                    example,
+                    self.commands.calls(*tool, "", example),
+                    worst=changes[0]["drift"],
+                    times=len(changes),
+                    timeline=charts.timeline(changes, answers.first_call, answers.last_call),
+                    latest=max(
+                        changes,
+                        key=lambda each: (each["first_seen"] is not None, each["first_seen"]),
+                    ),
+                    changed=sorted(texts)[:6],
+                )
+            )
+        return Section(rows, len(by_tool), self.commands.ask("drift"))
+
+    def context(self) -> Section:
+        """Return the tools that use the most tokens of a model's context."""
+        frame = self.answers.context.filter(pl.col("total_tokens") > 0)
+        most = max(frame.get_column("total_tokens"), default=0)
+        rows = []
+        for row in frame.head(MAX_ROWS // 2).to_dicts():
+            parts = {"definition": row["listed_tokens"], "results": row["response_tokens_total"]}
+            pieces = charts.stacked(parts, charts.RATE_WIDTH, most)
+            rows.append(self.row(row, row["call_id"], pieces=pieces))
+        return self.section(rows, frame, "context_cost")
+
+    def changes(self, compared: Compared) -> Section:
+        """Return the changes since the base store, without the kinds in `OMITTED_CHANGES`."""
+        listed = compared.tools.filter(~pl.col("change").is_in(OMITTED_CHANGES))
+        rows = []
+        for row in listed.head(MAX_ROWS * 2).to_dicts():
+            tool = (row["server"], row["tool"])
+            example = self._examples.get(tool)
+            rates: Mapping[str, Any] = compared.success_rates.get(tool, {})
+            ends = (rates.get("base"), rates.get("new"))
+            x = [charts.rate_x(end) for end in ends if end is not None]
+            rows.append(
+                self.row(
+                    row,
+                    example,
+                    self.commands.calls(*tool, "", example),
+                    before=ends[0],
+                    now=ends[1],
+                    rates_x=x if len(x) == len(ends) else None,
+                )
+            )
+        return Section(rows, listed.height, self.commands.compare(compared.base))
 
 
 _URGENCY: Final = {"tool_failure": 0, "infrastructure": 1, "ambiguous": 2, "business": 3}
-
-
-def errors(answers: Answers, commands: Commands) -> Section:
-    """Return the most common error groups per verdict, so that rejections do not hide failures."""
-    ranked = answers.errors.with_row_index("index").with_columns(
-        urgency=pl.col("verdict").replace_strict(_URGENCY, default=4),
-        rank_in_verdict=pl.col("index").rank("ordinal").over("verdict"),
-    )
-    chosen = ranked.sort("rank_in_verdict", "urgency").head(MAX_ROWS * 2)
-    worked = _worked(answers)
-    rows = [
-        row
-        | worked(row)
-        | {
-            "commands": _present(commands.show(row["call_id"])),
-            "examples": _ids(
-                row["call_id"],
-                answers.more.errors.get(
-                    (row["server"], row["tool"], row["template"], row["verdict"]), ()
-                ),
-            ),
-        }
-        for row in chosen.sort("calls", descending=True).to_dicts()
-    ]
-    return Section(rows, answers.errors.height, commands.ask("error_groups"))
-
-
-def hidden(answers: Answers, commands: Commands) -> Section:
-    """Return results that report a failure but are not marked as errors."""
-    worked = _worked(answers)
-    rows = [
-        row
-        | worked(row)
-        | {
-            "commands": _present(
-                commands.show(row["call_id"]),
-                commands.calls(
-                    row["server"], row["tool"], "outcome = 'hidden_error'", row["call_id"]
-                ),
-            ),
-            "examples": _ids(
-                row["call_id"],
-                answers.more.hidden.get((row["server"], row["tool"], row["hidden_rule"]), ()),
-            ),
-        }
-        for row in answers.hidden.head(MAX_ROWS).to_dicts()
-    ]
-    return Section(rows, answers.hidden.height, commands.ask("hidden_errors"))
-
-
-def latency(answers: Answers, commands: Commands) -> Section:
-    """Return latency histograms of the slowest tools; tools with at least 20 calls come first."""
-    ranked = answers.latency.with_columns(
-        used=pl.col("calls") >= min(20, max(answers.latency.get_column("calls"), default=0))
-    ).sort("used", "latency_p95_ms", descending=True, nulls_last=True)
-    bins: dict[tuple[str | None, str | None], list[tuple[int, int]]] = {}
-    wanted = ranked.head(MAX_HISTOGRAMS)
-    for row in answers.histogram.join(
-        wanted.select("server", "tool"), on=["server", "tool"], how="semi", nulls_equal=True
-    ).to_dicts():
-        bins.setdefault((row["server"], row["tool"]), []).append((row["bin"], row["calls"]))
-    worked = _worked(answers)
-    rows = [
-        row
-        | worked(row)
-        | {
-            "bars": charts.histogram(bins.get((row["server"], row["tool"]), ())),
-            "p50_x": charts.time_x(row["latency_p50_ms"]),
-            "p95_x": charts.time_x(row["latency_p95_ms"]),
-            "commands": _present(commands.show(row["call_id"])),
-            "examples": _ids(
-                row["call_id"], answers.more.slow.get((row["server"], row["tool"]), ())
-            ),
-        }
-        for row in wanted.to_dicts()
-    ]
-    return Section(rows, answers.latency.height, commands.ask("latency"))
-
-
-def drift(answers: Answers, commands: Commands) -> Section:
-    """Return the tools whose definitions changed: when, how, and failures before and after."""
-    rows = []
-    examples = _examples(answers)
-    worked = _worked(answers)
-    for of_tool in answers.drift.partition_by("server", "tool", maintain_order=True)[:MAX_ROWS]:
-        changes = of_tool.to_dicts()
-        tool = (changes[0]["server"], changes[0]["tool"])
-        latest = max(
-            changes, key=lambda change: (change["first_seen"] is not None, change["first_seen"])
-        )
-        rows.append(
-            worked(changes[0])
-            | {
-                "server": changes[0]["server"],
-                "tool": changes[0]["tool"],
-                "worst": changes[0]["drift"],
-                "times": len(changes),
-                "timeline": charts.timeline(changes, answers.first_call, answers.last_call),
-                "latest": latest,
-                "changed": sorted(
-                    {shown(what, 80) for c in changes for what in c["changed"] or ()}
-                )[:6],
-                "commands": _present(
-                    commands.show(examples.get(tool)),
-                    commands.calls(*tool, "", examples.get(tool)),
-                ),
-                "examples": _ids(examples.get(tool)),
-            }
-        )
-    total = answers.drift.select("server", "tool").unique().height
-    return Section(rows, total, commands.ask("drift"))
-
-
-def context(answers: Answers, commands: Commands) -> Section:
-    """Return the tools that use the most tokens of a model's context."""
-    frame = answers.context.filter(pl.col("total_tokens") > 0)
-    worked = _worked(answers)
-    most = max(frame.get_column("total_tokens"), default=0)
-    rows = []
-    for row in frame.head(MAX_ROWS // 2).to_dicts():
-        parts = {"definition": row["listed_tokens"], "results": row["response_tokens_total"]}
-        rows.append(
-            row
-            | worked(row)
-            | {
-                "pieces": charts.stacked(parts, charts.RATE_WIDTH, most),
-                "commands": _present(commands.show(row["call_id"])),
-                "examples": _ids(row["call_id"]),
-            }
-        )
-    return Section(rows, frame.height, commands.ask("context_cost"))
-
-
-def violations(answers: Answers, commands: Commands) -> Section:
-    """Return arguments and results that do not match the tools' schemas."""
-    worked = _worked(answers)
-    rows = [
-        row | worked(row) | _with_example(row, commands)
-        for row in answers.violations.head(MAX_ROWS).to_dicts()
-    ]
-    return Section(rows, answers.violations.height, commands.ask("schema_violations"))
-
-
-def retries(answers: Answers, commands: Commands) -> Section:
-    """Return the tools whose failed calls were repeated."""
-    worked = _worked(answers)
-    rows = [
-        row | worked(row) | _with_example(row, commands)
-        for row in answers.retries.head(MAX_ROWS // 2).to_dicts()
-    ]
-    return Section(rows, answers.retries.height, commands.ask("retry_loops"))
-
-
-def findings(answers: Answers, commands: Commands) -> Section:
-    """Return protocol violations and other findings, by rule."""
-    rows = [
-        row | _with_example(row, commands) for row in answers.findings.head(MAX_ROWS).to_dicts()
-    ]
-    return Section(rows, answers.findings.height, commands.ask("finding_counts"))
-
-
-def changes(answers: Answers, compared: Compared, commands: Commands) -> Section:
-    """Return the changes since the base store, without the kinds in `OMITTED_CHANGES`."""
-    listed = compared.tools.filter(~pl.col("change").is_in(OMITTED_CHANGES))
-    rows = []
-    examples = _examples(answers)
-    worked = _worked(answers)
-    for row in listed.head(MAX_ROWS * 2).to_dicts():
-        example = examples.get((row["server"], row["tool"]))
-        rates: Mapping[str, Any] = compared.success_rates.get((row["server"], row["tool"]), {})
-        before, now = rates.get("base"), rates.get("new")
-        rates_x = None
-        if before is not None and now is not None:
-            rates_x = (charts.rate_x(before), charts.rate_x(now))
-        rows.append(
-            row
-            | worked(row)
-            | {
-                "before": before,
-                "now": now,
-                "rates_x": rates_x,
-                "commands": _present(
-                    commands.show(example),
-                    commands.calls(row["server"], row["tool"], "", example),
-                ),
-                "examples": _ids(example),
-            }
-        )
-    return Section(rows, listed.height, commands.compare(compared.base))
