@@ -298,8 +298,8 @@ def test_an_undecided_gate_fails_if_that_is_asked_for(tmp_path):
     [
         ("", "contains no gate"),
         ("[[gate]]\nfail-no = 'x'", "did you mean fail-on"),
-        ("[[gate]]\nserver = 's'", "needs a field fail-on"),
-        ("[[gate]]\nfail-on = 'calls > 1'\ntool = 3", "must be strings"),
+        ("[[gate]]\nserver = 's'", "required field `fail-on`"),
+        ("[[gate]]\nfail-on = 'calls > 1'\ntool = 3", "got `int`"),
         ("[[gate", "is not TOML"),
     ],
 )

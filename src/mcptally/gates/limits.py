@@ -10,21 +10,23 @@ import dataclasses
 import fnmatch
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
+import msgspec
+
 from mcptally.analytics.compare import COMPARED, RANK, Comparison
 from mcptally.analytics.store import Store
 from mcptally.analytics.views import answer_columns
-from mcptally.errors import UsageError, near, reason
+from mcptally.errors import UsageError, near
 from mcptally.plural import count as count_of
 from mcptally.review.answers import RATES
 from mcptally.rules.reference_page import find_rules
 from mcptally.tables.findings import Severity
 from mcptally.tables.outcomes import Verdict
 from mcptally.tables.values import SHARE, cell
+from mcptally.toml_files import user_rows
 
 State = Literal["failed", "undecided", "passed"]
 
@@ -188,31 +190,20 @@ _PERCENT: Final = re.compile("confidence(?!_n_eff)")
 """Matches the names of columns whose values are percentages (0 to 100)."""
 
 
+class _Row(msgspec.Struct, rename="kebab"):
+    """A table `[[gate]]` of a file."""
+
+    fail_on: str | list[str]
+    server: str = "*"
+    tool: str = "*"
+
+
 def _load_file(path: Path) -> list[Gate]:
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {reason(error)}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: is not TOML: {error}") from error
-    rows = table.get("gate")
-    if not isinstance(rows, list) or not rows:
-        raise UsageError(f"{path}: contains no gate; write tables [[gate]] with a field fail-on")
-    gates = []
-    for number, row in enumerate(rows, start=1):
-        where = f"{path}: gate {number}"
-        for key in row.keys() - {"fail-on", "server", "tool"}:
-            hint = near(key, ("fail-on", "server", "tool"))
-            raise UsageError(f"{where}: unknown field {key!r}{hint}")
-        texts = row.get("fail-on")
-        texts = [texts] if isinstance(texts, str) else texts
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise UsageError(f"{where}: needs a field fail-on, as in fail-on = 'failure_rate > 5%'")
-        names = {key: row.get(key, "*") for key in ("server", "tool")}
-        if not all(isinstance(name, str) for name in names.values()):
-            raise UsageError(f"{where}: server and tool must be strings")
-        gates += [parse(text, **names) for text in texts]
-    return gates
+    return [
+        parse(text, server=row.server, tool=row.tool)
+        for row in user_rows(path, "gate", _Row)
+        for text in ([row.fail_on] if isinstance(row.fail_on, str) else row.fail_on)
+    ]
 
 
 def check_store(store: Store, gates: Sequence[Gate]) -> list[Result]:

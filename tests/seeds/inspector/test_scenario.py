@@ -228,11 +228,14 @@ def test_the_first_entry_that_matches_counts(tmp_path):
     ("text", "says"),
     [
         ("[[scenario]]\nscenario = 'hapy_path'\ntool = 'x'", "did you mean happy_path"),
-        ("[[scenario]]\nscenario = 'boundary'", "name a server"),
+        ("[[scenario]]\nscenario = 'boundary'", "name calls with server, tool"),
         ("[[scenario]]\nscenario = 'boundary'\ntol = 'x'", "did you mean tool"),
-        ("[[scenario]]\nscenario = 'boundary'\ntool = 5", "tool must be a string"),
-        ("[[scenario]]\nscenario = 'boundary'\narguments = 5", "arguments must be a table"),
-        ("x = 1", "has no entries"),
+        (
+            "[[scenario]]\nscenario = 'boundary'\ntool = 5",
+            r"got `int` - at `\$.tool`",
+        ),
+        ("[[scenario]]\nscenario = 'boundary'\narguments = 5", r"got `int` - at `\$.arguments`"),
+        ("x = 1", "contains no scenario"),
         ("[[", "is not TOML"),
     ],
 )
@@ -248,7 +251,7 @@ def test_an_invalid_file_is_refused_with_the_place_and_a_hint(tmp_path, text, sa
 def test_a_name_that_no_table_can_store_is_refused(tmp_path):
     path = tmp_path / "s.json"
     path.write_text(r'[{"scenario": "boundary", "tool": "\ud800"}]', encoding="utf-8")
-    with pytest.raises(UsageError, match=r"s\.json: entry 1: tool has an unpaired surrogate"):
+    with pytest.raises(UsageError, match=r"s\.json: scenario 1: a name has an unpaired surrogate"):
         scenario_file.load_scenarios(path)
 
 

@@ -20,35 +20,51 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
-from mcptally.errors import UsageError, near, reason
+from mcptally.errors import near
 from mcptally.seeds.inspector.model import SCENARIOS
 from mcptally.tables.stages import Validated
+from mcptally.toml_files import user_rows
 from mcptally.wire.json_text import json_value
 
 _PATTERNS: Final = ("server", "tool")
 _EXACT: Final = ("session", "recording", "call_id")
-_FIELDS: Final = ("scenario", "arguments", *_PATTERNS, *_EXACT)
 
 
 class ScenarioEntry(msgspec.Struct, frozen=True):
     """An entry in a scenario file."""
 
     scenario: str
-    like: tuple[tuple[str, str], ...] = ()
-    """Pairs of a column and a glob pattern that it must match."""
-    exactly: tuple[tuple[str, str], ...] = ()
-    arguments: str = "{}"
-    """JSON text of the members that the arguments must contain."""
+    server: str | None = None
+    tool: str | None = None
+    arguments: dict[str, Any] = {}
+    session: str | None = None
+    recording: str | None = None
+    call_id: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the scenario, and that the entry names calls, with texts that tables can store."""
+        if self.scenario not in SCENARIOS:
+            hint = near(self.scenario, SCENARIOS)
+            raise ValueError(f"scenario must be one of {', '.join(SCENARIOS)}{hint}")
+        texts = [each for name in _PATTERNS + _EXACT if (each := getattr(self, name)) is not None]
+        if not texts and not self.arguments:
+            raise ValueError(f"name calls with {', '.join((*_PATTERNS, 'arguments', *_EXACT))}")
+        if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
+            raise ValueError("a name has an unpaired surrogate, which tables cannot store")
 
     def matched(self, calls: pl.DataFrame) -> pl.Series:
-        """Return the scenario for each call that the entry matches, and null for other calls."""
+        """Return the scenario for each call that the entry matches, null for the others."""
+        given = {name: getattr(self, name) for name in _PATTERNS + _EXACT}
         tests = [
-            pl.col(name).str.contains(f"^(?s:{_regex(pattern)})$") for name, pattern in self.like
+            pl.col(name).str.contains(f"^(?s:{_regex(value)})$")
+            if name in _PATTERNS
+            else pl.col(name) == value
+            for name, value in given.items()
+            if value is not None
         ]
-        tests += [pl.col(name) == value for name, value in self.exactly]
         holds = pl.all_horizontal(Validated.tool.col.is_not_null(), *tests).fill_null(value=False)
         found = calls.select(holds=holds).to_series()
-        wanted = json.loads(self.arguments)
+        wanted = json.loads(json.dumps(self.arguments, default=str))  # TOML has dates
         if wanted:
             texts = calls.filter(found).get_column(Validated.arguments.name).drop_nulls().unique()
             having = [text for text in texts if _contains(text, wanted)]
@@ -90,50 +106,4 @@ def load_scenarios(path: Path) -> tuple[ScenarioEntry, ...]:
     Raises:
         UsageError: the file cannot be read, or an entry is incomplete or has an unknown field.
     """
-    import tomllib  # noqa: PLC0415  (for a user's file only)
-
-    try:
-        text = path.read_text(encoding="utf-8")
-        table = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {reason(error)}") from error
-    except (ValueError, RecursionError) as error:
-        form = "JSON" if path.suffix == ".json" else "TOML"
-        raise UsageError(f"{path}: is not {form}: {error}") from error
-    entries = table.get("scenario") if isinstance(table, dict) else table
-    if not isinstance(entries, list) or not entries:
-        raise UsageError(f"{path}: has no entries; write [[scenario]] tables (or a JSON list)")
-    return tuple(
-        _entry(entry, f"{path}: entry {number}") for number, entry in enumerate(entries, start=1)
-    )
-
-
-def _entry(entry: Any, where: str) -> ScenarioEntry:
-    if not isinstance(entry, dict):
-        raise UsageError(
-            f"{where}: must be a table with a scenario and the calls that it applies to"
-        )
-    for name in entry.keys() - set(_FIELDS):
-        raise UsageError(f"{where}: unknown field {name!r}{near(name, _FIELDS)}")
-    scenario = entry.get("scenario")
-    if scenario not in SCENARIOS:
-        hint = near(str(scenario), SCENARIOS)
-        raise UsageError(f"{where}: scenario must be one of {', '.join(SCENARIOS)}{hint}")
-    if len(entry) == 1:
-        raise UsageError(f"{where}: name a server, tool, arguments, session, recording or call_id")
-    for name in (*_PATTERNS, *_EXACT):
-        value = entry.get(name, "")
-        if not isinstance(value, str):
-            raise UsageError(f"{where}: {name} must be a string")
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            raise UsageError(
-                f"{where}: {name} has an unpaired surrogate, which tables cannot store"
-            )
-    if not isinstance(entry.get("arguments", {}), dict):
-        raise UsageError(f"{where}: arguments must be a table of members and values")
-    return ScenarioEntry(
-        scenario=scenario,
-        like=tuple((name, entry[name]) for name in _PATTERNS if name in entry),
-        exactly=tuple((name, entry[name]) for name in _EXACT if name in entry),
-        arguments=json.dumps(entry.get("arguments", {}), default=str),
-    )
+    return tuple(user_rows(path, "scenario", ScenarioEntry))
