@@ -2,7 +2,13 @@
 
 import polars as pl
 
-from mcptally.messages.event_tables import DecodedMessages, Event, Opens, Replies, RequestParams
+from mcptally.messages.event_tables import (
+    DecodedMessages,
+    Event,
+    Opens,
+    ReplyContent,
+    RequestParams,
+)
 from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.messages import Messages
@@ -61,18 +67,13 @@ class PairedMessages(SessionMessages):
     match = Messages.match
 
 
-class PairedCalls(StageTable):
+class PairedCalls(Event, ReplyContent, SessionIdentities):
     """One row per request, without replays, with its reply, cancellation and progress."""
 
     call_id = Calls.call_id
     pos = SessionMessages.pos
     row = DecodedMessages.row
-    file = Event.file
-    line = Event.line
-    recording = Event.recording
-    seq = Event.seq
     index = DecodedMessages.index
-    ts_ns = Event.ts_ns
     dir = DecodedMessages.dir
     scope = DecodedMessages.scope
     bytes = DecodedMessages.bytes
@@ -85,7 +86,6 @@ class PairedCalls(StageTable):
     closed_ns = SessionMessages.closed_ns
     header_version = SessionMessages.header_version
     id_key = SessionMessages.id_key
-    session = SessionMessages.session
     session_source = SessionMessages.session_source
     replay = PairedMessages.replay
 
@@ -110,26 +110,6 @@ class PairedCalls(StageTable):
     match = Column(pl.String, "How the reply was matched: `exact` or `loose` (by value only).")
     error_reply = Column(pl.Boolean, "Whether the reply is a JSON-RPC error.")
     reply_truncated = Column(pl.Boolean, "Whether only the head of the reply was recorded.")
-    response = Replies.response
-    is_error = Replies.is_error
-    structured_content = Replies.structured_content
-    result_type = Replies.result_type
-    task = Replies.task
-    tools = Replies.tools
-    content_kind = Replies.content_kind
-    content_types = Replies.content_types
-    blocks_plain = Replies.blocks_plain
-    text_blocks = Replies.text_blocks
-    image_blocks = Replies.image_blocks
-    audio_blocks = Replies.audio_blocks
-    resource_blocks = Replies.resource_blocks
-    first_text = Replies.first_text
-    text = Replies.text
-    has_structured_content = Replies.has_structured_content
-    has_meta = Replies.has_meta
-    error_code = Replies.error_code
-    error_message = Replies.error_message
-    error_data = Replies.error_data
     reply_state = Column(pl.String, "State that the client is to return with the input.")
     reply_version = Column(pl.String, "Protocol revision in the reply to `initialize`.")
     latency_ms = Calls.latency_ms
@@ -139,13 +119,6 @@ class PairedCalls(StageTable):
     refusal_code = Column(pl.Int64, "Code of that error.")
 
     handshake = Column(pl.String, "Protocol revision of the session's last handshake before.")
-    negotiated = SessionIdentities.negotiated
-    client_capabilities = SessionIdentities.client_capabilities
-    server_capabilities = SessionIdentities.server_capabilities
-    client = SessionIdentities.client
-    client_version = SessionIdentities.client_version
-    server_name = SessionIdentities.server_name
-    server_version = SessionIdentities.server_version
     transport = OpenedRecordings.transport
     server = OpenedRecordings.server
     command = Column(pl.String, "Command line or, if there is none, URL in `open`.")

@@ -69,26 +69,18 @@ class RequestParams(StageTable):
     )
 
 
-class Replies(StageTable):
-    """One row per result or error; `row` refers to the message."""
+class ReplyContent(StageTable):
+    """The content of a result or error."""
 
-    row = DecodedMessages.row
     response = Column(pl.String, "JSON text of the member `result` or `error`.")
     is_error = Column(pl.String, "JSON text of `isError`.")
     structured_content = Column(pl.String, "JSON text of `structuredContent`.")
     result_type = Column(pl.String, "`resultType`.")
-    request_state = Column(pl.String, "State that the client is to return with the input.")
     tools = Column(pl.String, "JSON text of the tools of a listing.")
-    protocol_version = Column(pl.String, "Protocol revision that the server accepts.")
-    server_info = Column(pl.String, "JSON text of `serverInfo`.")
-    capabilities = Column(pl.String, "JSON text of the server's capabilities.")
     task = Column(pl.String, "JSON text of `task`.")
-    meta_server_info = Column(pl.String, "JSON text of the server's name and version in `_meta`.")
-    meta_subscription = Column(pl.String, "JSON text of the subscription id in `_meta`.")
     content_kind = Column(pl.String, "Type of `content`: `array`, `null`, `other` or `absent`.")
     content_types = Column(pl.List(pl.String), "Type of each content block, in order.")
     blocks_plain = Column(pl.Boolean, "Whether every content block has members of known types.")
-    text_only = Column(pl.Boolean, "Whether all blocks have text and no annotations or `_meta`.")
     text_blocks = Column(pl.UInt32, "Blocks of type text.")
     image_blocks = Column(pl.UInt32, "Blocks of type image.")
     audio_blocks = Column(pl.UInt32, "Blocks of type audio.")
@@ -100,6 +92,19 @@ class Replies(StageTable):
     error_code = Column(pl.Int64, "JSON-RPC error code.")
     error_message = Column(pl.String, "JSON-RPC error message.")
     error_data = Column(pl.String, "JSON text of `data` of a JSON-RPC error.")
+
+
+class Replies(ReplyContent):
+    """One row per result or error; `row` refers to the message."""
+
+    row = DecodedMessages.row
+    request_state = Column(pl.String, "State that the client is to return with the input.")
+    protocol_version = Column(pl.String, "Protocol revision that the server accepts.")
+    server_info = Column(pl.String, "JSON text of `serverInfo`.")
+    capabilities = Column(pl.String, "JSON text of the server's capabilities.")
+    meta_server_info = Column(pl.String, "JSON text of the server's name and version in `_meta`.")
+    meta_subscription = Column(pl.String, "JSON text of the subscription id in `_meta`.")
+    text_only = Column(pl.Boolean, "Whether all blocks have text and no annotations or `_meta`.")
     odd = Column(pl.Boolean, "Whether a member has another type than it should.")
 
 
