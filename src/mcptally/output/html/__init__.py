@@ -246,7 +246,7 @@ def _context(
 ) -> dict[str, Any]:
     """Return the variables for the template."""
     parts = sections.sections(found, command_lines)
-    many_servers = found.servers.height > 1
+    many_servers = found("server_scores").height > 1
     shown = parts if many_servers else parts | {"servers": None}
     problems = priorities.priorities(found)
     behind = [
@@ -263,7 +263,7 @@ def _context(
         "calls_shown": calls,
         "behind": behind,
         "shown_first": shown_first,
-        "over_time": charts.over_time(found.timeline, found.changes),
+        "over_time": charts.over_time(found("timeline"), found("change_points")),
         "onsets": headings.onsets(found),
         **parts,
         "headline": headings.headline(found),
@@ -285,7 +285,10 @@ def _context(
         "contents": headings.contents(parts, calls, many_servers=many_servers),
         "many_servers": many_servers,
         "server_names": sorted(
-            {html_text.name(server) for server in found.tools.get_column("server").unique()}
+            {
+                html_text.name(server)
+                for server in found("tool_scores").get_column("server").unique()
+            }
         ),
         "base": found.compared.base if found.compared else "",
         "omitted_changes": headings.omitted_changes(found),

@@ -66,39 +66,6 @@ class MoreExamples:
     """(server, tool) → ids of the slowest calls."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Answers:
-    """The answers and counts for the page."""
-
-    manifest: Mapping[str, Any]
-    filters: Mapping[str, Any]
-    counts: dict[str, int]
-    first_call: datetime.datetime | None
-    last_call: datetime.datetime | None
-    sessions: int
-    archive: dict[str, Any]
-    tools: pl.DataFrame
-    servers: pl.DataFrame
-    errors: pl.DataFrame
-    hidden: pl.DataFrame
-    latency: pl.DataFrame
-    histogram: pl.DataFrame
-    drift: pl.DataFrame
-    context: pl.DataFrame
-    unused: pl.DataFrame
-    violations: pl.DataFrame
-    retries: pl.DataFrame
-    findings: pl.DataFrame
-    priorities: pl.DataFrame
-    contrasts: pl.DataFrame
-    changes: pl.DataFrame
-    timeline: pl.DataFrame
-    more: "MoreExamples"
-    compared: Compared | None
-    reviewed: str | None
-    """A sentence with the failure rate from a reviewed sample, if any."""
-
-
 class Asked:
     """A store's answers to questions, cached until a run replaces the store.
 
@@ -132,6 +99,28 @@ class Asked:
         return failure_rate_in_words(self.store, **self.filters)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answers:
+    """The answers and counts for the page."""
+
+    asked: Asked
+    manifest: Mapping[str, Any]
+    filters: Mapping[str, Any]
+    counts: dict[str, int]
+    first_call: datetime.datetime | None
+    last_call: datetime.datetime | None
+    sessions: int
+    archive: dict[str, Any]
+    more: "MoreExamples"
+    compared: Compared | None
+    reviewed: str | None
+    """A sentence with the failure rate from a reviewed sample, if any."""
+
+    def __call__(self, question: str) -> pl.DataFrame:
+        """Return the answer to a question."""
+        return self.asked(question)
+
+
 def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answers:
     """Get all answers for the page.
 
@@ -148,6 +137,7 @@ def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answe
     sums = servers.select(pl.col(name).sum() for name in _COUNTED).row(0, named=True)
     times = servers.select(pl.col("first_call").min(), pl.col("last_call").max()).row(0)
     return Answers(
+        asked=answer,
         manifest=store.manifest,
         filters=given,
         counts={name: int(value or 0) for name, value in sums.items()},
@@ -156,22 +146,6 @@ def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answe
         # Except behind gateways, a session has one server, so the sum counts each session once.
         sessions=int(servers.get_column("sessions").sum()),
         archive=_row(store, _ARCHIVE) | _row(store, _PAYLOADS),
-        tools=answer("tool_scores"),
-        servers=servers,
-        errors=answer("error_groups"),
-        hidden=answer("hidden_errors"),
-        latency=answer("latency"),
-        histogram=answer("latency_histogram"),
-        drift=answer("drift"),
-        context=answer("context_cost"),
-        unused=answer("unused_tools"),
-        violations=answer("schema_violations"),
-        retries=answer("retry_loops"),
-        findings=answer("finding_counts"),
-        priorities=answer("priorities"),
-        contrasts=answer("contrasts"),
-        changes=answer("change_points"),
-        timeline=answer("timeline"),
         more=_more(store, examples, given),
         compared=_compared(base.compare(store), given) if base is not None else None,
         reviewed=answer.reviewed(),

@@ -46,8 +46,8 @@ def caveats(answers: Answers) -> list[Caveat]:
 
 
 def _too_little_data(answers: Answers) -> Iterator[Caveat]:
-    total = answers.tools.height
-    insufficient = answers.tools.filter(pl.col("success_rate_insufficient_data")).height
+    total = answers("tool_scores").height
+    insufficient = answers("tool_scores").filter(pl.col("success_rate_insufficient_data")).height
     if total:
         have = "has" if insufficient == 1 else "have"
         yield Caveat(

@@ -65,12 +65,14 @@ def summary(found: Answers, commands: Commands) -> str:
     if not n["calls"]:
         return f"The store {shown(commands.store)} has no tool calls."
     sentences: list[str] = []
-    if found.servers.height == 1:
-        sentences += _rates(found.servers.row(0, named=True))
+    if found("server_scores").height == 1:
+        sentences += _rates(found("server_scores").row(0, named=True))
     if found.reviewed:
         sentences.append(f"Calls that {found.reviewed}.")
-    if never := found.tools.filter(_NEVER_WORKED).height:
-        sentences.append(f"{count(never)} of {count(found.tools.height, 'tool')} never worked.")
+    if never := found("tool_scores").filter(_NEVER_WORKED).height:
+        sentences.append(
+            f"{count(never)} of {count(found('tool_scores').height, 'tool')} never worked."
+        )
     if n["hidden_errors"]:
         sentences.append(f"{_hidden_errors(n['hidden_errors'])}.")
     if n["unlisted_calls"]:
@@ -79,7 +81,7 @@ def summary(found: Answers, commands: Commands) -> str:
             f"{count(n['unlisted_calls'], 'call')} {verb} of names that the server does not list: "
             f"see the question unlisted_names."
         )
-    servers, tools = found.servers.height, found.tools.height
+    servers, tools = found("server_scores").height, found("tool_scores").height
     sentences.append(
         f"Recorded: {count(n['calls'], 'call')} to {count(tools, 'tool')} on "
         f"{count(servers, 'server')} in {count(found.sessions, 'session')}, "
@@ -131,7 +133,7 @@ class Onset(NamedTuple):
 
 def onsets(found: Answers) -> list[Onset]:
     """Return the largest changes in success rates, in chronological order."""
-    return onsets_of(found.changes)
+    return onsets_of(found("change_points"))
 
 
 def onsets_of(changes: pl.DataFrame) -> list[Onset]:
@@ -163,7 +165,7 @@ def no_priorities(found: Answers, unread: Unread | None) -> str:
     part = " in what could be read" if unread else ""
     if not found.counts["calls"]:
         return f"No tool call was recorded{part}."
-    known = found.tools.filter(~found.tools["confidence_insufficient_data"])
+    known = found("tool_scores").filter(~found("tool_scores")["confidence_insufficient_data"])
     if known.is_empty():
         return (
             f"No problem was found{part}, but no tool has enough data to tell how often it works. "
@@ -179,13 +181,17 @@ def no_priorities(found: Answers, unread: Unread | None) -> str:
 
 def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
     """Return each section's heading, which states the main result."""
-    never = found.tools.filter(_NEVER_WORKED).height
-    enough = found.tools.filter(~found.tools["success_rate_insufficient_data"]).height
+    never = found("tool_scores").filter(_NEVER_WORKED).height
+    enough = (
+        found("tool_scores").filter(~found("tool_scores")["success_rate_insufficient_data"]).height
+    )
     violations = {
-        side: _total(found.violations.filter(found.violations["side"] == side), "calls")
+        side: _total(
+            found("schema_violations").filter(found("schema_violations")["side"] == side), "calls"
+        )
         for side in ("input", "output")
     }
-    never_servers = found.servers.filter(_NEVER_WORKED).height
+    never_servers = found("server_scores").filter(_NEVER_WORKED).height
     changes = parts["changes"]
     return {
         "compared": (
@@ -193,21 +199,23 @@ def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
             if changes and changes.total
             else "No significant change since the base store"
         ),
-        "tools": f"{_number(never)} of {count(found.tools.height, 'tool')} never worked; "
+        "tools": f"{_number(never)} of {count(found('tool_scores').height, 'tool')} never worked; "
         f"{_number(enough).lower()} {'has' if enough == 1 else 'have'} enough data for a reliable "
         "success rate",
-        "servers": f"{_number(never_servers)} of {count(found.servers.height, 'server')} never "
-        "worked",
-        "errors": f"{count(_total(found.errors, 'calls'), 'failed call')} with "
-        f"{count(found.errors.height, 'different error text')}",
+        "servers": f"{_number(never_servers)} of "
+        f"{count(found('server_scores').height, 'server')} never worked",
+        "errors": f"{count(_total(found('error_groups'), 'calls'), 'failed call')} with "
+        f"{count(found('error_groups').height, 'different error text')}",
         "hidden": _hidden_errors(found.counts["hidden_errors"]),
         "latency": "Latency of calls",
-        "retries": f"{count(_total(found.retries, 'retries'), 'call')} repeated a failed call",
+        "retries": f"{count(_total(found('retry_loops'), 'retries'), 'call')} repeated a failed "
+        "call",
         "drift": f"The definition of {count(parts['drift'].total, 'tool')} changed",
-        "context": f"{tokens(_total(found.context, 'total_tokens'))} tokens of context",
+        "context": f"{tokens(_total(found('context_cost'), 'total_tokens'))} tokens of context",
         "schemas": f"{count(violations['input'], 'request')} and "
         f"{count(violations['output'], 'result')} did not match the tool's schema",
-        "findings": f"{count(_total(found.findings, 'findings'), 'finding')} about the protocol",
+        "findings": f"{count(_total(found('finding_counts'), 'findings'), 'finding')} about the "
+        "protocol",
     }
 
 
@@ -282,10 +290,10 @@ def _total(frame: pl.DataFrame, column: str) -> int:
 
 def unused(found: Answers) -> str:
     """Return a sentence about the tokens spent on listed tools that were never called."""
-    tools = found.unused.height
+    tools = found("unused_tools").height
     if not tools:
         return ""
-    cost = _total(found.unused, "listed_tokens")
+    cost = _total(found("unused_tools"), "listed_tokens")
     return (
         f"{count(tools, 'listed tool')} {'was' if tools == 1 else 'were'} never called; listing "
         f"{'it' if tools == 1 else 'them'} cost {tokens(cost)} tokens."

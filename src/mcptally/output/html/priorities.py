@@ -110,8 +110,8 @@ def priorities(answers: Answers) -> list[Priority]:
     """
     worse = _worse(answers, answers.compared) if answers.compared else ()
     first = list(itertools.islice(worse, _MAX_WORSE))
-    rows = answers.priorities.head(MAX_PRIORITIES - len(first)).to_dicts()
-    shared = contrasts.by_group(answers.contrasts.to_dicts())
+    rows = answers("priorities").head(MAX_PRIORITIES - len(first)).to_dicts()
+    shared = contrasts.by_group(answers("contrasts").to_dicts())
     return [*first, *(_problem(row, shared) for row in rows)]
 
 
@@ -166,18 +166,18 @@ def _example(
     """Return an error text and a call id that show why a metric got worse."""
     if metric in {"confidence", "failure_rate"}:
         own = pl.col("verdict") == Verdict.TOOL_FAILURE
-        return _typical_error(answers.errors, _same_tool(row), own)
+        return _typical_error(answers("error_groups"), _same_tool(row), own)
     if metric == "infrastructure_rate":
         outage = pl.col("verdict") == Verdict.INFRASTRUCTURE
-        return _typical_error(answers.errors, _same_tool(row), outage)
+        return _typical_error(answers("error_groups"), _same_tool(row), outage)
     if metric == "success_rate":
-        return _typical_error(answers.errors, _same_tool(row))
+        return _typical_error(answers("error_groups"), _same_tool(row))
     if metric == "hidden_error_rate":
-        return _typical_error(answers.hidden, _same_tool(row))
+        return _typical_error(answers("hidden_errors"), _same_tool(row))
     if metric.startswith("invalid_"):
         side = metric.split("_")[1]
-        return _typical_error(answers.violations, _same_tool(row), pl.col("side") == side)
-    slowest = answers.latency.filter(_same_tool(row)).get_column("call_id").to_list()
+        return _typical_error(answers("schema_violations"), _same_tool(row), pl.col("side") == side)
+    slowest = answers("latency").filter(_same_tool(row)).get_column("call_id").to_list()
     return None, slowest[0] if slowest else None
 
 

@@ -41,11 +41,6 @@ class Section:
 def sections(answers: Answers, commands: Commands) -> dict[str, Section | None]:
     """Return the sections of the page by name; None for the changes without a base store."""
     rows = _Rows(answers, commands)
-    frames = {
-        "violations": (answers.violations, MAX_ROWS, "schema_violations"),
-        "retries": (answers.retries, MAX_ROWS // 2, "retry_loops"),
-        "findings": (answers.findings, MAX_ROWS, "finding_counts"),
-    }
     return {
         "tools": rows.tools(),
         "servers": rows.servers(),
@@ -54,15 +49,10 @@ def sections(answers: Answers, commands: Commands) -> dict[str, Section | None]:
         "latency": rows.latency(),
         "drift": rows.drift(),
         "context": rows.context(),
+        "violations": rows.first("schema_violations", MAX_ROWS),
+        "retries": rows.first("retry_loops", MAX_ROWS // 2),
+        "findings": rows.first("finding_counts", MAX_ROWS),
         "changes": rows.changes(answers.compared) if answers.compared else None,
-        **{
-            section: rows.section(
-                (rows.row(row, row["call_id"]) for row in frame.head(most).to_dicts()),
-                frame,
-                question,
-            )
-            for section, (frame, most, question) in frames.items()
-        },
     }
 
 
@@ -73,11 +63,14 @@ class _Rows:
         self.answers = answers
         self.commands = commands
 
-    def section(
-        self, rows: Iterable[dict[str, Any]], answer: pl.DataFrame, question: str
-    ) -> Section:
+    def section(self, question: str, rows: Iterable[dict[str, Any]]) -> Section:
         """Return the section with some rows of the answer to a question."""
-        return Section(list(rows), answer.height, self.commands.ask(question))
+        return Section(list(rows), self.answers(question).height, self.commands.ask(question))
+
+    def first(self, question: str, most: int) -> Section:
+        """Return the section with the first rows of the answer to a question."""
+        rows = self.answers(question).head(most).to_dicts()
+        return self.section(question, (self.row(row, row["call_id"]) for row in rows))
 
     def row(
         self,
@@ -114,7 +107,7 @@ class _Rows:
     @functools.cached_property
     def _worked(self) -> dict[tuple[str, str | None, str | None], tuple[int, int]]:
         """(level, server, tool) → the number of calls that worked, and of all calls."""
-        tools, servers = self.answers.tools, self.answers.servers
+        tools, servers = self.answers("tool_scores"), self.answers("server_scores")
         return {
             ("tool", server, tool): (ok, calls)
             for server, tool, ok, calls in tools.select("server", "tool", "ok", "calls").iter_rows()
@@ -130,9 +123,9 @@ class _Rows:
         The example is from the tool's most common tool failure, or else its most common failure of
         any kind, or else its slowest call.
         """
-        errors = self.answers.errors
+        errors = self.answers("error_groups")
         found: dict[tuple[str | None, str | None], str] = {}
-        for frame in (errors.filter(verdict="tool_failure"), errors, self.answers.latency):
+        for frame in (errors.filter(verdict="tool_failure"), errors, self.answers("latency")):
             for server, tool, call in frame.select("server", "tool", "call_id").iter_rows():
                 found.setdefault((server, tool), call)
         return found
@@ -150,7 +143,7 @@ class _Rows:
         """Return the tools in the answer's order: most costly for callers first."""
         rows: list[dict[str, Any]] = []
         characters = 0
-        for row in self.answers.tools.head(MAX_TOOLS).to_dicts():
+        for row in self.answers("tool_scores").head(MAX_TOOLS).to_dicts():
             tool = (row["server"], row["tool"])
             made = self._scored(row, row["tool"], self._examples.get(tool))
             names = "".join(map(name, tool))
@@ -159,24 +152,22 @@ class _Rows:
             if characters > MAX_TOOL_CHARACTERS:
                 break
             rows.append(made)
-        return self.section(rows, self.answers.tools, "tool_scores")
+        return self.section("tool_scores", rows)
 
     def servers(self) -> Section:
         """Return the servers in the answer's order: most costly for callers first."""
         examples: dict[str | None, str] = {}
         for (server, _), call in self._examples.items():
             examples.setdefault(server, call)
-        servers = self.answers.servers
-        rows = servers.head(MAX_ROWS * 3).to_dicts()
+        rows = self.answers("server_scores").head(MAX_ROWS * 3).to_dicts()
         return self.section(
-            (self._scored(row, None, examples.get(row["server"])) for row in rows),
-            servers,
             "server_scores",
+            (self._scored(row, None, examples.get(row["server"])) for row in rows),
         )
 
     def errors(self) -> Section:
         """Return the most common error groups per verdict, so rejections do not hide failures."""
-        answer, more = self.answers.errors, self.answers.more.errors
+        answer, more = self.answers("error_groups"), self.answers.more.errors
         ranked = answer.with_row_index("index").with_columns(
             urgency=pl.col("verdict").replace_strict(_URGENCY, default=4),
             rank_in_verdict=pl.col("index").rank("ordinal").over("verdict"),
@@ -187,30 +178,34 @@ class _Rows:
             self.row(row, row["call_id"], examples=more.get(tuple(row[each] for each in key), ()))
             for row in chosen.sort("calls", descending=True).to_dicts()
         ]
-        return self.section(rows, answer, "error_groups")
+        return self.section("error_groups", rows)
 
     def hidden(self) -> Section:
         """Return results that report a failure but are not marked as errors."""
-        answer, more = self.answers.hidden, self.answers.more.hidden
+        answer, more = self.answers("hidden_errors"), self.answers.more.hidden
         rows = []
         for row in answer.head(MAX_ROWS).to_dicts():
             server, tool, example = row["server"], row["tool"], row["call_id"]
             command = self.commands.calls(server, tool, "outcome = 'hidden_error'", example)
             examples = more.get((server, tool, row["hidden_rule"]), ())
             rows.append(self.row(row, example, command, examples=examples))
-        return self.section(rows, answer, "hidden_errors")
+        return self.section("hidden_errors", rows)
 
     def latency(self) -> Section:
         """Return histograms of the slowest tools; tools with at least 20 calls come first."""
-        answer, more = self.answers.latency, self.answers.more.slow
+        answer, more = self.answers("latency"), self.answers.more.slow
         ranked = answer.with_columns(
             used=pl.col("calls") >= min(20, max(answer.get_column("calls"), default=0))
         ).sort("used", "latency_p95_ms", descending=True, nulls_last=True)
         bins: dict[tuple[str | None, str | None], list[tuple[int, int]]] = {}
         wanted = ranked.head(MAX_HISTOGRAMS)
-        for row in self.answers.histogram.join(
-            wanted.select("server", "tool"), on=["server", "tool"], how="semi", nulls_equal=True
-        ).to_dicts():
+        for row in (
+            self.answers("latency_histogram")
+            .join(
+                wanted.select("server", "tool"), on=["server", "tool"], how="semi", nulls_equal=True
+            )
+            .to_dicts()
+        ):
             bins.setdefault((row["server"], row["tool"]), []).append((row["bin"], row["calls"]))
         rows = [
             self.row(
@@ -223,12 +218,12 @@ class _Rows:
             )
             for row in wanted.to_dicts()
         ]
-        return self.section(rows, answer, "latency")
+        return self.section("latency", rows)
 
     def drift(self) -> Section:
         """Return the tools whose definitions changed: when, how, and failures before and after."""
         answers = self.answers
-        by_tool = answers.drift.partition_by("server", "tool", maintain_order=True)
+        by_tool = answers("drift").partition_by("server", "tool", maintain_order=True)
         rows = []
         for of_tool in by_tool[:MAX_ROWS]:
             changes = of_tool.to_dicts()
@@ -254,14 +249,14 @@ class _Rows:
 
     def context(self) -> Section:
         """Return the tools that use the most tokens of a model's context."""
-        frame = self.answers.context.filter(pl.col("total_tokens") > 0)
+        frame = self.answers("context_cost").filter(pl.col("total_tokens") > 0)
         most = max(frame.get_column("total_tokens"), default=0)
         rows = []
         for row in frame.head(MAX_ROWS // 2).to_dicts():
             parts = {"definition": row["listed_tokens"], "results": row["response_tokens_total"]}
             pieces = charts.stacked(parts, charts.RATE_WIDTH, most)
             rows.append(self.row(row, row["call_id"], pieces=pieces))
-        return self.section(rows, frame, "context_cost")
+        return Section(rows, frame.height, self.commands.ask("context_cost"))
 
     def changes(self, compared: Compared) -> Section:
         """Return the changes since the base store, without the kinds in `OMITTED_CHANGES`."""
