@@ -444,7 +444,6 @@ NINE = CASES.add(
         [(stores.asked("echo", n=n), stores.failed("TypeError: no")) for n in range(9)],
     )
 )
-TIMELESS = CASES.add(*a_session("one", "s", "ann", 0, step=0))
 
 
 @pytest.fixture(scope="module")
@@ -501,16 +500,19 @@ def test_a_whole_call_has_request_reply_error_text_evidence_and_place(cases, pag
         assert part in text
 
 
-def test_a_whole_call_has_the_frames_and_the_stderr_of_the_transcript(cases, page_of_cases):
+def test_a_whole_call_has_the_frames_and_the_stderr_of_the_transcript(
+    cases, page_of_cases, tmp_path
+):
     with_transcript = whole_calls(WITH_STDERR, cases, page_of_cases)
     assert '"jsonrpc": "2.0"' in html.unescape(with_transcript)
     assert "&lt;b&gt;KeyError&lt;/b&gt;" in with_transcript
     assert "hunter2x" not in page_of_cases
-    (cases.path.parent / "archive" / f"{WITH_STDERR}.jsonl").unlink()
-    without = report(cases, server=f"{WITH_STDERR}-s")
+    store = stores.scored(tmp_path, with_stderr())
+    (tmp_path / "traffic.jsonl").unlink()
+    without = report(store)
     assert '"jsonrpc": "2.0"' not in without
     assert "Of 1 call, only arguments and result are shown" in without
-    assert f"{WITH_STDERR}.jsonl: No such file" in without
+    assert "traffic.jsonl: No such file" in without
     assert stores.CRASH.splitlines()[-1] in html.unescape(without)
 
 
@@ -543,8 +545,8 @@ def test_examples_gives_more_calls_of_each_error_group_of_the_calls_that_filters
     assert f"The page counts only calls selected by: server {NINE}-s" in page
 
 
-def test_a_page_of_calls_without_times_says_so(cases):
-    page = report(cases, server=f"{TIMELESS}-s")
+def test_a_page_of_calls_without_times_says_so(tmp_path):
+    page = report(stores.scored(tmp_path, a_session("one", "s", "ann", 0, step=0)))
     assert "at unknown times" in page
     assert "unknown time UTC" not in page
 
