@@ -1,9 +1,6 @@
 """The cost of the HTTP recorder, compared with direct calls and a bare tap.
 
     python tests/benchmarks/recorder_http.py [--calls 2000]
-    python tests/benchmarks/recorder_http.py --short [--runs 5] [--other-source FOLDER]
-
-`--short` measures small calls only. With `--other-source`, another version of mcptally takes part.
 
 All variants stand before one server and are measured in turns of 20 calls within one run, over
 keep-alive raw sockets: read ratios and differences, not absolute numbers. Loopback only; it ends
@@ -192,7 +189,7 @@ def free_port():
 
 
 class Variant:
-    def __init__(self, name, command, port, **environment):
+    def __init__(self, name, command, port):
         self.name, self.port = name, port
         self.calls = []
         self.process = None
@@ -200,8 +197,7 @@ class Variant:
         if command:
             self.process = subprocess.Popen(
                 [str(word) for word in command], stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, env={**os.environ, **environment},
-                start_new_session=True,
+                stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         while True:
             with contextlib.suppress(OSError):
@@ -256,21 +252,15 @@ class Variant:
                 self.process.wait()
 
 
-def variants(options, folder, upstream):
+def variants(folder, upstream):
     me = Path(__file__).resolve()
     url = f"http://127.0.0.1:{upstream}"
-    yield "direct", None, upstream, {}
+    yield "direct", None, upstream
     port = free_port()
-    yield "asyncio tap", [sys.executable, me, "--tap", port, upstream, folder / "tap"], port, {}
-    sources = {"mcptally": {}}
-    if options.other_source:
-        sources["mcptally (other)"] = {"PYTHONPATH": options.other_source}
-    for name, environment in sources.items():
-        port = free_port()
-        yield name, [
-            *(sys.executable, "-m", "mcptally", "record", "--out", folder / "traces"),
-            *("--url", f"{url}/mcp", "--listen", f"127.0.0.1:{port}"),
-        ], port, environment  # fmt: skip
+    yield "asyncio tap", [sys.executable, me, "--tap", port, upstream, folder / "tap"], port
+    port = free_port()
+    record = [sys.executable, "-m", "mcptally", "record", "--out", folder / "traces"]
+    yield "mcptally", [*record, "--url", f"{url}/mcp", "--listen", f"127.0.0.1:{port}"], port
 
 
 def slowest_beside_a_large_body(variant):
@@ -318,8 +308,8 @@ def measure(options):
         server = Variant("server", [sys.executable, me, "--serve", upstream], upstream)
         stack.callback(server.stop)
         stands = []
-        for label, command, port, environment in variants(options, Path(name), upstream):
-            variant = Variant(label, command, port, **environment)
+        for label, command, port in variants(Path(name), upstream):
+            variant = Variant(label, command, port)
             stack.callback(variant.stop)
             stands.append(variant)
         clients = {variant.name: Client(variant.port) for variant in stands}
@@ -350,27 +340,13 @@ def measure(options):
                 "CPU us": variant.cpu[0] * 1e6,
                 "children us": variant.cpu[1] * 1e6,
             }
-            rows.append(row | ({} if options.short else other_measures(variant)))
-            if not options.short:
-                rows[-1]["MB start"] = memory[variant.name]
+            rows.append(row | other_measures(variant) | {"MB start": memory[variant.name]})
     return rows
-
-
-def medians(rows):
-    """The medians of the rows that one variant has in several runs."""
-    first = rows[0]
-    return {
-        key: value if isinstance(value, str) else statistics.median(row[key] for row in rows)
-        for key, value in first.items()
-    }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=2000)
-    parser.add_argument("--short", action="store_true", help="measure small calls only")
-    parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--other-source", help="src folder of another version of mcptally")
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--tap", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -381,8 +357,7 @@ def main():
         with Path(path).open("ab", buffering=0) as file:
             asyncio.run(tap(int(port), int(upstream), file))
     else:
-        runs = [measure(options) for _ in range(options.runs)]
-        rows = [medians(rows) for rows in zip(*runs, strict=True)]
+        rows = measure(options)
         print(" | ".join(f"{key:>12}" for key in rows[0]))
         for row in rows:
             cells = (v if isinstance(v, str) else f"{v:.1f}" for v in row.values())

@@ -2,7 +2,6 @@
 
 python -m tests.pipeline.faults                 `score` and `merge`, before every step
 python -m tests.pipeline.faults --kill          the same, with a process that is killed each time
-python -m tests.pipeline.faults --random 300    kills `score` with two processes after random times
 
 A step is a change of a file, seen by an audit hook before it happens (PEP 578). A process that is
 killed before a step leaves the files as they are then. Without `--kill`, one run of the command
@@ -14,14 +13,13 @@ import collections
 import contextlib
 import hashlib
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -257,17 +255,6 @@ def kill_at(steps: Iterable[int], command: str, folder: Path) -> None:
         shutil.move(folder / "world", folder / "left" / str(step))
 
 
-def killed_after(seconds: float, store: Path, files: Sequence[Path]) -> bool:
-    """Score into a store with two processes, and kill the first of them after some time."""
-    command = [sys.executable, "-m", "mcptally", "score", "-o", str(store), "--jobs", "2"]
-    with subprocess.Popen([*command, *map(str, files)], stderr=subprocess.DEVNULL) as run:
-        try:
-            return run.wait(seconds) != 0
-        except subprocess.TimeoutExpired:
-            run.kill()
-            return True
-
-
 def _state(folder: Path) -> str:
     """A digest of the files in a folder: paths, times and contents.
 
@@ -389,10 +376,8 @@ class Scene:
 
 
 def main() -> None:
-    """Kill commands at every step, or `score` after random times."""
+    """Kill commands at every step."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--random", type=int, default=0, metavar="KILLS")
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kill", action="store_true", help="kill a process before each step")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every n-th kill")
     parser.add_argument("--die-at", nargs="+", help=argparse.SUPPRESS)
@@ -402,9 +387,6 @@ def main() -> None:
         kill_at(map(int, steps), command, Path(folder))
         return
     with tempfile.TemporaryDirectory() as name:
-        if given.random:
-            _at_random(Path(name), given.random, random.Random(given.seed))
-            return
         for command in SCENARIOS:
             (Path(name) / command).mkdir()
             scene = Scene(command, Path(name) / command)
@@ -415,32 +397,6 @@ def main() -> None:
             print(f"{command}: {len(left)} steps", flush=True)
             for words, count in collections.Counter(left).most_common():
                 print(f"{count:5}  {words}", flush=True)
-
-
-def _at_random(folder: Path, kills: int, chance: random.Random) -> None:
-    import mcptally as mt
-
-    mt.score(BEFORE, out=folder / "before")
-    mt.score(AFTER, out=folder / "after")
-    before, after = tables(folder / "before"), tables(folder / "after")
-    counts: collections.Counter[str] = collections.Counter()
-    for _ in range(kills):
-        store = folder / "store"
-        shutil.rmtree(store, ignore_errors=True)
-        shutil.copytree(folder / "before", store)
-        killed = killed_after(chance.uniform(0.3, 3.0), store, AFTER)
-        now = tables(store)
-        left = next(
-            name
-            for name, wanted in (("the old store", before), ("the new store", after))
-            if is_like(now, wanted)
-        )
-        counts[f"{'killed' if killed else 'came to its end'}: {left}"] += 1
-        mt.score(AFTER, out=store)
-        assert is_like(tables(store), after)
-        assert not (store / ".work").exists()
-    for words, count in counts.most_common():
-        print(f"{count:5}  {words}")
 
 
 if __name__ == "__main__":
