@@ -286,6 +286,7 @@ def test_every_failed_call_belongs_to_one_problem(answers):
 
 
 LATER = {"requested_at": BEGAN + timedelta(hours=1)}
+NEVER_WORKED = traffic("b", 2, 2, server="z") + traffic("b", 9, 9, REJECTED, server="z")
 
 
 @pytest.mark.slow
@@ -295,10 +296,13 @@ LATER = {"requested_at": BEGAN + timedelta(hours=1)}
         (traffic("b", 4, 20, server="y"), [["x", "y"]]),
         (traffic("b", 11, 20, server="y"), [["x"], ["y"]]),  # most of its calls fail
         (traffic("b", 4, 4, server="y"), [["x"], ["y"]]),  # none worked
+        (traffic("b", 4, 4, server="y") + traffic("b", 4, 4, server="z"), [["x"], ["y", "z"]]),
+        (traffic("b", 4, 4, server="y") + NEVER_WORKED, [["x"], ["y", "z"], ["z"]]),
     ],
 )
 def test_servers_share_a_problem_if_the_same_can_be_said_of_each(tmp_path, other, servers):
-    rows = [row | NO_HOST if row["outcome"] != "ok" else row for row in other]
+    is_new = [row["outcome"] != "ok" and row["template"] == CRASH["template"] for row in other]
+    rows = [row | NO_HOST if new else row for row, new in zip(other, is_new, strict=True)]
     rows += traffic("a", 10, server="x", kind=NO_HOST)
     found = build(tmp_path / "s", rows).ask("priorities").pl().to_dicts()
     assert sorted(sorted(row["servers"]) for row in found) == servers
@@ -474,6 +478,52 @@ def test_a_failed_start_counts_like_a_session_and_says_if_it_was_a_probe(tmp_pat
         "2 of 9 starts failed (crashed); 1 of them after server/discover, which clients of newer "
         "revisions send first"
     )
+
+
+@pytest.mark.slow
+def test_failed_starts_are_a_problem_per_cause_unless_none_worked(tmp_path):
+    words = ["no port 8080", "no port 8081", "bug"]
+    failed = [{"start": "failed", "start_failure": "crashed", "last_words": each} for each in words]
+    some = [life("s", recording=f"s{n}", **how) for n, how in enumerate([*failed, {}])]
+    none = [life("d", recording=f"d{n}", **how) for n, how in enumerate(failed)]
+    found = build(tmp_path / "s", [call(0)], recordings=some + none).ask("priorities").pl()
+    assert [problems.statement(row).partition(";")[0] for row in found.to_dicts()] == [
+        "never started, 3 of 3 starts failed (crashed)",
+        "failed starts, 2 of 4 starts failed (crashed)",
+        "failed starts, 1 of 4 starts failed (crashed)",
+    ]
+
+
+@pytest.mark.slow
+def test_a_request_that_is_not_a_call_to_a_tool_and_ends_the_server_is_a_problem(tmp_path):
+    crash = {"outcome": "no_response", "reason": "server_crash", "verdict": "tool_failure"}
+    read = crash | {"method": "resources/read", "tool": None}
+    recordings = [life("s", recording=str(n), start="ready") for n in range(4)]
+    recordings.append(life("s", recording="4", start="failed", start_failure="crashed"))
+    rows = [call(0, **read), call(1, **read), call(1, "t", **crash, fault="tool"), call(2)]
+    rows += [call(3, **read | {"reason": "no_response"}), call(4, **read)]
+    found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
+    [row] = [each for each in found if each["kind"] == "crash"]
+    assert problems.number(row) == "1 of 5 starts, during resources/read"
+    assert row["call_id"] == f"{0:016x}"
+
+
+def ranks(tmp_path, rows):
+    return build(tmp_path / "s", rows).ask("priorities").pl()["servers"].to_list()
+
+
+@pytest.mark.slow
+def test_an_uncertain_claim_weighs_no_less_than_an_unclear_cause(tmp_path):
+    sure = traffic("t", 20, kind=REJECTED, server="sure")
+    unsure = [row | {"server": "unsure", "certainty": 80.0} for row in sure[:20]]
+    rows = sure + unsure + [row | {"server": "unsure"} for row in sure[20:]]
+    assert ranks(tmp_path, rows) == [["unsure"], ["sure"]]
+
+
+@pytest.mark.slow
+def test_the_main_problem_of_a_server_of_which_no_call_worked_stands_higher(tmp_path):
+    alive = traffic("t", 30, 30, server="alive") + traffic("u", 0, 1, server="alive")
+    assert ranks(tmp_path, alive + traffic("t", 28, 28, server="dead")) == [["dead"], ["alive"]]
 
 
 @pytest.mark.slow

@@ -1,33 +1,62 @@
 -- Problems in the lifecycle of servers: facts for `priorities`, which adds the words.
--- `kind`: `not_started` (no start worked), `start` (some failed), `crash` (between calls), `noise`
--- (on stdout). `affected` and `total` count starts; for noise, bad lines, and all messages and
--- lines. `probed`: failed starts after an unanswered `server/discover`, which clients of newer
--- revisions send first, if the server starts in other cases.
+-- `kind`: `not_started` (no start worked), `start` (some failed; one row per cause), `crash`
+-- (between requests, or during a request of `method` that is not a call to a tool), `noise` (on
+-- stdout). `affected` and `total` count starts; for noise, bad lines, and all messages and lines.
+-- `said`: the last words without numbers, paths and quotes. `probed`: failed starts after an
+-- unanswered `server/discover`, which clients of newer revisions send first, if the server starts
+-- in other cases.
+WITH started AS (
+    SELECT
+        server, recording, start IN ('failed', 'unanswered') AS failed, start_failure, last_words,
+        opened_at, ended_at, crash, start = 'ready' AS is_ready,
+        count(*) OVER (PARTITION BY server) AS total,
+        count(*) FILTER (start IN ('failed', 'unanswered')) OVER (PARTITION BY server) AS failures,
+        regexp_replace(last_words, '"[^"]*"|''[^'']*''|/[^\s,;:)]+|\d+', '#', 'g') AS said
+    FROM recordings
+    WHERE start <> 'unused'
+),
+unanswered AS (
+    SELECT
+        recording, bool_or(method = 'server/discover') AS probed,
+        arg_min(method, (requested_at, call_id)) FILTER (reason = 'server_crash') AS method,
+        arg_min(call_id, (requested_at, call_id)) FILTER (reason = 'server_crash') AS call_id,
+        coalesce(bool_or(method = 'tools/call' AND reason = 'server_crash'), false) AS in_call
+    FROM calls
+    WHERE dir = 'c2s' AND _failed(outcome)
+    GROUP BY recording
+)
 SELECT
-    CASE WHEN failed_starts = starts - unused_starts THEN 'not_started' ELSE 'start' END AS kind,
-    server, failed_starts AS affected, starts - unused_starts AS total, start_failure AS cause,
-    last_words AS message, first_seen, last_seen, recording,
-    CASE WHEN failed_starts < starts - unused_starts THEN coalesce(probed, 0) ELSE 0 END AS probed
-FROM servers
-LEFT JOIN (
-    SELECT r.server, count(DISTINCT recording) AS probed
-    FROM recordings r
-    JOIN calls c USING (recording)
-    WHERE r.start IN ('failed', 'unanswered') AND c.method = 'server/discover'
-        AND _failed(c.outcome)
-    GROUP BY r.server
-) USING (server)
-WHERE failed_starts > 0
+    CASE WHEN failures = total THEN 'not_started' ELSE 'start' END AS kind, server,
+    count(*) AS affected, any_value(total) AS total,
+    mode(start_failure ORDER BY start_failure) AS cause,
+    arg_max(last_words, (start_failure = most, opened_at, recording)) AS message,
+    arg_max(said, (start_failure = most, opened_at, recording)) AS said,
+    min(opened_at) AS first_seen, max(ended_at) AS last_seen, NULL::VARCHAR AS method,
+    NULL::VARCHAR AS call_id,
+    CASE WHEN failures < total THEN count(*) FILTER (probed) ELSE 0 END AS probed
+FROM (
+    SELECT *, mode(start_failure ORDER BY start_failure) OVER (PARTITION BY server) AS most
+    FROM started
+    WHERE failed
+)
+LEFT JOIN unanswered USING (recording)
+GROUP BY server, failures, total, CASE WHEN failures < total THEN said END,
+    CASE WHEN failures < total THEN start_failure END
 UNION ALL
 SELECT
-    'crash', server, crashes_when_idle, starts, 'crashed', last_words, first_seen, last_seen, recording, 0
-FROM servers
-WHERE crashes_when_idle > 0
+    'crash', server, count(*), any_value(total), 'crashed', arg_max(last_words, opened_at), NULL,
+    min(opened_at), max(ended_at), during, min(call_id) FILTER (during IS NOT NULL), 0
+FROM (
+    SELECT *, CASE WHEN crash IS DISTINCT FROM 'idle' THEN method END AS during
+    FROM started
+    LEFT JOIN unanswered USING (recording)
+    WHERE crash = 'idle' OR (is_ready AND method IS NOT NULL AND NOT in_call)
+)
+GROUP BY server, during
 UNION ALL
 SELECT
-    'noise', s.server, s.noise_lines, s.noise_lines + r.messages, NULL, NULL, s.first_seen,
-    s.last_seen, s.recording, 0
-FROM servers s
-JOIN (SELECT server, sum(messages) AS messages FROM recordings GROUP BY server) r
-    ON r.server IS NOT DISTINCT FROM s.server
-WHERE s.noise_lines > 0
+    'noise', server, sum(noise_lines), sum(noise_lines) + sum(messages), NULL, NULL, NULL,
+    min(opened_at), max(ended_at), NULL, NULL, 0
+FROM recordings
+GROUP BY server
+HAVING sum(noise_lines) > 0

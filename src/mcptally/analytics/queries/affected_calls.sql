@@ -9,9 +9,9 @@
 -- contradict it. `input_error`: how the arguments violate the input schema. Templates that end
 -- alike (`failed to list pods: connection refused`) are one message, whatever tool they name. A
 -- message of several servers has one cause if the same is true for each server: whether any call to
--- these tools worked, and whether most failed this way. For a tool's own failures and unclear ones,
--- the servers must also report the same name. `repeated` counts the problem's calls with the same
--- tool, message and arguments.
+-- these tools worked and, if so, whether most failed this way. For a tool's own failures and unclear
+-- ones, the servers must also report the same name. `repeated` counts the problem's calls with the
+-- same tool, message and arguments.
 WITH failed AS MATERIALIZED (
     SELECT
         server, tool, hash(hash(server), hash(tool)) AS tool_hash, session,
@@ -207,7 +207,7 @@ rates AS (
 common AS (
     SELECT
         own_cause,
-        hash(kind, message, software, target, never_worked, mostly_failed) AS shared,
+        hash(kind, message, software, target, never_worked, never_worked OR mostly_failed) AS shared,
         CASE WHEN count(*) OVER (PARTITION BY shared) > 1 THEN shared ELSE own_cause END AS cause
     FROM (
         SELECT

@@ -197,11 +197,15 @@ other_clients AS (
     ) < 0.5 * (sum(failed_after) / sum(after) - sum(failed_before) / sum(before))
 ),
 server_calls AS (
-    SELECT cause, sum(weighted) AS weighted
+    SELECT cause, sum(weighted) AS weighted, sum(calls) AS calls, sum(ok) AS ok
     FROM (SELECT DISTINCT cause, server FROM cause_tools) c
     JOIN (
-        SELECT server, sum(sqrt(calls)) AS weighted
-        FROM (SELECT server, session, sum(calls)::DOUBLE AS calls FROM usage GROUP BY ALL)
+        SELECT server, sum(sqrt(calls)) AS weighted, sum(calls) AS calls, sum(ok) AS ok
+        FROM (
+            SELECT server, session, sum(calls)::DOUBLE AS calls, sum(ok) AS ok
+            FROM usage
+            GROUP BY ALL
+        )
         GROUP BY server
     ) u ON u.server IS NOT DISTINCT FROM c.server
     GROUP BY cause
@@ -217,6 +221,7 @@ failures AS (
         input.error AS input_error, left(e.error_text, 300) AS message, left(e.stderr_error, 300) AS exception, e.verdict,
         most.call_id AS call_id,
         r.weighted * (0.25 + 0.75 * least(1, rate)) * (1 + r.weighted / n.weighted)
+            * CASE WHEN n.ok = 0 AND 3 * affected >= n.calls THEN 1.5 ELSE 1 END
             * CASE WHEN template LIKE '(no text%' AND kind = 'unclear' THEN 0.5
                 WHEN reason = 'server_crash' THEN 2 ELSE 1 END AS size
     FROM causes
@@ -261,17 +266,17 @@ lives AS (
         sum(affected)::BIGINT AS affected, sum(total)::BIGINT AS total,
         sum(probed)::BIGINT AS probed, sum(affected * coalesce(session_calls, 1)) AS lost,
         arg_max(message, (affected, server)) AS message, min(first_seen) AS first_seen,
-        max(last_seen) AS last_seen
+        max(last_seen) AS last_seen, method, min(call_id) AS call_id
     FROM _server_problems
     LEFT JOIN (
         SELECT server, avg(sqrt(calls)) AS session_calls
         FROM (SELECT server, session, sum(calls)::DOUBLE AS calls FROM usage GROUP BY ALL)
         GROUP BY server
     ) USING (server)
-    GROUP BY kind, cause, CASE kind
+    GROUP BY kind, cause, method, CASE kind
         WHEN 'noise' THEN ''
-        WHEN 'not_started' THEN coalesce(regexp_replace(
-            message, '"[^"]*"|''[^'']*''|/[^\s,;:)]+|\d+', '#', 'g'), server)
+        WHEN 'not_started' THEN coalesce(said, server)
+        WHEN 'start' THEN concat_ws(' ', server, said)
         ELSE server
     END
 ),
@@ -297,20 +302,21 @@ problems AS (
     UNION ALL BY NAME
     SELECT
         kind, servers, _start_fault(cause) AS fault, cause AS reason, affected, total AS calls, first_seen,
-        last_seen, message, probed,
-        -- A failed start costs as many calls as a session has.
-        if(kind = 'start', lost, sqrt(affected)) * (0.25 + 0.75 * affected / total) AS size
+        last_seen, message, probed, method, call_id,
+        -- A failed start or a crash costs as many calls as a session has.
+        CASE WHEN kind IN ('start', 'crash') THEN lost ELSE sqrt(affected) END
+            * (0.25 + 0.75 * affected / total) AS size
     FROM lives
 ),
 weighed AS (
-    SELECT *, size * CASE kind
+    SELECT *, size * greatest(CASE WHEN uncertain THEN 0.5 ELSE 0 END, CASE kind
         -- A server that never starts ranks above any problem of a tool.
-        WHEN 'not_started' THEN 1000000 WHEN 'start' THEN 1.5 WHEN 'crash' THEN 4
+        WHEN 'not_started' THEN 1000000 WHEN 'start' THEN 1.5 WHEN 'crash' THEN 2.5
         WHEN 'noise' THEN 0.1
         WHEN 'tool_failures' THEN 1 WHEN 'misconfigured' THEN 1.5 WHEN 'unavailable' THEN 1
         WHEN 'account' THEN 0.8 WHEN 'client' THEN 0.7 WHEN 'unclear' THEN 0.5
         WHEN 'contract' THEN 0.4 WHEN 'unmarked' THEN 0.4 WHEN 'caller' THEN 0.2 ELSE 0.05
-    END AS impact
+    END) AS impact
     FROM problems
 )
 SELECT
@@ -324,6 +330,6 @@ SELECT
     CASE WHEN len(servers) = 1 THEN p.rate_high END AS rate_high, server_rates, invalid_inputs,
     input_path, input_error, coalesce(insufficient_data, false) AS insufficient_data, since,
     coalesce(client_changed, false) AS client_changed, from_start, first_seen, last_seen,
-    templates, template, verdict, message, exception, call_id, probed, impact
+    templates, template, verdict, message, exception, call_id, probed, method, impact
 FROM weighed p
 ORDER BY rank

@@ -13,7 +13,7 @@ TITLES: Final[Mapping[str, str]] = {
     "worse": "got worse",
     "not_started": "never started",
     "start": "failed starts",
-    "crash": "crashes between calls",
+    "crash": "crashes",
     "noise": "output on stdout that is not MCP",
     "tool_failures": "tool failures",
     "misconfigured": "misconfigured",
@@ -82,10 +82,12 @@ def number(row: Mapping[str, Any]) -> str:
     """Return the number of affected calls out of all calls."""
     if row["kind"] in _LIVES:
         noun = _LIVES[row["kind"]]
-        why = "" if row["reason"] is None else f" ({row['reason'].replace('_', ' ')})"
+        has_reason = row["reason"] is not None and row["kind"] != "crash"
+        why = f" ({row['reason'].replace('_', ' ')})" if has_reason else ""
         failed = " failed" if row["kind"] in {"not_started", "start"} else ""
         probed = f"; {row['probed']:,} of them {_PROBED}" if row["probed"] else ""
-        return f"{row['affected']:,} of {count(row['calls'], noun)}{failed}{why}{probed}"
+        during = f", during {row['method']}" if row["method"] else ""
+        return f"{row['affected']:,} of {count(row['calls'], noun)}{failed}{why}{during}{probed}"
     if row["kind"] == "drift":
         return f"{count(row['calls'], 'call')} since"
     noun = "result" if row["kind"] in {"unmarked", "contract"} else "call"
