@@ -244,6 +244,22 @@ def test_of_more_calls_than_are_compared_all_are_counted(tmp_path):
     assert not row["sampled"]
 
 
+@pytest.mark.slow
+def test_the_answer_says_how_many_groups_are_not_compared(tmp_path):
+    rows = [
+        call(
+            n,
+            "t",
+            arguments=f'{{"n": {n}}}',
+            **(FAILED | {"template": f"t{group}"} if group else OK),
+        )
+        for group in range(503)
+        for n in range(5)
+    ]
+    found = build(tmp_path / "s", rows).ask("contrasts").pl()
+    assert (found.height, set(found["not_compared"])) == (500, {2})
+
+
 def test_a_fact_about_what_surrounds_calls_is_counted_call_by_call(tmp_path):
     """Calls that repeat arguments in a session are counted one by one: only the first is first."""
     rows = [
@@ -266,7 +282,7 @@ def test_a_fact_about_what_surrounds_calls_is_counted_call_by_call(tmp_path):
 def test_of_a_large_archive_whole_sessions_are_read(tmp_path):
     rows = calls([{"n": n} for n in range(-6, 594)], lambda a, _: a["n"] < 0, sessions=500)
     [row] = build(tmp_path / "s", rows).ask("contrasts").pl().to_dicts()
-    assert row["sampled"]
+    assert (row["sampled"], row["not_compared"]) == (True, 0)
     assert row["calls"] == row["failed_with"] == row["calls_with"]
     assert row["calls_with"] * 99 == row["calls_without"]
     assert 230_000 < row["calls_with"] + row["calls_without"] < 270_000

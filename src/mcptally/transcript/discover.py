@@ -169,7 +169,7 @@ def _why_skipped(
     is_named = entry.name.endswith(suffixes)
     if entry.is_symlink() and not _within(path, root):
         is_skipped = is_named or _leads_to(entry, os.DirEntry.is_dir)
-        return "a link out of the folder; name it as well" if is_skipped else None
+        return "leads out of the folder; to read it, pass this path, too" if is_skipped else None
     if not is_named:
         return None
     if not _leads_to(entry, os.DirEntry.is_file):

@@ -7,8 +7,9 @@
 -- fact does and does not hold; `failed_with` and `failed_without` count the group's calls among
 -- them. Their share is at least twice as large if the fact holds. For the test
 -- (`statistics.contrasts`), calls with equal arguments in a session count once, and at most 300
--- calls of a group are compared with 300 that worked. The 500 largest groups are compared. If there
--- are more than 250,000 calls, about as many are read, from a sample of the sessions (`sampled`).
+-- calls of a group are compared with 300 that worked. The 500 largest groups are compared;
+-- `not_compared` counts the others. If there are more than 250,000 calls, about as many are read,
+-- from a sample of the sessions (`sampled`).
 -- `also_worked` counts the failing calls whose arguments worked in another call.
 WITH read_share AS MATERIALIZED (
     SELECT least(1.0, 250000 / count(*)) AS share
@@ -51,7 +52,7 @@ classes AS MATERIALIZED (
 ),
 -- The groups that are examined, and the calls to their tools that worked.
 compared AS MATERIALIZED (
-    SELECT tool_hash, class_hash
+    SELECT tool_hash, class_hash, count(*) OVER () AS groups
     FROM classes
     SEMI JOIN (SELECT tool_hash FROM classes WHERE class_hash = 0 AND units >= 5) USING (tool_hash)
     WHERE class_hash <> 0 AND units >= 5
@@ -71,7 +72,9 @@ also_worked AS (
 sample AS (
     SELECT tool_hash, class_hash, session_hash, arguments_hash, call_id
     FROM distinct_calls
-    SEMI JOIN (FROM compared UNION ALL SELECT tool_hash, 0 FROM compared)
+    SEMI JOIN (
+        SELECT tool_hash, class_hash FROM compared UNION ALL SELECT tool_hash, 0 FROM compared
+    )
         USING (tool_hash, class_hash)
     QUALIFY row_number() OVER (
         PARTITION BY tool_hash, class_hash ORDER BY hash(session_hash, arguments_hash)) <= 300
@@ -311,6 +314,7 @@ SELECT
     without_it.high AS share_without_high, sessions_with,
     if(f.a.fact IS NULL, NULL, f.effect) AS effect, if(f.a.fact IS NULL, NULL, f.p_value) AS p_value,
     (SELECT share < 1 FROM read_share) AS sampled,
+    (SELECT any_value(groups) - count(*) FROM compared) AS not_compared,
     -- Whether the tool's own schema offers the value, so that sending it is not a mistake.
     CASE WHEN f.a.test = 'equals' AND f.a.aspect = 'argument' AND json_valid(t.input_schema) THEN
         coalesce(list_contains(
