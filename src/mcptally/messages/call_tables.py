@@ -6,13 +6,14 @@ from mcptally.messages.event_tables import (
     DecodedMessages,
     Event,
     Opens,
-    ReplyContent,
+    Replies,
     RequestParams,
 )
 from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.messages import Messages
 from mcptally.tables.recordings import Recordings
+from mcptally.tables.stages import ReplyContent
 
 
 class SessionMessages(DecodedMessages):
@@ -110,6 +111,10 @@ class PairedCalls(Event, ReplyContent, SessionIdentities):
     match = Column(pl.String, "How the reply was matched: `exact` or `loose` (by value only).")
     error_reply = Column(pl.Boolean, "Whether the reply is a JSON-RPC error.")
     reply_truncated = Column(pl.Boolean, "Whether only the head of the reply was recorded.")
+    result_type = Replies.result_type
+    task = Replies.task
+    tools = Replies.tools
+    error_message = Replies.error_message
     reply_state = Column(pl.String, "State that the client is to return with the input.")
     reply_version = Column(pl.String, "Protocol revision in the reply to `initialize`.")
     latency_ms = Calls.latency_ms

@@ -7,6 +7,7 @@ absent, and the text `null` if it was a JSON null.
 import polars as pl
 
 from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.stages import ReplyContent
 
 
 class Event(StageTable):
@@ -69,35 +70,14 @@ class RequestParams(StageTable):
     )
 
 
-class ReplyContent(StageTable):
-    """The content of a result or error."""
-
-    response = Column(pl.String, "JSON text of the member `result` or `error`.")
-    is_error = Column(pl.String, "JSON text of `isError`.")
-    structured_content = Column(pl.String, "JSON text of `structuredContent`.")
-    result_type = Column(pl.String, "`resultType`.")
-    tools = Column(pl.String, "JSON text of the tools of a listing.")
-    task = Column(pl.String, "JSON text of `task`.")
-    content_kind = Column(pl.String, "Type of `content`: `array`, `null`, `other` or `absent`.")
-    content_types = Column(pl.List(pl.String), "Type of each content block, in order.")
-    blocks_plain = Column(pl.Boolean, "Whether every content block has members of known types.")
-    text_blocks = Column(pl.UInt32, "Blocks of type text.")
-    image_blocks = Column(pl.UInt32, "Blocks of type image.")
-    audio_blocks = Column(pl.UInt32, "Blocks of type audio.")
-    resource_blocks = Column(pl.UInt32, "Blocks of type resource or resource_link.")
-    first_text = Column(pl.String, "Text of the first block.")
-    text = Column(pl.String, "Text of all text blocks, one per line, up to a limit.")
-    has_structured_content = Column(pl.Boolean, "Whether `structuredContent` is there.")
-    has_meta = Column(pl.Boolean, "Whether `_meta` is there.")
-    error_code = Column(pl.Int64, "JSON-RPC error code.")
-    error_message = Column(pl.String, "JSON-RPC error message.")
-    error_data = Column(pl.String, "JSON text of `data` of a JSON-RPC error.")
-
-
 class Replies(ReplyContent):
     """One row per result or error; `row` refers to the message."""
 
     row = DecodedMessages.row
+    result_type = Column(pl.String, "`resultType`.")
+    tools = Column(pl.String, "JSON text of the tools of a listing.")
+    task = Column(pl.String, "JSON text of `task`.")
+    error_message = Column(pl.String, "JSON-RPC error message.")
     request_state = Column(pl.String, "State that the client is to return with the input.")
     protocol_version = Column(pl.String, "Protocol revision that the server accepts.")
     server_info = Column(pl.String, "JSON text of `serverInfo`.")

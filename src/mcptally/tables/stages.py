@@ -26,7 +26,28 @@ TIME: Final = column_types.TIME.dtype
 # --- from `gather` to `finish`, one partition ----------------------------------------------------
 
 
-class GatheredCalls(StageTable):
+class ReplyContent(StageTable):
+    """The content of a result or error."""
+
+    response = Calls.response
+    is_error = Column(_S, "JSON text of the result's `isError`.")
+    structured_content = Column(_S, "JSON text of the result's `structuredContent`.")
+    content_kind = Column(_S, "JSON type of the result's `content`, or `absent`.")
+    content_types = Calls.content_types
+    blocks_plain = Column(_B, "Whether every content block has only the members of its type.")
+    text_blocks = Calls.text_blocks
+    image_blocks = Calls.image_blocks
+    audio_blocks = Calls.audio_blocks
+    resource_blocks = Calls.resource_blocks
+    first_text = Column(_S, "Text of the first text block.")
+    text = Calls.text
+    has_structured_content = Calls.has_structured_content
+    has_meta = Calls.has_meta
+    error_code = Calls.error_code
+    error_data = Column(_S, "JSON text of the error's `data`.")
+
+
+class GatheredCalls(ReplyContent):
     """The calls of a partition, paired and not yet judged."""
 
     call_id = Calls.call_id
@@ -78,25 +99,9 @@ class GatheredCalls(StageTable):
     task_id = Column(_S, "Task that the request started or is about.")
     input_mode = Column(_S, "Mode of a server's request for elicitation.")
     serves = Column(_S, "Call of the client for which the server sends this request.")
-    response = Calls.response
     reply_state = Column(_S, "JSON text of the result's `requestState`.")
-    is_error = Column(_S, "JSON text of the result's `isError`.")
-    structured_content = Column(_S, "JSON text of the result's `structuredContent`.")
-    content_kind = Column(_S, "JSON type of the result's `content`, or `absent`.")
-    content_types = Calls.content_types
-    blocks_plain = Column(_B, "Whether every content block has only the members of its type.")
-    text_blocks = Calls.text_blocks
-    image_blocks = Calls.image_blocks
-    audio_blocks = Calls.audio_blocks
-    resource_blocks = Calls.resource_blocks
-    first_text = Column(_S, "Text of the first text block.")
-    text = Calls.text
-    has_structured_content = Calls.has_structured_content
-    has_meta = Calls.has_meta
     outcome = Column(_S, "Outcome before hidden errors are looked for; see `calls.outcome`.")
-    error_code = Calls.error_code
     error_text = Calls.error_text
-    error_data = Column(_S, "JSON text of the error's `data`.")
     error_shape = SeedScores.error_shape
     exit_code = Column(_I, "Exit code of the server, for calls in flight when it ended.")
     signal = Column(_I, "Number of the signal that ended the server, for calls in flight then.")
