@@ -1,4 +1,4 @@
-"""Runs functions in child processes, with limits on time and memory that native code obeys, too.
+"""Runs functions in child processes, with limits on time and memory that also stop native code.
 
 DuckDB checks for interrupts only between vectors, and does not count the memory that its scalar
 functions allocate. Therefore untrusted SQL runs in a child process: the parent kills the child

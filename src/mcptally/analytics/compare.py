@@ -341,7 +341,7 @@ def _combined(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _without_repeated(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Return the changes in one direction; omit the failure rate if the confidence changed, too."""
+    """Return the changes in one direction; omit the failure rate if the confidence changed too."""
     has_confidence = any(row["metric"] == "confidence" for row in rows)
     return (row for row in rows if not (has_confidence and row["metric"] == "failure_rate"))
 

@@ -143,11 +143,11 @@ def sentence(row: Mapping[str, Any], way: str = "this way") -> str | None:
 
 
 Contrasts = Mapping[tuple[str | None, ...], Mapping[str, Any]]
-"""Server, tool, template and verdict → the row of the question `contrasts`."""
+"""Maps server, tool, template and verdict to a row in the answer to `contrasts`."""
 
 
 def by_group(found: Sequence[Mapping[str, Any]]) -> Contrasts:
-    """Map each group to its row of the question `contrasts`."""
+    """Map each group (server, tool, template, verdict) to its row in the answer to `contrasts`."""
     return {(row["server"], row["tool"], row["template"], row["verdict"]): row for row in found}
 
 

@@ -222,7 +222,7 @@ class _DryRun:
         return Answer(valid, errors, warnings, f"the server's own answer of {_day(at)}")
 
     def _unusual_values(self, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """Warn about values outside the range, or not among the words, used in successful calls."""
+        """Yield warnings about numbers and words unlike the values in recent successful calls."""
         for name, value in arguments.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number and not (isinstance(value, str) and len(value) <= 40):

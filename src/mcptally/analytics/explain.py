@@ -173,7 +173,7 @@ def _with_evidence(frame: pl.DataFrame, rules: RuleSet) -> pl.DataFrame:
 
 
 class _Judgement(NamedTuple):
-    """The reasons for a call's verdict: the fields of the same names in `Explanation`."""
+    """The reasons for a call's verdict: values for the fields with these names in `Explanation`."""
 
     rules: list[dict[str, Any]]
     contributions: list[dict[str, Any]]

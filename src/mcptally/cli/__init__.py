@@ -235,7 +235,7 @@ def _usage_problem(error: click.ClickException) -> str:
 
 
 def _disk_full(arguments: Sequence[str]) -> UnreadableError:
-    """Return an error that says which argument's disk is full, if known."""
+    """Return an error that names the argument, if any, whose path is on a full disk."""
     place = full_place([*arguments, tempfile.gettempdir()])
     where = f"{place}: cannot be written: " if place else ""
     return UnreadableError(f"{where}the disk is full; free some space and start the command again")

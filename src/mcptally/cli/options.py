@@ -125,7 +125,7 @@ class Gates(NamedTuple):
 
 
 def gate_options(examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add `--fail-on` with options for its results; the command gets them as `gates: Gates`.
+    """Add `--fail-on`, `--fail-on-undecided`, `--junit` and `--sarif`, passed as `gates: Gates`.
 
     Args: examples: conditions that a gate may have.
     """

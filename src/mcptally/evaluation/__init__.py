@@ -1,6 +1,6 @@
 """Measures how accurate verdicts are on labelled calls.
 
-May import `pipeline` and the folders below it. `labels` reads labelled files, `measures` computes
+May import `pipeline` and lower layers. `labels` reads labelled files, `measures` computes
 rates and intervals, and `report` prints the result. Verdicts are compared with the seed heuristic
 and with "always business".
 """

@@ -1,4 +1,4 @@
 """Checks a store or a comparison against limits, and writes reports for CI.
 
-May import `analytics`, `output`, `rules` and the folders below them.
+May import `analytics`, `output`, `rules` and lower layers.
 """

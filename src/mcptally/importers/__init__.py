@@ -1,4 +1,4 @@
-"""Converts other programs' logs to transcripts; may import `record` and the folders below it.
+"""Converts other programs' logs to transcripts; may import `record` and lower layers.
 
 file → detect → formats/NAME.read → Items → (sorted by time) → TranscriptBuilder → Packer
 """

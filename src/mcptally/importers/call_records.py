@@ -169,7 +169,7 @@ def cancellation(
 def sdk_failure(
     connection: Connection, call: str, line: int, at: int | None, text: str
 ) -> Item | None:
-    """Return the end of a call whose error text was written by an SDK; None for other texts."""
+    """Return the item that ends a call if an SDK wrote the error text, otherwise None."""
     if TIMED_OUT.match(text):
         return cancellation(connection, call, line, at, why="timeout")
     if code := ERROR_CODE.match(text):

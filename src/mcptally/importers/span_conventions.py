@@ -216,7 +216,7 @@ def _traceloop(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
 
 
 def model_of(attributes: dict[str, Any]) -> str | None:
-    """Return the language model that a span names; agents' spans name it, too."""
+    """Return the language model that a span names; agents' spans also name one."""
     if attributes.get("gen_ai.operation.name") == "embeddings":
         return None
     return next(filter(None, (text_of(attributes.get(name)) for name in _MODELS)), None)

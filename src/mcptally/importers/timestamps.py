@@ -113,7 +113,7 @@ def add_duration(start: int | None, nanoseconds: float | None) -> int | None:
 
 
 def parse_duration(text: str) -> int | None:
-    """Parse a duration such as `505ms`, `1m 5s` or `0.25s` to nanoseconds; None for other texts."""
+    """Parse a duration such as `505ms`, `1m 5s` or `0.25s` to nanoseconds; None for other text."""
     if len(text) > _MAX_DURATION:
         return None
     rest = _DURATION.sub("", text).strip()

@@ -116,7 +116,7 @@ class References:
         return [at for own, at, common in lengths if own[-common:] == steps[-common:]]
 
     def _enclosing(self, at: str, uri: str) -> list[str]:
-        """Return the resources that may be the base of a reference; all of them if it has a URI."""
+        """Return the resources that may be a reference's base: all if the reference has a URI."""
         if uri:
             return sorted(self._resources)
         own = []

@@ -220,7 +220,7 @@ def _event_rows(events: Events) -> pl.LazyFrame:
 
 
 def _in_order(every: pl.LazyFrame) -> pl.DataFrame:
-    """Return `_Ordered` without `last`."""
+    """Return the events as `_Ordered`, without the column `last`."""
     # Sort by number, which is faster than by text; the order of recordings is irrelevant.
     number = Event.recording.col.cast(pl.Categorical).to_physical()
     first = Event.recording.col.ne_missing(Event.recording.col.shift())

@@ -281,7 +281,7 @@ def _add_draft_tasks(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Add errors without an id with which servers refused the calls' HTTP exchanges.
+    """Add the error, without an id, by which a server refused a call's HTTP exchange.
 
     An error without an id is not a reply, so the call has none, but the client received the error.
     """

@@ -1,6 +1,6 @@
 """Presents answers to people and programs: terminal tables, HTML report, exports and servers.
 
-May import `pipeline` and the folders below it, such as `analytics`, `tables` and `redaction`.
+May import `pipeline` and lower layers, such as `analytics`, `tables` and `redaction`.
 
     overview                        from recordings or logs to the summary of `mcptally PATH`
     explore | mcp_server            serve a store to a browser, or over MCP

@@ -1,8 +1,8 @@
 """Serves a store over MCP: questions, calls and SQL as tools; tables and rules as resources.
 
 Answers contain recorded text from other servers and clients, so a note says that this text is data.
-Control characters are replaced, secrets are masked, and long texts are cut. A table is a single
-text in CSV, which takes a third of the tokens of JSON with one value per line.
+Control characters are replaced, secrets are masked, and long texts are cut. A table is returned as
+CSV text, which takes a third of the tokens of JSON with one value per line.
 """
 
 import asyncio

@@ -161,7 +161,7 @@ class _Step:
 
 
 def _steps(names: Sequence[str], numbers: Collection[str]) -> list[_Step]:
-    """Return the steps to try, in order, to fit columns into a line; each omits or cuts more."""
+    """Return steps to fit columns into a line, in the order to try; each omits or cuts more."""
     first_number = [name for name in names if name in numbers][:1]
     messages = _MESSAGES & set(names)
     ids = {name for name in names if _CALL_ID.search(name)}

@@ -174,7 +174,7 @@ class ArchiveContext:
         )
 
     def _minutes(self, needs: pl.DataFrame) -> pl.DataFrame:
-        """Return the calls per minute to the same servers, in the same and adjacent minutes."""
+        """Return the calls per minute to each need's server, in its minute and adjacent ones."""
         at = needs.lazy().select("server", "minute").unique()
         near = pl.concat([at.with_columns(Needs.minute.col + step) for step in (-1, 0, 1)])
         minute = Needs.minute.col

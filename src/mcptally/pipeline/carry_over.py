@@ -128,7 +128,7 @@ def _groups(earlier: EarlierStores, parts: Sequence[Part]) -> Iterator[list[Part
 
 
 def _copy(earlier: EarlierStores, work: Path, name: str, part: Part) -> bool:
-    """Link a part into the work folder, or copy its reused rows; return whether it has any."""
+    """Link a part into the work folder, or copy its reused rows; return False if it has none."""
     reused = _reused(earlier, part)
     if not reused.recordings and not reused.files:
         return False
@@ -168,7 +168,7 @@ def _join(earlier: EarlierStores, work: Path, name: str, parts: Sequence[Part]) 
 def _summary(
     earlier: EarlierStores, reused: Sequence[tuple[Part, _Reused]]
 ) -> dict[str, pl.DataFrame]:
-    """Return the summary of the reused recordings in some parts: kind → frame."""
+    """Return the summary of the reused recordings in some parts, as one frame per kind."""
 
     def read(part: Part, kind: str, recordings: list[str]) -> pl.DataFrame:
         path = earlier.file(part, f"{SUMMARIES}/{kind}")

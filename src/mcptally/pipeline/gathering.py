@@ -196,7 +196,7 @@ def _without_dependents(
 
 
 def affected_servers(gathered: Sequence[Gathered], earlier: EarlierStores) -> set[str | None]:
-    """Return the servers about which this run and the earlier stores have different facts."""
+    """Return the servers whose facts differ between this run and the earlier stores."""
     return {name for each in gathered for name in each.report.servers} | earlier.changed_servers()
 
 

@@ -192,7 +192,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return RecordingPlaces.file.col.is_in(list(self.rescored))
 
     def changed_servers(self) -> set[str | None]:
-        """Return the servers about which the new store has other facts than each old store.
+        """Return the servers for which no old store has the same facts as the new store.
 
         These are the servers of recordings that are not reused, and servers in several stores.
         """
@@ -228,7 +228,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return self.reused(places).select("recording").collect()
 
     def known_lint(self, changed: Iterable[str | None]) -> KnownLint | None:
-        """Return the store's findings about definitions of servers other than these.
+        """Return the store's findings about definitions of servers that are not in `changed`.
 
         Returns None if there are several stores: each only has findings about its own listings.
         """

@@ -182,7 +182,7 @@ def _gather_next(
 
 
 def _of_calls(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows about these calls, their recordings, or files."""
+    """Return the findings in `rows` about these calls, their recordings, or whole files."""
     call_ids = calls.get_column(GatheredCalls.call_id.name)
     recordings = calls.get_column(GatheredCalls.recording.name).unique()
     about_call, recording = Findings.call_id.col.is_not_null(), Findings.recording.col
@@ -346,7 +346,7 @@ _INPUT_TIMES: Final = {
 
 
 def _times(columns: Mapping[Column, Column]) -> list[pl.Expr]:
-    """Return expressions that convert columns of nanoseconds to columns of times."""
+    """Return expressions that convert columns of nanoseconds to columns of timestamps."""
     return [
         # The time is 0 for imported events whose source has no times.
         pl.from_epoch(pl.when(source.col > 0).then(source.col), time_unit="ns")

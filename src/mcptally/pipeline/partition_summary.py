@@ -104,7 +104,7 @@ def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def summary_frames(summary: PartitionSummary, calls: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return the partition summary that is stored for this and later runs: kind → rows."""
+    """Return the partition summary that is stored for this and later runs, as rows by kind."""
     frames = {kind: getattr(summary, kind) for kind in KINDS if kind != NEEDS}
     # Arguments may contain secrets, so only their digest is stored.
     hidden = summary.validations

@@ -58,7 +58,7 @@ def default_partition_bytes(jobs: int) -> int:
 
 
 def limit_for_archive(files: Iterable[Path], limit: int, jobs: int) -> int:
-    """Return the partition limit: 1.5 times `limit` if each process then has at most one partition.
+    """Return `limit`, or 1.5 times `limit` if that gives each process at most one partition.
 
     One partition per process takes less time than several, and less memory than finishing one while
     others wait. Only the default limit is raised: a custom limit may fit the available memory.

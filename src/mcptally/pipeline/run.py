@@ -149,9 +149,9 @@ def score(
         engine: "local", "dask", or a `distributed.Client` of a Dask cluster.
         scheduler: address or scheduler file of the Dask cluster; by default the one in Dask's
             configuration (`DASK_SCHEDULER_ADDRESS`), or else `jobs` workers on this machine.
-        partition_bytes: bytes of transcript that a process works on at a time; by default 160 MiB,
-            or 240 MiB for a single process; 50 % more if each process then has a single partition.
-        progress: called with the bytes of work done and in total.
+        partition_bytes: bytes of transcript that a process works on at a time. The default is 160
+            MiB (240 MiB for one process), or 1.5 times that if one partition per process suffices.
+        progress: called with the number of bytes done and the total number.
         warn: called before work begins, with a message about each recording that needs more memory
             than planned.
 

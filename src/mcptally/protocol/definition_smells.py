@@ -203,7 +203,7 @@ def _check_arguments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _check_examples(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Check that the examples and defaults in a schema satisfy it."""
+    """Check that the examples and defaults in a schema satisfy the schema."""
     rows = [
         (definition, pointer, f"{key} of {name}: {message}", value)
         for definition, text in definitions[["definition", "input_schema"]].iter_rows()

@@ -1,4 +1,4 @@
-"""Checks single messages and the pairing of replies with requests against JSON-RPC 2.0 and MCP."""
+"""Checks each message, and the pairing of replies with requests, against JSON-RPC 2.0 and MCP."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ _INTEGER_OR_STRING = r'^(?:-?\d+$|")'
 
 
 def check_messages(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Yield findings about single messages and about the pairing of replies with requests."""
+    """Yield findings about individual messages and the pairing of replies with requests."""
     messages = traffic.messages
     kind, id_ = TrafficMessages.kind.col, TrafficMessages.id.col
     null_id = id_ == "null"

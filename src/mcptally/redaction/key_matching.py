@@ -107,7 +107,7 @@ def secret_kind(name: bytes) -> str | None:
 def spans_by_name(
     view: bytes, low: bytes, places: frozenset[str], hits: Iterable[Hit]
 ) -> Iterator[Span]:
-    """Yield the spans of values with a secret name; `hits` are occurrences of parts of names.
+    """Yield the spans of values named like secrets; `hits` are where words of such names occur.
 
     `view` is the frame after `unescape`, `low` is `view` in lower case; `places` contains the names
     of the enabled `NAME_RULES`.

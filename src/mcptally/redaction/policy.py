@@ -174,7 +174,7 @@ class Policy:
         ]
 
     def argv(self, command: Sequence[str]) -> tuple[list[str], int]:
-        """Return a command line redacted as by `json`; a flag also names the next word."""
+        """Redact a command line, including values after flags (`--token X`); count replacements."""
         clean: list[str] = []
         flag: str | None = None
         words, total = self._options_of_command(command)

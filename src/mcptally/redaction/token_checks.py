@@ -5,7 +5,7 @@ from typing import Final
 
 
 def token_like(value: bytes) -> bool:
-    """Return whether a value of 5 or more characters mixes letters and digits, or (8) cases."""
+    """Return whether 5 or more characters mix letters and digits, or 8 or more mix cases."""
     if len(value) < 8:
         return _SHORT_SECRET.fullmatch(value) is not None
     return (_DIGIT.search(value) is not None and _LETTER.search(value) is not None) or (

@@ -115,7 +115,7 @@ _ANSWERS: Final = {"_row": pl.UInt32, "_answer": pl.String, "_by": pl.String}
 
 
 def _of_calls(calls: pl.DataFrame, answers: Iterable[Answer]) -> pl.DataFrame:
-    """Return `_row`, `_answer` and `_by` of the answers about single calls that still apply."""
+    """Return `_row`, `_answer` and `_by` of answers about individual calls that still apply."""
     given = pl.DataFrame(
         [(*row.key, row.answer, row.text) for row in answers],
         orient="row",
@@ -169,7 +169,7 @@ def _reached(
 
 
 def is_informative(template: str | None) -> bool:
-    """Return whether a template is specific enough for its answer to apply to other calls."""
+    """Return whether a template is specific enough for one answer to apply to all its calls."""
     if template is None:
         return False
     return sum(map(str.isalpha, _PLACEHOLDER.sub("", template))) >= LEAST_LETTERS

@@ -44,7 +44,7 @@ def name_of(command: Sequence[str]) -> str:
 
 
 def ask(command: Sequence[str], about: Mapping[str, Any], *, seconds: float = SECONDS) -> Reply:
-    """Return the answer of a program about one call.
+    """Return a program's answer for one call.
 
     Args:
         command: the program and its arguments; it runs once per call.

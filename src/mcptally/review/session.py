@@ -241,7 +241,7 @@ class Session:
         return self.draw(n)
 
     def sample(self, reviews: Reviews | None = None) -> Sample | None:
-        """Return the last sample of these calls."""
+        """Return the last sample of the calls that this review covers."""
         return max(self._samples(reviews or self.reviews), key=lambda each: each.at, default=None)
 
     def rates(self) -> list[estimates.ReviewedRate]:

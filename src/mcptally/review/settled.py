@@ -37,7 +37,7 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """The agreement of two reviewers about the same calls."""
+    """The agreement of two reviewers on the calls that both answered."""
 
     first: str
     second: str

@@ -371,7 +371,7 @@ def _block_length(sessions: _Sessions, low: int, high: int) -> int:
 
 
 def _t_tail(sessions: int, seen: float) -> float:
-    """Return the two-sided p-value of a statistic by Student's t."""
+    """Return the two-sided p-value of `seen`, a squared statistic, by Student's t-distribution."""
     from scipy.special import stdtr  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
 
     z2 = seen * (sessions - 1) / sessions

@@ -103,7 +103,7 @@ class _Table(NamedTuple):
 
 
 def _table(calls: Calls, holds: npt.NDArray[np.bool_], facts: Integers, rows: Integers) -> _Table:
-    """Return the table of some calls, with the facts that may reach `MIN_EFFECT`.
+    """Tabulate the given calls by the facts whose effect could reach `MIN_EFFECT`.
 
     Facts that hold for too few or too many calls are left out. This uses only the number of failed
     calls, not which calls failed, so the test stays valid.
@@ -223,7 +223,7 @@ def _within_sessions(
 
 
 def _conjunction(single: Contrast, chosen: int, table: _Table) -> Contrast:
-    """Return a conjunction of two facts if it separates clearly better than the first fact.
+    """Return `single`, or a contrast with a second fact if that separates clearly better.
 
     The second fact is chosen on half of the sessions (or calls) and must gain on the other half.
     """

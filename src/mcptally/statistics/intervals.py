@@ -18,7 +18,7 @@ result."""
 
 
 def wilson(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of Wilson's interval; `t` is `RateInterval.t` or a quantile of t.
+    """Return the ends of Wilson's interval; `t` is `RateInterval.t` or a quantile of Student's t.
 
     The errors of a rate and of its variance are correlated: a sample with too few failures by
     chance also has too small a variance. So the end nearer to 1/2 uses `t`. The other end uses a

@@ -1,7 +1,7 @@
 """Draws a sample of calls for review, and computes a rate with its interval from the answers.
 
 The calls are stratified by verdict. In a stratum, groups of equal errors at least as large as the
-sampling step are drawn with certainty, smaller groups with a probability proportional to their size
+sampling step are always drawn, smaller groups with a probability proportional to their size
 (Särndal, Swensson and Wretman 1992, sections 3.6 and 3.7). A stratum's rate is the Horvitz-Thompson
 estimate with Wilson's interval, which does not collapse if all answers are equal; the strata are
 combined by MOVER (Donner and Zou 2012).
@@ -244,7 +244,7 @@ def _cells(
 
 
 def _of_group(size: float, answers: Sequence[float], alpha: float, mixed: float) -> Interval:
-    """Return the rate in a group drawn with certainty, whose calls may differ."""
+    """Return the rate in a group that is always drawn; calls in it may have different answers."""
     rate, n = float(np.mean(answers)), len(answers)
     if rate not in (0.0, 1.0):
         return _wilson(rate, n, alpha)

@@ -195,7 +195,7 @@ def is_verdict(verdict: Verdict) -> str:
 
 
 def sql_macros() -> dict[str, str]:
-    """Return the SQL macros for groups and verdicts: name → comment, parameter, expression."""
+    """Return, by name, SQL macros for groups and verdicts: comment, parameter, expression."""
     groups = {
         f"_{name}": f"-- Outcomes of the group {name}.\n-- Value of: outcome\n"
         f"outcome IN {sql_list(members)}"

@@ -1,4 +1,4 @@
-"""Reads single calls from transcripts: the frames as recorded, and the stderr around them.
+"""Reads individual calls from transcripts: the frames as recorded, and the stderr around them.
 
 A store contains a call's arguments and result, but neither complete frames nor stderr. Lines are
 found by number; their recording and `seq` must equal those in the store, so another file of the

@@ -156,7 +156,7 @@ def count_result_forms(calls: pl.DataFrame, more: Mapping[str, pl.Expr]) -> pl.D
 
 
 def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> pl.DataFrame:
-    """Add `concurrent_failure_share`, `results_seen`, `results_json` and records to calls.
+    """Add `concurrent_failure_share`, result counts, `tool_record` and `peer_record` to calls.
 
     The records are `tool_record` and `peer_record` (of the server's other tools); see `record`.
 

@@ -256,7 +256,7 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
 def matched_texts(
     calls: pl.DataFrame, chosen: Iterable[VerdictRule], rows: Mapping[str, list[int]]
 ) -> dict[str, dict[int, str | None]]:
-    """Return the parts of the calls' texts that match the rules about the text.
+    """Return the part of each call's text that each rule's patterns match.
 
     Args:
         calls: some or all columns of `Inputs`.
@@ -395,7 +395,7 @@ def _whose_words(
     chosen: tuple[VerdictRule, ...],
     matched: list[match.Rows | None],
 ) -> pl.Series:
-    """Return a column of `_WORDS`; False if no rule with this condition matches the text."""
+    """Return the column `name` of `_WORDS`; False if no rule that tests it matches the text."""
     rows = _rows_of_texts(
         frame, [texts for rule, texts in zip(chosen, matched, strict=True) if getattr(rule, name)]
     )

@@ -53,7 +53,7 @@ Two patterns, because a single one with `\\b` and all words takes thirty times a
 
 
 def lines(texts: pl.Series) -> pl.Series:
-    """Return the lines for each text; an empty string if it is not JSON or not `LIKELY`."""
+    """Return each text's lines; an empty string if it is not JSON or does not match `LIKELY`."""
     text = pl.col("text")
     words, whole_words = map(text.str.head(4000).str.contains, LIKELY)
     frame = texts.to_frame("text")

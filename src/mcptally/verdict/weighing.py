@@ -80,7 +80,7 @@ def shipped_weights() -> Weights:
 
 
 def tier(rule: VerdictRule) -> str | None:
-    """Return the tier of a rule about the text; None for a rule about the context."""
+    """Return the tier of a rule that tests the text; None for a rule that tests the context."""
     return next((name for limit, name in TIERS if rule.order < limit), None)
 
 
@@ -115,7 +115,7 @@ def features_of(rule: VerdictRule, *, first: bool) -> tuple[str, ...]:
 
     Args:
         rule: the rule.
-        first: whether this is the first matching rule about the text.
+        first: whether this is the first rule that matches the text.
     """
     name = tier(rule)
     if name is None:

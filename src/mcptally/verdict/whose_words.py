@@ -239,7 +239,7 @@ def _absent_property(words: pl.DataFrame, calls: pl.DataFrame, *, with_default: 
 
 
 def _extracted(texts: pl.Series, calls: pl.DataFrame, pattern: str) -> pl.DataFrame:
-    """Return `text` (row number) and `word`: what a group matches in a text, in lower case."""
+    """Return `text` (row number) and `word`: what a group of `pattern` matches, in lower case."""
     numbers = calls.get_column(_Quoting.text.name).unique()
     return (
         pl.LazyFrame({"text": numbers, "whole": texts.gather(numbers)})
@@ -252,7 +252,7 @@ def _extracted(texts: pl.Series, calls: pl.DataFrame, pattern: str) -> pl.DataFr
 
 
 def _quoting(words: pl.DataFrame, calls: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """Return the calls that have a word in the text and values in all columns, with their `row`."""
+    """Join the calls, numbered as `row`, with their texts' words; drop nulls in `columns`."""
     return (
         calls.lazy()
         .with_row_index("row")

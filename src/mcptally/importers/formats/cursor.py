@@ -1,4 +1,4 @@
-"""Reads Cursor's log about an MCP server (`MCP user-NAME.log`, or in 2025 `Cursor MCP.log`).
+"""Reads Cursor's log for an MCP server (`MCP user-NAME.log`, or in 2025 `Cursor MCP.log`).
 
     2025-02-25 01:21:18.278 [info] web: Calling tool 'open'
     2026-02-04 18:00:27.386 [info] Calling tool 'open' with toolCallId: call_yJZ9…

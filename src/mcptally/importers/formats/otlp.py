@@ -128,7 +128,7 @@ def _span(
 
 
 def _message(status: str | None, exception: str | None) -> str | None:
-    """Return the error text; a status message often contains a stack trace, too."""
+    """Return the error text; a status message often also contains a stack trace."""
     return exception if not status or (exception and exception in status) else status
 
 

@@ -22,12 +22,12 @@ TOOL_CALLS: Final = "method = 'tools/call' AND dir = 'c2s'"
 
 
 def reviewed(answers: Answers, server: str | None = None, tool: str | None = None) -> Section:
-    """Return a section with the failure rate from a reviewed sample of these calls, if any."""
+    """Return a section with the failure rate of a store, server or tool in a reviewed sample."""
     return Section("reviewed", "Reviewed", lambda: answers.reviewed(server, tool))
 
 
 def about(frame: pl.DataFrame, server: str | None, *tool: str | None) -> pl.DataFrame:
-    """Return the rows about a server or, if given, about one of its tools."""
+    """Return the rows for a server or, if a tool is given, for that tool."""
     rows = frame.filter(pl.col("server").eq_missing(pl.lit(server, pl.String)))
     if tool:
         rows = rows.filter(pl.col("tool").eq_missing(pl.lit(tool[0], pl.String)))
@@ -35,7 +35,7 @@ def about(frame: pl.DataFrame, server: str | None, *tool: str | None) -> pl.Data
 
 
 def problem_rows(answers: Answers, *, most: int, server: str | None = None) -> dict[str, Any]:
-    """Return the most important problems in the store or of a server."""
+    """Return the most important problems of the whole store or of one server."""
     found = answers.ask("priorities")
     if server is not None:
         found = found.filter(pl.col("servers").list.contains(server))

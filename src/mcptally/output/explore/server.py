@@ -84,7 +84,7 @@ def _first(answers: Answers, server: str | None) -> dict[str, Any] | None:
 
 
 def _life(answers: Answers, life: pl.DataFrame, server: str | None) -> dict[str, Any] | None:
-    """Return the server's row of the question `servers`, and its recordings."""
+    """Return the server's row in the answer to `servers`, and the server's recordings."""
     lives = answers.sql(_LIVES, server).to_dicts()
     if not lives:
         return None

@@ -93,7 +93,7 @@ class Asked:
         return self._frames[question]
 
     def reviewed(self) -> str | None:
-        """Return a sentence with the failure rate from a reviewed sample of these calls, if any."""
+        """Return a sentence with the failure rate from a reviewed sample, or None without one."""
         if self.filters.keys() - {"server", "tool"}:
             return None
         return failure_rate_in_words(self.store, **self.filters)

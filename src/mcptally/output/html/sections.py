@@ -81,7 +81,7 @@ class _Rows:
         examples: Sequence[str] = (),
         **columns: Any,
     ) -> dict[str, Any]:
-        """Return a row of a section: the columns of an answer and more, and the calls behind it.
+        """Return a section's row: the columns of an answer's row, `columns`, and commands.
 
         `tool_ok` and `tool_calls` are the numbers of successful and of all calls to the row's tool,
         or for a row about a whole server (`level` is `server`), to all of its tools.

@@ -105,7 +105,7 @@ def _first_skipped(found: Inputs) -> str:
 
 
 def _files(paths: Iterable[Path], skipped: list[SkippedFile]) -> Iterable[tuple[Path, bool]]:
-    """Yield each file once, and whether it was named explicitly (not found in a folder)."""
+    """Yield each file once, with True if `paths` names the file or matches it by a pattern."""
     seen: set[Path] = set()
     for path in paths:
         for root in [path] if _exists(path) else sorted(pattern_matches(path)):

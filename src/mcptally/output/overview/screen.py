@@ -132,7 +132,7 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
 
 
 def _no_finding(answer: Mapping[str, Any]) -> str:
-    """Return the text if there are no findings; failed calls without a tool belong to none."""
+    """Return the text shown if there are no findings; calls that name no tool may have failed."""
     failed = answer["calls"] - answer["ok"] - sum(answer["rest"][kind] for kind in _NOT_FAILED)
     if failed:
         return f"No tool has a problem: the {count(failed, 'failed call')} named none."

@@ -1,6 +1,6 @@
 """Provides the engines that execute a run: processes on this machine, or a Dask cluster.
 
-May import the modules of `pipeline` that work on one partition, and the folders below `pipeline`.
+May import the modules of `pipeline` that work on one partition, and lower layers.
 """
 
 import contextlib

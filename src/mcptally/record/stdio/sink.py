@@ -39,7 +39,7 @@ class Sink:
 
 
 class _SocketSink(Sink):
-    """A socket of the client (node uses sockets as pipes), written with MSG_DONTWAIT."""
+    """The client's end of a socket (node uses sockets as pipes); writes with MSG_DONTWAIT."""
 
     def __init__(self, fd: int) -> None:
         import socket  # noqa: PLC0415 - start-up time; pipes do not need it

@@ -1,4 +1,4 @@
-"""Computes the seed scores of a table of calls, in both interpretations.
+"""Computes the seed scores of a table of calls: the document's and the original program's.
 
 The decoder's columns describe most replies completely: plain blocks, an isError that is true, false
 or absent, a first text that was not truncated. `regular_replies` scores these. A few replies per

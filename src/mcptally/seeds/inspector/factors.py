@@ -1,4 +1,4 @@
-"""Computes the six factors of both interpretations with polars, once per distinct text and tool.
+"""Computes the document's and the program's six factors with polars, per distinct text and tool.
 
 The results must equal those of `inspector.decide` and `document.decide`. A test compares them on
 recorded traffic.
@@ -76,7 +76,7 @@ class _Facts(Examined):
 
 
 def decisions(inputs: pl.DataFrame) -> pl.DataFrame:
-    """Return both interpretations' business-error columns: one row per row of `inputs`, in order.
+    """Return the document's and the program's business-error columns, one row per input row.
 
     Args:
         inputs: `Examined`.
@@ -117,7 +117,7 @@ def _holds(rows: RuleRows, *parts: str) -> pl.Expr:
 
 
 def _texts(inputs: pl.DataFrame) -> pl.LazyFrame:
-    """Return the rule rows that match each distinct text, in both interpretations."""
+    """Return the document's and the program's rule rows that match each distinct text."""
     program, written = inspector.ROWS, document.ROWS
     text = Examined.text.col
     found = (

@@ -1,4 +1,4 @@
-"""Declares the seed document's types, which both interpretations use."""
+"""Declares the seed document's types, which the modules `document` and `inspector` use."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args

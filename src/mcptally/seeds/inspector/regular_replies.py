@@ -1,4 +1,4 @@
-"""Computes the seed scores of regular replies with polars, in both interpretations.
+"""Computes the document's and the original program's scores of regular replies with polars.
 
 The decoder's columns describe a regular reply completely, so its response is not read.
 """
@@ -74,7 +74,7 @@ def _score_parts(
     validated: bool,
     refused: bool,
 ) -> dict[str, Any]:
-    """Return the scores of a reply with these parts in both interpretations."""
+    """Return the document's and the original program's scores of a reply with these parts."""
     scored: dict[str, Any] = {}
     for interpretation in ("seed", "inspector"):
         is_validated = validated and not (refused and interpretation == "inspector")

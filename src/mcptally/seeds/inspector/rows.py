@@ -1,4 +1,4 @@
-"""Loads the rule rows of both interpretations: word lists, weights, thresholds, confidences."""
+"""Loads the rule rows (word lists, weights, thresholds, confidences) of each `Interpretation`."""
 
 import functools
 import math

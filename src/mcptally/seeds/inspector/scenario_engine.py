@@ -1,4 +1,4 @@
-"""Reproduces the program's scenario engine (`TestScenarioEngine`): status, summary and advice.
+"""Reproduces the scenario engine (`TestScenarioEngine`) of the document's original program.
 
 Before the scenarios, the program also calls each tool with minimal and simple arguments of its own,
 and begins its recommendations with the results. Recorded traffic has no such calls.

@@ -1,6 +1,6 @@
 """Checks content blocks of tool results against the Redmine document and MCP.
 
-`document` and `program` check a result exactly like the document's listing and its program;
+`document` and `program` check a result exactly as the document's code and its program do;
 docs/reference/seed-documents.md lists the differences. `block_violations` checks blocks against the
 MCP specification; findings are made from it.
 """
@@ -30,12 +30,12 @@ _TOO_DEEP: Final = f"the result is nested deeper than the limit of {MAX_DEPTH} l
 
 
 def document(result: Any) -> list[Violation]:
-    """Return all violations of the document's listing; the listing itself stops at the first."""
+    """Return all violations of the document's checks; its own code stops at the first."""
     return list(_violations(result, _document_block))
 
 
 def program(result: Any) -> list[Violation]:
-    """Return all violations of the program's checks; the program itself stops at the first."""
+    """Return all violations of the original program's checks; the program stops at the first."""
     return list(_violations(result, _program_block))
 
 

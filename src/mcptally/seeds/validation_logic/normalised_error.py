@@ -166,7 +166,7 @@ def _conditions(rule: CategoryRule) -> Iterator[pl.Expr]:
 
 
 def _combined(error: StructuredError, rule: CategoryRule, *, has_code: bool) -> tuple[Any, ...]:
-    """Return `NormalisedErrors` from the structure, the rule or the category's defaults."""
+    """Return `NormalisedErrors`: each value from the structure, else the rule, else defaults."""
     category = error.category or rule.category
     defaults = CATEGORIES[category]
     agrees = category == rule.category

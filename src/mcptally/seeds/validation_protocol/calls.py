@@ -93,7 +93,7 @@ def gather_validations(calls: pl.DataFrame, params: pl.DataFrame) -> pl.DataFram
 def candidates(calls: pl.DataFrame, params: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the calls that may be validations, selected without parsing their arguments.
 
-    With `params`, the column `arguments` of a call to the method contains its parameters.
+    `params` holds requests' parameters by `row`; they replace `arguments` of `tools/validate`.
     """
     is_method = Scored.method.col == METHOD
     by_name = Scored.tool.col.is_not_null() & Scored.tool.col.str.contains(NAME)
@@ -145,7 +145,7 @@ def validations_table(
 
 
 def with_validations(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataFrame:
-    """Return `calls` with `validated_by` and `validated_as`, from the last validation before each.
+    """Return `calls` with `validated_by` and `validated_as`: each call's last prior validation.
 
     A validation in the same session takes precedence over one in another session of the server.
 

@@ -1,4 +1,4 @@
-"""Reproduces the two original validators: the document's listing and the program.
+"""Reproduces two validators: the code in the document, and that of its original program.
 
 The answers match those of the originals, bugs included, for comparison. `in`, `typeof` and template
 strings follow JavaScript. docs/reference/seed-documents.md lists the differences between the two.
@@ -31,7 +31,7 @@ class ThrownError(Exception):
 
 
 def document_answer(tools: Mapping[str, Any], tool: Any, arguments: Any) -> Answer:
-    """Return the answer of the document's basic listing.
+    """Return the answer of the basic validator in the document.
 
     Args:
         tools: input schemas by tool.

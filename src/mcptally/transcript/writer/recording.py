@@ -27,7 +27,7 @@ _NOISE: Final = (
 
 
 def _is_noise(piece: Piece, *, unterminated: bool) -> bool:
-    """Return whether a frame is not JSON for another reason than the end of the stream."""
+    """Return whether a frame is not JSON for a reason other than the end of the stream."""
     if not isinstance(piece, bytes) or strict_json_error(piece) not in {"not_json", "not_utf8"}:
         return False
     return not (unterminated and piece.lstrip().startswith((b"{", b"[")))

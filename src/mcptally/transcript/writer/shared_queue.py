@@ -183,12 +183,12 @@ class SharedQueue:
 
     @property
     def begun_bytes(self) -> int:
-        """The size of the records that `begin` returned and that are not done."""
+        """Total bytes of the records that `begin` returned and `done` has not removed yet."""
         return self._words[_BEGUN] - self._words[_TAIL]
 
     @property
     def waiting_bytes(self) -> int:
-        """The size of the records that are not done.
+        """Total bytes of the records that `done` has not removed yet.
 
         Raises:
             UnreadableError: the counters contradict each other: another program wrote to them.
