@@ -253,7 +253,7 @@ def test_a_slow_query_keeps_nobody_waiting_until_it_is_stopped(folder: Path):
 
 def test_a_query_that_its_client_cancels_is_stopped(folder: Path):
     async def conversation():
-        async with Client(server(folder / "store", seconds=600)) as client:
+        async with Client(server(folder / "store", seconds=100)) as client:
             await client.call_tool("sql", {"query": "SELECT 1"})
             for _ in range(PROCESSES):
                 with pytest.raises(TimeoutError):

@@ -374,13 +374,9 @@ def test_a_link_stays_one_and_a_pipe_is_written_into(store, tmp_path):
     assert found == [(tmp_path / "file").read_bytes()]
 
 
-def test_mistakes_are_said(store, tmp_path):
-    with pytest.raises(UsageError, match="otlp can hold the table calls only"):
-        export(store, to="otlp", out=tmp_path / "x", table="findings")
+def test_a_mistake_leaves_no_file(store, tmp_path):
     with pytest.raises(UsageError, match="no format is called 'odt'"):
         export(store, to="odt", out=tmp_path / "x")
-    with pytest.raises(QueryError):
-        export(store, to="csv", out=tmp_path / "x", table="nothing")
     with pytest.raises(QueryError):
         export(store, to="csv", out=tmp_path / "x", where="no_such_column = 1")
     with pytest.raises(UsageError, match="cannot be written"):
