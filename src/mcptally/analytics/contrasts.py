@@ -164,7 +164,7 @@ def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
 
 
 def repetition(row: Mapping[str, Any]) -> str | None:
-    """Return a sentence about whether identical calls always fail, or None."""
+    """Return a sentence about whether identical calls always fail, or None if there are none."""
     failed, calls, others = row["same_failed"], row["same_calls"], row["other_calls"]
     if failed == 0 or calls == 1:
         return None

@@ -34,7 +34,7 @@ from mcptally.tables.all_tables import TABLES
 FILE: Final = VIEWS
 """Name of the file in the store's folder."""
 OLDEST_DUCKDB: Final = "v1.0.0"
-"""The file has this DuckDB version's storage format, which later versions can read, too."""
+"""The file has this DuckDB version's storage format, which later versions can also read."""
 
 
 def refresh(folder: Path) -> None:

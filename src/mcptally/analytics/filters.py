@@ -2,7 +2,7 @@
 
 Time, client and model select *calls*: an answer is computed from these calls only. Server and tool
 select *rows* of the answer, so that a tool's scores are the same as without the filter; if the
-answer has no such column, they select calls, too. An answer that compares clients (`COMPARED`) is
+answer has no such column, they also select calls. An answer that compares clients (`COMPARED`) is
 computed from all clients' calls, so here client and model select rows.
 """
 

@@ -97,7 +97,7 @@ def recognised_contents() -> dict[str, str]:
 
 
 def why_unknown(path: Path) -> str:
-    """Explain why no format was detected: the lines examined, and the formats that some match.
+    """Explain why no format was detected: lines examined, and formats that some of them match.
 
     Raises:
         UnreadableError: the file cannot be opened.

@@ -1,8 +1,8 @@
-"""Parses other programs' times and durations to nanoseconds.
+"""Parses other programs' timestamps and durations to nanoseconds.
 
-Times without a time zone are interpreted in the zone given by `--timezone`. The default is this
-machine's zone, because logs are mostly imported where they were written. If a time is ambiguous
-because of daylight saving time, the earlier interpretation is used.
+Timestamps without a time zone are interpreted in the zone given by `--timezone`. The default is
+this machine's zone, because logs are mostly imported where they were written. If a timestamp is
+ambiguous because of daylight saving time, the earlier interpretation is used.
 """
 
 import datetime

@@ -1,7 +1,7 @@
 """Compile regular expressions in untrusted schemas within limits on time and memory.
 
 The engine limits backtracking, so matching always terminates. An automaton can be a million times
-as large as its pattern (`((a{1,50}){1,50}){1,50}`), so its size is limited, too.
+as large as its pattern (`((a{1,50}){1,50}){1,50}`), so its size is also limited.
 """
 
 import functools

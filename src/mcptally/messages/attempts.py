@@ -196,7 +196,7 @@ def _task_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
     )
     key = [recording.name, task_id.name]
     found = about.join(tasks.unique(key, keep="first", maintain_order=True), on=key)
-    # Requests about tasks may start tasks, too. Link only to earlier calls, to avoid cycles.
+    # Requests about tasks may also start tasks. Link only to earlier calls, to avoid cycles.
     yield _links(found.filter(pl.col("started_pos") < _Rows.pos.col), "task")
 
 

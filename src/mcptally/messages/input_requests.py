@@ -241,7 +241,7 @@ class _Answer(msgspec.Struct):
 
 
 def list_input_requests(calls: pl.DataFrame) -> pl.DataFrame | None:
-    """Return the rows of `InputRequests`, with times in nanoseconds, or None.
+    """Return the rows of `InputRequests`, with times in nanoseconds; None if there are none.
 
     Args:
         calls: calls with their outcomes and links.

@@ -112,7 +112,7 @@ class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
     stratum: str
     """`tool_failure`, `other_error` or `ok`."""
     size: int
-    """Number of calls that it represents: the size of its group unless drawn with certainty."""
+    """Number of calls that it represents: the size of its group unless that is always drawn."""
     probability: float
     """The probability of drawing its group, or in the stratum `ok` the call itself."""
     index: int = 0

@@ -21,8 +21,8 @@ MIN_SESSIONS: Final = 30
 MIN_CALLS_BEYOND: Final = 10
 """Minimum number of calls on the smaller side of a quantile for an interval."""
 MIN_SESSIONS_BEYOND: Final = 3
-"""Minimum number of sessions that these calls would fill if calls in the same session were equally
-slow."""
+"""Minimum number of sessions that the calls beyond would fill if calls in the same session were
+equally slow."""
 RESAMPLES: Final = 599
 """Number of resamples; 2.5 % of them, at either end, are fifteen."""
 MAX_CLUSTERS: Final = 256

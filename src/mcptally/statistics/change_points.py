@@ -40,8 +40,7 @@ SLICES: Final = 32
 """Number of slices with about equally many calls; changes within sessions are sought between
 them."""
 MIN_SPANNING: Final = 8
-"""Minimum number of sessions with calls before and after such a change: fewer are not
-significant."""
+"""Minimum number of sessions that span a change within sessions: fewer are not significant."""
 EPSILON: Final = 1e-9
 """Maximum difference that rounding can cause."""
 _CELLS: Final = 1 << 20

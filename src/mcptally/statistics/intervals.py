@@ -106,7 +106,7 @@ def rate_intervals(
         shown = sessions / (sessions - 1) * spread / n / binomial
         effect = np.where(known > 0, np.fmax(effect, shown), effect)
         n_eff = np.where(n > 0, n / effect, np.nan)
-        # The variance of single calls is known; only the rest is estimated, with this weight.
+        # The variance of individual calls is known; only the rest is estimated, with this weight.
         freedom = np.maximum(1, np.minimum(sessions - 1, 2 * known))
         t = normal + (stdtrit(freedom, LEVEL) - normal) * weight * (1 - 1 / effect)
         low, high = wilson(mean, n_eff, t)

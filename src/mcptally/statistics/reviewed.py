@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 LEAST_PER_STRATUM: Final = 3
 CORRECTED_FROM: Final = 40
-"""Number of answers above which groups drawn with certainty have no sampling error. With fewer
+"""Number of answers above which groups that are always drawn have no sampling error. With fewer
 answers, the interval would be too short: each answer represents too many calls."""
 LARGE: Final = 2.0
 """Size of a group, in sampling steps, above which two of its calls are reviewed (it may be
@@ -39,7 +39,7 @@ class Drawn(NamedTuple):
     """The groups of a stratum in a sample."""
 
     certain: list[tuple[int, int]]
-    """Groups drawn with certainty: the group, and the number of its calls to review."""
+    """Groups that are always drawn: the group, and the number of its calls to review."""
     rest: list[tuple[int, int]]
     """The other drawn groups: the group, and the number of its calls to review."""
     probability: Floats
@@ -51,7 +51,7 @@ class Stratum(NamedTuple):
 
     calls: float
     certain: Sequence[tuple[float, Sequence[float]]] = ()
-    """Size and answers of each group drawn with certainty."""
+    """Size and answers of each group that is always drawn."""
     rest: Sequence[float] = ()
     """Answers about calls in the other groups."""
 
@@ -65,7 +65,7 @@ class Interval(NamedTuple):
 
 
 def allocate(sizes: Sequence[int], n: int) -> list[int]:
-    """Return the number of answers per stratum, by size and `SPREAD`; at least three, or all."""
+    """Divide `n` answers among strata, by size and `SPREAD`: at least three for each, or all."""
     least = [min(size, LEAST_PER_STRATUM) for size in sizes]
     left = max(0, n - sum(least))
     weights = np.array([size * spread for size, spread in zip(sizes, SPREAD, strict=True)])
@@ -129,7 +129,7 @@ def expected_half_width(
 
     Args:
         sizes: number of calls in each stratum.
-        certain: for each stratum, the sizes of the groups drawn with certainty.
+        certain: for each stratum, the sizes of the groups that are always drawn.
         rest: for each stratum, the number of answers about other groups.
     """
     strata = []

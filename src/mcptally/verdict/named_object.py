@@ -114,7 +114,7 @@ class _Components(StageTable):
 
 
 def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return `caller` or `server` for each call, or null if unknown.
+    """Return whose object each call's text names: `caller`, `server`, or null if unknown.
 
     The object is the caller's if it, or the last part of its path, is in the arguments, or if it
     contains an argument's value. The object is the name after SQLite's "no such", else the first

@@ -8,8 +8,8 @@ MCP logs are `mcp-logs-SERVER/TIME.jsonl`, transcripts are `projects/**.jsonl`:
     {"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"…","is_error":true}]}}
 
 Both contain calls, not frames. A log contains the tool, outcome, duration and error text, but no
-arguments or results. A transcript contains arguments and results, but its times are those of the
-conversation, so a call's duration includes waiting for the user's permission.
+arguments or results. A transcript contains arguments and results, but its timestamps are those of
+the conversation, so a call's duration includes waiting for the user's permission.
 """
 
 import re

@@ -3,7 +3,7 @@
     2026-03-01T09:44:53.641Z [files] [info] Message from client: {…} { metadata: undefined }
     2025-06-17T13:21:34.077Z [info] [memory] Message from server: {…}
 
-In the second form, server and level are swapped. A line without a time is the server's stderr, or
+In the second form, server and level are swapped. A line without a timestamp is server stderr, or
 part of an object printed on several lines. Versions of 2026 cut out the middle of long messages
 (`...[11759 chars truncated]...`); id, method, name and isError are then read from the rest. The
 client parses messages before it prints them, so their length on the wire is unknown.

@@ -16,7 +16,7 @@ r"""Reads Codex rollouts (`sessions/**/rollout-*.jsonl`) and the output of `code
 A call to an MCP tool is logged when it ends, with its duration. Version 0.169 logs the second of
 these lines; earlier versions log the first, or `{"id":"…","msg":{…}}`. The last two lines are a
 request for an MCP tool, which has no reply unless the end of a call follows; without `namespace`,
-they are a call to a built-in tool. The output of `exec --json` has no times.
+they are a call to a built-in tool. The output of `exec --json` has no timestamps.
 """
 
 from collections.abc import Iterator

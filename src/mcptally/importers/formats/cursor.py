@@ -5,8 +5,8 @@
     2026-02-04 18:00:28.330 [info] Successfully called tool 'open'
     2026-01-16 15:11:17.939 [error] Error calling tool 'open': MCP error -32000: Connection closed
 
-Times are local, without a time zone. The end of a call names only the tool, so concurrent calls to
-the same tool are matched in order. Cursor logs a result with `isError` as a success.
+Timestamps are local, without a time zone. The end of a call names only the tool, so concurrent
+calls to the same tool are matched in order. Cursor logs a result with `isError` as a success.
 """
 
 import re

@@ -6,9 +6,9 @@
 
 Older versions write one document with `messages`. A message is written again whenever it changes;
 the last state of a call counts. An MCP tool's failure is a sentence that ends with the server's
-result as JSON. A failed shell command has the status `success` and a line `Exit Code: 1`. Times are
-those of the conversation: a call starts with the model's message and ends when its result is
-recorded, so its duration includes waiting for the user's permission.
+result as JSON. A failed shell command has the status `success` and a line `Exit Code: 1`. The
+timestamps are those of the conversation: a call starts with the model's message and ends when its
+result is recorded, so its duration includes waiting for the user's permission.
 """
 
 import re

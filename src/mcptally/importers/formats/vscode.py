@@ -2,8 +2,8 @@
 
     2026-10-05 09:49:21.377 [debug] [editor -> server] {"jsonrpc":"2.0","id":1,…}
 
-Times are local, without a time zone. Versions from early 2025 wrote `[Client Says]` and `[Server
-Says]`. The editor parses messages before it prints them, so their length on the wire is unknown.
+Timestamps are local, without a time zone. Versions from early 2025 wrote `[Client Says]` and
+`[Server Says]`. The editor parses messages before printing, so their wire length is unknown.
 """
 
 import re

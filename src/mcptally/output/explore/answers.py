@@ -208,7 +208,7 @@ class Answers:
         if mine:
             try:
                 answer.set_result(compute())
-            except BaseException as error:  # noqa: BLE001  (waiting threads raise it, too)
+            except BaseException as error:  # noqa: BLE001  (waiting threads also raise it)
                 answer.set_exception(error)
                 with self._lock:
                     self._kept.pop(key, None)

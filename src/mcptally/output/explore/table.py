@@ -226,7 +226,7 @@ def _rows(answered: Answered, links: Links, columns: list[str]) -> dict[str, Any
     shown = answered.shown
     offset = (shown.page - 1) * PAGE_ROWS
     total = answered.total()
-    # Links to tools and errors need these columns, too.
+    # Links to tools and errors also need these columns.
     more = [
         name for name in ("server", "call_id") if name in answered.names and name not in columns
     ]

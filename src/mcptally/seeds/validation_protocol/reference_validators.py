@@ -39,7 +39,7 @@ def document_answer(tools: Mapping[str, Any], tool: Any, arguments: Any) -> Answ
         arguments: the arguments to check.
 
     Raises:
-        ThrownError: the listing throws, for example because a schema has no properties.
+        ThrownError: the document's code throws, for example because a schema has no properties.
     """
     try:
         return _document_answer(tools, tool, arguments)

@@ -89,7 +89,7 @@ def _find_answer(result: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
     if isinstance(structured, dict) and "valid" in structured:
         return "/structuredContent", structured
     content = result.get("content")
-    if isinstance(content, str):  # as in the document's listing
+    if isinstance(content, str):  # as in the document's code
         content = [{"type": "text", "text": content}]
     for number, block in enumerate(content if isinstance(content, list) else ()):
         value = json_value(block.get("text")) if isinstance(block, dict) else None
