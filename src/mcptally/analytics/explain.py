@@ -185,7 +185,7 @@ class _Judgement(NamedTuple):
 def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
     """Yield the reasons for the verdict of each call."""
     evidence = frame.get_column(Calls.evidence.name).fill_null([])
-    present = set(evidence.explode().drop_nulls())
+    present = set(evidence.explode(empty_as_null=False).drop_nulls())
     firing = [rule for rule in rules.verdict if rule.id in present]
     about = {rule.id: _rule(rule) for rule in firing}
     rows: dict[str, list[int]] = {rule.id: [] for rule in firing}

@@ -195,7 +195,7 @@ def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
         list(classify.Verdicts.columns()), strict=False
     )
     found = hidden_errors.find_hidden_errors(rows).rename({"hidden_rule": "rule"})
-    return pl.concat([rows, found], how="horizontal").with_columns(
+    return rows.hstack(found).with_columns(
         correct=DecidedCalls.is_hidden.col == DecidedCalls.hidden_error.col
     )
 

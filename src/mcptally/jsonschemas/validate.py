@@ -202,7 +202,7 @@ def _validated(
         rows.group_by("value")
         .agg("number", "call_id")
         .with_row_index("text")
-        .explode("number", "call_id")
+        .explode("number", "call_id", empty_as_null=False)
         .group_by("number", "text")
         .agg("call_id", _Values.value.col.first())
         .sort("number")
@@ -228,7 +228,9 @@ def _validated(
             results.append(validate_json(judge, text))
     names = [f"{prefix}_{name}" for name in ("state", "error", "path")]
     validated = pl.DataFrame(results, schema=dict.fromkeys(names, pl.String), orient="row")
-    return validated.hstack([distinct.get_column(Validated.call_id.name)]).explode("call_id")
+    return validated.hstack([distinct.get_column(Validated.call_id.name)]).explode(
+        "call_id", empty_as_null=False
+    )
 
 
 _READ_BY_FINDINGS: Final = (

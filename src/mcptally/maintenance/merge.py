@@ -167,7 +167,7 @@ def _without_copies(earlier: EarlierStores) -> tuple[EarlierStores, int]:
     later: dict[int, list[str]] = {}
     for (recording,), rows in shared.group_by("recording", maintain_order=True):
         copies = rows.get_column("sha256").to_list()
-        files = set(rows.explode("file").get_column(RecordingPlaces.file.name))
+        files = set(rows.explode("file", empty_as_null=False).get_column(RecordingPlaces.file.name))
         if any(each != copies[0] for each in copies):
             if not files & earlier.unavailable:
                 earlier = earlier.without(files)

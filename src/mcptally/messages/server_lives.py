@@ -200,7 +200,7 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
     argument = Opens.command.col.str.extract_all(_ARGUMENT)
     names_argument = (
         rows.select(Event.recording.name, ServerLives.last_words.name, argument)
-        .explode(Opens.command.name)
+        .explode(Opens.command.name, empty_as_null=False)
         .filter(
             ServerLives.last_words.col.str.contains(
                 Opens.command.col.str.extract(_ARGUMENT), literal=True

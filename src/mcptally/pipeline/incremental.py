@@ -316,7 +316,7 @@ class Places:
                 self.folders[part.store] / Recordings.name / f"{part.name}.parquet", glob=False
             )
             .select("recording", "server", file="files")
-            .explode("file")
+            .explode("file", empty_as_null=False)
             .with_columns(store=pl.lit(part.store, pl.Int64), part=pl.lit(part.name))
             .select(*RecordingPlaces.columns())
             for part in parts

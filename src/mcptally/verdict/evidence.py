@@ -290,7 +290,7 @@ def denied_before(calls: pl.DataFrame) -> pl.Series:
         .with_columns(said.str.contains(_DENIED).alias(_Files.denied.name))
         .filter(_Files.denied.col.any().over(_Files.recording.name))
         .with_columns(Judged.arguments.col.str.extract_all(_FILE).alias(_Files.file.name))
-        .explode(_Files.file.name)
+        .explode(_Files.file.name, empty_as_null=False)
         .with_columns(_Files.file.col.str.strip_chars('"'))
     )
     keys = [_Files.recording.name, _Files.file.name]

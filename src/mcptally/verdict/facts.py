@@ -419,7 +419,7 @@ def _named_arguments(frame: pl.DataFrame) -> pl.DataFrame:
             row=pl.int_range(pl.len(), dtype=pl.UInt32),
             value=Inputs.arguments.col.str.extract_all(ARGUMENT_VALUE),
         )
-        .explode("value")
+        .explode("value", empty_as_null=False)
         .drop_nulls()
         .filter(_Facts.stripped.col.str.contains(value, literal=True))
         .pipe(run_query)

@@ -185,7 +185,7 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
     if results.get_column(_Results.later_texts.name).null_count() < results.height:
         later = (
             numbered.filter(_Results.later_texts.col.list.len() > 0)
-            .explode("later_texts")
+            .explode("later_texts", empty_as_null=False)
             .with_columns(text="later_texts", structured=pl.lit(None, pl.String))
             .drop("later_texts")
         )

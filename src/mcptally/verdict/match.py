@@ -193,7 +193,7 @@ def _occurrences(words: list[str], owners: pl.DataFrame, texts: pl.Series) -> pl
             row=pl.int_range(pl.len(), dtype=pl.Int64),
             word=lower.str.extract_many(words, overlapping=True).list.unique(),
         )
-        .explode("word")
+        .explode("word", empty_as_null=False)
         .drop_nulls()
         .join(owners.lazy(), on="word")
         .select("row", "owner")

@@ -272,7 +272,7 @@ def _has_value(named: pl.DataFrame) -> pl.Series:
         named.lazy()
         .filter(~_Named.is_named.col)
         .select("object", "row", value=Judged.arguments.col.str.extract_all(_VALUE))
-        .explode("value")
+        .explode("value", empty_as_null=False)
         .filter(_Objects.object.col.str.contains(as_words(_Named.value.col), literal=True))
         .pipe(run_query)
     )

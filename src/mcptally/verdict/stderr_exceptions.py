@@ -101,7 +101,7 @@ def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
         lines.lazy()
         .sort("recording", "seq")
         .with_columns(_Lines.text.col.str.split("\n"))
-        .explode("text")
+        .explode("text", empty_as_null=False)
         .with_columns(
             _Lines.text.col.str.strip_chars_end().str.replace_all(_TERMINAL_CODES, ""),
         )

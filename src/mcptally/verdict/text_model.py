@@ -102,7 +102,7 @@ def terms(texts: pl.Series) -> pl.DataFrame:
         .with_row_index(Terms.row.name)
         .lazy()
         .with_columns(part.str.extract_all(_PART))
-        .explode(Terms.part.name)
+        .explode(Terms.part.name, empty_as_null=False)
         .drop_nulls()
         .with_columns(part.str.to_lowercase())
         .select(

@@ -180,7 +180,7 @@ def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     found = (
         quoting.lazy()
         .with_columns(word=word.str.extract_all(_NAME))
-        .explode("word")
+        .explode("word", empty_as_null=False)
         .drop_nulls("word")
         .group_by("row")
         .agg(foreign=(~is_known).all())

@@ -60,7 +60,7 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Serie
         .group_by("arguments")
         .agg("definition", "row")
         .with_row_index("number")
-        .explode("definition", "row")
+        .explode("definition", "row", empty_as_null=False)
         .group_by("number", "definition")
         .agg("row", Validated.arguments.col.first())
         .join(schemas, on="definition", how="left")
