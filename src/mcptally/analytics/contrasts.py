@@ -152,7 +152,7 @@ def by_group(found: Sequence[Mapping[str, Any]]) -> Contrasts:
 
 
 def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
-    """Return what the calls in a problem's largest group have in common, or None."""
+    """Return what the calls in a problem's largest group have in common; None if nothing."""
     of_many = len(row["servers"]) > 1, len(row["tools"] or ()) > 1
     for server, tool in itertools.product(row["servers"], row["tools"] or ()):
         if found := shared.get((server, tool, row["template"], row["verdict"])):
@@ -164,7 +164,7 @@ def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
 
 
 def repetition(row: Mapping[str, Any]) -> str | None:
-    """Return a sentence about whether identical calls always fail, or None if there are none."""
+    """Return a sentence about whether a failing call always fails; None if not repeated."""
     failed, calls, others = row["same_failed"], row["same_calls"], row["other_calls"]
     if failed == 0 or calls == 1:
         return None

@@ -73,7 +73,7 @@ class Explanation:
 
 
 def masked(found: Explanation) -> Explanation:
-    """Mask the secrets in an explanation; do it before cutting texts, which may split secrets."""
+    """Mask the secrets in an explanation; call this before text is cut, which may split them."""
     return Explanation(**display.mask_value(dataclasses.asdict(found)))
 
 

@@ -54,7 +54,7 @@ def copies(
 
 
 class _Searched:
-    """Searches the texts of a column in several tables for secrets, each distinct text once."""
+    """Searches a column's strings in several tables for secrets, each distinct string once."""
 
     def __init__(self) -> None:
         self._texts: set[Any] = set()
@@ -72,7 +72,7 @@ def _write(path: Path, changed: Mapping[str, Mapping[Any, Any]], target: Path) -
 
 
 def _texts_by_column(path: Path) -> dict[str, set[Any]]:
-    """Map each column of a file to its distinct texts, including those in nested values."""
+    """Map each column of a file to its distinct strings, including those in nested values."""
     with pq.ParquetFile(path) as file:
         names = file.schema_arrow.names
         return {name: distinct_texts(file.read(columns=[name]).column(0)) for name in names}
@@ -103,7 +103,7 @@ def _with_repeated_masked(
 
 
 def _masked(changed: Mapping[str, Mapping[Any, Any]], frame: pl.DataFrame) -> pl.DataFrame:
-    """Replace texts in each column by their masked versions."""
+    """Replace strings in each column by their masked versions."""
     texts = [name for name in changed if frame.schema[name] == pl.String]
     rows = frame.with_columns(pl.col(name).replace(dict(changed[name])) for name in texts)
     for name in changed.keys() - texts:

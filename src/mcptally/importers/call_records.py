@@ -198,7 +198,7 @@ def result_of(value: Any, *, is_error: bool | None = None) -> bytes:
 
 
 def _decoded(text: str) -> Any:
-    """Decode a JSON text if it is a tool result or its content; return other texts unchanged."""
+    """Decode JSON text if it is a tool result or its content; return other text unchanged."""
     if text.lstrip()[:1] in {"{", "["} and strict_json_error(text.encode(errors="replace")) is None:
         value = msgspec.json.decode(text)
         if _is_result(value):

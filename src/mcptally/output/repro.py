@@ -239,7 +239,7 @@ def _server(row: dict[str, Any], command: Sequence[str]) -> str | list[str]:
 
 
 def _parts(template: str | None, error_text: str | None) -> list[str]:
-    """Return the texts that an error must contain to count as the recorded error.
+    """Return the strings that an error must contain to count as the recorded error.
 
     These are the template's constant parts. A template may merge several parts of the error text,
     so some of its own parts may not occur there; in this case, the words that do occur are used.

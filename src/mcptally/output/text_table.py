@@ -150,7 +150,7 @@ _NAMES: Final = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class _Step:
-    """A way to fit a table into a line: which columns to keep, and how far to cut texts."""
+    """A way to fit a table into a line: which columns to keep, and how far to cut text."""
 
     kept: frozenset[str]
     """Columns that must not be omitted."""

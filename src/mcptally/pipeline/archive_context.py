@@ -153,7 +153,7 @@ class ArchiveContext:
         )
 
     def excerpt(self, needs: pl.DataFrame, own: pl.Series) -> PartitionSummary:
-        """Return the facts that calls with these needs depend on.
+        """Return the facts that the calls described by `needs` depend on.
 
         Args:
             needs: `Needs` rows.

@@ -112,7 +112,7 @@ def damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def refuse_damaged(names: Iterable[str]) -> None:
-    """Check the file digests of every store among these names.
+    """Raise an error if a file of a store among `names` does not have its recorded digest.
 
     Raises:
         StoreError: a store's file is damaged; the message names it and says what to do.

@@ -178,7 +178,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return set(_files(self.reused(self.places.all()), names))
 
     def reused_files(self, files: Iterable[str]) -> set[str]:
-        """Return the files, among these and the unavailable files, whose rows are kept."""
+        """Return those of `files`, and of the unavailable files, whose rows are kept."""
         return ({*files} | self.unavailable) & self.sources.keys() - self.rescored
 
     def reused(self, places: pl.LazyFrame) -> pl.LazyFrame:
@@ -210,7 +210,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
     # --- what reused rows depend on ---
 
     def summaries(self, servers: Iterable[str | None]) -> list[StoredSummaries]:
-        """Return the summaries of reused rows; kinds by server are limited to these servers."""
+        """Return the summaries of reused rows; kinds stored by server contain only `servers`."""
         chosen = pl.DataFrame({"server": list(servers)}, schema={"server": pl.String})
         return [
             StoredSummaries(

@@ -383,7 +383,7 @@ def _write_archive_tables(
 
 
 def _total(written: Iterable[Written]) -> Written:
-    """Return the sums of all counts."""
+    """Return the sum of several `Written` counts."""
     rows = dict.fromkeys((table.name for table in TABLES), 0)
     outcomes: dict[str, int] = {}
     broken = 0

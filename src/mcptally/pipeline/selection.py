@@ -194,7 +194,7 @@ def _labels(lines: bytes) -> set[str]:
 
 
 def _ns(time: datetime.datetime) -> int:
-    """Return nanoseconds since 1970."""
+    """Convert a time to nanoseconds since 1970."""
     return int((time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) / _MICROSECOND) * 1000
 
 

@@ -152,7 +152,7 @@ def _prefix_automaton() -> tuple[AhoCorasick, list[int]]:
 
 
 def _any(texts: Iterable[str]) -> str:
-    """Return a pattern that matches any of the texts literally."""
+    """Return a pattern that matches any of the strings literally."""
     return "|".join(map(re.escape, texts))
 
 

@@ -33,12 +33,12 @@ def replacements(texts: set[_Text]) -> dict[_Text, _Text]:
 
 
 def distinct_texts(column: pa.Array | pa.ChunkedArray) -> set[Any]:
-    """Return the distinct non-empty texts and bytes of a column, at any depth."""
+    """Return the distinct non-empty strings and bytes of a column, at any depth."""
     return {text for text in _texts(column) if text}
 
 
 def _texts(column: pa.Array | pa.ChunkedArray) -> Iterator[str | bytes | None]:
-    """Yield a column's texts and bytes at any depth, each distinct value at least once."""
+    """Yield a column's strings and bytes at any depth, each distinct value at least once."""
     kind = column.type
     if isinstance(column, pa.ChunkedArray):
         for chunk in column.chunks:

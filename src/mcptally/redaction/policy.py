@@ -233,7 +233,7 @@ class Policy:
 
     @functools.cached_property
     def _hints(self) -> frozenset[str]:
-        """Return lower-case texts; a frame without any of them has no secret."""
+        """Return lower-case strings; a frame without any of them has no secret."""
         hints = {needle for row in self._shapes for needle in row.needles} - {""}
         if self._places:
             hints |= NAME_HINTS

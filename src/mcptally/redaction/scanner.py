@@ -45,7 +45,7 @@ _Search = Callable[[bytes], list[tuple[int, int, int]]]
 
 
 class Hit(NamedTuple):
-    """An occurrence of a text."""
+    """An occurrence of one of the searched strings."""
 
     start: int
     end: int
@@ -53,7 +53,7 @@ class Hit(NamedTuple):
 
 
 class TextSearch:
-    """Searches for texts; hits with the same start are in the order of `texts`."""
+    """Searches for strings; hits with the same start are in the order of `texts`."""
 
     def __init__(
         self, texts: Iterable[str], *, ahead: str = "", fast_from: int = LOADED_ENGINE_BYTES
@@ -104,7 +104,7 @@ class TextSearch:
 
     @functools.cached_property
     def _by_anchor(self) -> Mapping[int, Sequence[tuple[int, int, bytes]]]:
-        """Map anchor characters to texts, each with the anchor's offset and the text's rank."""
+        """Map anchor characters to strings, each with the anchor's offset and the string's rank."""
         groups: dict[int, list[tuple[int, int, bytes]]] = {}
         for rank, text in enumerate(self._texts):
             at = max(range(len(text)), key=lambda i: (_rarity(text[i]), i))
@@ -126,7 +126,7 @@ class TextSearch:
 
     @functools.cached_property
     def _searches(self) -> list[tuple[_Search, Sequence[int]]]:
-        """One search per group of texts with their ranks; empty without ahocorasick_rs."""
+        """One search per group of strings with their ranks; empty without ahocorasick_rs."""
         try:
             from ahocorasick_rs import BytesAhoCorasick, MatchKind  # noqa: PLC0415 - start-up
         except ImportError:
@@ -154,7 +154,7 @@ def _rarity(char: int) -> int:
 
 
 class _TextGroup:
-    """A group of texts that cannot overlap each other."""
+    """A group of strings that cannot overlap each other."""
 
     def __init__(self) -> None:
         self.texts: list[bytes] = []
@@ -180,7 +180,7 @@ class _TextGroup:
 
 
 def _groups_without_overlaps(texts: Iterable[bytes]) -> list[list[bytes]]:
-    """Group texts that cannot overlap: a search does not report overlapping hits."""
+    """Group strings that cannot overlap: a search does not report overlapping hits."""
     groups: list[_TextGroup] = []
     for text in sorted(texts, key=lambda text: (min(len(text), _COMPARED_BYTES), text)):
         if not any(group.try_add(text) for group in groups):

@@ -99,7 +99,7 @@ class Answer(msgspec.Struct, frozen=True, tag_field="kind", tag="answer", omit_d
 
     @property
     def key(self) -> CallKey:
-        """The call that the answer is about."""
+        """The position of the call that was answered."""
         return CallKey(self.recording, self.seq, self.dir, self.index)
 
 
@@ -122,7 +122,7 @@ class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> CallKey:
-        """The call."""
+        """The drawn call's position."""
         return CallKey(self.recording, self.seq, self.dir, self.index)
 
 

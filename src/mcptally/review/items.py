@@ -104,7 +104,7 @@ _OF_KEYS: Final = "WHERE recording IN (SELECT unnest($1)) AND seq IN (SELECT unn
 
 
 def of_keys(store: ReviewedStore, keys: Sequence[CallKey]) -> list[Item]:
-    """Return these calls as items, in this order; calls missing from the store are omitted."""
+    """Return the calls with the given keys as items, in order; omit calls not in the store."""
     rows = _rows(store, _OF_KEYS, [[key.recording for key in keys], [key.seq for key in keys]])
     found = {_key(row): row for row in rows}
     return [_item(found[key], 1, 0.0) for key in keys if key in found]

@@ -319,7 +319,7 @@ _Place = TypeVar("_Place")
 def _first(
     n: int, places: Sequence[_Place], read: Callable[[list[_Place]], list[Item]]
 ) -> list[Item]:
-    """Return the first `n` items at these places; calls no longer in the store are skipped."""
+    """Return the first `n` items from `places`; skip calls that are no longer in the store."""
     found: list[Item] = []
     left = list(places)
     while left and len(found) < n:

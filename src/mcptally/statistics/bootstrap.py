@@ -143,7 +143,7 @@ def _bounds(samples: list[_Clustered], estimates: list[list[float]]) -> list[lis
 
 
 def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
-    """Return the low and high ends for each quantile, or None for both.
+    """Return the interval's low and high end for each quantile; None without an interval.
 
     The interval contains a value if the share of calls up to it differs from the quantile by a
     number of standard errors within `limits`.

@@ -36,7 +36,7 @@ strata with less accurate verdicts get more answers."""
 
 
 class Drawn(NamedTuple):
-    """The groups of a stratum in a sample."""
+    """The groups drawn from a stratum for a sample."""
 
     certain: list[tuple[int, int]]
     """Groups that are always drawn: the group, and the number of its calls to review."""

@@ -44,7 +44,7 @@ def how_to_copy(url: str, folder: str) -> str:
 
 
 def url_of_path(path: Path) -> str | None:
-    """Return the URL from which a `Path` (which drops a slash of `//`) was made, or None."""
+    """Return the URL from which a `Path` was made (losing a slash of `//`); None if from none."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)", path.as_posix())
     if not found:
         return None

@@ -138,7 +138,7 @@ def without_tool_name(text: pl.Expr, tool: pl.Expr) -> pl.Expr:
 
 
 def _replaced(text: pl.Expr, name: pl.Expr, before: str, after: str) -> pl.Expr:
-    """Return `text` with a name between two literal texts replaced by `THIS_TOOL`."""
+    """Return `text` with a name between `before` and `after` replaced by `THIS_TOOL`."""
     parts = text.str.split(pl.concat_str(pl.lit(before), name, pl.lit(after)))
     return pl.when(name != "").then(parts.list.join(before + THIS_TOOL + after)).otherwise(text)
 

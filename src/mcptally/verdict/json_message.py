@@ -30,7 +30,7 @@ _DECODER: Final = msgspec.json.Decoder()
 
 
 def messages(texts: pl.Series) -> pl.Series:
-    """Return the messages in each text that is a JSON object, one per line; null for other texts.
+    """Return the messages in each text that is a JSON object, one per line; null for other text.
 
     Error names follow the messages. In truncated JSON, all strings are searched.
     """
@@ -39,7 +39,7 @@ def messages(texts: pl.Series) -> pl.Series:
 
 
 def _messages(text: str) -> str | None:
-    """Return the messages in one text."""
+    """Return the messages in one JSON text, one per line; None without messages."""
     if len(text) > MAX_TEXT:
         return None
     try:

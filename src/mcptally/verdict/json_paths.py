@@ -79,7 +79,7 @@ def lines(texts: pl.Series) -> pl.Series:
 
 
 def _written(text: bytes) -> str:
-    """Return the lines for one text."""
+    """Return the lines `path = value` for one text."""
     # Other texts are truncated, mostly within a value: do not decode them.
     if text.rstrip().endswith(_CLOSES_BYTES):
         try:

@@ -49,7 +49,7 @@ Opinions: TypeAlias = npt.NDArray[np.float64]
 
 
 class Terms(StageTable):
-    """The terms of texts."""
+    """One row per text and term."""
 
     row = Column(pl.UInt32, "Number of the text.")
     term = Column(pl.String, "Up to three parts of words in a row, in lower case.")

@@ -35,7 +35,7 @@ _WORDS: Final = {str(fault): meaning for fault, meaning in FAULTS.items()} | {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which calls the reviewer has chosen."""
+    """The reviewer's choice of calls: mode, server and tool."""
 
     mode: Literal["largest", "sample"] = "largest"
     second: bool = False

@@ -35,7 +35,7 @@ class Tree:
         self._left = NODES
 
     def render(self, text: str) -> Markup:
-        """Return the tree; show texts that are not JSON, or are nested too deeply, unchanged."""
+        """Return the tree; show text that is not JSON, or is nested too deeply, unchanged."""
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):

@@ -70,7 +70,7 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def _safe(texts: pa.Array) -> pa.Array:
-    """Return the texts without formulas and control characters."""
+    """Return the strings without formulas and control characters."""
     texts = pc.replace_substring(texts, "\r\n", "\n")
     texts = pc.replace_substring_regex(texts, _CONTROL, "\N{REPLACEMENT CHARACTER}")
     quoted = pc.binary_join_element_wise(pa.scalar("'"), texts, "")
@@ -78,7 +78,7 @@ def _safe(texts: pa.Array) -> pa.Array:
 
 
 def _short_lines(columns: list[pa.Array]) -> tuple[list[pa.Array], int]:
-    """Cut long texts so that each line fits; return the columns and the number of cut rows."""
+    """Cut long strings so that each line fits; return the columns and the number of cut rows."""
     texts = {i: column for i, column in enumerate(columns) if pa.types.is_string(column.type)}
     sizes = {i: _quoted_bytes(column) for i, column in texts.items()}
     room_for_texts = LINE - _NUMBER * (len(columns) - len(texts))

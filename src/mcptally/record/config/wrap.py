@@ -315,7 +315,7 @@ def _record_by_http(entry: ServerEntry, options: Sequence[str], port: int) -> st
 
 
 def _without_recorder(text: str, servers: Iterable[ServerEntry]) -> str:
-    """Return the text with the recorder removed from these entries."""
+    """Return the text with the recorder removed from the entries of `servers`."""
     edits: list[_Edit] = []
     for entry in servers:
         count = recorder_argument_count(entry)

@@ -125,7 +125,7 @@ class HttpProtocol:
             self._known = None
 
     def parse_pipelined(self) -> bytes | None:
-        """Parse the pipelined bytes as the next request; return the bytes for the server, or None.
+        """Parse pipelined bytes as the next request; return the bytes for the server, if any.
 
         Raises:
             RefusedError: the request must not be forwarded.

@@ -235,7 +235,7 @@ class ConnectionAttempt:
         self._loop.call_from_thread(lambda: self.connect_to(addresses))
 
     def connect_to(self, addresses: list[_Address]) -> None:
-        """Try these addresses."""
+        """Try to connect to the addresses in order."""
         self._addresses = list(addresses)
         self._try_next()
 

@@ -17,7 +17,7 @@ from mcptally.tables.ui_steps import UiSteps
 def ui_tables(
     results: pl.DataFrame, runs: Sequence[tuple[int, dict[str, Any]]]
 ) -> dict[type[Table], pl.DataFrame]:
-    """Return the three tables.
+    """Return the tables `ui_runs`, `ui_steps` and `ui_errors`.
 
     Args:
         results: the calls in whose results the runs were found.

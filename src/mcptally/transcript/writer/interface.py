@@ -59,11 +59,11 @@ class ArchiveWriter(Protocol):
 
     @property
     def folder(self) -> str:
-        """The folder."""
+        """The folder that contains the recordings."""
 
     @property
     def limits(self) -> Limits:
-        """The limits."""
+        """The limits on file sizes, age and delays."""
 
     def log(self, message: str, /) -> None:
         """Print a message for the user of the recorder."""
